@@ -1,0 +1,92 @@
+# Sourced by ./demo, ./test and .ci/run: finds or installs what they need.
+#
+# Nothing is installed that is there already. Where this user may not install, the exact line
+# for somebody who may is printed, and what can be done without it goes on.
+
+note() { printf '%s\n' "$*" >&2; }
+
+# Runs a command as root, or fails when that is not allowed.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    sudo -n "$@"
+  else
+    return 1
+  fi
+}
+
+# need PROBE:PACKAGE...  A probe is a command, or a file if it starts with a slash.
+# Returns 0 if everything is there in the end.
+need() {
+  local item probe package missing=()
+  for item in "$@"; do
+    probe=${item%%:*} package=${item##*:}
+    is_there "$probe" || missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return 0
+
+  local line="apt-get install -y --no-install-recommends ${missing[*]}"
+  if ! command -v apt-get >/dev/null; then
+    note "setup: missing (by Debian's package names): ${missing[*]}"
+    return 1
+  fi
+  note "setup: $line"
+  if ! as_root true; then
+    note "setup: this user may not install; ask for:  sudo $line"
+    return 1
+  fi
+  if [ -z "${SETUP_UPDATED:-}" ]; then
+    as_root apt-get update -q >&2 || note "setup: apt-get update failed"
+    SETUP_UPDATED=1
+  fi
+  # shellcheck disable=SC2086
+  as_root env DEBIAN_FRONTEND=noninteractive $line -q >&2 || note "setup: $line failed"
+
+  for item in "$@"; do
+    is_there "${item%%:*}" || return 1
+  done
+}
+
+is_there() {
+  case $1 in
+    /*) compgen -G "$1" >/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+# A C linker and its C library: all that the main job needs besides Rust.
+need_linker() {
+  need cc:gcc "/usr/include/stdio.h:libc6-dev" && return
+  note "setup: no C linker, so nothing can be built"
+  exit 1
+}
+
+# The toolchain that rust-toolchain.toml names.
+need_rust() {
+  [ -d "$HOME/.cargo/bin" ] && PATH=$PATH:$HOME/.cargo/bin
+  # Debian 13 has rustup as a package; where there is none, this says so and goes on.
+  command -v cargo >/dev/null || need rustup:rustup || true
+  if ! command -v cargo >/dev/null; then
+    note "setup: no Rust toolchain. Install rustup (on Debian 13: apt-get install rustup; on"
+    note "setup: Debian 12: as rustup.rs says), then run this again."
+    exit 1
+  fi
+  if ! cargo --version >/dev/null 2>&1; then
+    # rustup is here and the pinned toolchain is not: without arguments it installs that.
+    rustup toolchain install >&2 || rustup show >&2 || true
+  fi
+  # Crates come over TLS; a minimal system has nobody to trust.
+  need /etc/ssl/certs/ca-certificates.crt:ca-certificates || true
+  if ! cargo --version >&2; then
+    note "setup: the toolchain of rust-toolchain.toml cannot be installed"
+    exit 1
+  fi
+}
+
+# Programs that the tests run; a test whose program is missing is skipped aloud.
+need_test_programs() {
+  need g++:g++ xz:xz-utils zstd:zstd pigz:pigz rg:ripgrep python3:python3 \
+    memcached:memcached gdb:gdb "/usr/lib/*/libgomp.so.1:libgomp1" ||
+    note "setup: tests that need what is missing will be skipped, and say so"
+}

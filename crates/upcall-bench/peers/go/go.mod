@@ -1,0 +1,3 @@
+module upcall-peer
+
+go 1.21

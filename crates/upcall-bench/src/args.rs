@@ -1,0 +1,160 @@
+//! The command line of `upcall bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// A thread runtime that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum RuntimeName {
+    /// The program with POSIX threads under `upcall run`.
+    Upcall,
+    /// The same program as it is: libc's kernel threads.
+    Nptl,
+    /// A Go program that does the same.
+    Go,
+}
+
+impl RuntimeName {
+    /// All runtimes, in the order in which they are run and shown.
+    pub const ALL: [Self; 3] = [Self::Upcall, Self::Nptl, Self::Go];
+
+    /// The name on the command line and in every record.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Upcall => "upcall",
+            Self::Nptl => "nptl",
+            Self::Go => "go",
+        }
+    }
+}
+
+/// Measure thread runtimes side by side, in interleaved and warmed-up rounds.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// Workloads, or variants as WORKLOAD/VARIANT; all of them if none is named
+    #[arg(value_name = "WORKLOAD")]
+    pub workloads: Vec<String>,
+
+    /// Runtimes to compare [default: all that are to be had here]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        env = "UPCALL_BENCH_RUNTIME"
+    )]
+    pub runtime: Vec<RuntimeName>,
+
+    /// Processors that a program may use [default: what each workload asks for]
+    #[arg(long, value_name = "N", env = "UPCALL_BENCH_WORKERS")]
+    pub workers: Option<usize>,
+
+    /// Rounds that count, after one that does not
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 7,
+        env = "UPCALL_BENCH_ROUNDS"
+    )]
+    pub rounds: usize,
+
+    /// One JSON object a line on standard output instead of tables
+    #[arg(long)]
+    pub json: bool,
+
+    /// Exit with status 1 if a bound does not hold
+    #[arg(long)]
+    pub check: bool,
+
+    /// List workloads, variants and bounds, and measure nothing
+    #[arg(long)]
+    pub list: bool,
+
+    /// Few and short samples: shows that everything runs, not how fast
+    #[arg(long)]
+    pub quick: bool,
+
+    /// When to give up on one program, for example 30s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time,
+          env = "UPCALL_BENCH_TIMEOUT")]
+    pub timeout: Duration,
+
+    /// The time slice of our runtime, which one bound refers to
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_time,
+          env = "UPCALL_BENCH_SLICE")]
+    pub slice: Duration,
+
+    /// The upcall command to measure [default: this one]
+    #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_UPCALL")]
+    pub upcall: Option<PathBuf>,
+
+    /// The program upcall-workload [default: the one beside this command]
+    #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_WORKLOAD_PROGRAM")]
+    pub workload_program: Option<PathBuf>,
+
+    /// Where built peers and the cold file are kept [default: upcall/bench in the user's cache]
+    #[arg(long, value_name = "DIR", env = "UPCALL_BENCH_CACHE")]
+    pub cache: Option<PathBuf>,
+}
+
+/// Parses a time with an explicit unit: `500us`, `5ms`, `30s`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let nanoseconds: u64 = match &text[digits.len()..] {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err("expected a number and a unit (us, ms, s), as in 5ms".into()),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{digits:?} is not a whole number"))?;
+    let total = number.checked_mul(nanoseconds).filter(|total| *total > 0);
+    total
+        .map(Duration::from_nanos)
+        .ok_or_else(|| format!("{text} is out of range"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<BenchArgs, clap::Error> {
+        let words = std::iter::once("bench").chain(words.iter().copied());
+        Command::try_parse_from(words).map(|command| command.bench)
+    }
+
+    #[test]
+    fn runtimes_are_a_list() {
+        let args = parse(&["--runtime", "upcall,go", "yield", "--workers=2", "--json"]).unwrap();
+        assert_eq!(args.runtime, [RuntimeName::Upcall, RuntimeName::Go]);
+        assert_eq!(args.workloads, ["yield"]);
+        assert_eq!((args.workers, args.rounds, args.json), (Some(2), 7, true));
+    }
+
+    #[test]
+    fn an_unknown_runtime_is_refused_with_the_known_ones() {
+        let error = parse(&["--runtime", "java"]).unwrap_err().to_string();
+        assert!(error.contains("java") && error.contains("nptl"), "{error}");
+    }
+
+    #[test]
+    fn times_need_a_unit() {
+        assert_eq!(parse_time("5ms"), Ok(Duration::from_millis(5)));
+        assert_eq!(parse_time("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_time("250us"), Ok(Duration::from_micros(250)));
+        for bad in ["5", "ms", "", "5h", "-1s", "0s", "1.5s", "99999999999999s"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! An ordinary program with POSIX threads: it runs one workload of `upcall bench` and prints
+//! what it measured. It knows no runtime; `upcall run` executes it exactly as the kernel does.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    upcall_bench::workload::main(std::env::args().skip(1))
+}

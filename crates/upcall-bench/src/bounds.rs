@@ -1,0 +1,182 @@
+//! What must hold, and whether it does.
+//!
+//! A bound in microseconds was written down on one machine. On another machine it is worth what
+//! it was worth against that machine's native threads, so such a bound carries the ratio too and
+//! holds if either does. A bound that is a ratio by itself holds only as a ratio.
+
+use crate::stats::Summary;
+
+/// Which figure a bound is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistic {
+    /// The best of all samples: for costs, which noise can only raise.
+    Min,
+    /// The middle of all samples: for latencies.
+    Median,
+    /// The worst of all samples: for what must never happen.
+    Max,
+}
+
+/// How far the figure may go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// At most this, in the workload's unit.
+    AtMost(f64),
+    /// At least this, in the workload's unit.
+    AtLeast(f64),
+    /// At most this many times the native figure.
+    TimesNptl(f64),
+    /// At most `absolute`, or else at most `times` the native figure.
+    AtMostOrTimes { absolute: f64, times: f64 },
+    /// At most one time slice of our runtime; the unit is nanoseconds.
+    OneSlice,
+}
+
+/// One bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// The figure.
+    pub statistic: Statistic,
+    /// Its limit.
+    pub limit: Limit,
+}
+
+/// The answer to whether a bound holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Holds,
+    /// It does not.
+    Broken,
+    /// There is no native figure to compare with.
+    Unknown,
+}
+
+impl Bound {
+    /// A bound on the minimum.
+    pub const fn min(limit: Limit) -> Self {
+        Self {
+            statistic: Statistic::Min,
+            limit,
+        }
+    }
+
+    /// A bound on the median.
+    pub const fn median(limit: Limit) -> Self {
+        Self {
+            statistic: Statistic::Median,
+            limit,
+        }
+    }
+
+    /// A bound on the maximum.
+    pub const fn max(limit: Limit) -> Self {
+        Self {
+            statistic: Statistic::Max,
+            limit,
+        }
+    }
+
+    fn pick(&self, figures: &Summary) -> f64 {
+        match self.statistic {
+            Statistic::Min => figures.min,
+            Statistic::Median => figures.median,
+            Statistic::Max => figures.max,
+        }
+    }
+
+    /// Judges `ours` beside `native`; `slice_ns` is the time slice of our runtime.
+    pub fn judge(&self, ours: &Summary, native: Option<&Summary>, slice_ns: f64) -> Verdict {
+        let figure = self.pick(ours);
+        let within = |times: f64| native.map(|native| figure <= times * self.pick(native));
+        let holds = match self.limit {
+            Limit::AtMost(limit) => Some(figure <= limit),
+            Limit::AtLeast(limit) => Some(figure >= limit),
+            Limit::OneSlice => Some(figure <= slice_ns),
+            Limit::TimesNptl(times) => within(times),
+            Limit::AtMostOrTimes { absolute, .. } if figure <= absolute => Some(true),
+            Limit::AtMostOrTimes { times, .. } => within(times),
+        };
+        match holds {
+            Some(true) => Verdict::Holds,
+            Some(false) => Verdict::Broken,
+            None => Verdict::Unknown,
+        }
+    }
+
+    /// The bound in words; `unit` is the workload's.
+    pub fn describe(&self, unit: &str) -> String {
+        let which = match self.statistic {
+            Statistic::Min => "min",
+            Statistic::Median => "median",
+            Statistic::Max => "max",
+        };
+        let value = |value: f64| crate::table::quantity(value, unit);
+        match self.limit {
+            Limit::AtMost(limit) => format!("{which} ≤ {}", value(limit)),
+            Limit::AtLeast(limit) => format!("{which} ≥ {}", value(limit)),
+            Limit::TimesNptl(times) => format!("{which} ≤ {times} × nptl"),
+            Limit::OneSlice => format!("{which} ≤ one time slice"),
+            Limit::AtMostOrTimes { absolute, times } => {
+                format!("{which} ≤ {} or {times:.2} × nptl", value(absolute))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLICE: f64 = 5e6;
+
+    fn judge(bound: Bound, ours: &[f64], native: &[f64]) -> Verdict {
+        let native = Summary::of(native);
+        bound.judge(&Summary::of(ours).unwrap(), native.as_ref(), SLICE)
+    }
+
+    #[test]
+    fn a_ratio_needs_the_native_figure() {
+        let bound = Bound::median(Limit::TimesNptl(1.5));
+        assert_eq!(judge(bound, &[3.0], &[2.0]), Verdict::Holds);
+        assert_eq!(judge(bound, &[3.1], &[2.0]), Verdict::Broken);
+        assert_eq!(judge(bound, &[3.0], &[]), Verdict::Unknown);
+    }
+
+    #[test]
+    fn an_absolute_bound_holds_by_ratio_on_a_slower_machine() {
+        let bound = Bound::min(Limit::AtMostOrTimes {
+            absolute: 100.0,
+            times: 0.5,
+        });
+        assert_eq!(judge(bound, &[99.0], &[]), Verdict::Holds);
+        assert_eq!(judge(bound, &[150.0], &[300.0]), Verdict::Holds);
+        assert_eq!(judge(bound, &[151.0], &[300.0]), Verdict::Broken);
+        assert_eq!(judge(bound, &[150.0], &[]), Verdict::Unknown);
+    }
+
+    #[test]
+    fn each_statistic_is_its_own() {
+        let samples = [1.0, 2.0, 9.0];
+        assert_eq!(
+            judge(Bound::min(Limit::AtMost(1.0)), &samples, &[]),
+            Verdict::Holds
+        );
+        assert_eq!(
+            judge(Bound::median(Limit::AtMost(1.0)), &samples, &[]),
+            Verdict::Broken
+        );
+        assert_eq!(
+            judge(Bound::max(Limit::AtMost(8.0)), &samples, &[]),
+            Verdict::Broken
+        );
+        assert_eq!(
+            judge(Bound::median(Limit::AtLeast(2.0)), &samples, &[]),
+            Verdict::Holds
+        );
+        assert_eq!(
+            judge(Bound::max(Limit::OneSlice), &[SLICE + 1.0], &[]),
+            Verdict::Broken
+        );
+    }
+}

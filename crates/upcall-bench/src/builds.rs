@@ -1,0 +1,150 @@
+//! Programs that are built on the machine: the Go peer and the OpenMP program.
+//!
+//! Their sources are part of this crate and need the compiler that is installed; where there is
+//! none the runtime or workload is left out, and the reason is returned. A build is kept in the
+//! cache directory under a name that contains a hash of its sources and of the compiler's
+//! version, so that neither can go stale.
+
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const GO_SOURCES: &[(&str, &str)] = &[
+    ("go.mod", include_str!("../peers/go/go.mod")),
+    ("block.go", include_str!("../peers/go/block.go")),
+    ("main.go", include_str!("../peers/go/main.go")),
+    ("memory.go", include_str!("../peers/go/memory.go")),
+    ("pair.go", include_str!("../peers/go/pair.go")),
+    ("sync.go", include_str!("../peers/go/sync.go")),
+    ("unblock.go", include_str!("../peers/go/unblock.go")),
+];
+
+const OPENMP_SOURCES: &[(&str, &str)] = &[("pair.c", include_str!("../peers/openmp/pair.c"))];
+
+/// A program that was built here.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// Where it is.
+    pub program: PathBuf,
+    /// The version of what built it.
+    pub version: String,
+}
+
+/// The directory for what is built and kept: `given`, or the user's cache, or the temporary one.
+pub fn cache_directory(given: Option<&Path>) -> PathBuf {
+    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = || {
+        let xdg = from("XDG_CACHE_HOME").map(PathBuf::from);
+        xdg.or_else(|| from("HOME").map(|home| Path::new(&home).join(".cache")))
+    };
+    match given {
+        Some(directory) => directory.into(),
+        None => cache()
+            .unwrap_or_else(std::env::temp_dir)
+            .join("upcall/bench"),
+    }
+}
+
+/// Builds the Go peer, or says why it cannot be had.
+pub fn go_peer(cache: &Path) -> Result<Built, String> {
+    let version = output(Command::new("go").args(["env", "GOVERSION"]))?;
+    build(cache, "go", GO_SOURCES, version, |directory, program| {
+        let mut command = Command::new("go");
+        command
+            .args(["build", "-o"])
+            .arg(program)
+            .arg(".")
+            .current_dir(directory);
+        // Nothing to download: no modules, no other toolchain, no C.
+        command.envs([
+            ("GOFLAGS", "-mod=mod"),
+            ("GOPROXY", "off"),
+            ("GOTOOLCHAIN", "local"),
+        ]);
+        command.envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]);
+        command
+    })
+}
+
+/// Builds the OpenMP program, or says why it cannot be had.
+pub fn openmp_program(cache: &Path) -> Result<Built, String> {
+    let version = output(Command::new("cc").arg("--version"))?;
+    build(
+        cache,
+        "openmp",
+        OPENMP_SOURCES,
+        version,
+        |directory, program| {
+            let mut command = Command::new("cc");
+            command
+                .args(["-O2", "-fopenmp", "-o"])
+                .arg(program)
+                .arg("pair.c")
+                .current_dir(directory);
+            command
+        },
+    )
+}
+
+fn build(
+    cache: &Path,
+    name: &str,
+    sources: &[(&str, &str)],
+    version: String,
+    command: impl FnOnce(&Path, &OsStr) -> Command,
+) -> Result<Built, String> {
+    let mut hasher = DefaultHasher::new();
+    (sources, &version).hash(&mut hasher);
+    let directory = cache.join(format!("{name}-{:016x}", hasher.finish()));
+    let program = directory.join("program");
+    if !program.exists() {
+        let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+        std::fs::create_dir_all(&directory).map_err(failed)?;
+        for (file, text) in sources {
+            std::fs::write(directory.join(file), text).map_err(failed)?;
+        }
+        // Built beside and renamed, so that an interrupted build leaves no half program.
+        let fresh = directory.join(format!("program.{}", std::process::id()));
+        output(&mut command(&directory, fresh.as_os_str()))?;
+        std::fs::rename(&fresh, &program).map_err(failed)?;
+    }
+    Ok(Built { program, version })
+}
+
+/// The first line that `command` prints, or why it failed.
+fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{name}: {}: {}", output.status, said.trim()));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_given_cache_directory_wins() {
+        assert_eq!(cache_directory(Some(Path::new("/x"))), Path::new("/x"));
+        assert!(cache_directory(None).ends_with("upcall/bench"));
+    }
+
+    #[test]
+    fn a_missing_compiler_is_named() {
+        let error = output(&mut Command::new("no-such-compiler-here")).unwrap_err();
+        assert!(error.starts_with("no-such-compiler-here: "), "{error}");
+    }
+
+    #[test]
+    fn a_failed_command_says_what_it_said() {
+        let error = output(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err();
+        assert!(error.contains("why") && error.contains('3'), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+//! `upcall bench`: the papers' experiments, side by side on several thread runtimes.
+//!
+//! # How it is put together
+//!
+//! - [`workload`] is what is measured: the program `upcall-workload`, with POSIX threads and
+//!   nothing else. As it stands it is the native run (`nptl`) and, under `upcall run`, ours; a
+//!   small Go program in `peers/` is the third.
+//! - `catalogue` lists the workloads with the bounds that they must hold, `bounds` judges them.
+//! - `measure` runs the programs in interleaved rounds; `child` runs one of them, with a timeout.
+//! - `table` and `record` print: figures on standard output, talk on standard error.
+//!
+//! # Invariants
+//!
+//! 1. Runtimes are interleaved round by round, so that a slow spell of the machine meets all.
+//! 2. Whatever fails or cannot run is named; no figure is dropped in silence.
+//! 3. The program under test is never helped by the runtime under test: what resolves its page
+//!    faults is a native process of its own.
+//!
+//! Criterion was not taken: it measures functions inside one process, and what differs here is
+//! the process.
+
+mod affinity;
+mod args;
+mod bounds;
+mod builds;
+mod catalogue;
+mod child;
+mod measure;
+mod noise;
+mod outcome;
+mod pairs;
+mod problem;
+mod record;
+mod runtime;
+mod session;
+mod stats;
+mod table;
+pub mod workload;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+pub use args::{BenchArgs, RuntimeName};
+pub use problem::Problem;
+
+/// Runs the benchmark as `args` say and prints what it found on standard output.
+///
+/// Returns 0; 1 if a program under test failed, or under `--check` if a bound does not hold; 2 if
+/// `args` ask for something that does not exist or cannot be had here.
+#[must_use]
+pub fn main(args: BenchArgs) -> ExitCode {
+    match run(&args, &mut std::io::stdout()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// As [`main`], with the figures written to `out`; true if nothing failed and, under `--check`,
+/// every bound holds.
+///
+/// # Errors
+///
+/// A [`Problem`] if `args` ask for something that does not exist or cannot be had here, or if
+/// `out` does not take the figures.
+pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
+    session::run(args, out)
+}

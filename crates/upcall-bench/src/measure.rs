@@ -1,0 +1,281 @@
+//! Interleaved rounds of the programs under test.
+//!
+//! 1. Round 0 warms caches, page tables and peers up; its figures are thrown away.
+//! 2. In every round each variant runs once on each runtime, A B C, A B C, and so on: a slow spell
+//!    of the machine meets all of them. What is compared within one runtime (with and without
+//!    blocking threads, alone and paired) runs back to back instead.
+//! 3. A program that fails is reported at once, with its status and its last words, and tried
+//!    again in the next round; one that fails twice is left out of the rest, aloud. One that
+//!    declines (exit status 77) is left out with its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use indicatif::ProgressBar;
+
+use crate::affinity::Processors;
+use crate::args::BenchArgs;
+use crate::builds::Built;
+use crate::catalogue::{Choice, Kind, Variant, Workload};
+use crate::child::{self, Failure, Figures};
+use crate::noise::Watch;
+use crate::pairs;
+use crate::runtime::{Runtime, Runtimes};
+
+/// Samples by (variant, series, index of the runtime).
+pub type Samples = BTreeMap<(&'static str, &'static str, usize), Vec<f64>>;
+
+/// What all measurements share.
+pub struct Bench<'a> {
+    /// The command line.
+    pub args: &'a BenchArgs,
+    /// The runtimes.
+    pub runtimes: &'a Runtimes,
+    /// The processors of this process.
+    pub allowed: Processors,
+    /// Where the cold file is.
+    pub cache: PathBuf,
+    /// The OpenMP program, or why there is none.
+    pub openmp: Result<Built, String>,
+    /// The progress bar; hidden where standard error is no terminal.
+    pub progress: ProgressBar,
+    /// Whether the machine was quiet.
+    pub watch: Watch,
+    /// Whether any program failed so far.
+    pub failed: bool,
+}
+
+/// One program to run: a variant of a workload on a runtime.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The workload.
+    pub workload: &'static Workload,
+    /// Its variant.
+    pub variant: &'static Variant,
+    /// The runtime.
+    pub runtime: &'a Runtime,
+    /// Its index.
+    pub index: usize,
+}
+
+/// The failures of one workload so far.
+#[derive(Default)]
+struct Trouble {
+    count: BTreeMap<(&'static str, usize), usize>,
+    gone: BTreeSet<(&'static str, usize)>,
+}
+
+impl<'a> Bench<'a> {
+    /// How many processors `workload` gets.
+    pub fn workers(&self, workload: &Workload) -> usize {
+        self.args.workers.unwrap_or(workload.workers)
+    }
+
+    /// How many steps the progress bar takes for `choice`.
+    pub fn steps(&self, choice: &Choice) -> u64 {
+        let each = choice.variants.len() * self.runtimes.all.len();
+        (self.rounds(choice.workload) * each) as u64
+    }
+
+    /// Rounds, the first one included: more of them where a few percent or half of one must show.
+    fn rounds(&self, workload: &Workload) -> usize {
+        let times = match workload.kind {
+            Kind::Samples | Kind::Pair => 1,
+            Kind::Loss => 2,
+            Kind::Overhead => 3,
+        };
+        1 + self.args.rounds * times
+    }
+
+    /// Says something on standard error without spoiling the progress bar.
+    pub fn say(&self, text: &str) {
+        self.progress.suspend(|| eprintln!("upcall bench: {text}"));
+    }
+
+    /// Measures all variants of `choice` on all runtimes.
+    pub fn measure(&mut self, choice: &Choice) -> Samples {
+        let mut samples = Samples::new();
+        let mut trouble = Trouble::default();
+        self.progress.set_message(choice.workload.name);
+        for round in 0..self.rounds(choice.workload) {
+            self.watch.calibrate();
+            for &variant in &choice.variants {
+                for (index, runtime) in self.runtimes.all.iter().enumerate() {
+                    let subject = Subject {
+                        workload: choice.workload,
+                        variant,
+                        runtime,
+                        index,
+                    };
+                    if !trouble.gone.contains(&(variant.name, index)) {
+                        self.one(&subject, round > 0, &mut samples, &mut trouble);
+                    }
+                    self.progress.inc(1);
+                }
+            }
+        }
+        samples
+    }
+
+    fn one(
+        &mut self,
+        subject: &Subject,
+        counts: bool,
+        samples: &mut Samples,
+        trouble: &mut Trouble,
+    ) {
+        let key = (subject.variant.name, subject.index);
+        let Subject {
+            workload,
+            variant,
+            runtime,
+            ..
+        } = *subject;
+        let slash = if variant.name.is_empty() { "" } else { "/" };
+        let who = format!(
+            "{}{slash}{} on {}",
+            workload.name,
+            variant.name,
+            runtime.name.as_str()
+        );
+        match self.figures(subject) {
+            Ok(found) if counts => {
+                for (series, mut values) in found {
+                    samples
+                        .entry((variant.name, series, subject.index))
+                        .or_default()
+                        .append(&mut values);
+                }
+            }
+            Ok(_) => {}
+            Err(Failure::Skipped(why)) => {
+                trouble.gone.insert(key);
+                self.say(&format!("{who} is left out: {why}"));
+            }
+            Err(Failure::Failed(why)) => {
+                self.failed = true;
+                self.say(&format!("{who} failed: {why}"));
+                let count = trouble.count.entry(key).or_default();
+                *count += 1;
+                if *count == 2 {
+                    trouble.gone.insert(key);
+                    self.say(&format!(
+                        "{who} failed twice and is left out of the other rounds"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// One round of one subject: figures by series.
+    fn figures(&self, subject: &Subject) -> Result<Vec<(&'static str, Vec<f64>)>, Failure> {
+        let Subject {
+            workload,
+            variant,
+            runtime,
+            ..
+        } = *subject;
+        if runtime.counts_workers_itself() && !variant.go {
+            return Err(Failure::Skipped("it has no such program".into()));
+        }
+        match workload.kind {
+            Kind::Samples => {
+                let mut found = self.program(subject, &[])?;
+                Ok(vec![("ns", series(&mut found, "ns")?)])
+            }
+            Kind::Overhead => {
+                let threads = format!("threads={}", self.workers(workload));
+                let mut found = self.program(subject, &[&threads, "slices=10"])?;
+                let wall = series(&mut found, "wall")?;
+                Ok(vec![("wall", wall), ("cpu", series(&mut found, "cpu")?)])
+            }
+            Kind::Loss => {
+                let computing = format!("computing={}", self.workers(workload));
+                let blockers = format!("blockers={}", variant.name);
+                let mut without = self.program(subject, &[&computing, "blockers=0"])?;
+                let mut with = self.program(subject, &[&computing, &blockers])?;
+                if series(&mut with, "blocks")?[0] <= 0.0 {
+                    return Err(Failure::Failed("no thread blocked even once".into()));
+                }
+                let without = series(&mut without, "work")?;
+                Ok(vec![
+                    ("without", without),
+                    ("with", series(&mut with, "work")?),
+                ])
+            }
+            Kind::Pair => {
+                let [alone, pair] = pairs::times(self, subject)?;
+                Ok(vec![("alone", vec![alone]), ("pair", vec![pair])])
+            }
+        }
+    }
+
+    /// Runs the workload program once to its end.
+    fn program(&self, subject: &Subject, more: &[&str]) -> Result<Figures, Failure> {
+        let command = self.command(subject, None, more);
+        let processors = self.allowed.last(self.workers(subject.workload));
+        if !subject.variant.params.contains(&"how=uffd") {
+            let running = child::start(command, Stdio::null(), &processors, self.args.timeout)?;
+            return running.finish();
+        }
+        let sockets = UnixStream::pair();
+        let (ours, theirs) =
+            sockets.map_err(|error| Failure::Failed(format!("socketpair: {error}")))?;
+        let mut resolver = Command::new(&self.runtimes.workload_program);
+        resolver.args(["resolver", "delay_us=5000"]);
+        let elsewhere = self.allowed.besides(&processors);
+        let [ours, theirs] = [ours, theirs].map(|socket| Stdio::from(OwnedFd::from(socket)));
+        let timeout = 2 * self.args.timeout;
+        let resolver = child::start(resolver, ours, &elsewhere, timeout)?;
+        let figures = child::start(command, theirs, &processors, self.args.timeout)?.finish();
+        // The socket has closed with the program, so the resolver ends too.
+        resolver.finish().and(figures)
+    }
+
+    /// The command of one program: the workload program, or `instead` of it.
+    pub fn command(&self, subject: &Subject, instead: Option<&Path>, more: &[&str]) -> Command {
+        let workers = self.workers(subject.workload);
+        let mut command = subject.runtime.command(instead, workers);
+        command.arg(subject.workload.program);
+        let mut params: BTreeMap<String, String> = BTreeMap::new();
+        let quick = if self.args.quick {
+            quick(subject.workload.program)
+        } else {
+            &[]
+        };
+        for word in subject.variant.params.iter().chain(more).chain(quick) {
+            if let Some((key, value)) = word.split_once('=') {
+                params.insert(key.into(), value.into());
+            }
+        }
+        if params.get("how").is_some_and(|how| how == "file") {
+            params.insert("path".into(), self.cache.join("cold").display().to_string());
+        }
+        if subject.runtime.counts_workers_itself() {
+            params.insert("workers".into(), workers.to_string());
+        }
+        command.args(params.iter().map(|(key, value)| format!("{key}={value}")));
+        command
+    }
+}
+
+fn series(figures: &mut Figures, name: &str) -> Result<Vec<f64>, Failure> {
+    let found = figures.remove(name).filter(|values| !values.is_empty());
+    found.ok_or_else(|| Failure::Failed(format!("reported no figure {name:?}")))
+}
+
+/// Parameters that make a program short.
+fn quick(program: &str) -> &'static [&'static str] {
+    match program {
+        "block_to_compute" => &["samples=4", "warm_up=1"],
+        "unblock_to_run" => &["samples=10", "warm_up=2"],
+        "blockers" => &["duration_ms=40", "warm_up_ms=10"],
+        "never_blocks" => &["slices=2", "iterations=2000000"],
+        "pair_barrier" | "pair_openmp" => &["operations=50"],
+        "pair_spin" | "pair_ticket" => &["operations=2000"],
+        _ => &["samples=2", "operations=200"],
+    }
+}

@@ -1,0 +1,37 @@
+//! What went wrong, how it is known, and what to try.
+
+use std::fmt;
+
+/// A problem that ends the benchmark before it measures.
+#[derive(Debug)]
+pub struct Problem {
+    /// What failed.
+    pub what: String,
+    /// What was looked at.
+    pub evidence: String,
+    /// What to try.
+    pub remedy: String,
+}
+
+impl Problem {
+    /// A problem from its three parts.
+    pub fn new(
+        what: impl Into<String>,
+        evidence: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            what: what.into(),
+            evidence: evidence.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "upcall bench: {}", self.what)?;
+        writeln!(f, "  found: {}", self.evidence)?;
+        write!(f, "  try: {}", self.remedy)
+    }
+}

@@ -1,0 +1,147 @@
+//! The runtimes: where their programs are, and how one is started.
+
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::args::{BenchArgs, RuntimeName};
+use crate::builds;
+use crate::problem::Problem;
+
+/// A runtime that can be measured here.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    /// Its name.
+    pub name: RuntimeName,
+    /// Its version.
+    pub version: String,
+    /// The upcall command, for our own runtime.
+    upcall: Option<PathBuf>,
+    /// The program that has the workloads.
+    program: PathBuf,
+}
+
+impl Runtime {
+    /// The command that runs the workload program, or `instead` of it, with `workers`.
+    pub fn command(&self, instead: Option<&Path>, workers: usize) -> Command {
+        let program = instead.unwrap_or(&self.program);
+        match &self.upcall {
+            None => Command::new(program),
+            Some(upcall) => {
+                let mut command = Command::new(upcall);
+                command
+                    .args(["run", "-p", &workers.to_string(), "--"])
+                    .arg(program);
+                command
+            }
+        }
+    }
+
+    /// Whether the program must be told the number of workers itself.
+    pub fn counts_workers_itself(&self) -> bool {
+        self.name == RuntimeName::Go
+    }
+}
+
+/// What there is to measure with.
+#[derive(Debug)]
+pub struct Runtimes {
+    /// The runtimes, in the order of [`RuntimeName::ALL`].
+    pub all: Vec<Runtime>,
+    /// Runtimes that were not asked for by name and cannot be had, with the reason.
+    pub left_out: Vec<(RuntimeName, String)>,
+    /// The program upcall-workload, which is the resolver of page faults too.
+    pub workload_program: PathBuf,
+}
+
+/// Finds the runtimes that `args` ask for.
+///
+/// # Errors
+///
+/// A [`Problem`] if the workload program is missing, or a runtime that was asked for by name.
+pub fn find(args: &BenchArgs, cache: &Path) -> Result<Runtimes, Problem> {
+    let this = std::env::current_exe().map_err(|error| {
+        Problem::new(
+            "cannot find this program's own file",
+            error.to_string(),
+            "mount /proc",
+        )
+    })?;
+    let workload_program = match &args.workload_program {
+        Some(path) => path.clone(),
+        None => this.with_file_name("upcall-workload"),
+    };
+    if !workload_program.is_file() {
+        return Err(Problem::new(
+            "the program with the workloads is missing",
+            format!("{} is not a file", workload_program.display()),
+            "cargo build --release -p upcall-bench, or --workload-program PATH",
+        ));
+    }
+    let named = !args.runtime.is_empty();
+    let wanted = |name: &RuntimeName| !named || args.runtime.contains(name);
+    let mut found = Runtimes {
+        all: Vec::new(),
+        left_out: Vec::new(),
+        workload_program,
+    };
+    for name in RuntimeName::ALL.into_iter().filter(wanted) {
+        match one(name, args, &this, &found.workload_program, cache) {
+            Ok(runtime) => found.all.push(runtime),
+            Err(why) if !named => found.left_out.push((name, why)),
+            Err(why) => {
+                let what = format!("the runtime {} cannot be had here", name.as_str());
+                return Err(Problem::new(what, why, "leave it out of --runtime"));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn one(
+    name: RuntimeName,
+    args: &BenchArgs,
+    this: &Path,
+    workload_program: &Path,
+    cache: &Path,
+) -> Result<Runtime, String> {
+    match name {
+        RuntimeName::Upcall => {
+            let upcall = match &args.upcall {
+                Some(path) => path.clone(),
+                None if this.file_stem().is_some_and(|stem| stem == "upcall") => this.into(),
+                None => this.with_file_name("upcall"),
+            };
+            if !upcall.is_file() {
+                return Err(format!("{} is not a file", upcall.display()));
+            }
+            let version = env!("CARGO_PKG_VERSION").into();
+            Ok(Runtime {
+                name,
+                version,
+                upcall: Some(upcall),
+                program: workload_program.into(),
+            })
+        }
+        RuntimeName::Nptl => {
+            // SAFETY: returns a constant text.
+            let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+            let version = format!("glibc {}", version.to_string_lossy());
+            Ok(Runtime {
+                name,
+                version,
+                upcall: None,
+                program: workload_program.into(),
+            })
+        }
+        RuntimeName::Go => {
+            let built = builds::go_peer(cache)?;
+            Ok(Runtime {
+                name,
+                version: built.version,
+                upcall: None,
+                program: built.program,
+            })
+        }
+    }
+}

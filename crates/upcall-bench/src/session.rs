@@ -1,0 +1,231 @@
+//! One call of `upcall bench`: choose, measure, judge, print.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::affinity::Processors;
+use crate::args::{BenchArgs, RuntimeName};
+use crate::bounds::{Bound, Verdict};
+use crate::builds;
+use crate::catalogue::{self, Choice};
+use crate::measure::Bench;
+use crate::noise::Watch;
+use crate::outcome::{Outcome, outcomes};
+use crate::problem::Problem;
+use crate::record::{self, Heading};
+use crate::runtime::{self, Runtimes};
+use crate::table::{self, Row};
+
+/// Runs the benchmark; true if nothing failed and, under `--check`, every bound holds.
+///
+/// # Errors
+///
+/// A [`Problem`] before anything has been measured.
+pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
+    let choices = catalogue::choose(&args.workloads)?;
+    if args.list {
+        return print(out, &table::list(&choices)).map(|()| true);
+    }
+    if args.rounds == 0 {
+        let what = "no rounds would be no figures";
+        return Err(Problem::new(what, "--rounds 0", "--rounds 1 or more"));
+    }
+    let cache = builds::cache_directory(args.cache.as_deref());
+    std::fs::create_dir_all(&cache).map_err(|error| {
+        let evidence = format!("{}: {error}", cache.display());
+        Problem::new("cannot make the cache directory", evidence, "--cache DIR")
+    })?;
+    let allowed = Processors::allowed()?;
+    let runtimes = runtime::find(args, &cache)?;
+    if args.check {
+        both_to_compare(&runtimes)?;
+    }
+    let choices = enough_processors(args, choices, allowed.count())?;
+    let mut bench = Bench {
+        args,
+        runtimes: &runtimes,
+        openmp: match choices
+            .iter()
+            .any(|choice| choice.workload.name == "pair_openmp")
+        {
+            true => builds::openmp_program(&cache),
+            false => Err("it was not asked for".into()),
+        },
+        allowed,
+        cache,
+        progress: progress_bar(),
+        watch: Watch::new(),
+        failed: false,
+    };
+    bench
+        .progress
+        .set_length(choices.iter().map(|choice| bench.steps(choice)).sum());
+    for (name, why) in &runtimes.left_out {
+        bench.say(&format!("the runtime {} is left out: {why}", name.as_str()));
+    }
+    if !args.json {
+        print(out, &table::title(&runtimes, bench.allowed.count()))?;
+    }
+    let names: Vec<_> = runtimes.all.iter().map(|runtime| runtime.name).collect();
+    let mut all_hold = true;
+    for choice in &choices {
+        let samples = bench.measure(choice);
+        for outcome in outcomes(choice, &samples, &names) {
+            all_hold &= show(&bench, choice, &outcome, out)?;
+        }
+    }
+    bench.progress.finish_and_clear();
+    for complaint in bench.watch.complaints() {
+        bench.say(&format!(
+            "noisy machine: {complaint}; trust ratios and minima"
+        ));
+    }
+    Ok(!bench.failed && (all_hold || !args.check))
+}
+
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg} ({eta} left)");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// A check compares ours with the native run, so both must be there.
+fn both_to_compare(runtimes: &Runtimes) -> Result<(), Problem> {
+    for name in [RuntimeName::Upcall, RuntimeName::Nptl] {
+        if !runtimes.all.iter().any(|runtime| runtime.name == name) {
+            let left_out = runtimes
+                .left_out
+                .iter()
+                .find(|(left_out, _)| *left_out == name);
+            let evidence = left_out.map_or("--runtime does not name it", |(_, why)| why);
+            let what = format!("nothing to check without the runtime {}", name.as_str());
+            return Err(Problem::new(
+                what,
+                evidence,
+                "--runtime upcall,nptl and --upcall PATH",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out, aloud, what needs more processors than there are.
+fn enough_processors(
+    args: &BenchArgs,
+    choices: Vec<Choice>,
+    count: usize,
+) -> Result<Vec<Choice>, Problem> {
+    if let Some(workers) = args
+        .workers
+        .filter(|workers| !(1..=count).contains(workers))
+    {
+        let what = format!("cannot run on {workers} processors");
+        let evidence = format!("this process may use {count}");
+        return Err(Problem::new(
+            what,
+            evidence,
+            format!("--workers 1 to {count}"),
+        ));
+    }
+    let enough = |choice: &Choice| {
+        let needed = args.workers.unwrap_or(choice.workload.workers);
+        if needed > count {
+            let name = choice.workload.name;
+            eprintln!("upcall bench: {name} is left out: needs {needed} processors of {count}");
+        }
+        needed <= count
+    };
+    Ok(choices.into_iter().filter(enough).collect())
+}
+
+/// Prints one outcome; true if all its bounds hold.
+fn show(
+    bench: &Bench<'_>,
+    choice: &Choice,
+    outcome: &Outcome,
+    out: &mut dyn Write,
+) -> Result<bool, Problem> {
+    let find = |name| {
+        bench
+            .runtimes
+            .all
+            .iter()
+            .position(|runtime| runtime.name == name)
+    };
+    let native = find(RuntimeName::Nptl).and_then(|index| outcome.figures[index]);
+    let slice = bench.args.slice.as_nanos() as f64;
+    let ours = find(RuntimeName::Upcall).and_then(|index| outcome.figures[index]);
+    let judge = |bound: &Bound| {
+        let verdict = ours.map(|ours| bound.judge(&ours, native.as_ref(), slice));
+        (
+            bound.describe(outcome.unit),
+            verdict.unwrap_or(Verdict::Unknown),
+        )
+    };
+    let verdicts: Vec<_> = outcome.bounds.iter().map(judge).collect();
+    // What no runtime could do here has been left out aloud, or has failed by itself.
+    let nowhere = outcome.figures.iter().all(Option::is_none);
+    let hold = nowhere
+        || verdicts
+            .iter()
+            .all(|(_, verdict)| *verdict == Verdict::Holds);
+    let workers = bench.workers(choice.workload);
+    let mut rows = Vec::new();
+    let mut lines = String::new();
+    for (runtime, figures) in bench.runtimes.all.iter().zip(&outcome.figures) {
+        let Some(figures) = figures else {
+            continue;
+        };
+        let ours = runtime.name == RuntimeName::Upcall;
+        let heading = Heading {
+            workload: choice.workload.name,
+            variant: outcome.variant,
+            runtime: runtime.name.as_str(),
+            version: &runtime.version,
+            workers,
+            unit: outcome.unit,
+            holds: (ours && !verdicts.is_empty()).then_some(hold),
+        };
+        lines.push_str(&record::line(&heading, figures));
+        lines.push('\n');
+        rows.push(Row {
+            runtime: runtime.name.as_str(),
+            figures: *figures,
+        });
+    }
+    let judged = find(RuntimeName::Upcall).is_some();
+    if !bench.args.json {
+        let name = (choice.workload, outcome.variant, workers);
+        lines = table::outcome(
+            name,
+            outcome.unit,
+            &rows,
+            if judged { &verdicts } else { &[] },
+        );
+    }
+    bench.progress.suspend(|| print(out, &lines))?;
+    if judged && !hold && bench.args.json && bench.args.check {
+        for (bound, verdict) in verdicts.iter().filter(|(_, v)| *v != Verdict::Holds) {
+            let word = table::word(*verdict);
+            let name = choice.workload.name;
+            bench.say(&format!("{name} {}: {bound}: {word}", outcome.variant));
+        }
+    }
+    Ok(hold || !judged)
+}
+
+fn print(out: &mut dyn Write, text: &str) -> Result<(), Problem> {
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| {
+        let evidence = format!("standard output: {error}");
+        Problem::new(
+            "cannot print the figures",
+            evidence,
+            "a place that takes them",
+        )
+    })
+}

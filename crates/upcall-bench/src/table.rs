@@ -1,0 +1,167 @@
+//! Figures for people: tables, bounds beside them, and the list of workloads.
+
+use std::fmt::Write;
+
+use crate::bounds::Verdict;
+use crate::catalogue::{Choice, Kind, OVERHEAD, Variant, Workload};
+use crate::runtime::Runtimes;
+use crate::stats::Summary;
+
+/// One runtime's figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The runtime's name.
+    pub runtime: &'static str,
+    /// Its figures.
+    pub figures: Summary,
+}
+
+/// A value with its unit, in three or four digits.
+pub fn quantity(value: f64, unit: &str) -> String {
+    match (unit, value.abs()) {
+        ("ns", size) if size >= 1e6 => format!("{:.2} ms", value / 1e6),
+        ("ns", size) if size >= 1e3 => format!("{:.2} µs", value / 1e3),
+        ("ns", _) => format!("{value:.0} ns"),
+        ("%", _) => format!("{value:.2} %"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A verdict in a word.
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::Broken => "DOES NOT HOLD",
+        Verdict::Unknown => "cannot be judged: figures are missing",
+    }
+}
+
+/// What was measured, and where.
+pub fn title(runtimes: &Runtimes, processors: usize) -> String {
+    let name = |runtime: &crate::runtime::Runtime| {
+        format!("{} ({})", runtime.name.as_str(), runtime.version)
+    };
+    let names: Vec<_> = runtimes.all.iter().map(name).collect();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let plural = if processors == 1 { "" } else { "s" };
+    format!(
+        "{}; Linux {}, {processors} processor{plural}\n",
+        names.join(", "),
+        release.trim()
+    )
+}
+
+/// The table of one outcome, with what must hold and whether it does.
+pub fn outcome(
+    (workload, variant, workers): (&Workload, &str, usize),
+    unit: &str,
+    rows: &[Row],
+    verdicts: &[(String, Verdict)],
+) -> String {
+    let slash = if variant.is_empty() { "" } else { "/" };
+    let plural = if workers == 1 { "" } else { "s" };
+    let about = workload.about;
+    let mut text = format!(
+        "\n{}{slash}{variant}: {about}; {workers} processor{plural}\n",
+        workload.name
+    );
+    if rows.is_empty() {
+        text.push_str("  no figures\n");
+    } else {
+        let _ = writeln!(
+            text,
+            "  {:8} {:>11} {:>11} {:>11} {:>11} {:>6} {:>14}",
+            "", "min", "median", "p90", "max", "n", "× nptl"
+        );
+    }
+    let native = rows.iter().find(|row| row.runtime == "nptl");
+    for Row { runtime, figures } in rows {
+        let [min, median, p90, max] =
+            [figures.min, figures.median, figures.p90, figures.max].map(|v| quantity(v, unit));
+        let times = match native {
+            Some(native) if unit == "ns" && *runtime != "nptl" => {
+                let times = |ours: f64, theirs: f64| format!("{:.2}", ours / theirs);
+                let min = times(figures.min, native.figures.min);
+                format!("{min} / {}", times(figures.median, native.figures.median))
+            }
+            _ => String::new(),
+        };
+        let n = figures.n;
+        let _ = writeln!(
+            text,
+            "  {runtime:8} {min:>11} {median:>11} {p90:>11} {max:>11} {n:>6} {times:>14}"
+        );
+    }
+    for (bound, verdict) in verdicts {
+        let _ = writeln!(text, "  must hold for upcall: {bound}: {}", word(*verdict));
+    }
+    text
+}
+
+/// The list of workloads, variants and bounds.
+pub fn list(choices: &[Choice]) -> String {
+    let mut text = String::new();
+    for choice in choices {
+        let workload = choice.workload;
+        let plural = if workload.workers == 1 { "" } else { "s" };
+        let (name, about, workers) = (workload.name, workload.about, workload.workers);
+        let _ = writeln!(text, "{name}: {about}; {workers} processor{plural}");
+        let (variants, unit): (Vec<&Variant>, _) = match workload.kind {
+            Kind::Overhead => (OVERHEAD.iter().collect(), "%"),
+            _ => (choice.variants.clone(), workload.unit),
+        };
+        for variant in variants {
+            let bounds: Vec<_> = variant
+                .bounds
+                .iter()
+                .map(|bound| bound.describe(unit))
+                .collect();
+            let gap = if variant.name.is_empty() { "" } else { ": " };
+            let _ = writeln!(text, "  {}{gap}{}", variant.name, bounds.join("; "));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{WORKLOADS, choose};
+
+    #[test]
+    fn quantities_have_units() {
+        assert_eq!(quantity(120.0, "ns"), "120 ns");
+        assert_eq!(quantity(1150.0, "ns"), "1.15 µs");
+        assert_eq!(quantity(5_066_000.0, "ns"), "5.07 ms");
+        assert_eq!(quantity(2.0, "%"), "2.00 %");
+        assert_eq!(quantity(0.5, "ratio"), "0.50");
+    }
+
+    #[test]
+    fn a_table_compares_with_the_native_run() {
+        let row = |runtime, value| Row {
+            runtime,
+            figures: Summary::of(&[value]).unwrap(),
+        };
+        let rows = [row("upcall", 500.0), row("nptl", 1000.0)];
+        let verdicts = [("min ≤ 1".to_owned(), Verdict::Broken)];
+        let text = outcome((&WORKLOADS[0], "pipe", 1), "ns", &rows, &verdicts);
+        assert!(
+            text.contains("block_to_compute/pipe") && text.contains("0.50 / 0.50"),
+            "{text}"
+        );
+        assert!(text.contains("DOES NOT HOLD"), "{text}");
+    }
+
+    #[test]
+    fn the_list_has_every_workload_and_its_bounds() {
+        let text = list(&choose(&[]).unwrap());
+        assert!(
+            WORKLOADS
+                .iter()
+                .all(|workload| text.contains(workload.name))
+        );
+        assert!(text.contains("median ≤ 1.60 µs or 1.39 × nptl"), "{text}");
+        assert!(text.contains("throughput: min ≤ 0.50 %"), "{text}");
+    }
+}

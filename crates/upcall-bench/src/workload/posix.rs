@@ -1,0 +1,244 @@
+//! The POSIX calls that the workloads make, each behind a small safe function.
+//!
+//! They go through libc's own `pthread_*`, `sem_*` and so on rather than through `std::thread` and
+//! `std::sync`: the standard library brings its own mutexes and condition variables, so a program
+//! written with it would exercise futexes alone and none of libc's synchronisation.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::Failure;
+
+/// Nanoseconds of the monotonic clock.
+pub fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CPU time that this process has used so far.
+pub fn process_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for the answer; both clocks always exist.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// `iterations` turns of an empty loop that the compiler must keep.
+#[inline(never)]
+pub fn spin(iterations: u64) {
+    for _ in 0..iterations {
+        // SAFETY: an empty statement.
+        unsafe { std::arch::asm!("", options(nostack, preserves_flags)) };
+    }
+}
+
+/// `sched_yield`.
+pub fn yield_now() {
+    // SAFETY: no arguments, cannot fail on Linux.
+    unsafe { libc::sched_yield() };
+}
+
+/// `nanosleep` for `ns` nanoseconds, through libc's function or, if `raw`, through `syscall(2)`.
+pub fn nanosleep(ns: u64, raw: bool) {
+    let time = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    };
+    let none = std::ptr::null_mut::<libc::timespec>();
+    // SAFETY: `time` is valid for the call and the remainder is not wanted.
+    unsafe {
+        if raw {
+            libc::syscall(libc::SYS_nanosleep, &time, none);
+        } else {
+            libc::nanosleep(&time, none);
+        }
+    }
+}
+
+fn check(what: &str, code: i32) -> Result<(), Failure> {
+    match code {
+        0 => Ok(()),
+        code => {
+            let reason = std::io::Error::from_raw_os_error(code);
+            Err(Failure::Failed(format!("{what}: {reason}")))
+        }
+    }
+}
+
+/// A thread made by `pthread_create` that has not been joined.
+pub struct Thread(libc::pthread_t);
+
+extern "C" fn null_routine(argument: *mut c_void) -> *mut c_void {
+    argument
+}
+
+extern "C" fn boxed_routine(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: `Thread::spawn` passed the only pointer to this box.
+    let body = unsafe { Box::from_raw(argument.cast::<Box<dyn FnOnce()>>()) };
+    body();
+    std::ptr::null_mut()
+}
+
+impl Thread {
+    /// Starts a thread that runs `body`.
+    pub fn spawn(body: impl FnOnce() + Send + 'static) -> Result<Self, Failure> {
+        let body: Box<dyn FnOnce()> = Box::new(body);
+        let argument = Box::into_raw(Box::new(body)).cast::<c_void>();
+        let made = Self::create(boxed_routine, argument);
+        if made.is_err() {
+            // SAFETY: no thread was made, so the pointer is still ours alone.
+            drop(unsafe { Box::from_raw(argument.cast::<Box<dyn FnOnce()>>()) });
+        }
+        made
+    }
+
+    /// Starts a thread that returns at once and allocates nothing of its own.
+    pub fn spawn_null() -> Result<Self, Failure> {
+        Self::create(null_routine, std::ptr::null_mut())
+    }
+
+    fn create(
+        routine: extern "C" fn(*mut c_void) -> *mut c_void,
+        argument: *mut c_void,
+    ) -> Result<Self, Failure> {
+        let mut thread = MaybeUninit::uninit();
+        // SAFETY: the routine takes `argument` over; `thread` is written on success.
+        let code = unsafe {
+            libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), routine, argument)
+        };
+        check("pthread_create", code)?;
+        // SAFETY: success, so it was written.
+        Ok(Self(unsafe { thread.assume_init() }))
+    }
+
+    /// Waits for the thread to end.
+    pub fn join(self) -> Result<(), Failure> {
+        // SAFETY: the thread exists and is joined once, since `self` is consumed.
+        check("pthread_join", unsafe {
+            libc::pthread_join(self.0, std::ptr::null_mut())
+        })
+    }
+}
+
+/// Joins all threads of `threads`.
+pub fn join_all(threads: Vec<Thread>) -> Result<(), Failure> {
+    threads.into_iter().try_for_each(Thread::join)
+}
+
+/// A POSIX semaphore at a fixed address, never destroyed while a thread could use it.
+pub struct Semaphore(Box<UnsafeCell<libc::sem_t>>);
+
+// SAFETY: a semaphore is made for use by several threads.
+unsafe impl Send for Semaphore {}
+// SAFETY: as above.
+unsafe impl Sync for Semaphore {}
+
+impl Semaphore {
+    /// A semaphore of value zero.
+    pub fn new() -> Self {
+        // SAFETY: all-zero bytes are a valid `sem_t` object to initialise; it does not move after.
+        let this = Self(Box::new(UnsafeCell::new(unsafe { std::mem::zeroed() })));
+        // SAFETY: the object lives in the box; value 0 cannot be rejected.
+        unsafe { libc::sem_init(this.0.get(), 0, 0) };
+        this
+    }
+
+    /// `sem_post`.
+    pub fn post(&self) {
+        // SAFETY: initialised in `new`.
+        unsafe { libc::sem_post(self.0.get()) };
+    }
+
+    /// `sem_wait`, repeated if a signal interrupts it.
+    pub fn wait(&self) {
+        // SAFETY: initialised in `new`.
+        while unsafe { libc::sem_wait(self.0.get()) } != 0 {}
+    }
+}
+
+/// A POSIX mutex at a fixed address.
+pub struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
+
+// SAFETY: a mutex is made for use by several threads.
+unsafe impl Send for Mutex {}
+// SAFETY: as above.
+unsafe impl Sync for Mutex {}
+
+impl Mutex {
+    /// An unlocked mutex.
+    pub fn new() -> Self {
+        Self(Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)))
+    }
+
+    /// `pthread_mutex_lock`.
+    pub fn lock(&self) {
+        // SAFETY: initialised; no thread of the workloads locks twice.
+        unsafe { libc::pthread_mutex_lock(self.0.get()) };
+    }
+
+    /// `pthread_mutex_unlock`.
+    pub fn unlock(&self) {
+        // SAFETY: the workloads unlock only what they locked.
+        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
+    }
+}
+
+/// A POSIX condition variable at a fixed address.
+pub struct Condition(Box<UnsafeCell<libc::pthread_cond_t>>);
+
+// SAFETY: a condition variable is made for use by several threads.
+unsafe impl Send for Condition {}
+// SAFETY: as above.
+unsafe impl Sync for Condition {}
+
+impl Condition {
+    /// A condition variable without waiters.
+    pub fn new() -> Self {
+        Self(Box::new(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER)))
+    }
+
+    /// `pthread_cond_wait`; the caller holds `mutex`.
+    pub fn wait(&self, mutex: &Mutex) {
+        // SAFETY: both are initialised and `mutex` is held by this thread.
+        unsafe { libc::pthread_cond_wait(self.0.get(), mutex.0.get()) };
+    }
+
+    /// `pthread_cond_signal`.
+    pub fn signal(&self) {
+        // SAFETY: initialised.
+        unsafe { libc::pthread_cond_signal(self.0.get()) };
+    }
+}
+
+/// A pipe with blocking ends: (read, write).
+pub fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors.
+    if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
+        return Err(Failure::errno("pipe"));
+    }
+    // SAFETY: two new descriptors that nobody else owns.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// Reads one byte, blocking; false at the end of the file or on an error.
+pub fn read_byte(fd: &impl AsRawFd) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: room for one byte.
+    unsafe { libc::read(fd.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 }
+}
+
+/// Writes one byte; false on an error.
+pub fn write_byte(fd: &impl AsRawFd) -> bool {
+    let byte = 1u8;
+    // SAFETY: one readable byte.
+    unsafe { libc::write(fd.as_raw_fd(), (&raw const byte).cast(), 1) == 1 }
+}

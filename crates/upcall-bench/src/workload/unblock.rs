@@ -1,0 +1,241 @@
+//! `unblock_to_run`: a blocked thread can run again; how soon does it?
+//!
+//! A waiting thread blocks; an equal that keeps the one processor busy ends the wait and goes on
+//! computing. A figure `ns` runs from the instant before the waking call to the waiter's first
+//! instruction after its block. This is *unblocked* of Anderson et al. 1991, Table 2, and the
+//! reactivity that Danjean and Namyst 2003 are about. A hand-back that queues like any other
+//! kernel thread would cost a whole time slice.
+//!
+//! `equals=`: `points` (the equal reaches a scheduling point every fraction of a microsecond) or
+//! `compute` (it only computes). `how=`:
+//!
+//! | | blocked in | ended by |
+//! |---|---|---|
+//! | `pipe` | a read, pollable | a write |
+//! | `flock` | a file operation, not pollable | releasing the file's lock |
+//! | `fault` | a page fault | `UFFDIO_WAKE`, the page being there already |
+//!
+//! The equal wakes, not another process: a wake-up from another processor would add an interrupt
+//! between processors, which is most of the figure on a virtual machine.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::posix::{self, Semaphore, Thread, now_ns, spin, yield_now};
+use super::uffd::{Region, Resolver};
+use super::{Failure, Figures, Params};
+
+enum Way {
+    Pipe {
+        read: OwnedFd,
+        write: OwnedFd,
+    },
+    Flock {
+        waiter: File,
+        equal: File,
+        handed_over: [Semaphore; 2],
+    },
+    Fault {
+        region: Region,
+        resolver: Resolver,
+        address: AtomicU64,
+    },
+}
+
+fn flock(file: &File, operation: libc::c_int) -> bool {
+    // SAFETY: an open file, no pointers.
+    unsafe { libc::flock(file.as_raw_fd(), operation) == 0 }
+}
+
+impl Way {
+    fn new(how: &str, rounds: usize) -> Result<Self, Failure> {
+        match how {
+            "pipe" => {
+                let (read, write) = posix::pipe()?;
+                Ok(Self::Pipe { read, write })
+            }
+            "flock" => {
+                // SAFETY: a valid name.
+                let fd = unsafe { libc::memfd_create(c"upcall-workload".as_ptr(), 0) };
+                if fd < 0 {
+                    return Err(Failure::errno("memfd_create"));
+                }
+                // SAFETY: a new descriptor that nobody else owns.
+                let equal = unsafe { File::from_raw_fd(fd) };
+                // A second open file description, or both would hold the one lock.
+                let again = File::open(format!("/proc/self/fd/{fd}"));
+                let waiter = again.map_err(|_| Failure::errno("opening a memfd again"))?;
+                let handed_over = [Semaphore::new(), Semaphore::new()];
+                Ok(Self::Flock {
+                    waiter,
+                    equal,
+                    handed_over,
+                })
+            }
+            "fault" => {
+                let (region, resolver) = Region::new(rounds)?;
+                Ok(Self::Fault {
+                    region,
+                    resolver,
+                    address: AtomicU64::new(0),
+                })
+            }
+            other => Err(Failure::Usage(format!("how={other} is not a way to block"))),
+        }
+    }
+
+    /// The waiter: blocks until the equal calls `wake`.
+    fn block(&self, round: usize) -> bool {
+        match self {
+            Self::Pipe { read, .. } => posix::read_byte(read),
+            Self::Flock { waiter, .. } => flock(waiter, libc::LOCK_EX),
+            Self::Fault { region, .. } => region.touch(round),
+        }
+    }
+
+    /// The waiter, before each block, outside what is measured.
+    fn hand_over(&self) {
+        if let Self::Flock {
+            waiter,
+            handed_over,
+            ..
+        } = self
+        {
+            flock(waiter, libc::LOCK_UN);
+            handed_over[0].post();
+            handed_over[1].wait();
+        }
+    }
+
+    /// The equal, before the waiter may block the next time: takes the lock back.
+    fn take_over(&self) {
+        if let Self::Flock {
+            equal, handed_over, ..
+        } = self
+        {
+            handed_over[0].wait();
+            flock(equal, libc::LOCK_EX);
+            handed_over[1].post();
+        }
+    }
+
+    /// The equal, once the waiter is about to block: true when it can be woken.
+    fn ready(&self) -> bool {
+        let Self::Fault {
+            resolver, address, ..
+        } = self
+        else {
+            return true;
+        };
+        let Some(page) = resolver.next_fault() else {
+            return false;
+        };
+        resolver.fill(page, false);
+        address.store(page, Ordering::Relaxed);
+        true
+    }
+
+    fn wake(&self) -> bool {
+        match self {
+            Self::Pipe { write, .. } => posix::write_byte(write),
+            Self::Flock { equal, .. } => flock(equal, libc::LOCK_UN),
+            Self::Fault {
+                resolver, address, ..
+            } => resolver.wake(address.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+struct Shared {
+    way: Way,
+    /// Rounds that the waiter has begun and ended.
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+    woken_at: AtomicU64,
+    after: Vec<AtomicU64>,
+    compute_ns: u64,
+    points: bool,
+}
+
+impl Shared {
+    fn wait_all(&self) {
+        for round in 0..self.after.len() {
+            self.way.hand_over();
+            self.begun.store(round + 1, Ordering::Release);
+            if !self.way.block(round) {
+                return;
+            }
+            // Acquire: pairs with the Release before the wake-up.
+            let since = self.woken_at.load(Ordering::Acquire);
+            self.after[round].store(now_ns().saturating_sub(since).max(1), Ordering::Relaxed);
+            self.ended.store(round + 1, Ordering::Release);
+        }
+    }
+
+    /// One quantum of the equal's computing, with or without a scheduling point after it.
+    fn quantum(&self) {
+        spin(400);
+        if self.points {
+            yield_now();
+        }
+    }
+
+    fn keep_busy_and_wake(&self) {
+        for round in 0..self.after.len() {
+            self.way.take_over();
+            while self.begun.load(Ordering::Acquire) <= round {
+                self.quantum();
+            }
+            while !self.way.ready() {
+                self.quantum();
+            }
+            // By now the waiter has blocked: it had the processor, and gave it up.
+            let until = now_ns() + self.compute_ns;
+            while now_ns() < until {
+                self.quantum();
+            }
+            self.woken_at.store(now_ns(), Ordering::Release);
+            if !self.way.wake() {
+                return;
+            }
+            while self.ended.load(Ordering::Acquire) <= round {
+                self.quantum();
+            }
+        }
+    }
+}
+
+pub fn run(params: &Params) -> Result<Figures, Failure> {
+    let samples = params.number("samples", 500)?;
+    let warm_up = params.number("warm_up", 20)?;
+    let rounds = samples + warm_up;
+    let points = match params.text("equals").unwrap_or("points") {
+        "points" => true,
+        "compute" => false,
+        other => return Err(Failure::Usage(format!("equals={other}: points or compute"))),
+    };
+    let shared = Arc::new(Shared {
+        way: Way::new(params.text("how").unwrap_or("pipe"), rounds)?,
+        begun: AtomicUsize::new(0),
+        ended: AtomicUsize::new(0),
+        woken_at: AtomicU64::new(0),
+        after: (0..rounds).map(|_| AtomicU64::new(0)).collect(),
+        compute_ns: params.number("compute_us", 50)? as u64 * 1000,
+        points,
+    });
+    let (waiter, equal) = (shared.clone(), shared.clone());
+    let waiter = Thread::spawn(move || waiter.wait_all())?;
+    let equal = Thread::spawn(move || equal.keep_busy_and_wake())?;
+    waiter.join()?;
+    equal.join()?;
+    if shared.ended.load(Ordering::Relaxed) < rounds {
+        return Err(Failure::Failed("a blocking or waking call failed".into()));
+    }
+    let mut figures = Figures::default();
+    for after in &shared.after[warm_up..] {
+        figures.push("ns", after.load(Ordering::Relaxed) as f64);
+    }
+    Ok(figures)
+}

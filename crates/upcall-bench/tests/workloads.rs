@@ -1,0 +1,345 @@
+//! Every workload runs, by itself and through the harness, and reports plausible figures.
+//!
+//! The runs are as short as they can be and nothing here is a time limit: how fast a workload is
+//! depends on the machine, that it reports what it should does not.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use upcall_bench::{BenchArgs, RuntimeName};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_upcall-workload");
+
+fn workload(words: &[&str]) -> Output {
+    Command::new(PROGRAM)
+        .args(words)
+        .output()
+        .expect("the workload program starts")
+}
+
+/// The figures of one run, or nothing, aloud, if this machine cannot run it.
+fn figures(words: &[&str]) -> Option<BTreeMap<String, Vec<f64>>> {
+    let output = workload(words);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(i32::from(upcall_bench::workload::SKIP)) {
+        eprintln!("SKIPPED {words:?}: {stderr}");
+        return None;
+    }
+    assert!(
+        output.status.success(),
+        "{words:?}: {}: {stderr}",
+        output.status
+    );
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    let lines = stdout
+        .strip_suffix("done\n")
+        .expect("the last line is `done`");
+    let mut found: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for line in lines.lines() {
+        let (series, value) = line.split_once(' ').expect("a series and a value");
+        found
+            .entry(series.into())
+            .or_default()
+            .push(value.parse().expect("a number"));
+    }
+    Some(found)
+}
+
+fn check_samples(words: &[&str], count: usize) {
+    if let Some(found) = figures(words) {
+        assert_eq!(found["ns"].len(), count, "{words:?}");
+        assert!(
+            found["ns"].iter().all(|ns| *ns > 0.0),
+            "{words:?}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn costs_of_operations() {
+    for name in [
+        "create_join",
+        "semaphore",
+        "signal_wait",
+        "yield",
+        "pipe_exchange",
+    ] {
+        check_samples(&[name, "samples=3", "operations=50"], 3);
+    }
+}
+
+#[test]
+fn a_ready_thread_computes_while_another_blocks() {
+    for how in ["how=nanosleep", "how=nanosleep_raw", "how=pipe"] {
+        let words = [
+            "block_to_compute",
+            how,
+            "samples=3",
+            "warm_up=1",
+            "block_us=1000",
+        ];
+        check_samples(&words, 3);
+    }
+}
+
+#[test]
+fn a_cold_file_is_a_major_fault_or_declined() {
+    let path = std::env::temp_dir().join(format!("upcall-cold-{}", std::process::id()));
+    let path_word = format!("path={}", path.display());
+    let words = [
+        "block_to_compute",
+        "how=file",
+        "samples=3",
+        "warm_up=1",
+        &path_word,
+    ];
+    if let Some(found) = figures(&words) {
+        assert!((1..=3).contains(&found["ns"].len()), "{found:?}");
+    }
+    std::fs::remove_file(path).expect("the cold file was made");
+}
+
+#[test]
+fn a_woken_thread_runs() {
+    for how in ["how=pipe", "how=flock", "how=fault"] {
+        for equals in ["equals=points", "equals=compute"] {
+            check_samples(
+                &["unblock_to_run", how, equals, "samples=5", "warm_up=1"],
+                5,
+            );
+        }
+    }
+}
+
+#[test]
+fn blockers_block_and_work_is_done() {
+    for blockers in ["blockers=0", "blockers=3"] {
+        let words = [
+            "blockers",
+            blockers,
+            "duration_ms=40",
+            "warm_up_ms=5",
+            "block_us=1000",
+        ];
+        let found = figures(&words).expect("needs nothing special");
+        assert!(found["work"][0] > 0.0);
+        assert_eq!(
+            found["blocks"][0] > 0.0,
+            blockers == "blockers=3",
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn fixed_work_is_timed_for_each_thread() {
+    let words = ["never_blocks", "slices=2", "threads=2", "iterations=100000"];
+    let found = figures(&words).expect("needs nothing special");
+    assert_eq!((found["wall"].len(), found["cpu"].len()), (4, 1));
+    assert!(found.values().flatten().all(|value| *value > 0.0));
+}
+
+#[test]
+fn copies_that_spin_tell_begin_and_end() {
+    for name in ["pair_spin", "pair_ticket", "pair_barrier"] {
+        let found = figures(&[name, "operations=20"]).expect("needs nothing special");
+        assert!(found["begin"][0] < found["end"][0]);
+    }
+}
+
+#[test]
+fn bad_command_lines_are_refused_with_a_reason() {
+    for (words, reason) in [
+        (vec!["nothing"], "create_join"),
+        (vec![], "create_join"),
+        (
+            vec!["yield", "operation=3", "operations=3", "samples=1"],
+            "no parameter operation",
+        ),
+        (vec!["yield", "operations=x"], "not a number"),
+        (vec!["block_to_compute", "how=dance"], "how=dance"),
+        (vec!["unblock_to_run", "equals=none"], "equals=none"),
+    ] {
+        let output = workload(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(reason), "{words:?}: {stderr}");
+    }
+}
+
+/// A directory that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("upcall-bench-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    /// A command that stands where `upcall` will: `run -p N -- PROGRAM ...` runs PROGRAM.
+    fn stand_in(&self, before: &str) -> PathBuf {
+        let path = self.0.join("upcall");
+        let check = r#"[ "$1 $2 $4" = "run -p --" ] || exit 125"#;
+        let script = format!("#!/bin/sh\n{check}\nshift 4\n{before}\nexec \"$@\"\n");
+        std::fs::write(&path, script).expect("a script");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("executable");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn quick(scratch: &Scratch, workloads: &[&str], runtime: &[RuntimeName]) -> BenchArgs {
+    BenchArgs {
+        workloads: workloads.iter().map(|name| name.to_string()).collect(),
+        runtime: runtime.to_vec(),
+        workers: None,
+        rounds: 1,
+        json: true,
+        check: false,
+        list: false,
+        quick: true,
+        timeout: Duration::from_secs(60),
+        slice: Duration::from_millis(5),
+        upcall: Some(scratch.stand_in("")),
+        workload_program: Some(PROGRAM.into()),
+        cache: Some(scratch.0.join("cache")),
+    }
+}
+
+fn lines(args: &BenchArgs) -> (bool, Vec<serde_json::Value>) {
+    let mut out = Vec::new();
+    let fine = upcall_bench::run(args, &mut out).unwrap_or_else(|problem| panic!("{problem}"));
+    let text = String::from_utf8(out).expect("text");
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a JSON object"));
+    (fine, lines.collect())
+}
+
+#[test]
+fn the_harness_runs_every_workload_and_prints_a_line_for_each_runtime() {
+    let scratch = Scratch::new("all");
+    let both = [RuntimeName::Upcall, RuntimeName::Nptl];
+    let (fine, lines) = lines(&quick(&scratch, &[], &both));
+    assert!(fine, "a program failed; see above");
+    for line in &lines {
+        assert_eq!(line["v"], 1);
+        assert!(line["n"].as_u64().is_some_and(|n| n > 0), "{line}");
+        assert!(
+            line["min"].is_number() && line["median"].is_number(),
+            "{line}"
+        );
+    }
+    // What needs neither two processors, a compiler nor userfaultfd is there everywhere.
+    for name in [
+        "block_to_compute",
+        "unblock_to_run",
+        "never_blocks",
+        "create_join",
+        "semaphore",
+    ] {
+        for runtime in ["upcall", "nptl"] {
+            let found = |line: &&serde_json::Value| {
+                line["workload"] == name && line["runtime"] == runtime && line["workers"] == 1
+            };
+            assert!(lines.iter().any(|line| found(&line)), "{name} on {runtime}");
+        }
+    }
+}
+
+#[test]
+fn the_go_peer_has_the_same_workloads() {
+    if Command::new("go").arg("version").output().is_err() {
+        eprintln!("SKIPPED: go is not installed");
+        return;
+    }
+    let scratch = Scratch::new("go");
+    let names = [
+        "block_to_compute",
+        "fault_to_compute",
+        "unblock_to_run",
+        "create_join",
+    ];
+    let more = ["semaphore", "signal_wait", "yield", "pipe_exchange"];
+    let all = [&names[..], &more[..]].concat();
+    let (fine, lines) = lines(&quick(&scratch, &all, &[RuntimeName::Go]));
+    assert!(fine, "a program failed; see above");
+    for name in all.iter().filter(|name| **name != "fault_to_compute") {
+        let line = lines.iter().find(|line| line["workload"] == *name);
+        let line = line.unwrap_or_else(|| panic!("{name} is missing"));
+        assert!(
+            line["version"]
+                .as_str()
+                .is_some_and(|version| version.starts_with("go"))
+        );
+        assert!(line["min"].as_f64().is_some_and(|min| min > 0.0), "{line}");
+    }
+}
+
+#[test]
+fn a_failing_program_is_reported_and_fails_the_run() {
+    let scratch = Scratch::new("failing");
+    let mut args = quick(
+        &scratch,
+        &["yield"],
+        &[RuntimeName::Upcall, RuntimeName::Nptl],
+    );
+    args.upcall = Some(scratch.stand_in("echo broken >&2; exit 9"));
+    let (fine, lines) = lines(&args);
+    assert!(!fine);
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["runtime"], "nptl");
+}
+
+#[test]
+fn check_fails_where_a_bound_does_not_hold() {
+    let scratch = Scratch::new("check");
+    // The stand-in is the native run, which cannot take a seventh of its own time.
+    let mut args = quick(
+        &scratch,
+        &["signal_wait"],
+        &[RuntimeName::Upcall, RuntimeName::Nptl],
+    );
+    args.check = true;
+    let (fine, lines) = lines(&args);
+    assert_eq!(lines[0]["holds"], false);
+    assert!(!fine);
+}
+
+#[test]
+fn what_cannot_be_had_is_a_problem_with_a_remedy() {
+    let scratch = Scratch::new("problems");
+    let native = [RuntimeName::Nptl];
+    let fails = |change: &dyn Fn(&mut BenchArgs), evidence: &str| {
+        let mut args = quick(&scratch, &["yield"], &native);
+        change(&mut args);
+        let problem = upcall_bench::run(&args, &mut Vec::new()).expect_err(evidence);
+        assert!(problem.to_string().contains(evidence), "{problem}");
+    };
+    fails(&|args| args.workloads = vec!["yeild".into()], "pair_openmp");
+    fails(&|args| args.workers = Some(0), "may use");
+    fails(&|args| args.rounds = 0, "--rounds");
+    fails(&|args| args.check = true, "--runtime");
+    fails(
+        &|args| args.workload_program = Some("/no/such".into()),
+        "/no/such",
+    );
+    fails(
+        &|args| args.cache = Some("/proc/no/such".into()),
+        "/proc/no/such",
+    );
+    let no_upcall = |args: &mut BenchArgs| {
+        args.runtime = vec![RuntimeName::Upcall];
+        args.upcall = Some("/no/such/upcall".into());
+    };
+    fails(&no_upcall, "/no/such/upcall");
+}

@@ -1,0 +1,189 @@
+//! The command line. Every flag of `run` has a variable of the same meaning in the
+//! environment; a flag wins over its variable.
+
+use std::ffi::OsString;
+
+use clap::builder::{ArgAction, BoolishValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::vps::VpRange;
+
+/// Scheduler activations for unmodified programs.
+#[derive(Parser)]
+#[command(name = "upcall", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Run(RunArgs),
+    Doctor(DoctorArgs),
+    Bench(upcall_bench::BenchArgs),
+    /// Print a completion script for a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print a manual page: upcall's own, or that of one of its commands
+    #[command(hide = true)]
+    Man {
+        /// The command, such as run
+        page: Option<String>,
+    },
+}
+
+/// Run a program with its threads on scheduler activations
+///
+/// PROGRAM is found as the shell finds it and takes the place of this command: its output,
+/// signals and exit status are its own. Nothing is printed unless asked for.
+#[derive(Args)]
+#[command(after_long_help = RUN_NOTES)]
+pub struct RunArgs {
+    /// Virtual processors: a number, or a range within which the number of allowed
+    /// processors is taken [default: as many as are allowed]
+    #[arg(
+        short = 'p',
+        long = "vps",
+        value_name = "N|MIN..MAX",
+        env = "UPCALL_VPS"
+    )]
+    pub vps: Option<VpRange>,
+
+    /// How to learn from the kernel what it does with activations
+    ///
+    /// A backend that is named is used or the program is not run; auto takes the best that
+    /// works here.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "UPCALL_BACKEND",
+        hide_env_values = true
+    )]
+    pub backend: Option<Backend>,
+
+    /// Print what the scheduler did to standard error when the program exits
+    #[arg(long, env = "UPCALL_STATS", hide_env_values = true, action = ArgAction::SetTrue,
+          value_parser = BoolishValueParser::new())]
+    pub stats: bool,
+
+    /// Run the programs that PROGRAM starts natively [env: UPCALL_CHILDREN=0]
+    #[arg(long)]
+    pub no_children: bool,
+
+    /// Where PROGRAM cannot be served, say why in one line and run it natively
+    #[arg(long, env = "UPCALL_OR_NATIVE", hide_env_values = true, action = ArgAction::SetTrue,
+          value_parser = BoolishValueParser::new())]
+    pub or_native: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, num_args = 1.., trailing_var_arg = true, value_name = "PROGRAM ARGS")]
+    pub command: Vec<OsString>,
+}
+
+/// A backend that this version has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Backend {
+    /// The best that works here
+    Auto,
+    /// A standby activation on each virtual processor; needs no privilege
+    Standby,
+}
+
+impl Backend {
+    /// The word for it in the environment.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Standby => "standby",
+        }
+    }
+}
+
+/// Say what works on this machine and, for what does not, why and what would change it
+///
+/// Every feature is tried, not looked up. Nothing on the machine is changed.
+#[derive(Args)]
+#[command(after_long_help = DOCTOR_NOTES)]
+pub struct DoctorArgs {
+    /// One backend or feature; all of them without it
+    pub feature: Option<String>,
+
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print nothing; the exit status answers
+    #[arg(short, long, requires = "feature", conflicts_with = "json")]
+    pub quiet: bool,
+}
+
+const RUN_NOTES: &str = "\
+What is refused (exit status 125), because the guest library could not serve it:
+  static programs, set-user-ID and set-group-ID programs and programs with file
+  capabilities, other processor architectures, C libraries other than glibc, builds with
+  an address, thread or memory sanitizer, and valgrind. A script is judged by its
+  interpreter. With --or-native such a program runs as it is.
+
+Exit status:
+  125  upcall itself failed, wrong usage included
+  126  PROGRAM was found and cannot be executed
+  127  PROGRAM was not found
+  else the exit status of PROGRAM
+
+Environment:
+  UPCALL_GUEST_LIB  the guest library; otherwise libupcall_guest.so is looked for beside
+                    this command and in ../lib/upcall
+  UPCALL_GANG       0: do not take turns with the user's other programs under upcall";
+
+const DOCTOR_NOTES: &str = "\
+Exit status:
+  0    FEATURE works; without FEATURE: some backend works
+  1    it does not
+  125  upcall itself failed, an unknown FEATURE included";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run_args(words: &[&str]) -> RunArgs {
+        match Cli::try_parse_from(words).map(|cli| cli.command) {
+            Ok(Command::Run(args)) => args,
+            Ok(_) => panic!("another command"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_belongs_to_it() {
+        let args = run_args(&[
+            "upcall", "run", "-p", "2", "xz", "-p", "--stats", "--", "-k",
+        ]);
+        assert_eq!(args.command, ["xz", "-p", "--stats", "--", "-k"]);
+        assert!(!args.stats);
+        let args = run_args(&["upcall", "run", "--stats", "--", "-odd", "--or-native"]);
+        assert_eq!(args.command, ["-odd", "--or-native"]);
+        assert!(args.stats && !args.or_native);
+    }
+
+    #[test]
+    fn a_flag_that_does_not_exist_is_not_a_program() {
+        assert!(Cli::try_parse_from(["upcall", "run", "--bogus", "xz"]).is_err());
+        assert!(Cli::try_parse_from(["upcall", "run"]).is_err());
+        assert!(Cli::try_parse_from(["upcall", "run", "--backend", "observed", "xz"]).is_err());
+    }
+
+    #[test]
+    fn quiet_needs_a_feature() {
+        assert!(Cli::try_parse_from(["upcall", "doctor", "-q"]).is_err());
+        assert!(Cli::try_parse_from(["upcall", "doctor", "rseq", "-q"]).is_ok());
+    }
+}

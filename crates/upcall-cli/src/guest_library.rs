@@ -1,0 +1,159 @@
+//! Finds the guest library, and puts it into LD_PRELOAD.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::refusal::Refusal;
+
+/// The file that is preloaded.
+const NAME: &str = "libupcall_guest.so";
+const MORE: &str = "upcall help run, under Environment";
+
+/// The guest library: what UPCALL_GUEST_LIB names, else beside this command, else in
+/// ../lib/upcall.
+///
+/// # Errors
+/// It is in none of these places, or its path cannot be written in LD_PRELOAD.
+pub fn find(named: Option<OsString>, command: &Path) -> Result<PathBuf, Refusal> {
+    let library = match named {
+        Some(named) => {
+            let library = PathBuf::from(named);
+            if !library.is_file() {
+                return Err(Refusal {
+                    what: "the guest library is not where UPCALL_GUEST_LIB says".into(),
+                    checked: format!("{}: no such file", library.display()),
+                    remedy: "correct UPCALL_GUEST_LIB, or unset it to have the library found"
+                        .into(),
+                    more: MORE,
+                });
+            }
+            std::path::absolute(&library).unwrap_or(library)
+        }
+        None => beside(command)?,
+    };
+    if let Some(byte) = library
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .find(|byte| b" :$".contains(byte) || byte.is_ascii_control())
+    {
+        return Err(Refusal {
+            what: "the guest library's path cannot be written in LD_PRELOAD".into(),
+            checked: format!(
+                "{} contains {:?}, which the dynamic linker would take for its own",
+                library.display(),
+                char::from(*byte)
+            ),
+            remedy: "install upcall in a directory without spaces, colons and dollar signs, or \
+                     name a link to the library in UPCALL_GUEST_LIB"
+                .into(),
+            more: "man 8 ld.so, LD_PRELOAD",
+        });
+    }
+    Ok(library)
+}
+
+fn beside(command: &Path) -> Result<PathBuf, Refusal> {
+    let directory = command.parent().unwrap_or(Path::new("/"));
+    let places = [
+        directory.join(NAME),
+        directory
+            .parent()
+            .unwrap_or(directory)
+            .join("lib/upcall")
+            .join(NAME),
+    ];
+    if let Some(found) = places.iter().find(|place| place.is_file()) {
+        return Ok(found.clone());
+    }
+    Err(Refusal {
+        what: "the guest library is not installed".into(),
+        checked: format!("no {} and no {}", places[0].display(), places[1].display()),
+        remedy: "build it (cargo build --release -p upcall-guest), or name it in \
+                 UPCALL_GUEST_LIB"
+            .into(),
+        more: MORE,
+    })
+}
+
+/// LD_PRELOAD with the library first, once.
+pub fn preload(library: &Path, existing: Option<&OsStr>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    let rest = existing.unwrap_or_default().as_bytes();
+    for entry in rest.split(|byte| matches!(byte, b' ' | b':')) {
+        if !entry.is_empty() && entry != library.as_os_str().as_bytes() {
+            list.push(":");
+            list.push(OsStr::from_bytes(entry));
+        }
+    }
+    list
+}
+
+/// A library in LD_PRELOAD beside which the guest cannot work: valgrind's or a sanitizer's.
+pub fn conflicting(existing: Option<&OsStr>) -> Option<String> {
+    const CONFLICTING: [&str; 6] = [
+        "vgpreload_",
+        "libtsan.so",
+        "libasan.so",
+        "libhwasan.so",
+        "libmsan.so",
+        "liblsan.so",
+    ];
+    let existing = existing?.to_string_lossy();
+    existing
+        .split([' ', ':'])
+        .find(|entry| {
+            let name = entry.rsplit('/').next().unwrap_or(entry);
+            CONFLICTING.iter().any(|start| name.starts_with(start))
+        })
+        .map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_comes_first_and_once() {
+        let library = Path::new("/opt/libupcall_guest.so");
+        let preload = |existing: Option<&str>| preload(library, existing.map(OsStr::new));
+        assert_eq!(preload(None), "/opt/libupcall_guest.so");
+        assert_eq!(preload(Some("")), "/opt/libupcall_guest.so");
+        assert_eq!(
+            preload(Some("liba.so libb.so:libc.so")),
+            "/opt/libupcall_guest.so:liba.so:libb.so:libc.so"
+        );
+        assert_eq!(
+            preload(Some("liba.so:/opt/libupcall_guest.so")),
+            "/opt/libupcall_guest.so:liba.so"
+        );
+    }
+
+    #[test]
+    fn valgrind_and_sanitizers_are_noticed() {
+        let conflicting = |existing: &str| conflicting(Some(OsStr::new(existing)));
+        assert!(conflicting("/usr/lib/valgrind/vgpreload_core-amd64-linux.so").is_some());
+        assert!(conflicting("liba.so:libtsan.so.2").is_some());
+        assert!(conflicting("libjemalloc.so.2:/x/libasan_not.so").is_none());
+        assert!(super::conflicting(None).is_none());
+    }
+
+    #[test]
+    fn a_path_that_the_linker_would_split_is_refused() {
+        let directory = std::env::temp_dir().join(format!("upcall guest {}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        std::fs::write(directory.join(NAME), "").expect("a file");
+        let refusal = find(None, &directory.join("upcall")).expect_err("a space");
+        assert!(refusal.checked.contains("' '"), "{refusal}");
+        std::fs::remove_dir_all(directory).expect("cleaned up");
+    }
+
+    #[test]
+    fn what_is_named_is_not_searched_for() {
+        let refusal = find(Some("/no/such.so".into()), Path::new("/bin/x")).expect_err("missing");
+        assert!(refusal.what.contains("UPCALL_GUEST_LIB"));
+        let refusal = find(None, Path::new("/no/such/bin/upcall")).expect_err("missing");
+        assert!(refusal.checked.contains("/no/such/lib/upcall"), "{refusal}");
+    }
+}

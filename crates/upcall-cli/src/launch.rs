@@ -1,0 +1,213 @@
+//! `upcall run`: become the program, with the guest library before it.
+//!
+//! 1. Find the file (`execvp`'s search); 127 and 126 as every such command.
+//! 2. Examine it; refuse with 125 what could not be served, or run it as it is when
+//!    `--or-native` asks for that.
+//! 3. Put the settings into the environment and execute: no process in between, so signals,
+//!    limits, descriptors and the exit status are the program's own.
+//!
+//! Rejected: a parent process that waits and repeats the exit status. It would have to pass
+//! on every signal, stop and terminal change, and never quite does.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use upcall_linux::probe;
+
+use crate::args::RunArgs;
+use crate::locate::{NotRunnable, locate};
+use crate::program::{self, Verdict};
+use crate::refusal::Refusal;
+use crate::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, guest_library};
+
+/// Does it. Returns only with an exit status of our own.
+pub fn run(args: &RunArgs) -> i32 {
+    let name = &args.command[0];
+    let file = match locate(name, std::env::var_os("PATH")) {
+        Ok(file) => file,
+        Err(error) => return not_runnable(name, &error),
+    };
+    match prepare(args, name, &file) {
+        Ok(()) => {}
+        Err(Stop::NotExecutable(evidence)) => {
+            eprintln!("upcall: cannot run '{}': {evidence}", name.display());
+            return EXIT_NOT_EXECUTABLE;
+        }
+        Err(Stop::Refused { reason, .. }) if args.or_native => {
+            eprintln!("upcall: running '{}' natively: {reason}", name.display());
+        }
+        Err(Stop::Refused { refusal, .. }) => return refusal.report(),
+    }
+    not_runnable(name, &execute(&file, &args.command))
+}
+
+/// Why the program is not executed on activations.
+enum Stop {
+    NotExecutable(String),
+    Refused { reason: String, refusal: Refusal },
+}
+
+/// Examines the program and puts the settings into the environment.
+fn prepare(args: &RunArgs, name: &OsStr, file: &Path) -> Result<(), Stop> {
+    program::examine(file).map_err(|verdict| stop(name, verdict))?;
+    let existing = std::env::var_os("LD_PRELOAD");
+    if let Some(other) = guest_library::conflicting(existing.as_deref()) {
+        return Err(refused(
+            name,
+            "runs under another tool that owns its threads",
+            format!("LD_PRELOAD has {other}"),
+            "leave that tool out",
+        ));
+    }
+    let command = std::env::current_exe().unwrap_or_default();
+    let library = guest_library::find(std::env::var_os("UPCALL_GUEST_LIB"), &command).map_err(
+        |mut refusal| {
+            refusal
+                .remedy
+                .push_str("; --or-native runs the program as it is");
+            Stop::Refused {
+                reason: refusal.what.clone(),
+                refusal,
+            }
+        },
+    )?;
+    let preload = guest_library::preload(&library, existing.as_deref());
+    for (variable, value) in settings(args, preload) {
+        // SAFETY: this process has one thread.
+        unsafe {
+            match value {
+                Some(value) => std::env::set_var(variable, value),
+                None => std::env::remove_var(variable),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The environment of the guest library: what to set, and what to take away.
+fn settings(args: &RunArgs, preload: OsString) -> Vec<(&'static str, Option<OsString>)> {
+    let mut settings = vec![("LD_PRELOAD", Some(preload))];
+    if let Some(range) = args.vps {
+        let allowed = probe::limits().processors.len();
+        let number = range.resolve(allowed);
+        if usize::try_from(number).is_ok_and(|number| number > allowed) {
+            eprintln!(
+                "upcall: warning: {number} virtual processors share {allowed} allowed \
+                 processor{}",
+                if allowed == 1 { "" } else { "s" }
+            );
+        }
+        settings.push(("UPCALL_VPS", Some(number.to_string().into())));
+    }
+    if let Some(backend) = args.backend {
+        settings.push(("UPCALL_BACKEND", Some(backend.word().into())));
+    }
+    if std::env::var_os("UPCALL_SENTINEL").is_none() {
+        let sentinel = probe::choose().mode == probe::StandbyMode::Sentinel;
+        settings.push((
+            "UPCALL_SENTINEL",
+            Some(u8::from(sentinel).to_string().into()),
+        ));
+    }
+    settings.push(("UPCALL_STATS", args.stats.then(|| "1".into())));
+    let native_children = args.no_children || children_are_off(std::env::var_os("UPCALL_CHILDREN"));
+    settings.push(("UPCALL_CHILDREN", native_children.then(|| "0".into())));
+    settings
+}
+
+/// Whether the variable that corresponds to `--no-children` says so.
+fn children_are_off(variable: Option<OsString>) -> bool {
+    variable.is_some_and(|value| {
+        let value = value.to_string_lossy().to_ascii_lowercase();
+        matches!(value.as_str(), "0" | "n" | "no" | "f" | "false" | "off")
+    })
+}
+
+fn stop(name: &OsStr, verdict: Verdict) -> Stop {
+    match verdict {
+        Verdict::NotExecutable(evidence) => Stop::NotExecutable(evidence),
+        Verdict::Refused {
+            reason,
+            evidence,
+            remedy,
+        } => refused(name, reason, evidence, remedy),
+    }
+}
+
+fn refused(name: &OsStr, reason: &str, evidence: String, remedy: &str) -> Stop {
+    Stop::Refused {
+        reason: format!("it {reason}"),
+        refusal: Refusal {
+            what: format!(
+                "cannot run '{}' on activations: it {reason}",
+                name.display()
+            ),
+            checked: evidence,
+            remedy: format!("{remedy}; or run it as it is: upcall run --or-native"),
+            more: "upcall help run",
+        },
+    }
+}
+
+/// One line and the exit status, as `env` and `nice` do it.
+fn not_runnable(name: &OsStr, error: &NotRunnable) -> i32 {
+    let text = error.error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    eprintln!("upcall: cannot run '{}': {text}", name.display());
+    if error.exists {
+        EXIT_NOT_EXECUTABLE
+    } else {
+        EXIT_NOT_FOUND
+    }
+}
+
+/// Executes the file; returns only when that fails.
+fn execute(file: &Path, words: &[OsString]) -> NotRunnable {
+    let mut arguments: Vec<CString> = Vec::with_capacity(words.len() + 1);
+    for word in words {
+        arguments.push(c_string(word));
+    }
+    let path = c_string(file.as_os_str());
+    let errno = execv(&path, &arguments);
+    if errno != libc::ENOEXEC {
+        return NotRunnable::from_errno(errno);
+    }
+    // As execvp: what the kernel does not know is a script for the shell.
+    arguments[0] = path;
+    arguments.insert(0, c"/bin/sh".to_owned());
+    NotRunnable::from_errno(execv(c"/bin/sh", &arguments))
+}
+
+/// Words of a command line and paths that were opened have no zero byte in them.
+fn c_string(word: &OsStr) -> CString {
+    CString::new(word.as_bytes()).unwrap_or_default()
+}
+
+fn execv(file: &std::ffi::CStr, arguments: &[CString]) -> i32 {
+    let mut pointers: Vec<*const libc::c_char> =
+        arguments.iter().map(|word| word.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: a valid C string and a null-terminated array of valid C strings, all of which
+    // outlive the call.
+    unsafe { libc::execv(file.as_ptr(), pointers.as_ptr()) };
+    std::io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::ENOEXEC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_for_children_reads_as_the_others_do() {
+        for off in ["0", "no", "FALSE", "off"] {
+            assert!(children_are_off(Some(off.into())), "{off}");
+        }
+        for on in ["1", "yes", ""] {
+            assert!(!children_are_off(Some(on.into())), "{on}");
+        }
+        assert!(!children_are_off(None));
+    }
+}

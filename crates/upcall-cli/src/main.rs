@@ -1,0 +1,94 @@
+//! The `upcall` command: `run` starts an unmodified program on scheduler activations,
+//! `doctor` says what works on this machine, `bench` measures it.
+//!
+//! The command has the C entry point and not Rust's: Rust's start-up ignores SIGPIPE, opens
+//! `/dev/null` for closed descriptors and installs a signal stack, and the program that
+//! `run` becomes would inherit the first two. `nice` passes on what it was given; so does
+//! this.
+
+#![cfg_attr(not(test), no_main)]
+
+mod args;
+mod doctor;
+mod guest_library;
+mod image;
+mod launch;
+mod locate;
+mod manual;
+mod program;
+mod refusal;
+mod script;
+mod vps;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+/// Exit status of every failure of `upcall` itself, wrong usage included, as of `env`,
+/// `nice` and `timeout`: a program's own 1 or 2 is never mistaken for ours.
+const EXIT_OURS: i32 = 125;
+/// The program was found and cannot be executed.
+const EXIT_NOT_EXECUTABLE: i32 = 126;
+/// There is no such program.
+const EXIT_NOT_FOUND: i32 = 127;
+
+#[cfg(not(test))]
+#[unsafe(no_mangle)]
+extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> libc::c_int {
+    run()
+}
+
+/// Parses the command line, does it, and returns the exit status.
+#[cfg_attr(
+    test,
+    expect(dead_code, reason = "the test harness has the entry point")
+)]
+fn run() -> i32 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let asked_for = !error.use_stderr();
+            return match error.print() {
+                Ok(()) if asked_for => 0,
+                _ => EXIT_OURS,
+            };
+        }
+    };
+    match cli.command {
+        Command::Run(args) => launch::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Bench(args) => {
+            // A measured program may die while the harness writes to it.
+            // SAFETY: sets a disposition; the benchmark runs no other program in this process.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+            status_of(upcall_bench::main(args))
+        }
+        Command::Completions { shell } => say(&manual::completions(shell)),
+        Command::Man { page } => match manual::page(page.as_deref()) {
+            Ok(text) => say(&text),
+            Err(refusal) => refusal.report(),
+        },
+    }
+}
+
+/// The number in an exit code, which cannot be asked for.
+fn status_of(code: ExitCode) -> i32 {
+    (0..=u8::MAX)
+        .find(|&status| ExitCode::from(status) == code)
+        .map_or(EXIT_OURS, i32::from)
+}
+
+/// Writes data to standard output; the exit status says whether it arrived.
+fn say(data: &[u8]) -> i32 {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(data).and_then(|()| out.flush()) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("upcall: cannot write to standard output: {error}");
+            EXIT_OURS
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Manual pages and shell completions, both from the one definition of the command line.
+
+use clap::CommandFactory;
+
+use crate::args::Cli;
+use crate::refusal::Refusal;
+
+/// The completion script for a shell.
+pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "upcall", &mut script);
+    script
+}
+
+/// The manual page of `upcall` (without a name) or of one of its commands.
+///
+/// # Errors
+/// There is no such command.
+pub fn page(name: Option<&str>) -> Result<Vec<u8>, Refusal> {
+    let mut command = Cli::command();
+    command.build();
+    let command = match name {
+        None => command,
+        Some(name) => {
+            let Some(found) = command.find_subcommand(name) else {
+                return Err(unknown(name, &command));
+            };
+            found.clone().display_name(format!("upcall-{name}"))
+        }
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command)
+        .render(&mut page)
+        .expect("writing to memory cannot fail");
+    Ok(page)
+}
+
+fn unknown(name: &str, command: &clap::Command) -> Refusal {
+    let known: Vec<&str> = command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(clap::Command::get_name)
+        .collect();
+    Refusal {
+        what: format!("there is no manual page for '{name}'"),
+        checked: format!("the commands are: {}", known.join(", ")),
+        remedy: "upcall man run".into(),
+        more: "upcall help",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_exist_for_every_command_and_name_their_flags() {
+        let text = |name| String::from_utf8(page(name).expect("a page")).expect("text");
+        assert!(text(None).contains(".TH upcall 1"));
+        assert!(text(Some("run")).contains("or\\-native"));
+        assert!(text(Some("doctor")).contains("json"));
+        assert!(page(Some("dance")).is_err());
+    }
+
+    #[test]
+    fn completions_name_the_commands() {
+        let script = completions(clap_complete::Shell::Bash);
+        let script = String::from_utf8(script).expect("text");
+        assert!(script.contains("doctor"));
+    }
+}

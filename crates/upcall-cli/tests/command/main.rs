@@ -1,0 +1,5 @@
+//! The `upcall` command from outside: exit statuses, streams, what it passes on.
+
+mod common;
+mod doctor;
+mod run;

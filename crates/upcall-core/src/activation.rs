@@ -1,0 +1,208 @@
+//! An activation: the kernel thread that serves as vessel for threads (Anderson §3.1).
+//!
+//! | role | what it does |
+//! |---|---|
+//! | `Carrier` | runs a thread, or is blocked in the kernel with one, or is displaced with one |
+//! | `Standby` | waits, runnable, for the owner of its virtual processor to block |
+//! | `Spare` | is in the pool: sleeps or polls |
+//! | `Resting` | sleeps or polls as idle owner; whoever takes the processor from it makes it `Spare` |
+//! | `Reserved` | sleeps; somebody has taken it and is about to give it another role |
+//!
+//! A `Carrier` or `Standby` changes its own role and nobody else does. The others are changed
+//! under the pool's lock, except that an activation that stops resting says so by compare-and-swap.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use crate::kernel::Kernel;
+use crate::memory::Recycled;
+use crate::runtime::Runtime;
+use crate::slot::Slot;
+use crate::thread::Thread;
+use crate::vp::Vp;
+
+/// What an activation is for at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Role {
+    /// Runs a thread or is stopped with one.
+    Carrier = 0,
+    /// Waits for the owner of its virtual processor to block.
+    Standby = 1,
+    /// Sleeps in the pool.
+    Spare = 2,
+    /// Sleeps until whoever took it from the pool says what for.
+    Reserved = 3,
+    /// Sleeps or polls as the idle owner of its virtual processor.
+    Resting = 4,
+}
+
+/// An activation. The first words are read through a segment register by the backend.
+#[repr(C, align(64))]
+pub struct Activation<K: Kernel> {
+    /// Its own address.
+    pub(crate) this: AtomicPtr<Activation<K>>,
+    /// 1 while it is inside the runtime: events are deferred. See [`Kernel::set_inside`].
+    pub(crate) inside: AtomicU32,
+    /// Bits of [`Activation::RESCHEDULE`] and [`Activation::DEFERRED`] that wait for it to leave.
+    pub(crate) attention: AtomicU32,
+    /// The thread it runs.
+    pub(crate) thread: Slot<Thread<K>>,
+    pub(crate) vp: Slot<Vp<K>>,
+    /// Where its own stack begins: the runtime runs there whenever no thread does.
+    pub(crate) stack: AtomicUsize,
+    pub(crate) runtime: AtomicPtr<Runtime<K>>,
+
+    /// Counts wake-ups; it sleeps on this word.
+    pub(crate) wake: AtomicU32,
+    pub(crate) role: AtomicU32,
+    /// Its thread is in an announced system call.
+    pub(crate) in_call: AtomicBool,
+    /// It is in its virtual processor's displaced list. Guarded by that list's lock.
+    pub(crate) displaced: AtomicBool,
+    /// It was replaced while it was blocked, and has not come back yet.
+    pub(crate) absent: AtomicBool,
+    /// Link in the one list that holds it (displaced, spares, free).
+    pub(crate) next: Slot<Activation<K>>,
+    /// Membership and link of the list of those that must learn that they were replaced.
+    pub(crate) unsettled: AtomicBool,
+    pub(crate) next_unsettled: Slot<Activation<K>>,
+    /// Link in the list of all activations, which only grows.
+    pub(crate) next_known: Slot<Activation<K>>,
+
+    /// What the backend keeps with the activation.
+    pub kernel: K::ActivationState,
+}
+
+impl<K: Kernel> Activation<K> {
+    /// Offset of the word that holds the activation's own address.
+    pub const OFFSET_THIS: usize = core::mem::offset_of!(Activation<K>, this);
+    /// Offset of the 32-bit word that is 1 while the activation is inside the runtime.
+    pub const OFFSET_INSIDE: usize = core::mem::offset_of!(Activation<K>, inside);
+    /// Offset of the pointer to the thread that the activation runs.
+    pub const OFFSET_THREAD: usize = core::mem::offset_of!(Activation<K>, thread);
+    /// Offset of the 32-bit word of events that wait for it to leave the runtime.
+    pub const OFFSET_ATTENTION: usize = core::mem::offset_of!(Activation<K>, attention);
+
+    /// Attention: the time slice ended or the processor was taken.
+    pub const RESCHEDULE: u32 = 1;
+    /// Attention: the backend deferred events of its own.
+    pub const DEFERRED: u32 = 2;
+
+    /// The thread it carries, if any.
+    #[inline]
+    pub fn thread(&self) -> Option<&'static Thread<K>> {
+        self.thread.get(Ordering::Relaxed)
+    }
+
+    /// The virtual processor it belongs to.
+    ///
+    /// # Panics
+    ///
+    /// When the activation was never started, which its callers exclude.
+    #[inline]
+    pub fn vp(&self) -> &'static Vp<K> {
+        match self.vp.get(Ordering::Relaxed) {
+            Some(vp) => vp,
+            None => panic!("an activation without a virtual processor"),
+        }
+    }
+
+    /// Its role now.
+    pub fn role(&self) -> Role {
+        match self.role.load(Ordering::Acquire) {
+            0 => Role::Carrier,
+            1 => Role::Standby,
+            2 => Role::Spare,
+            3 => Role::Reserved,
+            _ => Role::Resting,
+        }
+    }
+
+    /// Changes the role from exactly `from`; says whether it did. SeqCst: an idle owner rests
+    /// before it looks whether it was replaced, who replaces it looks whether it rests afterwards.
+    pub(crate) fn change_role(&self, from: Role, to: Role) -> bool {
+        self.role
+            .compare_exchange(from as u32, to as u32, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    pub(crate) fn set_role(&self, role: Role) {
+        // Release: pairs with the Acquire in `role`.
+        self.role.store(role as u32, Ordering::Release);
+    }
+
+    /// The top of its own stack.
+    pub fn stack_top(&self) -> usize {
+        self.stack.load(Ordering::Relaxed)
+    }
+
+    /// The count that [`Kernel::sleep`] compares.
+    pub fn wake_word(&self) -> &AtomicU32 {
+        &self.wake
+    }
+
+    /// Whether it is inside the runtime now. Only its own event handlers may rely on the answer.
+    pub fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes the notes that were left.
+    #[inline]
+    pub(crate) fn take_attention(&self) -> u32 {
+        if self.attention.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        self.attention.swap(0, Ordering::SeqCst)
+    }
+
+    /// Leaves a note for the moment when the activation leaves the runtime.
+    pub fn attend(&self, what: u32) {
+        self.attention.fetch_or(what, Ordering::SeqCst);
+    }
+
+    /// Whether there are notes that it has not attended to.
+    pub fn wants_attention(&self) -> bool {
+        self.attention.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether it owns its virtual processor and is in a system call of its thread; also true for
+    /// one that was replaced while it was in one, because it has not looked since.
+    pub fn is_in_call(&self) -> bool {
+        self.in_call.load(Ordering::Relaxed)
+    }
+
+    /// The runtime it belongs to.
+    pub fn runtime(&self) -> &'static Runtime<K> {
+        let pointer = self.runtime.load(Ordering::Relaxed);
+        // SAFETY: set before the activation is started or adopted, to a runtime that is never freed.
+        unsafe { &*pointer }
+    }
+}
+
+impl<K: Kernel> Recycled for Activation<K> {
+    fn free_link(&self) -> &Slot<Self> {
+        &self.next
+    }
+
+    fn initial() -> Self {
+        Activation {
+            this: AtomicPtr::new(core::ptr::null_mut()),
+            inside: AtomicU32::new(1),
+            attention: AtomicU32::new(0),
+            thread: Slot::empty(),
+            vp: Slot::empty(),
+            stack: AtomicUsize::new(0),
+            runtime: AtomicPtr::new(core::ptr::null_mut()),
+            wake: AtomicU32::new(0),
+            role: AtomicU32::new(Role::Reserved as u32),
+            in_call: AtomicBool::new(false),
+            displaced: AtomicBool::new(false),
+            absent: AtomicBool::new(false),
+            next: Slot::empty(),
+            unsettled: AtomicBool::new(false),
+            next_unsettled: Slot::empty(),
+            next_known: Slot::empty(),
+            kernel: K::ActivationState::default(),
+        }
+    }
+}

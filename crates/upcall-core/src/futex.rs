@@ -1,0 +1,337 @@
+//! The user-level futex: threads wait for a word and are woken without the kernel.
+//!
+//! The semantics are those of futex(2) for words of one process (FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET,
+//! FUTEX_CMP_REQUEUE). Waiters of a word hang in a bucket of a hash table, first come, first served.
+//!
+//! Protocol of a wait:
+//! 1. Lock the bucket, compare the word, enter the bucket's queue in state `Parking`.
+//! 2. Leave the thread's stack; the lock is opened on the activation's own stack, so that a waker
+//!    who finds the thread finds it saved.
+//! 3. Whoever claims the thread makes it ready. A waker claims it in the queue and then takes it out.
+//! 4. The thread, running again, leaves the queue if it is still in it (timeout, interruption) and
+//!    takes its deadline back.
+
+use core::sync::atomic::Ordering;
+
+use crate::activation::Activation;
+use crate::kernel::Kernel;
+use crate::lock::{Guard, SpinLock};
+use crate::runtime::Runtime;
+use crate::thread::{Claim, PARKING, Thread, WakeReason};
+use crate::vp::Vp;
+
+const BUCKETS: usize = 1 << 14;
+
+struct Queue<K: Kernel> {
+    head: Option<&'static Thread<K>>,
+    tail: Option<&'static Thread<K>>,
+}
+
+// SAFETY: references to threads, whose fields are atomics, behind a lock.
+unsafe impl<K: Kernel> Send for Queue<K> {}
+
+impl<K: Kernel> Queue<K> {
+    fn push(&mut self, thread: &'static Thread<K>) {
+        thread.wait_next.set(None, Ordering::Relaxed);
+        thread.wait_previous.set(self.tail, Ordering::Relaxed);
+        match self.tail {
+            Some(tail) => tail.wait_next.set(Some(thread), Ordering::Relaxed),
+            None => self.head = Some(thread),
+        }
+        self.tail = Some(thread);
+    }
+
+    /// Takes a thread out. Afterwards it may go its way without the lock.
+    fn remove(&mut self, thread: &'static Thread<K>) {
+        self.unlink(thread);
+        // Release: pairs with the Acquire in `Futexes::withdraw`.
+        thread.wait_key.store(0, Ordering::Release);
+    }
+
+    fn unlink(&mut self, thread: &'static Thread<K>) {
+        let next = thread.wait_next.get(Ordering::Relaxed);
+        let previous = thread.wait_previous.get(Ordering::Relaxed);
+        match previous {
+            Some(previous) => previous.wait_next.set(next, Ordering::Relaxed),
+            None => self.head = next,
+        }
+        match next {
+            Some(next) => next.wait_previous.set(previous, Ordering::Relaxed),
+            None => self.tail = previous,
+        }
+    }
+}
+
+type Bucket<K> = SpinLock<Queue<K>>;
+
+/// The waiting threads of a runtime.
+pub(crate) struct Futexes<K: Kernel> {
+    buckets: &'static [Bucket<K>],
+}
+
+/// What a wait ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// The word did not have the expected value: the thread did not wait.
+    Mismatch,
+    /// It waited, and this ended it.
+    Ended(WakeReason),
+    /// There was no memory for the deadline.
+    NoMemory,
+}
+
+impl<K: Kernel> Futexes<K> {
+    pub(crate) fn new(kernel: &K) -> Result<Self, crate::Errno> {
+        let memory = kernel.map(BUCKETS * size_of::<Bucket<K>>())?;
+        // SAFETY: mapped for ever, page-aligned, large enough; all zeros is an open lock around an
+        // empty queue (`None` references are null).
+        let buckets = unsafe { core::slice::from_raw_parts(memory.as_ptr().cast(), BUCKETS) };
+        Ok(Futexes { buckets })
+    }
+
+    fn bucket(&self, key: usize) -> &'static Bucket<K> {
+        let hash = (key >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.buckets[hash >> (usize::BITS - BUCKETS.trailing_zeros())]
+    }
+
+    /// Locks the bucket in which `thread` hangs, if it still does.
+    fn withdraw(&self, kernel: &K, thread: &'static Thread<K>) {
+        loop {
+            // Acquire: pairs with the Release in `Queue::remove`.
+            let key = thread.wait_key.load(Ordering::Acquire);
+            if key == 0 {
+                return;
+            }
+            let mut queue = self.bucket(key).lock(kernel);
+            // A requeue may have moved it between the look and the lock.
+            if thread.wait_key.load(Ordering::Relaxed) == key {
+                queue.remove(thread);
+                return;
+            }
+        }
+    }
+}
+
+/// Two buckets locked in a fixed order; the second is absent when both keys share one.
+fn lock_two<K: Kernel>(
+    kernel: &K,
+    first: &'static Bucket<K>,
+    second: &'static Bucket<K>,
+) -> (Guard<'static, Queue<K>>, Option<Guard<'static, Queue<K>>>) {
+    if core::ptr::eq(first, second) {
+        return (first.lock(kernel), None);
+    }
+    if core::ptr::from_ref(first) < core::ptr::from_ref(second) {
+        let one = first.lock(kernel);
+        let two = second.lock(kernel);
+        (one, Some(two))
+    } else {
+        let two = second.lock(kernel);
+        let one = first.lock(kernel);
+        (one, Some(two))
+    }
+}
+
+impl<K: Kernel> Runtime<K> {
+    /// Parks the current thread until somebody wakes `key`, provided that `matches` says so under
+    /// the key's lock. `deadline` is in nanoseconds of [`Kernel::now`]. Called inside the runtime; returns the
+    /// activation that carries the thread afterwards.
+    pub fn futex_wait(
+        &'static self,
+        activation: &'static Activation<K>,
+        key: usize,
+        mask: u32,
+        deadline: Option<u64>,
+        matches: impl FnOnce() -> bool,
+    ) -> (&'static Activation<K>, Waited) {
+        let Some(thread) = activation.thread() else {
+            self.kernel().broken("futex wait without a thread");
+        };
+        let bucket = self.futexes().bucket(key);
+        let mut queue = bucket.lock(self.kernel());
+        if !matches() {
+            return (activation, Waited::Mismatch);
+        }
+        thread.state.store(PARKING, Ordering::Relaxed);
+        thread.wait_mask.store(mask, Ordering::Relaxed);
+        thread.wait_key.store(key, Ordering::Relaxed);
+        queue.push(thread);
+        if let Some(deadline) = deadline
+            && self
+                .timers()
+                .insert(self.kernel(), thread, deadline)
+                .is_err()
+        {
+            queue.remove(thread);
+            thread
+                .state
+                .store(crate::thread::RUNNING, Ordering::Relaxed);
+            return (activation, Waited::NoMemory);
+        }
+        core::mem::forget(queue);
+        let activation = self.park(
+            activation,
+            unlock_bucket,
+            core::ptr::from_ref(bucket) as usize,
+        );
+        self.futexes().withdraw(self.kernel(), thread);
+        self.timers().remove(self.kernel(), thread);
+        (activation, Waited::Ended(thread.wake_reason()))
+    }
+
+    /// As [`Runtime::futex_wake`], for a kernel thread that is no activation.
+    pub fn futex_wake_from_outside(&'static self, key: usize, count: usize, mask: u32) -> usize {
+        let Some(vp) = self.vps().first() else {
+            return 0;
+        };
+        let woken = {
+            let mut queue = self.futexes().bucket(key).lock(self.kernel());
+            self.wake_queue(vp, &mut queue, key, count, mask)
+        };
+        if woken > 0 {
+            self.choose_again(vp);
+        }
+        woken
+    }
+
+    /// Wakes at most `count` threads that wait for `key` with a common bit in `mask`. Returns how
+    /// many. Called inside the runtime.
+    pub fn futex_wake(
+        &'static self,
+        activation: &'static Activation<K>,
+        key: usize,
+        count: usize,
+        mask: u32,
+    ) -> usize {
+        let mut queue = self.futexes().bucket(key).lock(self.kernel());
+        self.wake_queue(activation.vp(), &mut queue, key, count, mask)
+    }
+
+    fn wake_queue(
+        &'static self,
+        vp: &'static Vp<K>,
+        queue: &mut Queue<K>,
+        key: usize,
+        count: usize,
+        mask: u32,
+    ) -> usize {
+        let mut woken = 0;
+        let mut at = queue.head;
+        while let Some(thread) = at {
+            if woken == count {
+                break;
+            }
+            at = thread.wait_next.get(Ordering::Relaxed);
+            if thread.wait_key.load(Ordering::Relaxed) != key
+                || thread.wait_mask.load(Ordering::Relaxed) & mask == 0
+            {
+                continue;
+            }
+            // Claimed while it is in the queue, so that it is this wait that ends: a thread that is
+            // out of the queue may already wait for something else. The loser takes itself out.
+            let claim = thread.claim(WakeReason::Woken);
+            if claim == Claim::Lost {
+                continue;
+            }
+            queue.remove(thread);
+            if claim == Claim::Ready {
+                self.make_ready_on(vp, thread);
+            }
+            woken += 1;
+        }
+        woken
+    }
+
+    /// Wakes at most `wake` waiters of `from` and moves at most `requeue` others to `to`, provided
+    /// that `matches` says so under both locks. Returns (woken, moved), or nothing on a mismatch.
+    /// Called inside the runtime.
+    pub fn futex_requeue(
+        &'static self,
+        activation: &'static Activation<K>,
+        from: usize,
+        to: usize,
+        wake: usize,
+        requeue: usize,
+        matches: impl FnOnce() -> bool,
+    ) -> Option<(usize, usize)> {
+        let (mut source, mut target) = lock_two(
+            self.kernel(),
+            self.futexes().bucket(from),
+            self.futexes().bucket(to),
+        );
+        if !matches() {
+            return None;
+        }
+        let woken = self.wake_queue(activation.vp(), &mut source, from, wake, u32::MAX);
+        let mut moved = 0;
+        let mut at = source.head;
+        while let Some(thread) = at {
+            if moved == requeue || from == to {
+                break;
+            }
+            at = thread.wait_next.get(Ordering::Relaxed);
+            if thread.wait_key.load(Ordering::Relaxed) != from {
+                continue;
+            }
+            // Never without a key: a thread that was claimed meanwhile would think itself out.
+            source.unlink(thread);
+            thread.wait_key.store(to, Ordering::Release);
+            match &mut target {
+                Some(target) => target.push(thread),
+                None => source.push(thread),
+            }
+            moved += 1;
+        }
+        Some((woken, moved))
+    }
+
+    /// Changes a word with `change` and wakes waiters of two keys, as FUTEX_WAKE_OP: at most `first`
+    /// of `key`, and at most `second` of `other` if `change` says so. Called inside the runtime.
+    pub fn futex_wake_op(
+        &'static self,
+        activation: &'static Activation<K>,
+        key: usize,
+        first: usize,
+        other: usize,
+        second: usize,
+        change: impl FnOnce() -> bool,
+    ) -> usize {
+        let (mut one, mut two) = lock_two(
+            self.kernel(),
+            self.futexes().bucket(key),
+            self.futexes().bucket(other),
+        );
+        let also = change();
+        let mut woken = self.wake_queue(activation.vp(), &mut one, key, first, u32::MAX);
+        if also {
+            let queue = two.as_deref_mut().unwrap_or(&mut *one);
+            woken += self.wake_queue(activation.vp(), queue, other, second, u32::MAX);
+        }
+        woken
+    }
+
+    /// Parks the current thread until a deadline or an interruption. Called inside the runtime.
+    pub fn sleep_until(
+        &'static self,
+        activation: &'static Activation<K>,
+        deadline: u64,
+    ) -> (&'static Activation<K>, Waited) {
+        // A key that nobody can wake: the thread's own address plus one is no word's address.
+        let key = activation
+            .thread()
+            .map_or(1, |thread| core::ptr::from_ref(thread) as usize + 1);
+        self.futex_wait(activation, key, u32::MAX, Some(deadline), || true)
+    }
+}
+
+fn unlock_bucket<K: Kernel>(
+    runtime: &'static Runtime<K>,
+    activation: &'static Activation<K>,
+    thread: &'static Thread<K>,
+    bucket: usize,
+) -> Option<&'static Thread<K>> {
+    // SAFETY: `futex_wait` passes the address of a bucket whose guard it forgot.
+    unsafe { (*(bucket as *const Bucket<K>)).unlock() };
+    runtime.finish_park(activation, thread);
+    None
+}

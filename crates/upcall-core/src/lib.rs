@@ -1,0 +1,53 @@
+//! Scheduler activations: user-level threads that never lose a processor.
+//!
+//! The crate holds what the papers call the runtime: threads, virtual processors, activations,
+//! ready lists, the user-level futex and its deadlines. It knows the kernel by one trait,
+//! [`Kernel`], in the words of Anderson, Bershad, Lazowska and Levy (TOCS 1992, Tables 2 and 3);
+//! it has no clock, no randomness, no system call and no global state of its own, so that the
+//! same code runs on Linux and on a simulated kernel.
+//!
+//! Where to start reading: [`Vp`] (who may run on a processor, one word), then [`Runtime`]
+//! (what happens at each upcall and downcall), then [`futex`] (how threads wait).
+//!
+//! # Invariants
+//!
+//! 1. A processor has one owner: the activation that [`Vp`]'s word names. Only the owner runs
+//!    threads; whoever finds out that it is not the owner gives its thread to the ready list or
+//!    takes the processor by the same word.
+//! 2. A thread is in one place: running on one activation, in one ready list, parked, or stopped
+//!    inside an activation that the kernel preempted.
+//! 3. A stopped owner inside the runtime (state [`vp::State::Runtime`]) is never replaced: it is
+//!    continued first (critical-section recovery, Anderson §3.3).
+//! 4. Nothing here allocates from a heap or calls libc: memory comes from [`Kernel::map`].
+
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod activation;
+pub mod arch;
+pub mod futex;
+mod idle;
+pub mod kernel;
+mod lock;
+mod memory;
+mod ready;
+pub mod runtime;
+mod slot;
+pub mod stack;
+pub mod stats;
+#[cfg(test)]
+mod testing;
+pub mod thread;
+mod timer;
+pub mod vp;
+
+pub use activation::{Activation, Role};
+pub use kernel::{Errno, Kernel, Waiting};
+pub use lock::{Guard, SpinLock};
+pub use ready::ThreadList;
+pub use runtime::Runtime;
+pub use slot::Slot;
+pub use thread::{Thread, WakeReason};
+pub use vp::Vp;

@@ -1,0 +1,75 @@
+//! Objects that live as long as the runtime, from pages that the kernel gives.
+//!
+//! A slab never returns memory: threads and activations are recycled, and a stale reference to
+//! one still points at an object of its type. That is what lets wake-ups race with exits safely.
+
+use core::mem::{align_of, size_of};
+use core::sync::atomic::Ordering;
+
+use crate::kernel::{Errno, Kernel};
+use crate::lock::SpinLock;
+use crate::slot::Slot;
+
+/// Bytes asked from the kernel at a time.
+const CHUNK: usize = 1 << 18;
+
+/// An object that a slab can hold.
+pub(crate) trait Recycled: Sized + 'static {
+    /// The link used while the object is free.
+    fn free_link(&self) -> &Slot<Self>;
+    /// A new object in its initial state.
+    fn initial() -> Self;
+}
+
+struct Free<T: 'static> {
+    head: Option<&'static T>,
+    next: usize,
+    end: usize,
+}
+
+/// A pool of recycled objects.
+pub(crate) struct Slab<T: 'static>(SpinLock<Free<T>>);
+
+impl<T: Recycled + Sync> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Slab(SpinLock::new(Free {
+            head: None,
+            next: 0,
+            end: 0,
+        }))
+    }
+
+    /// An object: a recycled one as it was left, or a new one. Says which (`true`: new).
+    ///
+    /// # Errors
+    ///
+    /// What [`Kernel::map`] reports when memory is exhausted.
+    pub(crate) fn take<K: Kernel>(&self, kernel: &K) -> Result<(&'static T, bool), Errno> {
+        let mut free = self.0.lock(kernel);
+        if let Some(object) = free.head {
+            free.head = object.free_link().get(Ordering::Relaxed);
+            return Ok((object, false));
+        }
+        if free.end - free.next < size_of::<T>() {
+            let chunk = kernel.map(CHUNK)?.as_ptr() as usize;
+            free.next = chunk.next_multiple_of(align_of::<T>());
+            free.end = chunk + CHUNK;
+        }
+        let place = free.next as *mut T;
+        free.next += size_of::<T>();
+        // SAFETY: the place lies inside a chunk that is mapped for ever, is aligned, and was
+        // handed out to nobody before.
+        let object = unsafe {
+            place.write(T::initial());
+            &*place
+        };
+        Ok((object, true))
+    }
+
+    /// Gives an object back. The caller keeps no right to it.
+    pub(crate) fn give<K: Kernel>(&self, kernel: &K, object: &'static T) {
+        let mut free = self.0.lock(kernel);
+        object.free_link().set(free.head, Ordering::Relaxed);
+        free.head = Some(object);
+    }
+}

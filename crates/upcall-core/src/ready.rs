@@ -1,0 +1,201 @@
+//! Lists of ready threads, linked through the threads themselves: no allocation, no bound to hit.
+//!
+//! One [`ReadyList`] per virtual processor, first in, first out, with a front door for threads
+//! that had the processor before (Anderson §4.2 keeps one list per processor for locality). Other
+//! virtual processors steal from the front: the thread that has waited longest. Last in, first
+//! out, FastThreads' choice, starves threads of programs that were written for a fair kernel.
+//! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
+//! instruction, and a thread can be put back at the front.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::kernel::Kernel;
+use crate::lock::SpinLock;
+use crate::thread::{READY, Thread};
+
+/// Threads linked one after the other. Owned by whoever holds the value.
+pub struct ThreadList<K: Kernel> {
+    head: Option<&'static Thread<K>>,
+    tail: Option<&'static Thread<K>>,
+    len: usize,
+}
+
+impl<K: Kernel> Default for ThreadList<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Kernel> ThreadList<K> {
+    /// No threads.
+    pub const fn new() -> Self {
+        ThreadList {
+            head: None,
+            tail: None,
+            len: 0,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a thread at the end.
+    #[inline]
+    pub fn push_back(&mut self, thread: &'static Thread<K>) {
+        thread.next.set(None, Ordering::Relaxed);
+        match self.tail {
+            Some(tail) => tail.next.set(Some(thread), Ordering::Relaxed),
+            None => self.head = Some(thread),
+        }
+        self.tail = Some(thread);
+        self.len += 1;
+    }
+
+    /// Adds a thread at the front.
+    #[inline]
+    pub fn push_front(&mut self, thread: &'static Thread<K>) {
+        thread.next.set(self.head, Ordering::Relaxed);
+        if self.head.is_none() {
+            self.tail = Some(thread);
+        }
+        self.head = Some(thread);
+        self.len += 1;
+    }
+
+    /// Takes the first thread.
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<&'static Thread<K>> {
+        let thread = self.head?;
+        self.head = thread.next.get(Ordering::Relaxed);
+        if self.head.is_none() {
+            self.tail = None;
+        }
+        self.len -= 1;
+        Some(thread)
+    }
+}
+
+/// The ready threads of one virtual processor.
+pub(crate) struct ReadyList<K: Kernel> {
+    list: SpinLock<ThreadList<K>>,
+    /// A copy of the length that may be read without the lock.
+    len: AtomicUsize,
+}
+
+impl<K: Kernel> ReadyList<K> {
+    pub(crate) const fn new() -> Self {
+        ReadyList {
+            list: SpinLock::new(ThreadList::new()),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    /// The length at some moment. SeqCst: an idle processor reads it after it declared itself
+    /// idle, a pusher writes it before it looks for idle processors.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::SeqCst)
+    }
+
+    #[inline]
+    pub(crate) fn push_back(&self, kernel: &K, thread: &'static Thread<K>) {
+        thread.state.store(READY, Ordering::Relaxed);
+        let mut list = self.list.lock(kernel);
+        list.push_back(thread);
+        self.len.store(list.len(), Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn push_front(&self, kernel: &K, thread: &'static Thread<K>) {
+        thread.state.store(READY, Ordering::Relaxed);
+        let mut list = self.list.lock(kernel);
+        list.push_front(thread);
+        self.len.store(list.len(), Ordering::SeqCst);
+    }
+
+    /// Puts a thread at the end and takes the first, which may be the same.
+    #[inline]
+    pub(crate) fn exchange(&self, kernel: &K, thread: &'static Thread<K>) -> &'static Thread<K> {
+        thread.state.store(READY, Ordering::Relaxed);
+        let mut list = self.list.lock(kernel);
+        list.push_back(thread);
+        let first = list.pop_front().unwrap_or(thread);
+        self.len.store(list.len(), Ordering::Relaxed);
+        first
+    }
+
+    #[inline]
+    pub(crate) fn pop(&self, kernel: &K) -> Option<&'static Thread<K>> {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut list = self.list.lock(kernel);
+        let thread = list.pop_front();
+        self.len.store(list.len(), Ordering::Relaxed);
+        thread
+    }
+}
+
+// SAFETY: a list holds references to threads, whose fields are atomics; the list itself is moved
+// between kernel threads, never shared without a lock.
+unsafe impl<K: Kernel> Send for ThreadList<K> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bare, numbers};
+    use std::collections::VecDeque;
+
+    /// Against a queue: order, length, and that a thread put in is ready.
+    #[test]
+    fn a_ready_list_is_a_queue_with_a_front_door() {
+        let kernel = Bare::new();
+        let mut pick = numbers(17);
+        let threads: [&Thread<Bare>; 32] = kernel.threads();
+        let ready = ReadyList::new();
+        let mut model: VecDeque<&Thread<Bare>> = VecDeque::new();
+        let mut outside: VecDeque<_> = threads.into();
+        for _ in 0..5000 {
+            match pick(4) {
+                0 => {
+                    if let Some(thread) = outside.pop_front() {
+                        ready.push_back(&kernel, thread);
+                        model.push_back(thread);
+                    }
+                }
+                1 => {
+                    if let Some(thread) = outside.pop_front() {
+                        ready.push_front(&kernel, thread);
+                        model.push_front(thread);
+                    }
+                }
+                2 => {
+                    if let Some(thread) = outside.pop_front() {
+                        model.push_back(thread);
+                        let first = ready.exchange(&kernel, thread);
+                        assert!(core::ptr::eq(first, model.pop_front().unwrap()));
+                        outside.push_back(first);
+                    }
+                }
+                _ => {
+                    let thread = ready.pop(&kernel);
+                    let expected = model.pop_front();
+                    assert_eq!(thread.is_some(), expected.is_some());
+                    if let (Some(thread), Some(expected)) = (thread, expected) {
+                        assert!(core::ptr::eq(thread, expected));
+                        assert_eq!(thread.state.load(Ordering::Relaxed), READY);
+                        outside.push_back(thread);
+                    }
+                }
+            }
+            assert_eq!(ready.len(), model.len());
+        }
+    }
+}

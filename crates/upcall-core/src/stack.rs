@@ -1,0 +1,118 @@
+//! Stacks from packed pools.
+//!
+//! A pool maps many stacks at a time, side by side, without reserving memory; each has a guard
+//! page at its low end that costs no mapping of its own where the kernel can do that
+//! ([`Kernel::guard`]). A used stack is recycled, most recently used first, with its pages.
+//!
+//! ```text
+//!   chunk:  | guard | stack 0 ........ top | guard | stack 1 ........ top | ...
+//! ```
+//!
+//! The link of a free stack is kept in its topmost word, the one page that is surely there.
+//! Approach rejected: a mapping per stack, which ends at `vm.max_map_count` (32,753 stacks).
+
+use core::ptr::NonNull;
+
+use crate::kernel::{Errno, Kernel};
+use crate::lock::SpinLock;
+
+const PAGE: usize = 4096;
+/// Bytes that a pool maps at a time, at least one stack.
+const CHUNK: usize = 4 << 20;
+
+struct Free {
+    head: usize,
+    next: usize,
+    end: usize,
+}
+
+/// A pool of stacks of one size.
+pub struct StackPool {
+    size: usize,
+    free: SpinLock<Free>,
+}
+
+impl StackPool {
+    /// A pool of stacks of `size` bytes each, guard page included; a multiple of 4096, at least 8192.
+    pub const fn new(size: usize) -> Self {
+        assert!(size >= 2 * PAGE && size.is_multiple_of(PAGE));
+        StackPool {
+            size,
+            free: SpinLock::new(Free {
+                head: 0,
+                next: 0,
+                end: 0,
+            }),
+        }
+    }
+
+    /// A stack: the address just above it, aligned to 64 bytes.
+    ///
+    /// # Errors
+    ///
+    /// What [`Kernel::map`] reports when memory is exhausted.
+    ///
+    /// # Upcall safety
+    ///
+    /// Inside the runtime only; allocates nothing but pages.
+    pub fn take<K: Kernel>(&self, kernel: &K) -> Result<usize, Errno> {
+        let mut free = self.free.lock(kernel);
+        if free.head != 0 {
+            let top = free.head;
+            // SAFETY: a free stack's topmost word holds the link, written by `give`.
+            free.head = unsafe { *((top - size_of::<usize>()) as *const usize) };
+            return Ok(top);
+        }
+        if free.next == free.end {
+            let length = CHUNK.next_multiple_of(self.size);
+            let chunk = kernel.map(length)?.as_ptr() as usize;
+            free.next = chunk;
+            free.end = chunk + length;
+        }
+        let low = free.next;
+        free.next += self.size;
+        drop(free);
+        if let Some(guard) = NonNull::new(low as *mut u8) {
+            kernel.guard(guard, PAGE);
+        }
+        Ok(low + self.size)
+    }
+
+    /// Gives back the stack below `top`.
+    ///
+    /// # Safety
+    ///
+    /// `top` came from [`StackPool::take`] of this pool, and nothing uses the stack any more.
+    pub unsafe fn give<K: Kernel>(&self, kernel: &K, top: usize) {
+        let mut free = self.free.lock(kernel);
+        // SAFETY: the topmost word of a stack that the caller owns.
+        unsafe { *((top - size_of::<usize>()) as *mut usize) = free.head };
+        free.head = top;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bare;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn stacks_do_not_overlap_and_come_back() {
+        const SIZE: usize = 16 << 10;
+        let kernel = Bare::new();
+        let pool = StackPool::new(SIZE);
+        let tops: BTreeSet<usize> = (0..600).map(|_| pool.take(&kernel).unwrap()).collect();
+        assert_eq!(tops.len(), 600);
+        for (low, high) in tops.iter().zip(tops.iter().skip(1)) {
+            assert!(high - low >= SIZE);
+        }
+        for &top in &tops {
+            assert_eq!(top % 64, 0);
+            // SAFETY: taken above, used by nobody.
+            unsafe { pool.give(&kernel, top) };
+        }
+        let again: BTreeSet<usize> = (0..600).map(|_| pool.take(&kernel).unwrap()).collect();
+        assert_eq!(tops, again);
+    }
+}

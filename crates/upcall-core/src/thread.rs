@@ -1,0 +1,180 @@
+//! A user-level thread.
+//!
+//! | state | who owns the stack and the registers |
+//! |---|---|
+//! | `Running` | the activation that carries it (perhaps stopped in the kernel with it) |
+//! | `Parking` | still its activation, on its way out; it is already findable by wakers |
+//! | `Parked` | the thread: registers saved; whoever claims it makes it ready |
+//! | `Claimed` | a waker came while it was parking: its own activation makes it ready |
+//! | `Ready` | the ready list that holds it |
+//!
+//! Claiming decides all races between wake-up, timeout and interruption: whoever moves the state
+//! away from `Parking` or `Parked` is the one wake-up; everybody else has lost. The thread itself
+//! cleans up afterwards (leaves the wait queue, takes back its deadline), so a claimer needs no
+//! lock but its own.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::activation::Activation;
+use crate::kernel::Kernel;
+use crate::memory::Recycled;
+use crate::slot::Slot;
+
+/// Why a parked thread runs again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum WakeReason {
+    /// What it waited for happened.
+    Woken = 0,
+    /// Its deadline passed.
+    TimedOut = 1,
+    /// Something for the thread itself came in between (a signal).
+    Interrupted = 2,
+}
+
+pub(crate) const RUNNING: u32 = 0;
+pub(crate) const PARKING: u32 = 1;
+pub(crate) const PARKED: u32 = 2;
+pub(crate) const CLAIMED: u32 = 3;
+pub(crate) const READY: u32 = 4;
+
+/// A user-level thread. Lives in recycled memory: a reference stays valid, its identity does not.
+#[repr(C, align(64))]
+pub struct Thread<K: Kernel> {
+    /// Stack pointer of the saved registers while it does not run.
+    pub(crate) context: AtomicUsize,
+    pub(crate) state: AtomicU32,
+    pub(crate) reason: AtomicU32,
+    /// Neighbours in the one list that holds the thread (ready list, free list, list of claimed).
+    pub(crate) next: Slot<Thread<K>>,
+    /// The activation that carries it while `Running`.
+    pub(crate) carrier: Slot<Activation<K>>,
+
+    pub(crate) wait_next: Slot<Thread<K>>,
+    pub(crate) wait_previous: Slot<Thread<K>>,
+    /// What it waits for: a futex address, or what the backend puts here; 0 when nothing.
+    pub(crate) wait_key: AtomicUsize,
+    pub(crate) wait_mask: AtomicU32,
+    /// 1 + its place in the deadline heap; 0 when it has no deadline. Guarded by the heap's lock.
+    pub(crate) heap_place: AtomicU32,
+    pub(crate) deadline: AtomicU64,
+
+    /// What the backend keeps with the thread.
+    pub kernel: K::ThreadState,
+}
+
+impl<K: Kernel> Thread<K> {
+    /// The activation that carries the thread, if it runs (or is stopped by the kernel).
+    pub fn carrier(&self) -> Option<&'static Activation<K>> {
+        self.carrier.get(Ordering::Acquire)
+    }
+
+    /// Whether it runs on some activation, as far as one can know from outside.
+    pub fn is_running(&self) -> bool {
+        self.state.load(Ordering::Acquire) == RUNNING
+    }
+
+    /// Claims a parked thread for `reason`. The caller that gets [`Claim::Ready`] must make the
+    /// thread ready; for the other answers there is nothing to do.
+    pub fn claim(&self, reason: WakeReason) -> Claim {
+        // AcqRel: pairs with itself and with `Runtime::park`'s finishing step.
+        if self
+            .state
+            .compare_exchange(PARKED, READY, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            self.reason.store(reason as u32, Ordering::Relaxed);
+            return Claim::Ready;
+        }
+        // The reason travels in the state so that it is published with the claim.
+        if self
+            .state
+            .compare_exchange(
+                PARKING,
+                CLAIMED | (reason as u32) << 8,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
+            .is_ok()
+        {
+            return Claim::Soon;
+        }
+        Claim::Lost
+    }
+
+    /// Enters a list of waiters that the backend keeps, under the backend's lock.
+    pub fn link_waiter(&'static self, first: &Slot<Thread<K>>) {
+        let head = first.get(Ordering::Relaxed);
+        self.wait_previous.set(None, Ordering::Relaxed);
+        self.wait_next.set(head, Ordering::Relaxed);
+        if let Some(head) = head {
+            head.wait_previous.set(Some(self), Ordering::Relaxed);
+        }
+        first.set(Some(self), Ordering::Relaxed);
+        self.wait_mask.store(1, Ordering::Relaxed);
+    }
+
+    /// Leaves the list entered with [`Thread::link_waiter`], if it is still in it, under the same lock.
+    pub fn unlink_waiter(&'static self, first: &Slot<Thread<K>>) {
+        if self.wait_mask.swap(0, Ordering::Relaxed) == 0 {
+            return;
+        }
+        let next = self.wait_next.get(Ordering::Relaxed);
+        let previous = self.wait_previous.get(Ordering::Relaxed);
+        match previous {
+            Some(previous) => previous.wait_next.set(next, Ordering::Relaxed),
+            None => first.set(next, Ordering::Relaxed),
+        }
+        if let Some(next) = next {
+            next.wait_previous.set(previous, Ordering::Relaxed);
+        }
+    }
+
+    /// The deadline it was last parked with, in nanoseconds of [`Kernel::now`].
+    pub fn deadline(&self) -> u64 {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// Why it was last woken. Only for the thread itself.
+    pub fn wake_reason(&self) -> WakeReason {
+        match self.reason.load(Ordering::Relaxed) {
+            1 => WakeReason::TimedOut,
+            2 => WakeReason::Interrupted,
+            _ => WakeReason::Woken,
+        }
+    }
+}
+
+/// The answer of [`Thread::claim`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// The caller must make the thread ready.
+    Ready,
+    /// The thread is still parking and will be made ready by its own activation.
+    Soon,
+    /// It was not parked, or somebody else was first.
+    Lost,
+}
+
+impl<K: Kernel> Recycled for Thread<K> {
+    fn free_link(&self) -> &Slot<Self> {
+        &self.next
+    }
+
+    fn initial() -> Self {
+        Thread {
+            context: AtomicUsize::new(0),
+            state: AtomicU32::new(RUNNING),
+            reason: AtomicU32::new(0),
+            next: Slot::empty(),
+            carrier: Slot::empty(),
+            wait_next: Slot::empty(),
+            wait_previous: Slot::empty(),
+            wait_key: AtomicUsize::new(0),
+            wait_mask: AtomicU32::new(0),
+            heap_place: AtomicU32::new(0),
+            deadline: AtomicU64::new(0),
+            kernel: K::ThreadState::default(),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Deadlines of parked threads: a four-way heap of threads, in one mapping reserved for ever.
+//!
+//! The heap knows each thread's place, so that a thread that was woken in time takes its deadline
+//! back in O(log n). The alarm of the kernel is set only when an earlier deadline appears; one
+//! that rings for nothing costs a look.
+
+use core::sync::atomic::Ordering;
+
+use crate::kernel::{Errno, Kernel};
+use crate::lock::SpinLock;
+use crate::ready::ThreadList;
+use crate::slot::Slot;
+use crate::thread::{Claim, Thread, WakeReason};
+
+/// The most deadlines at a time: address space, not memory, is reserved for them.
+const CAPACITY: usize = 1 << 22;
+const WAYS: usize = 4;
+
+struct Heap<K: Kernel> {
+    places: Option<&'static [Slot<Thread<K>>]>,
+    len: usize,
+    /// When the kernel's alarm rings, `u64::MAX` when it is not set.
+    alarm: u64,
+}
+
+// SAFETY: references to threads, whose fields are atomics, behind a lock.
+unsafe impl<K: Kernel> Send for Heap<K> {}
+
+/// The deadlines of a runtime.
+pub(crate) struct Timers<K: Kernel>(SpinLock<Heap<K>>);
+
+impl<K: Kernel> Timers<K> {
+    pub(crate) const fn new() -> Self {
+        Timers(SpinLock::new(Heap {
+            places: None,
+            len: 0,
+            alarm: u64::MAX,
+        }))
+    }
+
+    /// Adds a deadline for a thread that has none.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` when there is no room for another deadline.
+    pub(crate) fn insert(
+        &self,
+        kernel: &K,
+        thread: &'static Thread<K>,
+        deadline: u64,
+    ) -> Result<(), Errno> {
+        const ENOMEM: Errno = Errno(12);
+        let mut heap = self.0.lock(kernel);
+        if heap.places.is_none() {
+            heap.places = Some(reserve(kernel)?);
+        }
+        if heap.len == CAPACITY {
+            return Err(ENOMEM);
+        }
+        thread.deadline.store(deadline, Ordering::Relaxed);
+        let last = heap.len;
+        heap.len += 1;
+        heap.put(last, thread);
+        heap.rise(last);
+        if deadline < heap.alarm {
+            heap.alarm = deadline;
+            kernel.set_alarm(deadline);
+        }
+        Ok(())
+    }
+
+    /// Takes a thread's deadline back, if it still has one.
+    pub(crate) fn remove(&self, kernel: &K, thread: &'static Thread<K>) {
+        if thread.heap_place.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut heap = self.0.lock(kernel);
+        let place = thread.heap_place.load(Ordering::Relaxed);
+        if place != 0 {
+            heap.take(place as usize - 1);
+        }
+    }
+
+    /// Claims every thread whose deadline has passed at `now` and adds the parked ones to `list`.
+    pub(crate) fn expire(&self, kernel: &K, now: u64, list: &mut ThreadList<K>) {
+        let mut heap = self.0.lock(kernel);
+        while let Some(first) = heap.first() {
+            if first.deadline.load(Ordering::Relaxed) > now {
+                break;
+            }
+            heap.take(0);
+            if first.claim(WakeReason::TimedOut) == Claim::Ready {
+                list.push_back(first);
+            }
+        }
+        let next = heap
+            .first()
+            .map_or(u64::MAX, |thread| thread.deadline.load(Ordering::Relaxed));
+        if heap.alarm <= now || next < heap.alarm {
+            heap.alarm = next;
+            kernel.set_alarm(next);
+        }
+    }
+
+    /// Whether anybody waits for a deadline.
+    pub(crate) fn is_empty(&self, kernel: &K) -> bool {
+        self.0.lock(kernel).len == 0
+    }
+}
+
+fn reserve<K: Kernel>(kernel: &K) -> Result<&'static [Slot<Thread<K>>], Errno> {
+    let memory = kernel.map(CAPACITY * size_of::<Slot<Thread<K>>>())?;
+    // SAFETY: mapped for ever, zeroed (a zero slot is an empty slot), aligned to a page, and large enough.
+    Ok(unsafe { core::slice::from_raw_parts(memory.as_ptr().cast(), CAPACITY) })
+}
+
+impl<K: Kernel> Heap<K> {
+    fn at(&self, place: usize) -> Option<&'static Thread<K>> {
+        self.places?.get(place)?.get(Ordering::Relaxed)
+    }
+
+    fn first(&self) -> Option<&'static Thread<K>> {
+        if self.len == 0 { None } else { self.at(0) }
+    }
+
+    fn deadline(&self, place: usize) -> u64 {
+        self.at(place)
+            .map_or(u64::MAX, |thread| thread.deadline.load(Ordering::Relaxed))
+    }
+
+    fn put(&self, place: usize, thread: &'static Thread<K>) {
+        if let Some(places) = self.places {
+            places[place].set(Some(thread), Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire in `remove`.
+        thread.heap_place.store(place as u32 + 1, Ordering::Release);
+    }
+
+    fn rise(&mut self, mut place: usize) {
+        let Some(thread) = self.at(place) else { return };
+        let deadline = thread.deadline.load(Ordering::Relaxed);
+        while place > 0 {
+            let parent = (place - 1) / WAYS;
+            let Some(above) = self.at(parent) else { return };
+            if above.deadline.load(Ordering::Relaxed) <= deadline {
+                break;
+            }
+            self.put(place, above);
+            place = parent;
+        }
+        self.put(place, thread);
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        let Some(thread) = self.at(place) else { return };
+        let deadline = thread.deadline.load(Ordering::Relaxed);
+        loop {
+            let children = WAYS * place + 1..(WAYS * place + 1 + WAYS).min(self.len);
+            let Some(least) = children.min_by_key(|&child| self.deadline(child)) else {
+                break;
+            };
+            let Some(below) = self.at(least) else { break };
+            if below.deadline.load(Ordering::Relaxed) >= deadline {
+                break;
+            }
+            self.put(place, below);
+            place = least;
+        }
+        self.put(place, thread);
+    }
+
+    fn take(&mut self, place: usize) {
+        let Some(thread) = self.at(place) else { return };
+        self.len -= 1;
+        let last = self.at(self.len);
+        if let Some(last) = last
+            && place < self.len
+        {
+            self.put(place, last);
+            self.rise(place);
+            self.sink(last.heap_place.load(Ordering::Relaxed) as usize - 1);
+        }
+        thread.heap_place.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bare, numbers};
+    use crate::thread::{PARKED, READY};
+    use std::collections::BTreeMap;
+
+    /// Against a sorted map: what expires and when, with deadlines taken back in between.
+    #[test]
+    fn a_heap_is_a_sorted_map() {
+        for seed in 1..50 {
+            let kernel = Bare::new();
+            let mut pick = numbers(seed * 7919);
+            let threads: [&Thread<Bare>; 64] = kernel.threads();
+            let timers = Timers::new();
+            let mut model = BTreeMap::new();
+            let mut now = 0;
+            for _ in 0..400 {
+                let number = pick(64) as usize;
+                let thread = threads[number];
+                let armed = model.iter().find(|(_, armed)| **armed == number);
+                match (pick(4), armed.map(|(&key, _)| key)) {
+                    (0 | 1, None) => {
+                        let deadline = now + pick(1000);
+                        thread.state.store(PARKED, Ordering::Relaxed);
+                        timers.insert(&kernel, thread, deadline).unwrap();
+                        model.insert((deadline, number), number);
+                    }
+                    (2, Some(key)) => {
+                        timers.remove(&kernel, thread);
+                        model.remove(&key);
+                    }
+                    (3, _) => {
+                        now += pick(200);
+                        let mut list = ThreadList::new();
+                        timers.expire(&kernel, now, &mut list);
+                        let mut last = 0;
+                        while let Some(expired) = list.pop_front() {
+                            assert!(expired.deadline() >= last, "seed {seed}: out of order");
+                            last = expired.deadline();
+                            assert_eq!(expired.state.load(Ordering::Relaxed), READY);
+                            let at = threads
+                                .iter()
+                                .position(|thread| core::ptr::eq(*thread, expired));
+                            let key = (last, at.unwrap());
+                            assert!(model.remove(&key).is_some(), "seed {seed}: {key:?}");
+                        }
+                        let first = model.keys().next();
+                        assert!(first.is_none_or(|&(deadline, _)| deadline > now));
+                    }
+                    _ => {}
+                }
+                // The alarm rings no later than the first deadline.
+                if let Some(&(deadline, _)) = model.keys().next() {
+                    assert!(
+                        kernel.alarm.load(Ordering::Relaxed) <= deadline,
+                        "seed {seed}"
+                    );
+                }
+                assert_eq!(timers.is_empty(&kernel), model.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_was_taken_back_does_not_expire() {
+        let kernel = Bare::new();
+        let [one, two] = kernel.threads();
+        let timers = Timers::new();
+        timers.insert(&kernel, one, 5).unwrap();
+        timers.insert(&kernel, two, 3).unwrap();
+        timers.remove(&kernel, two);
+        timers.remove(&kernel, two);
+        let mut list = ThreadList::new();
+        one.state.store(PARKED, Ordering::Relaxed);
+        timers.expire(&kernel, 4, &mut list);
+        assert!(list.is_empty());
+        timers.expire(&kernel, 5, &mut list);
+        assert_eq!(list.len(), 1);
+        assert_eq!(kernel.alarm.load(Ordering::Relaxed), u64::MAX);
+    }
+}

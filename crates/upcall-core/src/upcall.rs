@@ -1,0 +1,394 @@
+//! What the runtime does when the kernel has taken a decision (Anderson, Table 2).
+//!
+//! **Blocked.** The standby runs because the owner does not: it takes the virtual processor over
+//! with one compare-and-swap, or gives it to a displaced activation that already has a thread.
+//! The owner is *absent* until it comes back.
+//!
+//! **Unblocked.** An absent activation comes back from the kernel with its thread and finds, at
+//! its first step, that it is not the owner. It tries, in this order:
+//! 1. the virtual processor is idle, or its owner is in a system call: take it;
+//! 2. another virtual processor is idle: give it the thread;
+//! 3. the owner runs program code and is therefore stopped right now (both are bound to one
+//!    processor): displace it. Its thread stays inside it until it is granted the processor
+//!    again, or until it runs and gives the thread to the ready list;
+//! 4. the owner is inside the runtime: put the thread at the front of the ready list and leave;
+//!    the owner is about to choose (critical-section recovery: it is continued first).
+//!
+//! **Preempted.** At the end of a time slice the interrupted activation itself parks its thread;
+//! the complete register state waits in the frame that the kernel has put on the thread's stack.
+//!
+//! An activation that was replaced while its thread ran program code (page fault, displacement)
+//! is interrupted by [`Kernel::interrupt`], so that it learns of it before its thread goes on.
+
+use core::sync::atomic::Ordering;
+
+use crate::activation::{Activation, Role};
+use crate::kernel::{Kernel, Waiting};
+use crate::runtime::Runtime;
+use crate::vp::{State, Vp, Word};
+
+/// Dispatches in a time slice below which a virtual processor counts as one that only computes.
+const SCHEDULING_POINTS: u64 = 64;
+
+impl<K: Kernel> Runtime<K> {
+    /// The current thread runs on an activation that may not own its virtual processor any more:
+    /// gets one. Inside the runtime's mark. Returns the activation that carries the thread then,
+    /// which is the owner, in state `Runtime`.
+    #[cold]
+    pub(super) fn regain(
+        &'static self,
+        activation: &'static Activation<K>,
+    ) -> &'static Activation<K> {
+        let returned = activation.absent.swap(false, Ordering::AcqRel);
+        if returned {
+            self.stats.absent.down();
+            self.stats.unblocked.add();
+            self.kernel.bind(activation);
+        }
+        let vp = activation.vp();
+        // Out of the list before anything else: whoever is in it may be granted the processor, and
+        // its link is the spare pool's. One that was displaced does not displace in its turn: the
+        // two would go on for ever. But among other programs, who parks its thread here waits for
+        // its owner's share as well.
+        let displaced = self.leave_displaced(activation, vp);
+        if self.acquire(activation, vp, !displaced || self.kernel.crowded()) {
+            // The standby may have gone to sleep while the virtual processor was offered.
+            if vp.has_ready() {
+                self.call_standby(vp);
+            }
+            return activation;
+        }
+        self.park(
+            activation,
+            |runtime, activation, thread, _| {
+                let vp = activation.vp();
+                vp.ready.push_front(&runtime.kernel, thread);
+                runtime.choose_again(vp);
+                None
+            },
+            0,
+        )
+    }
+
+    /// Tries to make `activation` the owner of `vp`, in state `Runtime`. With `displace`, also
+    /// takes it from an owner that runs program code, unless another virtual processor is idle.
+    pub(super) fn acquire(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+        displace: bool,
+    ) -> bool {
+        loop {
+            let word = vp.word();
+            let owner = word.owner();
+            match word.state() {
+                // Not by store: the standby may see that it was granted while blocked.
+                State::Granted | State::Runtime if word.is_owned_by(activation) => {
+                    if vp.replace(word, activation, State::Runtime) {
+                        return true;
+                    }
+                }
+                State::Granted | State::Runtime => return false,
+                State::Idle => {
+                    vp.only_computes.store(false, Ordering::Relaxed);
+                    if vp.replace(word, activation, State::Runtime) {
+                        self.idle.remove(vp.index());
+                        if !word.is_owned_by(activation) {
+                            self.retire_from(owner, Role::Resting);
+                        }
+                        return true;
+                    }
+                }
+                State::Kernel => {
+                    if vp.replace(word, activation, State::Runtime) {
+                        self.idle.remove(vp.index());
+                        self.set_absent(owner);
+                        if self.kernel.sentinel() && self.work_waits_for(vp) {
+                            self.kernel.overdue();
+                        }
+                        return true;
+                    }
+                }
+                State::User => {
+                    if !displace || !self.idle.is_empty() {
+                        return false;
+                    }
+                    if self.displace(activation, vp, word) {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    fn displace(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+        word: Word<K>,
+    ) -> bool {
+        let owner = word.owner();
+        // A sentinel runs after every activation that returns: the owner may be blocked, unnoticed,
+        // and must not be granted the processor before it is back.
+        if self.kernel.sentinel() && self.kernel.is_blocked(owner, false) {
+            let replaced = vp.replace(word, activation, State::Runtime);
+            if replaced {
+                self.owner_blocked(vp, owner, word);
+            }
+            return replaced;
+        }
+        let mut displaced = vp.displaced.lock(&self.kernel);
+        if !vp.replace(word, activation, State::Runtime) {
+            return false;
+        }
+        displaced.push(owner);
+        vp.nr_displaced.fetch_add(1, Ordering::Relaxed);
+        drop(displaced);
+        self.stats.displaced.add();
+        self.kernel.interrupt(owner);
+        true
+    }
+
+    /// Grants the virtual processor, which the caller owns, to an activation that was displaced
+    /// from it, if there is one: the downcall `resume`.
+    pub(super) fn grant_displaced(&'static self, vp: &'static Vp<K>) -> bool {
+        if vp.nr_displaced.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut displaced = vp.displaced.lock(&self.kernel);
+        let Some(activation) = displaced.pop() else {
+            return false;
+        };
+        vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
+        vp.set(activation, State::Granted);
+        true
+    }
+
+    /// Says whether the activation was displaced and not yet granted the processor again.
+    fn leave_displaced(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) -> bool {
+        let mut displaced = vp.displaced.lock(&self.kernel);
+        let was = displaced.remove(activation);
+        if was {
+            vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
+        }
+        was
+    }
+
+    fn set_absent(&'static self, owner: &'static Activation<K>) {
+        // Counted first: the owner may come back and count itself down at once.
+        self.stats.absent.up();
+        if owner.absent.swap(true, Ordering::AcqRel) {
+            self.stats.absent.down();
+        }
+    }
+
+    /// The standby has seen that the owner in `word` is blocked: the upcall. Nothing happens if
+    /// the word has changed meanwhile.
+    pub(super) fn take_over(
+        &'static self,
+        standby: &'static Activation<K>,
+        vp: &'static Vp<K>,
+        word: Word<K>,
+    ) {
+        let owner = word.owner();
+        if vp.nr_displaced.load(Ordering::Relaxed) != 0 {
+            let mut displaced = vp.displaced.lock(&self.kernel);
+            let Some(next) = displaced.pop() else { return };
+            if vp.replace(word, next, State::Granted) {
+                vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
+                drop(displaced);
+                self.owner_blocked(vp, owner, word);
+            } else {
+                displaced.push(next);
+            }
+            return;
+        }
+        if self.kernel.sentinel() {
+            let Some(next) = self.take_spare(vp) else {
+                return;
+            };
+            if vp.replace(word, next, State::Granted) {
+                self.owner_blocked(vp, owner, word);
+                self.notify(next);
+            } else {
+                self.give_back(next);
+            }
+            return;
+        }
+        // Still the standby if it does not succeed: an owner that is about to go into its next call
+        // may rely on it. The next one is called when there is something for it to guard.
+        if vp.replace(word, standby, State::Runtime) {
+            self.quit_standby(standby, vp);
+            self.owner_blocked(vp, owner, word);
+        }
+    }
+
+    fn owner_blocked(
+        &'static self,
+        vp: &'static Vp<K>,
+        owner: &'static Activation<K>,
+        word: Word<K>,
+    ) {
+        self.idle.remove(vp.index());
+        self.stats.blocked.add();
+        // A ready thread runs first; those that come back get their chance afterwards.
+        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
+        self.set_absent(owner);
+        // In `Kernel` it looks by itself when it returns.
+        if word.state() != State::Kernel {
+            vp.displaced.lock(&self.kernel).push_unsettled(owner);
+            vp.has_unsettled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Activations that blocked outside of any announced call must learn, before their threads go on,
+    /// that they were replaced. One whose wait an interruption would cut short learns it at its
+    /// next step into the runtime or at the end of its slice. Not done at once: the thread that
+    /// runs instead comes first.
+    pub(super) fn settle(&'static self, vp: &'static Vp<K>) {
+        if !vp.has_unsettled.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut list = vp.displaced.lock(&self.kernel);
+        while let Some(activation) = list.pop_unsettled() {
+            if activation.absent.load(Ordering::Acquire)
+                && self.kernel.waiting(activation) == Waiting::Deaf
+            {
+                self.kernel.interrupt(activation);
+            }
+        }
+        vp.has_unsettled.store(false, Ordering::Relaxed);
+    }
+
+    /// The kernel interrupted the current activation while it was outside the runtime, at the end
+    /// of a time slice (`tick`) or because of [`Kernel::interrupt`]. Runs in the interrupted
+    /// thread, whose registers are saved in the frame below; returns when the thread may go on,
+    /// perhaps on another activation.
+    pub fn interrupted(&'static self, tick: bool) {
+        self.kernel.set_inside();
+        let activation = self.kernel.current();
+        if activation.in_call.load(Ordering::Relaxed) {
+            // In a system call: it will look when it returns, unless something came for the thread.
+            if self.kernel.clear_inside() {
+                self.interrupt_blocking();
+                self.resume_blocking();
+            }
+            return;
+        }
+        let vp = activation.vp();
+        let word = vp.word();
+        if !word.is_owned_by(activation) {
+            self.lost(activation);
+            return;
+        }
+        match word.state() {
+            State::User => {
+                if tick && !self.slice_ended(activation, vp) {
+                    if self.kernel.clear_inside() {
+                        self.attend();
+                    }
+                    return;
+                }
+                if !vp.step(activation, State::User, State::Runtime) {
+                    self.lost(activation);
+                    return;
+                }
+                let activation = if vp.has_ready() || !self.kernel.may_run(vp) {
+                    self.stats.preempted.add();
+                    self.park_ready(activation)
+                } else {
+                    activation
+                };
+                self.leave(activation);
+            }
+            State::Granted => {
+                if vp.step(activation, State::Granted, State::Runtime) {
+                    self.leave(activation);
+                } else {
+                    self.lost(activation);
+                }
+            }
+            State::Kernel | State::Runtime | State::Idle => {
+                self.kernel.broken("interrupted outside of any thread")
+            }
+        }
+    }
+
+    /// The interrupted activation was replaced.
+    fn lost(&'static self, activation: &'static Activation<K>) {
+        let activation = self.regain(activation);
+        self.leave(activation);
+    }
+
+    /// A time slice is over on a virtual processor: whether another thread should run.
+    fn slice_ended(&'static self, activation: &'static Activation<K>, vp: &'static Vp<K>) -> bool {
+        self.kernel.tick(self, activation);
+        self.settle(vp);
+        let dispatches = vp.dispatches.load(Ordering::Relaxed);
+        let last = vp.dispatches_at_tick.swap(dispatches, Ordering::Relaxed);
+        // Few dispatches in a whole slice: threads that only compute.
+        let computes = dispatches.wrapping_sub(last) < SCHEDULING_POINTS;
+        vp.only_computes.store(computes, Ordering::Relaxed);
+        if computes && self.seat_is_wanted() {
+            self.call_spare(vp);
+        }
+        if !self.kernel.may_run(vp) {
+            return true;
+        }
+        if !vp.has_ready() {
+            return false;
+        }
+        self.call_standby(vp);
+        if !self.idle.is_empty() {
+            self.ring(vp.index());
+        }
+        true
+    }
+
+    /// Threads were added to the ready list of a virtual processor that the caller does not own: an
+    /// idle processor takes them, or the owner chooses again as soon as it can.
+    pub(crate) fn choose_again(&'static self, vp: &'static Vp<K>) {
+        // Who was rung may find something else to run and block with it: that is no reason to leave
+        // a blocked owner here unwatched.
+        let rung = !self.idle.is_empty() && self.ring(vp.index());
+        loop {
+            let owner = vp.word().owner();
+            owner.attend(Activation::<K>::RESCHEDULE);
+            let word = vp.word();
+            if !word.is_owned_by(owner) {
+                continue;
+            }
+            match word.state() {
+                State::User | State::Idle if rung => {}
+                // It left the runtime in between and may not have seen the note.
+                State::User => {
+                    self.kernel.interrupt(owner);
+                    // It may be blocked on a page fault, and there was nothing to stand by for.
+                    self.call_standby(vp);
+                }
+                // It blocked, or became idle, without having seen the threads.
+                State::Kernel => self.call_standby(vp),
+                State::Idle if !self.grant_idle(vp, word) => continue,
+                // It is going to choose.
+                State::Idle | State::Runtime | State::Granted => {}
+            }
+            return;
+        }
+    }
+
+    /// The owner of a virtual processor looks again, as soon as it can, what should run on it, and
+    /// whether it may ([`Kernel::may_run`]).
+    pub fn recall(&'static self, vp: &'static Vp<K>) {
+        let owner = vp.word().owner();
+        owner.attend(Activation::<K>::RESCHEDULE);
+        let word = vp.word();
+        if word.state() == State::User && word.is_owned_by(owner) {
+            // It left the runtime in between and may not have seen the note.
+            self.kernel.interrupt(owner);
+        }
+    }
+}

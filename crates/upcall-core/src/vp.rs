@@ -1,0 +1,309 @@
+//! A virtual processor: one word says which activation owns it and what that activation does.
+//!
+//! | state | meaning | who may replace the owner |
+//! |---|---|---|
+//! | `User` | its thread runs program code | an unblocked activation; the standby, when the owner is blocked on a page fault |
+//! | `Runtime` | it is inside the runtime | nobody |
+//! | `Kernel` | its thread is in a system call that may block | the standby; an unblocked activation |
+//! | `Idle` | it has nothing to run and waits | anybody who has a thread |
+//! | `Granted` | it was given the processor and has not run since | the standby, when the owner is blocked with its thread |
+//!
+//! Protocol:
+//! 1. Every change of owner is one compare-and-swap on the word. The loser learns it from the word
+//!    at its next step and does not touch the virtual processor any more.
+//! 2. The owner moves between its own states by compare-and-swap from `User`, `Kernel` and `Idle`,
+//!    and by plain store from `Runtime`, which nobody else may leave; also from `Granted`, if it has
+//!    no thread.
+//! 3. A preempted owner that was replaced is *displaced*: it is in the `displaced` list with its
+//!    thread inside, and whoever gives the processor up grants it to the displaced first.
+//!
+//! Approach rejected: relying on the activations of a virtual processor being bound to one
+//! processor, which would make plain stores enough; anybody may change the binding from outside.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::activation::Activation;
+use crate::kernel::Kernel;
+use crate::lock::SpinLock;
+use crate::ready::ReadyList;
+use crate::slot::Slot;
+
+/// What the owner of a virtual processor does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum State {
+    /// Runs its thread's own code.
+    User = 0,
+    /// Is inside the runtime.
+    Runtime = 1,
+    /// Is in a system call of its thread.
+    Kernel = 2,
+    /// Waits for something to run.
+    Idle = 3,
+    /// Was given the processor and has not run since.
+    Granted = 4,
+}
+
+const STATE: usize = 7;
+
+/// The contents of a virtual processor's word.
+pub struct Word<K: Kernel> {
+    bits: usize,
+    kind: core::marker::PhantomData<K>,
+}
+
+impl<K: Kernel> Clone for Word<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Kernel> Copy for Word<K> {}
+
+impl<K: Kernel> Word<K> {
+    #[inline]
+    fn new(owner: &'static Activation<K>, state: State) -> Self {
+        Self::from_bits(core::ptr::from_ref(owner) as usize | state as usize)
+    }
+
+    #[inline]
+    fn from_bits(bits: usize) -> Self {
+        Word {
+            bits,
+            kind: core::marker::PhantomData,
+        }
+    }
+
+    /// The owner.
+    #[inline]
+    pub fn owner(self) -> &'static Activation<K> {
+        let pointer = (self.bits & !STATE) as *const Activation<K>;
+        // SAFETY: words are only made from `&'static Activation`, whose alignment leaves the low
+        // bits free.
+        unsafe { &*pointer }
+    }
+
+    /// What the owner does.
+    #[inline]
+    pub fn state(self) -> State {
+        match self.bits & STATE {
+            0 => State::User,
+            1 => State::Runtime,
+            2 => State::Kernel,
+            3 => State::Idle,
+            _ => State::Granted,
+        }
+    }
+
+    /// Whether this activation is the owner.
+    #[inline]
+    pub fn is_owned_by(self, activation: &'static Activation<K>) -> bool {
+        self.bits & !STATE == core::ptr::from_ref(activation) as usize
+    }
+}
+
+/// A virtual processor.
+#[repr(align(128))]
+pub struct Vp<K: Kernel> {
+    word: AtomicUsize,
+    pub(crate) ready: ReadyList<K>,
+    /// The activation that waits for the owner to block.
+    pub(crate) standby: Slot<Activation<K>>,
+    /// The standby sleeps: it will not notice that the owner blocks.
+    pub(crate) standby_asleep: AtomicBool,
+    /// Somebody is creating or waking a standby.
+    pub(crate) calling: AtomicBool,
+    pub(crate) displaced: SpinLock<Displaced<K>>,
+    pub(crate) nr_displaced: AtomicU32,
+    /// There are activations for [`crate::Runtime`]'s `settle`.
+    pub(crate) has_unsettled: AtomicBool,
+    /// Nanoseconds to wait for work before sleeping; adapts (hysteresis, Anderson §4.2).
+    pub(crate) spell_ns: AtomicU64,
+    /// Its threads compute without reaching scheduling points: the poller's seat may not stay empty.
+    pub(crate) only_computes: AtomicBool,
+    /// What `dispatches` was at the end of the last time slice.
+    pub(crate) dispatches_at_tick: AtomicU64,
+    /// When the poller was last looked at from here, in nanoseconds.
+    pub(crate) polled_ns: AtomicU64,
+    /// Threads it has run. Only its owner writes.
+    pub(crate) dispatches: AtomicU64,
+    /// When returning activations were last let in (nanoseconds).
+    pub(crate) offered_ns: AtomicU64,
+    /// The processor it is bound to.
+    processor: AtomicU32,
+    index: u32,
+}
+
+impl<K: Kernel> Vp<K> {
+    pub(crate) fn new(index: u32, processor: u32, owner: &'static Activation<K>) -> Self {
+        Vp {
+            word: AtomicUsize::new(Word::new(owner, State::Idle).bits),
+            ready: ReadyList::new(),
+            standby: Slot::empty(),
+            standby_asleep: AtomicBool::new(false),
+            calling: AtomicBool::new(false),
+            displaced: SpinLock::new(Displaced::none()),
+            nr_displaced: AtomicU32::new(0),
+            has_unsettled: AtomicBool::new(false),
+            spell_ns: AtomicU64::new(0),
+            only_computes: AtomicBool::new(false),
+            dispatches_at_tick: AtomicU64::new(0),
+            polled_ns: AtomicU64::new(0),
+            dispatches: AtomicU64::new(0),
+            offered_ns: AtomicU64::new(0),
+            processor: AtomicU32::new(processor),
+            index,
+        }
+    }
+
+    /// Its number, from 0.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The processor it is bound to.
+    pub fn processor(&self) -> u32 {
+        self.processor.load(Ordering::Relaxed)
+    }
+
+    /// Binds it to another processor; each of its activations follows at its next chance.
+    pub fn move_to(&self, processor: u32) {
+        self.processor.store(processor, Ordering::Relaxed);
+    }
+
+    /// Only for its owner.
+    #[inline]
+    pub(crate) fn count_dispatch(&self) {
+        let count = self.dispatches.load(Ordering::Relaxed);
+        self.dispatches.store(count + 1, Ordering::Relaxed);
+    }
+
+    /// Whether its threads compute without reaching scheduling points, as far as is known.
+    pub fn only_computes(&self) -> bool {
+        self.only_computes.load(Ordering::Relaxed)
+    }
+
+    /// Owner and state now.
+    #[inline]
+    pub fn word(&self) -> Word<K> {
+        // Pairs with the Release of whoever changed it. SeqCst: sleepers declare themselves asleep
+        // before they look here.
+        Word::from_bits(self.word.load(Ordering::SeqCst))
+    }
+
+    /// The activation that waits for the owner to block, at some moment.
+    pub fn standby(&self) -> Option<&'static Activation<K>> {
+        self.standby.get(Ordering::Acquire)
+    }
+
+    /// Whether threads wait in its ready list, at some moment.
+    pub fn has_ready(&self) -> bool {
+        self.ready.len() != 0
+    }
+
+    /// Moves from exactly `from` to (`owner`, `state`); says whether it did.
+    #[inline]
+    pub(crate) fn replace(
+        &self,
+        from: Word<K>,
+        owner: &'static Activation<K>,
+        state: State,
+    ) -> bool {
+        self.word
+            .compare_exchange(
+                from.bits,
+                Word::new(owner, state).bits,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
+    /// The owner moves from one of its own states to another, unless it was replaced.
+    #[inline]
+    pub(crate) fn step(&self, owner: &'static Activation<K>, from: State, to: State) -> bool {
+        self.replace(Word::new(owner, from), owner, to)
+    }
+
+    /// The owner, in a state that nobody else may leave, moves to another.
+    #[inline]
+    pub(crate) fn set(&self, owner: &'static Activation<K>, state: State) {
+        // Release: what the owner did before is visible to whoever replaces it.
+        self.word
+            .store(Word::new(owner, state).bits, Ordering::Release);
+    }
+}
+
+/// The displaced activations of one virtual processor, last displaced first.
+pub(crate) struct Displaced<K: Kernel> {
+    head: Option<&'static Activation<K>>,
+    /// Those that blocked outside of any announced call and do not know yet.
+    unsettled: Option<&'static Activation<K>>,
+}
+
+// SAFETY: references to activations, whose fields are atomics, behind a lock.
+unsafe impl<K: Kernel> Send for Displaced<K> {}
+
+impl<K: Kernel> Displaced<K> {
+    pub(crate) fn none() -> Self {
+        Displaced {
+            head: None,
+            unsettled: None,
+        }
+    }
+
+    /// An activation may be here and, if it came back meanwhile, in another list: it has a link
+    /// of its own for this one.
+    pub(crate) fn push_unsettled(&mut self, activation: &'static Activation<K>) {
+        if !activation.unsettled.swap(true, Ordering::Relaxed) {
+            activation
+                .next_unsettled
+                .set(self.unsettled, Ordering::Relaxed);
+            self.unsettled = Some(activation);
+        }
+    }
+
+    pub(crate) fn pop_unsettled(&mut self) -> Option<&'static Activation<K>> {
+        let activation = self.unsettled?;
+        self.unsettled = activation.next_unsettled.get(Ordering::Relaxed);
+        activation.unsettled.store(false, Ordering::Relaxed);
+        Some(activation)
+    }
+
+    pub(crate) fn push(&mut self, activation: &'static Activation<K>) {
+        activation.next.set(self.head, Ordering::Relaxed);
+        activation.displaced.store(true, Ordering::Relaxed);
+        self.head = Some(activation);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<&'static Activation<K>> {
+        let activation = self.head?;
+        self.head = activation.next.get(Ordering::Relaxed);
+        activation.displaced.store(false, Ordering::Relaxed);
+        Some(activation)
+    }
+
+    /// Takes this activation out, if it is still here.
+    pub(crate) fn remove(&mut self, activation: &'static Activation<K>) -> bool {
+        if !activation.displaced.load(Ordering::Relaxed) {
+            return false;
+        }
+        activation.displaced.store(false, Ordering::Relaxed);
+        let after = activation.next.get(Ordering::Relaxed);
+        let Some(mut at) = self.head else {
+            return false;
+        };
+        if core::ptr::eq(at, activation) {
+            self.head = after;
+            return true;
+        }
+        while let Some(next) = at.next.get(Ordering::Relaxed) {
+            if core::ptr::eq(next, activation) {
+                at.next.set(after, Ordering::Relaxed);
+                return true;
+            }
+            at = next;
+        }
+        false
+    }
+}

@@ -1,0 +1,348 @@
+//! A machine of simulated processors on one kernel thread, driven by a seed.
+//!
+//! Every activation gets a *vessel*: a context that the machine resumes and that comes back at each
+//! *point*. Points are the calls of the [`upcall_core::Kernel`] trait and the steps of the test's
+//! threads; at each one the machine may let any other vessel go on, deliver an interruption, or end a
+//! time slice. Blocking, sleeping and polling are states of a vessel; the clock is a number that
+//! moves with the points and jumps to the next event when nothing can run.
+//!
+//! Invariants watched: see `watch.rs`. Approach rejected: kernel threads under a lock-step
+//! scheduler, which a debugger shows better but which costs a futex a point.
+
+use std::alloc::Layout;
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+
+use upcall_core::{Activation, Runtime, ThreadList, WakeReason, arch, thread::Claim};
+
+use crate::sim::Sim;
+use crate::stepping;
+use crate::style::Style;
+
+/// A vessel is stepped for fewer instructions than this at a time.
+const STEPS: u64 = 200;
+
+pub type Thread = upcall_core::Thread<Sim>;
+
+/// What a vessel does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doing {
+    Runnable,
+    /// In `Kernel::sleep`.
+    Sleeping,
+    /// In a blocking `Kernel::poll`.
+    Polling,
+    /// In a system call, or on a page fault, until that time.
+    Blocked {
+        until: u64,
+        fault: bool,
+    },
+    Gone,
+}
+
+/// A simulated kernel thread.
+pub struct Vessel {
+    pub activation: Cell<Option<&'static Activation<Sim>>>,
+    pub context: Cell<usize>,
+    pub doing: Cell<Doing>,
+    pub processor: Cell<u32>,
+    /// It gives way: others of its processor come first.
+    pub yields: Cell<bool>,
+    pub interrupted: Cell<bool>,
+    pub slice_over: Cell<bool>,
+}
+
+/// A descriptor of the simulated kernel: an edge, or threads that wait for one.
+#[derive(Default)]
+pub struct Descriptor {
+    pub edge: bool,
+    pub waiting: Vec<&'static Thread>,
+}
+
+pub struct Machine {
+    pub style: Style,
+    pub runtime: Cell<Option<&'static Runtime<Sim>>>,
+    pub vessels: RefCell<Vec<Vessel>>,
+    pub running: Cell<usize>,
+    home: Cell<usize>,
+    scratch: RefCell<Box<[u128; 512]>>,
+    random: Cell<u64>,
+    pub clock: Cell<u64>,
+    pub alarm: Cell<u64>,
+    pub points: Cell<u64>,
+    pub spawn_failed: Cell<bool>,
+    pub descriptors: RefCell<Vec<Descriptor>>,
+    /// Descriptors whose edge nobody has collected.
+    pub fired: RefCell<Vec<usize>>,
+    /// When which descriptor fires.
+    pub firings: RefCell<Vec<(u64, usize)>>,
+    pub nr_waiting: Cell<usize>,
+    memory: RefCell<Vec<(*mut u8, Layout)>>,
+    /// How deep the vessel is in the simulated kernel.
+    depth: Cell<u32>,
+    pub done: Cell<bool>,
+    pub failure: RefCell<Option<String>>,
+}
+
+impl Machine {
+    pub fn new(seed: u64, style: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> Style) -> Self {
+        let random = Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let style = style(&mut |below| draw(&random) % below);
+        Machine {
+            style,
+            runtime: Cell::new(None),
+            vessels: RefCell::default(),
+            running: Cell::new(0),
+            home: Cell::new(0),
+            scratch: RefCell::new(Box::new([0; 512])),
+            random,
+            clock: Cell::new(1_000),
+            alarm: Cell::new(u64::MAX),
+            points: Cell::new(0),
+            spawn_failed: Cell::new(false),
+            descriptors: RefCell::default(),
+            fired: RefCell::default(),
+            firings: RefCell::default(),
+            nr_waiting: Cell::new(0),
+            memory: RefCell::default(),
+            depth: Cell::new(0),
+            done: Cell::new(false),
+            failure: RefCell::new(None),
+        }
+    }
+
+    /// A number below `below`.
+    pub fn pick(&self, below: u64) -> u64 {
+        draw(&self.random) % below
+    }
+
+    /// True once in `times`.
+    pub fn chance(&self, times: u64) -> bool {
+        self.pick(times) == 0
+    }
+
+    /// Zeroed memory until the end of the run.
+    pub fn memory(&self, length: usize) -> *mut u8 {
+        // Aligned by hand: an aligned allocation would be zeroed by writing, not by the kernel.
+        let layout = Layout::from_size_align(length + 4096, 16).unwrap();
+        // SAFETY: the size is not zero.
+        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+        assert!(!memory.is_null());
+        self.memory.borrow_mut().push((memory, layout));
+        memory.map_addr(|address| address.next_multiple_of(4096))
+    }
+
+    /// Adds a vessel that begins at `landing(argument)` on `stack`.
+    pub fn add_vessel(&self, stack: usize, landing: Landing, argument: usize) -> usize {
+        // SAFETY: the stack is free.
+        let context = unsafe { arch::prepare(stack, landing, argument, 0, 0) };
+        let mut vessels = self.vessels.borrow_mut();
+        vessels.push(Vessel {
+            activation: Cell::new(None),
+            context: Cell::new(context),
+            doing: Cell::new(Doing::Runnable),
+            processor: Cell::new(0),
+            yields: Cell::new(false),
+            interrupted: Cell::new(false),
+            slice_over: Cell::new(false),
+        });
+        vessels.len() - 1
+    }
+
+    /// Looks at one vessel.
+    pub fn vessel<R>(&self, index: usize, look: impl FnOnce(&Vessel) -> R) -> R {
+        look(&self.vessels.borrow()[index])
+    }
+
+    /// Looks at the vessel that runs.
+    pub fn me<R>(&self, look: impl FnOnce(&Vessel) -> R) -> R {
+        self.vessel(self.running.get(), look)
+    }
+
+    /// Resumes a vessel until it comes back.
+    pub fn resume(&self, index: usize) {
+        self.running.set(index);
+        let context = self.vessel(index, |vessel| vessel.context.get());
+        self.switch(self.home.as_ptr(), context);
+    }
+
+    /// From a vessel back to the machine; returns when the machine resumes the vessel.
+    fn come_back(&self) {
+        let save = self.me(|vessel| vessel.context.as_ptr());
+        let depth = self.depth.replace(0);
+        stepping::disarm();
+        self.switch(save, self.home.get());
+        self.depth.set(depth);
+    }
+
+    /// The vessel is in the simulated kernel until the answer is dropped.
+    pub fn enter(&self) -> InKernel<'_> {
+        stepping::disarm();
+        self.depth.set(self.depth.get() + 1);
+        InKernel(self)
+    }
+
+    /// Whether the running vessel is where it must not be stepped.
+    pub fn is_quiet(&self) -> bool {
+        self.depth.get() != 0
+            || !self.me(|vessel| vessel.activation.get().is_some_and(|it| it.is_inside()))
+    }
+
+    /// In the middle of the runtime: lets others run. Returns after how many instructions next.
+    pub fn preempt(&self) -> u64 {
+        self.depth.set(self.depth.get() + 1);
+        self.me(|vessel| vessel.yields.set(self.chance(2)));
+        self.come_back();
+        self.handle();
+        self.depth.set(self.depth.get() - 1);
+        self.pick(STEPS)
+    }
+
+    fn switch(&self, save: *mut usize, to: usize) {
+        extern "C" fn land(to: usize, _: usize, _: usize) -> ! {
+            // SAFETY: `switch` passes a context that was saved and is resumed once.
+            unsafe { arch::resume(to) }
+        }
+        let scratch = self.scratch.borrow().as_ptr_range().end as usize;
+        // SAFETY: the scratch stack is used between two contexts only.
+        unsafe { arch::switch_out(save, scratch, land, to, 0, 0) };
+    }
+
+    /// Waits in the kernel, in a state from which the machine takes the vessel out.
+    pub fn wait(&self, doing: Doing) {
+        self.me(|vessel| vessel.doing.set(doing));
+        self.come_back();
+    }
+
+    /// A place at which anything may happen.
+    pub fn point(&self, yields: bool) {
+        if self.runtime.get().is_none() || self.me(|vessel| vessel.activation.get().is_none()) {
+            return;
+        }
+        if yields || self.chance(3) {
+            self.me(|vessel| vessel.yields.set(yields));
+            self.come_back();
+        }
+        self.handle();
+    }
+
+    /// Signal handlers: before the vessel executes anything else.
+    pub fn handle(&self) {
+        loop {
+            let interrupted = self.me(|vessel| vessel.interrupted.replace(false));
+            let slice_over = self.me(|vessel| vessel.slice_over.replace(false));
+            if !interrupted && !slice_over {
+                return;
+            }
+            let activation = self.me(|vessel| vessel.activation.get()).unwrap();
+            if activation.is_inside() {
+                activation.attend(Activation::<Sim>::RESCHEDULE);
+            } else {
+                // Perhaps continues on another vessel.
+                let depth = self.depth.replace(0);
+                activation.runtime().interrupted(slice_over);
+                self.depth.set(depth);
+            }
+        }
+    }
+
+    /// Ends the run with a failure; never returns to the vessel.
+    pub fn fail(&self, what: String) -> ! {
+        self.failure.borrow_mut().get_or_insert(what);
+        loop {
+            self.come_back();
+        }
+    }
+
+    /// Ends the run.
+    pub fn finish(&self) -> ! {
+        self.done.set(true);
+        loop {
+            self.come_back();
+        }
+    }
+
+    /// The threads whose descriptors have fired or whose deadlines have come.
+    pub fn collect(&self, runtime: &'static Runtime<Sim>) -> ThreadList<Sim> {
+        let mut list = ThreadList::new();
+        let fired = self.fired.take();
+        for index in fired {
+            let descriptor = &mut self.descriptors.borrow_mut()[index];
+            let mut found = false;
+            for thread in descriptor.waiting.drain(..) {
+                self.nr_waiting.set(self.nr_waiting.get() - 1);
+                match thread.claim(WakeReason::Woken) {
+                    Claim::Ready => {
+                        list.push_back(thread);
+                        found = true;
+                    }
+                    Claim::Soon => found = true,
+                    Claim::Lost => {}
+                }
+            }
+            descriptor.edge |= !found;
+        }
+        if self.clock.get() >= self.alarm.get() {
+            runtime.expire(&mut list);
+        }
+        list
+    }
+
+    /// The time, which has passed since it was asked for last.
+    pub fn tick_clock(&self) -> u64 {
+        let now = self.clock.get() + 20 + self.pick(200);
+        self.clock.set(now);
+        now
+    }
+
+    /// The vessel of an activation.
+    pub fn vessel_of(activation: &'static Activation<Sim>) -> Option<usize> {
+        activation.kernel.get().checked_sub(1)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for (memory, layout) in self.memory.take() {
+            // SAFETY: allocated with this layout; nothing runs any more.
+            unsafe { std::alloc::dealloc(memory, layout) };
+        }
+    }
+}
+
+/// See [`Machine::enter`].
+pub struct InKernel<'a>(&'a Machine);
+
+impl Drop for InKernel<'_> {
+    fn drop(&mut self) {
+        let machine = self.0;
+        machine.depth.set(machine.depth.get() - 1);
+        if machine.depth.get() == 0
+            && machine.style.stepped != 0
+            && machine.chance(machine.style.stepped)
+        {
+            stepping::arm(machine, machine.pick(STEPS));
+        }
+    }
+}
+
+impl Deref for InKernel<'_> {
+    type Target = Machine;
+
+    fn deref(&self) -> &Machine {
+        self.0
+    }
+}
+
+/// Where a vessel begins.
+pub type Landing = extern "C" fn(usize, usize, usize) -> !;
+
+fn draw(random: &Cell<u64>) -> u64 {
+    // xorshift64*
+    let mut x = random.get();
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    random.set(x);
+    x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+}

@@ -1,0 +1,338 @@
+//! What the threads of a run do. Every thread must end, and what they count must add up.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use upcall_core::WakeReason;
+use upcall_core::futex::Waited;
+
+use crate::explore;
+use crate::machine::Descriptor;
+use crate::threads::{Handle, Me, word};
+
+/// Longer than any run.
+const FOREVER: u64 = 1 << 40;
+
+fn join_all(me: Me, handles: Vec<Handle>) {
+    for handle in handles {
+        me.join(handle);
+    }
+}
+
+/// The mutex of Drepper's "Futexes Are Tricky": 0 free, 1 locked, 2 with waiters.
+fn lock(me: Me, mutex: &'static AtomicU32) {
+    let free = mutex.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
+    if free.is_err() {
+        while mutex.swap(2, Ordering::SeqCst) != 0 {
+            me.wait(mutex, 2, None);
+        }
+    }
+}
+
+fn unlock(me: Me, mutex: &'static AtomicU32) {
+    if mutex.swap(0, Ordering::SeqCst) == 2 {
+        me.wake(mutex, 1);
+    }
+}
+
+#[test]
+fn create_and_join() {
+    explore("create_and_join", |me| {
+        let threads = (0..30).map(|_| {
+            me.spawn(|me| {
+                me.steps(5);
+                me.yield_now();
+                let child = me.spawn(|me| me.steps(3));
+                me.join(child);
+            })
+        });
+        let threads = threads.collect();
+        join_all(me, threads);
+    });
+}
+
+#[test]
+fn ping_pong() {
+    explore("ping_pong", |me| {
+        let ball = word(0);
+        let player = |side: u32| {
+            move |me: Me| {
+                for _ in 0..40 {
+                    loop {
+                        let now = ball.load(Ordering::SeqCst);
+                        if now % 2 == side {
+                            break;
+                        }
+                        me.wait(ball, now, None);
+                    }
+                    ball.fetch_add(1, Ordering::SeqCst);
+                    me.wake(ball, 1);
+                }
+            }
+        };
+        let threads = vec![me.spawn(player(0)), me.spawn(player(1))];
+        join_all(me, threads);
+        assert_eq!(ball.load(Ordering::SeqCst), 80);
+    });
+}
+
+#[test]
+fn contention() {
+    explore("contention", |me| {
+        let mutex = word(0);
+        let inside = word(0);
+        let total = word(0);
+        let threads = (0..8).map(|_| {
+            me.spawn(move |me| {
+                for _ in 0..15 {
+                    lock(me, mutex);
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    me.steps(3);
+                    if me.machine.chance(10) {
+                        me.call(2_000);
+                    }
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    total.fetch_add(1, Ordering::SeqCst);
+                    unlock(me, mutex);
+                    me.steps(2);
+                }
+            })
+        });
+        let threads = threads.collect();
+        join_all(me, threads);
+        assert_eq!(total.load(Ordering::SeqCst), 120);
+    });
+}
+
+#[test]
+fn requeue() {
+    explore("requeue", |me| {
+        let (first, second) = (word(0), word(0));
+        let left = word(10);
+        let threads = (0..10).map(|index| {
+            me.spawn(move |me| {
+                while first.load(Ordering::SeqCst) == 0 && second.load(Ordering::SeqCst) == 0 {
+                    let deadline = (index % 2 == 0)
+                        .then(|| me.machine.clock.get() + 500 + me.machine.pick(4_000));
+                    me.wait(first, 0, deadline);
+                }
+                left.fetch_sub(1, Ordering::SeqCst);
+            })
+        });
+        let threads = threads.collect();
+        for _ in 0..20 {
+            me.steps(5);
+            me.requeue(first, second, 0);
+            me.requeue(second, first, 1);
+        }
+        first.store(1, Ordering::SeqCst);
+        second.store(1, Ordering::SeqCst);
+        while left.load(Ordering::SeqCst) != 0 {
+            me.requeue(first, second, 1);
+            me.wake(second, 1);
+            me.wake(first, 1);
+            me.yield_now();
+        }
+        join_all(me, threads);
+    });
+}
+
+/// A wake-up counts for a waiter that takes it, never for one that had timed out.
+#[test]
+fn timeouts() {
+    explore("timeouts", |me| {
+        let gate = word(0);
+        let woken = word(0);
+        let sent = word(0);
+        let threads = (0..8).map(|_| {
+            me.spawn(move |me| {
+                for _ in 0..10 {
+                    let deadline = me.machine.clock.get() + me.machine.pick(6_000);
+                    if me.wait(gate, 0, Some(deadline)) == Waited::Ended(WakeReason::Woken) {
+                        woken.fetch_add(1, Ordering::SeqCst);
+                    }
+                    me.sleep(me.machine.pick(3_000));
+                }
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let waker = me.spawn(move |me| {
+            for _ in 0..60 {
+                sent.fetch_add(me.wake(gate, 1) as u32, Ordering::SeqCst);
+                me.steps(6);
+                me.yield_now();
+            }
+        });
+        join_all(me, threads);
+        me.join(waker);
+        assert_eq!(woken.load(Ordering::SeqCst), sent.load(Ordering::SeqCst));
+    });
+}
+
+#[test]
+fn blocking_calls() {
+    explore("blocking_calls", |me| {
+        let threads = (0..12).map(|_| {
+            me.spawn(|me| {
+                for _ in 0..12 {
+                    me.steps(10);
+                    me.call(me.machine.pick(20_000));
+                    if me.machine.chance(4) {
+                        me.yield_now();
+                    }
+                }
+            })
+        });
+        let threads = threads.collect();
+        join_all(me, threads);
+    });
+}
+
+/// Others' deadlines are met while the only running thread is in a call.
+#[test]
+fn sleepers_beside_a_call() {
+    explore("sleepers_beside_a_call", |me| {
+        let threads = (0..3).map(|_| {
+            me.spawn(|me| {
+                for _ in 0..10 {
+                    me.sleep(1_000 + me.machine.pick(30_000));
+                }
+            })
+        });
+        let threads = threads.collect();
+        for _ in 0..15 {
+            me.call(50_000);
+            me.sleep(2_000);
+        }
+        join_all(me, threads);
+    });
+}
+
+#[test]
+fn page_faults() {
+    explore("page_faults", |me| {
+        let threads = (0..8).map(|_| {
+            me.spawn(|me| {
+                for _ in 0..10 {
+                    me.steps(10);
+                    me.fault(me.machine.pick(10_000));
+                    me.steps(3);
+                    if me.machine.chance(3) {
+                        me.call(me.machine.pick(5_000));
+                    }
+                }
+            })
+        });
+        let threads = threads.collect();
+        join_all(me, threads);
+    });
+}
+
+#[test]
+fn descriptors() {
+    explore("descriptors", |me| {
+        for _ in 0..4 {
+            me.machine
+                .descriptors
+                .borrow_mut()
+                .push(Descriptor::default());
+        }
+        let threads = (0..4).map(|index| {
+            me.spawn(move |me| {
+                for _ in 0..15 {
+                    me.write(index, me.machine.pick(15_000));
+                    if me.machine.chance(3) {
+                        me.call(me.machine.pick(20_000));
+                    }
+                    me.read(index);
+                }
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let busy = me.spawn(|me| me.steps(300));
+        join_all(me, threads);
+        me.join(busy);
+    });
+}
+
+/// A signal ends whatever wait its thread is in or about to begin.
+#[test]
+fn signals() {
+    explore("signals", |me| {
+        let never = word(0);
+        for _ in 0..10 {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    me.spawn(move |me| {
+                        me.steps(4);
+                        let delivered = &me.thread.kernel.delivered;
+                        let none = || delivered.load(Ordering::SeqCst) == 0;
+                        while none() {
+                            match me.machine.pick(3) {
+                                0 => {
+                                    me.wait_while(never, Some(FOREVER), none);
+                                }
+                                1 => me.call(3_000),
+                                _ => {
+                                    me.wait_while(never, None, none);
+                                }
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for handle in &threads {
+                me.steps(6);
+                me.signal(handle.thread);
+            }
+            join_all(me, threads);
+        }
+        assert!(
+            me.machine.clock.get() < FOREVER,
+            "a signal was slept through"
+        );
+    });
+}
+
+#[test]
+fn everything() {
+    explore("everything", |me| {
+        for _ in 0..6 {
+            me.machine
+                .descriptors
+                .borrow_mut()
+                .push(Descriptor::default());
+        }
+        let mutex = word(0);
+        let counted = word(0);
+        let threads = (0..12).map(|index| {
+            me.spawn(move |me| {
+                for _ in 0..25 {
+                    match me.machine.pick(9) {
+                        0 => me.steps(30),
+                        1 => me.call(me.machine.pick(30_000)),
+                        2 => me.sleep(me.machine.pick(20_000)),
+                        3 => me.yield_now(),
+                        4 if index < 6 => {
+                            me.write(index, me.machine.pick(8_000));
+                            me.read(index);
+                        }
+                        5 => {
+                            let child = me.spawn(|me| me.call(1_000));
+                            me.join(child);
+                        }
+                        6 => me.fault(me.machine.pick(3_000)),
+                        _ => {
+                            lock(me, mutex);
+                            let now = counted.load(Ordering::SeqCst);
+                            me.steps(4);
+                            counted.store(now + 1, Ordering::SeqCst);
+                            unlock(me, mutex);
+                        }
+                    }
+                }
+            })
+        });
+        let threads = threads.collect();
+        join_all(me, threads);
+    });
+}

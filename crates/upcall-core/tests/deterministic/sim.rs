@@ -1,0 +1,276 @@
+//! The kernel interface on the simulated machine.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use upcall_core::{Activation, Errno, Kernel, Runtime, ThreadList, Waiting};
+
+use crate::machine::{Doing, InKernel, Machine, Thread};
+
+/// The kernel of one run.
+pub struct Sim(pub *const Machine);
+
+// SAFETY: everything runs on one kernel thread.
+unsafe impl Sync for Sim {}
+
+/// The vessel of an activation: its number plus one, or 0.
+#[derive(Default)]
+pub struct Number(AtomicUsize);
+
+impl Number {
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, number: usize) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+}
+
+/// What the kernel keeps with a thread: one signal.
+#[derive(Default)]
+pub struct Signals {
+    pub pending: AtomicBool,
+    pub delivered: AtomicUsize,
+}
+
+impl Sim {
+    /// The machine, in which the caller is until it drops the answer.
+    fn machine(&self) -> InKernel<'_> {
+        // SAFETY: the machine outlives the run.
+        unsafe { &*self.0 }.enter()
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        let activation = std::ptr::from_ref(self.current()) as usize;
+        // SAFETY: the offsets are those of 32-bit words of the activation.
+        unsafe { &*((activation + offset) as *const AtomicU32) }
+    }
+}
+
+// SAFETY: `current` is the vessel that runs; vessels begin on their activations' stacks; memory
+// lives until the run is over.
+unsafe impl Kernel for Sim {
+    type ActivationState = Number;
+    type ThreadState = Signals;
+
+    fn current(&self) -> &'static Activation<Self> {
+        self.machine()
+            .me(|vessel| vessel.activation.get())
+            .expect("an activation")
+    }
+
+    fn set_inside(&self) {
+        self.machine().point(false);
+        self.word(Activation::<Self>::OFFSET_INSIDE)
+            .store(1, Ordering::SeqCst);
+    }
+
+    fn clear_inside(&self) -> bool {
+        self.word(Activation::<Self>::OFFSET_INSIDE)
+            .store(0, Ordering::SeqCst);
+        self.machine().point(false);
+        self.word(Activation::<Self>::OFFSET_ATTENTION)
+            .load(Ordering::SeqCst)
+            != 0
+    }
+
+    fn now(&self) -> u64 {
+        self.machine().point(false);
+        self.machine().tick_clock()
+    }
+
+    fn yield_processor(&self) {
+        self.machine().point(true);
+    }
+
+    fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
+        // In the kernel from the comparison to the sleep, as futex(2) is.
+        let machine = self.machine();
+        machine.point(false);
+        if activation.wake_word().load(Ordering::SeqCst) == seen {
+            machine.wait(Doing::Sleeping);
+        }
+    }
+
+    fn wake(&self, activation: &'static Activation<Self>) {
+        let machine = self.machine();
+        machine.point(false);
+        if let Some(index) = Machine::vessel_of(activation) {
+            machine.vessel(index, |vessel| {
+                if matches!(vessel.doing.get(), Doing::Sleeping | Doing::Polling) {
+                    vessel.doing.set(Doing::Runnable);
+                }
+            });
+        }
+        machine.point(false);
+    }
+
+    fn interrupt(&self, activation: &'static Activation<Self>) {
+        let machine = self.machine();
+        if let Some(index) = Machine::vessel_of(activation) {
+            let cut = machine.style.cut_short != 0 && machine.chance(machine.style.cut_short);
+            machine.vessel(index, |vessel| {
+                vessel.interrupted.set(true);
+                match vessel.doing.get() {
+                    Doing::Sleeping | Doing::Polling => vessel.doing.set(Doing::Runnable),
+                    Doing::Blocked { fault: false, .. } if cut => {
+                        vessel.doing.set(Doing::Runnable);
+                    }
+                    _ => {}
+                }
+            });
+        }
+        machine.point(false);
+    }
+
+    fn is_blocked(&self, activation: &'static Activation<Self>, cheap_doubt: bool) -> bool {
+        let machine = self.machine();
+        machine.point(false);
+        let Some(index) = Machine::vessel_of(activation) else {
+            return false;
+        };
+        match machine.vessel(index, |vessel| vessel.doing.get()) {
+            Doing::Blocked { .. } => true,
+            _ => cheap_doubt && machine.chance(20),
+        }
+    }
+
+    fn waiting(&self, activation: &'static Activation<Self>) -> Waiting {
+        self.machine().point(false);
+        match activation.kernel.get() % 3 {
+            0 => Waiting::Interruptible,
+            _ => Waiting::Deaf,
+        }
+    }
+
+    fn spawn(&self, activation: &'static Activation<Self>, _sentinel: bool) -> Result<(), Errno> {
+        let machine = self.machine();
+        machine.point(false);
+        let alive = (machine.vessels.borrow().iter())
+            .filter(|vessel| vessel.doing.get() != Doing::Gone)
+            .count();
+        if alive >= machine.style.most_vessels {
+            machine.spawn_failed.set(true);
+            return Err(Errno(11));
+        }
+        let index = machine.add_vessel(
+            activation.stack_top(),
+            begin,
+            std::ptr::from_ref(activation) as usize,
+        );
+        activation.kernel.set(index + 1);
+        machine.vessel(index, |vessel| vessel.activation.set(Some(activation)));
+        machine.point(false);
+        Ok(())
+    }
+
+    fn exit_activation(&self, _activation: &'static Activation<Self>) -> ! {
+        self.machine().point(false);
+        self.machine().wait(Doing::Gone);
+        unreachable!("a vessel that is gone was resumed")
+    }
+
+    fn bind(&self, activation: &'static Activation<Self>) {
+        self.machine()
+            .me(|vessel| vessel.processor.set(activation.vp().processor()));
+        self.machine().point(false);
+    }
+
+    fn install(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
+        self.machine().point(false);
+        if thread.kernel.pending.load(Ordering::SeqCst) {
+            activation.attend(Activation::<Self>::DEFERRED);
+        }
+    }
+
+    fn uninstall(&self, _activation: &'static Activation<Self>, _thread: &'static Thread) {}
+
+    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        self.machine().point(false);
+        NonNull::new(self.machine().memory(length)).ok_or(Errno(12))
+    }
+
+    fn guard(&self, _page: NonNull<u8>, _length: usize) {}
+
+    fn poll(
+        &self,
+        runtime: &'static Runtime<Self>,
+        activation: &'static Activation<Self>,
+        wait: Option<u32>,
+    ) -> ThreadList<Self> {
+        let machine = self.machine();
+        machine.point(false);
+        if let Some(seen) = wait
+            && activation.wake_word().load(Ordering::SeqCst) == seen
+            && machine.fired.borrow().is_empty()
+            && machine.clock.get() < machine.alarm.get()
+        {
+            machine.wait(Doing::Polling);
+            machine.handle();
+        }
+        machine.collect(runtime)
+    }
+
+    fn wants_poller(&self) -> bool {
+        self.machine().point(false);
+        self.machine().nr_waiting.get() != 0 || self.machine().alarm.get() != u64::MAX
+    }
+
+    fn set_alarm(&self, deadline: u64) {
+        self.machine().alarm.set(deadline);
+        self.machine().point(false);
+    }
+
+    fn is_interrupted(&self, thread: &'static Thread) -> bool {
+        self.machine().point(false);
+        thread.kernel.pending.load(Ordering::SeqCst)
+    }
+
+    fn deferred(
+        &self,
+        runtime: &'static Runtime<Self>,
+        activation: &'static Activation<Self>,
+        thread: Option<&'static Thread>,
+    ) {
+        let Some(thread) = thread else { return };
+        if thread.kernel.pending.swap(false, Ordering::SeqCst) {
+            thread.kernel.delivered.fetch_add(1, Ordering::SeqCst);
+        }
+        runtime.leave_quietly(activation);
+    }
+
+    fn tick(&self, _runtime: &'static Runtime<Self>, _activation: &'static Activation<Self>) {}
+
+    fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
+        Machine::vessel_of(activation).is_none_or(|index| {
+            self.machine()
+                .vessel(index, |vessel| vessel.doing.get() == Doing::Gone)
+        })
+    }
+
+    fn sentinel(&self) -> bool {
+        self.machine().point(false);
+        self.machine().style.sentinel
+    }
+
+    fn broken(&self, what: &str) -> ! {
+        self.machine().fail(format!("broken: {what}"))
+    }
+}
+
+extern "C" fn begin(activation: usize, _: usize, _: usize) -> ! {
+    // SAFETY: `spawn` passes its activation.
+    let activation: &'static Activation<Sim> = unsafe { &*(activation as *const _) };
+    let kernel = activation.runtime().kernel();
+    kernel
+        .word(Activation::<Sim>::OFFSET_INSIDE)
+        .store(1, Ordering::SeqCst);
+    activation.runtime().activation_main(activation)
+}
+
+thread_local! {
+    /// What is being run, for the message of a panic that cannot unwind.
+    pub static RUN: Cell<(&'static str, u64)> = const { Cell::new(("", 0)) };
+}

@@ -1,0 +1,291 @@
+//! Threads of the test, and what they do: the test's own little libc.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use upcall_core::futex::Waited;
+use upcall_core::thread::Claim;
+use upcall_core::{Activation, Kernel, Runtime, WakeReason};
+
+use crate::machine::{Doing, Machine, Thread};
+use crate::sim::Sim;
+
+const STACK: usize = 128 << 10;
+
+/// A thread's view of the world.
+#[derive(Clone, Copy)]
+pub struct Me {
+    pub machine: &'static Machine,
+    pub runtime: &'static Runtime<Sim>,
+    pub thread: &'static Thread,
+}
+
+type Body = Box<dyn FnOnce(Me)>;
+
+/// A word that lives as long as the test.
+pub fn word(value: u32) -> &'static AtomicU32 {
+    Box::leak(Box::new(AtomicU32::new(value)))
+}
+
+/// The end of a thread.
+#[derive(Clone, Copy)]
+pub struct Handle {
+    done: &'static AtomicU32,
+    pub thread: &'static Thread,
+}
+
+/// Runs `main` as first thread of a new runtime.
+pub fn boot(machine: &'static Machine, main: impl FnOnce(Me) + 'static) {
+    let body: Body = Box::new(main);
+    machine.add_vessel(
+        machine.memory(STACK) as usize + STACK,
+        first,
+        Box::into_raw(Box::new((machine, body))) as usize,
+    );
+}
+
+extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
+    // SAFETY: `boot` passes it.
+    let (machine, body) = *unsafe { Box::from_raw(argument as *mut (&'static Machine, Body)) };
+    let runtime = Runtime::create(Sim(machine)).unwrap();
+    let (activation, thread) = runtime.adopt(&machine.style.processors).unwrap();
+    activation.kernel.set(1);
+    machine.me(|vessel| {
+        vessel.activation.set(Some(activation));
+        vessel.processor.set(machine.style.processors[0]);
+    });
+    machine.runtime.set(Some(runtime));
+    // Fails where kernel threads run out at once: the first virtual processor works.
+    let _ = runtime.start();
+    runtime.leave(activation);
+    let me = Me {
+        machine,
+        runtime,
+        thread,
+    };
+    if catch_unwind(AssertUnwindSafe(|| body(me))).is_err() {
+        machine.fail("main panicked".to_owned());
+    }
+    machine.finish()
+}
+
+extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
+    // SAFETY: `Me::spawn` passes them.
+    let (machine, done) = unsafe { (&*(machine as *const Machine), &*(done as *const AtomicU32)) };
+    let runtime = machine.runtime.get().unwrap();
+    let activation = runtime.kernel().current();
+    let thread = activation.thread().unwrap();
+    runtime.leave(activation);
+    // Only now: the allocator is not made to be stepped.
+    // SAFETY: as above.
+    let body = *unsafe { Box::from_raw(argument as *mut Body) };
+    let me = Me {
+        machine,
+        runtime,
+        thread,
+    };
+    if catch_unwind(AssertUnwindSafe(|| body(me))).is_err() {
+        machine.fail("a thread panicked".to_owned());
+    }
+    done.store(1, Ordering::SeqCst);
+    me.wake(done, usize::MAX);
+    let activation = runtime.enter();
+    runtime.exit_thread(
+        activation,
+        |runtime, _, thread, _| {
+            runtime.free_thread(thread);
+            None
+        },
+        0,
+    )
+}
+
+impl Me {
+    /// Some instructions of the thread's own.
+    pub fn step(self) {
+        self.machine.point(false);
+        let now = self.runtime.kernel().current().thread().unwrap();
+        assert!(
+            std::ptr::eq(now, self.thread),
+            "a thread on another's stack"
+        );
+    }
+
+    pub fn steps(self, most: u64) {
+        for _ in 0..self.machine.pick(most + 1) {
+            self.step();
+        }
+    }
+
+    pub fn spawn(self, body: impl FnOnce(Me) + 'static) -> Handle {
+        let body: Body = Box::new(body);
+        let body = Box::into_raw(Box::new(body)) as usize;
+        let done = word(0);
+        let stack = self.machine.memory(STACK) as usize + STACK;
+        let activation = self.runtime.enter();
+        let thread = self.runtime.new_thread().unwrap();
+        thread.kernel.pending.store(false, Ordering::SeqCst);
+        thread.kernel.delivered.store(0, Ordering::SeqCst);
+        // SAFETY: a stack of its own; `landing` does not return.
+        unsafe {
+            self.runtime.launch(
+                activation,
+                thread,
+                stack,
+                landing,
+                [
+                    body,
+                    std::ptr::from_ref(done) as usize,
+                    std::ptr::from_ref(self.machine) as usize,
+                ],
+            );
+        }
+        self.runtime.leave(activation);
+        Handle { done, thread }
+    }
+
+    pub fn join(self, handle: Handle) {
+        while handle.done.load(Ordering::SeqCst) == 0 {
+            self.wait(handle.done, 0, None);
+        }
+    }
+
+    pub fn wait(self, word: &'static AtomicU32, value: u32, deadline: Option<u64>) -> Waited {
+        self.wait_while(word, deadline, || word.load(Ordering::SeqCst) == value)
+    }
+
+    /// Waits for a wake-up of `word` if `matches` says so inside the runtime, where no signal is
+    /// delivered any more.
+    pub fn wait_while(
+        self,
+        word: &'static AtomicU32,
+        deadline: Option<u64>,
+        matches: impl FnOnce() -> bool,
+    ) -> Waited {
+        let activation = self.runtime.enter();
+        let key = std::ptr::from_ref(word) as usize;
+        let (activation, waited) =
+            self.runtime
+                .futex_wait(activation, key, u32::MAX, deadline, matches);
+        self.runtime.leave(activation);
+        self.step();
+        if waited == Waited::Ended(WakeReason::TimedOut) {
+            assert!(self.machine.clock.get() >= deadline.unwrap(), "early");
+        }
+        waited
+    }
+
+    pub fn wake(self, word: &'static AtomicU32, count: usize) -> usize {
+        let activation = self.runtime.enter();
+        let key = std::ptr::from_ref(word) as usize;
+        let woken = self.runtime.futex_wake(activation, key, count, u32::MAX);
+        self.runtime.leave(activation);
+        woken
+    }
+
+    pub fn requeue(self, from: &'static AtomicU32, to: &'static AtomicU32, wake: usize) {
+        let (from, to) = (
+            std::ptr::from_ref(from) as usize,
+            std::ptr::from_ref(to) as usize,
+        );
+        let activation = self.runtime.enter();
+        self.runtime
+            .futex_requeue(activation, from, to, wake, usize::MAX, || true);
+        self.runtime.leave(activation);
+    }
+
+    pub fn sleep(self, time: u64) {
+        let deadline = self.machine.clock.get() + time;
+        let activation = self.runtime.enter();
+        let (activation, waited) = self.runtime.sleep_until(activation, deadline);
+        self.runtime.leave(activation);
+        if waited == Waited::Ended(WakeReason::TimedOut) {
+            assert!(self.machine.clock.get() >= deadline, "woke early");
+        } else {
+            assert_eq!(waited, Waited::Ended(WakeReason::Interrupted));
+        }
+    }
+
+    /// Blocks in an announced system call.
+    pub fn call(self, time: u64) {
+        self.runtime.blocking(|| self.block(time, false));
+        self.step();
+    }
+
+    /// Blocks without having said so.
+    pub fn fault(self, time: u64) {
+        self.block(time, true);
+        self.step();
+    }
+
+    fn block(self, time: u64, fault: bool) {
+        self.machine.point(false);
+        let until = self.machine.clock.get() + time;
+        while self.machine.clock.get() < until {
+            self.machine.wait(Doing::Blocked { until, fault });
+            self.machine.handle();
+        }
+    }
+
+    /// Waits for an edge of a descriptor.
+    pub fn read(self, descriptor: usize) {
+        let activation = self.runtime.enter();
+        let ready = {
+            let machine = self.machine.enter();
+            let mut descriptors = machine.descriptors.borrow_mut();
+            let descriptor = &mut descriptors[descriptor];
+            let ready = std::mem::take(&mut descriptor.edge);
+            if !ready {
+                self.runtime.begin_park(self.thread);
+                descriptor.waiting.push(self.thread);
+                machine.nr_waiting.set(machine.nr_waiting.get() + 1);
+            }
+            ready
+        };
+        if ready {
+            self.runtime.leave(activation);
+            return;
+        }
+        let activation = self.runtime.park(
+            activation,
+            |runtime, activation, thread, _| {
+                runtime.finish_park(activation, thread);
+                None
+            },
+            0,
+        );
+        self.runtime.leave(activation);
+        self.step();
+    }
+
+    /// Something will come for a descriptor.
+    pub fn write(self, descriptor: usize, later: u64) {
+        let time = self.machine.clock.get() + later;
+        self.machine.firings.borrow_mut().push((time, descriptor));
+    }
+
+    /// Sends a thread a signal.
+    pub fn signal(self, thread: &'static Thread) {
+        let activation = self.runtime.enter();
+        let kernel = self.runtime.kernel();
+        thread.kernel.pending.store(true, Ordering::SeqCst);
+        if thread.claim(WakeReason::Interrupted) == Claim::Ready {
+            self.runtime.make_ready(activation, thread);
+        } else {
+            for _ in 0..2 {
+                if let Some(carrier) = thread.carrier() {
+                    carrier.attend(Activation::<Sim>::DEFERRED);
+                    kernel.interrupt(carrier);
+                    break;
+                }
+                kernel.yield_processor();
+            }
+        }
+        self.runtime.leave(activation);
+    }
+
+    pub fn yield_now(self) {
+        self.runtime.yield_now();
+        self.step();
+    }
+}

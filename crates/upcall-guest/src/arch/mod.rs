@@ -1,0 +1,10 @@
+//! What depends on the processor: the assembly, and its addresses.
+//!
+//! The rest of the crate knows it by the names exported here; another processor adds a folder.
+
+mod x86_64;
+
+pub use x86_64::{
+    Entry, NEVER, Progress, anchor, entry, give_up, program_call, progress, raw_syscall,
+    replace_sixteen, reserved_stub_area, resume, setup, signal_return, trap,
+};

@@ -1,0 +1,12 @@
+//! x86-64: entry and exit of stubs, raw system calls, the area for stubs in our own text.
+
+mod enter;
+mod raw;
+mod state;
+
+pub use enter::{Entry, entry, resume};
+pub use raw::{
+    NEVER, Progress, anchor, give_up, program_call, progress, raw_syscall, replace_sixteen,
+    reserved_stub_area, signal_return, trap,
+};
+pub use state::setup;

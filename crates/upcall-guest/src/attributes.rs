@@ -1,0 +1,278 @@
+//! Calls about a thread or its descriptors that the kernel thread underneath must not answer:
+//! names, priorities, affinity, ids, and closing.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::{Runtime, Thread, descriptors};
+
+use crate::access;
+use crate::entry::{Frame, raw_syscall};
+use crate::guest::GUEST;
+use crate::identity::FIRST;
+use crate::{names, pending, process};
+
+const PR_GET_TID_ADDRESS: i32 = 40;
+const EFAULT: i64 = -(libc::EFAULT as i64);
+const EBADF: i64 = -(libc::EBADF as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
+const ESRCH: i64 = -(libc::ESRCH as i64);
+
+fn raw(frame: &Frame) -> i64 {
+    // SAFETY: the program's own call, as it made it.
+    (unsafe { frame.raw() }) as i64
+}
+
+/// get_robust_list(2), of the calling thread or by id.
+pub fn get_robust_list(thread: &'static Thread, frame: &Frame) -> i64 {
+    let whose = match frame.rdi as i32 {
+        0 => Some(thread),
+        id => GUEST.identities.find(id),
+    };
+    let Some(whose) = whose else {
+        return raw(frame);
+    };
+    let head = whose.kernel.robust_list.load(Ordering::Relaxed) as u64;
+    let stored = access::store_u64(frame.rsi as usize, head)
+        .and_then(|()| access::store_u64(frame.rdx as usize, 24));
+    if stored.is_err() { EFAULT } else { 0 }
+}
+
+/// rseq(2): a thread that migrates has no area of its own; libc's sched_getcpu(3) then asks the
+/// kernel (cpu_id is RSEQ_CPU_ID_REGISTRATION_FAILED).
+pub fn rseq(frame: &Frame) -> i64 {
+    const UNREGISTER: u64 = 1;
+    if frame.rdx & UNREGISTER == 0
+        && access::store_u32(frame.rdi as usize + 4, -2i32 as u32).is_err()
+    {
+        return EFAULT;
+    }
+    0
+}
+
+/// rt_sigpending(2).
+pub fn sigpending(thread: &'static Thread, frame: &Frame) -> i64 {
+    let answer = raw(frame);
+    if answer != 0 {
+        return answer;
+    }
+    let at = frame.rdi as usize;
+    let own = thread.kernel.pending.load(Ordering::Relaxed);
+    match access::load_u64(at).and_then(|set| access::store_u64(at, set | own)) {
+        Ok(()) => 0,
+        Err(access::Fault) => EFAULT,
+    }
+}
+
+/// tgkill(2) and tkill(2).
+pub fn kill_thread(
+    runtime: &'static Runtime,
+    frame: &Frame,
+    id: i32,
+    signal: i32,
+    group: Option<i32>,
+) -> i64 {
+    let ours = GUEST.pid.load(Ordering::Relaxed) as i32;
+    if group.is_some_and(|group| group != ours) {
+        return raw(frame);
+    }
+    let Some(thread) = GUEST.identities.find(id) else {
+        return if id >= FIRST { ESRCH } else { raw(frame) };
+    };
+    send(runtime, thread, signal, &pending::from_self(signal))
+}
+
+/// rt_tgsigqueueinfo(2).
+pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let Some(thread) = GUEST.identities.find(frame.rsi as i32) else {
+        return raw(frame);
+    };
+    let mut information: pending::Information = [0; 16];
+    for (index, word) in information.iter_mut().enumerate() {
+        match access::load_u64(frame.r10 as usize + 8 * index) {
+            Ok(value) => *word = value,
+            Err(access::Fault) => return EFAULT,
+        }
+    }
+    send(runtime, thread, frame.rdx as i32, &information)
+}
+
+fn send(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    signal: i32,
+    information: &pending::Information,
+) -> i64 {
+    if !(0..=64).contains(&signal) {
+        return EINVAL;
+    }
+    if signal != 0 {
+        // The last wait is over; a signal to oneself is delivered when the runtime is left.
+        let activation = runtime.enter();
+        pending::send(runtime, activation, thread, signal, information);
+        runtime.leave(activation);
+    }
+    0
+}
+
+/// The sched_… calls and priorities, of threads: accepted and answered as for an ordinary thread
+/// without a processor of its own choice; real-time policies, which would stop the virtual
+/// processors, are refused as without privilege. For other processes they are the kernel's.
+pub fn scheduling(frame: &Frame) -> i64 {
+    let number = frame.rax as i64;
+    let who = match number {
+        libc::SYS_setpriority | libc::SYS_getpriority => {
+            if frame.rdi as i32 != libc::PRIO_PROCESS as i32 {
+                return raw(frame);
+            }
+            frame.rsi as i32
+        }
+        _ => frame.rdi as i32,
+    };
+    if who != 0 && GUEST.identities.find(who).is_none() {
+        return if who >= FIRST { ESRCH } else { raw(frame) };
+    }
+    match number {
+        libc::SYS_sched_getaffinity => get_affinity(frame),
+        libc::SYS_sched_setaffinity => check_affinity(frame),
+        libc::SYS_sched_setscheduler => policy_allowed(frame.rsi as i32),
+        libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + 4) {
+            Ok(policy) => policy_allowed(policy as i32),
+            Err(access::Fault) => EFAULT,
+        },
+        libc::SYS_sched_getscheduler => i64::from(libc::SCHED_OTHER),
+        libc::SYS_sched_getparam => match access::store_u32(frame.rsi as usize, 0) {
+            Ok(()) => 0,
+            Err(access::Fault) => EFAULT,
+        },
+        libc::SYS_sched_setparam => match access::load_u32(frame.rsi as usize) {
+            Ok(0) => 0,
+            Ok(_) => EINVAL,
+            Err(access::Fault) => EFAULT,
+        },
+        libc::SYS_setpriority => 0,
+        // The answers come from the first activation, which has the process's own settings.
+        _ => {
+            let mut asked = frame.clone();
+            match number {
+                libc::SYS_getpriority => asked.rsi = 0,
+                _ => asked.rdi = 0,
+            }
+            raw(&asked)
+        }
+    }
+}
+
+fn policy_allowed(policy: i32) -> i64 {
+    const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
+    match policy & !SCHED_RESET_ON_FORK {
+        libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => 0,
+        libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE => EPERM,
+        _ => EINVAL,
+    }
+}
+
+fn get_affinity(frame: &Frame) -> i64 {
+    let mask = process::affinity();
+    let bytes = (frame.rsi as usize).min(size_of_val(&mask)) & !7;
+    let needed = 8 * (1 + mask.iter().rposition(|&word| word != 0).unwrap_or(0));
+    if bytes < needed {
+        return EINVAL;
+    }
+    for (index, word) in mask.iter().take(bytes / 8).enumerate() {
+        if access::store_u64(frame.rdx as usize + 8 * index, *word).is_err() {
+            return EFAULT;
+        }
+    }
+    bytes as i64
+}
+
+/// A thread may ask for processors of its own; it keeps running on the virtual processors.
+fn check_affinity(frame: &Frame) -> i64 {
+    let allowed = process::affinity();
+    let mut some = false;
+    for (index, word) in allowed.iter().take(frame.rsi as usize / 8).enumerate() {
+        match access::load_u64(frame.rdx as usize + 8 * index) {
+            Ok(wanted) => some |= wanted & word != 0,
+            Err(access::Fault) => return EFAULT,
+        }
+    }
+    if some { 0 } else { EINVAL }
+}
+
+/// prctl(2): the name and the word to clear are the thread's.
+pub fn prctl(thread: &'static Thread, frame: &Frame) -> i64 {
+    let at = frame.rsi as usize;
+    match frame.rdi as i32 {
+        libc::PR_SET_NAME => names::set_own(thread, at),
+        libc::PR_GET_NAME => names::get_own(thread, at),
+        PR_GET_TID_ADDRESS => {
+            let clear = thread.kernel.clear_tid.load(Ordering::Relaxed);
+            match access::store_u64(at, clear as u64) {
+                Ok(()) => 0,
+                Err(access::Fault) => EFAULT,
+            }
+        }
+        _ => raw(frame),
+    }
+}
+
+/// close(2).
+pub fn close(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let descriptor = frame.rdi as i32;
+    if descriptors::is_ours(descriptor) {
+        return EBADF;
+    }
+    names::closes(descriptor);
+    let poller = runtime.kernel().poller();
+    poller.forget(runtime, descriptor);
+    // SAFETY: the program's own call.
+    let answer = runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    // Another thread may have registered it in between, and the kernel has forgotten it now; whoever
+    // waits for the next file of this number tries again.
+    poller.forget(runtime, descriptor);
+    answer
+}
+
+/// dup2(2), dup3(2): the target is closed.
+pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    if descriptors::is_ours(frame.rdi as i32) || descriptors::is_ours(frame.rsi as i32) {
+        return EBADF;
+    }
+    if frame.rdi as i32 != frame.rsi as i32 {
+        runtime.kernel().poller().forget(runtime, frame.rsi as i32);
+    }
+    // SAFETY: the program's own call.
+    runtime.blocking(|| unsafe { frame.raw() }) as i64
+}
+
+/// close_range(2), around the runtime's own descriptors.
+pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    const UNSHARE_OR_CLOEXEC: u64 = 2 | 4;
+    let (first, last) = (frame.rdi as u32, frame.rsi as u32);
+    if frame.rdx & UNSHARE_OR_CLOEXEC == 0 {
+        runtime.kernel().poller().forget_range(runtime, first, last);
+    }
+    let Some((low, high)) = descriptors::range().filter(|&(low, high)| first < high && low <= last)
+    else {
+        return raw(frame);
+    };
+    let part = |from: u32, to: u32| {
+        if from > to {
+            return 0;
+        }
+        // SAFETY: a part of the program's own call.
+        (unsafe {
+            raw_syscall(
+                libc::SYS_close_range,
+                [u64::from(from), u64::from(to), frame.rdx, 0, 0, 0],
+            )
+        }) as i64
+    };
+    if first > last {
+        return EINVAL;
+    }
+    let before = if first < low { part(first, low - 1) } else { 0 };
+    let after = if high <= last { part(high, last) } else { 0 };
+    before.min(after)
+}

@@ -1,0 +1,386 @@
+//! futex(2) for the program: words of this process are served at user level, words that other
+//! processes may share go to the kernel.
+//!
+//! libc marks private words (FUTEX_PRIVATE_FLAG). One exception: it waits for the end of a thread
+//! on the thread's id word without the flag, because the kernel wakes it so; such a word is
+//! recognised by the thread that it names. Libc's own helpers are kernel threads and wait in the
+//! kernel, so while there are any, every wake-up goes both ways.
+
+use core::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use upcall_core::WakeReason;
+use upcall_core::futex::Waited;
+use upcall_linux::{Activation, Runtime};
+
+use crate::access::{self, Fault};
+use crate::entry::{Frame, raw_syscall};
+use crate::guest::GUEST;
+use crate::{table, threads, time};
+
+const PRIVATE: u64 = 128;
+const CLOCK_REALTIME: u64 = 256;
+const WAIT: u64 = 0;
+const WAKE: u64 = 1;
+const REQUEUE: u64 = 3;
+const CMP_REQUEUE: u64 = 4;
+const WAKE_OP: u64 = 5;
+const LOCK_PI: u64 = 6;
+const UNLOCK_PI: u64 = 7;
+const TRYLOCK_PI: u64 = 8;
+const WAIT_BITSET: u64 = 9;
+const WAKE_BITSET: u64 = 10;
+const LOCK_PI2: u64 = 13;
+
+const TID_MASK: u32 = 0x3fff_ffff;
+const OWNER_DIED: u32 = 0x4000_0000;
+const WAITERS: u32 = 0x8000_0000;
+
+/// A negative error number, as the kernel returns it.
+pub type Answer = i64;
+
+const fn failed(number: i32) -> Answer {
+    -(number as i64)
+}
+
+/// Whether the call is a private wake-up: the most frequent one, which cannot be interrupted.
+#[inline]
+pub fn is_wake(frame: &Frame) -> bool {
+    frame.rsi == WAKE | PRIVATE
+}
+
+/// Serves the call in `frame`, or says with `None` that it is the kernel's.
+pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
+    let (address, operation, value) = (frame.rdi as usize, frame.rsi, frame.rdx as u32);
+    let command = operation & !(PRIVATE | CLOCK_REALTIME);
+    if operation & PRIVATE == 0 && !is_id_word(address, command, value) {
+        return None;
+    }
+    if address % 4 != 0 {
+        return Some(failed(libc::EINVAL));
+    }
+    Some(match command {
+        WAIT | WAIT_BITSET => {
+            let mask = if command == WAIT {
+                u32::MAX
+            } else {
+                frame.r9 as u32
+            };
+            if mask == 0 {
+                return Some(failed(libc::EINVAL));
+            }
+            let relative = command == WAIT;
+            match time::deadline(
+                frame.r10 as usize,
+                relative,
+                operation & CLOCK_REALTIME != 0,
+            ) {
+                Ok(deadline) => wait(runtime, address, value, mask, deadline),
+                Err(number) => failed(number),
+            }
+        }
+        WAKE => wake(runtime, address, value, u32::MAX),
+        WAKE_BITSET if frame.r9 as u32 == 0 => failed(libc::EINVAL),
+        WAKE_BITSET => wake(runtime, address, value, frame.r9 as u32),
+        REQUEUE | CMP_REQUEUE => requeue(runtime, frame, command == CMP_REQUEUE),
+        WAKE_OP => wake_op(runtime, frame),
+        LOCK_PI | LOCK_PI2 => {
+            let real = command == LOCK_PI || operation & CLOCK_REALTIME != 0;
+            match time::deadline(frame.r10 as usize, false, real) {
+                Ok(deadline) => lock_pi(runtime, address, deadline),
+                Err(number) => failed(number),
+            }
+        }
+        TRYLOCK_PI => trylock_pi(address).unwrap_or(failed(libc::EFAULT)),
+        UNLOCK_PI => unlock_pi(runtime, address),
+        _ => failed(libc::ENOSYS),
+    })
+}
+
+/// Whether a word without the private flag is the one that the end of one of our threads clears:
+/// it holds the thread's id, or stands in its control block (glibc 2.43).
+fn is_id_word(address: usize, command: u64, value: u32) -> bool {
+    let clears = |id: i32| {
+        GUEST
+            .identities
+            .find(id)
+            .is_some_and(|thread| thread.kernel.clear_tid.load(Ordering::Relaxed) == address)
+    };
+    matches!(command, WAIT | WAIT_BITSET)
+        && (clears(value as i32) || threads::id_beside(address).is_some_and(clears))
+}
+
+/// How many threads wait, in the kernel, for words that other processes may share.
+static SHARED_WAITS: AtomicUsize = AtomicUsize::new(0);
+
+/// A call on a word that other processes may share: the kernel's. The word may be one that the
+/// end of a thread clears without our knowing, so that end must know of the wait: see
+/// [`wake_shared`].
+pub fn shared(runtime: &'static Runtime, frame: &Frame) -> Answer {
+    SHARED_WAITS.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the program's own call.
+    let answer = runtime.blocking(|| unsafe { frame.raw() }) as Answer;
+    SHARED_WAITS.fetch_sub(1, Ordering::SeqCst);
+    answer
+}
+
+/// A thread has ended and its word is cleared: whoever waits for it in the kernel.
+pub fn wake_shared(address: usize) {
+    // Before the look: a waiter counts itself before the kernel looks at the word.
+    fence(Ordering::SeqCst);
+    if SHARED_WAITS.load(Ordering::SeqCst) != 0 {
+        wake_kernel(address, i32::MAX as usize, false);
+    }
+}
+
+fn wait(
+    runtime: &'static Runtime,
+    address: usize,
+    value: u32,
+    mask: u32,
+    deadline: Option<u64>,
+) -> Answer {
+    // The first touch happens outside the runtime, where a page fault is an upcall.
+    match access::load_u32(address) {
+        Ok(now) if now != value => return failed(libc::EAGAIN),
+        Ok(_) => {}
+        Err(Fault) => return failed(libc::EFAULT),
+    }
+    let activation = runtime.enter();
+    let (activation, waited) = runtime.futex_wait(activation, address, mask, deadline, || {
+        access::load_u32(address) == Ok(value)
+    });
+    note_made(activation, &waited);
+    runtime.leave(activation);
+    match waited {
+        Waited::Mismatch => failed(libc::EAGAIN),
+        Waited::NoMemory => failed(libc::ENOMEM),
+        Waited::Ended(WakeReason::Woken) => 0,
+        Waited::Ended(WakeReason::TimedOut) => failed(libc::ETIMEDOUT),
+        Waited::Ended(WakeReason::Interrupted) => failed(libc::EINTR),
+    }
+}
+
+/// A wait that ended for another reason than a signal is over: it will not be made again.
+pub fn note_made(activation: &'static Activation, waited: &Waited) {
+    if let Waited::Ended(WakeReason::Woken | WakeReason::TimedOut) = waited
+        && let Some(thread) = activation.thread()
+    {
+        table::note_made(thread);
+    }
+}
+
+fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) -> Answer {
+    let activation = runtime.enter();
+    let woken = runtime.futex_wake(activation, address, count as usize, mask);
+    runtime.leave(activation);
+    woken as Answer + wake_foreign(address, count as usize - woken.min(count as usize))
+}
+
+/// Wakes libc's own helpers, if there are any.
+pub fn wake_foreign(address: usize, count: usize) -> Answer {
+    if GUEST.foreign.load(Ordering::Relaxed) == 0 || count == 0 {
+        return 0;
+    }
+    wake_kernel(address, count, true)
+}
+
+/// Wakes kernel threads that wait for the word.
+pub fn wake_kernel(address: usize, count: usize, private: bool) -> Answer {
+    let operation = if private { WAKE | PRIVATE } else { WAKE };
+    // SAFETY: wakes only.
+    let woken = unsafe {
+        raw_syscall(
+            libc::SYS_futex,
+            [address as u64, operation, count as u64, 0, 0, 0],
+        )
+    };
+    woken.max(0) as Answer
+}
+
+/// The wake-ups that a helper of libc makes reach user-level threads too.
+pub fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
+    let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
+    let (count, woken) = (frame.rdx as usize, answer.max(0) as usize);
+    if !matches!(command, WAKE | WAKE_BITSET) || woken >= count {
+        return answer;
+    }
+    let Some(runtime) = GUEST.runtime() else {
+        return answer;
+    };
+    let mask = if command == WAKE {
+        u32::MAX
+    } else {
+        frame.r9 as u32
+    };
+    answer.max(0)
+        + runtime.futex_wake_from_outside(frame.rdi as usize, count - woken, mask) as Answer
+}
+
+fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
+    let (from, to) = (frame.rdi as usize, frame.r8 as usize);
+    if access::load_u32(from).is_err() || access::load_u32(to).is_err() {
+        return failed(libc::EFAULT);
+    }
+    if (frame.rdx as i32) < 0 || (frame.r10 as i32) < 0 {
+        return failed(libc::EINVAL);
+    }
+    let activation = runtime.enter();
+    let moved = runtime.futex_requeue(
+        activation,
+        from,
+        to,
+        frame.rdx as u32 as usize,
+        frame.r10 as u32 as usize,
+        || !compare || access::load_u32(from) == Ok(frame.r9 as u32),
+    );
+    runtime.leave(activation);
+    match moved {
+        Some((woken, moved)) => (woken + moved) as Answer,
+        None => failed(libc::EAGAIN),
+    }
+}
+
+fn wake_op(runtime: &'static Runtime, frame: &Frame) -> Answer {
+    let (first, second) = (frame.rdi as usize, frame.r8 as usize);
+    if access::load_u32(first).is_err() || access::load_u32(second).is_err() {
+        return failed(libc::EFAULT);
+    }
+    let mut fault = false;
+    let activation = runtime.enter();
+    let woken = runtime.futex_wake_op(
+        activation,
+        first,
+        frame.rdx as u32 as usize,
+        second,
+        frame.r10 as u32 as usize,
+        || match apply(second, frame.r9 as u32) {
+            Ok(also) => also,
+            Err(Fault) => {
+                fault = true;
+                false
+            }
+        },
+    );
+    runtime.leave(activation);
+    if fault {
+        failed(libc::EFAULT)
+    } else {
+        woken as Answer
+    }
+}
+
+/// The operation of FUTEX_WAKE_OP on the word: op (4 bits), cmp (4), operand (12), comparand (12).
+fn apply(address: usize, encoded: u32) -> Result<bool, Fault> {
+    let shift = encoded >> 31 != 0;
+    let operand = (encoded << 8) as i32 >> 20;
+    let comparand = (encoded << 20) as i32 >> 20;
+    let operand = if shift {
+        1 << (operand & 31)
+    } else {
+        operand as u32
+    };
+    let mut old = access::load_u32(address)?;
+    loop {
+        let new = match encoded >> 28 & 7 {
+            0 => operand,
+            1 => old.wrapping_add(operand),
+            2 => old | operand,
+            3 => old & !operand,
+            _ => old ^ operand,
+        };
+        let was = access::swap_u32(address, old, new)?;
+        if was == old {
+            break;
+        }
+        old = was;
+    }
+    let old = old as i32;
+    Ok(match encoded >> 24 & 15 {
+        0 => old == comparand,
+        1 => old != comparand,
+        2 => old < comparand,
+        3 => old <= comparand,
+        4 => old > comparand,
+        _ => old >= comparand,
+    })
+}
+
+fn own_tid() -> u32 {
+    crate::table::current_thread()
+        .map_or(0, |thread| thread.kernel.tid.load(Ordering::Relaxed) as u32)
+}
+
+/// Tries to own the word; `None`: somebody else does.
+fn acquire_pi(address: usize, waiters: u32) -> Result<Option<Answer>, Fault> {
+    let tid = own_tid();
+    let mut value = access::load_u32(address)?;
+    loop {
+        if value & TID_MASK == tid {
+            return Ok(Some(failed(libc::EDEADLK)));
+        }
+        if value & TID_MASK != 0 {
+            return Ok(None);
+        }
+        let was = access::swap_u32(
+            address,
+            value,
+            tid | value & (WAITERS | OWNER_DIED) | waiters,
+        )?;
+        if was == value {
+            return Ok(Some(0));
+        }
+        value = was;
+    }
+}
+
+fn trylock_pi(address: usize) -> Result<Answer, Fault> {
+    Ok(acquire_pi(address, 0)?.unwrap_or(failed(libc::EAGAIN)))
+}
+
+/// FUTEX_LOCK_PI without the inheritance: all threads have one priority as long as no policy says
+/// otherwise, so there is no inversion to cure.
+fn lock_pi(runtime: &'static Runtime, address: usize, deadline: Option<u64>) -> Answer {
+    let mut waiters = 0;
+    loop {
+        match acquire_pi(address, waiters) {
+            Ok(Some(answer)) => return answer,
+            Ok(None) => {}
+            Err(Fault) => return failed(libc::EFAULT),
+        }
+        let Ok(value) = access::load_u32(address) else {
+            return failed(libc::EFAULT);
+        };
+        if value & TID_MASK == 0 {
+            continue;
+        }
+        match access::swap_u32(address, value, value | WAITERS) {
+            Ok(was) if was == value => {}
+            Ok(_) => continue,
+            Err(Fault) => return failed(libc::EFAULT),
+        }
+        // There may be other waiters now or later: whoever gets the lock keeps the mark.
+        waiters = WAITERS;
+        let answer = wait(runtime, address, value | WAITERS, u32::MAX, deadline);
+        if answer == failed(libc::ETIMEDOUT) {
+            return answer;
+        }
+    }
+}
+
+fn unlock_pi(runtime: &'static Runtime, address: usize) -> Answer {
+    let Ok(mut value) = access::load_u32(address) else {
+        return failed(libc::EFAULT);
+    };
+    loop {
+        if value & TID_MASK != own_tid() {
+            return failed(libc::EPERM);
+        }
+        match access::swap_u32(address, value, 0) {
+            Ok(was) if was == value => break,
+            Ok(was) => value = was,
+            Err(Fault) => return failed(libc::EFAULT),
+        }
+    }
+    wake(runtime, address, 1, u32::MAX);
+    0
+}

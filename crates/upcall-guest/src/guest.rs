@@ -1,0 +1,188 @@
+//! The guest's one global object: whether there is a runtime, and what the program was started with.
+//!
+//! A program begins with one kernel thread and no runtime: its system calls pass through. The
+//! first thread that it creates starts the runtime; a program that never creates one pays a few
+//! nanoseconds a system call and nothing else. After fork the child is such a program again: its
+//! only thread leaves the parent's runtime behind and starts one of its own when it needs it.
+
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use upcall_core::{Errno, Kernel};
+use upcall_linux::observe::Probe;
+use upcall_linux::{Hooks, Linux, Runtime, Settings, affinity, gs, limits, placement, preempt};
+
+use crate::identity::Identities;
+use crate::{masks, names, signal, stats};
+
+/// What `upcall run` decided, from the environment.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Virtual processors; 0: as many as there are allowed processors.
+    pub vps: u32,
+    /// Print counters at exit.
+    pub stats: bool,
+    /// Use a sentinel instead of a standby; otherwise as the kernel's scheduler needs.
+    pub sentinel: bool,
+    /// The probe to use.
+    pub probe: Probe,
+    /// The time slice in nanoseconds.
+    pub slice_ns: u64,
+    /// Take turns with the user's other programs under the runtime.
+    pub gang: bool,
+}
+
+/// The guest.
+pub struct Guest {
+    runtime: AtomicPtr<Runtime>,
+    starting: AtomicBool,
+    vps: AtomicU32,
+    stats: AtomicBool,
+    sentinel: AtomicBool,
+    probe: AtomicU32,
+    slice_ns: AtomicU64,
+    gang: AtomicBool,
+    /// The process's own id, which is also its first thread's.
+    pub pid: AtomicU32,
+    /// Threads of the program by id.
+    pub identities: Identities,
+    /// Threads that have not called exit(2) yet.
+    pub living: AtomicUsize,
+    /// Kernel threads of libc's own that are no activations (timer helpers).
+    pub foreign: AtomicUsize,
+}
+
+/// The guest of this process.
+pub static GUEST: Guest = Guest {
+    runtime: AtomicPtr::new(ptr::null_mut()),
+    starting: AtomicBool::new(false),
+    vps: AtomicU32::new(0),
+    stats: AtomicBool::new(false),
+    sentinel: AtomicBool::new(false),
+    probe: AtomicU32::new(Probe::Perf as u32),
+    slice_ns: AtomicU64::new(5_000_000),
+    gang: AtomicBool::new(false),
+    pid: AtomicU32::new(0),
+    identities: Identities::new(),
+    living: AtomicUsize::new(0),
+    foreign: AtomicUsize::new(0),
+};
+
+impl Guest {
+    /// Notes the options before the program's own code runs.
+    pub fn configure(&self, options: Options) {
+        self.vps.store(options.vps, Ordering::Relaxed);
+        self.stats.store(options.stats, Ordering::Relaxed);
+        self.sentinel.store(options.sentinel, Ordering::Relaxed);
+        self.probe.store(options.probe as u32, Ordering::Relaxed);
+        self.slice_ns.store(options.slice_ns, Ordering::Relaxed);
+        self.gang.store(options.gang, Ordering::Relaxed);
+    }
+
+    /// The runtime, once the program has created a thread.
+    #[inline]
+    pub fn runtime(&self) -> Option<&'static Runtime> {
+        let runtime = self.runtime.load(Ordering::Acquire);
+        // SAFETY: null, or a runtime that lives for ever.
+        unsafe { runtime.as_ref() }
+    }
+
+    /// Starts the runtime: the caller becomes the first thread on the first activation.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error when it gives no memory, descriptors or threads.
+    pub fn start(&self) -> Result<&'static Runtime, Errno> {
+        if let Some(runtime) = self.runtime() {
+            return Ok(runtime);
+        }
+        debug_assert!(!self.starting.swap(true, Ordering::Relaxed));
+        let linux = Linux::open(Settings {
+            sentinel: self.sentinel.load(Ordering::Relaxed),
+            probe: match self.probe.load(Ordering::Relaxed) {
+                2 => Probe::Proc,
+                3 => Probe::Yields,
+                _ => Probe::Perf,
+            },
+            slice_ns: self.slice_ns.load(Ordering::Relaxed),
+            gang: self.gang.load(Ordering::Relaxed),
+            hooks: Hooks {
+                deferred: signal::deferred,
+                resting_mask: masks::resting,
+                tick: signal::tick,
+            },
+        })?;
+        self.pid.store(linux.pid() as u32, Ordering::Relaxed);
+        let runtime = Runtime::create(linux)?;
+        let mut processors = [0u32; 1024];
+        let count = self.choose_processors(&mut processors);
+        let (activation, thread) = runtime.adopt(&processors[..count])?;
+        runtime
+            .kernel()
+            .adopt(activation, thread, signal::kernel_mask());
+        signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
+        masks::start(thread.kernel.mask.load(Ordering::Relaxed));
+        signal::adopt_altstack(activation, thread);
+        signal::install_own();
+        names::adopt_first(thread);
+        self.identities.adopt_first(thread);
+        self.living.store(1, Ordering::Relaxed);
+        self.runtime
+            .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+        // Virtual processors that cannot get a kernel thread now stay idle for ever; the first
+        // one works, which is all that the program had.
+        let started = runtime.start();
+        runtime.leave(activation);
+        self.starting.store(false, Ordering::Relaxed);
+        started.map(|()| runtime)
+    }
+
+    fn choose_processors(&self, processors: &mut [u32; 1024]) -> usize {
+        affinity::note();
+        let mut mask = [0u64; 128];
+        let count = limits::processors_into(&mut mask, processors);
+        // SAFETY: asks only.
+        let current = unsafe { libc::sched_getcpu() };
+        let wanted = match self.vps.load(Ordering::Relaxed) as usize {
+            0 => count,
+            wanted => wanted.min(processors.len()),
+        };
+        let mut cores = [0u32; 1024];
+        for &processor in &processors[..count] {
+            cores[processor as usize & 1023] = if wanted > 1 && wanted < count {
+                placement::core_of(processor)
+            } else {
+                processor
+            };
+        }
+        placement::order(
+            &mut processors[..count],
+            current.unsigned_abs(),
+            |processor| cores[processor as usize & 1023],
+        );
+        for index in count..wanted {
+            processors[index] = processors[index % count];
+        }
+        wanted
+    }
+
+    /// The child of a fork: one kernel thread, no runtime.
+    pub fn forget_runtime(&self) {
+        gs::set(None);
+        self.runtime.store(ptr::null_mut(), Ordering::Release);
+        self.foreign.store(0, Ordering::Relaxed);
+        self.identities.forget();
+    }
+
+    /// The process is about to end: says so to the others, and prints the counters if asked to.
+    pub fn report(&self) {
+        let Some(runtime) = self.runtime() else {
+            return;
+        };
+        let kernel = runtime.kernel();
+        kernel.gang().leave(kernel.now());
+        if self.stats.load(Ordering::Relaxed) {
+            stats::print(runtime);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Unmodified programs: libc as the guest of the runtime.
+//!
+//! The crate takes the place of the kernel under libc. It finds the `syscall` instructions of
+//! every loaded object at start ([`site`]), moves each into a stub ([`stub`]) and overwrites it
+//! with a jump there ([`patch`]); the stub enters the runtime with a complete [`entry::Frame`].
+//! What cannot be rewritten is refused with a reason and left to [`sud`].
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+pub mod access;
+pub mod arch;
+pub mod arena;
+pub mod attributes;
+pub mod cfi;
+pub mod code;
+pub mod entry;
+pub mod futex;
+pub mod guest;
+pub mod identity;
+pub mod io;
+pub mod masks;
+pub mod memory;
+pub mod names;
+pub mod object;
+pub mod patch;
+pub mod pending;
+pub mod process;
+pub mod robust;
+pub mod signal;
+pub mod site;
+mod start;
+pub mod stats;
+pub mod stub;
+pub mod sud;
+pub mod table;
+pub mod threads;
+pub mod time;
+pub mod timers;
+pub mod unwind;

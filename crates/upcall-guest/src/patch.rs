@@ -1,0 +1,424 @@
+//! Applying stubs to the objects of the process, and what is known about them afterwards.
+//!
+//! At start the process has one kernel thread ([`Timing::Alone`]): windows are overwritten
+//! completely, the rest after the jump with `int3`, so that a jump into one that escaped the
+//! analysis fails loudly.
+//!
+//! Objects that are loaded later ([`Timing::Running`]) may be executed by other activations at
+//! once. Then a window is written only if it is *quiet* (the jump replaces its first instruction
+//! alone; the others stay, so a thread stopped between them, or a call that the kernel restarts,
+//! goes on as before) and if one store can do it: eight bytes that lie in an aligned eight, or
+//! in an aligned sixteen by `cmpxchg16b`. An executor sees the old instruction or the new one;
+//! `membarrier(SYNC_CORE)` then makes every processor see the new one. Other windows are refused.
+//!
+//! Rejected: the kernel's own way with a transient `int3`. It needs a SIGTRAP handler while the
+//! program may own that signal, and it does not help a thread that is stopped inside a window.
+
+use std::fmt;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::arch;
+use crate::arena::Arenas;
+use crate::cfi;
+use crate::entry::{self, Hook, raw_syscall};
+use crate::memory;
+use crate::object::{self, Image, Object, Role, Segment};
+use crate::site::{self, CancelRange, JUMP_LENGTH, Reason, Scan, Window};
+use crate::stub::{self, Row, Stub};
+
+/// What the runtime wants of the rewriter.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks {
+    /// Called for every system call of a rewritten site.
+    pub handler: Hook,
+    /// Called after a call that was made at its site.
+    pub after: Hook,
+    /// Rewrite the dynamic loader too.
+    pub loader: bool,
+}
+
+/// Who else may execute the code that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Nobody: the process has one kernel thread.
+    Alone,
+    /// Any number of kernel threads, at any place of the object.
+    Running,
+}
+
+/// What became of one site.
+#[derive(Clone, Debug)]
+pub struct SiteReport {
+    /// The address of the `syscall` instruction.
+    pub address: usize,
+    /// The system-call number, where straight-line code shows it.
+    pub number: Option<u32>,
+    /// The bytes that were replaced, or why none were.
+    pub window: Result<Range<usize>, Reason>,
+}
+
+/// What became of one object.
+#[derive(Clone, Debug)]
+pub struct ObjectReport {
+    /// Its path.
+    pub path: String,
+    /// Its sites, by address.
+    pub sites: Vec<SiteReport>,
+    /// The byte pairs of a system call that are no instruction.
+    pub other_pairs: usize,
+    /// glibc's cancellable call, from its start to the end of its system call.
+    pub cancel: Option<CancelRange>,
+    /// Whether the process's unwinder knows the stubs.
+    pub unwinder: bool,
+}
+
+impl ObjectReport {
+    /// How many sites were rewritten.
+    pub fn patched(&self) -> usize {
+        self.sites.iter().filter(|s| s.window.is_ok()).count()
+    }
+
+    /// The sites that were not, and why.
+    pub fn refused(&self) -> impl Iterator<Item = (&SiteReport, &Reason)> {
+        self.sites
+            .iter()
+            .filter_map(|s| Some((s, s.window.as_ref().err()?)))
+    }
+}
+
+/// What became of the process.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The objects that were looked at, in the loader's order.
+    pub objects: Vec<ObjectReport>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for object in &self.objects {
+            let (found, patched) = (object.sites.len(), object.patched());
+            writeln!(f, "{}: {patched} of {found} sites rewritten", object.path)?;
+            for (site, reason) in object.refused() {
+                let number = site.number.map_or("?".to_owned(), |n| n.to_string());
+                writeln!(f, "  {:#x} (call {number}): {reason}", site.address)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a program counter in a stub would be in the original code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// The original address.
+    pub pc: usize,
+    /// What to add to the stack pointer.
+    pub skipped: usize,
+}
+
+/// What is known about the stubs of one object: written once, then read without locks.
+struct Table {
+    stubs: Range<usize>,
+    rows: Vec<Row>,
+    windows: Vec<Range<usize>>,
+    trapped: Vec<(usize, usize)>,
+    next: *const Table,
+}
+
+static TABLES: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+static ARENAS: Mutex<Arenas> = Mutex::new(Arenas::EMPTY);
+
+fn tables() -> impl Iterator<Item = &'static Table> {
+    // Acquire: pairs with the Release in `publish`.
+    let mut next: *const Table = TABLES.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: tables are leaked, and not written after they were published.
+        let table = unsafe { next.as_ref() }?;
+        next = table.next;
+        Some(table)
+    })
+}
+
+fn publish(mut table: Table) {
+    table.next = TABLES.load(Ordering::Relaxed);
+    // Release: pairs with the Acquire in `tables`. The caller holds the arenas' lock, so nobody
+    // else publishes.
+    TABLES.store(Box::leak(Box::new(table)), Ordering::Release);
+}
+
+/// What the program would be at, were it not in a stub at `pc`; `None` if `pc` is in no stub.
+///
+/// # Upcall safety
+/// Everywhere, in signal handlers too: it only reads.
+pub fn original(pc: usize) -> Option<Original> {
+    let table = tables().find(|t| t.stubs.contains(&pc))?;
+    let after = table.rows.partition_point(|r| r.pc <= pc);
+    let row = table.rows.get(after.checked_sub(1)?)?;
+    Some(Original {
+        pc: row.original,
+        skipped: row.skipped.into(),
+    })
+}
+
+/// The system call in a stub that replaces the refused site at `address`.
+///
+/// # Upcall safety
+/// As [`original`].
+pub(crate) fn trapped_site(address: usize) -> Option<usize> {
+    tables()
+        .flat_map(|t| &t.trapped)
+        .find(|(site, _)| *site == address)
+        .map(|(_, at_site)| *at_site)
+}
+
+/// Installs the hooks and rewrites every loaded object except our own and, unless asked for, the
+/// loader.
+///
+/// # Safety
+/// As [`entry::install`]; the process has one kernel thread.
+///
+/// # Upcall safety
+/// For start-up: allocates, reads files.
+pub unsafe fn patch_all(hooks: Hooks) -> Report {
+    arch::setup();
+    // SAFETY: the caller's promise.
+    unsafe { entry::install(hooks.handler, hooks.after) };
+    let wanted = |o: &Object| match o.role {
+        Role::Program | Role::Library => true,
+        Role::Loader => hooks.loader,
+        // Its functions make the call for what they cannot answer, a thread's processor time.
+        Role::Vdso => true,
+        Role::Runtime => false,
+    };
+    let report = Report {
+        objects: object::loaded()
+            .iter()
+            .filter(|o| wanted(o))
+            // SAFETY: the loader holds the object, and there is no other thread.
+            .map(|o| unsafe { patch_object(o, Timing::Alone) })
+            .collect(),
+    };
+    log(&report);
+    report
+}
+
+/// Rewrites one loaded object ([`object::at`] finds it). Windows that are rewritten already are
+/// left alone, so it may be called again.
+///
+/// # Safety
+/// The object stays loaded while its stubs can run, which is for ever unless the caller knows
+/// better. `timing` is true.
+///
+/// # Upcall safety
+/// Allocates and takes locks: for start-up and program context.
+pub unsafe fn patch_object(object: &Object, timing: Timing) -> ObjectReport {
+    let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
+    let span = object.span();
+    let windows: Vec<Range<usize>> = tables()
+        .flat_map(|t| t.windows.iter().cloned())
+        .filter(|w| span.contains(&w.start))
+        .collect();
+    // SAFETY: the loader mapped the object and the caller keeps it; nobody writes while we read.
+    let image = unsafe { object.image() };
+    let Scan {
+        mut sites,
+        other_pairs,
+        cancel,
+    } = site::scan(&image, &windows);
+    if timing == Timing::Running {
+        for site in &mut sites {
+            if site.window.as_ref().is_ok_and(|w| !is_atomic(w)) {
+                site.window = Err(Reason::NotAtomic);
+            }
+        }
+    }
+    let room = arenas.room(&span, sites.len() * stub::LONGEST);
+    let mut at = room.as_ref().map_or(0, |r| r.free.start);
+    let slots = room.as_ref().map_or(0, |r| r.slots);
+    let mut stubs = Vec::new();
+    let mut table = Table {
+        stubs: at..at,
+        rows: Vec::new(),
+        windows: Vec::new(),
+        trapped: Vec::new(),
+        next: ptr::null(),
+    };
+    let mut jumps = Vec::new();
+    let mut reports = Vec::with_capacity(sites.len());
+    for site in sites {
+        let built = match (&room, &site.window) {
+            (Err(why), Ok(_)) => Err(Reason::NoStubMemory(why.clone())),
+            (_, Err(reason)) => Err(reason.clone()),
+            (Ok(_), Ok(window)) => build(&image, window, at, slots),
+        };
+        let window = match built {
+            Ok((window, stub, jump)) => {
+                at = stub.range.end.next_multiple_of(16);
+                jumps.push((window.clone(), jump, reports.len()));
+                stubs.push(stub);
+                Ok(window)
+            }
+            Err(reason) => {
+                if room.is_ok()
+                    && trapped_site(site.address).is_none()
+                    && let Ok(stub) = stub::build_trapped(site.address, true, at, slots)
+                {
+                    at = stub.range.end.next_multiple_of(16);
+                    table.trapped.push((site.address, stub.at_site));
+                    stubs.push(stub);
+                }
+                Err(reason)
+            }
+        };
+        reports.push(SiteReport {
+            address: site.address,
+            number: site.number,
+            window,
+        });
+    }
+    let mut report = ObjectReport {
+        path: object.path.clone(),
+        sites: reports,
+        other_pairs,
+        cancel,
+        unwinder: false,
+    };
+    let Ok(room) = room else { return report };
+    drop(image);
+    if stubs.is_empty() {
+        return report;
+    }
+    table.stubs = room.free.start..at;
+    table.rows = stubs.iter().flat_map(|s| s.rows.clone()).collect();
+    if let Err(errno) = write_stubs(&table.stubs, &stubs) {
+        for site in &mut report.sites {
+            site.window = Err(Reason::NotWritable(errno));
+        }
+        return report;
+    }
+    arenas.take(&room, at);
+    for segment in object.segments.iter().filter(|s| s.is_executable()) {
+        if let Err(errno) = write_jumps(segment, &jumps, timing) {
+            for (window, _, index) in &jumps {
+                if segment.range.contains(&window.start) {
+                    report.sites[*index].window = Err(Reason::NotWritable(errno));
+                }
+            }
+        }
+    }
+    table.windows = report
+        .sites
+        .iter()
+        .filter_map(|s| s.window.clone().ok())
+        .collect();
+    report.unwinder = cfi::register(&stubs);
+    publish(table);
+    report
+}
+
+type Built = (Range<usize>, Stub, Vec<u8>);
+
+fn build(image: &Image<'_>, window: &Window, at: usize, slots: usize) -> Result<Built, Reason> {
+    let range = window.range.clone();
+    let bytes = image.bytes(range.clone()).ok_or(Reason::Undecodable)?;
+    let stub = stub::build(window, bytes, at, slots)?;
+    let jump = stub::jump(&range, stub.range.start)?;
+    Ok((range, stub, jump))
+}
+
+fn write_stubs(area: &Range<usize>, stubs: &[Stub]) -> Result<(), i32> {
+    memory::while_writable(area, libc::PROT_READ | libc::PROT_EXEC, || {
+        for stub in stubs {
+            // SAFETY: the room belongs to this object's stubs, and nothing jumps there yet.
+            unsafe { memory::store(stub.range.start, &stub.bytes) };
+        }
+    })
+}
+
+fn write_jumps(
+    segment: &Segment,
+    jumps: &[(Range<usize>, Vec<u8>, usize)],
+    timing: Timing,
+) -> Result<(), i32> {
+    let inside: Vec<_> = jumps
+        .iter()
+        .filter(|(w, _, _)| segment.range.contains(&w.start))
+        .collect();
+    if inside.is_empty() {
+        return Ok(());
+    }
+    memory::while_writable(&segment.range, segment.protection, || {
+        for (window, bytes, _) in inside {
+            match timing {
+                // SAFETY: the window was just made writable; there is no other thread.
+                Timing::Alone => unsafe { memory::store(window.start, bytes) },
+                // SAFETY: as above; `is_atomic` was asked for this window.
+                Timing::Running => unsafe { store_at_once(window.start, bytes) },
+            }
+        }
+    })?;
+    if timing == Timing::Running {
+        synchronise();
+    }
+    Ok(())
+}
+
+fn is_atomic(window: &Window) -> bool {
+    let start = window.range.start;
+    let within = |n: usize| start / n == (start + JUMP_LENGTH - 1) / n;
+    window.is_quiet()
+        && (within(8) || (within(16) && std::arch::is_x86_feature_detected!("cmpxchg16b")))
+}
+
+/// Replaces the first five bytes at `start` by those of `jump` with one store.
+///
+/// # Safety
+/// The bytes are writable code and [`is_atomic`] holds for them; nobody else writes there.
+unsafe fn store_at_once(start: usize, jump: &[u8]) {
+    let merge = |old: &mut [u8], at: usize| {
+        old[at..at + JUMP_LENGTH].copy_from_slice(&jump[..JUMP_LENGTH]);
+    };
+    if start / 8 == (start + JUMP_LENGTH - 1) / 8 {
+        let word = (start & !7) as *mut u64;
+        // SAFETY: aligned, writable by the caller's promise, and code is plain memory.
+        let word = unsafe { AtomicU64::from_ptr(word) };
+        let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        merge(&mut bytes, start & 7);
+        word.store(u64::from_le_bytes(bytes), Ordering::SeqCst);
+    } else {
+        let words = (start & !15) as *mut u128;
+        // SAFETY: `is_atomic` saw the instruction; the address is aligned and writable.
+        unsafe {
+            let old = words.read_volatile();
+            let mut bytes = old.to_le_bytes();
+            merge(&mut bytes, start & 15);
+            arch::replace_sixteen(words, old, u128::from_le_bytes(bytes));
+        }
+    }
+}
+
+/// Makes every processor that runs this process fetch its instructions anew. Kernels before
+/// 4.16 lack the call; taking away the write permission interrupts the processors there.
+fn synchronise() {
+    const REGISTER: u64 = 1 << 6;
+    const SYNC_CORE: u64 = 1 << 5;
+    for command in [REGISTER, SYNC_CORE] {
+        // SAFETY: membarrier touches no memory.
+        unsafe { raw_syscall(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// With `UPCALL_LOG=sites` in the environment the report goes to stderr.
+fn log(report: &Report) {
+    let wanted = std::env::var_os("UPCALL_LOG")
+        .is_some_and(|v| v.to_string_lossy().split(',').any(|w| w == "sites"));
+    if wanted {
+        let text = report.to_string();
+        let args = [2, text.as_ptr() as u64, text.len() as u64, 0, 0, 0];
+        // SAFETY: the buffer lives through the call.
+        unsafe { raw_syscall(libc::SYS_write, args) };
+    }
+}

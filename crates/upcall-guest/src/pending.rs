@@ -1,0 +1,345 @@
+//! Signals on their way to a thread that is not running.
+//!
+//! A signal for a parked thread is kept with the thread and interrupts its wait; when the thread
+//! leaves the runtime it is queued to the activation's kernel thread (rt_tgsigqueueinfo(2), with
+//! all of its information) and delivered by the kernel at once. For a running thread the
+//! activation is interrupted, which makes it leave the runtime anew.
+
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use upcall_core::thread::Claim;
+use upcall_core::{Kernel, SpinLock, WakeReason};
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::entry::raw_syscall;
+use crate::guest::GUEST;
+use crate::masks;
+use crate::signal::{self, Disposition, bit};
+
+/// siginfo_t: 128 bytes.
+pub type Information = [u64; 16];
+const SI_TKILL: i32 = -6;
+const NODES: usize = 1 << 16;
+
+struct Node {
+    next: *mut Node,
+    signal: i32,
+    information: Information,
+}
+
+struct Pool {
+    free: *mut Node,
+}
+
+// SAFETY: the nodes are reached only under the lock.
+unsafe impl Send for Pool {}
+
+static POOL: SpinLock<Pool> = SpinLock::new(Pool {
+    free: ptr::null_mut(),
+});
+
+/// The child of a fork: nobody holds the pool any more. What it held was the parent's.
+///
+/// # Safety
+///
+/// There is one thread, and it is not in this module.
+pub unsafe fn forget(runtime: &'static Runtime) {
+    // SAFETY: nobody else can be in the section. The nodes may have been left in any state: they
+    // stay behind.
+    unsafe { POOL.unlock() };
+    POOL.lock(runtime.kernel()).free = ptr::null_mut();
+}
+
+/// A siginfo_t for a signal that one thread of this process sends to another.
+pub fn from_self(signal: i32) -> Information {
+    let mut information = [0; 16];
+    information[0] = signal as u32 as u64;
+    information[1] = SI_TKILL as u32 as u64;
+    // SAFETY: asks only.
+    let uid = unsafe { raw_syscall(libc::SYS_getuid, [0; 6]) } as u32;
+    information[2] = u64::from(GUEST.pid.load(Ordering::Relaxed)) | u64::from(uid) << 32;
+    information
+}
+
+/// Adds a signal to what a thread has not seen yet. `false` when it must be dropped: a standard
+/// signal that is pending already, or no memory.
+fn enqueue(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    signal: i32,
+    information: &Information,
+) -> bool {
+    let mut pool = POOL.lock(runtime.kernel());
+    let pending = &thread.kernel.pending;
+    if signal < 32 && pending.load(Ordering::Relaxed) & bit(signal) != 0 {
+        return false;
+    }
+    if pool.free.is_null() {
+        let Ok(chunk) = runtime.kernel().map(NODES) else {
+            return false;
+        };
+        let chunk = chunk.as_ptr().cast::<Node>();
+        for index in 0..NODES / size_of::<Node>() {
+            // SAFETY: inside the mapping.
+            unsafe {
+                let node = chunk.add(index);
+                (*node).next = pool.free;
+                pool.free = node;
+            }
+        }
+    }
+    let node = pool.free;
+    // SAFETY: a free node of the pool, under its lock; appended behind the thread's others.
+    unsafe {
+        pool.free = (*node).next;
+        node.write(Node {
+            next: ptr::null_mut(),
+            signal,
+            information: *information,
+        });
+        let mut at = thread.kernel.queue.load(Ordering::Relaxed) as *mut Node;
+        if at.is_null() {
+            thread.kernel.queue.store(node as usize, Ordering::Relaxed);
+        } else {
+            while !(*at).next.is_null() {
+                at = (*at).next;
+            }
+            (*at).next = node;
+        }
+    }
+    pending.fetch_or(bit(signal), Ordering::SeqCst);
+    true
+}
+
+/// Takes the first signal in `set` that the thread has not seen.
+pub fn dequeue(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    set: u64,
+) -> Option<(i32, Information)> {
+    if thread.kernel.pending.load(Ordering::SeqCst) & set == 0 {
+        return None;
+    }
+    let mut pool = POOL.lock(runtime.kernel());
+    let mut before: *mut Node = ptr::null_mut();
+    let mut at = thread.kernel.queue.load(Ordering::Relaxed) as *mut Node;
+    let mut found = None;
+    let mut others = 0u64;
+    while !at.is_null() {
+        // SAFETY: nodes of the thread's queue, under the pool's lock.
+        unsafe {
+            let next = (*at).next;
+            if found.is_none() && set & bit((*at).signal) != 0 {
+                found = Some(((*at).signal, (*at).information));
+                if before.is_null() {
+                    thread.kernel.queue.store(next as usize, Ordering::Relaxed);
+                } else {
+                    (*before).next = next;
+                }
+                (*at).next = pool.free;
+                pool.free = at;
+            } else {
+                others |= bit((*at).signal);
+                before = at;
+            }
+            at = next;
+        }
+    }
+    thread.kernel.pending.store(others, Ordering::SeqCst);
+    found
+}
+
+/// Forgets what a thread has not seen.
+pub fn drop_all(runtime: &'static Runtime, thread: &'static Thread) {
+    while dequeue(runtime, thread, !0).is_some() {}
+}
+
+/// Sends a signal to a thread. Inside the runtime.
+pub fn send(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    signal: i32,
+    information: &Information,
+) {
+    let blocked = thread.kernel.mask.load(Ordering::Relaxed) & bit(signal) != 0;
+    match signal::disposition(signal) {
+        Disposition::Ignored if !blocked => return,
+        Disposition::Default if !blocked => {
+            // Ends or stops the whole process: the kernel's business, here and now.
+            signal::take_default(signal);
+            let own = activation.kernel.mask.load(Ordering::Relaxed);
+            signal::set_kernel_mask(own & !bit(signal));
+            queue_to_kernel(activation, signal, information);
+            signal::set_kernel_mask(own);
+            return;
+        }
+        _ => {}
+    }
+    if !enqueue(runtime, thread, signal, information) {
+        return;
+    }
+    let waited_for = thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
+    if blocked && !waited_for {
+        return;
+    }
+    if thread.claim(WakeReason::Interrupted) == Claim::Ready {
+        runtime.make_ready(activation, thread);
+        return;
+    }
+    // Running, or about to: the activation that installs it looks at its pending signals after
+    // it has noted itself as carrier. A trip through the kernel makes both stores visible.
+    for _ in 0..2 {
+        if let Some(carrier) = thread.carrier() {
+            carrier.attend(Activation::DEFERRED);
+            runtime.kernel().interrupt(carrier);
+            return;
+        }
+        runtime.kernel().yield_processor();
+    }
+}
+
+fn queue_to_kernel(activation: &'static Activation, signal: i32, information: &Information) {
+    // SAFETY: reads 128 bytes.
+    unsafe {
+        raw_syscall(
+            libc::SYS_rt_tgsigqueueinfo,
+            [
+                u64::from(GUEST.pid.load(Ordering::Relaxed)),
+                activation.kernel.tid.load(Ordering::Relaxed) as u64,
+                signal as u64,
+                information.as_ptr() as u64,
+                0,
+                0,
+            ],
+        )
+    };
+}
+
+/// Queues the first signal that `mask` lets through to the activation's kernel thread. One at a
+/// time: the handler may migrate, and what the kernel still held would meet another thread.
+pub fn queue_one(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    mask: u64,
+) {
+    if let Some((signal, information)) = dequeue(runtime, thread, !mask) {
+        queue_to_kernel(activation, signal, &information);
+    }
+}
+
+/// A signal that came while the activation was inside the runtime, now that it leaves with
+/// a thread whose mask is `mask`: to the thread, or, if it blocks the signal, to where it waits.
+pub fn restore(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    signal: i32,
+    information: &Information,
+    mask: u64,
+) {
+    if mask & bit(signal) == 0 {
+        queue_to_kernel(activation, signal, information);
+    } else {
+        pass(runtime, activation, signal, information);
+    }
+}
+
+/// Gives a signal back to the kernel, to the same receiver.
+pub fn give_back(activation: &'static Activation, signal: i32, information: &Information) {
+    if information[1] as u32 as i32 == SI_TKILL {
+        queue_to_kernel(activation, signal, information);
+    } else {
+        queue_to_process(activation, signal, information);
+    }
+}
+
+fn queue_to_process(activation: &'static Activation, signal: i32, information: &Information) {
+    // Only to its own id may a kernel thread send what looks as if the kernel had sent it; the
+    // signal is the process's all the same.
+    // SAFETY: reads 128 bytes.
+    unsafe {
+        raw_syscall(
+            libc::SYS_rt_sigqueueinfo,
+            [
+                activation.kernel.tid.load(Ordering::Relaxed) as u64,
+                signal as u64,
+                information.as_ptr() as u64,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+}
+
+/// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending.
+/// Inside the runtime, with all of the program's signals blocked.
+pub fn pass(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    signal: i32,
+    information: &Information,
+) {
+    if information[1] as u32 as i32 == SI_TKILL
+        && let Some(first) = GUEST.identities.first()
+    {
+        // From another process, which knows the first thread's id only.
+        send(runtime, activation, first, signal, information);
+        return;
+    }
+    let receiver = receiver(signal).or_else(|| {
+        masks::closes(signal);
+        // Somebody may have opened its mask in between.
+        let receiver = receiver(signal)?;
+        masks::opens(receiver.kernel.mask.load(Ordering::SeqCst));
+        Some(receiver)
+    });
+    match receiver {
+        Some(thread) => send(runtime, activation, thread, signal, information),
+        None => queue_to_process(activation, signal, information),
+    }
+}
+
+/// Takes the process's signals in `set` and passes each on. Inside the runtime.
+pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, set: u64) {
+    let now = [0u64; 2];
+    let mut left = set;
+    while left != 0 {
+        let mut information: Information = [0; 16];
+        // SAFETY: reads the set and the time, writes 128 bytes.
+        let signal = unsafe {
+            raw_syscall(
+                libc::SYS_rt_sigtimedwait,
+                [
+                    (&raw const left) as u64,
+                    information.as_mut_ptr() as u64,
+                    now.as_ptr() as u64,
+                    8,
+                    0,
+                    0,
+                ],
+            )
+        } as i32;
+        if signal <= 0 {
+            return;
+        }
+        // Whatever becomes of it, it is not taken twice in a row.
+        left &= !bit(signal);
+        pass(runtime, activation, signal, &information);
+    }
+}
+
+fn receiver(signal: i32) -> Option<&'static Thread> {
+    let accepts =
+        |thread: &'static Thread| thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) == 0;
+    let mut found = None;
+    GUEST.identities.each(|thread| {
+        if accepts(thread) {
+            found = Some(thread);
+        }
+        found.is_none()
+    });
+    found
+}

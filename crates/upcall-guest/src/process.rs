@@ -1,0 +1,260 @@
+//! Processes: fork, vfork, posix_spawn, exec, and what belongs to a process and not to a thread.
+//!
+//! | call | what happens |
+//! |---|---|
+//! | fork | at libc's own site; the child has one thread and leaves the runtime behind |
+//! | vfork | at libc's own site; until the child is gone the thread is *lent*: calls pass through |
+//! | clone with CLONE_VM (posix_spawn) | the child is a kernel thread of its own, marked as no activation |
+//! | exec | with the affinity that the program was started with, not the virtual processor's |
+//! | set*id | on every activation: a kernel thread that kept the old identity would be a hole |
+
+use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+
+use upcall_core::{Kernel, SpinLock};
+use upcall_linux::{Activation, Runtime, Thread, affinity, descriptors, gs, preempt, spawn};
+
+use crate::entry::{self, Frame, mode, raw_syscall};
+use crate::guest::GUEST;
+use crate::threads::Request;
+use crate::{pending, table, timers};
+
+const CLONE_VM: u64 = libc::CLONE_VM as u64;
+const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
+/// clone3's flags that clone(2) does not know.
+const CLONE3_ONLY: u64 = !0xffff_ffff;
+
+/// Set while a child of vfork runs on the memory of a process without a runtime.
+static LENT: AtomicI32 = AtomicI32::new(0);
+
+/// The affinity mask of the program, by 64-bit words.
+pub fn affinity() -> [u64; affinity::WORDS] {
+    affinity::allowed().0
+}
+
+/// Whether the calling kernel thread is a child of vfork on borrowed memory.
+pub fn is_lent() -> bool {
+    LENT.load(Ordering::Relaxed) != 0
+}
+
+/// clone, clone3, fork or vfork that asks for a process.
+pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
+    let number = frame.rax as i64;
+    let request = Request::of(frame);
+    let flags = match (number, &request) {
+        (libc::SYS_vfork, _) => CLONE_VM | CLONE_VFORK,
+        (_, Some(request)) => request.flags,
+        _ => 0,
+    };
+    if flags & CLONE_VM == 0 {
+        frame.mode = mode::AT_SITE;
+        return;
+    }
+    match request {
+        Some(request) if request.stack != 0 => share(frame, &request),
+        _ => {
+            lend(thread, true);
+            frame.mode = mode::AT_SITE;
+        }
+    }
+}
+
+fn lend(thread: Option<&'static Thread>, lent: bool) {
+    match thread {
+        Some(thread) => thread.kernel.lent.store(lent, Ordering::SeqCst),
+        None => LENT.store(i32::from(lent), Ordering::SeqCst),
+    }
+}
+
+/// A child that shares the memory, on a stack of its own.
+fn share(frame: &mut Frame, request: &Request) {
+    if request.flags & CLONE3_ONLY != 0 {
+        // What only clone3 can do does not go with a shared memory in libc.
+        frame.rax = -i64::from(libc::ENOSYS) as u64;
+        return;
+    }
+    let signal = if frame.rax as i64 == libc::SYS_clone3 {
+        crate::access::load_u64(frame.rdi as usize + 32).unwrap_or(0)
+    } else {
+        0
+    };
+    let result = foreign(frame, request, request.flags | signal);
+    frame.rax = result as u64;
+}
+
+/// Starts a kernel thread or process that shares the memory but is no activation: it continues
+/// at the site like the child of the real call, marked for [`table::is_outside`].
+pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
+    let place = (request.stack - 128 - size_of::<Frame>()) & !63;
+    let copy = place as *mut Frame;
+    // SAFETY: the program gives the stack to the child; the frame fits below the red zone.
+    unsafe {
+        copy.write(frame.clone());
+        (*copy).rax = 0;
+        (*copy).rsp = request.stack as u64;
+        (*copy).mode = mode::RELOAD;
+        (*copy).wide = core::ptr::null_mut();
+        spawn::clone_raw(
+            flags as usize,
+            place,
+            request.parent_tid,
+            request.child_tid,
+            request.tls,
+            begin_foreign,
+            place,
+        ) as i64
+    }
+}
+
+extern "C" fn begin_foreign(copy: usize) -> ! {
+    table::mark_outside();
+    affinity::release();
+    // SAFETY: `foreign` put the frame there.
+    unsafe { entry::resume(copy as *const Frame) }
+}
+
+/// After a call at its site, in the parent and in the child.
+///
+/// # Safety
+///
+/// Called by the entry.
+pub unsafe extern "C" fn after(frame: &mut Frame) {
+    let thread = if gs::is_set() {
+        // SAFETY: the pseudo-register is set: an activation, or the mark of an outsider.
+        unsafe { gs::current_thread() }
+    } else {
+        None
+    };
+    let lent = thread.map_or(is_lent(), |thread| {
+        thread.kernel.lent.load(Ordering::SeqCst)
+    });
+    if frame.rax != 0 {
+        if lent {
+            lend(thread, false);
+        }
+        return;
+    }
+    if lent {
+        return;
+    }
+    forked(thread);
+}
+
+/// The child of fork: one kernel thread, with a copy of everything.
+fn forked(thread: Option<&'static Thread>) {
+    if let Some(runtime) = GUEST.runtime() {
+        let mask = thread.map_or(0, |thread| thread.kernel.mask.load(Ordering::Relaxed));
+        GUEST.forget_runtime();
+        // SAFETY: the only thread of the process; whoever held them stayed in the parent.
+        unsafe {
+            spawn::STARTS.unlock();
+            ONE_AT_A_TIME.unlock();
+            pending::forget(runtime);
+        }
+        timers::forget();
+        descriptors::close_all();
+        affinity::release();
+        // The activation's mask was the thread's, but for the runtime's own signal.
+        // SAFETY: reads eight bytes.
+        unsafe {
+            raw_syscall(
+                libc::SYS_rt_sigprocmask,
+                [
+                    libc::SIG_SETMASK as u64,
+                    (&raw const mask) as u64,
+                    0,
+                    8,
+                    0,
+                    0,
+                ],
+            )
+        };
+    }
+    // SAFETY: asks only.
+    let pid = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
+    GUEST.pid.store(pid, Ordering::Relaxed);
+}
+
+/// execve(2), execveat(2): returns only if it fails.
+pub fn exec(frame: &Frame) -> i64 {
+    affinity::release();
+    // SAFETY: the program's own arguments.
+    let answer = unsafe { frame.raw() } as i64;
+    if let Some(runtime) = GUEST.runtime().filter(|_| !table::is_outside()) {
+        let activation = runtime.enter();
+        runtime.kernel().bind_again(activation);
+        runtime.leave(activation);
+    }
+    answer
+}
+
+/// A call that every kernel thread of the process must make.
+struct Everywhere {
+    number: AtomicI64,
+    words: [AtomicU64; 6],
+    answer: AtomicI64,
+}
+
+static EVERYWHERE: Everywhere = Everywhere {
+    number: AtomicI64::new(0),
+    words: [const { AtomicU64::new(0) }; 6],
+    answer: AtomicI64::new(0),
+};
+
+static ONE_AT_A_TIME: SpinLock<()> = SpinLock::new(());
+
+/// Makes the call in `frame`, which changes the identity of the calling kernel thread, on every
+/// activation, as setuid(2) requires of a process.
+pub fn everywhere(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let activation = runtime.enter();
+    let guard = ONE_AT_A_TIME.lock(runtime.kernel());
+    // First here: if it is not allowed, nobody does it.
+    // SAFETY: the program's own arguments.
+    let answer = unsafe { frame.raw() } as i64;
+    if answer == 0 {
+        let words = [
+            frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9,
+        ];
+        EVERYWHERE.number.store(frame.rax as i64, Ordering::Relaxed);
+        for (own, word) in EVERYWHERE.words.iter().zip(words) {
+            own.store(word, Ordering::Relaxed);
+        }
+        EVERYWHERE.answer.store(0, Ordering::Relaxed);
+        // No kernel thread may be started meanwhile by somebody who has not changed yet.
+        let starts = spawn::STARTS.lock(runtime.kernel());
+        preempt::new_call(activation);
+        runtime.each_activation(|other| {
+            if preempt::owes_call(other) {
+                preempt::request_call(runtime.kernel().pid(), other);
+            }
+        });
+        runtime.each_activation(|other| {
+            while preempt::owes_call(other) {
+                runtime.kernel().yield_processor();
+            }
+        });
+        drop(starts);
+        if EVERYWHERE.answer.load(Ordering::Relaxed) != 0 {
+            // As glibc: a process with two identities must not go on.
+            runtime
+                .kernel()
+                .broken("a kernel thread could not change its identity with the others");
+        }
+    }
+    drop(guard);
+    runtime.leave(activation);
+    answer
+}
+
+/// In the handler, on each of the other activations, wherever it is.
+pub fn make_requested_call(activation: &'static Activation) {
+    if !preempt::owes_call(activation) {
+        return;
+    }
+    let words = core::array::from_fn(|index| EVERYWHERE.words[index].load(Ordering::Relaxed));
+    // SAFETY: an identity call with the program's own arguments.
+    let answer = unsafe { raw_syscall(EVERYWHERE.number.load(Ordering::Relaxed), words) } as i64;
+    if answer != 0 {
+        EVERYWHERE.answer.store(answer, Ordering::Relaxed);
+    }
+    preempt::note_call(activation);
+}

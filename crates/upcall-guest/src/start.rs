@@ -1,0 +1,129 @@
+//! Start-up: what happens when the library is loaded, before the program's own code.
+
+use std::env;
+
+use upcall_linux::observe::{Probe, open_switch_ring};
+use upcall_linux::probe::{StandbyMode, choose_unmeasured};
+use upcall_linux::{affinity, gs};
+
+use crate::guest::{GUEST, Options};
+use crate::patch::{Hooks, patch_all};
+use crate::{process, signal, table, threads};
+
+/// Called by the loader.
+extern "C" fn start() {
+    if !is_preloaded() {
+        return;
+    }
+    if env::var_os("UPCALL_CHILDREN").is_some_and(|value| value == "0") {
+        // The program itself is served, what it executes is not.
+        // SAFETY: constructors run before the program's threads.
+        unsafe { env::remove_var("LD_PRELOAD") };
+    }
+    GUEST.configure(options());
+    gs::detect();
+    affinity::note();
+    table::prepare();
+    threads::note_libc();
+    unregister_rseq();
+    signal::inherit_actions();
+    let hooks = Hooks {
+        handler: table::handler,
+        after: process::after,
+        loader: true,
+    };
+    // SAFETY: constructors run before the program's threads; the hooks are this library's.
+    unsafe { patch_all(hooks) };
+}
+
+/// Whether this code is in the library that `upcall run` preloads. Programs and libraries that link
+/// the crate, its tests and examples among them, decide themselves.
+fn is_preloaded() -> bool {
+    // SAFETY: an all-zero Dl_info is valid; dladdr fills it in for an address of ours.
+    let path = unsafe {
+        let mut info: libc::Dl_info = core::mem::zeroed();
+        let found = libc::dladdr(start as *const libc::c_void, &raw mut info) != 0;
+        if !found || info.dli_fname.is_null() {
+            return false;
+        }
+        std::ffi::CStr::from_ptr(info.dli_fname)
+    };
+    let path = path.to_string_lossy();
+    path.ends_with("/libupcall_guest.so")
+        || env::var("UPCALL_GUEST_LIB").is_ok_and(|named| *path == *named)
+}
+
+#[used]
+// SAFETY: the loader calls the functions in this section once, at start.
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+fn options() -> Options {
+    let number = |name: &str| {
+        env::var(name)
+            .ok()
+            .and_then(|value| value.parse::<u64>().ok())
+    };
+    Options {
+        vps: number("UPCALL_VPS").unwrap_or(0) as u32,
+        stats: number("UPCALL_STATS").unwrap_or(0) != 0,
+        sentinel: number("UPCALL_SENTINEL").map_or_else(
+            || choose_unmeasured().mode == StandbyMode::Sentinel,
+            |value| value != 0,
+        ),
+        probe: match env::var("UPCALL_PROBE").as_deref() {
+            Ok("perf") => Probe::Perf,
+            Ok("proc") => Probe::Proc,
+            Ok("yields") => Probe::Yields,
+            _ => best_probe(),
+        },
+        slice_ns: number("UPCALL_SLICE_US").map_or(5_000_000, |us| us.clamp(100, 1_000_000) * 1000),
+        gang: number("UPCALL_GANG").unwrap_or(1) != 0,
+    }
+}
+
+/// The best probe that works here; see [`upcall_linux::observe`].
+fn best_probe() -> Probe {
+    if std::path::Path::new("/proc/self/task").exists() {
+        return Probe::Proc;
+    }
+    // SAFETY: at no particular place.
+    match unsafe { open_switch_ring(0) } {
+        Ok(ring) => {
+            // SAFETY: a mapping made just now and used by nobody.
+            unsafe { libc::munmap(ring as *mut _, 8192) };
+            Probe::Perf
+        }
+        Err(_) => Probe::Yields,
+    }
+}
+
+/// Takes back the restartable-sequence area that libc has registered for the first thread: it
+/// will run on other kernel threads (rseq(2)).
+fn unregister_rseq() {
+    const RSEQ_FLAG_UNREGISTER: i64 = 1;
+    const SIGNATURE: i64 = 0x5305_3053;
+    const REGISTRATION_FAILED: u32 = -2i32 as u32;
+    // SAFETY: dlsym with constant names; the symbols are words of libc's (glibc 2.35 on).
+    unsafe {
+        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
+        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
+        if offset.is_null() || size.is_null() || *size.cast::<u32>() == 0 {
+            return;
+        }
+        let area = (gs::thread_pointer() as isize + *offset.cast::<isize>()) as *mut u32;
+        for length in [32, *size.cast::<u32>() as i64] {
+            if libc::syscall(
+                libc::SYS_rseq,
+                area,
+                length,
+                RSEQ_FLAG_UNREGISTER,
+                SIGNATURE,
+            ) == 0
+            {
+                break;
+            }
+        }
+        area.add(1).write_volatile(REGISTRATION_FAILED);
+    }
+}

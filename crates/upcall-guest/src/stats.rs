@@ -1,0 +1,58 @@
+//! `--stats`: what the runtime counted, on standard error when the process ends.
+
+use std::fmt::Write;
+
+use upcall_linux::{Runtime, sys};
+
+/// A buffer on the stack: nothing may be allocated while the process ends.
+struct Text {
+    bytes: [u8; 2048],
+    len: usize,
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let room = self.bytes.len() - self.len;
+        let take = text.len().min(room);
+        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
+        self.len += take;
+        Ok(())
+    }
+}
+
+/// Prints the counters of a runtime.
+pub fn print(runtime: &'static Runtime) {
+    let stats = runtime.stats();
+    let mut text = Text {
+        bytes: [0; 2048],
+        len: 0,
+    };
+    let turns = runtime.kernel().gang().report().unwrap_or_default();
+    let rows: [(&str, u64); 17] = [
+        ("virtual processors", runtime.vps().len() as u64),
+        ("threads created", stats.created.get()),
+        ("threads at peak", stats.threads.peak()),
+        ("switches", runtime.switches()),
+        ("upcalls: blocked", stats.blocked.get()),
+        ("upcalls: unblocked", stats.unblocked.get()),
+        (
+            "upcalls: preempted by a returning one",
+            stats.displaced.get(),
+        ),
+        ("upcalls: processor added", stats.rung.get()),
+        ("time-slice preemptions", stats.preempted.get()),
+        ("threads stolen", stats.stolen.get()),
+        ("activations at peak", stats.activations.peak()),
+        ("activations recycled", stats.recycled.get()),
+        ("activations blocked at peak", stats.absent.peak()),
+        ("parked on the poller", stats.polled.get()),
+        ("activations now", stats.activations.get()),
+        ("turns taken after waiting", turns.turns),
+        ("waited for turns, us", turns.waited_ns / 1000),
+    ];
+    for (name, value) in rows {
+        // Writing to the buffer cannot fail.
+        let _ = writeln!(text, "upcall: {name:<38} {value:>12}");
+    }
+    sys::say(&text.bytes[..text.len]);
+}

@@ -1,0 +1,298 @@
+//! Syscall User Dispatch: for the sites that cannot be rewritten.
+//!
+//! While it is on for a kernel thread, a `syscall` instruction anywhere outside our own text
+//! raises SIGSYS there; the handler makes a [`Frame`] of the interrupted registers and calls the
+//! same hook as a stub does. A trapped call costs about a microsecond, a stub ten nanoseconds: it
+//! is switched on only if a refused site matters.
+//!
+//! The kernel lets one contiguous range of program counters through, and consults a selector
+//! byte elsewhere. We use the range: raw calls, signal return and the stubs near us stand
+//! together in our text for this ([`crate::arch::trap`]), and the byte is a constant BLOCK.
+//! Rejected: switching the byte on every entry and exit. It would have to be found without TLS,
+//! for the kernel thread and not for the user-level thread that runs on it.
+//!
+//! A call that traps while SIGSYS is blocked kills the process. So while dispatch is on, whoever
+//! serves the program's calls leaves [`MASK_BIT`] out of every mask that it sets: rt_sigprocmask,
+//! the mask of rt_sigaction (`__restore_rt` runs under it), and those of the calls that wait.
+//!
+//! 1. An ordinary trapped call: the hook runs inside the signal handler, on the program's stack.
+//!    SIGSYS is not blocked meanwhile, so the hook may switch to another thread.
+//! 2. `rt_sigreturn` of libc's own restorer traps too: it is made again from our text, from the
+//!    frame that the program's stack pointer names. It never reaches the hook.
+//! 3. [`mode::AT_SITE`]: the signal returns into the site's stub copy, whose call is in our text.
+//!    If that stub is a far one, dispatch is switched off for this kernel thread and the call
+//!    repeated: the `after` hook calls [`enable`] again. It must anyway: a new kernel thread and
+//!    a forked process start without dispatch.
+
+use std::fmt;
+use std::ptr;
+
+use crate::arch;
+use crate::entry::{self, Frame, mode, raw_syscall};
+use crate::patch;
+use crate::site::SYSCALL_LENGTH;
+
+const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+const OFF: u64 = 0;
+const ON: u64 = 1;
+const SYS_USER_DISPATCH: i32 = 2;
+/// In the signal frame's vector state: XSAVE format, not only FXSAVE.
+const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
+const MAGIC_OFFSET: usize = 464;
+
+/// SIGSYS in a kernel signal mask: never let the program block it while dispatch is on.
+pub const MASK_BIT: u64 = 1 << (libc::SIGSYS - 1);
+
+/// The selector byte: everything outside the range is dispatched.
+static BLOCK: u8 = 1;
+
+/// Why dispatch cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unavailable {
+    /// The error number of `prctl`.
+    pub errno: i32,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errno = self.errno;
+        writeln!(f, "Syscall User Dispatch is not available")?;
+        writeln!(
+            f,
+            "  prctl(PR_SET_SYSCALL_USER_DISPATCH) fails with errno {errno}"
+        )?;
+        match errno {
+            libc::EPERM | libc::ENOSYS | libc::EACCES => write!(
+                f,
+                "  a seccomp filter forbids it: allow prctl option 59 in the container's profile"
+            ),
+            _ => write!(
+                f,
+                "  it needs Linux 5.11 or newer, built with GENERIC_ENTRY on x86-64"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// Whether the kernel has it, for `doctor`. Changes nothing unless dispatch was on: then it is
+/// off for this kernel thread.
+pub fn probe() -> Result<(), Unavailable> {
+    prctl(OFF, 0, 0, 0)
+}
+
+/// Switches dispatch on for the current kernel thread. The handler must be in place
+/// ([`install`], or a handler that calls [`handle`]).
+///
+/// # Upcall safety
+/// Everywhere.
+pub fn enable() -> Result<(), Unavailable> {
+    let range = arch::trap();
+    prctl(
+        ON,
+        range.start as u64,
+        range.len() as u64,
+        (&raw const BLOCK) as u64,
+    )
+}
+
+/// Switches dispatch off for the current kernel thread.
+///
+/// # Upcall safety
+/// Everywhere.
+pub fn disable() -> Result<(), Unavailable> {
+    prctl(OFF, 0, 0, 0)
+}
+
+fn prctl(what: u64, start: u64, length: u64, selector: u64) -> Result<(), Unavailable> {
+    let option = PR_SET_SYSCALL_USER_DISPATCH;
+    // SAFETY: the selector, if any, is a static byte; the call changes nothing else.
+    let result =
+        unsafe { raw_syscall(libc::SYS_prctl, [option, what, start, length, selector, 0]) };
+    match result {
+        0 => Ok(()),
+        error => Err(Unavailable {
+            errno: -error as i32,
+        }),
+    }
+}
+
+/// The kernel's own `struct sigaction`.
+#[repr(C)]
+struct KernelAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// Makes [`on_signal`] the handler of SIGSYS. The error is an error number.
+///
+/// # Safety
+/// The program's own SIGSYS action, if it has one, is kept elsewhere.
+pub unsafe fn install() -> Result<(), i32> {
+    const SA_RESTORER: u64 = 0x0400_0000;
+    let action = KernelAction {
+        handler: on_signal as *const () as usize,
+        flags: libc::SA_SIGINFO as u64 | libc::SA_NODEFER as u64 | SA_RESTORER,
+        restorer: arch::signal_return().0,
+        mask: 0,
+    };
+    let args = [
+        libc::SIGSYS as u64,
+        (&raw const action) as u64,
+        0,
+        size_of::<u64>() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: the action is valid and its code lives as long as this library.
+    match unsafe { raw_syscall(libc::SYS_rt_sigaction, args) } {
+        0 => Ok(()),
+        error => Err(-error as i32),
+    }
+}
+
+/// The signal handler. A SIGSYS that is not a dispatched call takes its default action.
+///
+/// # Safety
+/// Called by the kernel with a signal frame.
+///
+/// # Upcall safety
+/// It runs in program context; see [`handle`].
+pub unsafe extern "C" fn on_signal(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+) {
+    // SAFETY: the kernel passes a valid frame.
+    if unsafe { handle(info, context) } {
+        return;
+    }
+    let default = KernelAction {
+        handler: libc::SIG_DFL,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
+    let action = [signal as u64, (&raw const default) as u64, 0, 8, 0, 0];
+    // SAFETY: plain calls on our own process; the signal then ends it.
+    unsafe {
+        raw_syscall(libc::SYS_rt_sigaction, action);
+        let thread = raw_syscall(libc::SYS_gettid, [0; 6]) as u64;
+        let process = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;
+        raw_syscall(libc::SYS_tgkill, [process, thread, signal as u64, 0, 0, 0]);
+    }
+}
+
+/// Serves a dispatched system call: calls the installed handler on the interrupted registers and
+/// writes them back. Says `false`, and does nothing, if the signal is something else.
+///
+/// Vector registers stay as they were interrupted, whatever the hook writes to the frame.
+///
+/// # Safety
+/// `info` and `context` are what the kernel passed to a handler that runs with SA_NODEFER and
+/// without an alternate stack of its own.
+///
+/// # Upcall safety
+/// No TLS, no allocation; the hook may do what it does in a stub.
+pub unsafe fn handle(info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) -> bool {
+    // SAFETY: the caller's promise.
+    let (info, context) = unsafe { (&*info, &mut *context) };
+    if info.si_signo != libc::SIGSYS || info.si_code != SYS_USER_DISPATCH {
+        return false;
+    }
+    let registers = &mut context.uc_mcontext.gregs;
+    let number = registers[libc::REG_RAX as usize];
+    if number == libc::SYS_rt_sigreturn {
+        let (_, signal_return) = arch::signal_return();
+        // SAFETY: the program was about to return from the signal frame at its stack pointer.
+        unsafe { signal_return(registers[libc::REG_RSP as usize] as u64) };
+    }
+    let rip = registers[libc::REG_RIP as usize] as usize;
+    let site = rip - SYSCALL_LENGTH;
+    if patch::original(site).is_some() {
+        // Dispatch is on in this kernel thread, so switching it off cannot fail.
+        let _ = disable();
+        registers[libc::REG_RIP as usize] = site as i64;
+        return true;
+    }
+    // SAFETY: the kernel's pointer to its own vector state, valid while the handler runs.
+    let mut frame = unsafe { frame_of(context) };
+    frame.at_site = patch::trapped_site(site).unwrap_or(0) as u64;
+    let handler = entry::handler();
+    // SAFETY: the frame is complete, as the hook's contract asks.
+    unsafe { handler(&mut frame) };
+    write_back(&frame, context);
+    true
+}
+
+/// # Safety
+/// `context` is a signal frame of the kernel.
+unsafe fn frame_of(context: &libc::ucontext_t) -> Frame {
+    let register = |r: i32| context.uc_mcontext.gregs[r as usize] as u64;
+    let vectors = context.uc_mcontext.fpregs;
+    let mut frame = Frame {
+        rax: register(libc::REG_RAX),
+        rdi: register(libc::REG_RDI),
+        rsi: register(libc::REG_RSI),
+        rdx: register(libc::REG_RDX),
+        r10: register(libc::REG_R10),
+        r8: register(libc::REG_R8),
+        r9: register(libc::REG_R9),
+        rbx: register(libc::REG_RBX),
+        rbp: register(libc::REG_RBP),
+        r12: register(libc::REG_R12),
+        r13: register(libc::REG_R13),
+        r14: register(libc::REG_R14),
+        r15: register(libc::REG_R15),
+        rflags: register(libc::REG_EFL),
+        rsp: register(libc::REG_RSP),
+        rip: register(libc::REG_RIP),
+        resume: register(libc::REG_RIP),
+        ..Frame::empty()
+    };
+    if !vectors.is_null() {
+        // SAFETY: the kernel's FXSAVE image: 16 registers, and the magic in its reserved bytes.
+        let magic = unsafe {
+            for (to, from) in frame.xmm.iter_mut().zip(&(*vectors)._xmm) {
+                *to = ptr::from_ref(from).cast::<[u64; 2]>().read_unaligned();
+            }
+            vectors.cast::<u8>().add(MAGIC_OFFSET).cast::<u32>().read()
+        };
+        if magic == FP_XSTATE_MAGIC1 {
+            frame.wide = vectors.cast();
+        }
+    }
+    frame
+}
+
+fn write_back(frame: &Frame, context: &mut libc::ucontext_t) {
+    let target = if frame.mode == mode::AT_SITE && frame.at_site != 0 {
+        frame.at_site
+    } else {
+        frame.resume
+    };
+    let values = [
+        (libc::REG_RAX, frame.rax),
+        (libc::REG_RDI, frame.rdi),
+        (libc::REG_RSI, frame.rsi),
+        (libc::REG_RDX, frame.rdx),
+        (libc::REG_R10, frame.r10),
+        (libc::REG_R8, frame.r8),
+        (libc::REG_R9, frame.r9),
+        (libc::REG_RBX, frame.rbx),
+        (libc::REG_RBP, frame.rbp),
+        (libc::REG_R12, frame.r12),
+        (libc::REG_R13, frame.r13),
+        (libc::REG_R14, frame.r14),
+        (libc::REG_R15, frame.r15),
+        (libc::REG_EFL, frame.rflags),
+        (libc::REG_RSP, frame.rsp),
+        (libc::REG_RIP, target),
+    ];
+    for (register, value) in values {
+        context.uc_mcontext.gregs[register as usize] = value as i64;
+    }
+}

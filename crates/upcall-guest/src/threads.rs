@@ -1,0 +1,309 @@
+//! Threads: clone(2) with CLONE_THREAD makes a user-level thread, exit(2) ends one.
+//!
+//! The new thread starts as the kernel would start it: with a copy of its creator's registers, 0
+//! as result, its own stack pointer and thread pointer. libc has made the stack and the thread
+//! control block before, and takes them back when the word at `clear_tid` becomes 0.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use upcall_core::{Errno, Kernel};
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::entry::{self, Frame, mode};
+use crate::guest::GUEST;
+use crate::{access, object, process, robust};
+
+/// Room below the new stack pointer for the red zone, the frame and the first context.
+const RED_ZONE: usize = 128;
+
+/// The arguments of clone(2) and clone3(2), as far as threads need them.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// CLONE_… flags.
+    pub flags: u64,
+    /// The initial stack pointer.
+    pub stack: usize,
+    /// The thread pointer.
+    pub tls: usize,
+    /// Where the creator wants the id.
+    pub parent_tid: usize,
+    /// Where the child wants the id, and the address that is cleared at the end.
+    pub child_tid: usize,
+}
+
+impl Request {
+    /// The arguments of a system call, if it is clone or clone3 and they can be read.
+    pub fn of(frame: &Frame) -> Option<Self> {
+        if frame.rax as i64 == libc::SYS_clone {
+            return Some(Request {
+                flags: frame.rdi,
+                stack: frame.rsi as usize,
+                tls: frame.r8 as usize,
+                parent_tid: frame.rdx as usize,
+                child_tid: frame.r10 as usize,
+            });
+        }
+        if frame.rax as i64 != libc::SYS_clone3 {
+            return None;
+        }
+        // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
+        let word = |index: usize| access::load_u64(frame.rdi as usize + 8 * index).ok();
+        Some(Request {
+            flags: word(0)?,
+            stack: (word(5)? + word(6)?) as usize,
+            tls: word(7)? as usize,
+            parent_tid: word(3)? as usize,
+            child_tid: word(2)? as usize,
+        })
+    }
+
+    /// Whether a thread of this process is asked for, and not a process.
+    pub fn is_thread(&self) -> bool {
+        self.flags & libc::CLONE_THREAD as u64 != 0
+    }
+}
+
+/// The range of libc's code, found at start.
+static LIBC_TEXT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Where the start routine is in libc's control block of a thread; 0 when libc does not say.
+static START_ROUTINE: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the id is in it; 0 when libc does not say.
+static ID: AtomicUsize = AtomicUsize::new(0);
+/// Where the word is in it that the thread's end clears; 0 before the first thread.
+static CLEARED: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes where libc's code is, and what its control blocks look like. At start.
+pub fn note_libc() {
+    let objects = object::loaded();
+    let Some(libc) = objects
+        .iter()
+        .find(|object| object.path.ends_with("/libc.so.6"))
+    else {
+        return;
+    };
+    for segment in libc
+        .segments
+        .iter()
+        .filter(|segment| segment.is_executable())
+    {
+        LIBC_TEXT[0].store(segment.range.start, Ordering::Relaxed);
+        LIBC_TEXT[1].store(segment.range.end, Ordering::Relaxed);
+    }
+    for (name, own) in [
+        (c"_thread_db_pthread_start_routine", &START_ROUTINE),
+        (c"_thread_db_pthread_tid", &ID),
+    ] {
+        // What libthread_db reads: the field's size in bits, the number of elements, the offset.
+        // SAFETY: dlsym with a constant name; the symbol is three words of libc's.
+        unsafe {
+            let field = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+            if !field.is_null() {
+                own.store(*field.cast::<u32>().add(2) as usize, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The id in the control block of the thread whose end clears the word at `address`, if such a
+/// word it is.
+pub fn id_beside(address: usize) -> Option<i32> {
+    let (offset, id) = (CLEARED.load(Ordering::Relaxed), ID.load(Ordering::Relaxed));
+    // In older releases the word is the id itself.
+    if id == 0 || offset == 0 || offset == id {
+        return None;
+    }
+    let id = access::load_u32(address.checked_sub(offset)?.checked_add(id)?).ok()? as i32;
+    (id != 0).then_some(id)
+}
+
+/// Whether the new thread is libc's own helper (SIGEV_THREAD timers, aio, mq_notify): its start
+/// routine, which is in its control block, lies in libc. Such a thread waits for signals that the
+/// kernel directs at it, so it stays a kernel thread. A libc that does not say where the routine
+/// is has no such helpers that we know of.
+fn is_libcs_own(tls: usize) -> bool {
+    let offset = START_ROUTINE.load(Ordering::Relaxed);
+    let libc = LIBC_TEXT[0].load(Ordering::Relaxed)..LIBC_TEXT[1].load(Ordering::Relaxed);
+    offset != 0
+        && access::load_u64(tls + offset).is_ok_and(|routine| libc.contains(&(routine as usize)))
+}
+
+/// clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
+pub fn create(frame: &mut Frame, request: &Request) {
+    if is_libcs_own(request.tls) {
+        GUEST.foreign.fetch_add(1, Ordering::SeqCst);
+        frame.rax = process::foreign(frame, request, request.flags) as u64;
+        return;
+    }
+    frame.rax = match create_thread(frame, request) {
+        Ok(tid) => tid as u64,
+        Err(Errno(libc::EINVAL)) => -i64::from(libc::EINVAL) as u64,
+        // Whatever is exhausted: EAGAIN is what pthread_create knows.
+        Err(Errno(_)) => -i64::from(libc::EAGAIN) as u64,
+    };
+}
+
+fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
+    /// Less than any stack that libc makes, more than what is written below its top.
+    const LEAST_STACK: usize = 2048;
+    let needed = (libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
+    if request.flags & needed != needed || request.stack < LEAST_STACK {
+        return Err(Errno(libc::EINVAL));
+    }
+    let runtime = GUEST.start()?;
+    // Touch the stack before the runtime is entered: a bad one faults here, in the program.
+    let place = (request.stack - RED_ZONE - size_of::<Frame>()) & !63;
+    let copy = place as *mut Frame;
+    // SAFETY: the program gives the stack to its new thread; the frame fits below the red zone.
+    unsafe {
+        copy.write(frame.clone());
+        (*copy).rax = 0;
+        (*copy).rsp = request.stack as u64;
+        (*copy).mode = mode::RELOAD;
+        (*copy).wide = core::ptr::null_mut();
+    }
+    let activation = runtime.enter();
+    let result = launch(runtime, activation, request, place);
+    runtime.leave(activation);
+    result
+}
+
+fn launch(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    request: &Request,
+    copy: usize,
+) -> Result<i32, Errno> {
+    let creator = activation.thread();
+    note_first_id_word(request);
+    let thread = runtime.new_thread()?;
+    let Some(tid) = GUEST.identities.assign(runtime, thread) else {
+        runtime.free_thread(thread);
+        return Err(Errno(libc::EAGAIN));
+    };
+    let state = &thread.kernel;
+    let flag = |bit: i32| request.flags & bit as u64 != 0;
+    let inherited = |pick: fn(&Thread) -> usize| creator.map_or(0, pick);
+    let base = if flag(libc::CLONE_SETTLS) {
+        request.tls
+    } else {
+        inherited(|creator| creator.kernel.thread_pointer.load(Ordering::Relaxed))
+    };
+    state.thread_pointer.store(base, Ordering::Relaxed);
+    state.mask.store(
+        inherited(|creator| creator.kernel.mask.load(Ordering::Relaxed) as usize) as u64,
+        Ordering::Relaxed,
+    );
+    state.altstack[0].store(0, Ordering::Relaxed);
+    state.pending.store(0, Ordering::Relaxed);
+    state.robust_list.store(0, Ordering::Relaxed);
+    state.frame.store(0, Ordering::Relaxed);
+    state.cpu_ns.store(0, Ordering::Relaxed);
+    state.lent.store(false, Ordering::Relaxed);
+    for (own, creators) in state.name.iter().zip(
+        creator
+            .into_iter()
+            .flat_map(|creator| creator.kernel.name.iter()),
+    ) {
+        own.store(creators.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    if request.child_tid > base {
+        CLEARED.store(request.child_tid - base, Ordering::Relaxed);
+    }
+    state.clear_tid.store(
+        if flag(libc::CLONE_CHILD_CLEARTID) {
+            request.child_tid
+        } else {
+            0
+        },
+        Ordering::Relaxed,
+    );
+    if flag(libc::CLONE_PARENT_SETTID) {
+        // As the kernel, which ignores the error too.
+        let _ = access::store_u32(request.parent_tid, tid as u32);
+    }
+    if flag(libc::CLONE_CHILD_SETTID) {
+        let _ = access::store_u32(request.child_tid, tid as u32);
+    }
+    GUEST.living.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the stack below the copied frame belongs to the new thread alone; `begin` does not
+    // return.
+    unsafe {
+        runtime.launch(
+            activation,
+            thread,
+            copy,
+            begin,
+            [copy, core::ptr::from_ref(runtime) as usize, 0],
+        );
+    }
+    Ok(tid)
+}
+
+/// libc has told the kernel where the first thread's id word is before this library was loaded.
+/// It lies in the control block at the same place as in every other thread's.
+fn note_first_id_word(request: &Request) {
+    let Some(first) = GUEST.identities.first() else {
+        return;
+    };
+    let state = &first.kernel;
+    if state.clear_tid.load(Ordering::Relaxed) != 0 || request.tls == 0 {
+        return;
+    }
+    let offset = request.child_tid.wrapping_sub(request.tls);
+    let word = state
+        .thread_pointer
+        .load(Ordering::Relaxed)
+        .wrapping_add(offset);
+    if access::load_u32(word) == Ok(state.tid.load(Ordering::Relaxed) as u32) {
+        state.clear_tid.store(word, Ordering::Relaxed);
+    }
+}
+
+/// The first steps of a new thread, inside the runtime.
+extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
+    // SAFETY: `launch` passes its runtime, which lives for ever, and a frame on this stack.
+    unsafe {
+        let runtime = &*(runtime as *const Runtime);
+        runtime.leave(runtime.kernel().current());
+        entry::resume(copy as *const Frame)
+    }
+}
+
+/// exit(2): ends the current thread, and the process with the last one.
+pub fn exit(runtime: &'static Runtime, status: u64) -> ! {
+    let activation = runtime.enter();
+    if let Some(thread) = activation.thread() {
+        robust::release_all(runtime, activation, thread);
+    }
+    // Counted down here and not when the thread is gone: of two that end at once, one is the last.
+    if GUEST.living.fetch_sub(1, Ordering::AcqRel) == 1
+        && GUEST.foreign.load(Ordering::Relaxed) == 0
+    {
+        GUEST.report();
+        loop {
+            // SAFETY: ends the process.
+            unsafe { entry::raw_syscall(libc::SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
+        }
+    }
+    runtime.exit_thread(activation, ended, 0)
+}
+
+/// Nothing runs on the thread's stack any more: libc may have it.
+fn ended(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    _: usize,
+) -> Option<&'static Thread> {
+    let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
+    GUEST.identities.release(thread);
+    crate::signal::drop_pending(runtime, thread);
+    runtime.free_thread(thread);
+    if clear != 0 && access::store_u32(clear, 0).is_ok() {
+        runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);
+        crate::futex::wake_foreign(clear, 1);
+        crate::futex::wake_shared(clear);
+    }
+    None
+}

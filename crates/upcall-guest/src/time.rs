@@ -1,0 +1,163 @@
+//! Sleeping and deadlines: nanosleep(2), clock_nanosleep(2), and the times of other calls.
+
+use upcall_core::futex::Waited;
+use upcall_core::{Kernel, WakeReason};
+use upcall_linux::{Runtime, Thread, clock, cpu_time};
+
+use crate::entry::Frame;
+use crate::guest::GUEST;
+use crate::{access, futex};
+
+const NS: u64 = 1_000_000_000;
+const TIMER_ABSTIME: u64 = 1;
+
+/// A timespec of the program, in nanoseconds; saturates.
+///
+/// # Errors
+///
+/// `EFAULT` or `EINVAL`, positive.
+pub fn nanoseconds(address: usize) -> Result<u64, i32> {
+    let seconds = access::load_u64(address).map_err(|_| libc::EFAULT)? as i64;
+    let nanoseconds = access::load_u64(address + 8).map_err(|_| libc::EFAULT)?;
+    if seconds < 0 || nanoseconds >= NS {
+        return Err(libc::EINVAL);
+    }
+    Ok((seconds as u64)
+        .saturating_mul(NS)
+        .saturating_add(nanoseconds))
+}
+
+/// The deadline that a timespec pointer means, in nanoseconds of CLOCK_MONOTONIC; none for a null
+/// pointer. A time on CLOCK_REALTIME is converted once: setting the clock does not move it.
+///
+/// # Errors
+///
+/// `EFAULT` or `EINVAL`, positive.
+pub fn deadline(address: usize, relative: bool, real_time: bool) -> Result<Option<u64>, i32> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let time = nanoseconds(address)?;
+    let now = clock(libc::CLOCK_MONOTONIC);
+    Ok(Some(if relative {
+        now.saturating_add(time)
+    } else if real_time {
+        now.saturating_add(time.saturating_sub(clock(libc::CLOCK_REALTIME)))
+    } else {
+        time
+    }))
+}
+
+/// nanosleep(2).
+pub fn nanosleep(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    match nanoseconds(frame.rdi as usize) {
+        Ok(time) => {
+            let deadline = runtime.kernel().now().saturating_add(time);
+            sleep(runtime, deadline, Some(frame.rsi as usize))
+        }
+        Err(number) => -i64::from(number),
+    }
+}
+
+/// clock_nanosleep(2) on the clocks that stand for wall time; `None` for others: the kernel's.
+pub fn clock_nanosleep(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
+    let clock_id = frame.rdi as i32;
+    if !matches!(clock_id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME) {
+        return None;
+    }
+    let absolute = frame.rsi & TIMER_ABSTIME != 0;
+    let deadline = match deadline(
+        frame.rdx as usize,
+        !absolute,
+        clock_id == libc::CLOCK_REALTIME,
+    ) {
+        Ok(Some(deadline)) => deadline,
+        Ok(None) => return Some(-i64::from(libc::EFAULT)),
+        Err(number) => return Some(-i64::from(number)),
+    };
+    let rest = (!absolute).then_some(frame.r10 as usize);
+    Some(sleep(runtime, deadline, rest))
+}
+
+const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
+/// CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK, in the low three bits of a clock with a thread's id.
+const OF_THREAD: i32 = 6;
+
+/// The thread whose processor time a clock counts, if it is one of ours. A clock's number holds the
+/// id's complement (pthread_getcpuclockid(3)), of which three bits are lost.
+fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'static Thread> {
+    const KEPT: i32 = (1 << 29) - 1;
+    match clock_id {
+        CLOCK_THREAD_CPUTIME_ID => Some(thread),
+        id if id & 7 != OF_THREAD => None,
+        id if id < 0 => match !(id >> 3) {
+            0 => Some(thread),
+            tid => GUEST.identities.find(tid),
+        },
+        id => GUEST.identities.find(!(id >> 3) & KEPT),
+    }
+}
+
+/// clock_gettime(2) on the clocks of threads; `None` for others: the kernel's.
+pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    let whose = thread_of_clock(thread, frame.rdi as i32)?;
+    let time = cpu_time::of(whose);
+    Some(store(frame.rsi as usize, [time / NS, time % NS]))
+}
+
+/// clock_getres(2), likewise.
+pub fn clock_getres(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    thread_of_clock(thread, frame.rdi as i32)?;
+    if frame.rsi == 0 {
+        return Some(0);
+    }
+    Some(store(frame.rsi as usize, [0, 1]))
+}
+
+/// getrusage(2): the times of RUSAGE_THREAD are the thread's, all of them as if spent in its own
+/// code. The counts are those of the activation.
+pub fn getrusage(thread: &'static Thread, frame: &Frame) -> i64 {
+    // SAFETY: the program's own call.
+    let answer = unsafe { frame.raw() } as i64;
+    if answer != 0 || frame.rdi as i32 != libc::RUSAGE_THREAD {
+        return answer;
+    }
+    let time = cpu_time::of(thread);
+    let stored = store(frame.rsi as usize, [time / NS, time % NS / 1000]);
+    if stored != 0 {
+        return stored;
+    }
+    store(frame.rsi as usize + 16, [0, 0])
+}
+
+fn store(address: usize, words: [u64; 2]) -> i64 {
+    for (index, word) in words.into_iter().enumerate() {
+        if access::store_u64(address + 8 * index, word).is_err() {
+            return -i64::from(libc::EFAULT);
+        }
+    }
+    0
+}
+
+fn sleep(runtime: &'static Runtime, deadline: u64, rest: Option<usize>) -> i64 {
+    let activation = runtime.enter();
+    let (activation, waited) = runtime.sleep_until(activation, deadline);
+    futex::note_made(activation, &waited);
+    runtime.leave(activation);
+    match waited {
+        Waited::Ended(WakeReason::Interrupted) => {
+            if let Some(rest) = rest.filter(|&rest| rest != 0) {
+                let left = deadline.saturating_sub(runtime.kernel().now());
+                let words = [left / NS, left % NS];
+                for (index, word) in words.into_iter().enumerate() {
+                    if access::store_u64(rest + 8 * index, word).is_err() {
+                        return -i64::from(libc::EFAULT);
+                    }
+                }
+            }
+            -i64::from(libc::EINTR)
+        }
+        Waited::NoMemory => -i64::from(libc::ENOMEM),
+        _ => 0,
+    }
+}

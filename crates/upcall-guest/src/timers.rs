@@ -1,0 +1,168 @@
+//! POSIX timers that signal one thread (SIGEV_THREAD_ID), for threads that the kernel does not know.
+//!
+//! Such a timer rings the process with the runtime's own signal, which is never blocked, and a
+//! value that names a slot here; the handler notes that the timer has fired, and the signal that
+//! the program asked for is sent to the thread like any other. As in the kernel, one expiry waits
+//! at most; the others are counted as overruns.
+//!
+//! Approach rejected: the program's own signal sent to the process and redirected by its timer id.
+//! If all running threads block it, nobody would see it before the thread itself runs.
+
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use upcall_linux::{Activation, Runtime, Thread, preempt};
+
+use crate::access;
+use crate::entry::{Frame, raw_syscall};
+use crate::guest::GUEST;
+use crate::pending::{self, Information};
+use crate::signal::bit;
+
+const SIGEV_SIGNAL: u32 = 0;
+const SIGEV_THREAD_ID: u32 = 4;
+const SI_TIMER: i32 = -2;
+const SLOTS: usize = 1024;
+
+/// What the slot's timer is for; `thread` 0 while it is free.
+struct Slot {
+    thread: AtomicI32,
+    signal: AtomicI32,
+    value: AtomicU64,
+    /// The kernel's number plus one; 0 until it is known.
+    timer: AtomicI32,
+    fired: AtomicU32,
+}
+
+static TIMERS: [Slot; SLOTS] = [const {
+    Slot {
+        thread: AtomicI32::new(0),
+        signal: AtomicI32::new(0),
+        value: AtomicU64::new(0),
+        timer: AtomicI32::new(0),
+        fired: AtomicU32::new(0),
+    }
+}; SLOTS];
+/// One more than the highest slot that was ever used.
+static USED: AtomicU32 = AtomicU32::new(0);
+/// Some slot has fired.
+static FIRED: AtomicU32 = AtomicU32::new(0);
+
+/// timer_create(2). `None`: it is the kernel's.
+pub fn create(frame: &Frame) -> Option<i64> {
+    let event = frame.rsi as usize;
+    if event == 0 {
+        return None;
+    }
+    let value = access::load_u64(event).ok()?;
+    let signal = access::load_u32(event + 8).ok()?;
+    let notify = access::load_u32(event + 12).ok()?;
+    let thread = access::load_u32(event + 16).ok()? as i32;
+    if notify != SIGEV_THREAD_ID || !(1..=64).contains(&signal) {
+        return None;
+    }
+    GUEST.identities.find(thread)?;
+    let Some(index) = take(thread) else {
+        return Some(-i64::from(libc::EAGAIN));
+    };
+    let slot = &TIMERS[index];
+    slot.signal.store(signal as i32, Ordering::Relaxed);
+    slot.value.store(value, Ordering::Relaxed);
+    slot.fired.store(0, Ordering::Relaxed);
+    let own: [u64; 8] = [
+        preempt::timer_mark(index as u32) as u64,
+        preempt::SIGNAL as u64 | u64::from(SIGEV_SIGNAL) << 32,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: reads the event; writes where the program wants the number.
+    let answer = unsafe {
+        raw_syscall(
+            libc::SYS_timer_create,
+            [frame.rdi, own.as_ptr() as u64, frame.rdx, 0, 0, 0],
+        )
+    } as i64;
+    match access::load_u32(frame.rdx as usize) {
+        Ok(timer) if answer == 0 => slot.timer.store(timer as i32 + 1, Ordering::Release),
+        _ => slot.thread.store(0, Ordering::Release),
+    }
+    Some(answer)
+}
+
+fn take(thread: i32) -> Option<usize> {
+    let index = TIMERS.iter().position(|slot| {
+        slot.thread
+            .compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    })?;
+    TIMERS[index].timer.store(0, Ordering::Relaxed);
+    USED.fetch_max(index as u32 + 1, Ordering::Relaxed);
+    Some(index)
+}
+
+/// timer_delete(2) is about to be made.
+pub fn delete(frame: &Frame) {
+    let used = USED.load(Ordering::Relaxed) as usize;
+    for slot in &TIMERS[..used] {
+        if slot.timer.load(Ordering::Acquire) == frame.rdi as i32 + 1
+            && slot.thread.load(Ordering::Relaxed) != 0
+        {
+            slot.timer.store(0, Ordering::Relaxed);
+            slot.thread.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// The child of a fork has no timers.
+pub fn forget() {
+    for slot in &TIMERS[..USED.swap(0, Ordering::Relaxed) as usize] {
+        slot.thread.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A timer has fired: in the handler, wherever that is. [`pass_on`] must follow.
+pub fn note(index: u32) {
+    if let Some(slot) = TIMERS.get(index as usize) {
+        slot.fired.fetch_add(1, Ordering::SeqCst);
+        FIRED.store(1, Ordering::SeqCst);
+    }
+}
+
+/// Sends the signals of the timers that have fired. Inside the runtime.
+pub fn pass_on(runtime: &'static Runtime, activation: &'static Activation) {
+    if FIRED.load(Ordering::Relaxed) == 0 || FIRED.swap(0, Ordering::SeqCst) == 0 {
+        return;
+    }
+    let used = USED.load(Ordering::Relaxed) as usize;
+    for slot in &TIMERS[..used] {
+        let count = slot.fired.swap(0, Ordering::SeqCst);
+        if count != 0
+            && let Some(thread) = GUEST.identities.find(slot.thread.load(Ordering::Acquire))
+        {
+            ring(runtime, activation, thread, slot, count);
+        }
+    }
+}
+
+fn ring(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    slot: &Slot,
+    count: u32,
+) {
+    let signal = slot.signal.load(Ordering::Relaxed);
+    if thread.kernel.pending.load(Ordering::SeqCst) & bit(signal) != 0 {
+        return;
+    }
+    let timer = slot.timer.load(Ordering::Relaxed).wrapping_sub(1);
+    let mut information: Information = [0; 16];
+    information[0] = signal as u64;
+    information[1] = u64::from(SI_TIMER as u32);
+    information[2] = u64::from(timer as u32) | u64::from(count - 1) << 32;
+    information[3] = slot.value.load(Ordering::Relaxed);
+    pending::send(runtime, activation, thread, signal, &information);
+}

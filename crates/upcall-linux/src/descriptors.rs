@@ -1,0 +1,119 @@
+//! The runtime's own descriptors: kept out of the program's way, at the top of the table.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use upcall_core::Errno;
+
+use crate::sys::{self, error};
+
+/// Below the limit by so much, to leave the program the very top.
+const BELOW_LIMIT: usize = 64;
+/// Never above this: the kernel's table grows with the largest number.
+const HIGHEST: usize = 1 << 16;
+const SYS_PRLIMIT64: i64 = libc::SYS_prlimit64;
+const SYS_KILL: i64 = libc::SYS_tgkill;
+
+/// One bit for each of the 64 numbers from `base` that is ours.
+static BASE: AtomicU64 = AtomicU64::new(u64::MAX);
+static OURS: AtomicU64 = AtomicU64::new(0);
+
+fn base() -> usize {
+    let known = BASE.load(Ordering::Relaxed);
+    if known != u64::MAX {
+        return known as usize;
+    }
+    let mut limit = [0u64; 2];
+    // SAFETY: writes two words.
+    unsafe { sys!(SYS_PRLIMIT64, 0, libc::RLIMIT_NOFILE, 0, limit.as_mut_ptr()) };
+    let base = (limit[0] as usize)
+        .clamp(BELOW_LIMIT, HIGHEST)
+        .saturating_sub(BELOW_LIMIT);
+    BASE.store(base as u64, Ordering::Relaxed);
+    base
+}
+
+/// Moves a new descriptor to where the program does not look, closed on exec.
+///
+/// # Errors
+///
+/// `EMFILE` when there is no room.
+pub fn keep(answer: sys::Answer) -> Result<i32, Errno> {
+    if let Some(number) = error(answer) {
+        return Err(Errno(number));
+    }
+    // SAFETY: duplicates and closes a descriptor that we just opened.
+    let moved = unsafe {
+        let moved = sys!(sys::SYS_fcntl, answer, libc::F_DUPFD_CLOEXEC, base());
+        sys!(sys::SYS_close, answer);
+        moved
+    };
+    if let Some(number) = error(moved) {
+        return Err(Errno(number));
+    }
+    let place = moved as usize - base();
+    if place < 64 {
+        OURS.fetch_or(1 << place, Ordering::Relaxed);
+    }
+    Ok(moved as i32)
+}
+
+/// Moves one of many descriptors up, beyond what [`is_ours`] answers for, when there is room.
+pub(crate) fn keep_many(answer: sys::Answer) -> Result<i32, Errno> {
+    keep(answer)
+}
+
+/// Whether a number is one of ours: the program sees it as closed.
+#[inline]
+pub fn is_ours(descriptor: i32) -> bool {
+    let base = BASE.load(Ordering::Relaxed);
+    let descriptor = descriptor as i64 as u64;
+    descriptor >= base
+        && descriptor - base < 64
+        && OURS.load(Ordering::Relaxed) & (1 << (descriptor - base)) != 0
+}
+
+/// The first and the number after the last of ours, if there are any.
+pub fn range() -> Option<(u32, u32)> {
+    let ours = OURS.load(Ordering::Relaxed);
+    (ours != 0).then(|| {
+        let base = BASE.load(Ordering::Relaxed) as u32;
+        (
+            base + ours.trailing_zeros(),
+            base + u64::BITS - ours.leading_zeros(),
+        )
+    })
+}
+
+/// Closes all of ours: the child of a fork starts anew.
+pub fn close_all() {
+    let base = BASE.load(Ordering::Relaxed);
+    let mut ours = OURS.swap(0, Ordering::Relaxed);
+    while ours != 0 {
+        let place = ours.trailing_zeros();
+        ours &= ours - 1;
+        // SAFETY: a descriptor of ours that nobody uses any more.
+        unsafe { sys!(sys::SYS_close, base as usize + place as usize) };
+    }
+}
+
+/// Ends the process with SIGABRT, whatever handlers the program has.
+pub fn abort(pid: i32) -> ! {
+    let default = [0usize; 4];
+    let none = 0u64;
+    loop {
+        // SAFETY: the process ends here.
+        unsafe {
+            sys!(sys::SYS_rt_sigaction, libc::SIGABRT, default.as_ptr(), 0, 8);
+            sys!(
+                sys::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &raw const none,
+                0,
+                8
+            );
+            let tid = sys!(sys::SYS_gettid);
+            sys!(SYS_KILL, pid, tid, libc::SIGABRT);
+            sys!(sys::SYS_exit_group, 134);
+        }
+    }
+}

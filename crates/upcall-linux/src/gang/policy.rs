@@ -1,0 +1,282 @@
+//! Whose turn it is: a pure function of what the processes publish.
+//!
+//! A member of the registry is *resting* (no processor of its own is in continuous use), *on* (it
+//! has its turn) or *waiting* for one. Two members compete when they keep a common processor busy
+//! and at least one of them keeps more than one: two that need one processor each lose nothing by
+//! the kernel's own time slices.
+//!
+//! 1. Whoever becomes busy goes on, unless a competitor is on or waits and could go on: then it waits.
+//! 2. After a turn's time, whoever is on waits, if a competitor waits that nobody else hinders whose
+//!    turn is not over too. The longest waiting is served first. The last one to leave offers it
+//!    the turn; until then those who left go on with their work beside those who did not.
+//! 3. Two competitors that are on (their decisions crossed, or one was stopped for a while): the
+//!    one that went on later stays, since the other has had its time.
+//! 4. Who is on and has not been heard of for a while is disregarded, and so is who does not take
+//!    an offer. Who has waited too long goes on whatever the others say. So a member that is dead,
+//!    stopped or hostile costs fairness for a bounded time and nothing else.
+//!
+//! Every member computes this for itself and writes its own phase only, so nothing needs a lock that
+//! a dead process could hold; what crossed is put right by rule 3 at the next time slice.
+//!
+//! Rejected: turns computed from the clock alone, which need no message but leave the processors
+//! idle between one member's late stop and the next one's start, and idle again when the one whose
+//! turn it is has nothing to do. Rejected: one turn for all, which stops members that share no
+//! processor.
+
+/// Processors, by number modulo [`Set::BITS`]: a collision costs a needless turn, no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Set(pub [u64; Set::WORDS]);
+
+impl Set {
+    /// Words of a set.
+    pub const WORDS: usize = 4;
+    /// Processors that are told apart.
+    pub const BITS: u32 = Set::WORDS as u32 * u64::BITS;
+
+    /// Word and bit of a processor.
+    pub fn place(processor: u32) -> (usize, u64) {
+        let number = processor % Self::BITS;
+        ((number / u64::BITS) as usize, 1 << (number % u64::BITS))
+    }
+
+    /// The members of both.
+    pub fn and(self, other: Set) -> Set {
+        Set(core::array::from_fn(|at| self.0[at] & other.0[at]))
+    }
+
+    /// The members of either.
+    pub fn or(self, other: Set) -> Set {
+        Set(core::array::from_fn(|at| self.0[at] | other.0[at]))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == [0; Self::WORDS]
+    }
+
+    /// How many there are.
+    pub fn len(self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// What a member is doing. Times in nanoseconds of the monotonic clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Phase {
+    /// Nothing that needs a turn.
+    #[default]
+    Resting,
+    /// Has its turn.
+    On {
+        /// Since when.
+        since: u64,
+    },
+    /// Wants a turn.
+    Waiting {
+        /// Since when.
+        since: u64,
+        /// When somebody last offered it the turn and was not answered; 0: not so.
+        offered: u64,
+    },
+}
+
+/// What a member publishes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Member {
+    /// Its place in the registry, below 64.
+    pub id: u32,
+    /// The processors that it uses continuously.
+    pub busy: Set,
+    /// Its phase.
+    pub phase: Phase,
+    /// When it was last heard of.
+    pub beat: u64,
+}
+
+/// The times of the policy, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// A turn, when others wait.
+    pub turn: u64,
+    /// Who is on and silent for so long is disregarded.
+    pub stale: u64,
+    /// Who does not take an offer for so long is disregarded.
+    pub grace: u64,
+    /// Nobody waits longer.
+    pub longest: u64,
+}
+
+/// The times in use.
+pub const TIMES: Times = Times {
+    turn: 20_000_000,
+    stale: 100_000_000,
+    grace: 30_000_000,
+    longest: 1_000_000_000,
+};
+
+/// What a member should do now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// Its phase from now on.
+    pub phase: Phase,
+    /// It goes on although the others do not let it.
+    pub forced: bool,
+    /// Members to offer the turn to: one bit each.
+    pub offers: u64,
+    /// Members that hold what it waits for: one bit each.
+    pub holders: u64,
+    /// Whether a competitor waits.
+    pub wanted: bool,
+    /// The processors that it must leave alone.
+    pub off: Set,
+}
+
+impl Member {
+    fn competes(&self, other: &Member) -> bool {
+        self.id != other.id
+            && !self.busy.and(other.busy).is_empty()
+            && (self.busy.len() > 1 || other.busy.len() > 1)
+    }
+
+    /// Since when it is on, if it is and was heard of lately. A time that is still to come is that
+    /// of somebody whose clock was read after ours.
+    fn on_since(&self, now: u64, times: &Times) -> Option<u64> {
+        match self.phase {
+            Phase::On { since } if now.saturating_sub(self.beat) < times.stale => {
+                Some(since.min(now))
+            }
+            _ => None,
+        }
+    }
+
+    /// Since when it waits, if it does and would take an offer.
+    fn waits_since(&self, now: u64, times: &Times) -> Option<u64> {
+        match self.phase {
+            Phase::Waiting { since, offered }
+                if offered == 0 || now.saturating_sub(offered) < times.grace =>
+            {
+                Some(since)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The waiting members whose turn is next, the longest waiting first, as bits: those that only
+/// members whose turn is over hinder. `me` as given stands for its own entry.
+fn successors(me: &Member, others: &[Member], now: u64, times: &Times) -> u64 {
+    let all = || others.iter().filter(|other| other.id != me.id).chain([me]);
+    let mut chosen = 0u64;
+    let mut last = (0, 0);
+    loop {
+        let next = all()
+            .filter_map(|member| Some((member.waits_since(now, times)?, member.id + 1)))
+            .filter(|&key| key > last)
+            .min();
+        let Some(key) = next else {
+            return chosen;
+        };
+        last = key;
+        let Some(member) = all().find(|member| member.id + 1 == key.1) else {
+            return chosen;
+        };
+        let hindered = all().any(|other| {
+            other.competes(member)
+                && (chosen & (1 << other.id) != 0
+                    || other
+                        .on_since(now, times)
+                        .is_some_and(|since| now - since < times.turn))
+        });
+        if !hindered {
+            chosen |= 1 << member.id;
+        }
+    }
+}
+
+/// Those of `chosen` that nobody who is on hinders any more.
+fn ready(chosen: u64, me: &Member, others: &[Member], now: u64, times: &Times) -> u64 {
+    let all = || others.iter().filter(|other| other.id != me.id).chain([me]);
+    all()
+        .filter(|member| chosen & (1 << member.id) != 0)
+        .filter(|member| {
+            !all().any(|other| other.competes(member) && other.on_since(now, times).is_some())
+        })
+        .fold(0, |bits, member| bits | 1 << member.id)
+}
+
+/// What `me` should do at `now`. `others` may contain `me`'s own entry, which is disregarded.
+/// `forced`: it has gone on against the others' will less than a turn ago.
+pub fn decide(me: &Member, others: &[Member], now: u64, forced: bool, times: &Times) -> Verdict {
+    let rivals = || others.iter().filter(|other| other.competes(me));
+    let waiting = |since| Phase::Waiting { since, offered: 0 };
+    let bit = 1u64 << me.id;
+    let as_waiting = |since| Member {
+        phase: waiting(since),
+        ..*me
+    };
+    let next = |me: &Member| {
+        let chosen = successors(me, others, now, times);
+        (chosen, ready(chosen, me, others, now, times))
+    };
+    let mut force = false;
+    let (phase, offers) = if me.busy.is_empty() {
+        let resting = Member {
+            phase: Phase::Resting,
+            ..*me
+        };
+        (Phase::Resting, next(&resting).1)
+    } else {
+        match me.phase {
+            Phase::On { since } => {
+                let (chosen, ready) = next(&as_waiting(now));
+                let overtaken = !forced
+                    && rivals().any(|rival| {
+                        rival
+                            .on_since(now, times)
+                            .is_some_and(|theirs| (theirs, rival.id) > (since, me.id))
+                    });
+                let over = now.saturating_sub(since) >= times.turn
+                    && rivals().any(|rival| chosen & (1 << rival.id) != 0);
+                if overtaken || over {
+                    (waiting(now), ready)
+                } else {
+                    (me.phase, 0)
+                }
+            }
+            Phase::Resting | Phase::Waiting { .. } => {
+                let since = match me.phase {
+                    Phase::Waiting { since, .. } if since <= now => since,
+                    _ => now,
+                };
+                let (_, ready) = next(&as_waiting(since));
+                force = ready & bit == 0 && now - since >= times.longest;
+                if ready & bit != 0 || force {
+                    (Phase::On { since: now }, ready)
+                } else {
+                    (waiting(since), ready)
+                }
+            }
+        }
+    };
+    let mut verdict = Verdict {
+        phase,
+        forced: force,
+        offers: offers & !bit,
+        holders: 0,
+        wanted: rivals().any(|rival| rival.waits_since(now, times).is_some()),
+        off: Set::default(),
+    };
+    if let Phase::Waiting { .. } = phase {
+        for rival in rivals() {
+            if rival.on_since(now, times).is_some() || verdict.offers & (1 << rival.id) != 0 {
+                verdict.holders |= 1 << rival.id;
+                verdict.off = verdict.off.or(rival.busy);
+            }
+        }
+    }
+    verdict
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

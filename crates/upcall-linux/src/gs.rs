@@ -1,0 +1,199 @@
+//! The pseudo-register of an activation: the GS base, which no Linux C library uses.
+//!
+//! Each kernel thread's GS base points at its [`Activation`]. Reading a field
+//! through it is one instruction, so a thread that is moved to another activation between two
+//! instructions never mixes the two.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{Activation, Thread, sys};
+
+const ARCH_SET_GS: usize = 0x1001;
+const ARCH_SET_FS: usize = 0x1002;
+const ARCH_GET_FS: usize = 0x1003;
+const ARCH_GET_GS: usize = 0x1004;
+const AT_HWCAP2: u64 = 26;
+const HWCAP2_FSGSBASE: u64 = 1 << 1;
+
+/// Whether the instructions `wrfsbase` and `wrgsbase` may be used (Linux 5.9, x86).
+static FAST: AtomicBool = AtomicBool::new(false);
+
+/// Looks once whether the kernel lets programs write FS and GS themselves.
+pub fn detect() {
+    // SAFETY: getauxval reads the auxiliary vector of the process.
+    let bits = unsafe { libc::getauxval(AT_HWCAP2) };
+    FAST.store(bits & HWCAP2_FSGSBASE != 0, Ordering::Relaxed);
+}
+
+/// Points the calling kernel thread's GS base at `activation`, or nowhere.
+pub fn set(activation: Option<&'static Activation>) {
+    let address = activation.map_or(0, |activation| core::ptr::from_ref(activation) as usize);
+    if FAST.load(Ordering::Relaxed) {
+        // SAFETY: the kernel allows the instruction (AT_HWCAP2); nothing else uses GS.
+        unsafe { asm!("wrgsbase {}", in(reg) address, options(nostack, nomem)) };
+    } else {
+        // SAFETY: sets a register of the calling kernel thread that nothing else uses.
+        unsafe { sys!(sys::SYS_arch_prctl, ARCH_SET_GS, address) };
+    }
+}
+
+/// Points the calling kernel thread's FS base, the thread pointer, at `base`.
+///
+/// # Safety
+///
+/// `base` is the thread control block of the thread that is about to run.
+#[inline(always)]
+pub unsafe fn set_thread_pointer(base: usize) {
+    if FAST.load(Ordering::Relaxed) {
+        // SAFETY: the kernel allows the instruction (AT_HWCAP2); the caller vouches for the base.
+        unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack)) };
+    } else {
+        // SAFETY: the caller vouches for the base.
+        unsafe { sys!(sys::SYS_arch_prctl, ARCH_SET_FS, base) };
+    }
+}
+
+/// The calling kernel thread's FS base.
+pub fn thread_pointer() -> usize {
+    let base: usize;
+    if FAST.load(Ordering::Relaxed) {
+        // SAFETY: the kernel allows the instruction (AT_HWCAP2).
+        unsafe { asm!("rdfsbase {}", out(reg) base, options(nostack, nomem)) };
+        base
+    } else {
+        let mut base = 0usize;
+        // SAFETY: writes one word to `base`.
+        unsafe { sys!(sys::SYS_arch_prctl, ARCH_GET_FS, &raw mut base) };
+        base
+    }
+}
+
+/// The activation of the calling kernel thread.
+///
+/// # Safety
+///
+/// The calling kernel thread is an activation (its GS base was set with [`set`]).
+#[inline(always)]
+pub unsafe fn current() -> &'static Activation {
+    let address: *const Activation;
+    // SAFETY: the caller vouches that GS points at an activation, whose first word is its own
+    // address. Not `pure`: the answer changes when the thread migrates.
+    unsafe {
+        asm!(
+            "mov {}, gs:[{offset}]",
+            out(reg) address,
+            offset = const Activation::OFFSET_THIS,
+            options(nostack, preserves_flags),
+        );
+        &*address
+    }
+}
+
+/// The thread that executes this call, on whatever activation.
+///
+/// # Safety
+///
+/// As [`current`].
+#[inline(always)]
+pub unsafe fn current_thread() -> Option<&'static Thread> {
+    let address: *const Thread;
+    // SAFETY: as `current`: the thread's address is read from the activation's own word, by one
+    // instruction, so a thread always finds itself.
+    unsafe {
+        asm!(
+            "mov {}, gs:[{offset}]",
+            out(reg) address,
+            offset = const Activation::OFFSET_THREAD,
+            options(nostack, preserves_flags),
+        );
+        address.as_ref()
+    }
+}
+
+/// Whether the current activation is inside the runtime.
+///
+/// # Safety
+///
+/// As [`current`].
+#[inline(always)]
+pub unsafe fn is_inside() -> bool {
+    let inside: u32;
+    // SAFETY: as `current`; one load of the activation's own word.
+    unsafe {
+        asm!(
+            "mov {:e}, gs:[{offset}]",
+            out(reg) inside,
+            offset = const Activation::OFFSET_INSIDE,
+            options(nostack, preserves_flags),
+        );
+    }
+    inside != 0
+}
+
+/// Whether the calling kernel thread has a pseudo-register at all.
+#[inline(always)]
+pub fn is_set() -> bool {
+    let base: usize;
+    if FAST.load(Ordering::Relaxed) {
+        // SAFETY: the kernel allows the instruction (AT_HWCAP2).
+        unsafe { asm!("rdgsbase {}", out(reg) base, options(nostack, nomem)) };
+    } else {
+        let mut value = 0usize;
+        // SAFETY: writes one word.
+        unsafe { sys!(sys::SYS_arch_prctl, ARCH_GET_GS, &raw mut value) };
+        base = value;
+    }
+    base != 0
+}
+
+/// Points the calling kernel thread's GS base at `address`, which looks like an activation that is
+/// inside the runtime for ever: for kernel threads that are none.
+///
+/// # Safety
+///
+/// The memory stays mapped and is as large as an [`Activation`].
+pub unsafe fn set_raw(address: usize) {
+    // SAFETY: as in `set`.
+    set(unsafe { (address as *const Activation).as_ref() });
+}
+
+/// Marks the current activation as inside the runtime.
+///
+/// # Safety
+///
+/// As [`current`].
+#[inline(always)]
+pub unsafe fn set_inside() {
+    // SAFETY: as `current`; one store to the activation's own word.
+    unsafe {
+        asm!(
+            "mov dword ptr gs:[{offset}], 1",
+            offset = const Activation::OFFSET_INSIDE,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Takes the mark away; whether anything waits for attention.
+///
+/// # Safety
+///
+/// As [`current`].
+#[inline(always)]
+pub unsafe fn clear_inside() -> bool {
+    let attention: u32;
+    // SAFETY: as `current`. A migration between the two instructions makes the second one look at
+    // the other activation's word, at worst for nothing.
+    unsafe {
+        asm!(
+            "mov dword ptr gs:[{inside}], 0",
+            "mov {attention:e}, gs:[{offset}]",
+            inside = const Activation::OFFSET_INSIDE,
+            offset = const Activation::OFFSET_ATTENTION,
+            attention = out(reg) attention,
+            options(nostack, preserves_flags),
+        );
+    }
+    attention != 0
+}

@@ -1,0 +1,721 @@
+//! [`Kernel`] on Linux: what the `standby` backend needs from an unprivileged process.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use upcall_core::{Errno, Kernel, Role, Slot, ThreadList, Vp, Waiting};
+
+use crate::gang::Gang;
+use crate::observe::Observer;
+use crate::poller::Poller;
+use crate::sys::{self, error};
+use crate::watch::{Glance, Watch};
+use crate::{
+    Activation, Runtime, Thread, affinity, cpu_time, descriptors, gs, observe, pace, preempt,
+    spawn, vdso,
+};
+
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+const MADV_GUARD_INSTALL: usize = 102;
+const PAGE: usize = 4096;
+
+/// Where an activation sleeps: what [`Linux::wake`] must do.
+const AWAKE: u32 = 0;
+const IN_FUTEX: u32 = 1;
+const IN_POLL: u32 = 2;
+const IN_TURN: u32 = 3;
+
+/// What the backend keeps with each activation.
+pub struct LinuxActivation {
+    /// The kernel thread's id; the kernel clears it when the thread is gone.
+    pub tid: AtomicI32,
+    /// The processor that it bound itself to.
+    pub(crate) binding: Binding,
+    /// How its last time slice went.
+    pub(crate) slice: pace::Slice,
+    waiting: AtomicU32,
+    /// The timer of its time slices plus one, or 0.
+    pub(crate) timer: AtomicI32,
+    /// The kernel's copy of the thread pointer, mask and alternate stack: what the activation's
+    /// kernel thread has now.
+    thread_pointer: AtomicUsize,
+    /// The signal mask of the kernel thread.
+    pub mask: AtomicU64,
+    /// The alternate signal stack of the kernel thread: its address, 0 when disabled.
+    pub altstack: AtomicUsize,
+    /// What its own clock said when its thread began to run; 0 when nobody has asked.
+    pub(crate) cpu_mark: AtomicU64,
+    /// A signal that waits for the activation to leave the runtime.
+    pub inbox: Inbox,
+    /// The number of the last call of [`preempt::new_call`] that it has made.
+    pub(crate) served: AtomicU32,
+    /// How to learn whether it is blocked.
+    pub(crate) observer: Observer,
+    /// What it saw as sentinel.
+    pub(crate) glance: Glance,
+    /// How often its kernel thread had gone to sleep by itself when last asked.
+    pub(crate) sleeps: AtomicU64,
+    /// Whether it is a sentinel: it stays in the idle scheduling class.
+    pub(crate) sentinel: AtomicBool,
+}
+
+impl Default for LinuxActivation {
+    fn default() -> Self {
+        LinuxActivation {
+            tid: AtomicI32::new(0),
+            binding: Binding::default(),
+            slice: pace::Slice::default(),
+            waiting: AtomicU32::new(AWAKE),
+            timer: AtomicI32::new(0),
+            thread_pointer: AtomicUsize::new(0),
+            mask: AtomicU64::new(0),
+            altstack: AtomicUsize::new(0),
+            cpu_mark: AtomicU64::new(0),
+            inbox: Inbox::default(),
+            served: AtomicU32::new(0),
+            observer: Observer::default(),
+            glance: Glance::default(),
+            sleeps: AtomicU64::new(0),
+            sentinel: AtomicBool::new(false),
+        }
+    }
+}
+
+impl LinuxActivation {
+    /// A new kernel thread: what it has of the attributes kept here.
+    pub(crate) fn forget_kernel_state(&self, thread_pointer: usize) {
+        self.binding.forget();
+        self.slice.forget();
+        self.glance.forget();
+        self.waiting.store(AWAKE, Ordering::Relaxed);
+        self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
+        self.mask.store(0, Ordering::Relaxed);
+        self.altstack.store(0, Ordering::Relaxed);
+        self.cpu_mark.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The one signal of the program that came while the activation was inside the runtime.
+#[derive(Default)]
+pub struct Inbox {
+    signal: AtomicI32,
+    information: [AtomicU64; 16],
+}
+
+impl Inbox {
+    /// Keeps a signal with its siginfo_t; `false` if there is one already. In a signal handler of
+    /// the activation.
+    pub fn put(&self, signal: i32, information: &[u64; 16]) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        for (own, word) in self.information.iter().zip(information) {
+            own.store(*word, Ordering::Relaxed);
+        }
+        self.signal.store(signal, Ordering::Relaxed);
+        true
+    }
+
+    /// Takes the signal out. On the activation, with its signals blocked.
+    pub fn take(&self) -> Option<(i32, [u64; 16])> {
+        let signal = self.signal.swap(0, Ordering::Relaxed);
+        (signal != 0).then(|| {
+            (
+                signal,
+                core::array::from_fn(|at| self.information[at].load(Ordering::Relaxed)),
+            )
+        })
+    }
+
+    /// Whether there is a signal.
+    pub fn is_full(&self) -> bool {
+        self.signal.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// To which processor an activation has bound itself.
+#[derive(Default)]
+pub(crate) struct Binding(AtomicU32);
+
+impl Binding {
+    const KNOWN: u32 = 1 << 31;
+
+    /// What the word holds for a processor in the present generation of the allowed set.
+    #[inline]
+    fn word(processor: u32) -> u32 {
+        Self::KNOWN | (affinity::generation() << 10 | processor & 1023) & !Self::KNOWN
+    }
+
+    /// The processor; `None` while it is unknown or the allowed set has changed since.
+    pub(crate) fn processor(&self) -> Option<u32> {
+        let word = self.0.load(Ordering::SeqCst);
+        let processor = word & 1023;
+        (word == Self::word(processor)).then_some(processor)
+    }
+
+    /// It is not known any more.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+}
+
+/// What the kernel would keep with a thread, were it a kernel thread.
+#[derive(Default)]
+pub struct LinuxThread {
+    /// The thread pointer (FS base).
+    pub thread_pointer: AtomicUsize,
+    /// Its id: the number that libc and the program know.
+    pub tid: AtomicI32,
+    /// Blocked signals.
+    pub mask: AtomicU64,
+    /// The alternate signal stack: address, size, flags. Address 0 when disabled.
+    pub altstack: [AtomicUsize; 3],
+    /// Signals sent to the thread that it has not seen yet.
+    pub pending: AtomicU64,
+    /// Where to store 0 and wake when the thread ends (set_tid_address).
+    pub clear_tid: AtomicUsize,
+    /// The robust list (set_robust_list).
+    pub robust_list: AtomicUsize,
+    /// The system call in which it is: the address of the registers at its site, or 0.
+    pub frame: AtomicUsize,
+    /// Set while a child of vfork runs on the thread's memory: its calls are not the thread's.
+    pub lent: AtomicBool,
+    /// The signals that sigtimedwait waits for, or that a call with a mask of its own lets through.
+    pub waited_for: AtomicU64,
+    /// Whether it is in a call with a mask of its own. Kept by the guest.
+    pub suspended: AtomicBool,
+    /// 1 when the call that it is about to make must not wait. Kept by the guest.
+    pub forbidden: AtomicU32,
+    /// The queue behind `pending`. Kept by the guest.
+    pub queue: AtomicUsize,
+    /// Whether handlers ran since the current system call began. Kept by the guest.
+    pub seen: AtomicU32,
+    /// Processor time used, up to when it last stopped running ([`cpu_time`]).
+    pub cpu_ns: AtomicU64,
+    /// Its name (PR_SET_NAME), 16 bytes.
+    pub name: [AtomicU64; 2],
+}
+
+/// What the layer above does at events that are its own.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Signals of the program were deferred on an activation; leaves the runtime by itself when
+    /// there is a thread. See [`Kernel::deferred`].
+    pub deferred: fn(&'static Runtime, &'static Activation, Option<&'static Thread>),
+    /// The signals that an activation without a thread should take on behalf of parked threads: the
+    /// mask to sleep with.
+    pub resting_mask: fn() -> u64,
+    /// A time slice is over. Inside the runtime. See [`Kernel::tick`].
+    pub tick: fn(&'static Runtime, &'static Activation),
+}
+
+/// How the backend is set up.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Use an idle-class sentinel instead of an ordinary standby.
+    pub sentinel: bool,
+    /// The probe that tells blocked from preempted.
+    pub probe: observe::Probe,
+    /// Time slice in nanoseconds.
+    pub slice_ns: u64,
+    /// Take turns with the user's other programs under the runtime.
+    pub gang: bool,
+    /// Callbacks.
+    pub hooks: Hooks,
+}
+
+/// The kernel interface.
+pub struct Linux {
+    pub(crate) settings: Settings,
+    pub(crate) pid: i32,
+    pub(crate) poller: Poller,
+    /// Standbys are sentinels: from the start, or since an ordinary one was seen not to give way.
+    sentinels: AtomicBool,
+    /// Whether owners are watched for want of a sentinel that runs.
+    pub(crate) watch: Watch,
+    /// The activation of the process's first kernel thread.
+    first: Slot<Activation>,
+    gang: Gang,
+}
+
+impl Linux {
+    /// Opens the backend for the calling process.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error when it gives no epoll, event or timer descriptor.
+    pub fn open(settings: Settings) -> Result<Self, Errno> {
+        gs::detect();
+        vdso::detect();
+        // SAFETY: asks only.
+        let pid = unsafe { sys!(sys::SYS_getpid) } as i32;
+        Ok(Linux {
+            settings,
+            pid,
+            poller: Poller::open()?,
+            sentinels: AtomicBool::new(settings.sentinel),
+            watch: Watch::default(),
+            first: Slot::empty(),
+            // Without a registry the kernel alone divides the processors; `doctor` says why.
+            gang: if settings.gang {
+                Gang::join(pid).unwrap_or_else(|_| Gang::none())
+            } else {
+                Gang::none()
+            },
+        })
+    }
+
+    /// From now on standbys are sentinels. The present ones become sentinels where they are, at
+    /// their next look at the owner.
+    #[cold]
+    pub(crate) fn use_sentinels(&self) {
+        self.sentinels.store(true, Ordering::Relaxed);
+    }
+
+    /// Binds the calling activation after something else has changed its mask.
+    pub fn bind_again(&self, activation: &'static Activation) {
+        activation.kernel.binding.forget();
+        self.bind(activation);
+    }
+
+    /// How long the poller may sleep, milliseconds; -1 for ever.
+    fn pause(&self) -> isize {
+        if self.sentinel() {
+            self.watch.pause(self.now())
+        } else {
+            -1
+        }
+    }
+
+    /// A standby looks at an owner where standbys are sentinels. An ordinary one becomes a sentinel.
+    #[cold]
+    fn look_as_sentinel(&self, owner: &'static Activation) {
+        // SAFETY: activations call this.
+        let standby = unsafe { gs::current() };
+        let state = &standby.kernel;
+        if !state.sentinel.load(Ordering::Relaxed) {
+            if standby.role() == Role::Standby {
+                state.sentinel.store(true, Ordering::Relaxed);
+                spawn::become_sentinel();
+            }
+        } else if state.glance.is_late(owner, self.now()) {
+            self.watch_owners(self.now());
+        }
+    }
+
+    /// Others keep a processor busy.
+    pub(crate) fn watch_owners(&self, now: u64) {
+        if self.watch.begin(now) && self.sentinel() {
+            // Who sits in it sleeps without end so far.
+            self.poller.kick();
+        }
+    }
+
+    /// The activation of the process's first kernel thread, whose id is the process's.
+    pub(crate) fn first(&self) -> Option<&'static Activation> {
+        self.first.get(Ordering::Relaxed)
+    }
+
+    /// The turns with other processes.
+    pub fn gang(&self) -> &Gang {
+        &self.gang
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The poller.
+    pub fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    /// Makes the calling kernel thread the vessel of `activation`, which [`upcall_core::Runtime::adopt`]
+    /// returned, with the thread on it.
+    pub fn adopt(&self, activation: &'static Activation, thread: &'static Thread, mask: u64) {
+        let state = &activation.kernel;
+        // SAFETY: asks only.
+        let tid = unsafe { sys!(sys::SYS_gettid) } as i32;
+        state.tid.store(tid, Ordering::Relaxed);
+        let base = gs::thread_pointer();
+        state.thread_pointer.store(base, Ordering::Relaxed);
+        thread.kernel.thread_pointer.store(base, Ordering::Relaxed);
+        thread.kernel.tid.store(tid, Ordering::Relaxed);
+        state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
+        thread.kernel.mask.store(mask, Ordering::Relaxed);
+        gs::set(Some(activation));
+        if tid == self.pid {
+            self.first.set(Some(activation), Ordering::Relaxed);
+        }
+        self.begin(activation);
+        self.bind(activation);
+    }
+
+    /// The first steps of every activation in its own kernel thread.
+    pub(crate) fn begin(&self, activation: &'static Activation) {
+        activation
+            .kernel
+            .observer
+            .open(self.settings.probe, activation);
+        if !activation.kernel.sentinel.load(Ordering::Relaxed) {
+            spawn::ask_for_short_turns();
+            preempt::start_slices(activation, self.settings.slice_ns);
+        }
+    }
+
+    /// Makes every activation that sleeps compute its mask anew ([`Hooks::resting_mask`]).
+    pub fn nudge(&self, runtime: &'static Runtime) {
+        runtime.each_activation(|activation| {
+            if activation.kernel.waiting.load(Ordering::SeqCst) != AWAKE {
+                activation.wake_word().fetch_add(1, Ordering::SeqCst);
+                self.wake(activation);
+            }
+        });
+    }
+
+    /// Prepares a sleep: whether nothing has come that forbids it.
+    fn lie_down(&self, activation: &'static Activation, how: u32) -> bool {
+        let state = &activation.kernel;
+        // First the mark, then the mask: who changes what the mask depends on looks at the mark.
+        state.waiting.store(how, Ordering::SeqCst);
+        if !state.inbox.is_full() {
+            self.set_mask(activation, (self.settings.hooks.resting_mask)());
+        }
+        if state.inbox.is_full() {
+            state.waiting.store(AWAKE, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Sets the calling kernel thread's signal mask, except for the runtime's own signal.
+    pub fn set_mask(&self, activation: &'static Activation, mask: u64) {
+        let mask = mask & !preempt::OWN;
+        if activation.kernel.mask.swap(mask, Ordering::Relaxed) != mask {
+            // SAFETY: reads eight bytes.
+            unsafe {
+                sys!(
+                    sys::SYS_rt_sigprocmask,
+                    libc::SIG_SETMASK,
+                    &raw const mask,
+                    0,
+                    8
+                )
+            };
+        }
+    }
+}
+
+// SAFETY: `current` reads the pseudo-register that each activation's kernel thread sets before
+// anything else; activations start on their own stacks (`spawn`); `map` never unmaps.
+unsafe impl Kernel for Linux {
+    type ActivationState = LinuxActivation;
+    type ThreadState = LinuxThread;
+
+    #[inline(always)]
+    fn current(&self) -> &'static Activation {
+        // SAFETY: only activations run the runtime.
+        unsafe { gs::current() }
+    }
+
+    #[inline(always)]
+    fn set_inside(&self) {
+        // SAFETY: only activations run the runtime.
+        unsafe { gs::set_inside() }
+    }
+
+    #[inline(always)]
+    fn clear_inside(&self) -> bool {
+        // SAFETY: only activations run the runtime.
+        unsafe { gs::clear_inside() }
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        vdso::monotonic_ns()
+    }
+
+    fn yield_processor(&self) {
+        // SAFETY: no memory involved.
+        unsafe { sys!(sys::SYS_sched_yield) };
+    }
+
+    fn sleep(&self, activation: &'static Activation, seen: u32) {
+        if !self.lie_down(activation, IN_FUTEX) {
+            return;
+        }
+        activation.kernel.glance.forget();
+        let waiting = &activation.kernel.waiting;
+        // SAFETY: the word lives as long as the activation.
+        unsafe {
+            sys!(
+                sys::SYS_futex,
+                activation.wake_word().as_ptr(),
+                FUTEX_WAIT_PRIVATE,
+                seen,
+                0
+            )
+        };
+        waiting.store(AWAKE, Ordering::Relaxed);
+    }
+
+    fn wake(&self, activation: &'static Activation) {
+        match activation.kernel.waiting.load(Ordering::SeqCst) {
+            IN_FUTEX => {
+                // SAFETY: wakes on an address; touches no memory.
+                unsafe {
+                    sys!(
+                        sys::SYS_futex,
+                        activation.wake_word().as_ptr(),
+                        FUTEX_WAKE_PRIVATE,
+                        1
+                    )
+                };
+            }
+            IN_POLL => self.poller.kick(),
+            IN_TURN => self.gang.wake(),
+            _ => {}
+        }
+    }
+
+    fn interrupt(&self, activation: &'static Activation) {
+        preempt::interrupt(self.pid, activation);
+    }
+
+    fn is_blocked(&self, activation: &'static Activation, cheap_doubt: bool) -> bool {
+        if self.sentinel() {
+            self.look_as_sentinel(activation);
+        }
+        activation
+            .kernel
+            .observer
+            .is_blocked(activation, cheap_doubt)
+    }
+
+    fn waiting(&self, activation: &'static Activation) -> Waiting {
+        activation.kernel.observer.waiting(activation)
+    }
+
+    fn spawn(&self, activation: &'static Activation, sentinel: bool) -> Result<(), Errno> {
+        activation
+            .kernel
+            .sentinel
+            .store(sentinel, Ordering::Relaxed);
+        spawn::spawn(activation)
+    }
+
+    fn exit_activation(&self, activation: &'static Activation) -> ! {
+        activation.kernel.observer.close();
+        preempt::end_slices(activation);
+        loop {
+            // SAFETY: ends the calling kernel thread, whose stack nobody reuses before the kernel
+            // has cleared its id.
+            unsafe { sys!(sys::SYS_exit, 0) };
+        }
+    }
+
+    fn is_gone(&self, activation: &'static Activation) -> bool {
+        activation.kernel.tid.load(Ordering::Acquire) == 0
+    }
+
+    #[inline]
+    fn bind(&self, activation: &'static Activation) {
+        let processor = activation.vp().processor();
+        let binding = &activation.kernel.binding;
+        let word = Binding::word(processor);
+        if binding.0.load(Ordering::Relaxed) != word {
+            binding.forget();
+            if affinity::apply(&affinity::Set::only(processor)) {
+                binding.0.store(word, Ordering::SeqCst);
+            } else {
+                affinity::is_stale();
+            }
+        }
+    }
+
+    #[inline]
+    fn install(&self, activation: &'static Activation, thread: &'static Thread) {
+        cpu_time::begins(activation);
+        let state = &activation.kernel;
+        let base = thread.kernel.thread_pointer.load(Ordering::Relaxed);
+        if state.thread_pointer.load(Ordering::Relaxed) != base {
+            state.thread_pointer.store(base, Ordering::Relaxed);
+            // SAFETY: the base belongs to the thread that is about to run.
+            unsafe { gs::set_thread_pointer(base) };
+        }
+        let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
+        // With a signal in the inbox everything stays blocked until it is delivered.
+        if state.mask.load(Ordering::Relaxed) != mask && !state.inbox.is_full() {
+            self.set_mask(activation, mask);
+        }
+        let altstack = thread.kernel.altstack[0].load(Ordering::Relaxed);
+        if state.altstack.load(Ordering::Relaxed) != altstack {
+            install_altstack(activation, thread);
+        }
+        if thread.kernel.pending.load(Ordering::Relaxed) & !mask != 0 {
+            activation.attend(Activation::DEFERRED);
+        }
+    }
+
+    #[inline]
+    fn uninstall(&self, activation: &'static Activation, thread: &'static Thread) {
+        cpu_time::ends(activation, thread);
+    }
+
+    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        // SAFETY: a new mapping somewhere.
+        let answer = unsafe {
+            sys!(
+                sys::SYS_mmap,
+                0,
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                usize::MAX,
+                0
+            )
+        };
+        match error(answer) {
+            Some(number) => Err(Errno(number)),
+            None => NonNull::new(answer as *mut u8).ok_or(Errno(libc::ENOMEM)),
+        }
+    }
+
+    fn guard(&self, page: NonNull<u8>, length: usize) {
+        // SAFETY: the caller owns the pages, which hold nothing yet.
+        unsafe {
+            if sys!(sys::SYS_madvise, page.as_ptr(), length, MADV_GUARD_INSTALL) < 0 {
+                // Before Linux 6.13: a mapping of its own, or, out of mappings, no guard.
+                sys!(
+                    sys::SYS_mprotect,
+                    page.as_ptr(),
+                    length.max(PAGE),
+                    libc::PROT_NONE
+                );
+            }
+        }
+    }
+
+    fn poll(
+        &self,
+        runtime: &'static Runtime,
+        activation: &'static Activation,
+        wait: Option<u32>,
+    ) -> ThreadList<Self> {
+        let Some(seen) = wait else {
+            return self.poller.collect(runtime, true, 0);
+        };
+        if !self.lie_down(activation, IN_POLL) {
+            return self.poller.collect(runtime, false, 0);
+        }
+        let waiting = &activation.kernel.waiting;
+        let block = activation.wake_word().load(Ordering::SeqCst) == seen;
+        let timeout_ms = if block { self.pause() } else { 0 };
+        let list = self.poller.collect(runtime, false, timeout_ms);
+        waiting.store(AWAKE, Ordering::Relaxed);
+        list
+    }
+
+    #[inline]
+    fn wants_poller(&self) -> bool {
+        self.poller.is_wanted() || (self.watch.is_on() && self.sentinel())
+    }
+
+    fn set_alarm(&self, deadline: u64) {
+        self.poller.set_alarm(deadline);
+    }
+
+    #[inline]
+    fn is_interrupted(&self, thread: &'static Thread) -> bool {
+        let state = &thread.kernel;
+        state.pending.load(Ordering::SeqCst) & !state.mask.load(Ordering::Relaxed) != 0
+    }
+
+    fn deferred(
+        &self,
+        runtime: &'static Runtime,
+        activation: &'static Activation,
+        thread: Option<&'static Thread>,
+    ) {
+        (self.settings.hooks.deferred)(runtime, activation, thread);
+    }
+
+    fn tick(&self, runtime: &'static Runtime, activation: &'static Activation) {
+        self.bind(activation);
+        affinity::look(self, runtime, activation, self.now());
+        pace::tick(self, runtime, activation);
+        cpu_time::slice(activation, self.settings.slice_ns);
+        (self.settings.hooks.tick)(runtime, activation);
+        self.gang.tick(runtime, activation);
+    }
+
+    #[cold]
+    fn overdue(&self) {
+        self.watch_owners(self.now());
+    }
+
+    #[inline]
+    fn crowded(&self) -> bool {
+        self.watch.is_on()
+    }
+
+    #[inline]
+    fn may_run(&self, vp: &'static Vp<Self>) -> bool {
+        self.gang.may_run(vp.processor())
+    }
+
+    fn await_turn(&self, runtime: &'static Runtime, activation: &'static Activation, seen: u32) {
+        if !self.lie_down(activation, IN_TURN) {
+            return;
+        }
+        let waiting = &activation.kernel.waiting;
+        self.gang.sleep(runtime, activation, || {
+            activation.wake_word().load(Ordering::SeqCst) != seen
+        });
+        waiting.store(AWAKE, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_contended(&self) -> bool {
+        self.gang.is_contended()
+    }
+
+    #[inline]
+    fn resting(&self, runtime: &'static Runtime, activation: &'static Activation) {
+        self.gang
+            .resting(runtime, activation, activation.vp().processor());
+    }
+
+    #[inline]
+    fn sentinel(&self) -> bool {
+        self.sentinels.load(Ordering::Relaxed)
+    }
+
+    fn broken(&self, what: &str) -> ! {
+        sys::say(b"upcall: broken invariant: ");
+        sys::say(what.as_bytes());
+        sys::say(b"\nupcall: this is a bug in upcall; the process is stopped before it computes nonsense\n");
+        descriptors::abort(self.pid)
+    }
+}
+
+/// Tells the kernel the alternate signal stack of the thread that is about to run.
+#[cold]
+pub fn install_altstack(activation: &'static Activation, thread: &'static Thread) {
+    let [address, size, flags] = &thread.kernel.altstack;
+    let address = address.load(Ordering::Relaxed);
+    let stack = libc::stack_t {
+        ss_sp: address as *mut _,
+        ss_flags: if address == 0 {
+            libc::SS_DISABLE
+        } else {
+            flags.load(Ordering::Relaxed) as i32
+        },
+        ss_size: size.load(Ordering::Relaxed),
+    };
+    // SAFETY: reads the structure; the stack belongs to the thread, which set it itself.
+    unsafe { sys!(sys::SYS_sigaltstack, &raw const stack, 0) };
+    activation.kernel.altstack.store(address, Ordering::Relaxed);
+}

@@ -1,0 +1,208 @@
+//! Bounds that control groups set: processor quota and number of processes.
+//!
+//! A group is bounded by each of its ancestors too, so every level up to the visible root is
+//! read and the tightest bound counts. Version 2 has one hierarchy; version 1 has one for
+//! each controller; both may be mounted at once, with the controllers in either.
+//!
+//! Files are read through a function that the caller gives, so that the tests can describe a
+//! machine in a table.
+
+use std::path::{Path, PathBuf};
+
+/// A bound on processor time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CpuQuota {
+    /// Processors' worth of time that may be used (1.5: one and a half processors).
+    pub processors: f64,
+    /// The file that says so.
+    pub file: PathBuf,
+}
+
+/// The groups of this process, as the kernel describes them.
+pub(super) struct Groups<'a> {
+    /// Text of `/proc/self/cgroup`.
+    pub membership: &'a str,
+    /// Text of `/proc/self/mountinfo`.
+    pub mounts: &'a str,
+    /// Reads a file; `None` where it cannot be read.
+    pub read: &'a dyn Fn(&Path) -> Option<String>,
+}
+
+impl Groups<'_> {
+    /// The tightest processor quota, if there is one.
+    pub(super) fn cpu_quota(&self) -> Option<CpuQuota> {
+        let v2 = self.levels(None).into_iter().filter_map(|level| {
+            let file = level.join("cpu.max");
+            let processors = parse_cpu_max(&(self.read)(&file)?)?;
+            Some(CpuQuota { processors, file })
+        });
+        let v1 = self.levels(Some("cpu")).into_iter().filter_map(|level| {
+            let file = level.join("cpu.cfs_quota_us");
+            let quota: f64 = (self.read)(&file)?.trim().parse().ok()?;
+            let period: f64 = (self.read)(&level.join("cpu.cfs_period_us"))?
+                .trim()
+                .parse()
+                .ok()?;
+            (quota > 0.0 && period > 0.0).then_some(CpuQuota {
+                processors: quota / period,
+                file,
+            })
+        });
+        v2.chain(v1)
+            .min_by(|a, b| a.processors.total_cmp(&b.processors))
+    }
+
+    /// The tightest bound on processes and kernel threads, and the file that says so.
+    pub(super) fn pids_max(&self) -> Option<(u64, PathBuf)> {
+        [None, Some("pids")]
+            .into_iter()
+            .flat_map(|controller| self.levels(controller))
+            .filter_map(|level| {
+                let file = level.join("pids.max");
+                let max = (self.read)(&file)?.trim().parse().ok()?;
+                Some((max, file))
+            })
+            .min()
+    }
+
+    /// The directories of this process's group and of its ancestors, nearest first; of a
+    /// version 1 controller, or of version 2.
+    fn levels(&self, controller: Option<&str>) -> Vec<PathBuf> {
+        let (Some(group), Some((root, mount_point))) =
+            (self.group(controller), self.mount(controller))
+        else {
+            return Vec::new();
+        };
+        // Inside a container the mount may show a part of the hierarchy only; a group
+        // outside that part is bounded by the visible root at least.
+        let inside = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
+        let base = Path::new(mount_point);
+        inside.ancestors().map(|level| base.join(level)).collect()
+    }
+
+    /// This process's path in the hierarchy.
+    fn group(&self, controller: Option<&str>) -> Option<&str> {
+        self.membership.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let (number, names, path) = (fields.next()?, fields.next()?, fields.next()?);
+            let right = match controller {
+                None => number == "0" && names.is_empty(),
+                Some(wanted) => names.split(',').any(|name| name == wanted),
+            };
+            // The kernel writes /../.. for a group outside the namespace; no such path exists
+            // below the mount, and the visible root stands in.
+            right.then_some(path)
+        })
+    }
+
+    /// Which part of the hierarchy is mounted, and where.
+    fn mount(&self, controller: Option<&str>) -> Option<(&str, &str)> {
+        self.mounts.lines().find_map(|line| {
+            let (place, kind) = line.split_once(" - ")?;
+            let mut place = place.split(' ').skip(3);
+            let (root, mount_point) = (place.next()?, place.next()?);
+            let mut kind = kind.split(' ');
+            let (fstype, _source, options) = (kind.next()?, kind.next()?, kind.next()?);
+            let right = match controller {
+                None => fstype == "cgroup2",
+                Some(wanted) => {
+                    fstype == "cgroup" && options.split(',').any(|option| option == wanted)
+                }
+            };
+            right.then_some((root, mount_point))
+        })
+    }
+}
+
+/// `cpu.max`: quota and period in microseconds, or `max` for none.
+fn parse_cpu_max(text: &str) -> Option<f64> {
+    let mut words = text.split_whitespace();
+    let quota: f64 = words.next()?.parse().ok()?;
+    let period: f64 = words.next()?.parse().ok()?;
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V2_MOUNT: &str =
+        "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+    const V1_MOUNTS: &str = "31 24 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                             32 24 0:28 /docker/7 /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
+
+    fn machine<'a>(files: &'a [(&'a str, &'a str)]) -> impl Fn(&Path) -> Option<String> + 'a {
+        |path| {
+            files
+                .iter()
+                .find(|(name, _)| Path::new(name) == path)
+                .map(|(_, text)| (*text).to_owned())
+        }
+    }
+
+    #[test]
+    fn the_tightest_level_counts_in_version_2() {
+        let read = machine(&[
+            ("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+            ("/sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
+            ("/sys/fs/cgroup/a/b/pids.max", "max\n"),
+            ("/sys/fs/cgroup/a/pids.max", "512\n"),
+        ]);
+        let groups = Groups {
+            membership: "0::/a/b\n",
+            mounts: V2_MOUNT,
+            read: &read,
+        };
+        let quota = groups.cpu_quota().expect("a quota");
+        assert!((quota.processors - 1.5).abs() < 1e-9);
+        assert_eq!(quota.file, Path::new("/sys/fs/cgroup/a/cpu.max"));
+        assert_eq!(
+            groups.pids_max(),
+            Some((512, "/sys/fs/cgroup/a/pids.max".into()))
+        );
+    }
+
+    #[test]
+    fn version_1_has_a_hierarchy_for_each_controller() {
+        let read = machine(&[
+            ("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "50000\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us", "100000\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+            ("/sys/fs/cgroup/pids/inner/pids.max", "100\n"),
+        ]);
+        let groups = Groups {
+            membership: "4:cpu,cpuacct:/x\n8:pids:/docker/7/inner\n0::/\n",
+            mounts: V1_MOUNTS,
+            read: &read,
+        };
+        let quota = groups.cpu_quota().expect("a quota");
+        assert!((quota.processors - 0.5).abs() < 1e-9);
+        assert_eq!(groups.pids_max().map(|(max, _)| max), Some(100));
+    }
+
+    #[test]
+    fn no_bound_is_no_bound() {
+        let read = machine(&[("/sys/fs/cgroup/cpu.max", "max 100000\n")]);
+        for (membership, mounts) in [("0::/\n", V2_MOUNT), ("0::/\n", ""), ("", V2_MOUNT)] {
+            let groups = Groups {
+                membership,
+                mounts,
+                read: &read,
+            };
+            assert_eq!(groups.cpu_quota(), None);
+            assert_eq!(groups.pids_max(), None);
+        }
+    }
+
+    #[test]
+    fn a_group_outside_the_namespace_is_bounded_by_the_visible_root() {
+        let read = machine(&[("/sys/fs/cgroup/cpu.max", "200000 100000\n")]);
+        let groups = Groups {
+            membership: "0::/../../other\n",
+            mounts: V2_MOUNT,
+            read: &read,
+        };
+        assert!((groups.cpu_quota().expect("a quota").processors - 2.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,283 @@
+//! What this machine's kernel and C library can do for the runtime, found by trying.
+//!
+//! Each probe performs the operation that the runtime would perform and looks at the
+//! result; none infers a feature from a version number. Distributions backport, containers
+//! filter system calls, and a version says nothing about either.
+//!
+//! Invariants:
+//! - A probe leaves the calling process as it was: whatever could kill, stop or change it
+//!   happens in a child process that has a time limit of its own.
+//! - A probe that cannot reach a verdict says *does not work* with the error as evidence:
+//!   the slower path is always right.
+//!
+//! Rejected: one cached table of results. A sandbox can be entered between two probes, and
+//! the one caller that is in a hurry (the runtime's start) wants two of the features only.
+
+mod cgroup;
+mod child;
+mod choice;
+mod cpu;
+mod files;
+mod libc_found;
+mod limits;
+mod memory;
+mod perf;
+mod standby;
+mod traps;
+mod turns;
+
+pub use cgroup::CpuQuota;
+pub use choice::{Choice, Source, choose, choose_unmeasured};
+pub use cpu::{fsgsbase, membarrier, rseq};
+pub use files::{epoll_pwait2, proc_syscall, rwf_nowait_pipe};
+pub use libc_found::glibc;
+pub use limits::{Limits, limits};
+pub use memory::{guard_install, userfaultfd};
+pub use perf::perf_switch_ring;
+pub use standby::{StandbyMode, measure_mode, standby};
+pub use traps::syscall_user_dispatch;
+pub use turns::turns;
+
+/// What one probe found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The feature's name, as the user types it.
+    pub name: &'static str,
+    /// Whether the runtime can use it here.
+    pub works: bool,
+    /// Which variant works, where there is more than one (`nice0`, `sentinel`).
+    pub mode: Option<&'static str>,
+    /// What was done and what came of it, in one line.
+    pub evidence: String,
+    /// What would change a negative finding; `None` where it works.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    /// A feature that works.
+    pub(crate) fn works(name: &'static str, evidence: impl Into<String>) -> Self {
+        Self {
+            name,
+            works: true,
+            mode: None,
+            evidence: evidence.into(),
+            remedy: None,
+        }
+    }
+
+    /// A feature that does not work, and what would change that.
+    pub(crate) fn fails(
+        name: &'static str,
+        evidence: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            name,
+            works: false,
+            mode: None,
+            evidence: evidence.into(),
+            remedy: Some(remedy.into()),
+        }
+    }
+}
+
+/// Whether an entry of [`FEATURES`] is a whole backend or one of the features it uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A way of learning what the kernel does with activations.
+    Backend,
+    /// Something that makes a backend or the guest faster or complete.
+    Feature,
+}
+
+/// One thing that can be asked about.
+pub struct Feature {
+    /// The name, as the user types it.
+    pub name: &'static str,
+    /// Backend or feature.
+    pub kind: Kind,
+    /// What the runtime uses it for.
+    pub purpose: &'static str,
+    /// What happens without it.
+    pub without: &'static str,
+    probe: fn() -> Finding,
+}
+
+impl Feature {
+    /// Runs the probe. Takes milliseconds; `standby` up to a fifth of a second of processor
+    /// time.
+    #[must_use]
+    pub fn probe(&self) -> Finding {
+        (self.probe)()
+    }
+}
+
+/// Everything that `upcall doctor` knows, in the order in which it is shown.
+pub static FEATURES: [Feature; 15] = [
+    Feature {
+        name: "standby",
+        kind: Kind::Backend,
+        purpose: "a standby activation on each virtual processor; the default backend",
+        without: "programs cannot run on activations; --or-native runs them as they are",
+        probe: standby::standby,
+    },
+    Feature {
+        name: "observed",
+        kind: Kind::Backend,
+        purpose: "the kernel's own record of each activation's state",
+        without: "the standby backend is used",
+        probe: observed,
+    },
+    Feature {
+        name: "sched_ext",
+        kind: Kind::Backend,
+        purpose: "a kernel scheduler that allocates processors between programs",
+        without: "the standby backend is used",
+        probe: sched_ext,
+    },
+    Feature {
+        name: "perf-switch-ring",
+        kind: Kind::Feature,
+        purpose: "tells a blocked activation from a preempted one at the lowest cost",
+        without: "/proc/.../syscall is read instead, else rseq is asked",
+        probe: perf::perf_switch_ring,
+    },
+    Feature {
+        name: "proc-syscall",
+        kind: Kind::Feature,
+        purpose: "tells blocked from preempted, with the reason",
+        without: "rseq is asked instead, which costs three yields",
+        probe: files::proc_syscall,
+    },
+    Feature {
+        name: "rseq",
+        kind: Kind::Feature,
+        purpose: "tells blocked from preempted where nothing else may be read",
+        without: "the other probes must do",
+        probe: cpu::rseq,
+    },
+    Feature {
+        name: "fsgsbase",
+        kind: Kind::Feature,
+        purpose: "switches thread-local storage in user mode, in 4 ns",
+        without: "each switch of threads makes a system call (0.1 us)",
+        probe: cpu::fsgsbase,
+    },
+    Feature {
+        name: "guard-install",
+        kind: Kind::Feature,
+        purpose: "guard pages that need no mapping each: a million stacks fit",
+        without: "guards by mprotect, limited by vm.max_map_count",
+        probe: memory::guard_install,
+    },
+    Feature {
+        name: "userfaultfd",
+        kind: Kind::Feature,
+        purpose: "page faults on demand, for upcall bench only",
+        without: "the benchmark's fault_to_compute uses a cold file mapping",
+        probe: memory::userfaultfd,
+    },
+    Feature {
+        name: "syscall-user-dispatch",
+        kind: Kind::Feature,
+        purpose: "catches system calls at sites that cannot be rewritten",
+        without: "a program with such a site is refused",
+        probe: traps::syscall_user_dispatch,
+    },
+    Feature {
+        name: "rwf-nowait-pipe",
+        kind: Kind::Feature,
+        purpose: "tries a pipe read without changing the file's flags",
+        without: "the descriptor is polled before each read",
+        probe: files::rwf_nowait_pipe,
+    },
+    Feature {
+        name: "epoll-pwait2",
+        kind: Kind::Feature,
+        purpose: "poller time-outs in nanoseconds",
+        without: "time-outs are rounded up to a millisecond or use a timer descriptor",
+        probe: files::epoll_pwait2,
+    },
+    Feature {
+        name: "membarrier",
+        kind: Kind::Feature,
+        purpose: "moves the cost of a fence from the fast path to the rare one",
+        without: "the fast path pays a locked instruction",
+        probe: cpu::membarrier,
+    },
+    Feature {
+        name: "turns",
+        kind: Kind::Feature,
+        purpose: "programs of one user that compute take turns, so that spinning ones go on",
+        without: "the kernel slices each processor by itself, and programs that spin slow down",
+        probe: turns::turns,
+    },
+    Feature {
+        name: "glibc",
+        kind: Kind::Feature,
+        purpose: "the C library whose system calls are served",
+        without: "unmodified programs cannot be served",
+        probe: libc_found::glibc,
+    },
+];
+
+/// The entry of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Feature> {
+    FEATURES.iter().find(|feature| feature.name == name)
+}
+
+fn observed() -> Finding {
+    Finding::fails(
+        "observed",
+        "not built: this version has the standby backend only",
+        "a version with upcalld, which loads the BPF program; nothing on this machine changes it",
+    )
+}
+
+fn sched_ext() -> Finding {
+    Finding::fails(
+        "sched_ext",
+        "not built: this version has the standby backend only",
+        "a version with upcalld, which loads the scheduler; nothing on this machine changes it",
+    )
+}
+
+/// `errno` of the call that just failed, as the system's own words.
+pub(crate) fn os_error() -> std::io::Error {
+    std::io::Error::last_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_feature_answers_to_its_own_name() {
+        for feature in &FEATURES {
+            let finding = feature.probe();
+            assert_eq!(finding.name, feature.name);
+            assert!(!finding.evidence.is_empty(), "{}", feature.name);
+            assert_eq!(finding.remedy.is_none(), finding.works, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for feature in &FEATURES {
+            let same = FEATURES.iter().filter(|f| f.name == feature.name).count();
+            assert_eq!(same, 1, "{}", feature.name);
+            assert!(find(feature.name).is_some());
+        }
+        assert!(find("no-such-feature").is_none());
+    }
+
+    #[test]
+    fn what_is_not_built_is_said_to_be() {
+        for name in ["observed", "sched_ext"] {
+            let finding = find(name).unwrap().probe();
+            assert!(!finding.works);
+            assert!(finding.evidence.starts_with("not built"));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Whether this user's programs can take turns.
+
+use super::Finding;
+use crate::gang::registry::{self, Trouble};
+
+/// Opens the shared file as a program would.
+#[must_use]
+pub fn turns() -> Finding {
+    const NAME: &str = "turns";
+    let path = registry::path();
+    match registry::look() {
+        Ok(living) => Finding::works(
+            NAME,
+            format!("{path} is this user's alone; {living} programs are in it"),
+        ),
+        Err(Trouble::Open(number)) => Finding::fails(
+            NAME,
+            format!("{path}: {}", std::io::Error::from_raw_os_error(number)),
+            "mount a tmpfs at /dev/shm that this user may write to",
+        ),
+        Err(Trouble::NotOurs) => Finding::fails(
+            NAME,
+            format!("{path} is not a file of this user's alone"),
+            "remove that file, which somebody else has put there",
+        ),
+        Err(Trouble::Layout) => Finding::fails(
+            NAME,
+            format!("{path} has a layout that this version does not know"),
+            "remove that file when no program uses it",
+        ),
+        Err(Trouble::Full) => Finding::fails(
+            NAME,
+            format!("{path} is full: {} programs", registry::SLOTS),
+            "run fewer programs at once; those in it take turns, the others do not",
+        ),
+    }
+}

@@ -1,0 +1,133 @@
+//! Small files of the kernel's, read without libc and without memory of their own.
+
+use crate::sys::{self, error};
+
+/// A path put together from words and numbers.
+pub(crate) struct Path {
+    bytes: [u8; 96],
+    len: usize,
+}
+
+impl Path {
+    /// An empty path.
+    pub fn new() -> Self {
+        Path {
+            bytes: [0; 96],
+            len: 0,
+        }
+    }
+
+    /// With these bytes at its end. What does not fit is cut off, and the path names nothing.
+    pub fn text(mut self, text: &[u8]) -> Self {
+        // One byte stays zero.
+        let take = text.len().min(self.bytes.len() - 1 - self.len);
+        self.bytes[self.len..self.len + take].copy_from_slice(&text[..take]);
+        self.len += take;
+        self
+    }
+
+    /// Where it begins; a zero byte ends it.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.bytes.as_ptr()
+    }
+
+    /// With this number at its end.
+    pub fn number(self, number: u32) -> Self {
+        let mut digits = [0u8; 10];
+        let mut at = digits.len();
+        let mut rest = number;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.text(&digits[at..])
+    }
+}
+
+/// Reads a file piece by piece, until `take` says that it has enough. Says whether it could.
+pub(crate) fn read_by_pieces<const SIZE: usize>(
+    path: &Path,
+    mut take: impl FnMut(&[u8]) -> bool,
+) -> bool {
+    // SAFETY: the path ends with a zero byte; reads into a buffer of ours; closes what it opened.
+    unsafe {
+        let file = sys!(
+            sys::SYS_openat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::O_RDONLY | libc::O_CLOEXEC
+        );
+        if error(file).is_some() {
+            return false;
+        }
+        let mut buffer = [0u8; SIZE];
+        loop {
+            let read = sys!(libc::SYS_read, file, buffer.as_mut_ptr(), SIZE);
+            if read <= 0 || !take(&buffer[..read as usize]) {
+                break;
+            }
+        }
+        sys!(sys::SYS_close, file);
+    }
+    true
+}
+
+/// The first numbers of a small file; how many there were.
+pub(crate) fn numbers(path: &Path, into: &mut [u64]) -> usize {
+    let mut found = 0;
+    let mut number: Option<u64> = None;
+    read_by_pieces::<128>(path, |bytes| {
+        for &byte in bytes {
+            if byte.is_ascii_digit() {
+                let before = number.unwrap_or(0);
+                number = Some(before.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')));
+            } else if let Some(value) = number.take() {
+                if found == into.len() {
+                    return false;
+                }
+                into[found] = value;
+                found += 1;
+            }
+        }
+        true
+    });
+    if let (Some(value), Some(place)) = (number, into.get_mut(found)) {
+        *place = value;
+        found += 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_its_parts() {
+        let path = Path::new()
+            .text(b"/proc/")
+            .number(0)
+            .text(b"/")
+            .number(4_294_967_295);
+        assert_eq!(&path.bytes[..path.len], b"/proc/0/4294967295");
+        let long = Path::new().text(&[b'x'; 200]);
+        assert_eq!(long.bytes.last(), Some(&0));
+    }
+
+    #[test]
+    fn numbers_are_found_between_other_things() {
+        let file = std::env::temp_dir().join(format!("upcall-procfs-{}", std::process::id()));
+        let path = Path::new().text(file.as_os_str().as_encoded_bytes());
+        std::fs::write(&file, "0-3,17 x\n9").expect("writable");
+        let mut into = [0; 8];
+        let found = numbers(&path, &mut into);
+        assert_eq!(&into[..found], [0, 3, 17, 9]);
+        assert_eq!(numbers(&path, &mut into[..2]), 2);
+        std::fs::remove_file(&file).expect("removable");
+        assert_eq!(numbers(&path, &mut into), 0);
+    }
+}

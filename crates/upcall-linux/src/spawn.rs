@@ -1,0 +1,211 @@
+//! Kernel threads for activations: clone(2) without libc, so that nothing of libc's is allocated.
+
+use core::arch::naked_asm;
+use core::sync::atomic::Ordering;
+
+use upcall_core::{Errno, Kernel, SpinLock};
+
+use crate::sys::{self, error};
+use crate::{Activation, gs, preempt};
+
+const FLAGS: i32 = libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_PARENT_SETTID
+    | libc::CLONE_CHILD_CLEARTID;
+
+static ALL_SIGNALS: u64 = !0;
+
+/// Held while a kernel thread is started: a new one inherits what its creator has at that moment.
+pub static STARTS: SpinLock<()> = SpinLock::new(());
+
+/// Starts the kernel thread of `activation` on its own stack.
+pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
+    // Before the signals are blocked: who holds the lock may wait for this activation's handler.
+    let guard = STARTS.lock(activation.runtime().kernel());
+    preempt::note_call(activation);
+    let mut before = 0u64;
+    // The child starts with every signal blocked: its pseudo-register is not set yet.
+    // SAFETY: reads and writes eight bytes each.
+    unsafe {
+        sys!(
+            sys::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const ALL_SIGNALS,
+            &raw mut before,
+            8
+        )
+    };
+    let tid = activation.kernel.tid.as_ptr();
+    // SAFETY: the stack is the activation's own and free; the id word lives as long as the
+    // activation; `begin` does not return.
+    let answer = unsafe {
+        clone(
+            FLAGS as usize,
+            activation.stack_top(),
+            tid,
+            core::ptr::from_ref(activation) as usize,
+        )
+    };
+    // SAFETY: reads eight bytes.
+    unsafe {
+        sys!(
+            sys::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const before,
+            0,
+            8
+        )
+    };
+    drop(guard);
+    match error(answer) {
+        Some(number) => Err(Errno(number)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn clone(flags: usize, stack: usize, tid: *mut i32, activation: usize) -> isize {
+    // rdi flags, rsi stack, rdx parent_tid, rcx activation -> r10 child_tid, r8 tls
+    naked_asm!(
+        "push r12",
+        "mov r12, rcx",
+        "mov r10, rdx",
+        "xor r8d, r8d",
+        "mov eax, 56",
+        "syscall",
+        "test rax, rax",
+        "jz 2f",
+        "pop r12",
+        "ret",
+        "2:",
+        "mov rdi, r12",
+        "xor ebp, ebp",
+        "call {begin}",
+        "ud2",
+        begin = sym begin,
+    )
+}
+
+extern "C" fn begin(activation: usize) -> ! {
+    // SAFETY: `spawn` passes its activation.
+    let activation = unsafe { &*(activation as *const Activation) };
+    gs::set(Some(activation));
+    let runtime = activation.runtime();
+    let kernel = runtime.kernel();
+    let state = &activation.kernel;
+    state.forget_kernel_state(gs::thread_pointer());
+    kernel.set_inside();
+    if state.sentinel.load(Ordering::Relaxed) {
+        become_sentinel();
+    }
+    kernel.begin(activation);
+    kernel.set_mask(activation, ALL_SIGNALS);
+    runtime.activation_main(activation)
+}
+
+/// Starts a kernel thread that is no activation: at `begin(argument)` on the stack that ends at
+/// `stack`. Returns its id, or the kernel's negative error.
+///
+/// # Safety
+///
+/// The stack is writable and free; `begin` does not return; the id addresses are the caller's.
+pub unsafe fn clone_raw(
+    flags: usize,
+    stack: usize,
+    parent_tid: usize,
+    child_tid: usize,
+    tls: usize,
+    begin: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> isize {
+    let words = [parent_tid, child_tid, tls, begin as usize, argument];
+    // SAFETY: the caller's conditions.
+    unsafe { clone_with(flags, stack & !15, words.as_ptr()) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn clone_with(flags: usize, stack: usize, words: *const usize) -> isize {
+    naked_asm!(
+        "push r12",
+        "push r13",
+        "mov rax, rdx",
+        "mov rdx, [rax]",
+        "mov r10, [rax + 8]",
+        "mov r8, [rax + 16]",
+        "mov r12, [rax + 24]",
+        "mov r13, [rax + 32]",
+        "mov eax, 56",
+        "syscall",
+        "test rax, rax",
+        "jz 2f",
+        "pop r13",
+        "pop r12",
+        "ret",
+        "2:",
+        "mov rdi, r13",
+        "xor ebp, ebp",
+        "call r12",
+        "ud2",
+    )
+}
+
+/// Moves the calling kernel thread to the idle scheduling class, which needs no privilege.
+pub(crate) fn become_sentinel() {
+    const SYS_SCHED_SETSCHEDULER: i64 = libc::SYS_sched_setscheduler;
+    let parameter = 0i32;
+    // SAFETY: reads one word.
+    unsafe {
+        sys!(
+            SYS_SCHED_SETSCHEDULER,
+            0,
+            libc::SCHED_IDLE,
+            &raw const parameter
+        )
+    };
+}
+
+/// sched_attr, version 0: 48 bytes (sched_setattr(2)).
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Nanoseconds that an activation asks the kernel to let it run at a stretch.
+const STRETCH_NS: u64 = 400_000;
+
+/// Asks for short turns for the calling kernel thread, as Linux 6.12 and later grant to anybody;
+/// earlier ones ignore it. It gets no more time by it, but gets it sooner: beside a hog of another
+/// process the standby that has yielded, and the thread that returns from the kernel, would
+/// otherwise wait for a whole turn of the hog, each time that a thread blocks.
+pub(crate) fn ask_for_short_turns() {
+    let mut attributes = Attributes::default();
+    // SAFETY: writes and reads the structure, whose size is given.
+    unsafe {
+        if sys!(
+            libc::SYS_sched_getattr,
+            0,
+            &raw mut attributes,
+            size_of::<Attributes>(),
+            0
+        ) == 0
+            && attributes.policy == libc::SCHED_OTHER as u32
+        {
+            attributes.runtime = STRETCH_NS;
+            sys!(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+/* Two threads that spin at a barrier on two processors, ROUNDS times; for ever with 0. Makes the
+ * file FILE when it has come to its rounds. */
+#include "case.h"
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#define PHASE 20000
+static atomic_long arrived, generation;
+static long rounds;
+static const char *file;
+
+static void *body(void *first)
+{
+    for (long round = 0; rounds == 0 || round < rounds; round++) {
+        for (volatile int work = 0; work < PHASE; work++) {
+        }
+        long seen = atomic_load(&generation);
+        if (atomic_fetch_add(&arrived, 1) == 1) {
+            atomic_store(&arrived, 0);
+            atomic_store(&generation, seen + 1);
+        } else {
+            while (atomic_load(&generation) == seen) {
+            }
+        }
+        if (first && round == 100)
+            close(open(file, O_CREAT | O_WRONLY, 0600));
+    }
+    return NULL;
+}
+
+/* The first two processors of those allowed, from the beginning of the program on. */
+static void pin(char **arguments)
+{
+    cpu_set_t allowed, two;
+    MUST(sched_getaffinity(0, sizeof allowed, &allowed));
+    if (CPU_COUNT(&allowed) == 2)
+        return;
+    CPU_ZERO(&two);
+    for (int cpu = 0; CPU_COUNT(&two) < 2; cpu++)
+        if (CPU_ISSET(cpu, &allowed))
+            CPU_SET(cpu, &two);
+    MUST(sched_setaffinity(0, sizeof two, &two));
+    MUST(execv("/proc/self/exe", arguments));
+}
+
+int main(int count, char **arguments)
+{
+    pin(arguments);
+    rounds = count > 1 ? atol(arguments[1]) : 1000;
+    file = count > 2 ? arguments[2] : "/dev/null";
+    pthread_t threads[2];
+    for (long i = 0; i < 2; i++)
+        threads[i] = start(body, (void *)i);
+    for (int i = 0; i < 2; i++)
+        join(threads[i]);
+    check("spin_copies", generation == rounds, "%ld rounds", (long)generation);
+    return verdict();
+}

@@ -1,0 +1,143 @@
+//! The small programs under `guests/`, a case each.
+
+use crate::case;
+use program_tests::program::Program;
+use program_tests::{guest, provision};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Declares a case per guest, and the list that [`every_source_is_a_case`] compares.
+macro_rules! guests {
+    ($($language:ident: $($name:ident)+;)+) => {
+        $(mod $language {
+            $(#[test] fn $name() { super::$language(stringify!($name)); })+
+        })+
+        const NAMES: &[(&str, &str)] = &[$($((stringify!($language), stringify!($name)),)+)+];
+    };
+}
+
+guests! {
+    c: affinity_outside blocks_500 crowded_blocks thread_limits aio alarm_main altstack_per_thread atfork backtrace_thread c11_threads cancel_async
+       cancel_cond_wait cancel_read cancel_sleep cancel_testcancel cancel_waits cond_timeouts
+       descriptor_numbers descriptors errno_tls_10000 exec_from_thread file_blocking
+       fork_from_thread fork_return kill_parked kill_reader kill_running main_pthread_exit
+       malloc_threads many_threads mutex_pi mutex_robust mutex_types nonblocking
+       omp_for omp_nested omp_sync omp_tasks page_faults process_shared profiling_timer raw_futex
+       registers registers_in_signals resolver rwlock_barrier semaphores setuid_threads siginfo
+       siglongjmp_segv signal_mask_delivery signal_masks signal_storm signal_to_parked sigwait sleep_many spawn
+       spin_wait stack_overflow stdio_locks stop_continue thread_attributes thread_cpu_clock
+       thread_exit thread_name_of_other thread_odd_calls timer_signal timer_thread ucontext_in_threads;
+    cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
+       cxx_mutexes cxx_thread_local;
+    rs: rs_channels rs_children rs_panic rs_park rs_sleep rs_tcp rs_threads;
+    py: py_futures py_locks py_multiprocessing py_select py_servers py_signals py_sleep
+       py_subprocess py_threads;
+}
+
+fn c(name: &str) {
+    compiled(name, "c");
+}
+
+fn cpp(name: &str) {
+    compiled(name, "cpp");
+}
+
+fn rs(name: &str) {
+    compiled(name, "rs");
+}
+
+fn py(name: &str) {
+    let case = case(name);
+    if let Some(python) = python(name) {
+        case.verdicts(&script(python, name));
+    }
+}
+
+fn compiled(name: &str, language: &str) {
+    let case = case(name);
+    let file = format!("{name}.{language}");
+    if let Some(path) = guest::compile(name, case.scratch(), &file) {
+        case.verdicts(&Program::new(path));
+    }
+}
+
+fn script(python: PathBuf, name: &str) -> Program {
+    // -B: no compiled files beside the sources.
+    Program::new(python)
+        .args(["-B", "-X", "faulthandler"])
+        .arg(guest::sources().join(format!("{name}.py")))
+}
+
+/// The interpreter itself: `python3` in `PATH` may be a script that chooses one.
+pub fn python(case: &str) -> Option<PathBuf> {
+    let named = provision::program(case, "python3", "python3")?;
+    let answer = Command::new(named)
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .expect("python3 can be started");
+    Some(PathBuf::from(
+        String::from_utf8_lossy(&answer.stdout).trim(),
+    ))
+}
+
+/// A library is loaded by its path, so this guest takes an argument.
+#[test]
+fn dlopen_tls() {
+    let case = case("dlopen_tls");
+    let plugin = guest::compile("dlopen_tls", case.scratch(), "plugin_tls.c");
+    let program = guest::compile("dlopen_tls", case.scratch(), "dlopen_tls.c");
+    if let (Some(plugin), Some(program)) = (plugin, program) {
+        case.verdicts(&Program::new(program).arg(plugin));
+    }
+}
+
+/// Distributions may ship Python without its sqlite3 module.
+#[test]
+fn py_sqlite() {
+    let case = case("py_sqlite");
+    let Some(python) = python("py_sqlite") else {
+        return;
+    };
+    let found = Command::new(&python)
+        .args(["-c", "import sqlite3"])
+        .output();
+    if found.is_ok_and(|output| output.status.success()) {
+        case.verdicts(&script(python, "py_sqlite"));
+    } else {
+        provision::skip("py_sqlite", "this python3 has no sqlite3 module");
+    }
+}
+
+/// A guest that nobody runs would rot.
+#[test]
+fn every_source_is_a_case() {
+    let known: BTreeSet<String> = NAMES
+        .iter()
+        .map(|(language, name)| format!("{name}.{language}"))
+        .chain(["dlopen_tls.c", "plugin_tls.c", "py_sqlite.py", "case.py"].map(String::from))
+        .chain(
+            crate::exit_status::GUESTS
+                .iter()
+                .chain(crate::turns::GUESTS)
+                .map(|name| format!("{name}.c")),
+        )
+        .collect();
+    let found: BTreeSet<String> = fs::read_dir(guest::sources())
+        .expect("the sources are there")
+        .map(|entry| {
+            entry
+                .expect("the sources are readable")
+                .file_name()
+                .display()
+                .to_string()
+        })
+        .filter(|name| {
+            [".c", ".cpp", ".rs", ".py"]
+                .iter()
+                .any(|end| name.ends_with(end))
+        })
+        .collect();
+    assert_eq!(found, known);
+}

@@ -1,0 +1,18 @@
+//! Real programs under `upcall run`, compared with native runs. See README.md.
+
+mod exit_status;
+mod guests;
+mod memcached;
+mod redis;
+mod refusals;
+mod scripts;
+mod tools;
+mod turns;
+
+use program_tests::case::Case;
+use std::path::Path;
+
+/// A case in this suite's scratch directory.
+fn case(name: &str) -> Case {
+    Case::new(name, Path::new(env!("CARGO_TARGET_TMPDIR")))
+}
