@@ -56,7 +56,7 @@ impl<K: Kernel> Runtime<K> {
             match activation.role() {
                 Role::Standby => self.stand_by(activation, vp),
                 Role::Spare => {
-                    if self.surplus()
+                    if self.is_surplus(self.spares.lock(&self.kernel).len)
                         && !self.seat_is_wanted()
                         && !self.is_first(activation)
                         && self.leave_spares(activation)
@@ -106,6 +106,8 @@ impl<K: Kernel> Runtime<K> {
         if self.poller.get(Ordering::Relaxed).is_none()
             && self.poller.replace_if(None, Some(activation))
         {
+            // Perhaps it was woken to end, and is needed here.
+            self.end_surplus();
             let list = self.kernel.poll(self, activation, Some(seen));
             self.poller.set(None, Ordering::Release);
             if list.is_empty() && self.kernel.sentinel() {
@@ -451,22 +453,28 @@ impl<K: Kernel> Runtime<K> {
 
     /// Puts an activation without work into the pool, if it has this role.
     pub(super) fn retire_from(&'static self, activation: &'static Activation<K>, role: Role) {
-        let mut spares = self.spares.lock(&self.kernel);
-        // Who rests now may be somebody's owner again by the time that its successor comes here.
-        if role == Role::Resting && activation.vp().word().is_owned_by(activation)
-            || !activation.change_role(role, Role::Spare)
         {
-            return;
+            let mut spares = self.spares.lock(&self.kernel);
+            // Who rests now may be somebody's owner again by the time that its successor comes here.
+            if role == Role::Resting && activation.vp().word().is_owned_by(activation)
+                || !activation.change_role(role, Role::Spare)
+            {
+                return;
+            }
+            activation.next.set(spares.head, Ordering::Relaxed);
+            spares.head = Some(activation);
+            spares.len += 1;
         }
-        activation.next.set(spares.head, Ordering::Relaxed);
-        spares.head = Some(activation);
-        spares.len += 1;
+        // Others look at the pool themselves on their way to sleep.
+        if role == Role::Resting {
+            self.end_surplus();
+        }
     }
 
     /// A spare activation, or a new one, for `vp`, in role `Reserved`: it sleeps until it has been
     /// given a role or a grant and [`Runtime::notify`] wakes it.
     pub(super) fn take_spare(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
-        let spare = {
+        let (spare, surplus) = {
             let mut spares = self.spares.lock(&self.kernel);
             // Whoever sits in the poller stays there.
             let seated = |one: &&'static Activation<K>| self.poller.holds(one, Ordering::Relaxed);
@@ -491,11 +499,15 @@ impl<K: Kernel> Runtime<K> {
                 activation.vp.set(Some(vp), Ordering::Relaxed);
                 activation.set_role(Role::Reserved);
             }
-            spare
+            (spare, self.is_surplus(spares.len))
         };
         match spare {
             Some(activation) => {
                 self.stats.recycled.add();
+                if surplus {
+                    // Perhaps it was woken to end.
+                    self.end_surplus();
+                }
                 Some(activation)
             }
             None => self.spawn_activation(vp, false),
@@ -559,21 +571,34 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Whether there are more spares than what is really blocked justifies.
-    fn surplus(&self) -> bool {
-        let bound = 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get();
-        self.spares.lock(&self.kernel).len > bound
+    fn is_surplus(&self, spares: u64) -> bool {
+        spares > 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get()
     }
 
     fn end_activation(&'static self, activation: &'static Activation<K>) -> ! {
         self.bury(activation);
         // The others went to sleep when more were blocked: each wakes the next.
-        if self.surplus() {
-            let next = self.spares.lock(&self.kernel).head;
-            if let Some(next) = next {
-                self.notify(next);
-            }
-        }
+        self.end_surplus();
         self.kernel.exit_activation(activation)
+    }
+
+    /// Wakes a spare that may end, if there are too many.
+    fn end_surplus(&'static self) {
+        let next = {
+            let spares = self.spares.lock(&self.kernel);
+            if !self.is_surplus(spares.len) {
+                return;
+            }
+            let listed =
+                core::iter::successors(spares.head, |spare| spare.next.get(Ordering::Relaxed));
+            let may_end = |one: &&'static Activation<K>| {
+                !self.poller.holds(one, Ordering::Relaxed) && !self.is_first(one)
+            };
+            listed.into_iter().find(may_end)
+        };
+        if let Some(next) = next {
+            self.notify(next);
+        }
     }
 
     /// Keeps an ended activation until its kernel thread is gone.

@@ -187,6 +187,25 @@ fn blocking_calls() {
     });
 }
 
+/// Many blocked at once, and came back: the activations that carried them end.
+#[test]
+fn spares_end() {
+    explore("spares_end", |me| {
+        let vps = me.runtime.vps().len() as u64;
+        for _ in 0..2 {
+            let threads = (0..20).map(|_| me.spawn(|me| me.call(200_000 + me.machine.pick(2_000))));
+            let threads = threads.collect();
+            me.steps(4);
+            join_all(me, threads);
+        }
+        me.sleep(2_000_000);
+        let left = me.runtime.stats().activations.get();
+        // An owner and a standby for each, beside the spares that are kept.
+        let kept = vps * 4 + 6;
+        assert!(left <= kept, "{left} activations are left, not {kept}");
+    });
+}
+
 /// Others' deadlines are met while the only running thread is in a call.
 #[test]
 fn sleepers_beside_a_call() {
