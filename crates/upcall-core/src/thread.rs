@@ -77,29 +77,30 @@ impl<K: Kernel> Thread<K> {
     /// Claims a parked thread for `reason`. The caller that gets [`Claim::Ready`] must make the
     /// thread ready; for the other answers there is nothing to do.
     pub fn claim(&self, reason: WakeReason) -> Claim {
-        // AcqRel: pairs with itself and with `Runtime::park`'s finishing step.
-        if self
-            .state
-            .compare_exchange(PARKED, READY, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-        {
-            self.reason.store(reason as u32, Ordering::Relaxed);
-            return Claim::Ready;
-        }
         // The reason travels in the state so that it is published with the claim.
-        if self
-            .state
-            .compare_exchange(
-                PARKING,
-                CLAIMED | (reason as u32) << 8,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            )
-            .is_ok()
-        {
-            return Claim::Soon;
+        let claimed = CLAIMED | (reason as u32) << 8;
+        let mut state = self.state.load(Ordering::Acquire);
+        loop {
+            let (next, claim) = match state {
+                PARKED => (READY, Claim::Ready),
+                PARKING => (claimed, Claim::Soon),
+                _ => return Claim::Lost,
+            };
+            // AcqRel: pairs with itself and with `Runtime::finish_park`, which may turn one state
+            // into the other at any time.
+            match self
+                .state
+                .compare_exchange(state, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    if claim == Claim::Ready {
+                        self.reason.store(reason as u32, Ordering::Relaxed);
+                    }
+                    return claim;
+                }
+                Err(found) => state = found,
+            }
         }
-        Claim::Lost
     }
 
     /// Enters a list of waiters that the backend keeps, under the backend's lock.
@@ -176,5 +177,49 @@ impl<K: Kernel> Recycled for Thread<K> {
             deadline: AtomicU64::new(0),
             kernel: K::ThreadState::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bare;
+
+    /// Whoever claims a thread while it finishes parking must not lose to the finishing itself.
+    #[test]
+    fn a_claim_is_not_lost_while_the_thread_parks() {
+        const ROUNDS: u32 = 100_000;
+        let kernel = Bare::new();
+        let [thread]: [&Thread<Bare>; 1] = kernel.threads();
+        let (asked, parked) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    while asked.load(Ordering::Acquire) < round {
+                        std::thread::yield_now();
+                    }
+                    let finish = thread.state.compare_exchange(
+                        PARKING,
+                        PARKED,
+                        Ordering::SeqCst,
+                        Ordering::Acquire,
+                    );
+                    drop(finish);
+                    parked.store(round, Ordering::Release);
+                }
+            });
+            for round in 1..=ROUNDS {
+                thread.state.store(PARKING, Ordering::Release);
+                asked.store(round, Ordering::Release);
+                // At another place of the other side's step each time.
+                for _ in 0..round % 64 {
+                    core::hint::spin_loop();
+                }
+                assert_ne!(thread.claim(WakeReason::Woken), Claim::Lost);
+                while parked.load(Ordering::Acquire) < round {
+                    std::thread::yield_now();
+                }
+            }
+        });
     }
 }
