@@ -188,37 +188,43 @@ mod tests {
     /// Whoever claims a thread while it finishes parking must not lose to the finishing itself.
     #[test]
     fn a_claim_is_not_lost_while_the_thread_parks() {
-        const ROUNDS: u32 = 100_000;
+        const ROUNDS: u32 = 200_000;
+        // The other side is at another place of its step in each round; on one processor, or among
+        // other programs, it may not run at all.
+        let await_round = |word: &AtomicU32, round| {
+            let mut spins = 0;
+            while word.load(Ordering::Acquire) < round {
+                spins += 1;
+                if spins % 1000 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        };
         let kernel = Bare::new();
         let [thread]: [&Thread<Bare>; 1] = kernel.threads();
         let (asked, parked) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 1..=ROUNDS {
-                    while asked.load(Ordering::Acquire) < round {
-                        std::thread::yield_now();
-                    }
-                    let finish = thread.state.compare_exchange(
+                    await_round(&asked, round);
+                    // The step of `Runtime::finish_park`.
+                    let _ = thread.state.compare_exchange(
                         PARKING,
                         PARKED,
                         Ordering::SeqCst,
                         Ordering::Acquire,
                     );
-                    drop(finish);
                     parked.store(round, Ordering::Release);
                 }
             });
             for round in 1..=ROUNDS {
                 thread.state.store(PARKING, Ordering::Release);
                 asked.store(round, Ordering::Release);
-                // At another place of the other side's step each time.
-                for _ in 0..round % 64 {
-                    core::hint::spin_loop();
+                for _ in 0..round % 1000 {
+                    std::hint::black_box(round);
                 }
                 assert_ne!(thread.claim(WakeReason::Woken), Claim::Lost);
-                while parked.load(Ordering::Acquire) < round {
-                    std::thread::yield_now();
-                }
+                await_round(&parked, round);
             }
         });
     }
