@@ -26,6 +26,11 @@ impl Path {
         self
     }
 
+    /// The path.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
     /// Where it begins; a zero byte ends it.
     pub fn as_ptr(&self) -> *const u8 {
         self.bytes.as_ptr()

@@ -17,6 +17,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::policy::{Member, Phase, Set};
+use crate::procfs::Path;
 use crate::sys::{self, error};
 
 /// Processes that can take part; the others are scheduled by the kernel alone.
@@ -96,8 +97,8 @@ impl Registry {
         Self::join_at(&name(), pid)
     }
 
-    /// As [`Registry::join`], in a file whose path ends with a zero.
-    fn join_at(path: &[u8], pid: i32) -> Result<Self, Trouble> {
+    /// As [`Registry::join`], in this file.
+    fn join_at(path: &Path, pid: i32) -> Result<Self, Trouble> {
         let shared = attach(path)?;
         for id in 0..SLOTS as u32 {
             let slot = &shared.slots[id as usize];
@@ -304,8 +305,7 @@ fn is_alive(pid: u32) -> bool {
 }
 
 /// Opens, checks and maps the file.
-fn attach(path: &[u8]) -> Result<&'static Shared, Trouble> {
-    debug_assert_eq!(path.last(), Some(&0));
+fn attach(path: &Path) -> Result<&'static Shared, Trouble> {
     // SAFETY: the path ends with a zero; a new descriptor, closed here; a new mapping.
     unsafe {
         let file = sys!(
@@ -398,30 +398,11 @@ fn detach(shared: &'static Shared) {
     unsafe { sys!(sys::SYS_munmap, core::ptr::from_ref(shared), SIZE) };
 }
 
-/// The file's path, with a zero at the end: the user and the pid namespace follow the constant.
-fn name() -> [u8; 80] {
-    let mut name = [0u8; 80];
-    let mut len = 0;
-    let mut push = |bytes: &[u8]| {
-        name[len..len + bytes.len()].copy_from_slice(bytes);
-        len += bytes.len();
-    };
-    push(NAME);
+/// The file's path: the user and the pid namespace follow the constant.
+fn name() -> Path {
     // SAFETY: asks only.
     let user = unsafe { sys!(libc::SYS_geteuid) } as u32;
-    let mut digits = [0u8; 10];
-    let mut at = digits.len();
-    let mut rest = user;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    push(&digits[at..]);
-    push(b"-");
+    let mut name = Path::new().text(NAME).number(user).text(b"-");
     // "pid:[4026531836]"; without procfs all namespaces look the same, and numbers may mislead
     // about who is alive, which costs turns.
     let mut link = [0u8; 32];
@@ -435,12 +416,10 @@ fn name() -> [u8; 80] {
             link.len()
         )
     };
-    for byte in link
-        .iter()
-        .take(length.max(0) as usize)
-        .filter(|byte| byte.is_ascii_digit())
-    {
-        push(&[*byte]);
+    for byte in link.iter().take(length.max(0) as usize) {
+        if byte.is_ascii_digit() {
+            name = name.text(&[*byte]);
+        }
     }
     name
 }
@@ -468,9 +447,7 @@ pub fn look() -> Result<usize, Trouble> {
 
 /// The path as text, for those who report about it.
 pub fn path() -> String {
-    let name = name();
-    let length = name.iter().position(|&byte| byte == 0).unwrap_or(0);
-    String::from_utf8_lossy(&name[..length]).into_owned()
+    String::from_utf8_lossy(name().as_bytes()).into_owned()
 }
 
 #[cfg(test)]

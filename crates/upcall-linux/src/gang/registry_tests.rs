@@ -17,14 +17,12 @@ impl Place {
         Place(path)
     }
 
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = self.0.to_str().unwrap().as_bytes().to_vec();
-        bytes.push(0);
-        bytes
+    fn path(&self) -> Path {
+        Path::new().text(self.0.to_str().unwrap().as_bytes())
     }
 
     fn join(&self, pid: i32) -> Result<Registry, Trouble> {
-        Registry::join_at(&self.bytes(), pid)
+        Registry::join_at(&self.path(), pid)
     }
 }
 
@@ -120,7 +118,7 @@ fn the_same_process_takes_its_old_slot_over_clean() {
 fn a_full_registry_says_so() {
     let place = Place::new("full");
     place.join(own_pid()).unwrap();
-    let shared = attach(&place.bytes()).unwrap();
+    let shared = attach(&place.path()).unwrap();
     for slot in &shared.slots {
         slot.pid.store(1, Ordering::Relaxed);
     }
