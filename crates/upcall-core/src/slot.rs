@@ -52,6 +52,12 @@ impl<T: 'static> Slot<T> {
     }
 }
 
+impl<T: 'static> Default for Slot<T> {
+    fn default() -> Self {
+        Slot::empty()
+    }
+}
+
 fn address<T>(value: Option<&'static T>) -> *mut T {
     value.map_or(ptr::null_mut(), |object| ptr::from_ref(object).cast_mut())
 }

@@ -103,34 +103,6 @@ impl<K: Kernel> Thread<K> {
         }
     }
 
-    /// Enters a list of waiters that the backend keeps, under the backend's lock.
-    pub fn link_waiter(&'static self, first: &Slot<Thread<K>>) {
-        let head = first.get(Ordering::Relaxed);
-        self.wait_previous.set(None, Ordering::Relaxed);
-        self.wait_next.set(head, Ordering::Relaxed);
-        if let Some(head) = head {
-            head.wait_previous.set(Some(self), Ordering::Relaxed);
-        }
-        first.set(Some(self), Ordering::Relaxed);
-        self.wait_mask.store(1, Ordering::Relaxed);
-    }
-
-    /// Leaves the list entered with [`Thread::link_waiter`], if it is still in it, under the same lock.
-    pub fn unlink_waiter(&'static self, first: &Slot<Thread<K>>) {
-        if self.wait_mask.swap(0, Ordering::Relaxed) == 0 {
-            return;
-        }
-        let next = self.wait_next.get(Ordering::Relaxed);
-        let previous = self.wait_previous.get(Ordering::Relaxed);
-        match previous {
-            Some(previous) => previous.wait_next.set(next, Ordering::Relaxed),
-            None => first.set(next, Ordering::Relaxed),
-        }
-        if let Some(next) = next {
-            next.wait_previous.set(previous, Ordering::Relaxed);
-        }
-    }
-
     /// The deadline it was last parked with, in nanoseconds of [`Kernel::now`].
     pub fn deadline(&self) -> u64 {
         self.deadline.load(Ordering::Relaxed)

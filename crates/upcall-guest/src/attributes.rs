@@ -3,6 +3,7 @@
 
 use core::sync::atomic::Ordering;
 
+use upcall_linux::poller::When;
 use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::access;
@@ -225,12 +226,12 @@ pub fn close(runtime: &'static Runtime, frame: &Frame) -> i64 {
     }
     names::closes(descriptor);
     let poller = runtime.kernel().poller();
-    poller.forget(runtime, descriptor);
+    poller.forget(runtime, descriptor, When::Before);
     // SAFETY: the program's own call.
     let answer = runtime.blocking(|| unsafe { frame.raw() }) as i64;
     // Another thread may have registered it in between, and the kernel has forgotten it now; whoever
     // waits for the next file of this number tries again.
-    poller.forget(runtime, descriptor);
+    poller.forget(runtime, descriptor, When::After);
     answer
 }
 
@@ -239,20 +240,36 @@ pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     if descriptors::is_ours(frame.rdi as i32) || descriptors::is_ours(frame.rsi as i32) {
         return EBADF;
     }
-    if frame.rdi as i32 != frame.rsi as i32 {
-        runtime.kernel().poller().forget(runtime, frame.rsi as i32);
-    }
     // SAFETY: the program's own call.
-    runtime.blocking(|| unsafe { frame.raw() }) as i64
+    let call = || runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    if frame.rdi as i32 == frame.rsi as i32 {
+        return call();
+    }
+    let poller = runtime.kernel().poller();
+    poller.forget(runtime, frame.rsi as i32, When::Before);
+    let answer = call();
+    // As for close(2).
+    poller.forget(runtime, frame.rsi as i32, When::After);
+    answer
 }
 
 /// close_range(2), around the runtime's own descriptors.
 pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
     const UNSHARE_OR_CLOEXEC: u64 = 2 | 4;
     let (first, last) = (frame.rdi as u32, frame.rsi as u32);
-    if frame.rdx & UNSHARE_OR_CLOEXEC == 0 {
-        runtime.kernel().poller().forget_range(runtime, first, last);
+    let poller = runtime.kernel().poller();
+    let closes = frame.rdx & UNSHARE_OR_CLOEXEC == 0;
+    if closes {
+        poller.forget_range(runtime, first, last, When::Before);
     }
+    let answer = close_ranges(frame, first, last);
+    if closes {
+        poller.forget_range(runtime, first, last, When::After);
+    }
+    answer
+}
+
+fn close_ranges(frame: &Frame, first: u32, last: u32) -> i64 {
     let Some((low, high)) = descriptors::range().filter(|&(low, high)| first < high && low <= last)
     else {
         return raw(frame);

@@ -4,12 +4,19 @@
 //! The file description's flags are not touched, since other processes share them: whether a call
 //! would block is learned from `RWF_NOWAIT` (pipes since Linux 6.4, sockets), `MSG_DONTWAIT` or poll(2). What cannot
 //! be learned is not a problem: the call is made, and if it blocks, that is an upcall.
+//!
+//! A socket's time limit (SO_RCVTIMEO, SO_SNDTIMEO) is the wait's deadline. That there is none is
+//! remembered as is that O_NONBLOCK is not set; a limit is asked for at each wait.
 
-use upcall_linux::poller::{Direction, Kind, Readiness};
-use upcall_linux::{Runtime, gs};
+use core::sync::atomic::Ordering;
+
+use upcall_core::Kernel;
+use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
+use upcall_linux::{Runtime, descriptors, gs};
 
 use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::guest::GUEST;
+use crate::{poll, table};
 
 const SYS_PREADV2: i64 = 327;
 const SYS_PWRITEV2: i64 = 328;
@@ -24,31 +31,53 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let descriptor = frame.rdi as i32;
     let kind = runtime.kernel().poller().kind(runtime, descriptor);
     if kind == Kind::File {
-        return block(runtime, frame, 0);
+        return block(runtime, frame, descriptor, kind, 0);
     }
     let answer = transfer(runtime, frame, kind);
-    if kind == Kind::Pipe && answer > 0 && is_stream_write(frame) {
-        runtime.kernel().poller().written(runtime, descriptor);
+    if answer > 0 && is_stream_write(frame) && kind != Kind::Socket {
+        let poller = runtime.kernel().poller();
+        poller.count_write();
+        if kind == Kind::Pipe {
+            poller.written(runtime, descriptor);
+        }
     }
     answer
 }
 
 fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
     let descriptor = frame.rdi as i32;
-    let direction = direction(frame.rax as i64);
+    let poller = runtime.kernel().poller();
+    let wants = wants(frame.rax as i64);
+    let mut limit = None;
     let mut moved = 0;
     loop {
+        let mut watch = poller.watch(descriptor, wants);
         let answer = match attempt(frame, moved) {
             Attempt::Done(answer) => answer,
             Attempt::WouldBlock if prefers_blocking(runtime) => {
-                return block(runtime, frame, moved);
+                return block(runtime, frame, descriptor, kind, moved);
             }
-            Attempt::WouldBlock => match wait(runtime, descriptor, direction, kind) {
-                Wait::Again => continue,
-                Wait::Ended(answer) => answer,
-                Wait::Block => return block(runtime, frame, moved),
-            },
-            Attempt::Unknown => return block(runtime, frame, moved),
+            Attempt::WouldBlock => {
+                let limit =
+                    *limit.get_or_insert_with(|| Limit::of(runtime, descriptor, kind, wants));
+                match wait(runtime, &mut watch, limit) {
+                    Wait::Again => continue,
+                    Wait::Ended(answer) => answer,
+                    Wait::Block => return block(runtime, frame, descriptor, kind, moved),
+                    Wait::BlockOn(file) => {
+                        let mut answer = EINTR;
+                        while answer == EINTR {
+                            answer = block(runtime, frame, file, kind, moved);
+                            if interrupted(limit) {
+                                break;
+                            }
+                        }
+                        descriptors::give_back(file);
+                        return answer;
+                    }
+                }
+            }
+            Attempt::Unknown => return block(runtime, frame, descriptor, kind, moved),
         };
         // A call that must move everything goes on until it has.
         match usize::try_from(answer) {
@@ -65,19 +94,39 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
     }
 }
 
+/// Whether a thread that would wait had better block its activation.
 fn prefers_blocking(runtime: &'static Runtime) -> bool {
     // A hint, from whatever activation this is at the moment.
     // SAFETY: on an activation.
     runtime.prefers_blocking(unsafe { gs::current() })
 }
 
-fn block(runtime: &'static Runtime, frame: &Frame, moved: usize) -> i64 {
+/// Makes the call, or the rest of it, on `descriptor`.
+fn block(
+    runtime: &'static Runtime,
+    frame: &Frame,
+    descriptor: i32,
+    kind: Kind,
+    moved: usize,
+) -> i64 {
     if moved == 0 {
+        let mut call = frame.words();
+        call[1] = descriptor as u64;
         // SAFETY: the program's own call.
-        return runtime.blocking(|| unsafe { frame.raw() }) as i64;
+        let make = || unsafe { program_call(&call, &frame.made, &NEVER) };
+        let answer = runtime.blocking(make) as i64;
+        if answer == EINTR {
+            interrupted(Limit::of(
+                runtime,
+                descriptor,
+                kind,
+                wants(frame.rax as i64),
+            ));
+        }
+        return answer;
     }
     let rest = [
-        frame.rdi,
+        descriptor as u64,
         frame.rsi + moved as u64,
         frame.rdx - moved as u64,
         0,
@@ -89,10 +138,10 @@ fn block(runtime: &'static Runtime, frame: &Frame, moved: usize) -> i64 {
     moved as i64 + more.max(0)
 }
 
-fn direction(number: i64) -> Direction {
+fn wants(number: i64) -> Wants {
     match number {
-        libc::SYS_write | libc::SYS_sendto | libc::SYS_sendmsg => Direction::Out,
-        _ => Direction::In,
+        libc::SYS_write | libc::SYS_sendto | libc::SYS_sendmsg => Wants::OUT,
+        _ => Wants::IN,
     }
 }
 
@@ -156,13 +205,7 @@ fn attempt(frame: &Frame, moved: usize) -> Attempt {
 /// Makes the call if poll(2) says that it will not wait; another thread may be faster, and then
 /// the activation blocks, which is no harm.
 fn attempt_polled(frame: &Frame, events: i16) -> Attempt {
-    let mut one = libc::pollfd {
-        fd: frame.rdi as i32,
-        events,
-        revents: 0,
-    };
-    // SAFETY: reads and writes one pollfd.
-    let ready = unsafe { raw_syscall(libc::SYS_poll, [(&raw mut one) as u64, 1, 0, 0, 0, 0]) };
+    let ready = poll::is_ready(frame.rdi as i32, events);
     if ready == 0 && !asked_not_to_wait(frame) {
         Attempt::WouldBlock
     } else {
@@ -170,8 +213,7 @@ fn attempt_polled(frame: &Frame, events: i16) -> Attempt {
     }
 }
 
-/// Whether the program itself asked for a call that does not wait, or for one that waits for a
-/// limited time, which is left to the kernel.
+/// Whether the program itself asked for a call that does not wait.
 fn asked_not_to_wait(frame: &Frame) -> bool {
     let dont_wait = match frame.rax as i64 {
         libc::SYS_recvfrom | libc::SYS_sendto => frame.r10 & MSG_DONTWAIT != 0,
@@ -203,45 +245,71 @@ enum Wait {
     Again,
     Ended(i64),
     Block,
+    /// On a number of ours for the file.
+    BlockOn(i32),
 }
 
-fn wait(runtime: &'static Runtime, descriptor: i32, direction: Direction, kind: Kind) -> Wait {
-    if kind == Kind::Socket && has_timeout(descriptor, direction) {
-        return Wait::Block;
-    }
-    match runtime
-        .kernel()
-        .poller()
-        .wait(runtime, descriptor, direction, None)
-    {
+fn wait(runtime: &'static Runtime, watch: &mut Watch, limit: Limit) -> Wait {
+    let poller = runtime.kernel().poller();
+    match poller.wait(runtime, core::slice::from_mut(watch), limit.0) {
         Readiness::Try => Wait::Again,
-        Readiness::Interrupted => Wait::Ended(EINTR),
+        Readiness::Interrupted if interrupted(limit) => Wait::Ended(EINTR),
+        Readiness::Interrupted => Wait::Again,
         Readiness::TimedOut => Wait::Ended(EAGAIN),
         Readiness::NotPollable => Wait::Block,
+        Readiness::Moved => watch.moved.map_or(Wait::Again, Wait::BlockOn),
     }
 }
 
-/// Whether a socket has SO_RCVTIMEO or SO_SNDTIMEO.
-fn has_timeout(descriptor: i32, direction: Direction) -> bool {
-    let option = match direction {
-        Direction::In => libc::SO_RCVTIMEO,
-        Direction::Out => libc::SO_SNDTIMEO,
+/// Whether a handler ran since the call began. After one, a call with a time limit is not made again
+/// (signal(7)).
+fn interrupted(limit: Limit) -> bool {
+    let Some(thread) = table::current_thread() else {
+        return true;
     };
-    let mut time = [0u64; 2];
-    let mut length = size_of_val(&time) as u32;
-    // SAFETY: writes at most the length given.
-    let answer = unsafe {
-        raw_syscall(
-            libc::SYS_getsockopt,
-            [
-                descriptor as u64,
-                libc::SOL_SOCKET as u64,
-                option as u64,
-                time.as_mut_ptr() as u64,
-                (&raw mut length) as u64,
-                0,
-            ],
-        )
-    };
-    answer == 0 && time != [0, 0]
+    let seen = &thread.kernel.seen;
+    if seen.load(Ordering::Relaxed) != 0 && limit.0.is_some() {
+        seen.store(table::SEEN, Ordering::Relaxed);
+    }
+    seen.load(Ordering::Relaxed) != 0
+}
+
+/// When a call that waits for a socket gives up.
+#[derive(Clone, Copy)]
+struct Limit(Option<u64>);
+
+impl Limit {
+    fn of(runtime: &'static Runtime, descriptor: i32, kind: Kind, wants: Wants) -> Self {
+        let poller = runtime.kernel().poller();
+        if kind != Kind::Socket || poller.is_known_endless(descriptor, wants) {
+            return Limit(None);
+        }
+        let option = if wants == Wants::OUT {
+            libc::SO_SNDTIMEO
+        } else {
+            libc::SO_RCVTIMEO
+        };
+        let mut time = [0u64; 2];
+        let mut length = size_of_val(&time) as u32;
+        // SAFETY: writes at most the length given.
+        let answer = unsafe {
+            raw_syscall(
+                libc::SYS_getsockopt,
+                [
+                    descriptor as u64,
+                    libc::SOL_SOCKET as u64,
+                    option as u64,
+                    time.as_mut_ptr() as u64,
+                    (&raw mut length) as u64,
+                    0,
+                ],
+            )
+        };
+        if answer != 0 || time == [0, 0] {
+            poller.note_endless(descriptor, wants);
+            return Limit(None);
+        }
+        let limit = time[0] * 1_000_000_000 + time[1] * 1000;
+        Limit(Some(runtime.kernel().now().saturating_add(limit)))
+    }
 }

@@ -25,7 +25,7 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use upcall_core::Kernel;
+use upcall_core::{Kernel, Role};
 use upcall_linux::{Activation, Runtime, Thread, gs, preempt, sys};
 
 use crate::entry::{Frame, Progress, give_up, progress, raw_syscall};
@@ -93,6 +93,9 @@ impl Action {
 pub const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
+
+/// What no mask blocks.
+pub const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 
 /// Signals that the runtime itself must see, whatever the program does with them.
 fn is_ours(signal: i32) -> bool {
@@ -832,6 +835,10 @@ pub fn deferred(
             runtime.kernel().set_mask(activation, !0);
             if let Some((signal, information)) = activation.kernel.inbox.take() {
                 pending::pass(runtime, activation, signal, &information);
+            }
+            // A standby may not sleep for long, and takes signals for parked threads meanwhile.
+            if activation.role() == Role::Standby {
+                runtime.kernel().set_resting_mask(activation);
             }
         }
     }

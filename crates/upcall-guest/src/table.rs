@@ -3,9 +3,9 @@
 //! | class | calls | what happens |
 //! |---|---|---|
 //! | thread | clone, exit, futex, sleep, yield, signals, names, … | served for the user-level thread |
-//! | pollable | read, write, recv…, send…, accept | tried without waiting; the thread parks on the poller |
+//! | pollable | read, write, recv…, send…, accept, poll, select, epoll_wait | tried without waiting; the thread parks on the poller |
 //! | plain | getpid, mmap, … | passed on: they do not wait for anything |
-//! | any other | open, fsync, poll, wait4, … | passed on; if it blocks, the activation is replaced |
+//! | any other | open, fsync, wait4, … | passed on; if it blocks, the activation is replaced |
 //!
 //! A call that ended in EINTR although no handler of the program ran was interrupted by the
 //! runtime: it is made again. If handlers with SA_RESTART ran, it is made again where the kernel
@@ -18,7 +18,7 @@ use upcall_linux::{Activation, Runtime, Thread, descriptors, gs};
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
-use crate::{attributes, futex, io, names, pending, process, signal, threads, time, timers};
+use crate::{attributes, futex, io, names, pending, poll, process, signal, threads, time, timers};
 
 /// No handler of the program ran during the call.
 const UNSEEN: u32 = 0;
@@ -363,11 +363,15 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_rt_sigaction => signal::sigaction(frame),
         libc::SYS_rt_sigprocmask => signal::sigprocmask(runtime, thread, frame),
         libc::SYS_rt_sigsuspend => with_mask(runtime, thread, frame, frame.rdi as usize),
-        libc::SYS_ppoll => maybe_with_mask(runtime, thread, frame, frame.r10),
-        libc::SYS_pselect6 => maybe_with_mask(runtime, thread, frame, pselect_mask(frame)),
-        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => {
-            maybe_with_mask(runtime, thread, frame, frame.r8)
-        }
+        libc::SYS_poll
+        | libc::SYS_ppoll
+        | libc::SYS_select
+        | libc::SYS_pselect6
+        | libc::SYS_epoll_wait
+        | libc::SYS_epoll_pwait
+        | libc::SYS_epoll_pwait2 => poll::serve(runtime, thread, frame),
+        libc::SYS_epoll_ctl => poll::control(runtime, frame),
+        libc::SYS_setsockopt => poll::set_option(runtime, frame),
         libc::SYS_rt_sigtimedwait => sigtimedwait(runtime, thread, frame),
         libc::SYS_rt_sigpending => attributes::sigpending(thread, frame),
         libc::SYS_sigaltstack => signal::sigaltstack(runtime, thread, frame),
@@ -518,7 +522,7 @@ fn with_mask(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame, 
 }
 
 /// ppoll(2) and the like, if they come with a mask; `at` is where, 0 for none.
-fn maybe_with_mask(
+pub fn maybe_with_mask(
     runtime: &'static Runtime,
     thread: &'static Thread,
     frame: &Frame,
@@ -529,14 +533,6 @@ fn maybe_with_mask(
         return runtime.blocking(|| unsafe { frame.raw() }) as i64;
     }
     with_mask(runtime, thread, frame, at as usize)
-}
-
-/// The mask in the sixth argument of pselect6(2): a pointer to a pointer and a size.
-fn pselect_mask(frame: &Frame) -> u64 {
-    if frame.r9 == 0 {
-        return 0;
-    }
-    crate::access::load_u64(frame.r9 as usize).unwrap_or(0)
 }
 
 /// rt_sigtimedwait(2): signals for the thread first, then the kernel's wait.

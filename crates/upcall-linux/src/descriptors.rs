@@ -41,20 +41,38 @@ pub fn keep(answer: sys::Answer) -> Result<i32, Errno> {
     if let Some(number) = error(answer) {
         return Err(Errno(number));
     }
-    // SAFETY: duplicates and closes a descriptor that we just opened.
-    let moved = unsafe {
-        let moved = sys!(sys::SYS_fcntl, answer, libc::F_DUPFD_CLOEXEC, base());
-        sys!(sys::SYS_close, answer);
-        moved
-    };
-    if let Some(number) = error(moved) {
+    let moved = keep_copy(answer as i32);
+    // SAFETY: closes a descriptor that we just opened.
+    unsafe { sys!(sys::SYS_close, answer) };
+    moved
+}
+
+/// Another number for a descriptor of the program, where the program does not look, closed on exec.
+///
+/// # Errors
+///
+/// `EMFILE` when there is no room, `EBADF` when it is not open.
+pub fn keep_copy(descriptor: i32) -> Result<i32, Errno> {
+    // SAFETY: duplicates a descriptor.
+    let copy = unsafe { sys!(sys::SYS_fcntl, descriptor, libc::F_DUPFD_CLOEXEC, base()) };
+    if let Some(number) = error(copy) {
         return Err(Errno(number));
     }
-    let place = moved as usize - base();
+    let place = copy as usize - base();
     if place < 64 {
         OURS.fetch_or(1 << place, Ordering::Relaxed);
     }
-    Ok(moved as i32)
+    Ok(copy as i32)
+}
+
+/// Closes what [`keep_copy`] has given.
+pub fn give_back(descriptor: i32) {
+    let place = descriptor as usize - base();
+    if place < 64 {
+        OURS.fetch_and(!(1 << place), Ordering::Relaxed);
+    }
+    // SAFETY: a descriptor of ours that nobody uses any more.
+    unsafe { sys!(sys::SYS_close, descriptor) };
 }
 
 /// Moves one of many descriptors up, beyond what [`is_ours`] answers for, when there is room.

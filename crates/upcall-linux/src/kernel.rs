@@ -7,7 +7,7 @@ use upcall_core::{Errno, Kernel, Role, Slot, ThreadList, Vp, Waiting};
 
 use crate::gang::Gang;
 use crate::observe::Observer;
-use crate::poller::Poller;
+use crate::poller::{Choice, Node, Poller};
 use crate::sys::{self, error};
 use crate::watch::{Glance, Watch};
 use crate::{
@@ -195,6 +195,10 @@ pub struct LinuxThread {
     pub cpu_ns: AtomicU64,
     /// Its name (PR_SET_NAME), 16 bytes.
     pub name: [AtomicU64; 2],
+    /// Whether it blocks or parks in a wait for several descriptors.
+    pub(crate) choice: Choice,
+    /// Its place in the list of the first descriptor that it waits for.
+    pub(crate) node: Node,
 }
 
 /// What the layer above does at events that are its own.
@@ -365,14 +369,22 @@ impl Linux {
         }
     }
 
-    /// Makes every activation that sleeps compute its mask anew ([`Hooks::resting_mask`]).
+    /// Makes every activation without a thread compute its mask anew ([`Hooks::resting_mask`]): one
+    /// that sleeps does so when it lies down again, a standby when it attends.
     pub fn nudge(&self, runtime: &'static Runtime) {
         runtime.each_activation(|activation| {
             if activation.kernel.waiting.load(Ordering::SeqCst) != AWAKE {
                 activation.wake_word().fetch_add(1, Ordering::SeqCst);
                 self.wake(activation);
+            } else if activation.role() == Role::Standby {
+                activation.attend(Activation::DEFERRED);
             }
         });
+    }
+
+    /// The mask of an activation that has no thread.
+    pub fn set_resting_mask(&self, activation: &'static Activation) {
+        self.set_mask(activation, (self.settings.hooks.resting_mask)());
     }
 
     /// Prepares a sleep: whether nothing has come that forbids it.
@@ -381,7 +393,7 @@ impl Linux {
         // First the mark, then the mask: who changes what the mask depends on looks at the mark.
         state.waiting.store(how, Ordering::SeqCst);
         if !state.inbox.is_full() {
-            self.set_mask(activation, (self.settings.hooks.resting_mask)());
+            self.set_resting_mask(activation);
         }
         if state.inbox.is_full() {
             state.waiting.store(AWAKE, Ordering::Relaxed);

@@ -1,0 +1,524 @@
+//! Waiting for several descriptors: poll(2), select(2), epoll_wait(2) and their variants.
+//!
+//! 1. The call is made with no time to wait. If it has an answer, that is it.
+//! 2. Else the thread parks on all of the call's descriptors ([`upcall_linux::poller`]), with the
+//!    call's deadline, and then tries again. An epoll instance is one descriptor. Calls without a
+//!    descriptor are sleeps.
+//! 3. A call with a signal mask has it from after the first try until its end. What the mask lets
+//!    through runs its handler then, and ends the call; a handler that runs between that and the
+//!    sleep ends it too, so nothing falls in between.
+//! 4. Where a descriptor was closed meanwhile, the kernel would go on with its file: the
+//!    activation blocks on that.
+//!
+//! The activation blocks, as for any other call, when the kernel's own wake-up is the fastest there
+//! is: where the virtual processor only computes, and for the event loop whose events come from outside
+//! while nothing else is to be done here ([`upcall_linux::poller::choice`]). It also
+//! blocks when a descriptor cannot be watched, and for sets of more than [`BOUND`] descriptors: each costs the
+//! runtime a lock and a place in a list, some 20 ns of a section in which nothing else can be run,
+//! and a program has few threads that wait for many descriptors.
+//!
+//! Rejected: an epoll instance for each waiting thread (see [`upcall_linux::poller`]); parking first
+//! and trying later, which costs a ready descriptor a switch.
+
+use core::sync::atomic::Ordering;
+
+use upcall_core::Kernel;
+use upcall_linux::poller::{Readiness, Wants, Watch, choice};
+use upcall_linux::{Runtime, Thread, descriptors, gs};
+
+use crate::entry::{Frame, NEVER, program_call, raw_syscall};
+use crate::select::Sets;
+use crate::{access, signal, table, time};
+
+/// The most descriptors of one call that a thread parks on.
+pub const BOUND: usize = 64;
+
+const NS: u64 = 1_000_000_000;
+const NS_PER_MS: u64 = 1_000_000;
+const EINTR: i64 = -(libc::EINTR as i64);
+const EPOLL_CTL_ADD: u64 = 1;
+
+/// What a call asks about, beside its registers.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack of one call, where nothing may be allocated"
+)]
+enum Question {
+    Poll,
+    Select(Sets),
+    Epoll,
+}
+
+/// The descriptors of a call.
+pub struct Watches {
+    list: [Watch; BOUND],
+    count: usize,
+}
+
+impl Watches {
+    fn none() -> Self {
+        Watches {
+            list: [Watch::default(); BOUND],
+            count: 0,
+        }
+    }
+
+    /// Adds one; `None` when there are too many.
+    pub fn add(&mut self, descriptor: i32, wants: Wants) -> Option<()> {
+        *self.list.get_mut(self.count)? = Watch::new(descriptor, wants);
+        self.count += 1;
+        Some(())
+    }
+
+    fn as_mut(&mut self) -> &mut [Watch] {
+        &mut self.list[..self.count]
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Now,
+    At(u64),
+    Never,
+}
+
+/// Where a call has its time limit.
+enum Place {
+    /// Milliseconds in a register.
+    Register(u64),
+    /// Behind a register: a timespec.
+    Timespec(u64),
+    /// Behind a register: a timeval.
+    Timeval(u64),
+}
+
+struct Call {
+    question: Question,
+    watches: Watches,
+    limit: Limit,
+    /// The mask to wait with, and where it is; 0: none.
+    mask: u64,
+    mask_at: u64,
+    /// The kernel has given the program the answer itself.
+    written: bool,
+}
+
+fn place(frame: &Frame) -> Place {
+    match frame.rax as i64 {
+        libc::SYS_poll => Place::Register(frame.rdx),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => Place::Register(frame.r10),
+        libc::SYS_ppoll => Place::Timespec(frame.rdx),
+        libc::SYS_epoll_pwait2 => Place::Timespec(frame.r10),
+        libc::SYS_pselect6 => Place::Timespec(frame.r8),
+        _ => Place::Timeval(frame.r8),
+    }
+}
+
+/// Where the mask is and how long it is; 0 for none.
+fn mask_place(frame: &Frame) -> Option<(u64, u64)> {
+    match frame.rax as i64 {
+        libc::SYS_ppoll => Some((frame.r10, frame.r8)),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Some((frame.r8, frame.r9)),
+        libc::SYS_pselect6 if frame.r9 != 0 => {
+            let word = |at: usize| access::load_u64(frame.r9 as usize + at).ok();
+            Some((word(0)?, word(8)?))
+        }
+        _ => Some((0, 8)),
+    }
+}
+
+impl Call {
+    /// What the call asks for; `None` for what it is simpler to let the kernel judge.
+    fn of(runtime: &'static Runtime, frame: &Frame) -> Option<Self> {
+        let mut watches = Watches::none();
+        let question = match frame.rax as i64 {
+            libc::SYS_poll | libc::SYS_ppoll => {
+                read_set(frame, &mut watches)?;
+                Question::Poll
+            }
+            libc::SYS_select | libc::SYS_pselect6 => {
+                Question::Select(Sets::read(frame, &mut watches)?)
+            }
+            _ => {
+                watches.add(frame.rdi as i32, Wants::IN)?;
+                Question::Epoll
+            }
+        };
+        let (mask_at, size) = mask_place(frame)?;
+        let mask = match mask_at {
+            0 => 0,
+            _ if size != 8 => return None,
+            at => access::load_u64(at as usize).ok()? & !signal::UNBLOCKABLE,
+        };
+        Some(Call {
+            question,
+            watches,
+            limit: limit(runtime, frame)?,
+            mask,
+            mask_at,
+            written: false,
+        })
+    }
+
+    fn had_better_block(&self, runtime: &'static Runtime) -> bool {
+        // SAFETY: on an activation.
+        let activation = unsafe { gs::current() };
+        self.watches.count != 0
+            && self.limit != Limit::Now
+            && choice::prefers_blocking(runtime, activation)
+    }
+
+    /// Makes the call without waiting.
+    fn attempt(&mut self, frame: &Frame) -> i64 {
+        let words = match &mut self.question {
+            Question::Poll if self.watches.count == 0 && frame.rsi == 0 => return 0,
+            Question::Poll => [libc::SYS_poll as u64, frame.rdi, frame.rsi, 0, 0, 0, 0],
+            Question::Select(_) if self.watches.count == 0 => return 0,
+            Question::Select(sets) => sets.words(),
+            Question::Epoll => [
+                libc::SYS_epoll_pwait as u64,
+                frame.rdi,
+                frame.rsi,
+                frame.rdx,
+                0,
+                0,
+                8,
+            ],
+        };
+        // SAFETY: the program's own buffers, as it passed them, or ours.
+        let answer = unsafe { program_call(&words, &frame.made, &NEVER) } as i64;
+        if answer == 0 {
+            frame.made.set(0);
+        }
+        answer
+    }
+
+    /// Nanoseconds that are left of its time; `None` without a limit.
+    fn left(&self, runtime: &'static Runtime) -> Option<u64> {
+        match self.limit {
+            Limit::Never => None,
+            Limit::Now => Some(0),
+            Limit::At(deadline) => Some(deadline.saturating_sub(runtime.kernel().now())),
+        }
+    }
+
+    /// The answer as the program shall see it.
+    fn finish(&mut self, runtime: &'static Runtime, frame: &Frame, answer: i64) -> i64 {
+        if let Limit::At(deadline) = self.limit {
+            let left = deadline.saturating_sub(runtime.kernel().now());
+            // What cannot be written is not, as in the kernel.
+            let _ = match place(frame) {
+                Place::Timespec(at) if frame.rax as i64 != libc::SYS_epoll_pwait2 => {
+                    store_time(at, [left / NS, left % NS])
+                }
+                Place::Timeval(at) => store_time(at, [left / NS, left % NS / 1000]),
+                _ => Ok(()),
+            };
+        }
+        match &self.question {
+            Question::Select(sets) if answer >= 0 && !self.written => sets.write(answer),
+            _ => answer,
+        }
+    }
+}
+
+fn store_time(at: u64, words: [u64; 2]) -> Result<(), access::Fault> {
+    access::store_u64(at as usize, words[0])?;
+    access::store_u64(at as usize + 8, words[1])
+}
+
+fn limit(runtime: &'static Runtime, frame: &Frame) -> Option<Limit> {
+    let nanoseconds = match place(frame) {
+        Place::Register(word) => match word as i32 {
+            ..0 => return Some(Limit::Never),
+            milliseconds => milliseconds as u64 * NS_PER_MS,
+        },
+        Place::Timespec(0) | Place::Timeval(0) => return Some(Limit::Never),
+        Place::Timespec(at) => time::nanoseconds(at as usize).ok()?,
+        Place::Timeval(at) => {
+            let seconds = access::load_u64(at as usize).ok()?;
+            let rest = access::load_u64(at as usize + 8).ok()?;
+            if seconds as i64 | rest as i64 >= 0 {
+                seconds
+                    .saturating_mul(NS)
+                    .saturating_add(rest.saturating_mul(1000))
+            } else {
+                return None;
+            }
+        }
+    };
+    Some(match nanoseconds {
+        0 => Limit::Now,
+        _ => Limit::At(runtime.kernel().now().saturating_add(nanoseconds)),
+    })
+}
+
+/// The descriptors of poll(2).
+fn read_set(frame: &Frame, watches: &mut Watches) -> Option<()> {
+    const OUT: u16 = (libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND) as u16;
+    const UNASKED: u16 = (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) as u16;
+    const IN: u16 = !(OUT | UNASKED);
+    for index in 0..frame.rsi as u32 {
+        let one = access::load_u64(frame.rdi as usize + 8 * index as usize).ok()?;
+        let (descriptor, events) = (one as i32, (one >> 32) as u16);
+        if descriptor < 0 {
+            if index as usize >= 2 * BOUND {
+                return None;
+            }
+            continue;
+        }
+        let mut wants = Wants::ERRORS;
+        if events & IN != 0 {
+            wants = wants.or(Wants::IN);
+        }
+        if events & OUT != 0 {
+            wants = wants.or(Wants::OUT);
+        }
+        watches.add(descriptor, wants)?;
+    }
+    Some(())
+}
+
+/// Makes the call in `frame`. Outside the runtime.
+pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let call = Call::of(runtime, frame);
+    let Some(mut call) = call else {
+        let at = mask_place(frame).map_or(0, |(at, _)| at);
+        return table::maybe_with_mask(runtime, thread, frame, at);
+    };
+    // What comes with a mask is tried first: a ready descriptor goes before a signal.
+    if call.mask_at == 0 && call.had_better_block(runtime) {
+        return runtime
+            .kernel()
+            .poller()
+            .block(thread, || table::maybe_with_mask(runtime, thread, frame, 0));
+    }
+    let mut mask = Opened {
+        runtime,
+        thread,
+        before: None,
+    };
+    let answer = wait(&mut mask, frame, &mut call);
+    mask.close();
+    call.finish(runtime, frame, answer)
+}
+
+/// The thread's mask while the call has its own.
+struct Opened {
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    before: Option<u64>,
+}
+
+impl Opened {
+    /// What the mask lets through is delivered before this returns.
+    fn open(&mut self, mask: u64) {
+        if self.before.is_none() {
+            let before = self.thread.kernel.mask.load(Ordering::Relaxed);
+            self.before = Some(before);
+            if before != mask {
+                signal::set_thread_mask(self.runtime, self.thread, mask);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(before) = self.before.take()
+            && self.thread.kernel.mask.load(Ordering::Relaxed) != before
+        {
+            signal::set_thread_mask(self.runtime, self.thread, before);
+        }
+    }
+}
+
+fn wait(mask: &mut Opened, frame: &Frame, call: &mut Call) -> i64 {
+    let (runtime, thread) = (mask.runtime, mask.thread);
+    let poller = runtime.kernel().poller();
+    let handled = || thread.kernel.seen.load(Ordering::Relaxed) != 0;
+    let mut over = call.limit == Limit::Now;
+    loop {
+        for watch in call.watches.as_mut() {
+            *watch = poller.watch(watch.descriptor, watch.wants);
+        }
+        let answer = call.attempt(frame);
+        if answer != 0 {
+            return answer;
+        }
+        if call.mask_at != 0 {
+            if mask.before.is_none() && call.had_better_block(runtime) {
+                call.written = true;
+                return poller.block(thread, || block(runtime, thread, frame, call, None));
+            }
+            mask.open(call.mask);
+            if handled() {
+                return EINTR;
+            }
+        }
+        if over {
+            return 0;
+        }
+        for watch in call.watches.as_mut() {
+            // A pipe's writers in this process find who waits for it.
+            poller.kind(runtime, watch.descriptor);
+        }
+        let deadline = match call.limit {
+            Limit::At(deadline) => Some(deadline),
+            _ => None,
+        };
+        match poller.wait(runtime, call.watches.as_mut(), deadline) {
+            Readiness::Try => {}
+            Readiness::TimedOut => over = true,
+            Readiness::Interrupted if handled() => return EINTR,
+            Readiness::Interrupted => {}
+            Readiness::NotPollable => {
+                mask.close();
+                call.written = true;
+                return block(runtime, thread, frame, call, None);
+            }
+            Readiness::Moved => {
+                mask.close();
+                let answer = block_on_moved(runtime, thread, frame, call);
+                match call.question {
+                    Question::Epoll => return answer,
+                    _ if answer < 0 => return answer,
+                    _ => over = answer == 0,
+                }
+            }
+        }
+    }
+}
+
+/// Blocks the activation in what is left of the call; on another epoll instance, if it says so.
+fn block(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+    call: &Call,
+    moved: Option<i32>,
+) -> i64 {
+    let mut rest = frame.clone();
+    let mut words = [0; 2];
+    if let Some(left) = call.left(runtime) {
+        words = [left / NS, left % NS];
+        let at = words.as_ptr() as u64;
+        match frame.rax as i64 {
+            libc::SYS_poll => rest.rdx = left.div_ceil(NS_PER_MS),
+            libc::SYS_epoll_wait | libc::SYS_epoll_pwait => rest.r10 = left.div_ceil(NS_PER_MS),
+            libc::SYS_ppoll => rest.rdx = at,
+            libc::SYS_epoll_pwait2 => rest.r10 = at,
+            libc::SYS_pselect6 => rest.r8 = at,
+            _ => {
+                words[1] /= 1000;
+                rest.r8 = at;
+            }
+        }
+    }
+    if let Some(descriptor) = moved {
+        rest.rdi = descriptor as u64;
+    }
+    let answer = table::maybe_with_mask(runtime, thread, &rest, call.mask_at);
+    // The kernel has read it, and perhaps written it.
+    core::hint::black_box(&mut words);
+    if rest.made.get() != 0 {
+        frame.made.set(1);
+    }
+    answer
+}
+
+/// Blocks on the files that the call began with, one of which has lost its number. As in the
+/// kernel, what counts in the end is what the numbers mean then.
+fn block_on_moved(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+    call: &mut Call,
+) -> i64 {
+    let answer = loop {
+        let answer = match (&call.question, call.watches.list[0].moved) {
+            (Question::Epoll, moved) => block(runtime, thread, frame, call, moved),
+            _ => poll_files(runtime, thread, frame, call),
+        };
+        if answer != EINTR || thread.kernel.seen.load(Ordering::Relaxed) != 0 {
+            break answer;
+        }
+    };
+    for watch in call.watches.as_mut() {
+        if let Some(moved) = watch.moved.take() {
+            descriptors::give_back(moved);
+        }
+    }
+    answer
+}
+
+/// A poll(2) of the call's files, wherever they are now.
+fn poll_files(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+    call: &mut Call,
+) -> i64 {
+    let mut files = [libc::pollfd {
+        fd: -1,
+        events: 0,
+        revents: 0,
+    }; BOUND];
+    for (file, watch) in files.iter_mut().zip(call.watches.as_mut()) {
+        file.fd = watch.moved.unwrap_or(watch.descriptor);
+        file.events = watch.wants.events();
+    }
+    let mut words = call.left(runtime).map(|left| [left / NS, left % NS]);
+    let mut ppoll = frame.clone();
+    ppoll.rax = libc::SYS_ppoll as u64;
+    ppoll.rdi = files.as_mut_ptr() as u64;
+    ppoll.rsi = call.watches.count as u64;
+    ppoll.rdx = words.as_mut().map_or(0, |words| words.as_mut_ptr() as u64);
+    ppoll.r10 = call.mask_at;
+    ppoll.r8 = 8;
+    let answer = table::maybe_with_mask(runtime, thread, &ppoll, call.mask_at);
+    core::hint::black_box((&mut files, &mut words));
+    answer
+}
+
+/// epoll_ctl(2). The kernel limits how epoll instances nest and how many paths lead to a file, and our
+/// watches count.
+pub fn control(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    // SAFETY: the program's own call.
+    let make = || runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    let poller = runtime.kernel().poller();
+    let answer = make();
+    let limited = [-i64::from(libc::ELOOP), -i64::from(libc::EINVAL)].contains(&answer);
+    if frame.rsi != EPOLL_CTL_ADD || !limited || !poller.give_way(runtime) {
+        return answer;
+    }
+    let answer = make();
+    if answer < 0 {
+        poller.stay();
+    }
+    answer
+}
+
+/// setsockopt(2): a time limit may have changed.
+pub fn set_option(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    /// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW.
+    const NEW: [i32; 2] = [66, 67];
+    // SAFETY: the program's own call.
+    let answer = runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    let option = frame.rdx as i32;
+    if frame.rsi as i32 == libc::SOL_SOCKET
+        && (matches!(option, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) || NEW.contains(&option))
+    {
+        runtime.kernel().poller().flags_change();
+    }
+    answer
+}
+
+/// A poll(2) of ours on one descriptor, without waiting: what it returns.
+pub fn is_ready(descriptor: i32, events: i16) -> i64 {
+    let mut one = libc::pollfd {
+        fd: descriptor,
+        events,
+        revents: 0,
+    };
+    // SAFETY: reads and writes one pollfd.
+    unsafe { raw_syscall(libc::SYS_poll, [(&raw mut one) as u64, 1, 0, 0, 0, 0]) as i64 }
+}

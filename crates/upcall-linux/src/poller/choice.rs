@@ -1,0 +1,126 @@
+//! Whether a thread blocks or parks where it could do both: event loops.
+//!
+//! A thread whose events come from outside, and whose virtual processor has nothing else to do, had
+//! better block its activation: the kernel wakes it where it is, at once, and nobody has to sit in the
+//! poller for it. A thread that is woken by others of the process had better park: then it goes on
+//! beside whoever woke it, as a thread that the kernel wakes would, and not on the processor that its
+//! activation is bound to. A wait counts as ended from inside if the program has written to a pipe, or
+//! to what is neither a pipe nor a socket (eventfd), meanwhile. A thread blocks until that has happened
+//! several times in a row; then it parks until it has not happened for long.
+//!
+//! Rejected: changing with every wait. A parked thread's event disturbs a blocked one, and the two
+//! change for ever.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::Poller;
+use crate::{Activation, Runtime, Thread};
+
+/// Woken from inside so often in a row, a thread parks.
+const INSIDE: u32 = 4;
+/// Woken from outside so often in a row, a parked thread blocks again, on probation.
+const OUTSIDE: u32 = 256;
+
+/// A thread's choice. Only the thread, and whoever has claimed it, change it.
+#[derive(Default)]
+pub(crate) struct Choice {
+    /// Below [`INSIDE`], how often in a row it was woken from inside; else how often it parks.
+    count: AtomicU32,
+    /// [`Poller::writes`] when its wait began.
+    writes: AtomicU32,
+}
+
+impl Choice {
+    fn blocks(&self) -> bool {
+        self.count.load(Ordering::Relaxed) < INSIDE
+    }
+
+    /// A wait begins, with so many writes so far.
+    pub(super) fn begins(&self, writes: u32) {
+        self.writes.store(writes, Ordering::Relaxed);
+    }
+
+    /// Its event came, after so many writes.
+    pub(super) fn ends(&self, writes: u32) {
+        let inside = self.writes.load(Ordering::Relaxed) != writes;
+        let count = self.count.load(Ordering::Relaxed);
+        let next = match (count >= INSIDE, inside) {
+            (false, false) => 0,
+            (true, false) => count - 1,
+            (false, true) if count + 1 < INSIDE => count + 1,
+            (_, true) => INSIDE + OUTSIDE,
+        };
+        self.count.store(next, Ordering::Relaxed);
+    }
+}
+
+/// Whether the current thread, on `activation`, had better block in a wait for descriptors. A hint.
+pub fn prefers_blocking(runtime: &'static Runtime, activation: &'static Activation) -> bool {
+    if runtime.prefers_blocking(activation) {
+        return true;
+    }
+    activation
+        .thread()
+        .is_some_and(|thread| thread.kernel.choice.blocks())
+        && !activation.vp().has_ready()
+        && runtime.stats().absent.get() < runtime.vps().len() as u64
+}
+
+impl Poller {
+    /// The program has written to what threads of its own may wait for.
+    pub fn count_write(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Blocks the activation in `call`, a wait for descriptors of `thread`, the current one.
+    pub fn block<R>(&self, thread: &'static Thread, call: impl FnOnce() -> R) -> R {
+        let choice = &thread.kernel.choice;
+        choice.begins(self.writes.load(Ordering::Relaxed));
+        let answer = call();
+        choice.ends(self.writes.load(Ordering::Relaxed));
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(choice: &Choice, inside: bool) {
+        choice.begins(7);
+        choice.ends(7 + u32::from(inside));
+    }
+
+    #[test]
+    fn a_thread_parks_when_it_is_woken_from_inside_in_a_row() {
+        let choice = Choice::default();
+        for _ in 0..INSIDE - 1 {
+            wait(&choice, true);
+        }
+        wait(&choice, false);
+        for _ in 0..INSIDE {
+            assert!(choice.blocks());
+            wait(&choice, true);
+        }
+        assert!(!choice.blocks());
+    }
+
+    #[test]
+    fn a_thread_blocks_on_probation_when_it_was_woken_from_outside_for_long() {
+        let choice = Choice::default();
+        for _ in 0..INSIDE {
+            wait(&choice, true);
+        }
+        for _ in 0..OUTSIDE {
+            wait(&choice, false);
+        }
+        wait(&choice, true);
+        for _ in 0..=OUTSIDE {
+            assert!(!choice.blocks());
+            wait(&choice, false);
+        }
+        assert!(choice.blocks());
+        wait(&choice, true);
+        assert!(!choice.blocks());
+    }
+}

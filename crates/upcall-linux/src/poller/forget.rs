@@ -1,0 +1,110 @@
+//! Descriptors that change: closed, replaced, written to by the program itself.
+
+use core::sync::atomic::Ordering;
+
+use upcall_core::ThreadList;
+
+use super::{EPOLL_CTL_DEL, Kind, Poller, Wants, slot};
+use crate::{Activation, Linux, Runtime};
+
+/// When a number is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// The program is about to close it: who waits keeps the file.
+    Before,
+    /// The program has closed it; in between another thread may have come to wait for it. Who waits
+    /// tries again.
+    After,
+}
+
+impl Poller {
+    /// The program closes a descriptor, or replaces it: forgets it. In the kernel a wait goes on with
+    /// its file; here the waiters go on with a number of their own for it ([`super::Watch::moved`]). Called
+    /// from a thread's own code, outside the runtime, before and after.
+    pub fn forget(&self, runtime: &'static Runtime, descriptor: i32, when: When) {
+        let Some(entry) = self.entries.get(descriptor as usize) else {
+            return;
+        };
+        if descriptor as u32 > self.highest.load(Ordering::Relaxed) {
+            return;
+        }
+        let activation = runtime.enter();
+        let mut list = ThreadList::new();
+        {
+            let mut state = entry.lock(runtime.kernel());
+            let keeps = when == When::Before;
+            self.move_waiters(descriptor as usize, &state, keeps, &mut list);
+            if state.registered {
+                self.control(EPOLL_CTL_DEL, descriptor, 0, 0);
+            }
+            state.registered = false;
+            state.refused = false;
+            state.inode = 0;
+            self.known[descriptor as usize].forget();
+        }
+        make_ready(runtime, activation, list);
+        runtime.leave(activation);
+    }
+
+    /// As [`Poller::forget`], for every descriptor from `first` to `last` that was ever registered.
+    pub fn forget_range(&self, runtime: &'static Runtime, first: u32, last: u32, when: When) {
+        let highest = self.highest.load(Ordering::Relaxed);
+        for descriptor in first..=last.min(highest) {
+            self.forget(runtime, descriptor as i32, when);
+        }
+    }
+
+    /// The kernel has refused the program to nest epoll instances, perhaps because of a watch of ours:
+    /// removes those that can matter. Who waits tries again, and blocks. `false` if there are none.
+    pub fn give_way(&self, runtime: &'static Runtime) -> bool {
+        if self.shallow.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        for descriptor in 0..=self.highest.load(Ordering::Relaxed) {
+            if self.known_kind(descriptor as usize) == Kind::Other {
+                self.forget(runtime, descriptor as i32, When::After);
+            }
+        }
+        true
+    }
+
+    /// It was not because of ours.
+    pub fn stay(&self) {
+        self.shallow.store(false, Ordering::SeqCst);
+    }
+
+    /// The program has written to a pipe: threads of this process that wait for it are made
+    /// ready at once. The event reaches the poller as well; whoever finds nothing waits again.
+    pub fn written(&self, runtime: &'static Runtime, descriptor: i32) {
+        if self.waiters.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Some(entry) = self.entries.get(descriptor as usize) else {
+            return;
+        };
+        let activation = runtime.enter();
+        let inode = entry.lock(runtime.kernel()).inode;
+        let reader = self.readers[slot(inode)].load(Ordering::Relaxed) as usize;
+        let mut list = ThreadList::new();
+        if inode != 0
+            && let Some(entry) = self.entries.get(reader)
+        {
+            let state = entry.lock(runtime.kernel());
+            if state.inode == inode {
+                self.edge(reader, &state, Wants::IN.0, &mut list);
+            }
+        }
+        make_ready(runtime, activation, list);
+        runtime.leave(activation);
+    }
+}
+
+fn make_ready(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    mut list: ThreadList<Linux>,
+) {
+    while let Some(thread) = list.pop_front() {
+        runtime.make_ready(activation, thread);
+    }
+}

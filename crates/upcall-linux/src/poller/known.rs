@@ -1,0 +1,178 @@
+//! What is known about descriptors: their kind, and that their calls wait without end.
+//!
+//! All of it are hints: other processes and unseen calls may have changed what a number means, and
+//! every use survives that.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Poller, Wants};
+use crate::Runtime;
+
+/// What kind of file a descriptor is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Kind {
+    /// Nothing yet.
+    #[default]
+    Unknown = 0,
+    /// A pipe or FIFO.
+    Pipe = 1,
+    /// A socket.
+    Socket = 2,
+    /// A regular file, directory or block device: its calls do not wait for anybody.
+    File = 3,
+    /// Anything else.
+    Other = 4,
+}
+
+/// What may be read of an entry without its lock.
+pub(super) struct Known {
+    /// The low bits are the [`Kind`]; then what was seen, and 1 + the epoch in which it was seen.
+    word: AtomicU32,
+    /// How many edges have come. Changed under the entry's lock.
+    pub(super) edges: AtomicU32,
+}
+
+const KIND: u32 = 0xf;
+/// It has no O_NONBLOCK.
+const WAITS: u32 = 0x10;
+/// It has no SO_RCVTIMEO.
+const ENDLESS_IN: u32 = 0x20;
+/// It has no SO_SNDTIMEO.
+const ENDLESS_OUT: u32 = 0x40;
+const EPOCH_SHIFT: u32 = 8;
+
+impl Known {
+    fn kind(&self) -> Kind {
+        match self.word.load(Ordering::Relaxed) & KIND {
+            1 => Kind::Pipe,
+            2 => Kind::Socket,
+            3 => Kind::File,
+            4 => Kind::Other,
+            _ => Kind::Unknown,
+        }
+    }
+
+    /// Under the entry's lock, or whoever knows the kind has learned it for nothing.
+    pub(super) fn forget(&self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Poller {
+    /// Whether the descriptor was seen without O_NONBLOCK since the program last changed any file
+    /// flags. Another process that shares the description may have changed them: then the thread
+    /// waits where it would have got EAGAIN.
+    pub fn is_known_to_wait(&self, descriptor: i32) -> bool {
+        self.was_seen(descriptor, WAITS)
+    }
+
+    /// The descriptor has no O_NONBLOCK.
+    pub fn note_waits(&self, descriptor: i32) {
+        self.note(descriptor, WAITS);
+    }
+
+    /// Whether the socket was seen without a time limit (SO_RCVTIMEO, SO_SNDTIMEO) since the program last
+    /// set one anywhere.
+    pub fn is_known_endless(&self, descriptor: i32, wants: Wants) -> bool {
+        self.was_seen(descriptor, endless(wants))
+    }
+
+    /// The socket has no time limit.
+    pub fn note_endless(&self, descriptor: i32, wants: Wants) {
+        self.note(descriptor, endless(wants));
+    }
+
+    /// The program has changed some description's flags, or some socket's time limit.
+    pub fn flags_change(&self) {
+        self.flags_epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn was_seen(&self, descriptor: i32, what: u32) -> bool {
+        self.known.get(descriptor as usize).is_some_and(|known| {
+            let word = known.word.load(Ordering::Relaxed);
+            word & what != 0 && word >> EPOCH_SHIFT == self.epoch_mark()
+        })
+    }
+
+    fn note(&self, descriptor: i32, what: u32) {
+        let Some(known) = self.known.get(descriptor as usize) else {
+            return;
+        };
+        let word = known.word.load(Ordering::Relaxed);
+        // What is not known at all is not remembered: it would not be forgotten at close.
+        if word & KIND == 0 {
+            return;
+        }
+        let mark = self.epoch_mark();
+        let kept = if word >> EPOCH_SHIFT == mark {
+            word
+        } else {
+            word & KIND
+        };
+        let new = kept | what | mark << EPOCH_SHIFT;
+        // Whoever was faster knows better: it may be another file by now.
+        let _ = known
+            .word
+            .compare_exchange(word, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn epoch_mark(&self) -> u32 {
+        (self.flags_epoch.load(Ordering::Relaxed) & (u32::MAX >> EPOCH_SHIFT >> 1)) + 1
+    }
+
+    /// What kind of descriptor it is; asks the kernel the first time.
+    pub fn kind(&self, runtime: &'static Runtime, descriptor: i32) -> Kind {
+        let Some(known) = self.known.get(descriptor as usize) else {
+            return Kind::Other;
+        };
+        match known.kind() {
+            Kind::Unknown => self.learn_kind(runtime, descriptor),
+            kind => kind,
+        }
+    }
+
+    /// As [`Poller::kind`], without asking.
+    pub(super) fn known_kind(&self, descriptor: usize) -> Kind {
+        self.known
+            .get(descriptor)
+            .map_or(Kind::Unknown, Known::kind)
+    }
+
+    #[cold]
+    fn learn_kind(&self, runtime: &'static Runtime, descriptor: i32) -> Kind {
+        // SAFETY: an all-zero stat is valid; fstat fills it in.
+        let (answer, status) = unsafe {
+            let mut status: libc::stat = core::mem::zeroed();
+            (sys!(libc::SYS_fstat, descriptor, &raw mut status), status)
+        };
+        if answer != 0 {
+            return Kind::Other;
+        }
+        let kind = match status.st_mode & libc::S_IFMT {
+            libc::S_IFIFO => Kind::Pipe,
+            libc::S_IFSOCK => Kind::Socket,
+            libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Kind::File,
+            _ => Kind::Other,
+        };
+        let activation = runtime.enter();
+        {
+            let mut state = self.entries[descriptor as usize].lock(runtime.kernel());
+            state.inode = if kind == Kind::Pipe { status.st_ino } else { 0 };
+            self.highest.fetch_max(descriptor as u32, Ordering::Relaxed);
+            self.known[descriptor as usize]
+                .word
+                .store(kind as u32, Ordering::Relaxed);
+        }
+        runtime.leave(activation);
+        kind
+    }
+}
+
+fn endless(wants: Wants) -> u32 {
+    if wants == Wants::OUT {
+        ENDLESS_OUT
+    } else {
+        ENDLESS_IN
+    }
+}

@@ -1,0 +1,290 @@
+//! Threads that wait for descriptors: parked on one epoll instance instead of blocking an
+//! activation each.
+//!
+//! A descriptor is registered once, edge-triggered for everything, and stays registered until it
+//! is closed. Protocol of a wait, for one descriptor or several:
+//! 1. The thread notes how many edges each of its descriptors has seen ([`Poller::watch`]).
+//! 2. It tries its call without blocking (`RWF_NOWAIT`, `MSG_DONTWAIT`, a poll(2) or epoll_wait(2)
+//!    that does not wait): the flags of the file description, which other processes may share, are
+//!    never changed. Only when the call would block does it come to [`Poller::wait`].
+//! 3. It enters the list of each descriptor, declares itself findable, and looks whether an edge has come
+//!    since step 1: then it tries again at once, else it parks.
+//! 4. Whoever collects an edge counts it first and then wakes all who wait for such an edge; each
+//!    tries again. So an edge between 1 and 3 is seen by the thread, and a later one finds it.
+//!
+//! The program's own epoll instances are descriptors like others: the watch is one level of nesting
+//! more, and their registrations keep the kernel's meaning (EPOLLET, EPOLLONESHOT). The kernel limits
+//! the nesting; where a watch of ours stands in the way of the program's, it goes ([`Poller::give_way`]).
+//!
+//! Deadlines of all threads ring through a timerfd in the same instance; wake-ups of the activation
+//! that sits in the poller, through an eventfd.
+//!
+//! Rejected: one-shot registrations, which need a system call a wait. An epoll instance for each
+//! thread that waits for several descriptors: two system calls for each of them and each wait, and
+//! a descriptor a thread. A flag instead of the count of edges: of two threads that both tried in
+//! vain, one would take the flag, and the other would park although there is something to read.
+
+pub mod choice;
+mod forget;
+mod known;
+mod wait;
+
+pub(crate) use choice::Choice;
+pub use forget::When;
+pub use known::Kind;
+pub(crate) use wait::Node;
+pub use wait::{Readiness, Wants, Watch};
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use upcall_core::{Errno, Slot, SpinLock, ThreadList};
+
+use crate::kernel::Linux;
+use crate::sys::{self, error};
+use crate::{Runtime, descriptors, vdso};
+use known::Known;
+
+const EPOLL_CTL_ADD: usize = 1;
+const EPOLL_CTL_DEL: usize = 2;
+const EPOLLIN: u32 = 1;
+const EPOLLOUT: u32 = 4;
+const EPOLLERR: u32 = 8;
+const EPOLLHUP: u32 = 16;
+const EPOLLWRNORM: u32 = 0x100;
+const EPOLLWRBAND: u32 = 0x200;
+const EPOLLET: u32 = 1 << 31;
+/// All that poll(2) may ask for: IN, PRI, OUT, the normal and band variants, MSG and RDHUP.
+const EVERYTHING: u32 = 0x27c7;
+const EVENTS: usize = 64;
+/// Descriptors above this are not parked on; they block an activation.
+const DESCRIPTORS: usize = 1 << 20;
+
+const READERS: usize = 256;
+
+const KICK: u64 = u64::MAX;
+const ALARM: u64 = u64::MAX - 1;
+
+#[repr(C, packed)]
+#[derive(Clone, Copy)]
+struct Event {
+    events: u32,
+    data: u64,
+}
+
+/// What an edge is for: bits of [`Wants`].
+fn meaning(events: u32) -> u32 {
+    const OUT: u32 = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
+    if events & (EPOLLERR | EPOLLHUP) != 0 {
+        return wait::ANY;
+    }
+    let out = if events & OUT != 0 { Wants::OUT.0 } else { 0 };
+    let within = if events & !OUT != 0 { Wants::IN.0 } else { 0 };
+    out | within
+}
+
+struct State {
+    registered: bool,
+    /// The kernel said that it cannot be polled.
+    refused: bool,
+    first: Slot<Node>,
+    /// The pipe's inode number.
+    inode: u64,
+}
+
+type Entry = SpinLock<State>;
+
+/// The poller of a runtime.
+pub struct Poller {
+    epoll: i32,
+    kick: i32,
+    alarm: i32,
+    entries: &'static [Entry],
+    known: &'static [Known],
+    /// The last descriptor on which a thread waited for a pipe, by the pipe's inode number.
+    readers: [AtomicU32; READERS],
+    /// What threads take that wait for more than one descriptor.
+    nodes: SpinLock<Slot<Node>>,
+    waiters: AtomicU32,
+    alarm_ns: AtomicU64,
+    /// The largest number that was ever registered.
+    highest: AtomicU32,
+    /// Counts the program's changes of what [`known`] remembers.
+    flags_epoch: AtomicU32,
+    /// Counts the program's writes to what its own threads may wait for ([`choice`]).
+    writes: AtomicU32,
+    /// Watches of ours have stood in the way of the program's nesting: what may be an epoll instance
+    /// is not watched any more.
+    shallow: AtomicBool,
+}
+
+impl Poller {
+    pub(crate) fn open() -> Result<Self, Errno> {
+        // SAFETY: new descriptors; a new mapping, zeroed, of which only touched pages cost memory.
+        let (epoll, kick, alarm, entries, known) = unsafe {
+            let epoll = descriptors::keep(sys!(sys::SYS_epoll_create1, libc::EPOLL_CLOEXEC))?;
+            let kick = descriptors::keep(sys!(
+                sys::SYS_eventfd2,
+                0,
+                libc::EFD_CLOEXEC | libc::EFD_NONBLOCK
+            ))?;
+            let alarm = descriptors::keep(sys!(
+                sys::SYS_timerfd_create,
+                libc::CLOCK_MONOTONIC,
+                libc::TFD_CLOEXEC | libc::TFD_NONBLOCK
+            ))?;
+            let memory = sys!(
+                sys::SYS_mmap,
+                0,
+                DESCRIPTORS * (size_of::<Entry>() + size_of::<Known>()),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                usize::MAX,
+                0
+            );
+            if let Some(number) = error(memory) {
+                return Err(Errno(number));
+            }
+            // An all-zero entry is an open lock around an unregistered descriptor.
+            let entries = core::slice::from_raw_parts(memory as *const Entry, DESCRIPTORS);
+            let behind = memory as usize + size_of_val(entries);
+            let known = core::slice::from_raw_parts(behind as *const Known, DESCRIPTORS);
+            (epoll, kick, alarm, entries, known)
+        };
+        let poller = Poller {
+            epoll,
+            kick,
+            alarm,
+            entries,
+            known,
+            readers: [const { AtomicU32::new(0) }; READERS],
+            nodes: SpinLock::new(Slot::empty()),
+            waiters: AtomicU32::new(0),
+            alarm_ns: AtomicU64::new(0),
+            highest: AtomicU32::new(0),
+            flags_epoch: AtomicU32::new(0),
+            writes: AtomicU32::new(0),
+            shallow: AtomicBool::new(false),
+        };
+        for (descriptor, data) in [(kick, KICK), (alarm, ALARM)] {
+            if let Some(number) = error(poller.control(EPOLL_CTL_ADD, descriptor, EPOLLIN, data)) {
+                return Err(Errno(number));
+            }
+        }
+        Ok(poller)
+    }
+
+    fn control(&self, operation: usize, descriptor: i32, events: u32, data: u64) -> sys::Answer {
+        let event = Event {
+            events: events | EPOLLET,
+            data,
+        };
+        // SAFETY: reads twelve bytes.
+        unsafe {
+            sys!(
+                sys::SYS_epoll_ctl,
+                self.epoll,
+                operation,
+                descriptor,
+                &raw const event
+            )
+        }
+    }
+
+    /// Makes the one who sits in [`Poller::collect`] return.
+    pub(crate) fn kick(&self) {
+        let one = 1u64;
+        // SAFETY: reads eight bytes.
+        unsafe { sys!(sys::SYS_write, self.kick, &raw const one, 8) };
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) != 0 || self.alarm_ns.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn set_alarm(&self, deadline: u64) {
+        if deadline == u64::MAX {
+            self.alarm_ns.store(0, Ordering::Relaxed);
+            return;
+        }
+        self.alarm_ns.store(deadline.max(1), Ordering::Relaxed);
+        let time = libc::timespec {
+            tv_sec: (deadline / 1_000_000_000) as i64,
+            // Zero would disarm.
+            tv_nsec: (deadline % 1_000_000_000).max(1) as i64,
+        };
+        let setting = [
+            libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            time,
+        ];
+        // SAFETY: reads two timespecs.
+        unsafe {
+            sys!(
+                sys::SYS_timerfd_settime,
+                self.alarm,
+                libc::TFD_TIMER_ABSTIME,
+                setting.as_ptr(),
+                0
+            )
+        };
+    }
+
+    /// The threads whose descriptors or deadlines have come; waits for some event so long (-1: for ever). A
+    /// `visitor` does not sit in the seat: what it finds of wake-ups is meant for another.
+    pub(crate) fn collect(
+        &self,
+        runtime: &'static Runtime,
+        visitor: bool,
+        timeout_ms: isize,
+    ) -> ThreadList<Linux> {
+        let mut events = [Event { events: 0, data: 0 }; EVENTS];
+        let mut list = ThreadList::new();
+        // SAFETY: writes at most EVENTS events.
+        let count = unsafe {
+            sys!(
+                sys::SYS_epoll_pwait,
+                self.epoll,
+                events.as_mut_ptr(),
+                EVENTS,
+                timeout_ms,
+                0,
+                8
+            )
+        };
+        let mut expire = false;
+        for event in &events[..count.max(0) as usize] {
+            let (bits, data) = (event.events, event.data);
+            match data {
+                // The edge is gone for the one who sleeps in the seat: another.
+                KICK if visitor => self.kick(),
+                KICK => {}
+                ALARM => expire = true,
+                descriptor => self.fire(runtime, descriptor as usize, bits, &mut list),
+            }
+        }
+        let alarm = self.alarm_ns.load(Ordering::Relaxed);
+        if expire || (alarm != 0 && vdso::monotonic_ns() >= alarm) {
+            runtime.expire(&mut list);
+        }
+        list
+    }
+
+    fn fire(
+        &self,
+        runtime: &'static Runtime,
+        descriptor: usize,
+        bits: u32,
+        list: &mut ThreadList<Linux>,
+    ) {
+        if let Some(entry) = self.entries.get(descriptor) {
+            let state = entry.lock(runtime.kernel());
+            self.edge(descriptor, &state, meaning(bits), list);
+        }
+    }
+}
+
+fn slot(inode: u64) -> usize {
+    (inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - READERS.trailing_zeros())) as usize
+}

@@ -1,0 +1,421 @@
+//! Parking a thread on descriptors, and waking it. The protocol is in the parent module.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
+
+use upcall_core::thread::Claim;
+use upcall_core::{Errno, Kernel, Slot, ThreadList, WakeReason};
+
+use super::{EPOLL_CTL_ADD, EVERYTHING, Kind, Poller, State, slot};
+use crate::kernel::Linux;
+use crate::sys::error;
+use crate::{Runtime, Thread, descriptors};
+
+/// What a thread waits for: any of these. Errors and hang-ups come unasked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wants(pub(super) u32);
+
+/// The meaning of an edge that is everybody's.
+pub(super) const ANY: u32 = 7;
+/// Set in every node: who wants nothing still wants to hear of errors.
+const ERRORS: u32 = 4;
+/// What is mapped at a time for nodes.
+const CHUNK: usize = 1 << 16;
+
+impl Wants {
+    /// Only errors and hang-ups.
+    pub const ERRORS: Self = Wants(0);
+    /// Something to read, accept, or end of file.
+    pub const IN: Self = Wants(1);
+    /// Room to write, or connected.
+    pub const OUT: Self = Wants(2);
+
+    /// As events of poll(2).
+    pub const fn events(self) -> i16 {
+        let within = if self.0 & 1 != 0 {
+            libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP
+        } else {
+            0
+        };
+        let out = if self.0 & 2 != 0 { libc::POLLOUT } else { 0 };
+        within | out
+    }
+
+    /// This or that.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Wants(self.0 | other.0)
+    }
+}
+
+/// What waiting ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Readiness {
+    /// Try the call again.
+    Try,
+    /// The deadline passed.
+    TimedOut,
+    /// A signal for the thread came.
+    Interrupted,
+    /// A descriptor cannot be polled: block on it.
+    NotPollable,
+    /// A descriptor was closed or replaced: [`Watch::moved`] says where its file is.
+    Moved,
+}
+
+/// A descriptor that a thread is going to wait for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watch {
+    /// Its number.
+    pub descriptor: i32,
+    /// What for.
+    pub wants: Wants,
+    /// How many edges had come when it was made.
+    seen: u32,
+    /// Another number, of ours, for its file: it was closed while the thread waited, and in the kernel
+    /// a wait goes on with the file that it began with. The thread must give it back with
+    /// [`descriptors::give_back`].
+    pub moved: Option<i32>,
+}
+
+impl Watch {
+    /// One that [`Poller::watch`] has still to make.
+    pub const fn new(descriptor: i32, wants: Wants) -> Self {
+        Watch {
+            descriptor,
+            wants,
+            seen: 0,
+            moved: None,
+        }
+    }
+}
+
+/// A thread in the list of one descriptor. Lives in a thread, for the first of its descriptors, or in
+/// recycled memory.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct Node {
+    next: Slot<Node>,
+    previous: Slot<Node>,
+    /// The next one of the same wait, or of the free ones.
+    sibling: Slot<Node>,
+    thread: Slot<Thread>,
+    wants: AtomicU32,
+    descriptor: AtomicU32,
+    /// Whether it is in the descriptor's list. Changed under the entry's lock.
+    linked: AtomicBool,
+    /// [`Watch::moved`] plus one, or 0.
+    moved: AtomicI32,
+}
+
+impl Node {
+    fn link(&'static self, state: &State) {
+        let head = state.first.get(Ordering::Relaxed);
+        self.previous.set(None, Ordering::Relaxed);
+        self.next.set(head, Ordering::Relaxed);
+        if let Some(head) = head {
+            head.previous.set(Some(self), Ordering::Relaxed);
+        }
+        state.first.set(Some(self), Ordering::Relaxed);
+        self.linked.store(true, Ordering::Relaxed);
+    }
+
+    fn unlink(&self, state: &State) {
+        let next = self.next.get(Ordering::Relaxed);
+        let previous = self.previous.get(Ordering::Relaxed);
+        match previous {
+            Some(previous) => previous.next.set(next, Ordering::Relaxed),
+            None => state.first.set(next, Ordering::Relaxed),
+        }
+        if let Some(next) = next {
+            next.previous.set(previous, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire in `Poller::leave_list`; nobody touches the node after it.
+        self.linked.store(false, Ordering::Release);
+    }
+}
+
+impl Poller {
+    /// Notes what a descriptor has seen, before the call is tried.
+    #[inline]
+    pub fn watch(&self, descriptor: i32, wants: Wants) -> Watch {
+        let seen = self
+            .known
+            .get(descriptor as usize)
+            .map_or(0, |known| known.edges.load(Ordering::SeqCst));
+        Watch {
+            seen,
+            ..Watch::new(descriptor, wants)
+        }
+    }
+
+    /// An edge: counts it and wakes who waits for it. Under the entry's lock.
+    pub(super) fn edge(
+        &self,
+        descriptor: usize,
+        state: &State,
+        meaning: u32,
+        list: &mut ThreadList<Linux>,
+    ) {
+        self.count_edge(descriptor);
+        let mut at = state.first.get(Ordering::Relaxed);
+        while let Some(node) = at {
+            // Before it is woken: it may be used for another wait at once.
+            at = node.next.get(Ordering::Relaxed);
+            if node.wants.load(Ordering::Relaxed) & meaning != 0 {
+                wake(node, state, list);
+            }
+        }
+    }
+
+    fn count_edge(&self, descriptor: usize) {
+        self.known[descriptor].edges.fetch_add(1, Ordering::SeqCst);
+        // Pairs with the fence in `wait`: either the claim finds the thread parking, or the thread
+        // finds the edge counted.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The file goes away from this number: wakes all, with their own reference to it if the
+    /// kernel gives one. Under the entry's lock.
+    pub(super) fn move_waiters(
+        &self,
+        descriptor: usize,
+        state: &State,
+        keeps: bool,
+        list: &mut ThreadList<Linux>,
+    ) {
+        self.count_edge(descriptor);
+        while let Some(node) = state.first.get(Ordering::Relaxed) {
+            if keeps && let Ok(moved) = descriptors::keep_copy(descriptor as i32) {
+                node.moved.store(moved + 1, Ordering::Relaxed);
+            }
+            wake(node, state, list);
+        }
+    }
+
+    /// Parks the current thread until one of the descriptors may be ready; without any, until the
+    /// deadline. Called from the thread's own code, outside the runtime, after the call itself would
+    /// have blocked. A handler that ran since the thread's system call began ends the wait before it
+    /// begins: between the thread's look and its sleep there is no gap.
+    pub fn wait(
+        &'static self,
+        runtime: &'static Runtime,
+        watches: &mut [Watch],
+        deadline: Option<u64>,
+    ) -> Readiness {
+        let activation = runtime.enter();
+        let Some(thread) = activation.thread() else {
+            runtime.leave(activation);
+            return Readiness::NotPollable;
+        };
+        let nodes = &thread.kernel.node;
+        let begun = if thread.kernel.seen.load(Ordering::Relaxed) != 0 {
+            Err(Readiness::Interrupted)
+        } else {
+            self.begin(runtime, thread, watches)
+        };
+        if let Err(readiness) = begun {
+            self.end(runtime, nodes, watches, false);
+            runtime.leave(activation);
+            return readiness;
+        }
+        runtime.begin_park(thread);
+        // Pairs with the fence in `count_edge`.
+        fence(Ordering::SeqCst);
+        let came = watches.iter().any(|watch| {
+            let known = &self.known[watch.descriptor as usize];
+            known.edges.load(Ordering::SeqCst) != watch.seen
+        });
+        if came {
+            thread.claim(WakeReason::Woken);
+        }
+        let polls = !watches.is_empty();
+        if polls {
+            let writes = self.writes.load(Ordering::Relaxed);
+            thread.kernel.choice.begins(writes);
+            self.waiters.fetch_add(1, Ordering::Relaxed);
+            runtime.stats().polled.add();
+        }
+        let timed = deadline.is_none_or(|deadline| runtime.arm(thread, deadline).is_ok());
+        if !timed {
+            thread.claim(WakeReason::Interrupted);
+        }
+        let activation = runtime.park(
+            activation,
+            |runtime, activation, thread, _| {
+                runtime.finish_park(activation, thread);
+                None
+            },
+            0,
+        );
+        if polls {
+            self.waiters.fetch_sub(1, Ordering::Relaxed);
+            let writes = self.writes.load(Ordering::Relaxed);
+            thread.kernel.choice.ends(writes);
+        }
+        runtime.disarm(thread);
+        let reason = thread.wake_reason();
+        let woken = reason == WakeReason::Woken;
+        let moved = self.end(runtime, nodes, watches, woken);
+        runtime.leave(activation);
+        match reason {
+            WakeReason::Woken if moved => Readiness::Moved,
+            WakeReason::Woken => Readiness::Try,
+            WakeReason::TimedOut => Readiness::TimedOut,
+            WakeReason::Interrupted => Readiness::Interrupted,
+        }
+    }
+
+    /// Enters the lists of all descriptors. What was entered must be left again whatever the answer.
+    fn begin(
+        &self,
+        runtime: &'static Runtime,
+        thread: &'static Thread,
+        watches: &[Watch],
+    ) -> Result<(), Readiness> {
+        let first = &thread.kernel.node;
+        first.sibling.set(None, Ordering::Relaxed);
+        if watches.len() > 1 {
+            self.take_nodes(runtime, first, watches.len() - 1)
+                .map_err(|_| Readiness::NotPollable)?;
+        }
+        let mut node = Some(first);
+        for watch in watches {
+            let (Some(own), Some(entry)) = (node, self.entries.get(watch.descriptor as usize))
+            else {
+                return Err(Readiness::NotPollable);
+            };
+            let mut state = entry.lock(runtime.kernel());
+            if !state.registered && !self.register(watch.descriptor, &mut state) {
+                return Err(Readiness::NotPollable);
+            }
+            let known = &self.known[watch.descriptor as usize];
+            if known.edges.load(Ordering::Relaxed) != watch.seen {
+                return Err(Readiness::Try);
+            }
+            if state.inode != 0 && watch.wants.0 & Wants::IN.0 != 0 {
+                self.readers[slot(state.inode)].store(watch.descriptor as u32, Ordering::Relaxed);
+            }
+            own.thread.set(Some(thread), Ordering::Relaxed);
+            own.wants.store(watch.wants.0 | ERRORS, Ordering::Relaxed);
+            own.descriptor
+                .store(watch.descriptor as u32, Ordering::Relaxed);
+            own.link(&state);
+            node = own.sibling.get(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn register(&self, descriptor: i32, state: &mut State) -> bool {
+        self.highest.fetch_max(descriptor as u32, Ordering::Relaxed);
+        let flat = matches!(
+            self.known_kind(descriptor as usize),
+            Kind::Pipe | Kind::Socket
+        );
+        if state.refused || !flat && self.shallow.load(Ordering::SeqCst) {
+            return false;
+        }
+        let answer = self.control(EPOLL_CTL_ADD, descriptor, EVERYTHING, descriptor as u64);
+        state.refused = error(answer) == Some(libc::EPERM);
+        state.registered = answer == 0 || error(answer) == Some(libc::EEXIST);
+        state.registered
+    }
+
+    /// Leaves all lists. Says whether a descriptor was moved, if that is wanted.
+    fn end(
+        &self,
+        runtime: &'static Runtime,
+        first: &'static Node,
+        watches: &mut [Watch],
+        wants_moved: bool,
+    ) -> bool {
+        let mut any = false;
+        let mut node = Some(first);
+        for watch in watches.iter_mut() {
+            let Some(own) = node else { break };
+            self.leave_list(runtime, own);
+            let moved = own.moved.swap(0, Ordering::Relaxed) - 1;
+            if moved >= 0 && wants_moved {
+                any = true;
+                watch.moved = Some(moved);
+            } else if moved >= 0 {
+                descriptors::give_back(moved);
+            }
+            node = own.sibling.get(Ordering::Relaxed);
+        }
+        if let Some(second) = first.sibling.get(Ordering::Relaxed) {
+            first.sibling.set(None, Ordering::Relaxed);
+            self.give_nodes(runtime, second);
+        }
+        any
+    }
+
+    fn leave_list(&self, runtime: &'static Runtime, node: &'static Node) {
+        // Acquire: pairs with the Release in `Node::unlink`.
+        if !node.linked.load(Ordering::Acquire) {
+            return;
+        }
+        let descriptor = node.descriptor.load(Ordering::Relaxed) as usize;
+        let state = self.entries[descriptor].lock(runtime.kernel());
+        if node.linked.load(Ordering::Relaxed) {
+            node.unlink(&state);
+        }
+    }
+
+    /// Chains `count` nodes behind `first`.
+    fn take_nodes(
+        &self,
+        runtime: &'static Runtime,
+        first: &'static Node,
+        count: usize,
+    ) -> Result<(), Errno> {
+        let free = self.nodes.lock(runtime.kernel());
+        let mut last = first;
+        for _ in 0..count {
+            if free.get(Ordering::Relaxed).is_none() {
+                let chunk = runtime.kernel().map(CHUNK)?;
+                // SAFETY: mapped for ever, zeroed (a node that is nowhere), aligned to a page.
+                let nodes: &'static [Node] = unsafe {
+                    core::slice::from_raw_parts(
+                        chunk.as_ptr().cast_const().cast(),
+                        CHUNK / size_of::<Node>(),
+                    )
+                };
+                for node in nodes {
+                    node.sibling
+                        .set(free.get(Ordering::Relaxed), Ordering::Relaxed);
+                    free.set(Some(node), Ordering::Relaxed);
+                }
+            }
+            let Some(node) = free.get(Ordering::Relaxed) else {
+                break;
+            };
+            free.set(node.sibling.get(Ordering::Relaxed), Ordering::Relaxed);
+            node.sibling.set(None, Ordering::Relaxed);
+            last.sibling.set(Some(node), Ordering::Relaxed);
+            last = node;
+        }
+        Ok(())
+    }
+
+    fn give_nodes(&self, runtime: &'static Runtime, first: &'static Node) {
+        let mut last = first;
+        while let Some(next) = last.sibling.get(Ordering::Relaxed) {
+            last = next;
+        }
+        let free = self.nodes.lock(runtime.kernel());
+        last.sibling
+            .set(free.get(Ordering::Relaxed), Ordering::Relaxed);
+        free.set(Some(first), Ordering::Relaxed);
+    }
+}
+
+/// Takes a node out of its list and claims its thread.
+fn wake(node: &'static Node, state: &State, list: &mut ThreadList<Linux>) {
+    let thread = node.thread.get(Ordering::Relaxed);
+    node.unlink(state);
+    if let Some(thread) = thread
+        && thread.claim(WakeReason::Woken) == Claim::Ready
+    {
+        list.push_back(thread);
+    }
+}
