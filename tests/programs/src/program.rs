@@ -63,6 +63,19 @@ impl Outcome {
         }
     }
 
+    /// A number that `--stats` printed.
+    ///
+    /// # Panics
+    ///
+    /// When there is none of that name.
+    pub fn counted(&self, what: &str) -> u64 {
+        let text = String::from_utf8_lossy(&self.stderr);
+        text.lines()
+            .find_map(|line| line.strip_prefix("upcall: ")?.strip_prefix(what))
+            .and_then(|rest| rest.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no \"{what}\" in:\n{text}"))
+    }
+
     /// Standard output and error, shortened, for a failure's report.
     pub fn talk(&self) -> String {
         let part = |bytes: &[u8]| {

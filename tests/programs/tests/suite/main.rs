@@ -3,6 +3,7 @@
 mod exit_status;
 mod guests;
 mod memcached;
+mod parked;
 mod redis;
 mod refusals;
 mod scripts;

@@ -57,15 +57,6 @@ fn check(case: &Case, outcome: &Outcome) {
     );
 }
 
-/// A number that `--stats` printed.
-fn counted(outcome: &Outcome, what: &str) -> u64 {
-    let text = String::from_utf8_lossy(&outcome.stderr);
-    text.lines()
-        .find_map(|line| line.strip_prefix("upcall: ")?.strip_prefix(what))
-        .and_then(|rest| rest.trim().parse().ok())
-        .unwrap_or_else(|| panic!("no \"{what}\" in:\n{text}"))
-}
-
 #[test]
 fn programs_that_spin_take_turns() {
     let case = case("programs_that_spin_take_turns");
@@ -74,8 +65,8 @@ fn programs_that_spin_take_turns() {
     let outcome = begin(&case, &path, "copy", ROUNDS).finish();
     drop(other);
     check(&case, &outcome);
-    assert_ne!(counted(&outcome, "turns taken after waiting"), 0);
-    assert_ne!(counted(&outcome, "waited for turns, us"), 0);
+    assert_ne!(outcome.counted("turns taken after waiting"), 0);
+    assert_ne!(outcome.counted("waited for turns, us"), 0);
 }
 
 #[test]
@@ -90,7 +81,7 @@ fn turns_can_be_switched_off() {
         .start(&dir, Some(&launcher))
         .finish();
     check(&case, &outcome);
-    assert_eq!(counted(&outcome, "turns taken after waiting"), 0);
+    assert_eq!(outcome.counted("turns taken after waiting"), 0);
 }
 
 /// One of two is sent a signal in the middle; the other comes to its end.

@@ -1,0 +1,30 @@
+//! Threads that wait for descriptors are parked: they do not take an activation each.
+
+use crate::case;
+use program_tests::program::Program;
+use program_tests::{guest, provision};
+
+/// 200 threads of which all wait at once, in every way there is.
+#[test]
+fn waiting_threads_are_parked() {
+    let case = case("waiting_threads_are_parked");
+    if case.launcher().upcall().is_none() {
+        provision::skip(case.name(), "the launcher is no `upcall run`");
+        return;
+    }
+    let Some(path) = guest::compile(case.name(), case.scratch(), "poll_many.c") else {
+        return;
+    };
+    let launcher = case.launcher().with("--stats");
+    let dir = case.fresh("launched");
+    let outcome = Program::new(path).start(&dir, Some(&launcher)).finish();
+    assert!(outcome.status.success(), "{}", outcome.talk());
+    let (parked, blocked) = (
+        outcome.counted("parked on the poller"),
+        outcome.counted("activations blocked at peak"),
+    );
+    assert!(
+        parked >= 160 && blocked < 40,
+        "{parked} times parked, {blocked} activations blocked at a time"
+    );
+}
