@@ -51,12 +51,14 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
     let mut limit = None;
     let mut moved = 0;
     loop {
+        // Announced, whether it waits or wakes: who is woken takes the processor over without
+        // having to interrupt anybody.
+        if prefers_blocking(runtime) {
+            return block(runtime, frame, descriptor, kind, moved);
+        }
         let mut watch = poller.watch(descriptor, wants);
         let answer = match attempt(frame, moved) {
             Attempt::Done(answer) => answer,
-            Attempt::WouldBlock if prefers_blocking(runtime) => {
-                return block(runtime, frame, descriptor, kind, moved);
-            }
             Attempt::WouldBlock => {
                 let limit =
                     *limit.get_or_insert_with(|| Limit::of(runtime, descriptor, kind, wants));

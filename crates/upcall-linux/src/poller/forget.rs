@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::ThreadList;
 
-use super::{EPOLL_CTL_DEL, Kind, Poller, Wants, slot};
+use super::{Kind, Poller, Wants, slot};
 use crate::{Activation, Linux, Runtime};
 
 /// When a number is forgotten.
@@ -34,10 +34,7 @@ impl Poller {
             let mut state = entry.lock(runtime.kernel());
             let keeps = when == When::Before;
             self.move_waiters(descriptor as usize, &state, keeps, &mut list);
-            if state.registered {
-                self.control(EPOLL_CTL_DEL, descriptor, 0, 0);
-            }
-            state.registered = false;
+            self.unregister(descriptor, &mut state);
             state.refused = false;
             state.inode = 0;
             self.known[descriptor as usize].forget();

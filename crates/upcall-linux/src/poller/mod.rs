@@ -2,7 +2,7 @@
 //! activation each.
 //!
 //! A descriptor is registered once, edge-triggered for everything, and stays registered until it
-//! is closed. Protocol of a wait, for one descriptor or several:
+//! is closed, or brings edges that nobody waits for. Protocol of a wait, for one descriptor or several:
 //! 1. The thread notes how many edges each of its descriptors has seen ([`Poller::watch`]).
 //! 2. It tries its call without blocking (`RWF_NOWAIT`, `MSG_DONTWAIT`, a poll(2) or epoll_wait(2)
 //!    that does not wait): the flags of the file description, which other processes may share, are
@@ -60,6 +60,8 @@ const EVENTS: usize = 64;
 const DESCRIPTORS: usize = 1 << 20;
 
 const READERS: usize = 256;
+/// Edges since anybody last waited for a descriptor, after which nobody is woken for it any more.
+const UNWANTED: u32 = 4;
 
 const KICK: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
@@ -87,6 +89,8 @@ struct State {
     /// The kernel said that it cannot be polled.
     refused: bool,
     first: Slot<Node>,
+    /// Edges since a thread last came to wait.
+    unwanted: u32,
     /// The pipe's inode number.
     inode: u64,
 }
@@ -279,8 +283,12 @@ impl Poller {
         list: &mut ThreadList<Linux>,
     ) {
         if let Some(entry) = self.entries.get(descriptor) {
-            let state = entry.lock(runtime.kernel());
+            let mut state = entry.lock(runtime.kernel());
             self.edge(descriptor, &state, meaning(bits), list);
+            state.unwanted += 1;
+            if state.unwanted > UNWANTED && state.first.get(Ordering::Relaxed).is_none() {
+                self.unregister(descriptor as i32, &mut state);
+            }
         }
     }
 }

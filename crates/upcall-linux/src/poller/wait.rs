@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
 use upcall_core::thread::Claim;
 use upcall_core::{Errno, Kernel, Slot, ThreadList, WakeReason};
 
-use super::{EPOLL_CTL_ADD, EVERYTHING, Kind, Poller, State, slot};
+use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Kind, Poller, State, slot};
 use crate::kernel::Linux;
 use crate::sys::error;
 use crate::{Runtime, Thread, descriptors};
@@ -288,6 +288,7 @@ impl Poller {
             if !state.registered && !self.register(watch.descriptor, &mut state) {
                 return Err(Readiness::NotPollable);
             }
+            state.unwanted = 0;
             let known = &self.known[watch.descriptor as usize];
             if known.edges.load(Ordering::Relaxed) != watch.seen {
                 return Err(Readiness::Try);
@@ -318,6 +319,13 @@ impl Poller {
         state.refused = error(answer) == Some(libc::EPERM);
         state.registered = answer == 0 || error(answer) == Some(libc::EEXIST);
         state.registered
+    }
+
+    pub(super) fn unregister(&self, descriptor: i32, state: &mut State) {
+        if state.registered {
+            self.control(EPOLL_CTL_DEL, descriptor, 0, 0);
+        }
+        state.registered = false;
     }
 
     /// Leaves all lists. Says whether a descriptor was moved, if that is wanted.
