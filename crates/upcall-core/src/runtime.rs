@@ -10,7 +10,7 @@
 //!
 //! What happens at upcalls is in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::activation::{Activation, Role};
 use crate::arch;
@@ -59,6 +59,8 @@ pub struct Runtime<K: Kernel> {
     first: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
     idle: IdleSet,
+    /// Virtual processors whose standby sleeps or is missing: their owners may block unnoticed.
+    unwatched: AtomicUsize,
     futexes: Futexes<K>,
     timers: Timers<K>,
     stats: Stats,
@@ -101,6 +103,7 @@ impl<K: Kernel> Runtime<K> {
                 first: Slot::empty(),
                 poller: Slot::empty(),
                 idle: IdleSet::new(),
+                unwatched: AtomicUsize::new(0),
                 futexes,
                 timers: Timers::new(),
                 stats: Stats::default(),
@@ -143,6 +146,7 @@ impl<K: Kernel> Runtime<K> {
         let first = unsafe { &*place };
         self.nr_vps
             .store(processors.len() as u32, Ordering::Relaxed);
+        self.unwatched.store(processors.len(), Ordering::Relaxed);
         self.vps.set(Some(first), Ordering::Release);
         let activation = first.word().owner();
         self.first.set(Some(activation), Ordering::Relaxed);
@@ -585,9 +589,22 @@ impl<K: Kernel> Runtime<K> {
 
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         vp.ready.push_back(&self.kernel, thread);
-        if !self.idle.is_empty() {
-            self.ring(vp.index());
+        self.announce_ready(vp);
+    }
+
+    /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
+    /// there is none, no busy one may block unnoticed from here on, be it on a page fault. Whoever
+    /// comes out of idleness, or becomes the owner, looks for threads that were announced meanwhile:
+    /// who was rung may find something else to run. Says whether one was put to work.
+    #[inline]
+    pub(crate) fn announce_ready(&'static self, vp: &'static Vp<K>) -> bool {
+        let rung = !self.idle.is_empty() && self.ring(vp.index());
+        // SeqCst: the thread was made visible before; a standby declares itself asleep before the
+        // virtual processor leaves the idleness that let it, and the owner looks afterwards.
+        if !rung && self.unwatched.load(Ordering::SeqCst) != 0 {
+            self.watch_busy();
         }
+        rung
     }
 
     fn first_vp_after(&self, index: u32) -> impl Iterator<Item = &'static Vp<K>> {
@@ -615,17 +632,18 @@ impl<K: Kernel> Runtime<K> {
     fn carry_on(&'static self, activation: &'static Activation<K>) -> ! {
         loop {
             let word = activation.vp().word();
-            if !word.is_owned_by(activation) || word.state() != State::Runtime {
+            let arrives = !word.is_owned_by(activation) || word.state() != State::Runtime;
+            if arrives {
                 self.wait(activation);
             }
-            self.schedule(activation);
+            self.schedule(activation, arrives);
         }
     }
 
     /// Runs what should run next on the virtual processor that the activation owns. Returns when it
-    /// does not own it any more.
+    /// does not own it any more. `arrived`: it did not own it, busy, before.
     #[inline(always)]
-    fn schedule(&'static self, activation: &'static Activation<K>) {
+    fn schedule(&'static self, activation: &'static Activation<K>, mut arrived: bool) {
         loop {
             let vp = activation.vp();
             debug_assert!(vp.word().is_owned_by(activation));
@@ -647,11 +665,15 @@ impl<K: Kernel> Runtime<K> {
                 return;
             }
             if let Some(thread) = self.next_thread(vp) {
+                if arrived {
+                    self.look_around(vp);
+                }
                 self.run(activation, vp, thread);
             }
             if !self.idle(activation, vp) {
                 return;
             }
+            arrived = true;
         }
     }
 

@@ -52,9 +52,9 @@ impl<K: Kernel> Runtime<K> {
         // its owner's share as well.
         let displaced = self.leave_displaced(activation, vp);
         if self.acquire(activation, vp, !displaced || self.kernel.crowded()) {
-            // The standby may have gone to sleep while the virtual processor was offered.
-            if vp.has_ready() {
-                self.call_standby(vp);
+            // The standby may have gone to sleep while the virtual processor was offered or idle.
+            if self.unwatched.load(Ordering::SeqCst) != 0 {
+                self.look_around(vp);
             }
             return activation;
         }
@@ -155,6 +155,8 @@ impl<K: Kernel> Runtime<K> {
         if vp.nr_displaced.load(Ordering::Relaxed) == 0 {
             return false;
         }
+        // It may be blocked on a page fault by now.
+        self.look_around(vp);
         let mut displaced = vp.displaced.lock(&self.kernel);
         let Some(activation) = displaced.pop() else {
             return false;
@@ -352,9 +354,9 @@ impl<K: Kernel> Runtime<K> {
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an
     /// idle processor takes them, or the owner chooses again as soon as it can.
     pub(crate) fn choose_again(&'static self, vp: &'static Vp<K>) {
-        // Who was rung may find something else to run and block with it: that is no reason to leave
-        // a blocked owner here unwatched.
-        let rung = !self.idle.is_empty() && self.ring(vp.index());
+        if self.announce_ready(vp) {
+            return;
+        }
         loop {
             let owner = vp.word().owner();
             owner.attend(Activation::<K>::RESCHEDULE);
@@ -363,18 +365,12 @@ impl<K: Kernel> Runtime<K> {
                 continue;
             }
             match word.state() {
-                State::User | State::Idle if rung => {}
                 // It left the runtime in between and may not have seen the note.
-                State::User => {
-                    self.kernel.interrupt(owner);
-                    // It may be blocked on a page fault, and there was nothing to stand by for.
-                    self.call_standby(vp);
-                }
-                // It blocked, or became idle, without having seen the threads.
-                State::Kernel => self.call_standby(vp),
+                State::User => self.kernel.interrupt(owner),
+                // It became idle without having seen the threads.
                 State::Idle if !self.grant_idle(vp, word) => continue,
-                // It is going to choose.
-                State::Idle | State::Runtime | State::Granted => {}
+                // It is going to choose, or its standby sees that it is blocked.
+                State::Idle | State::Kernel | State::Runtime | State::Granted => {}
             }
             return;
         }

@@ -163,10 +163,7 @@ impl<K: Kernel> Runtime<K> {
 
     pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
         while let Some(thread) = list.pop_front() {
-            vp.ready.push_back(&self.kernel, thread);
-            if !self.idle.is_empty() {
-                self.ring(vp.index());
-            }
+            self.make_ready_on(vp, thread);
         }
     }
 
@@ -287,7 +284,7 @@ impl<K: Kernel> Runtime<K> {
             }
             self.kernel.await_turn(self, activation, seen);
         }
-        self.reclaim(activation, vp)
+        self.reclaim_and_look(activation, vp)
     }
 
     fn work_waits(&self, vp: &'static Vp<K>) -> bool {
@@ -307,7 +304,44 @@ impl<K: Kernel> Runtime<K> {
         vp.set(activation, State::Idle);
         self.kernel.yield_processor();
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
-        self.reclaim(activation, vp)
+        self.reclaim_and_look(activation, vp)
+    }
+
+    /// As [`Runtime::reclaim`], for an owner that was idle in name only: nobody rang it.
+    fn reclaim_and_look(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) -> bool {
+        let owns = self.reclaim(activation, vp);
+        if owns && self.unwatched.load(Ordering::SeqCst) != 0 {
+            self.look_around(vp);
+        }
+        owns
+    }
+
+    /// Threads may have been announced to a virtual processor that is busy with another one now.
+    #[cold]
+    pub(super) fn look_around(&'static self, vp: &'static Vp<K>) {
+        if self.work_waits(vp) {
+            self.announce_ready(vp);
+        }
+    }
+
+    /// Calls the standby of every virtual processor that is busy.
+    #[cold]
+    pub(super) fn watch_busy(&'static self) {
+        for vp in self.vps() {
+            let word = vp.word();
+            let looks_by_itself = match word.state() {
+                State::Idle => true,
+                State::Granted => word.owner().thread().is_none(),
+                State::User | State::Kernel | State::Runtime => false,
+            };
+            if !looks_by_itself {
+                self.call_standby(vp);
+            }
+        }
     }
 
     /// Puts an idle virtual processor to work, the nearest to `near`; says whether there was one.
@@ -319,11 +353,8 @@ impl<K: Kernel> Runtime<K> {
             let word = vp.word();
             match word.state() {
                 State::Idle if self.grant_idle(vp, word) => return true,
-                State::Kernel => {
-                    // Its standby will see whether the owner is blocked.
-                    self.call_standby(vp);
-                    return true;
-                }
+                // Its standby will see whether the owner is blocked; it may well not be.
+                State::Kernel => self.call_standby(vp),
                 _ => {}
             }
         }
@@ -365,7 +396,7 @@ impl<K: Kernel> Runtime<K> {
     #[cold]
     fn wake_standby(&'static self, vp: &'static Vp<K>) {
         if let Some(standby) = vp.standby.get(Ordering::Acquire) {
-            if vp.standby_asleep.swap(false, Ordering::SeqCst) {
+            if self.rouse_standby(vp) {
                 self.notify(standby);
             }
             return;
@@ -381,6 +412,7 @@ impl<K: Kernel> Runtime<K> {
         };
         if let Some(activation) = standby {
             if vp.standby.replace_if(None, Some(activation)) {
+                self.unwatched.fetch_sub(1, Ordering::SeqCst);
                 activation.set_role(Role::Standby);
                 self.notify(activation);
             } else {
@@ -398,8 +430,18 @@ impl<K: Kernel> Runtime<K> {
         if !vp.standby.replace_if(Some(activation), None) {
             return false;
         }
+        self.unwatched.fetch_add(1, Ordering::SeqCst);
         activation.set_role(Role::Carrier);
         true
+    }
+
+    /// Ends the sleep of the standby of `vp` in the books; says whether it was asleep.
+    fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
+        let was_asleep = vp.standby_asleep.swap(false, Ordering::SeqCst);
+        if was_asleep {
+            self.unwatched.fetch_sub(1, Ordering::SeqCst);
+        }
+        was_asleep
     }
 
     /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle.
@@ -417,6 +459,7 @@ impl<K: Kernel> Runtime<K> {
                 State::Idle if self.work_waits_for(vp) => {}
                 State::Idle => {
                     vp.standby_asleep.store(true, Ordering::SeqCst);
+                    self.unwatched.fetch_add(1, Ordering::SeqCst);
                     if vp.word().state() == State::Idle {
                         if self.seat_is_wanted() {
                             // The owner saw somebody in it who is not there any more.
@@ -424,7 +467,7 @@ impl<K: Kernel> Runtime<K> {
                         }
                         self.kernel.sleep(activation, seen);
                     }
-                    vp.standby_asleep.store(false, Ordering::SeqCst);
+                    self.rouse_standby(vp);
                     self.kernel.bind(activation);
                     continue;
                 }
