@@ -44,6 +44,7 @@ impl<K: Kernel> Runtime<K> {
                     State::Granted | State::Runtime => {
                         vp.set(activation, State::Runtime);
                         activation.set_role(Role::Carrier);
+                        self.inherit(vp);
                         return;
                     }
                     State::Idle => self.rest_as_owner(activation, vp, seen),
@@ -396,16 +397,21 @@ impl<K: Kernel> Runtime<K> {
     #[cold]
     fn wake_standby(&'static self, vp: &'static Vp<K>) {
         if let Some(standby) = vp.standby.get(Ordering::Acquire) {
-            if self.rouse_standby(vp) {
+            let able = !self.kernel.sentinel() || self.find_heir(vp);
+            if able && self.rouse_standby(vp) {
                 self.notify(standby);
             }
+            return;
+        }
+        let sentinel = self.kernel.sentinel();
+        if sentinel && !self.find_heir(vp) {
             return;
         }
         // One creator at a time: a sentinel too many could not be put to another use.
         if vp.calling.swap(true, Ordering::Acquire) {
             return;
         }
-        let standby = if self.kernel.sentinel() {
+        let standby = if sentinel {
             self.spawn_activation(vp, true)
         } else {
             self.take_spare(vp)
@@ -422,6 +428,20 @@ impl<K: Kernel> Runtime<K> {
         vp.calling.store(false, Ordering::Release);
     }
 
+    /// Makes sure that the sentinel of `vp` can act; says whether it can.
+    fn find_heir(&'static self, vp: &'static Vp<K>) -> bool {
+        if vp.heir.get(Ordering::Relaxed).is_some() {
+            return true;
+        }
+        let Some(heir) = self.take_spare(vp) else {
+            return false;
+        };
+        if !vp.heir.replace_if(None, Some(heir)) {
+            self.give_back(heir);
+        }
+        true
+    }
+
     pub(super) fn quit_standby(
         &'static self,
         activation: &'static Activation<K>,
@@ -435,8 +455,44 @@ impl<K: Kernel> Runtime<K> {
         true
     }
 
+    /// The standby has seen that the owner in `word` is blocked.
+    fn relieve(
+        &'static self,
+        standby: &'static Activation<K>,
+        vp: &'static Vp<K>,
+        word: Word<K>,
+    ) {
+        if self.kernel.sentinel() {
+            self.bequeath(standby, vp, word);
+        } else {
+            self.take_over(standby, vp, word);
+        }
+    }
+
+    /// Sleeps as standby until somebody calls.
+    pub(super) fn await_call(
+        &'static self,
+        standby: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) {
+        loop {
+            let seen = standby.wake.load(Ordering::SeqCst);
+            self.look_at_deferred(standby);
+            if !vp.standby_asleep.load(Ordering::SeqCst) {
+                return;
+            }
+            self.kernel.sleep(standby, seen);
+        }
+    }
+
+    /// The standby of `vp` is about to sleep, or unable to act.
+    pub(super) fn retire_standby(&self, vp: &'static Vp<K>) {
+        vp.standby_asleep.store(true, Ordering::SeqCst);
+        self.unwatched.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Ends the sleep of the standby of `vp` in the books; says whether it was asleep.
-    fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
+    pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
         let was_asleep = vp.standby_asleep.swap(false, Ordering::SeqCst);
         if was_asleep {
             self.unwatched.fetch_sub(1, Ordering::SeqCst);
@@ -458,8 +514,7 @@ impl<K: Kernel> Runtime<K> {
                 // Offered to those that come back; the owner or one of them goes on in a moment.
                 State::Idle if self.work_waits_for(vp) => {}
                 State::Idle => {
-                    vp.standby_asleep.store(true, Ordering::SeqCst);
-                    self.unwatched.fetch_add(1, Ordering::SeqCst);
+                    self.retire_standby(vp);
                     if vp.word().state() == State::Idle {
                         if self.seat_is_wanted() {
                             // The owner saw somebody in it who is not there any more.
@@ -474,7 +529,7 @@ impl<K: Kernel> Runtime<K> {
                 State::User | State::Kernel => {
                     let cheap_doubt = word.state() == State::Kernel && vp.has_ready();
                     if self.kernel.is_blocked(word.owner(), cheap_doubt) {
-                        self.take_over(activation, vp, word);
+                        self.relieve(activation, vp, word);
                     }
                 }
                 // Displaced with its thread, it blocked on a page fault before it was granted.
@@ -482,7 +537,7 @@ impl<K: Kernel> Runtime<K> {
                     if word.owner().thread().is_some()
                         && self.kernel.is_blocked(word.owner(), false) =>
                 {
-                    self.take_over(activation, vp, word);
+                    self.relieve(activation, vp, word);
                 }
                 State::Runtime | State::Granted => {}
             }

@@ -46,6 +46,7 @@ pub struct Vessel {
     pub context: Cell<usize>,
     pub doing: Cell<Doing>,
     pub processor: Cell<u32>,
+    pub sentinel: Cell<bool>,
     /// It gives way: others of its processor come first.
     pub yields: Cell<bool>,
     pub interrupted: Cell<bool>,
@@ -142,6 +143,7 @@ impl Machine {
             context: Cell::new(context),
             doing: Cell::new(Doing::Runnable),
             processor: Cell::new(0),
+            sentinel: Cell::new(false),
             yields: Cell::new(false),
             interrupted: Cell::new(false),
             slice_over: Cell::new(false),

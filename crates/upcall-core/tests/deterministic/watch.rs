@@ -79,6 +79,11 @@ impl Machine {
             .filter(|(_, vessel)| vessel.doing.get() == Doing::Runnable)
             .map(|(index, _)| index)
             .collect();
+        let runnable = if self.style.sentinel && self.style.starved {
+            self.without_starved(runnable)
+        } else {
+            runnable
+        };
         if runnable.is_empty() {
             return None;
         }
@@ -97,6 +102,18 @@ impl Machine {
             *before = one;
         }
         Some(*before)
+    }
+
+    /// Without the sentinels on whose processor anything else can run.
+    fn without_starved(&self, runnable: Vec<usize>) -> Vec<usize> {
+        let is_sentinel = |index: usize| self.vessel(index, |vessel| vessel.sentinel.get());
+        let processor = |index: usize| self.vessel(index, |vessel| vessel.processor.get());
+        let busy: Vec<u32> = (runnable.iter().filter(|&&index| !is_sentinel(index)))
+            .map(|&index| processor(index))
+            .collect();
+        (runnable.into_iter())
+            .filter(|&index| !is_sentinel(index) || !busy.contains(&processor(index)))
+            .collect()
     }
 
     /// Nothing can run: the clock goes to the next event.
@@ -160,6 +177,13 @@ impl Machine {
         let Some(runtime) = self.runtime.get() else {
             return Ok(());
         };
+        let blocked = (self.vessels.borrow().iter())
+            .filter(|vessel| matches!(vessel.doing.get(), Doing::Blocked { .. }))
+            .count() as u64;
+        let absent = runtime.stats().absent.get();
+        if absent > blocked {
+            return Err(format!("{absent} are absent, {blocked} are blocked"));
+        }
         if self.spawn_failed.get() {
             return Ok(());
         }
