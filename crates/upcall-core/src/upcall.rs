@@ -199,6 +199,7 @@ impl<K: Kernel> Runtime<K> {
             self.stats.absent.down();
         }
         if vp.replace(word, next, state) {
+            self.stats.blocked.add();
             return true;
         }
         if marked && owner.absent.swap(false, Ordering::AcqRel) {
@@ -270,7 +271,6 @@ impl<K: Kernel> Runtime<K> {
         }
         if self.replace_blocked(vp, word, heir, State::Granted) {
             self.idle.remove(vp.index());
-            self.stats.blocked.add();
             self.notify(heir);
             self.await_call(sentinel, vp);
             return;
@@ -303,7 +303,6 @@ impl<K: Kernel> Runtime<K> {
         word: Word<K>,
     ) {
         self.idle.remove(vp.index());
-        self.stats.blocked.add();
         // A ready thread runs first; those that come back get their chance afterwards.
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
         // In `Kernel` it looks by itself when it returns.

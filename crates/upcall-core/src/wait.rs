@@ -152,6 +152,7 @@ impl<K: Kernel> Runtime<K> {
             // Before anything else, a displaced activation included.
             if let Some(first) = list.pop_front() {
                 self.add_ready(vp, list);
+                self.look_around(vp);
                 self.run(activation, vp, first);
             }
         }
@@ -262,6 +263,7 @@ impl<K: Kernel> Runtime<K> {
         activation: &'static Activation<K>,
         vp: &'static Vp<K>,
     ) -> bool {
+        self.stats.taken.add();
         if vp.has_ready() && !self.idle.is_empty() {
             self.ring(vp.index());
         }
@@ -408,24 +410,28 @@ impl<K: Kernel> Runtime<K> {
             return;
         }
         // One creator at a time: a sentinel too many could not be put to another use.
-        if vp.calling.swap(true, Ordering::Acquire) {
-            return;
-        }
-        let standby = if sentinel {
-            self.spawn_activation(vp, true)
-        } else {
-            self.take_spare(vp)
-        };
-        if let Some(activation) = standby {
-            if vp.standby.replace_if(None, Some(activation)) {
-                self.unwatched.fetch_sub(1, Ordering::SeqCst);
-                activation.set_role(Role::Standby);
-                self.notify(activation);
+        while !vp.calling.swap(true, Ordering::SeqCst) {
+            let standby = if sentinel {
+                self.spawn_activation(vp, true)
             } else {
-                self.give_back(activation);
+                self.take_spare(vp)
+            };
+            if let Some(activation) = standby {
+                if vp.standby.replace_if(None, Some(activation)) {
+                    self.unwatched.fetch_sub(1, Ordering::SeqCst);
+                    activation.set_role(Role::Standby);
+                    self.notify(activation);
+                } else {
+                    self.give_back(activation);
+                }
+            }
+            vp.calling.store(false, Ordering::SeqCst);
+            // Who called meanwhile counted on this one, whose standby may have taken over already.
+            let gone = vp.standby.get(Ordering::SeqCst).is_none();
+            if standby.is_none() || !gone || !self.work_waits(vp) {
+                return;
             }
         }
-        vp.calling.store(false, Ordering::Release);
     }
 
     /// Makes sure that the sentinel of `vp` can act; says whether it can.
@@ -623,10 +629,14 @@ impl<K: Kernel> Runtime<K> {
         vp: &'static Vp<K>,
         sentinel: bool,
     ) -> Option<&'static Activation<K>> {
-        let activation = self.new_activation().ok()?;
+        let Ok(activation) = self.new_activation() else {
+            self.stats.refused.add();
+            return None;
+        };
         activation.vp.set(Some(vp), Ordering::Relaxed);
         activation.set_role(Role::Reserved);
         if self.kernel.spawn(activation, sentinel).is_err() {
+            self.stats.refused.add();
             self.bury(activation);
             return None;
         }
