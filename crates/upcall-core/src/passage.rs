@@ -195,7 +195,10 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Puts the current thread at the end of the ready list and runs another one.
-    pub(super) fn park_ready(&'static self, activation: &'static Activation<K>) -> &'static Activation<K> {
+    pub(super) fn park_ready(
+        &'static self,
+        activation: &'static Activation<K>,
+    ) -> &'static Activation<K> {
         self.park(
             activation,
             |runtime, activation, thread, _| {
@@ -212,7 +215,11 @@ impl<K: Kernel> Runtime<K> {
 
     /// Whether nothing but the ready list has a say in what runs next.
     #[inline]
-    pub(super) fn is_plain_turn(&self, activation: &'static Activation<K>, vp: &'static Vp<K>) -> bool {
+    pub(super) fn is_plain_turn(
+        &self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) -> bool {
         activation.attention.load(Ordering::Relaxed) == 0
             && vp.nr_displaced.load(Ordering::Relaxed) == 0
             && self.stats.absent.get() == 0

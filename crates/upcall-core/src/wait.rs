@@ -462,12 +462,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// The standby has seen that the owner in `word` is blocked.
-    fn relieve(
-        &'static self,
-        standby: &'static Activation<K>,
-        vp: &'static Vp<K>,
-        word: Word<K>,
-    ) {
+    fn relieve(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>, word: Word<K>) {
         if self.kernel.sentinel() {
             self.bequeath(standby, vp, word);
         } else {
@@ -476,11 +471,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Sleeps as standby until somebody calls.
-    pub(super) fn await_call(
-        &'static self,
-        standby: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) {
+    pub(super) fn await_call(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>) {
         loop {
             let seen = standby.wake.load(Ordering::SeqCst);
             self.look_at_deferred(standby);

@@ -283,8 +283,7 @@ pub fn exit(runtime: &'static Runtime, status: u64) -> ! {
     }
     // Counted down here and not when the thread is gone: of two that end at once, one is the last.
     // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
-    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1
-        && GUEST.foreign.load(Ordering::SeqCst) == 0
+    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.foreign.load(Ordering::SeqCst) == 0
     {
         end_process();
     }

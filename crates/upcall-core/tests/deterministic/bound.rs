@@ -10,7 +10,7 @@ use std::cell::Cell;
 use crate::machine::Machine;
 
 /// Processor time between two looks, in seconds; points take microseconds.
-const LOOK_EVERY: i64 = 5;
+const LOOK_EVERY: i64 = 2;
 
 thread_local! {
     /// The machine that is watched, and its points at the last look.

@@ -62,3 +62,22 @@ fn announce_panics() {
         }));
     });
 }
+
+/// What the bound is for: the run ends, and says so.
+#[test]
+fn an_endless_loop_ends_the_run() {
+    let machine: &'static Machine = Box::leak(Box::new(Machine::new(1, |pick| Style {
+        stepped: 0,
+        ..Style::draw(pick)
+    })));
+    threads::boot(machine, |me: Me| {
+        me.runtime.enter();
+        loop {
+            std::hint::spin_loop();
+        }
+    });
+    bound::begin(machine);
+    let result = machine.run();
+    bound::end();
+    assert!(result.is_err_and(|what| what.contains("endless loop")));
+}
