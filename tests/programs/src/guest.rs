@@ -6,8 +6,8 @@
 use crate::provision;
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
-use std::io::ErrorKind;
 use std::hash::{Hash, Hasher};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
