@@ -1,16 +1,9 @@
-//! The runtime object: creation, the passage in and out of the runtime, parking and waking.
+//! The runtime object: what it owns, and how that comes into being.
 //!
-//! A thread enters the runtime on its own stack ([`Runtime::enter`]), does what it came for, and
-//! leaves ([`Runtime::leave`]). When it parks, its registers are saved and the activation goes on
-//! alone on its own stack, from the top: there the bookkeeping that must follow the saving is
-//! done (`after`), and `Runtime::schedule` picks the next thread. So a thread that others can
-//! find is always a saved thread, and the activation's stack never holds state across a switch.
-//! Approach rejected: switching from thread to thread directly, which is some nanoseconds
-//! cheaper and leaves the bookkeeping of one thread to the next one.
-//!
-//! What happens at upcalls is in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
+//! How a thread enters and leaves it, and what runs next, is in `passage.rs`; what happens at upcalls
+//! in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::activation::{Activation, Role};
 use crate::arch;
@@ -22,28 +15,21 @@ use crate::memory::Slab;
 use crate::slot::Slot;
 use crate::stack::StackPool;
 use crate::stats::Stats;
-use crate::thread::{CLAIMED, Claim, PARKED, PARKING, RUNNING, Thread, WakeReason};
+use crate::thread::Thread;
 use crate::timer::Timers;
 use crate::vp::{State, Vp};
 
+#[path = "passage.rs"]
+mod passage;
 #[path = "upcall.rs"]
 mod upcall;
 #[path = "wait.rs"]
 mod wait;
 
+pub use passage::After;
+
 /// Bytes of an activation's own stack, guard included.
 const ACTIVATION_STACK: usize = 64 << 10;
-/// A busy virtual processor looks at the poller this often, in nanoseconds, if nobody sits in it.
-const POLL_EVERY_NS: u64 = 4_000;
-
-/// What is done on the activation's own stack after a thread's registers are saved. May name the
-/// thread to run next, which the caller then owns and which is in no list.
-pub type After<K> = fn(
-    &'static Runtime<K>,
-    &'static Activation<K>,
-    &'static Thread<K>,
-    usize,
-) -> Option<&'static Thread<K>>;
 
 /// Threads, virtual processors and activations of one address space.
 pub struct Runtime<K: Kernel> {
@@ -59,6 +45,8 @@ pub struct Runtime<K: Kernel> {
     first: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
     idle: IdleSet,
+    /// Virtual processors whose standby sleeps or is missing: their owners may block unnoticed.
+    unwatched: AtomicUsize,
     futexes: Futexes<K>,
     timers: Timers<K>,
     stats: Stats,
@@ -101,6 +89,7 @@ impl<K: Kernel> Runtime<K> {
                 first: Slot::empty(),
                 poller: Slot::empty(),
                 idle: IdleSet::new(),
+                unwatched: AtomicUsize::new(0),
                 futexes,
                 timers: Timers::new(),
                 stats: Stats::default(),
@@ -143,6 +132,7 @@ impl<K: Kernel> Runtime<K> {
         let first = unsafe { &*place };
         self.nr_vps
             .store(processors.len() as u32, Ordering::Relaxed);
+        self.unwatched.store(processors.len(), Ordering::Relaxed);
         self.vps.set(Some(first), Ordering::Release);
         let activation = first.word().owner();
         self.first.set(Some(activation), Ordering::Relaxed);
@@ -161,7 +151,10 @@ impl<K: Kernel> Runtime<K> {
     /// the caller's virtual processor works.
     pub fn start(&'static self) -> Result<(), Errno> {
         for vp in self.vps().iter().skip(1) {
-            self.kernel.spawn(vp.word().owner(), false)?;
+            if let Err(error) = self.kernel.spawn(vp.word().owner(), false) {
+                self.stats.refused.add();
+                return Err(error);
+            }
             self.idle.insert(vp.index());
         }
         Ok(())
@@ -321,408 +314,4 @@ impl<K: Kernel> Runtime<K> {
         self.stats.created.add();
         self.make_ready(activation, thread);
     }
-
-    /// Enters the runtime from a thread's own code. Returns the activation that carries the thread,
-    /// which owns its virtual processor: the thread may have had to wait for one here, if the
-    /// processor was given away while the thread did not look.
-    #[inline]
-    pub fn enter(&'static self) -> &'static Activation<K> {
-        self.kernel.set_inside();
-        let activation = self.kernel.current();
-        if activation
-            .vp()
-            .step(activation, State::User, State::Runtime)
-        {
-            activation
-        } else {
-            self.regain(activation)
-        }
-    }
-
-    /// Leaves the runtime: the thread's own code goes on.
-    #[inline]
-    pub fn leave(&'static self, activation: &'static Activation<K>) {
-        activation.vp().set(activation, State::User);
-        if self.kernel.clear_inside() {
-            self.attend();
-        }
-    }
-
-    /// Leaves the runtime without looking at events that came meanwhile.
-    pub fn leave_quietly(&'static self, activation: &'static Activation<K>) {
-        activation.vp().set(activation, State::User);
-        self.kernel.clear_inside();
-    }
-
-    #[cold]
-    fn attend(&'static self) {
-        loop {
-            let mut activation = self.enter();
-            let bits = activation.take_attention();
-            // First what is for this thread, while it is on this activation.
-            if bits & Activation::<K>::DEFERRED != 0 {
-                // Leaves by itself, since events for the thread must find it outside.
-                self.kernel.deferred(self, activation, activation.thread());
-                activation = self.enter();
-            }
-            let vp = activation.vp();
-            if bits & Activation::<K>::RESCHEDULE != 0
-                && (vp.has_ready() || !self.kernel.may_run(vp))
-            {
-                activation = self.park_ready(activation);
-            }
-            activation.vp().set(activation, State::User);
-            if !self.kernel.clear_inside() {
-                return;
-            }
-        }
-    }
-
-    /// Runs `call`, a system call of the current thread that may block: if it does, the virtual
-    /// processor goes to a ready thread, and the thread waits for one when the call is over.
-    /// Called from the thread's own code, outside the runtime.
-    #[inline]
-    pub fn blocking<R>(&'static self, call: impl FnOnce() -> R) -> R {
-        self.resume_blocking();
-        let result = call();
-        self.return_from_kernel();
-        if self.kernel.clear_inside() {
-            self.attend();
-        }
-        result
-    }
-
-    /// Goes into a system call: somebody must notice if it blocks while there is work, be it that of
-    /// the poller.
-    #[inline]
-    fn announce_kernel(&'static self, activation: &'static Activation<K>) {
-        let vp = activation.vp();
-        activation.in_call.store(true, Ordering::Relaxed);
-        if self.standby_is_awake(vp) {
-            vp.set(activation, State::Kernel);
-        } else if vp.has_ready() || self.seat_is_wanted() || self.kernel.is_contended() {
-            self.call_standby(vp);
-            vp.set(activation, State::Kernel);
-        } else {
-            vp.set(activation, State::Kernel);
-            if self.vps().len() > 1 {
-                // No work now: whoever gets some may ring this virtual processor. Not before it is
-                // in `Kernel`: a ring would see it at work and go on.
-                self.idle.insert(vp.index());
-            }
-        }
-    }
-
-    /// In a handler that interrupted the thread's system call: back to the thread's own code, with
-    /// a virtual processor. [`Runtime::resume_blocking`] must follow before the handler returns into the call.
-    pub fn interrupt_blocking(&'static self) {
-        self.return_from_kernel();
-        if self.kernel.clear_inside() {
-            self.attend();
-        }
-    }
-
-    /// Into a system call of the thread, for the first time or back after a handler.
-    #[inline]
-    pub fn resume_blocking(&'static self) {
-        loop {
-            let activation = self.enter();
-            self.announce_kernel(activation);
-            if !self.kernel.clear_inside() {
-                return;
-            }
-            self.interrupt_blocking();
-        }
-    }
-
-    /// Whether a thread that would wait for a pollable descriptor had better block its activation:
-    /// its virtual processor only computes, so that the kernel's own wake-up is the fastest
-    /// interruption there is, and few activations are away.
-    pub fn prefers_blocking(&self, activation: &'static Activation<K>) -> bool {
-        activation.vp().only_computes() && self.stats.absent.get() < 2 * self.vps().len() as u64 + 4
-    }
-
-    /// Back from a system call, outside of the runtime's mark: ends in `User`, inside the mark.
-    #[inline]
-    fn return_from_kernel(&'static self) {
-        self.kernel.set_inside();
-        let activation = self.kernel.current();
-        activation.in_call.store(false, Ordering::Relaxed);
-        let vp = activation.vp();
-        if vp.step(activation, State::Kernel, State::Runtime) {
-            self.idle.remove(vp.index());
-            vp.set(activation, State::User);
-        } else {
-            let activation = self.regain(activation);
-            activation.vp().set(activation, State::User);
-        }
-    }
-
-    /// Parks the current thread: saves it, then calls `after` with `argument` on the activation's
-    /// own stack. Returns when the thread runs again, with the activation that carries it then.
-    /// Called inside the runtime.
-    pub fn park(
-        &'static self,
-        activation: &'static Activation<K>,
-        after: After<K>,
-        argument: usize,
-    ) -> &'static Activation<K> {
-        let Some(thread) = activation.thread() else {
-            self.kernel.broken("park without a thread");
-        };
-        // SAFETY: `context` is the thread's own, the activation's stack is free while its thread
-        // runs, and the landing never returns.
-        unsafe {
-            arch::switch_out(
-                thread.context.as_ptr(),
-                activation.stack_top(),
-                parked::<K>,
-                core::ptr::from_ref(activation) as usize,
-                after as usize,
-                argument,
-            );
-        }
-        self.kernel.current()
-    }
-
-    /// Puts the current thread at the end of the ready list and runs another one.
-    fn park_ready(&'static self, activation: &'static Activation<K>) -> &'static Activation<K> {
-        self.park(
-            activation,
-            |runtime, activation, thread, _| {
-                let vp = activation.vp();
-                if runtime.is_plain_turn(activation, vp) {
-                    return Some(vp.ready.exchange(&runtime.kernel, thread));
-                }
-                vp.ready.push_back(&runtime.kernel, thread);
-                None
-            },
-            0,
-        )
-    }
-
-    /// Whether nothing but the ready list has a say in what runs next.
-    #[inline]
-    fn is_plain_turn(&self, activation: &'static Activation<K>, vp: &'static Vp<K>) -> bool {
-        activation.attention.load(Ordering::Relaxed) == 0
-            && vp.nr_displaced.load(Ordering::Relaxed) == 0
-            && self.stats.absent.get() == 0
-            && !self.poller_is_due(vp)
-    }
-
-    /// Declares the current thread findable by [`Thread::claim`]; [`Runtime::park`] with an `after` that
-    /// calls [`Runtime::finish_park`] must follow.
-    pub fn begin_park(&self, thread: &'static Thread<K>) {
-        thread.state.store(PARKING, Ordering::Release);
-    }
-
-    /// Ends the parking of a saved thread: it is parked, or ready if it was claimed meanwhile.
-    pub fn finish_park(
-        &'static self,
-        activation: &'static Activation<K>,
-        thread: &'static Thread<K>,
-    ) {
-        // Pairs with `Thread::claim`. SeqCst: whoever has an event for the thread notes it before it
-        // tries to claim the thread; here the thread can be claimed before the note is looked for.
-        match thread
-            .state
-            .compare_exchange(PARKING, PARKED, Ordering::SeqCst, Ordering::Acquire)
-        {
-            Ok(_) => {
-                if self.kernel.is_interrupted(thread)
-                    && thread.claim(WakeReason::Interrupted) == Claim::Ready
-                {
-                    self.make_ready(activation, thread);
-                }
-            }
-            Err(state) => {
-                debug_assert_eq!(state & 0xff, CLAIMED);
-                thread.reason.store(state >> 8, Ordering::Relaxed);
-                self.make_ready(activation, thread);
-            }
-        }
-    }
-
-    /// Ends the current thread. `after` is called when nothing runs on its stack any more and
-    /// must free the thread. Called inside the runtime.
-    pub fn exit_thread(
-        &'static self,
-        activation: &'static Activation<K>,
-        after: After<K>,
-        argument: usize,
-    ) -> ! {
-        self.park(activation, after, argument);
-        self.kernel.broken("an ended thread was resumed")
-    }
-
-    /// Gives way to other ready threads. Called from the thread's own code.
-    pub fn yield_now(&'static self) {
-        let activation = self.enter();
-        let vp = activation.vp();
-        let activation = if vp.has_ready()
-            || vp.nr_displaced.load(Ordering::Relaxed) != 0
-            || self.stats.absent.get() != 0
-            || self.poller_is_due(vp)
-        {
-            self.park_ready(activation)
-        } else {
-            // A scheduling point all the same.
-            vp.count_dispatch();
-            self.kernel.yield_processor();
-            activation
-        };
-        self.leave(activation);
-    }
-
-    /// Makes a thread ready that the caller has claimed or created. Called inside the runtime.
-    pub fn make_ready(
-        &'static self,
-        activation: &'static Activation<K>,
-        thread: &'static Thread<K>,
-    ) {
-        self.make_ready_on(activation.vp(), thread);
-    }
-
-    pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.push_back(&self.kernel, thread);
-        if !self.idle.is_empty() {
-            self.ring(vp.index());
-        }
-    }
-
-    fn first_vp_after(&self, index: u32) -> impl Iterator<Item = &'static Vp<K>> {
-        let vps = self.vps();
-        let start = index as usize;
-        (1..vps.len()).map(move |step| &vps[(start + step) % vps.len()])
-    }
-
-    /// The next thread for a virtual processor: its own, or one that waits elsewhere.
-    fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
-        if let Some(thread) = vp.ready.pop(&self.kernel) {
-            return Some(thread);
-        }
-        for other in self.first_vp_after(vp.index()) {
-            if let Some(thread) = other.ready.pop(&self.kernel) {
-                self.stats.stolen.add();
-                return Some(thread);
-            }
-        }
-        None
-    }
-
-    /// The life of an activation on its own stack, from the top after every thread that it ran.
-    #[inline(always)]
-    fn carry_on(&'static self, activation: &'static Activation<K>) -> ! {
-        loop {
-            let word = activation.vp().word();
-            if !word.is_owned_by(activation) || word.state() != State::Runtime {
-                self.wait(activation);
-            }
-            self.schedule(activation);
-        }
-    }
-
-    /// Runs what should run next on the virtual processor that the activation owns. Returns when it
-    /// does not own it any more.
-    #[inline(always)]
-    fn schedule(&'static self, activation: &'static Activation<K>) {
-        loop {
-            let vp = activation.vp();
-            debug_assert!(vp.word().is_owned_by(activation));
-            if activation.take_attention() & Activation::<K>::DEFERRED != 0 {
-                self.kernel.deferred(self, activation, None);
-            }
-            if self.poller_is_due(vp) {
-                let list = self.kernel.poll(self, activation, None);
-                vp.polled_ns.store(self.kernel.now(), Ordering::Relaxed);
-                self.add_ready(vp, list);
-            }
-            if !self.kernel.may_run(vp) && !self.pause(activation, vp) {
-                return;
-            }
-            if self.stats.absent.get() != 0 && !self.let_return(activation) {
-                return;
-            }
-            if self.grant_displaced(vp) {
-                return;
-            }
-            if let Some(thread) = self.next_thread(vp) {
-                self.run(activation, vp, thread);
-            }
-            if !self.idle(activation, vp) {
-                return;
-            }
-        }
-    }
-
-    /// Whether it is time to look at the poller from a busy virtual processor, because nobody
-    /// sits in it.
-    #[inline]
-    fn poller_is_due(&self, vp: &'static Vp<K>) -> bool {
-        self.seat_is_wanted()
-            && self
-                .kernel
-                .now()
-                .wrapping_sub(vp.polled_ns.load(Ordering::Relaxed))
-                >= POLL_EVERY_NS
-    }
-
-    #[inline(always)]
-    fn run(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-        thread: &'static Thread<K>,
-    ) -> ! {
-        if vp.has_ready() {
-            self.call_standby(vp);
-            if !self.idle.is_empty() {
-                self.ring(vp.index());
-            }
-        }
-        if vp.only_computes.load(Ordering::Relaxed) {
-            self.fill_seat(vp);
-        }
-        thread.state.store(RUNNING, Ordering::Relaxed);
-        thread.carrier.set(Some(activation), Ordering::Release);
-        activation.thread.set(Some(thread), Ordering::Relaxed);
-        vp.count_dispatch();
-        self.kernel.install(activation, thread);
-        // SAFETY: the thread came from a ready list: its registers are saved and nobody else
-        // resumes it.
-        unsafe { arch::resume(thread.context.load(Ordering::Relaxed)) }
-    }
-
-    #[cold]
-    fn fill_seat(&'static self, vp: &'static Vp<K>) {
-        if self.seat_is_wanted() {
-            self.call_spare(vp);
-        }
-    }
-
-    /// Where the kernel thread of an activation begins.
-    pub fn activation_main(&'static self, activation: &'static Activation<K>) -> ! {
-        self.carry_on(activation)
-    }
-}
-
-/// On the activation's own stack, the thread being saved.
-extern "C" fn parked<K: Kernel>(activation: usize, after: usize, argument: usize) -> ! {
-    // SAFETY: `park` passes its activation, which lives for ever, and an `After<K>`.
-    let (activation, after) = unsafe {
-        (
-            &*(activation as *const Activation<K>),
-            core::mem::transmute::<usize, After<K>>(after),
-        )
-    };
-    let runtime = activation.runtime();
-    if let Some(thread) = activation.thread() {
-        activation.thread.set(None, Ordering::Relaxed);
-        runtime.kernel.uninstall(activation, thread);
-        thread.carrier.set(None, Ordering::Relaxed);
-        if let Some(next) = after(runtime, activation, thread, argument) {
-            runtime.run(activation, activation.vp(), next);
-        }
-    }
-    runtime.carry_on(activation)
 }

@@ -57,7 +57,7 @@ pub struct Stats {
     pub created: Counter,
     /// Threads alive.
     pub threads: Gauge,
-    /// Upcalls: a standby took over from a blocked activation.
+    /// Upcalls: the virtual processor of a blocked activation went to another one.
     pub blocked: Counter,
     /// Upcalls: an activation came back and its thread could run again.
     pub unblocked: Counter,
@@ -65,6 +65,8 @@ pub struct Stats {
     pub displaced: Counter,
     /// Upcalls: an idle virtual processor was put to work.
     pub rung: Counter,
+    /// Upcalls: a processor was taken for another address space.
+    pub taken: Counter,
     /// Threads preempted at the end of their time slice.
     pub preempted: Counter,
     /// Threads stolen from another virtual processor's ready list.
@@ -73,6 +75,8 @@ pub struct Stats {
     pub activations: Gauge,
     /// Activations taken from the pool instead of being created.
     pub recycled: Counter,
+    /// Activations that the kernel refused, for want of threads or memory.
+    pub refused: Counter,
     /// Threads parked on the poller.
     pub polled: Counter,
     /// Activations away from their virtual processor: blocked in the kernel and replaced.

@@ -52,9 +52,9 @@ impl<K: Kernel> Runtime<K> {
         // its owner's share as well.
         let displaced = self.leave_displaced(activation, vp);
         if self.acquire(activation, vp, !displaced || self.kernel.crowded()) {
-            // The standby may have gone to sleep while the virtual processor was offered.
-            if vp.has_ready() {
-                self.call_standby(vp);
+            // The standby may have gone to sleep while the virtual processor was offered or idle.
+            if self.unwatched.load(Ordering::SeqCst) != 0 {
+                self.look_around(vp);
             }
             return activation;
         }
@@ -100,9 +100,8 @@ impl<K: Kernel> Runtime<K> {
                     }
                 }
                 State::Kernel => {
-                    if vp.replace(word, activation, State::Runtime) {
+                    if self.replace_blocked(vp, word, activation, State::Runtime) {
                         self.idle.remove(vp.index());
-                        self.set_absent(owner);
                         if self.kernel.sentinel() && self.work_waits_for(vp) {
                             self.kernel.overdue();
                         }
@@ -129,9 +128,10 @@ impl<K: Kernel> Runtime<K> {
     ) -> bool {
         let owner = word.owner();
         // A sentinel runs after every activation that returns: the owner may be blocked, unnoticed,
-        // and must not be granted the processor before it is back.
+        // and must not be granted the processor before it is back. An ordinary standby notices that
+        // such an owner was granted the processor, and takes it over then.
         if self.kernel.sentinel() && self.kernel.is_blocked(owner, false) {
-            let replaced = vp.replace(word, activation, State::Runtime);
+            let replaced = self.replace_blocked(vp, word, activation, State::Runtime);
             if replaced {
                 self.owner_blocked(vp, owner, word);
             }
@@ -155,6 +155,8 @@ impl<K: Kernel> Runtime<K> {
         if vp.nr_displaced.load(Ordering::Relaxed) == 0 {
             return false;
         }
+        // It may be blocked on a page fault by now.
+        self.look_around(vp);
         let mut displaced = vp.displaced.lock(&self.kernel);
         let Some(activation) = displaced.pop() else {
             return false;
@@ -178,12 +180,32 @@ impl<K: Kernel> Runtime<K> {
         was
     }
 
-    fn set_absent(&'static self, owner: &'static Activation<K>) {
-        // Counted first: the owner may come back and count itself down at once.
+    /// Replaces the owner in `word`, which is blocked: says whether it did. The owner is absent
+    /// before it can learn so, and comes back once for every replacement: no mark outlives it. Of
+    /// two that try at once the loser may take the winner's mark away: then the owner is not
+    /// counted, and returns without an offer.
+    fn replace_blocked(
+        &'static self,
+        vp: &'static Vp<K>,
+        word: Word<K>,
+        next: &'static Activation<K>,
+        state: State,
+    ) -> bool {
+        let owner = word.owner();
+        // Counted first: whoever takes the mark away counts down.
         self.stats.absent.up();
-        if owner.absent.swap(true, Ordering::AcqRel) {
+        let marked = !owner.absent.swap(true, Ordering::AcqRel);
+        if !marked {
             self.stats.absent.down();
         }
+        if vp.replace(word, next, state) {
+            self.stats.blocked.add();
+            return true;
+        }
+        if marked && owner.absent.swap(false, Ordering::AcqRel) {
+            self.stats.absent.down();
+        }
+        false
     }
 
     /// The standby has seen that the owner in `word` is blocked: the upcall. Nothing happens if
@@ -198,7 +220,7 @@ impl<K: Kernel> Runtime<K> {
         if vp.nr_displaced.load(Ordering::Relaxed) != 0 {
             let mut displaced = vp.displaced.lock(&self.kernel);
             let Some(next) = displaced.pop() else { return };
-            if vp.replace(word, next, State::Granted) {
+            if self.replace_blocked(vp, word, next, State::Granted) {
                 vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
                 drop(displaced);
                 self.owner_blocked(vp, owner, word);
@@ -211,7 +233,7 @@ impl<K: Kernel> Runtime<K> {
             let Some(next) = self.take_spare(vp) else {
                 return;
             };
-            if vp.replace(word, next, State::Granted) {
+            if self.replace_blocked(vp, word, next, State::Granted) {
                 self.owner_blocked(vp, owner, word);
                 self.notify(next);
             } else {
@@ -221,10 +243,57 @@ impl<K: Kernel> Runtime<K> {
         }
         // Still the standby if it does not succeed: an owner that is about to go into its next call
         // may rely on it. The next one is called when there is something for it to guard.
-        if vp.replace(word, standby, State::Runtime) {
+        if self.replace_blocked(vp, word, standby, State::Runtime) {
             self.quit_standby(standby, vp);
             self.owner_blocked(vp, owner, word);
         }
+    }
+
+    /// As [`Runtime::take_over`], by the sentinel of `vp`, which holds no lock meanwhile: what needs
+    /// one is the heir's, when it arrives. Afterwards the sentinel sleeps until somebody who calls it
+    /// has found the next heir.
+    pub(super) fn bequeath(
+        &'static self,
+        sentinel: &'static Activation<K>,
+        vp: &'static Vp<K>,
+        word: Word<K>,
+    ) {
+        // None where it was an ordinary standby a moment ago: once.
+        let heir = vp.heir.get(Ordering::Acquire);
+        let Some(heir) = heir.or_else(|| self.take_spare(vp)) else {
+            return;
+        };
+        vp.heir.set(None, Ordering::Relaxed);
+        // Before the heir can arrive, which may call at once.
+        self.retire_standby(vp);
+        if word.state() != State::Kernel {
+            vp.bequeathed.set(Some(word.owner()), Ordering::Relaxed);
+        }
+        if self.replace_blocked(vp, word, heir, State::Granted) {
+            self.idle.remove(vp.index());
+            self.notify(heir);
+            self.await_call(sentinel, vp);
+            return;
+        }
+        vp.bequeathed.set(None, Ordering::Relaxed);
+        if !vp.heir.replace_if(None, Some(heir)) {
+            self.give_back(heir);
+        }
+        self.rouse_standby(vp);
+    }
+
+    /// An activation arrives as owner of `vp`, perhaps as heir.
+    pub(super) fn inherit(&'static self, vp: &'static Vp<K>) {
+        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
+        if let Some(owner) = vp.bequeathed.get(Ordering::Relaxed) {
+            vp.bequeathed.set(None, Ordering::Relaxed);
+            self.unsettle(vp, owner);
+        }
+    }
+
+    fn unsettle(&'static self, vp: &'static Vp<K>, owner: &'static Activation<K>) {
+        vp.displaced.lock(&self.kernel).push_unsettled(owner);
+        vp.has_unsettled.store(true, Ordering::Relaxed);
     }
 
     fn owner_blocked(
@@ -234,14 +303,11 @@ impl<K: Kernel> Runtime<K> {
         word: Word<K>,
     ) {
         self.idle.remove(vp.index());
-        self.stats.blocked.add();
         // A ready thread runs first; those that come back get their chance afterwards.
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
-        self.set_absent(owner);
         // In `Kernel` it looks by itself when it returns.
         if word.state() != State::Kernel {
-            vp.displaced.lock(&self.kernel).push_unsettled(owner);
-            vp.has_unsettled.store(true, Ordering::Relaxed);
+            self.unsettle(vp, owner);
         }
     }
 
@@ -352,9 +418,9 @@ impl<K: Kernel> Runtime<K> {
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an
     /// idle processor takes them, or the owner chooses again as soon as it can.
     pub(crate) fn choose_again(&'static self, vp: &'static Vp<K>) {
-        // Who was rung may find something else to run and block with it: that is no reason to leave
-        // a blocked owner here unwatched.
-        let rung = !self.idle.is_empty() && self.ring(vp.index());
+        if self.announce_ready(vp) {
+            return;
+        }
         loop {
             let owner = vp.word().owner();
             owner.attend(Activation::<K>::RESCHEDULE);
@@ -363,18 +429,12 @@ impl<K: Kernel> Runtime<K> {
                 continue;
             }
             match word.state() {
-                State::User | State::Idle if rung => {}
                 // It left the runtime in between and may not have seen the note.
-                State::User => {
-                    self.kernel.interrupt(owner);
-                    // It may be blocked on a page fault, and there was nothing to stand by for.
-                    self.call_standby(vp);
-                }
-                // It blocked, or became idle, without having seen the threads.
-                State::Kernel => self.call_standby(vp),
+                State::User => self.kernel.interrupt(owner),
+                // It became idle without having seen the threads.
                 State::Idle if !self.grant_idle(vp, word) => continue,
-                // It is going to choose.
-                State::Idle | State::Runtime | State::Granted => {}
+                // It is going to choose, or its standby sees that it is blocked.
+                State::Idle | State::Kernel | State::Runtime | State::Granted => {}
             }
             return;
         }

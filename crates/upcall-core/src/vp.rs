@@ -109,6 +109,12 @@ pub struct Vp<K: Kernel> {
     pub(crate) ready: ReadyList<K>,
     /// The activation that waits for the owner to block.
     pub(crate) standby: Slot<Activation<K>>,
+    /// Where the standby is a sentinel: the reserved activation to which it gives the processor. A
+    /// sentinel that is awake has one, so that it never holds a lock, which others would wait for
+    /// while it does not get to run.
+    pub(crate) heir: Slot<Activation<K>>,
+    /// The owner from which the heir was given the processor, if it must be settled.
+    pub(crate) bequeathed: Slot<Activation<K>>,
     /// The standby sleeps: it will not notice that the owner blocks.
     pub(crate) standby_asleep: AtomicBool,
     /// Somebody is creating or waking a standby.
@@ -140,6 +146,8 @@ impl<K: Kernel> Vp<K> {
             word: AtomicUsize::new(Word::new(owner, State::Idle).bits),
             ready: ReadyList::new(),
             standby: Slot::empty(),
+            heir: Slot::empty(),
+            bequeathed: Slot::empty(),
             standby_asleep: AtomicBool::new(false),
             calling: AtomicBool::new(false),
             displaced: SpinLock::new(Displaced::none()),

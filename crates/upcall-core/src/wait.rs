@@ -44,6 +44,7 @@ impl<K: Kernel> Runtime<K> {
                     State::Granted | State::Runtime => {
                         vp.set(activation, State::Runtime);
                         activation.set_role(Role::Carrier);
+                        self.inherit(vp);
                         return;
                     }
                     State::Idle => self.rest_as_owner(activation, vp, seen),
@@ -151,6 +152,7 @@ impl<K: Kernel> Runtime<K> {
             // Before anything else, a displaced activation included.
             if let Some(first) = list.pop_front() {
                 self.add_ready(vp, list);
+                self.look_around(vp);
                 self.run(activation, vp, first);
             }
         }
@@ -163,10 +165,7 @@ impl<K: Kernel> Runtime<K> {
 
     pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
         while let Some(thread) = list.pop_front() {
-            vp.ready.push_back(&self.kernel, thread);
-            if !self.idle.is_empty() {
-                self.ring(vp.index());
-            }
+            self.make_ready_on(vp, thread);
         }
     }
 
@@ -264,6 +263,7 @@ impl<K: Kernel> Runtime<K> {
         activation: &'static Activation<K>,
         vp: &'static Vp<K>,
     ) -> bool {
+        self.stats.taken.add();
         if vp.has_ready() && !self.idle.is_empty() {
             self.ring(vp.index());
         }
@@ -287,7 +287,7 @@ impl<K: Kernel> Runtime<K> {
             }
             self.kernel.await_turn(self, activation, seen);
         }
-        self.reclaim(activation, vp)
+        self.reclaim_and_look(activation, vp)
     }
 
     fn work_waits(&self, vp: &'static Vp<K>) -> bool {
@@ -307,7 +307,44 @@ impl<K: Kernel> Runtime<K> {
         vp.set(activation, State::Idle);
         self.kernel.yield_processor();
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
-        self.reclaim(activation, vp)
+        self.reclaim_and_look(activation, vp)
+    }
+
+    /// As [`Runtime::reclaim`], for an owner that was idle in name only: nobody rang it.
+    fn reclaim_and_look(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) -> bool {
+        let owns = self.reclaim(activation, vp);
+        if owns && self.unwatched.load(Ordering::SeqCst) != 0 {
+            self.look_around(vp);
+        }
+        owns
+    }
+
+    /// Threads may have been announced to a virtual processor that is busy with another one now.
+    #[cold]
+    pub(super) fn look_around(&'static self, vp: &'static Vp<K>) {
+        if self.work_waits(vp) {
+            self.announce_ready(vp);
+        }
+    }
+
+    /// Calls the standby of every virtual processor that is busy.
+    #[cold]
+    pub(super) fn watch_busy(&'static self) {
+        for vp in self.vps() {
+            let word = vp.word();
+            let looks_by_itself = match word.state() {
+                State::Idle => true,
+                State::Granted => word.owner().thread().is_none(),
+                State::User | State::Kernel | State::Runtime => false,
+            };
+            if !looks_by_itself {
+                self.call_standby(vp);
+            }
+        }
     }
 
     /// Puts an idle virtual processor to work, the nearest to `near`; says whether there was one.
@@ -319,11 +356,8 @@ impl<K: Kernel> Runtime<K> {
             let word = vp.word();
             match word.state() {
                 State::Idle if self.grant_idle(vp, word) => return true,
-                State::Kernel => {
-                    // Its standby will see whether the owner is blocked.
-                    self.call_standby(vp);
-                    return true;
-                }
+                // Its standby will see whether the owner is blocked; it may well not be.
+                State::Kernel => self.call_standby(vp),
                 _ => {}
             }
         }
@@ -365,29 +399,53 @@ impl<K: Kernel> Runtime<K> {
     #[cold]
     fn wake_standby(&'static self, vp: &'static Vp<K>) {
         if let Some(standby) = vp.standby.get(Ordering::Acquire) {
-            if vp.standby_asleep.swap(false, Ordering::SeqCst) {
+            let able = !self.kernel.sentinel() || self.find_heir(vp);
+            if able && self.rouse_standby(vp) {
                 self.notify(standby);
             }
             return;
         }
-        // One creator at a time: a sentinel too many could not be put to another use.
-        if vp.calling.swap(true, Ordering::Acquire) {
+        let sentinel = self.kernel.sentinel();
+        if sentinel && !self.find_heir(vp) {
             return;
         }
-        let standby = if self.kernel.sentinel() {
-            self.spawn_activation(vp, true)
-        } else {
-            self.take_spare(vp)
-        };
-        if let Some(activation) = standby {
-            if vp.standby.replace_if(None, Some(activation)) {
-                activation.set_role(Role::Standby);
-                self.notify(activation);
+        // One creator at a time: a sentinel too many could not be put to another use.
+        while !vp.calling.swap(true, Ordering::SeqCst) {
+            let standby = if sentinel {
+                self.spawn_activation(vp, true)
             } else {
-                self.give_back(activation);
+                self.take_spare(vp)
+            };
+            if let Some(activation) = standby {
+                if vp.standby.replace_if(None, Some(activation)) {
+                    self.unwatched.fetch_sub(1, Ordering::SeqCst);
+                    activation.set_role(Role::Standby);
+                    self.notify(activation);
+                } else {
+                    self.give_back(activation);
+                }
+            }
+            vp.calling.store(false, Ordering::SeqCst);
+            // Who called meanwhile counted on this one, whose standby may have taken over already.
+            let gone = vp.standby.get(Ordering::SeqCst).is_none();
+            if standby.is_none() || !gone || !self.work_waits(vp) {
+                return;
             }
         }
-        vp.calling.store(false, Ordering::Release);
+    }
+
+    /// Makes sure that the sentinel of `vp` can act; says whether it can.
+    fn find_heir(&'static self, vp: &'static Vp<K>) -> bool {
+        if vp.heir.get(Ordering::Relaxed).is_some() {
+            return true;
+        }
+        let Some(heir) = self.take_spare(vp) else {
+            return false;
+        };
+        if !vp.heir.replace_if(None, Some(heir)) {
+            self.give_back(heir);
+        }
+        true
     }
 
     pub(super) fn quit_standby(
@@ -398,8 +456,45 @@ impl<K: Kernel> Runtime<K> {
         if !vp.standby.replace_if(Some(activation), None) {
             return false;
         }
+        self.unwatched.fetch_add(1, Ordering::SeqCst);
         activation.set_role(Role::Carrier);
         true
+    }
+
+    /// The standby has seen that the owner in `word` is blocked.
+    fn relieve(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>, word: Word<K>) {
+        if self.kernel.sentinel() {
+            self.bequeath(standby, vp, word);
+        } else {
+            self.take_over(standby, vp, word);
+        }
+    }
+
+    /// Sleeps as standby until somebody calls.
+    pub(super) fn await_call(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>) {
+        loop {
+            let seen = standby.wake.load(Ordering::SeqCst);
+            self.look_at_deferred(standby);
+            if !vp.standby_asleep.load(Ordering::SeqCst) {
+                return;
+            }
+            self.kernel.sleep(standby, seen);
+        }
+    }
+
+    /// The standby of `vp` is about to sleep, or unable to act.
+    pub(super) fn retire_standby(&self, vp: &'static Vp<K>) {
+        vp.standby_asleep.store(true, Ordering::SeqCst);
+        self.unwatched.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ends the sleep of the standby of `vp` in the books; says whether it was asleep.
+    pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
+        let was_asleep = vp.standby_asleep.swap(false, Ordering::SeqCst);
+        if was_asleep {
+            self.unwatched.fetch_sub(1, Ordering::SeqCst);
+        }
+        was_asleep
     }
 
     /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle.
@@ -416,7 +511,7 @@ impl<K: Kernel> Runtime<K> {
                 // Offered to those that come back; the owner or one of them goes on in a moment.
                 State::Idle if self.work_waits_for(vp) => {}
                 State::Idle => {
-                    vp.standby_asleep.store(true, Ordering::SeqCst);
+                    self.retire_standby(vp);
                     if vp.word().state() == State::Idle {
                         if self.seat_is_wanted() {
                             // The owner saw somebody in it who is not there any more.
@@ -424,14 +519,14 @@ impl<K: Kernel> Runtime<K> {
                         }
                         self.kernel.sleep(activation, seen);
                     }
-                    vp.standby_asleep.store(false, Ordering::SeqCst);
+                    self.rouse_standby(vp);
                     self.kernel.bind(activation);
                     continue;
                 }
                 State::User | State::Kernel => {
                     let cheap_doubt = word.state() == State::Kernel && vp.has_ready();
                     if self.kernel.is_blocked(word.owner(), cheap_doubt) {
-                        self.take_over(activation, vp, word);
+                        self.relieve(activation, vp, word);
                     }
                 }
                 // Displaced with its thread, it blocked on a page fault before it was granted.
@@ -439,7 +534,7 @@ impl<K: Kernel> Runtime<K> {
                     if word.owner().thread().is_some()
                         && self.kernel.is_blocked(word.owner(), false) =>
                 {
-                    self.take_over(activation, vp, word);
+                    self.relieve(activation, vp, word);
                 }
                 State::Runtime | State::Granted => {}
             }
@@ -525,10 +620,14 @@ impl<K: Kernel> Runtime<K> {
         vp: &'static Vp<K>,
         sentinel: bool,
     ) -> Option<&'static Activation<K>> {
-        let activation = self.new_activation().ok()?;
+        let Ok(activation) = self.new_activation() else {
+            self.stats.refused.add();
+            return None;
+        };
         activation.vp.set(Some(vp), Ordering::Relaxed);
         activation.set_role(Role::Reserved);
         if self.kernel.spawn(activation, sentinel).is_err() {
+            self.stats.refused.add();
             self.bury(activation);
             return None;
         }

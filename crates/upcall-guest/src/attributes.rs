@@ -10,7 +10,8 @@ use crate::access;
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{names, pending, process};
+use crate::pending::{self, Sent};
+use crate::{names, process};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -80,12 +81,13 @@ pub fn kill_thread(
     let Some(thread) = GUEST.identities.find(id) else {
         return if id >= FIRST { ESRCH } else { raw(frame) };
     };
-    send(runtime, thread, signal, &pending::from_self(signal))
+    send(runtime, (thread, id), signal, &pending::from_self(signal))
 }
 
 /// rt_tgsigqueueinfo(2).
 pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
-    let Some(thread) = GUEST.identities.find(frame.rsi as i32) else {
+    let id = frame.rsi as i32;
+    let Some(thread) = GUEST.identities.find(id) else {
         return raw(frame);
     };
     let mut information: pending::Information = [0; 16];
@@ -95,25 +97,30 @@ pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
             Err(access::Fault) => return EFAULT,
         }
     }
-    send(runtime, thread, frame.rdx as i32, &information)
+    send(runtime, (thread, id), frame.rdx as i32, &information)
 }
 
 fn send(
     runtime: &'static Runtime,
-    thread: &'static Thread,
+    receiver: (&'static Thread, i32),
     signal: i32,
     information: &pending::Information,
 ) -> i64 {
     if !(0..=64).contains(&signal) {
         return EINVAL;
     }
+    let mut sent = Sent::Yes;
     if signal != 0 {
         // The last wait is over; a signal to oneself is delivered when the runtime is left.
         let activation = runtime.enter();
-        pending::send(runtime, activation, thread, signal, information);
+        sent = pending::send(runtime, activation, receiver, signal, information);
         runtime.leave(activation);
     }
-    0
+    match sent {
+        Sent::Yes => 0,
+        Sent::Gone => ESRCH,
+        Sent::Full => -i64::from(libc::EAGAIN),
+    }
 }
 
 /// The sched_… calls and priorities, of threads: accepted and answered as for an ordinary thread

@@ -4,6 +4,15 @@
 //! leaves the runtime it is queued to the activation's kernel thread (rt_tgsigqueueinfo(2), with
 //! all of its information) and delivered by the kernel at once. For a running thread the
 //! activation is interrupted, which makes it leave the runtime anew.
+//!
+//! A receiver is named by its id as well: [`Thread`] objects are recycled, and a signal for a thread
+//! that ends at this moment must not reach the next one. Queueing and the end are decided under
+//! one lock.
+//!
+//! Where the kernel's limit of queued signals is reached (RLIMIT_SIGPENDING), it delivers a signal
+//! without its information or not at all; then it is sent in the one way that needs no room, and
+//! `complete` gives it its information back. A signal that nobody accepts waits in the kernel: with
+//! no room for it there, it waits without information, once for each number.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -62,22 +71,42 @@ pub fn from_self(signal: i32) -> Information {
     information
 }
 
-/// Adds a signal to what a thread has not seen yet. `false` when it must be dropped: a standard
-/// signal that is pending already, or no memory.
+/// What became of a signal for a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// It is on its way, or ignored, or merged with one that waits.
+    Yes,
+    /// The thread has ended.
+    Gone,
+    /// There is no memory for it.
+    Full,
+}
+
+/// Whether the object still is the thread of that id.
+fn is_thread(thread: &'static Thread, id: i32) -> bool {
+    thread.kernel.tid.load(Ordering::SeqCst) == id
+}
+
+/// Adds a signal to what the thread has not seen yet and, if it `interrupts`, claims it: then the
+/// caller must make it ready (`true`).
 fn enqueue(
     runtime: &'static Runtime,
-    thread: &'static Thread,
+    (thread, id): (&'static Thread, i32),
     signal: i32,
     information: &Information,
-) -> bool {
+    interrupts: impl FnOnce() -> bool,
+) -> Result<bool, Sent> {
     let mut pool = POOL.lock(runtime.kernel());
+    if !is_thread(thread, id) {
+        return Err(Sent::Gone);
+    }
     let pending = &thread.kernel.pending;
     if signal < 32 && pending.load(Ordering::Relaxed) & bit(signal) != 0 {
-        return false;
+        return Err(Sent::Yes);
     }
     if pool.free.is_null() {
         let Ok(chunk) = runtime.kernel().map(NODES) else {
-            return false;
+            return Err(Sent::Full);
         };
         let chunk = chunk.as_ptr().cast::<Node>();
         for index in 0..NODES / size_of::<Node>() {
@@ -109,7 +138,11 @@ fn enqueue(
         }
     }
     pending.fetch_or(bit(signal), Ordering::SeqCst);
-    true
+    if !interrupts() {
+        return Err(Sent::Yes);
+    }
+    // Under the lock, without which the thread cannot end.
+    Ok(thread.claim(WakeReason::Interrupted) == Claim::Ready)
 }
 
 /// Takes the first signal in `set` that the thread has not seen.
@@ -150,22 +183,30 @@ pub fn dequeue(
     found
 }
 
-/// Forgets what a thread has not seen.
-pub fn drop_all(runtime: &'static Runtime, thread: &'static Thread) {
+/// A thread has ended: nothing is queued to it any more, and what it has not seen is gone.
+pub fn close(runtime: &'static Runtime, thread: &'static Thread) {
+    {
+        let _pool = POOL.lock(runtime.kernel());
+        thread.kernel.tid.store(0, Ordering::SeqCst);
+    }
     while dequeue(runtime, thread, !0).is_some() {}
 }
 
-/// Sends a signal to a thread. Inside the runtime.
+/// Sends a signal to the thread with that id. Inside the runtime.
 pub fn send(
     runtime: &'static Runtime,
     activation: &'static Activation,
-    thread: &'static Thread,
+    (thread, id): (&'static Thread, i32),
     signal: i32,
     information: &Information,
-) {
-    let blocked = thread.kernel.mask.load(Ordering::Relaxed) & bit(signal) != 0;
+) -> Sent {
+    let blocked = thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) != 0;
+    // Looked at afterwards: if it is the thread still, the mask was its own.
+    if !is_thread(thread, id) {
+        return Sent::Gone;
+    }
     match signal::disposition(signal) {
-        Disposition::Ignored if !blocked => return,
+        Disposition::Ignored if !blocked => return Sent::Yes,
         Disposition::Default if !blocked => {
             // Ends or stops the whole process: the kernel's business, here and now.
             signal::take_default(signal);
@@ -173,20 +214,19 @@ pub fn send(
             signal::set_kernel_mask(own & !bit(signal));
             queue_to_kernel(activation, signal, information);
             signal::set_kernel_mask(own);
-            return;
+            return Sent::Yes;
         }
         _ => {}
     }
-    if !enqueue(runtime, thread, signal, information) {
-        return;
-    }
-    let waited_for = thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
-    if blocked && !waited_for {
-        return;
-    }
-    if thread.claim(WakeReason::Interrupted) == Claim::Ready {
-        runtime.make_ready(activation, thread);
-        return;
+    let interrupts =
+        || !blocked || thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
+    match enqueue(runtime, (thread, id), signal, information, interrupts) {
+        Ok(true) => {
+            runtime.make_ready(activation, thread);
+            return Sent::Yes;
+        }
+        Ok(false) => {}
+        Err(answer) => return answer,
     }
     // Running, or about to: the activation that installs it looks at its pending signals after
     // it has noted itself as carrier. A trip through the kernel makes both stores visible.
@@ -194,27 +234,68 @@ pub fn send(
         if let Some(carrier) = thread.carrier() {
             carrier.attend(Activation::DEFERRED);
             runtime.kernel().interrupt(carrier);
-            return;
+            break;
         }
         runtime.kernel().yield_processor();
     }
+    Sent::Yes
 }
 
+/// A siginfo_t that says no more than what kill(2) says: the kernel delivers such a signal even
+/// when it has no room to queue it.
+const fn bare(signal: i32) -> Information {
+    let mut information = [0; 16];
+    information[0] = signal as u32 as u64;
+    information
+}
+
+/// Queues a signal to the calling activation's kernel thread.
 fn queue_to_kernel(activation: &'static Activation, signal: i32, information: &Information) {
-    // SAFETY: reads 128 bytes.
-    unsafe {
-        raw_syscall(
-            libc::SYS_rt_tgsigqueueinfo,
-            [
-                u64::from(GUEST.pid.load(Ordering::Relaxed)),
-                activation.kernel.tid.load(Ordering::Relaxed) as u64,
-                signal as u64,
-                information.as_ptr() as u64,
-                0,
-                0,
-            ],
-        )
+    let queue = |information: &Information| {
+        // SAFETY: reads 128 bytes.
+        (unsafe {
+            raw_syscall(
+                libc::SYS_rt_tgsigqueueinfo,
+                [
+                    u64::from(GUEST.pid.load(Ordering::Relaxed)),
+                    activation.kernel.tid.load(Ordering::Relaxed) as u64,
+                    signal as u64,
+                    information.as_ptr() as u64,
+                    0,
+                    0,
+                ],
+            )
+        }) as i64
     };
+    activation.kernel.queued.put_over(signal, information);
+    if queue(information) == -i64::from(libc::EAGAIN) {
+        queue(&bare(signal));
+    }
+}
+
+/// A signal was delivered on an activation: if the kernel had no room for what it was queued with,
+/// and it is the one that the runtime has queued, it is completed.
+///
+/// # Safety
+///
+/// `information` is what the kernel passed to the handler.
+pub unsafe fn complete(
+    activation: &'static Activation,
+    signal: i32,
+    information: *mut libc::siginfo_t,
+) {
+    if activation.kernel.queued.signal() != signal {
+        return;
+    }
+    let Some((_, queued)) = activation.kernel.queued.take() else {
+        return;
+    };
+    // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
+    let words = unsafe { &mut *information.cast::<Information>() };
+    // Code SI_USER of process and user 0.
+    if words[1] as u32 == 0 && words[2] == 0 {
+        *words = queued;
+    }
 }
 
 /// Queues the first signal that `mask` lets through to the activation's kernel thread. One at a
@@ -258,20 +339,25 @@ pub fn give_back(activation: &'static Activation, signal: i32, information: &Inf
 fn queue_to_process(activation: &'static Activation, signal: i32, information: &Information) {
     // Only to its own id may a kernel thread send what looks as if the kernel had sent it; the
     // signal is the process's all the same.
-    // SAFETY: reads 128 bytes.
-    unsafe {
-        raw_syscall(
-            libc::SYS_rt_sigqueueinfo,
-            [
-                activation.kernel.tid.load(Ordering::Relaxed) as u64,
-                signal as u64,
-                information.as_ptr() as u64,
-                0,
-                0,
-                0,
-            ],
-        )
+    let queue = |information: &Information| {
+        // SAFETY: reads 128 bytes.
+        (unsafe {
+            raw_syscall(
+                libc::SYS_rt_sigqueueinfo,
+                [
+                    activation.kernel.tid.load(Ordering::Relaxed) as u64,
+                    signal as u64,
+                    information.as_ptr() as u64,
+                    0,
+                    0,
+                    0,
+                ],
+            )
+        }) as i64
     };
+    if queue(information) == -i64::from(libc::EAGAIN) {
+        queue(&bare(signal));
+    }
 }
 
 /// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending.
@@ -286,19 +372,31 @@ pub fn pass(
         && let Some(first) = GUEST.identities.first()
     {
         // From another process, which knows the first thread's id only.
-        send(runtime, activation, first, signal, information);
+        let id = GUEST.pid.load(Ordering::Relaxed) as i32;
+        send(runtime, activation, (first, id), signal, information);
         return;
     }
-    let receiver = receiver(signal).or_else(|| {
-        masks::closes(signal);
-        // Somebody may have opened its mask in between.
-        let receiver = receiver(signal)?;
-        masks::opens(receiver.kernel.mask.load(Ordering::SeqCst));
-        Some(receiver)
-    });
-    match receiver {
-        Some(thread) => send(runtime, activation, thread, signal, information),
-        None => queue_to_process(activation, signal, information),
+    loop {
+        let receiver = receiver(signal).or_else(|| {
+            masks::closes(signal);
+            // Somebody may have opened its mask in between.
+            let receiver = receiver(signal)?;
+            masks::opens(receiver.0.kernel.mask.load(Ordering::SeqCst));
+            Some(receiver)
+        });
+        let Some(receiver) = receiver else {
+            queue_to_process(activation, signal, information);
+            return;
+        };
+        match send(runtime, activation, receiver, signal, information) {
+            Sent::Yes => return,
+            // It has ended just now, and is in nobody's list.
+            Sent::Gone => {}
+            Sent::Full => {
+                queue_to_process(activation, signal, information);
+                return;
+            }
+        }
     }
 }
 
@@ -331,13 +429,13 @@ pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, 
     }
 }
 
-fn receiver(signal: i32) -> Option<&'static Thread> {
-    let accepts =
-        |thread: &'static Thread| thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) == 0;
+/// A thread that accepts the signal, and its id.
+fn receiver(signal: i32) -> Option<(&'static Thread, i32)> {
     let mut found = None;
     GUEST.identities.each(|thread| {
-        if accepts(thread) {
-            found = Some(thread);
+        let id = thread.kernel.tid.load(Ordering::SeqCst);
+        if id != 0 && thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) == 0 {
+            found = Some((thread, id));
         }
         found.is_none()
     });

@@ -439,6 +439,8 @@ unsafe extern "C" fn on_signal(
     let Some(thread) = table::current_thread() else {
         return;
     };
+    // SAFETY: as the kernel passed it.
+    unsafe { pending::complete(activation, signal, information) };
     if thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN & bit(signal) != 0 {
         // SAFETY: as the kernel passed it.
         unsafe { blocked(runtime, thread, signal, information) };
@@ -506,7 +508,8 @@ unsafe fn blocked(
         return;
     }
     let activation = runtime.enter();
-    pending::send(runtime, activation, thread, signal, words);
+    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    pending::send(runtime, activation, (thread, id), signal, words);
     runtime.leave(activation);
 }
 
@@ -864,7 +867,7 @@ pub fn tick(runtime: &'static Runtime, activation: &'static Activation) {
     }
 }
 
-/// A thread has ended: what it did not see is gone.
-pub fn drop_pending(runtime: &'static Runtime, thread: &'static Thread) {
-    pending::drop_all(runtime, thread);
+/// A thread has ended: what it did not see is gone, and nothing more reaches it.
+pub fn close(runtime: &'static Runtime, thread: &'static Thread) {
+    pending::close(runtime, thread);
 }

@@ -28,7 +28,7 @@ pub fn print(runtime: &'static Runtime) {
         len: 0,
     };
     let turns = runtime.kernel().gang().report().unwrap_or_default();
-    let rows: [(&str, u64); 17] = [
+    let rows: [(&str, u64); 19] = [
         ("virtual processors", runtime.vps().len() as u64),
         ("threads created", stats.created.get()),
         ("threads at peak", stats.threads.peak()),
@@ -40,10 +40,12 @@ pub fn print(runtime: &'static Runtime) {
             stats.displaced.get(),
         ),
         ("upcalls: processor added", stats.rung.get()),
+        ("upcalls: processor taken", stats.taken.get()),
         ("time-slice preemptions", stats.preempted.get()),
         ("threads stolen", stats.stolen.get()),
         ("activations at peak", stats.activations.peak()),
         ("activations recycled", stats.recycled.get()),
+        ("activations refused by the kernel", stats.refused.get()),
         ("activations blocked at peak", stats.absent.peak()),
         ("parked on the poller", stats.polled.get()),
         ("activations now", stats.activations.get()),

@@ -110,6 +110,7 @@ fn outside(frame: &mut Frame) {
     let number = frame.rax as i64;
     match number {
         libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
+        libc::SYS_exit => threads::exit_foreign(frame),
         libc::SYS_rt_sigaction | libc::SYS_rt_sigprocmask => {
             // SAFETY: the program's own call.
             frame.rax = unsafe { frame.raw() } as u64;
@@ -120,8 +121,6 @@ fn outside(frame: &mut Frame) {
             unsafe { entry::native(frame) };
             if number == libc::SYS_futex {
                 frame.rax = futex::serve_foreign(&request, frame.rax as i64) as u64;
-            } else if number == libc::SYS_exit {
-                GUEST.foreign.fetch_sub(1, Ordering::SeqCst);
             }
         }
     }

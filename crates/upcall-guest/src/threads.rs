@@ -4,13 +4,14 @@
 //! as result, its own stack pointer and thread pointer. libc has made the stack and the thread
 //! control block before, and takes them back when the word at `clear_tid` becomes 0.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use upcall_core::{Errno, Kernel};
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
+use crate::identity::FIRST;
 use crate::{access, object, process, robust};
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
@@ -177,10 +178,6 @@ fn launch(
     let creator = activation.thread();
     note_first_id_word(request);
     let thread = runtime.new_thread()?;
-    let Some(tid) = GUEST.identities.assign(runtime, thread) else {
-        runtime.free_thread(thread);
-        return Err(Errno(libc::EAGAIN));
-    };
     let state = &thread.kernel;
     let flag = |bit: i32| request.flags & bit as u64 != 0;
     let inherited = |pick: fn(&Thread) -> usize| creator.map_or(0, pick);
@@ -207,6 +204,11 @@ fn launch(
     ) {
         own.store(creators.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    // Only now: signals for the process may be passed to it as soon as it has an id.
+    let Some(tid) = GUEST.identities.assign(runtime, thread) else {
+        runtime.free_thread(thread);
+        return Err(Errno(libc::EAGAIN));
+    };
     if request.child_tid > base {
         CLEARED.store(request.child_tid - base, Ordering::Relaxed);
     }
@@ -275,18 +277,44 @@ pub fn exit(runtime: &'static Runtime, status: u64) -> ! {
     let activation = runtime.enter();
     if let Some(thread) = activation.thread() {
         robust::release_all(runtime, activation, thread);
-    }
-    // Counted down here and not when the thread is gone: of two that end at once, one is the last.
-    if GUEST.living.fetch_sub(1, Ordering::AcqRel) == 1
-        && GUEST.foreign.load(Ordering::Relaxed) == 0
-    {
-        GUEST.report();
-        loop {
-            // SAFETY: ends the process.
-            unsafe { entry::raw_syscall(libc::SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
+        if thread.kernel.tid.load(Ordering::Relaxed) < FIRST {
+            FIRST_STATUS.store(status, Ordering::Relaxed);
         }
     }
+    // Counted down here and not when the thread is gone: of two that end at once, one is the last.
+    // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
+    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.foreign.load(Ordering::SeqCst) == 0
+    {
+        end_process();
+    }
     runtime.exit_thread(activation, ended, 0)
+}
+
+/// With what the first thread called exit(2): the process's status, if nobody says another.
+static FIRST_STATUS: AtomicU64 = AtomicU64::new(0);
+
+fn end_process() -> ! {
+    GUEST.report();
+    let status = FIRST_STATUS.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: ends the process.
+        unsafe { entry::raw_syscall(libc::SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// exit(2) by a kernel thread that is no activation: a helper of libc's, with which the process ends
+/// if it outlives all threads, or a child on borrowed memory.
+pub fn exit_foreign(frame: &mut Frame) {
+    // SAFETY: asks only.
+    let process = unsafe { entry::raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
+    if process == GUEST.pid.load(Ordering::Relaxed)
+        && GUEST.foreign.fetch_sub(1, Ordering::SeqCst) == 1
+        && GUEST.living.load(Ordering::SeqCst) == 0
+    {
+        end_process();
+    }
+    // SAFETY: the entry's own frame.
+    unsafe { entry::native(frame) };
 }
 
 /// Nothing runs on the thread's stack any more: libc may have it.
@@ -298,7 +326,7 @@ fn ended(
 ) -> Option<&'static Thread> {
     let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
-    crate::signal::drop_pending(runtime, thread);
+    crate::signal::close(runtime, thread);
     runtime.free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {
         runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);

@@ -139,10 +139,11 @@ pub fn pass_on(runtime: &'static Runtime, activation: &'static Activation) {
     let used = USED.load(Ordering::Relaxed) as usize;
     for slot in &TIMERS[..used] {
         let count = slot.fired.swap(0, Ordering::SeqCst);
+        let id = slot.thread.load(Ordering::Acquire);
         if count != 0
-            && let Some(thread) = GUEST.identities.find(slot.thread.load(Ordering::Acquire))
+            && let Some(thread) = GUEST.identities.find(id)
         {
-            ring(runtime, activation, thread, slot, count);
+            ring(runtime, activation, (thread, id), slot, count);
         }
     }
 }
@@ -150,12 +151,12 @@ pub fn pass_on(runtime: &'static Runtime, activation: &'static Activation) {
 fn ring(
     runtime: &'static Runtime,
     activation: &'static Activation,
-    thread: &'static Thread,
+    receiver: (&'static Thread, i32),
     slot: &Slot,
     count: u32,
 ) {
     let signal = slot.signal.load(Ordering::Relaxed);
-    if thread.kernel.pending.load(Ordering::SeqCst) & bit(signal) != 0 {
+    if receiver.0.kernel.pending.load(Ordering::SeqCst) & bit(signal) != 0 {
         return;
     }
     let timer = slot.timer.load(Ordering::Relaxed).wrapping_sub(1);
@@ -164,5 +165,5 @@ fn ring(
     information[1] = u64::from(SI_TIMER as u32);
     information[2] = u64::from(timer as u32) | u64::from(count - 1) << 32;
     information[3] = slot.value.load(Ordering::Relaxed);
-    pending::send(runtime, activation, thread, signal, &information);
+    pending::send(runtime, activation, receiver, signal, &information);
 }

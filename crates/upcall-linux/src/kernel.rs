@@ -48,6 +48,8 @@ pub struct LinuxActivation {
     pub(crate) cpu_mark: AtomicU64,
     /// A signal that waits for the activation to leave the runtime.
     pub inbox: Inbox,
+    /// The last signal that the runtime has queued to the kernel thread. Kept by the guest.
+    pub queued: Inbox,
     /// The number of the last call of [`preempt::new_call`] that it has made.
     pub(crate) served: AtomicU32,
     /// How to learn whether it is blocked.
@@ -73,6 +75,7 @@ impl Default for LinuxActivation {
             altstack: AtomicUsize::new(0),
             cpu_mark: AtomicU64::new(0),
             inbox: Inbox::default(),
+            queued: Inbox::default(),
             served: AtomicU32::new(0),
             observer: Observer::default(),
             glance: Glance::default(),
@@ -110,11 +113,21 @@ impl Inbox {
         if self.is_full() {
             return false;
         }
+        self.put_over(signal, information);
+        true
+    }
+
+    /// Keeps a signal with its siginfo_t in place of what was there. On the activation.
+    pub fn put_over(&self, signal: i32, information: &[u64; 16]) {
         for (own, word) in self.information.iter().zip(information) {
             own.store(*word, Ordering::Relaxed);
         }
         self.signal.store(signal, Ordering::Relaxed);
-        true
+    }
+
+    /// The signal's number; 0 when there is none.
+    pub fn signal(&self) -> i32 {
+        self.signal.load(Ordering::Relaxed)
     }
 
     /// Takes the signal out. On the activation, with its signals blocked.

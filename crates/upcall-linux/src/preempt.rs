@@ -31,6 +31,7 @@ const MARK_CALL: usize = 0x5550_4341_4c4c_0003;
 const MARK_TIMER: usize = 0x5550_4341_4c00_0000;
 /// The part of a timer's mark that is its number.
 const NUMBER: usize = 0xffff;
+const SI_USER: i32 = 0;
 const SI_QUEUE: i32 = -1;
 const SI_TIMER: i32 = -2;
 const SIGEV_THREAD_ID: i32 = 4;
@@ -91,6 +92,9 @@ pub unsafe fn meaning(information: *const libc::siginfo_t) -> Meaning {
         }
         (SI_QUEUE, MARK_INTERRUPT) => Meaning::Interrupt,
         (SI_QUEUE, MARK_CALL) => Meaning::Call,
+        // Without its information: the limit of queued signals is reached. Taken for ours, which
+        // come often and would be missed.
+        (SI_USER, _) if information.pid_or_timer == 0 => Meaning::Interrupt,
         _ => Meaning::Foreign,
     }
 }

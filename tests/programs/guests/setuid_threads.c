@@ -3,6 +3,7 @@
 #include "case.h"
 #include <dirent.h>
 #include <grp.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -45,6 +46,8 @@ static int stragglers(void)
     return found;
 }
 
+static void expired(union sigval value) { (void)value; }
+
 static int drop(void)
 {
     pthread_t threads[6];
@@ -52,6 +55,10 @@ static int drop(void)
         threads[i] = start(asker, NULL);
     while (atomic_load(&arrived) < 6)
         sched_yield();
+    /* libc's own helper, a kernel thread everywhere. */
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = expired};
+    MUST(timer_create(CLOCK_MONOTONIC, &event, &timer));
     MUST(setgroups(0, NULL));
     MUST(setgid(NOBODY));
     MUST(setuid(NOBODY));

@@ -7,6 +7,7 @@ use crate::provision;
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,7 +84,7 @@ pub fn compile_with(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Op
     let source = sources().join(file);
 
     // The name holds a hash of all that goes in, so an executable is never stale and needs no
-    // lock: whoever comes first renames it into place.
+    // lock: whoever comes first links it into place.
     let mut hash = DefaultHasher::new();
     for path in [
         source.clone(),
@@ -116,6 +117,10 @@ pub fn compile_with(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Op
         .expect("the compiler can be started");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{file} does not compile:\n{told}");
-    fs::rename(&fresh, &built).expect("a file can be renamed in its directory");
+    // Not renamed over one that another case runs already: it would be a deleted file.
+    if let Err(error) = fs::hard_link(&fresh, &built) {
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    }
+    fs::remove_file(&fresh).expect("a file can be removed in its directory");
     Some(built)
 }

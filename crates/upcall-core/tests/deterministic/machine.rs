@@ -46,6 +46,7 @@ pub struct Vessel {
     pub context: Cell<usize>,
     pub doing: Cell<Doing>,
     pub processor: Cell<u32>,
+    pub sentinel: Cell<bool>,
     /// It gives way: others of its processor come first.
     pub yields: Cell<bool>,
     pub interrupted: Cell<bool>,
@@ -70,6 +71,10 @@ pub struct Machine {
     pub clock: Cell<u64>,
     pub alarm: Cell<u64>,
     pub points: Cell<u64>,
+    /// Times that a vessel was in the simulated kernel.
+    pub reached: Cell<u64>,
+    /// Whether a vessel runs, and not the machine.
+    resumed: Cell<bool>,
     pub spawn_failed: Cell<bool>,
     pub descriptors: RefCell<Vec<Descriptor>>,
     /// Descriptors whose edge nobody has collected.
@@ -99,6 +104,8 @@ impl Machine {
             clock: Cell::new(1_000),
             alarm: Cell::new(u64::MAX),
             points: Cell::new(0),
+            reached: Cell::new(0),
+            resumed: Cell::new(false),
             spawn_failed: Cell::new(false),
             descriptors: RefCell::default(),
             fired: RefCell::default(),
@@ -142,6 +149,7 @@ impl Machine {
             context: Cell::new(context),
             doing: Cell::new(Doing::Runnable),
             processor: Cell::new(0),
+            sentinel: Cell::new(false),
             yields: Cell::new(false),
             interrupted: Cell::new(false),
             slice_over: Cell::new(false),
@@ -163,7 +171,14 @@ impl Machine {
     pub fn resume(&self, index: usize) {
         self.running.set(index);
         let context = self.vessel(index, |vessel| vessel.context.get());
+        self.resumed.set(true);
         self.switch(self.home.as_ptr(), context);
+        self.resumed.set(false);
+    }
+
+    /// Whether a vessel runs, and not the machine.
+    pub fn is_in_vessel(&self) -> bool {
+        self.resumed.get()
     }
 
     /// From a vessel back to the machine; returns when the machine resumes the vessel.
@@ -178,6 +193,7 @@ impl Machine {
     /// The vessel is in the simulated kernel until the answer is dropped.
     pub fn enter(&self) -> InKernel<'_> {
         stepping::disarm();
+        self.reached.set(self.reached.get() + 1);
         self.depth.set(self.depth.get() + 1);
         InKernel(self)
     }

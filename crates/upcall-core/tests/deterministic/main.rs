@@ -3,6 +3,7 @@
 //! `UPCALL_TEST_SEEDS=N` runs N seeds of each scenario; `UPCALL_TEST_SEED=S` replays one. A failing
 //! run prints its seed and the state of the machine.
 
+mod bound;
 mod machine;
 mod scenarios;
 mod sim;
@@ -35,7 +36,9 @@ fn explore(name: &'static str, main: fn(Me)) {
         // SAFETY: freed below, when nothing refers to it any more.
         let borrowed: &'static Machine = unsafe { &*machine };
         threads::boot(borrowed, main);
+        bound::begin(borrowed);
         let result = borrowed.run();
+        bound::end();
         if let Err(what) = result {
             let state = borrowed.describe();
             panic!(
@@ -58,4 +61,23 @@ fn announce_panics() {
             usual(information);
         }));
     });
+}
+
+/// What the bound is for: the run ends, and says so.
+#[test]
+fn an_endless_loop_ends_the_run() {
+    let machine: &'static Machine = Box::leak(Box::new(Machine::new(1, |pick| Style {
+        stepped: 0,
+        ..Style::draw(pick)
+    })));
+    threads::boot(machine, |me: Me| {
+        me.runtime.enter();
+        loop {
+            std::hint::spin_loop();
+        }
+    });
+    bound::begin(machine);
+    let result = machine.run();
+    bound::end();
+    assert!(result.is_err_and(|what| what.contains("endless loop")));
 }

@@ -145,7 +145,7 @@ unsafe impl Kernel for Sim {
         }
     }
 
-    fn spawn(&self, activation: &'static Activation<Self>, _sentinel: bool) -> Result<(), Errno> {
+    fn spawn(&self, activation: &'static Activation<Self>, sentinel: bool) -> Result<(), Errno> {
         let machine = self.machine();
         machine.point(false);
         let alive = (machine.vessels.borrow().iter())
@@ -161,7 +161,11 @@ unsafe impl Kernel for Sim {
             std::ptr::from_ref(activation) as usize,
         );
         activation.kernel.set(index + 1);
-        machine.vessel(index, |vessel| vessel.activation.set(Some(activation)));
+        machine.vessel(index, |vessel| {
+            vessel.activation.set(Some(activation));
+            vessel.sentinel.set(sentinel);
+            vessel.processor.set(activation.vp().processor());
+        });
         machine.point(false);
         Ok(())
     }

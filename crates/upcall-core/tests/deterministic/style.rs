@@ -9,6 +9,8 @@ pub struct Style {
     pub bound: bool,
     /// The standby is a sentinel.
     pub sentinel: bool,
+    /// A sentinel runs only while nothing else of its processor can.
+    pub starved: bool,
     /// The kernel gives no more kernel threads than this after the start.
     pub most_vessels: usize,
     /// Sleeps end for no reason, once in so many points; 0: never.
@@ -30,6 +32,7 @@ impl Style {
             processors: (0..vps as u32).map(|index| index % processors).collect(),
             bound: pick(4) != 0,
             sentinel: pick(5) == 0,
+            starved: pick(2) == 0,
             most_vessels: if pick(5) == 0 {
                 vps as usize + 2 + pick(6) as usize
             } else {

@@ -3,8 +3,8 @@
 //! 1. The owner of a virtual processor exists, and owns no other.
 //! 2. A thread is on one activation.
 //! 3. When nothing can run, no thread is ready, and somebody waits for deadlines and descriptors if
-//!    any thread does. Not asked while an owner is on a page fault, which no call announces, nor
-//!    once kernel threads have run out.
+//!    any thread does. The latter is not asked while an owner is on a page fault, which no call
+//!    announces; neither once kernel threads have run out.
 //! 4. The run ends: not all wait for ever, and it takes a bounded number of points.
 
 use std::sync::atomic::Ordering;
@@ -79,6 +79,11 @@ impl Machine {
             .filter(|(_, vessel)| vessel.doing.get() == Doing::Runnable)
             .map(|(index, _)| index)
             .collect();
+        let runnable = if self.style.sentinel && self.style.starved {
+            self.without_starved(runnable)
+        } else {
+            runnable
+        };
         if runnable.is_empty() {
             return None;
         }
@@ -97,6 +102,18 @@ impl Machine {
             *before = one;
         }
         Some(*before)
+    }
+
+    /// Without the sentinels on whose processor anything else can run.
+    fn without_starved(&self, runnable: Vec<usize>) -> Vec<usize> {
+        let is_sentinel = |index: usize| self.vessel(index, |vessel| vessel.sentinel.get());
+        let processor = |index: usize| self.vessel(index, |vessel| vessel.processor.get());
+        let busy: Vec<u32> = (runnable.iter().filter(|&&index| !is_sentinel(index)))
+            .map(|&index| processor(index))
+            .collect();
+        (runnable.into_iter())
+            .filter(|&index| !is_sentinel(index) || !busy.contains(&processor(index)))
+            .collect()
     }
 
     /// Nothing can run: the clock goes to the next event.
@@ -157,12 +174,17 @@ impl Machine {
     }
 
     fn watch_rest(&self) -> Result<(), String> {
-        let faults = (self.vessels.borrow().iter())
-            .any(|vessel| matches!(vessel.doing.get(), Doing::Blocked { fault: true, .. }));
         let Some(runtime) = self.runtime.get() else {
             return Ok(());
         };
-        if faults || self.spawn_failed.get() {
+        let blocked = (self.vessels.borrow().iter())
+            .filter(|vessel| matches!(vessel.doing.get(), Doing::Blocked { .. }))
+            .count() as u64;
+        let absent = runtime.stats().absent.get();
+        if absent > blocked {
+            return Err(format!("{absent} are absent, {blocked} are blocked"));
+        }
+        if self.spawn_failed.get() {
             return Ok(());
         }
         if let Some(vp) = runtime.vps().iter().find(|vp| vp.has_ready()) {
@@ -171,10 +193,12 @@ impl Machine {
                 vp.index()
             ));
         }
+        let faults = (self.vessels.borrow().iter())
+            .any(|vessel| matches!(vessel.doing.get(), Doing::Blocked { fault: true, .. }));
         let wanted = self.nr_waiting.get() != 0 || self.alarm.get() != u64::MAX;
         let polling =
             (self.vessels.borrow().iter()).any(|vessel| vessel.doing.get() == Doing::Polling);
-        if wanted && !polling {
+        if wanted && !polling && !faults {
             return Err("nobody sits in the poller's seat".to_owned());
         }
         Ok(())
