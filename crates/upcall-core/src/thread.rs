@@ -79,18 +79,20 @@ impl<K: Kernel> Thread<K> {
     pub fn claim(&self, reason: WakeReason) -> Claim {
         // The reason travels in the state so that it is published with the claim.
         let claimed = CLAIMED | (reason as u32) << 8;
-        let mut state = self.state.load(Ordering::Acquire);
+        // A guess and not a load: whoever claims has made a note before, and a locked operation
+        // must stand between the two.
+        let mut state = PARKED;
         loop {
             let (next, claim) = match state {
                 PARKED => (READY, Claim::Ready),
                 PARKING => (claimed, Claim::Soon),
                 _ => return Claim::Lost,
             };
-            // AcqRel: pairs with itself and with `Runtime::finish_park`, which may turn one state
+            // SeqCst: pairs with itself and with `Runtime::finish_park`, which may turn one state
             // into the other at any time.
             match self
                 .state
-                .compare_exchange(state, next, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange(state, next, Ordering::SeqCst, Ordering::SeqCst)
             {
                 Ok(_) => {
                     if claim == Claim::Ready {
