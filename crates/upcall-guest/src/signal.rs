@@ -184,7 +184,10 @@ fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
     }
 }
 
-fn own_action(flags: u64) -> KernelAction {
+fn own_action(mut flags: u64) -> KernelAction {
+    if preempt::uses_altstack() {
+        flags |= libc::SA_ONSTACK as u64;
+    }
     KernelAction {
         handler: on_signal as *const () as usize,
         flags: flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
@@ -269,6 +272,16 @@ pub fn sigaction(frame: &Frame) -> i64 {
         // A handler must be known before the kernel can call it; a default only after.
         if action.handler > SIG_IGN {
             ACTIONS[signal as usize].set(&action);
+        }
+        if action.handler > SIG_IGN
+            && action.flags & libc::SA_ONSTACK as u64 != 0
+            && !is_fault(signal)
+            && !preempt::uses_altstack()
+        {
+            preempt::use_altstack();
+            if GUEST.runtime().is_some() {
+                install_own();
+            }
         }
         let answer = set_kernel_action(signal, &kernel_action(signal, &action));
         if answer != 0 {

@@ -7,10 +7,14 @@
 //! handler restores everything (rt_sigreturn(2)). The alternate signal stack in the frame is the
 //! thread's own, and so is the mask.
 //!
+//! A program that takes signals which anybody may send on the alternate stack does so because its
+//! threads may be on stacks without room for a frame (coroutines, Erlang's processes, Go). From
+//! then on this signal goes there too.
+//!
 //! SIGURG is ignored by default, so that a late one harms nobody; the program may use it as well:
 //! what does not carry our mark is the program's.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::sys;
 use crate::{Activation, Runtime};
@@ -23,6 +27,19 @@ pub const OWN: u64 = bit(SIGNAL) | bit(libc::SIGSEGV) | bit(libc::SIGBUS);
 
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
+}
+
+static ALTSTACK: AtomicBool = AtomicBool::new(false);
+
+/// The program wants signals on the alternate stack.
+pub fn use_altstack() {
+    ALTSTACK.store(true, Ordering::Relaxed);
+}
+
+/// Whether the program wants signals on the alternate stack.
+#[inline]
+pub fn uses_altstack() -> bool {
+    ALTSTACK.load(Ordering::Relaxed)
 }
 
 const MARK_TICK: usize = 0x5550_4341_4c4c_0001;
