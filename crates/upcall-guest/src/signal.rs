@@ -134,6 +134,11 @@ fn is_caught(signal: i32, handler: usize) -> bool {
         || handler == SIG_DFL && ends_by_default(signal) && GUEST.runtime().is_some()
 }
 
+/// Whether glibc keeps the signal for itself (cancellation, set*id).
+fn is_libcs(signal: i32) -> bool {
+    matches!(signal, 32 | 33)
+}
+
 /// What a signal would do if delivered now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disposition {
@@ -247,6 +252,13 @@ pub fn install_own() {
     }
 }
 
+/// The stack for the runtime's own signal may be another one now.
+fn install_own_again() {
+    if GUEST.runtime().is_some() {
+        set_kernel_action(preempt::SIGNAL, &own_action(libc::SA_NODEFER as u64));
+    }
+}
+
 /// rt_sigaction(2).
 pub fn sigaction(frame: &Frame) -> i64 {
     let (signal, new, old) = (frame.rdi as i32, frame.rsi as usize, frame.rdx as usize);
@@ -276,12 +288,10 @@ pub fn sigaction(frame: &Frame) -> i64 {
         if action.handler > SIG_IGN
             && action.flags & libc::SA_ONSTACK as u64 != 0
             && !is_fault(signal)
-            && !preempt::uses_altstack()
+            && !is_libcs(signal)
         {
-            preempt::use_altstack();
-            if GUEST.runtime().is_some() {
-                install_own();
-            }
+            preempt::want_altstack();
+            install_own_again();
         }
         let answer = set_kernel_action(signal, &kernel_action(signal, &action));
         if answer != 0 {
@@ -353,6 +363,10 @@ pub fn adopt_altstack(activation: &'static Activation, thread: &'static Thread) 
         )
     };
     if stack.ss_flags & libc::SS_DISABLE == 0 {
+        if stack.ss_size < preempt::ALTSTACK_ROOM {
+            preempt::refuse_altstack();
+            install_own_again();
+        }
         let words = [stack.ss_sp as usize, stack.ss_size, 0];
         for (slot, word) in thread.kernel.altstack.iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
