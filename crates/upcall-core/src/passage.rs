@@ -191,7 +191,9 @@ impl<K: Kernel> Runtime<K> {
                 argument,
             );
         }
-        self.kernel.current()
+        let activation = self.kernel.current();
+        self.kernel.resumed(activation, thread);
+        activation
     }
 
     /// Puts the current thread at the end of the ready list and runs another one.

@@ -16,6 +16,7 @@ use iced_x86::{
     OpKind, Register,
 };
 
+use crate::arch;
 use crate::object::{Image, Part};
 use crate::unwind::{Function, Tables};
 
@@ -41,16 +42,38 @@ pub struct FunctionCode {
 impl FunctionCode {
     /// Decodes `function`.
     pub fn decode(image: &Image<'_>, function: &Function) -> Option<Self> {
+        let mut code = Self::instructions_of(image, function, None)?;
+        code.analyse(image);
+        Some(code)
+    }
+
+    /// The instructions of `function`, not analysed yet. Those behind the address `call` only if
+    /// there is a system call: what looks like one is mostly a part of something else, and
+    /// functions can be large.
+    pub fn instructions_of(
+        image: &Image<'_>,
+        function: &Function,
+        call: Option<usize>,
+    ) -> Option<Self> {
         let bytes = image.bytes(function.range.clone())?;
         let start = function.range.start as u64;
+        let covered = start + function.covered as u64;
         let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-        let mut instructions = Vec::with_capacity(bytes.len() / 4);
+        let mut instructions = Vec::with_capacity((bytes.len() / 4).min(1024));
         while decoder.can_decode() {
             let instruction = decoder.decode();
             if instruction.is_invalid() {
                 break;
             }
             instructions.push(instruction);
+            let over =
+                |call: usize| (instruction.ip()..instruction.next_ip()).contains(&(call as u64));
+            if call.is_some_and(over)
+                && instruction.code() != Code::Syscall
+                && instruction.next_ip() <= covered
+            {
+                break;
+            }
         }
         let mut code = Self {
             range: function.range.clone(),
@@ -62,9 +85,25 @@ impl FunctionCode {
             signal_trampoline: function.signal_trampoline,
         };
         code.drop_unproven(function.range.start + function.covered);
-        code.find_targets(image);
-        code.find_state();
         Some(code)
+    }
+
+    /// Whether the byte pair at `address` is, or is a part of, another instruction than a system
+    /// call.
+    pub fn is_other(&self, address: usize) -> bool {
+        match self.index_of(address) {
+            Some(index) => self.instructions[index].code() != Code::Syscall,
+            None => {
+                let last = self.instructions.last();
+                last.is_some_and(|last| last.next_ip() > address as u64)
+            }
+        }
+    }
+
+    /// Finds the targets and the state that the instructions use.
+    pub fn analyse(&mut self, image: &Image<'_>) {
+        self.find_targets(image);
+        self.find_state();
     }
 
     /// The index of the instruction that starts at `address`.
@@ -164,27 +203,34 @@ impl FunctionCode {
 
     fn find_state(&mut self) {
         for instruction in &self.instructions {
-            let wide_encoding = !matches!(
+            if matches!(
                 instruction.encoding(),
                 EncodingKind::Legacy | EncodingKind::D3NOW
-            ) && uses_vectors(instruction);
-            let old_unit = instruction.cpuid_features().iter().any(|f| {
-                matches!(
-                    f,
-                    CpuidFeature::FPU
-                        | CpuidFeature::FPU287
-                        | CpuidFeature::FPU387
-                        | CpuidFeature::MMX
-                        | CpuidFeature::D3NOW
-                )
-            });
-            self.wide_state |= wide_encoding || old_unit;
+            ) {
+                self.wide_state = self.wide_state || uses_old_unit(instruction);
+                continue;
+            }
+            self.wide_state |= uses_vectors(instruction);
             self.tiles |= instruction
                 .op_kinds()
                 .enumerate()
                 .any(|(i, k)| k == OpKind::Register && instruction.op_register(i as u32).is_tmm());
         }
     }
+}
+
+/// x87 and MMX.
+fn uses_old_unit(instruction: &Instruction) -> bool {
+    instruction.cpuid_features().iter().any(|f| {
+        matches!(
+            f,
+            CpuidFeature::FPU
+                | CpuidFeature::FPU287
+                | CpuidFeature::FPU387
+                | CpuidFeature::MMX
+                | CpuidFeature::D3NOW
+        )
+    })
 }
 
 /// VEX also encodes integer instructions (BMI), which leave the vectors alone.
@@ -291,8 +337,6 @@ fn read_table(
 
 /// The granularity of the first look at a branch's target.
 const CELL: usize = 32;
-/// How much text is searched at once.
-const BLOCK: usize = 4096;
 /// How far a short branch reaches.
 const SHORT: usize = 130;
 
@@ -312,13 +356,18 @@ pub fn incoming(
         return found;
     }
     let bytes = part.bytes;
-    let mut cells = vec![false; bytes.len() / CELL + 1];
+    // The last row is for what lies outside.
+    let outside = bytes.len() / CELL / 64 + 1;
+    let mut cells = vec![0u64; outside + 1];
     for window in windows {
         let inside = window.start - part.start..window.end - part.start;
-        cells[inside.start / CELL..=(inside.end - 1) / CELL].fill(true);
+        for cell in inside.start / CELL..=(inside.end - 1) / CELL {
+            cells[cell / 64] |= 1 << (cell % 64);
+        }
     }
     let mut check = |at: usize, length: usize, offset: usize| {
-        if !cells.get(offset / CELL).copied().unwrap_or(false) {
+        let cell = offset / CELL;
+        if cells[(cell / 64).min(outside)] >> (cell % 64) & 1 == 0 {
             return;
         }
         let target = part.start + offset;
@@ -328,27 +377,13 @@ pub fn incoming(
             found.insert(target);
         }
     };
-    for (block, start) in bytes.chunks(BLOCK).zip((0..).step_by(BLOCK)) {
-        let mut places = [0u16; BLOCK];
-        let mut count = 0;
-        let following = bytes.get(start + block.len()).copied().unwrap_or(0);
-        let next = block[1..].iter().copied().chain([following]);
-        for ((&byte, next), place) in block.iter().zip(next).zip(0u16..) {
-            // Without a branch in our own code: its outcome could not be predicted.
-            places[count] = place;
-            let near = byte & 0xfe == 0xe8;
-            let conditional = byte == 0x0f && next & 0xf0 == 0x80;
-            count += usize::from(near | conditional);
+    arch::each_long_branch(bytes, |at| {
+        let operand = at + 1 + usize::from(bytes[at] == 0x0f);
+        if let Some(number) = bytes.get(operand..).and_then(|b| b.first_chunk::<4>()) {
+            let distance = i32::from_le_bytes(*number) as usize;
+            check(at, operand + 4 - at, (operand + 4).wrapping_add(distance));
         }
-        for &place in &places[..count] {
-            let at = start + usize::from(place);
-            let operand = at + 1 + usize::from(bytes[at] == 0x0f);
-            if let Some(number) = bytes.get(operand..).and_then(|b| b.first_chunk::<4>()) {
-                let distance = i32::from_le_bytes(*number) as usize;
-                check(at, operand + 4 - at, (operand + 4).wrapping_add(distance));
-            }
-        }
-    }
+    });
     for window in windows {
         let start = window.start - part.start;
         let end = window.end - part.start;

@@ -123,12 +123,12 @@ impl Guest {
         signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
         masks::start(thread.kernel.mask.load(Ordering::Relaxed));
         signal::adopt_altstack(activation, thread);
-        signal::install_own();
         names::adopt_first(thread);
         self.identities.adopt_first(thread);
         self.living.store(1, Ordering::Relaxed);
         self.runtime
             .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+        signal::install_own();
         // Virtual processors that cannot get a kernel thread now stay idle for ever; the first
         // one works, which is all that the program had.
         let started = runtime.start();

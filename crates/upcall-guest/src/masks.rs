@@ -3,9 +3,10 @@
 //! A signal for the process must wake somebody if any thread accepts it, although that thread may
 //! be parked; one that all threads block must stay pending in the kernel, where sigwait(3) and
 //! sigpending(2) find it. `OPEN` holds what some thread may accept: changes of a mask only add to
-//! it, and who finds that nobody accepts a signal takes it out. For a signal without a handler,
-//! whose delivery ends or stops the process, the first thread's mask alone decides while it lives:
-//! a bit too many would kill.
+//! it, and who finds that nobody accepts a signal takes it out. So the activation that takes a
+//! signal asks who accepts it, and a signal that would end the process is caught for that
+//! (`signal.rs`). For what the kernel does by itself, to stop the process, the first thread's mask
+//! alone decides while it lives.
 //!
 //! Approach rejected: counting, for each signal, the threads that accept it. libc blocks and
 //! opens all signals around each thread creation.
@@ -25,7 +26,7 @@ pub fn start(mask: u64) {
     OPEN.store(!mask, Ordering::SeqCst);
 }
 
-/// The program has a handler for the signal now, or has none any more.
+/// The kernel calls the runtime's handler for the signal now, or does not any more.
 pub fn handles(signal: i32, handled: bool) {
     if handled {
         let before = HANDLED.fetch_or(bit(signal), Ordering::SeqCst);

@@ -109,6 +109,36 @@ fn is_fault(signal: i32) -> bool {
     )
 }
 
+/// Whether the default action ends the process for a signal that somebody sends.
+fn ends_by_default(signal: i32) -> bool {
+    let stops_or_nothing = matches!(
+        signal,
+        libc::SIGSTOP
+            | libc::SIGTSTP
+            | libc::SIGTTIN
+            | libc::SIGTTOU
+            | libc::SIGCHLD
+            | libc::SIGURG
+            | libc::SIGWINCH
+            | libc::SIGCONT
+    );
+    !stops_or_nothing && !is_fault(signal) && !matches!(signal, libc::SIGKILL | libc::SIGSYS)
+}
+
+/// Whether the kernel calls `on_signal` for an action of the program. With a runtime a signal
+/// that would end the process is looked at first: an activation that sleeps may have taken it
+/// for threads that block it by now.
+fn is_caught(signal: i32, handler: usize) -> bool {
+    handler > SIG_IGN
+        || is_ours(signal)
+        || handler == SIG_DFL && ends_by_default(signal) && GUEST.runtime().is_some()
+}
+
+/// Whether glibc keeps the signal for itself (cancellation, set*id).
+fn is_libcs(signal: i32) -> bool {
+    matches!(signal, 32 | 33)
+}
+
 /// What a signal would do if delivered now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disposition {
@@ -142,7 +172,7 @@ fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
     if signal == preempt::SIGNAL {
         return own_action(libc::SA_NODEFER as u64);
     }
-    if action.handler <= SIG_IGN && !is_ours(signal) {
+    if !is_caught(signal, action.handler) {
         return *action;
     }
     let (restorer, _) = arch::signal_return();
@@ -159,7 +189,10 @@ fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
     }
 }
 
-fn own_action(flags: u64) -> KernelAction {
+fn own_action(mut flags: u64) -> KernelAction {
+    if preempt::uses_altstack() {
+        flags |= libc::SA_ONSTACK as u64;
+    }
     KernelAction {
         handler: on_signal as *const () as usize,
         flags: flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
@@ -206,9 +239,24 @@ pub fn inherit_actions() {
     }
 }
 
-/// Installs the handler of the runtime's own signal.
+/// Installs the handler of the runtime's own signal, and catches what would end the process. The
+/// runtime is there from now on.
 pub fn install_own() {
     set_kernel_action(preempt::SIGNAL, &own_action(libc::SA_NODEFER as u64));
+    for signal in (1..SIGNALS as i32).filter(|&signal| ends_by_default(signal)) {
+        let action = ACTIONS[signal as usize].get();
+        if action.handler == SIG_DFL {
+            set_kernel_action(signal, &kernel_action(signal, &action));
+            masks::handles(signal, true);
+        }
+    }
+}
+
+/// The stack for the runtime's own signal may be another one now.
+fn install_own_again() {
+    if GUEST.runtime().is_some() {
+        set_kernel_action(preempt::SIGNAL, &own_action(libc::SA_NODEFER as u64));
+    }
 }
 
 /// rt_sigaction(2).
@@ -237,13 +285,21 @@ pub fn sigaction(frame: &Frame) -> i64 {
         if action.handler > SIG_IGN {
             ACTIONS[signal as usize].set(&action);
         }
+        if action.handler > SIG_IGN
+            && action.flags & libc::SA_ONSTACK as u64 != 0
+            && !is_fault(signal)
+            && !is_libcs(signal)
+        {
+            preempt::want_altstack();
+            install_own_again();
+        }
         let answer = set_kernel_action(signal, &kernel_action(signal, &action));
         if answer != 0 {
             ACTIONS[signal as usize].set(&before);
             return answer;
         }
         ACTIONS[signal as usize].set(&action);
-        masks::handles(signal, action.handler > SIG_IGN);
+        masks::handles(signal, is_caught(signal, action.handler));
     }
     if old != 0 {
         let words = [
@@ -307,6 +363,10 @@ pub fn adopt_altstack(activation: &'static Activation, thread: &'static Thread) 
         )
     };
     if stack.ss_flags & libc::SS_DISABLE == 0 {
+        if stack.ss_size < preempt::ALTSTACK_ROOM {
+            preempt::refuse_altstack();
+            install_own_again();
+        }
         let words = [stack.ss_sp as usize, stack.ss_size, 0];
         for (slot, word) in thread.kernel.altstack.iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
@@ -444,6 +504,11 @@ unsafe extern "C" fn on_signal(
     if thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN & bit(signal) != 0 {
         // SAFETY: as the kernel passed it.
         unsafe { blocked(runtime, thread, signal, information) };
+        return;
+    }
+    if disposition(signal) == Disposition::Default {
+        // SAFETY: as the kernel passed them; when this frame returns the process ends.
+        unsafe { call_handler(signal, information, context) };
         return;
     }
     show_mask(thread, context);
@@ -774,9 +839,9 @@ unsafe fn call_handler(
             }
             // Only the runtime wanted it: the default action, at the same place.
             set_kernel_action(signal, &KernelAction::default());
+            // A fault happens again; what was sent must be sent again.
             // SAFETY: the kernel's siginfo_t.
-            let sent = unsafe { (*information).si_code } <= 0;
-            if sent {
+            if !is_fault(signal) || unsafe { (*information).si_code } <= 0 {
                 // SAFETY: ends the process, or stops it.
                 unsafe {
                     let pid = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;
@@ -789,7 +854,7 @@ unsafe fn call_handler(
             if action.flags & libc::SA_RESETHAND as u64 != 0 {
                 let default = KernelAction::default();
                 slot.set(&default);
-                masks::handles(signal, false);
+                masks::handles(signal, is_caught(signal, SIG_DFL));
                 set_kernel_action(signal, &kernel_action(signal, &default));
             }
             // SAFETY: the program installed the function as a handler; all handlers accept the

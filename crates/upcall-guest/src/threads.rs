@@ -267,7 +267,11 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
     // SAFETY: `launch` passes its runtime, which lives for ever, and a frame on this stack.
     unsafe {
         let runtime = &*(runtime as *const Runtime);
-        runtime.leave(runtime.kernel().current());
+        let activation = runtime.kernel().current();
+        if let Some(thread) = activation.thread() {
+            runtime.kernel().resumed(activation, thread);
+        }
+        runtime.leave(activation);
         entry::resume(copy as *const Frame)
     }
 }

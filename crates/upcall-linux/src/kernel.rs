@@ -575,18 +575,25 @@ unsafe impl Kernel for Linux {
         if state.mask.load(Ordering::Relaxed) != mask && !state.inbox.is_full() {
             self.set_mask(activation, mask);
         }
-        let altstack = thread.kernel.altstack[0].load(Ordering::Relaxed);
-        if state.altstack.load(Ordering::Relaxed) != altstack {
-            install_altstack(activation, thread);
-        }
         if thread.kernel.pending.load(Ordering::Relaxed) & !mask != 0 {
             activation.attend(Activation::DEFERRED);
         }
     }
 
     #[inline]
+    fn resumed(&self, activation: &'static Activation, thread: &'static Thread) {
+        let altstack = thread.kernel.altstack[0].load(Ordering::Relaxed);
+        if activation.kernel.altstack.load(Ordering::Relaxed) != altstack {
+            install_altstack(activation, thread);
+        }
+    }
+
+    #[inline]
     fn uninstall(&self, activation: &'static Activation, thread: &'static Thread) {
         cpu_time::ends(activation, thread);
+        if activation.kernel.altstack.load(Ordering::Relaxed) != 0 && preempt::uses_altstack() {
+            remove_altstack(activation);
+        }
     }
 
     fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
@@ -726,7 +733,23 @@ unsafe impl Kernel for Linux {
     }
 }
 
-/// Tells the kernel the alternate signal stack of the thread that is about to run.
+/// The thread takes its alternate signal stack along: a signal that meets the activation without
+/// it must not be put there.
+#[cold]
+fn remove_altstack(activation: &'static Activation) {
+    let none = libc::stack_t {
+        ss_sp: core::ptr::null_mut(),
+        ss_flags: libc::SS_DISABLE,
+        ss_size: 0,
+    };
+    // SAFETY: reads the structure; the activation is on its own stack.
+    unsafe { sys!(sys::SYS_sigaltstack, &raw const none, 0) };
+    activation.kernel.altstack.store(0, Ordering::Relaxed);
+}
+
+/// Tells the kernel the alternate signal stack of the calling thread. Not before the thread runs:
+/// it may have been parked on that stack, and a signal that meets the activation's own stack
+/// would be put over what it has there.
 #[cold]
 pub fn install_altstack(activation: &'static Activation, thread: &'static Thread) {
     let [address, size, flags] = &thread.kernel.altstack;

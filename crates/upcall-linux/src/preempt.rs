@@ -7,10 +7,15 @@
 //! handler restores everything (rt_sigreturn(2)). The alternate signal stack in the frame is the
 //! thread's own, and so is the mask.
 //!
+//! A program that takes signals which anybody may send on the alternate stack does so because its
+//! threads may be on stacks without room for a frame (coroutines, Erlang's processes, Go). From
+//! then on this signal goes there too, unless some alternate stack has no room for it either:
+//! those of 8 KiB that are there for faults only.
+//!
 //! SIGURG is ignored by default, so that a late one harms nobody; the program may use it as well:
 //! what does not carry our mark is the program's.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::sys;
 use crate::{Activation, Runtime};
@@ -23,6 +28,29 @@ pub const OWN: u64 = bit(SIGNAL) | bit(libc::SIGSEGV) | bit(libc::SIGBUS);
 
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
+}
+
+/// What the handler of [`SIGNAL`] needs on an alternate stack: the kernel's frame with all
+/// vector registers, the runtime's own calls, and the same again for a handler of the program.
+pub const ALTSTACK_ROOM: usize = 12 << 10;
+
+static ALTSTACK_WANTED: AtomicBool = AtomicBool::new(false);
+static ALTSTACK_SMALL: AtomicBool = AtomicBool::new(false);
+
+/// The program wants signals on the alternate stack.
+pub fn want_altstack() {
+    ALTSTACK_WANTED.store(true, Ordering::Relaxed);
+}
+
+/// A thread has an alternate stack with less than [`ALTSTACK_ROOM`].
+pub fn refuse_altstack() {
+    ALTSTACK_SMALL.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`SIGNAL`] goes to the alternate stack.
+#[inline]
+pub fn uses_altstack() -> bool {
+    ALTSTACK_WANTED.load(Ordering::Relaxed) && !ALTSTACK_SMALL.load(Ordering::Relaxed)
 }
 
 const MARK_TICK: usize = 0x5550_4341_4c4c_0001;

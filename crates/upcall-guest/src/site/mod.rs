@@ -164,13 +164,21 @@ fn scan_part(
 ) {
     let mut functions: Vec<FunctionCode> = Vec::new();
     let mut candidates = Vec::new();
+    // The function that was analysed last: pairs come in the order of their addresses.
+    let mut analysed = None;
     for &address in pairs {
-        let known = functions.last().filter(|f| f.range.contains(&address));
-        if known.is_none() {
+        let known = functions.last().is_some_and(|f| f.range.contains(&address));
+        if !known {
             let function = tables
                 .function_at(address)
                 .or_else(|| tables.function_before(address));
-            match function.and_then(|f| FunctionCode::decode(image, &f)) {
+            let code =
+                function.and_then(|f| FunctionCode::instructions_of(image, &f, Some(address)));
+            match code {
+                Some(code) if code.is_other(address) => {
+                    scan.other_pairs += 1;
+                    continue;
+                }
                 Some(code) => functions.push(code),
                 None => {
                     candidates.push((address, Candidate::Refused(Reason::NoFunction)));
@@ -178,18 +186,18 @@ fn scan_part(
                 }
             }
         }
-        let Some(code) = functions.last() else {
-            continue;
-        };
-        let decoded_to = code.instructions.last().map_or(0, |i| i.next_ip() as usize);
+        let place = functions.len() - 1;
+        let code = &mut functions[place];
         match code.index_of(address) {
-            Some(index) if code.instructions[index].code() == Code::Syscall => {
-                candidates.push((address, Candidate::Decoded(functions.len() - 1, index)));
+            _ if code.is_other(address) => scan.other_pairs += 1,
+            Some(index) => {
+                if analysed != Some(place) {
+                    code.analyse(image);
+                    analysed = Some(place);
+                }
+                candidates.push((address, Candidate::Decoded(place, index)));
             }
-            None if address >= decoded_to => {
-                candidates.push((address, Candidate::Refused(Reason::Undecodable)));
-            }
-            _ => scan.other_pairs += 1,
+            None => candidates.push((address, Candidate::Refused(Reason::Undecodable))),
         }
     }
     let mut chosen = choose_all(&functions, &candidates);

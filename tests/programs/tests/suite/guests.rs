@@ -19,14 +19,14 @@ macro_rules! guests {
 }
 
 guests! {
-    c: affinity_outside blocks_500 crowded_blocks thread_limits aio alarm_main altstack_per_thread atfork backtrace_thread c11_threads cancel_async
+    c: affinity_outside blocks_500 crowded_blocks thread_limits aio alarm_main altstack_per_thread altstack_small_stack atfork backtrace_thread c11_threads cancel_async
        cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel cancel_waits cond_timeouts
        descriptor_numbers descriptors epoll_threads errno_tls_10000 exec_from_thread file_blocking
        fork_from_thread fork_return kill_parked kill_reader kill_running main_pthread_exit
        malloc_threads many_threads mutex_pi mutex_robust mutex_types nonblocking
        omp_for omp_nested omp_sync omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer raw_futex
        registers registers_in_signals resolver rwlock_barrier semaphores setuid_threads siginfo
-       siglongjmp_segv signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
+       siglongjmp_segv signal_blocked_late signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
        signals_without_room sigwait sleep_many socket_timeouts spawn
        spin_wait stack_overflow stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_name_of_other thread_odd_calls timer_signal timer_thread ucontext_in_threads;

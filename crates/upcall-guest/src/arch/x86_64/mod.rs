@@ -2,6 +2,7 @@
 
 mod enter;
 mod raw;
+mod search;
 mod state;
 
 pub use enter::{Entry, entry, resume};
@@ -9,4 +10,5 @@ pub use raw::{
     NEVER, Progress, anchor, give_up, program_call, progress, raw_syscall, replace_sixteen,
     reserved_stub_area, signal_return, trap,
 };
+pub use search::each_long_branch;
 pub use state::setup;
