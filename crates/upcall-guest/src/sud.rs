@@ -25,10 +25,13 @@
 //!    a forked process start without dispatch.
 
 use std::fmt;
+use std::ops::Range;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::arch;
 use crate::entry::{self, Frame, mode, raw_syscall};
+use crate::object::{Object, Role};
 use crate::patch;
 use crate::site::SYSCALL_LENGTH;
 
@@ -45,6 +48,34 @@ pub const MASK_BIT: u64 = 1 << (libc::SIGSYS - 1);
 
 /// The selector byte: everything outside the range is dispatched.
 static BLOCK: u8 = 1;
+
+/// Our own text.
+static RANGE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Calls that were dispatched.
+static TRAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Notes where our own text is: the executable segment that holds this crate. Before [`enable`].
+pub fn note_range(objects: &[Object]) {
+    let own = objects
+        .iter()
+        .filter(|o| o.role == Role::Runtime)
+        .flat_map(|o| &o.segments)
+        .find(|s| s.is_executable() && s.range.contains(&arch::anchor()));
+    if let Some(own) = own {
+        RANGE[0].store(own.range.start, Ordering::Relaxed);
+        RANGE[1].store(own.range.end, Ordering::Relaxed);
+    }
+}
+
+/// The text whose system calls the kernel lets through.
+pub fn range() -> Range<usize> {
+    RANGE[0].load(Ordering::Relaxed)..RANGE[1].load(Ordering::Relaxed)
+}
+
+/// How many calls were dispatched so far.
+pub fn trapped() -> u64 {
+    TRAPPED.load(Ordering::Relaxed)
+}
 
 /// Why dispatch cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +110,7 @@ impl std::error::Error for Unavailable {}
 /// Whether the kernel has it, for `doctor`. Changes nothing unless dispatch was on: then it is
 /// off for this kernel thread.
 pub fn probe() -> Result<(), Unavailable> {
-    prctl(OFF, 0, 0, 0)
+    disable()
 }
 
 /// Switches dispatch on for the current kernel thread. The handler must be in place
@@ -88,13 +119,23 @@ pub fn probe() -> Result<(), Unavailable> {
 /// # Upcall safety
 /// Everywhere.
 pub fn enable() -> Result<(), Unavailable> {
-    let range = arch::trap();
-    prctl(
+    let (number, words) = request();
+    // SAFETY: the call that the document describes.
+    outcome(unsafe { raw_syscall(number, words) })
+}
+
+/// The system call that [`enable`] makes: its number and words.
+pub fn request() -> (i64, [u64; 6]) {
+    let range = range();
+    let words = [
+        PR_SET_SYSCALL_USER_DISPATCH,
         ON,
         range.start as u64,
         range.len() as u64,
         (&raw const BLOCK) as u64,
-    )
+        0,
+    ];
+    (libc::SYS_prctl, words)
 }
 
 /// Switches dispatch off for the current kernel thread.
@@ -102,14 +143,12 @@ pub fn enable() -> Result<(), Unavailable> {
 /// # Upcall safety
 /// Everywhere.
 pub fn disable() -> Result<(), Unavailable> {
-    prctl(OFF, 0, 0, 0)
+    let words = [PR_SET_SYSCALL_USER_DISPATCH, OFF, 0, 0, 0, 0];
+    // SAFETY: changes nothing else.
+    outcome(unsafe { raw_syscall(libc::SYS_prctl, words) })
 }
 
-fn prctl(what: u64, start: u64, length: u64, selector: u64) -> Result<(), Unavailable> {
-    let option = PR_SET_SYSCALL_USER_DISPATCH;
-    // SAFETY: the selector, if any, is a static byte; the call changes nothing else.
-    let result =
-        unsafe { raw_syscall(libc::SYS_prctl, [option, what, start, length, selector, 0]) };
+fn outcome(result: isize) -> Result<(), Unavailable> {
     match result {
         0 => Ok(()),
         error => Err(Unavailable {
@@ -210,17 +249,13 @@ pub unsafe fn handle(info: *mut libc::siginfo_t, context: *mut libc::ucontext_t)
         // SAFETY: the program was about to return from the signal frame at its stack pointer.
         unsafe { signal_return(registers[libc::REG_RSP as usize] as u64) };
     }
-    let rip = registers[libc::REG_RIP as usize] as usize;
-    let site = rip - SYSCALL_LENGTH;
-    if patch::original(site).is_some() {
-        // Dispatch is on in this kernel thread, so switching it off cannot fail.
-        let _ = disable();
-        registers[libc::REG_RIP as usize] = site as i64;
-        return true;
-    }
+    TRAPPED.fetch_add(1, Ordering::Relaxed);
+    let site = registers[libc::REG_RIP as usize] as usize - SYSCALL_LENGTH;
     // SAFETY: the kernel's pointer to its own vector state, valid while the handler runs.
     let mut frame = unsafe { frame_of(context) };
-    frame.at_site = patch::trapped_site(site).unwrap_or(0) as u64;
+    frame.at_site = patch::trapped_site(site)
+        .filter(|&stub| range().contains(&stub))
+        .unwrap_or(0) as u64;
     let handler = entry::handler();
     // SAFETY: the frame is complete, as the hook's contract asks.
     unsafe { handler(&mut frame) };
