@@ -28,19 +28,20 @@ fn is_here() -> bool {
     dispatch::is_on() && !gs::is_set() && !process::is_lent()
 }
 
-/// Dispatch is about to begin.
+/// Dispatch begins: what is pending and blocked in the kernel comes here.
 pub fn begin() {
     let mask = kernel_mask();
-    if mask & MASK_BIT != 0 {
+    if is_here() && mask & MASK_BIT != 0 {
         BLOCKS.store(true, Ordering::Relaxed);
         set_kernel_mask(mask & !MASK_BIT);
     }
 }
 
-/// It did not begin.
+/// It is not on after all.
 pub fn end() {
     if BLOCKS.swap(false, Ordering::Relaxed) {
         set_kernel_mask(kernel_mask() | MASK_BIT);
+        deliver_kept();
     }
 }
 

@@ -76,19 +76,16 @@ pub fn turn_on() {
         return;
     }
     signal::take_over(libc::SIGSYS);
-    if GUEST.runtime().is_none() {
-        alone::begin();
-    }
+    // Release: pairs with the Acquire in `is_on`. From here on new activations do it themselves.
+    ON.store(true, Ordering::Release);
+    alone::begin();
     // Before the others: if it does not work here, it works nowhere.
     if let Err(sud::Unavailable { errno }) = sud::enable() {
         FAILED.store(errno, Ordering::Relaxed);
-        if GUEST.runtime().is_none() {
-            alone::end();
-        }
+        ON.store(false, Ordering::Release);
+        alone::end();
         return;
     }
-    // Release: pairs with the Acquire in `is_on`. From here on new activations do it themselves.
-    ON.store(true, Ordering::Release);
     if let Some(runtime) = GUEST.runtime() {
         let (number, words) = sud::request();
         process::everywhere(runtime, number, words);
