@@ -61,14 +61,15 @@ pub fn print(runtime: &'static Runtime) {
     let (refused, failed) = dispatch::state();
     for (name, value) in [
         ("sites that cannot be rewritten", u64::from(refused)),
-        ("system calls caught outside sites", sud::trapped()),
+        ("system-call dispatch is on", u64::from(dispatch::is_on())),
+        ("system calls caught by it", sud::trapped()),
     ] {
         let _ = writeln!(text, "upcall: {name:<38} {value:>12}");
     }
     if let Some(errno) = failed {
         let _ = writeln!(
             text,
-            "upcall: calls outside sites go to the kernel unseen: no Syscall User Dispatch \
+            "upcall: calls outside rewritten sites are not seen: no Syscall User Dispatch \
              (errno {errno}); see upcall doctor syscall-user-dispatch"
         );
     }

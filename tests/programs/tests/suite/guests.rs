@@ -22,7 +22,7 @@ guests! {
     c: affinity_outside blocks_500 crowded_blocks thread_limits aio alarm_main altstack_per_thread atfork backtrace_thread c11_threads cancel_async
        cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel cancel_waits cond_timeouts
        descriptor_numbers descriptors epoll_threads errno_tls_10000 exec_from_thread file_blocking
-       fork_from_thread fork_return jit_calls kill_parked kill_reader kill_running main_pthread_exit
+       fork_from_thread fork_return jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit
        malloc_threads many_threads mutex_pi mutex_robust mutex_types nonblocking
        omp_for omp_nested omp_sync omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer raw_futex refused_site
        registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo
@@ -94,12 +94,22 @@ fn dlopen_tls() {
     }
 }
 
-/// A library is loaded by its path, so this guest takes an argument.
+/// As above; the library's sites are rewritten.
 #[test]
 fn dlopen_sites() {
-    let case = case("dlopen_sites");
-    let plugin = guest::compile("dlopen_sites", case.scratch(), "plugin_sites.c");
-    let program = guest::compile("dlopen_sites", case.scratch(), "dlopen_sites.c");
+    loads("dlopen_sites", "plugin_sites.c");
+}
+
+/// As above; they cannot be rewritten.
+#[test]
+fn dlopen_refused_sites() {
+    loads("dlopen_refused_sites", "plugin_refused.c");
+}
+
+fn loads(name: &str, plugin: &str) {
+    let case = case(name);
+    let plugin = guest::compile(name, case.scratch(), plugin);
+    let program = guest::compile(name, case.scratch(), "dlopen_sites.c");
     if let (Some(plugin), Some(program)) = (plugin, program) {
         case.verdicts(&Program::new(program).arg(plugin));
     }
@@ -132,6 +142,7 @@ fn every_source_is_a_case() {
             [
                 "dlopen_sites.c",
                 "dlopen_tls.c",
+                "plugin_refused.c",
                 "plugin_sites.c",
                 "plugin_tls.c",
                 "py_sqlite.py",
@@ -142,6 +153,7 @@ fn every_source_is_a_case() {
         .chain(
             crate::exit_status::GUESTS
                 .iter()
+                .chain(crate::dispatch::GUESTS)
                 .chain(crate::turns::GUESTS)
                 .map(|name| format!("{name}.c")),
         )
