@@ -15,6 +15,9 @@
 //! 4. Objects that are gone are forgotten: their stubs are free, and at their addresses others may
 //!    come. That is noticed by the same call, before the next object can be mapped there.
 //!
+//! The decoder needs more stack than small threads have, so it runs on one of its own; the loader's
+//! lock is held, which makes one enough.
+//!
 //! Any other mapping that becomes executable may hold anything at any time: dispatch is switched
 //! on before the program gets it. A compiler at run time whose code makes no system call pays a
 //! few tens of nanoseconds at each system call for nothing; the code cannot be asked.
@@ -23,6 +26,7 @@
 //! the first the unwind table is not mapped yet; the second is not made for every object, and the
 //! object's place in the list is unknown.
 
+use std::arch::naked_asm;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -30,7 +34,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::entry::Frame;
 use crate::object::{self, Object, Role};
 use crate::patch::{self, Timing};
-use crate::dispatch;
+use crate::{dispatch, memory};
 
 /// `r_state`: the list is complete.
 const RT_CONSISTENT: i32 = 0;
@@ -46,6 +50,10 @@ pub struct LoaderDebug {
     state: i32,
     base: usize,
 }
+
+/// The size of the stack for the decoder, and where that ends; its last page is a guard.
+const STACK: usize = 256 << 10;
+static STACK_TOP: AtomicUsize = AtomicUsize::new(0);
 
 static DEBUG: AtomicPtr<LoaderDebug> = AtomicPtr::new(std::ptr::null_mut());
 /// The loader's own code.
@@ -88,6 +96,10 @@ pub fn watch() {
         else {
             return false;
         };
+        let Ok(stack) = memory::map_stack(STACK) else {
+            return false;
+        };
+        STACK_TOP.store(stack + STACK, Ordering::Relaxed);
         DEBUG.store(debug, Ordering::Relaxed);
         // SAFETY: start-up; the function has the type of the loader's own, and `loader` is it.
         unsafe { patch::divert(loader, brk, objects_changed) }.is_ok() && {
@@ -173,7 +185,23 @@ pub fn unmap(frame: &Frame) -> i64 {
 }
 
 /// What the loader calls instead of its `r_brk`.
+#[unsafe(naked)]
 extern "C" fn objects_changed() {
+    naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "mov rsp, [rip + {stack}]",
+        "call {look}",
+        "mov rsp, rbp",
+        "pop rbp",
+        "ret",
+        stack = sym STACK_TOP,
+        look = sym look,
+    )
+}
+
+/// [`objects_changed`], on its own stack.
+extern "C" fn look() {
     // SAFETY: set by `watch` before this can be called; the loader's lock is held.
     let state = unsafe { (*DEBUG.load(Ordering::Relaxed)).state };
     if state != RT_CONSISTENT {

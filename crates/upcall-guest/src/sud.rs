@@ -1,28 +1,37 @@
-//! Syscall User Dispatch: for the sites that cannot be rewritten.
+//! Syscall User Dispatch: for the system-call instructions that are not rewritten.
 //!
 //! While it is on for a kernel thread, a `syscall` instruction anywhere outside our own text
 //! raises SIGSYS there; the handler makes a [`Frame`] of the interrupted registers and calls the
-//! same hook as a stub does. A trapped call costs about a microsecond, a stub ten nanoseconds: it
-//! is switched on only if a refused site matters.
+//! same hook as a stub does. A trapped call costs what the kernel takes to deliver a signal and to
+//! return from it (microseconds), a stub ten nanoseconds, and every call that is let through some
+//! nanoseconds more: it is switched on only when there may be such instructions
+//! ([`crate::dispatch`]).
 //!
 //! The kernel lets one contiguous range of program counters through, and consults a selector
-//! byte elsewhere. We use the range: raw calls, signal return and the stubs near us stand
-//! together in our text for this ([`crate::arch::trap`]), and the byte is a constant BLOCK.
-//! Rejected: switching the byte on every entry and exit. It would have to be found without TLS,
-//! for the kernel thread and not for the user-level thread that runs on it.
+//! byte elsewhere. The range is the executable segment that holds this crate: raw calls wherever
+//! they are inlined, signal return, and the stubs near us, whose area is part of it. The byte is a
+//! constant BLOCK. Rejected: switching the byte on every entry and exit. It would have to be found
+//! without TLS, for the kernel thread and not for the user-level thread that runs on it.
+//!
+//! *Changed by building it:* the range was to hold one section of raw calls, which would have put
+//! a call and a return around each of them. And a call at a far stub was made by switching dispatch
+//! off for a moment, which a preemption in that moment leaves off on another kernel thread; now no
+//! call is made there while dispatch is on (`process::create`).
 //!
 //! A call that traps while SIGSYS is blocked kills the process. So while dispatch is on, whoever
-//! serves the program's calls leaves [`MASK_BIT`] out of every mask that it sets: rt_sigprocmask,
-//! the mask of rt_sigaction (`__restore_rt` runs under it), and those of the calls that wait.
+//! serves the program's calls leaves [`MASK_BIT`] out of every mask that it sets
+//! (`upcall_linux::preempt::OWN`, [`crate::alone`]), and handlers return through our own restorer
+//! (libc's would trap under the handler's mask).
 //!
 //! 1. An ordinary trapped call: the hook runs inside the signal handler, on the program's stack.
-//!    SIGSYS is not blocked meanwhile, so the hook may switch to another thread.
+//!    SIGSYS is not blocked meanwhile, so the hook may switch to another thread. Afterwards the
+//!    frame gets the mask and the alternate stack that the call left (`signal::on_signal`).
 //! 2. `rt_sigreturn` of libc's own restorer traps too: it is made again from our text, from the
 //!    frame that the program's stack pointer names. It never reaches the hook.
 //! 3. [`mode::AT_SITE`]: the signal returns into the site's stub copy, whose call is in our text.
-//!    If that stub is a far one, dispatch is switched off for this kernel thread and the call
-//!    repeated: the `after` hook calls [`enable`] again. It must anyway: a new kernel thread and
-//!    a forked process start without dispatch.
+//!    Code that was made at run time has none, and `at_site` is 0: fork is then made in the hook,
+//!    and the child returns through its copy of the handler.
+//! 4. A new kernel thread and a forked process start without dispatch: they call [`enable`].
 
 use std::fmt;
 use std::ops::Range;

@@ -97,19 +97,25 @@ fn dlopen_tls() {
 /// As above; the library's sites are rewritten.
 #[test]
 fn dlopen_sites() {
-    loads("dlopen_sites", "plugin_sites.c");
+    loads("dlopen_sites", "dlopen_sites.c", "plugin_sites.c");
 }
 
 /// As above; they cannot be rewritten.
 #[test]
 fn dlopen_refused_sites() {
-    loads("dlopen_refused_sites", "plugin_refused.c");
+    loads("dlopen_refused_sites", "dlopen_sites.c", "plugin_refused.c");
 }
 
-fn loads(name: &str, plugin: &str) {
+/// As above.
+#[test]
+fn dlopen_small_stack() {
+    loads("dlopen_small_stack", "dlopen_small_stack.c", "plugin_sites.c");
+}
+
+fn loads(name: &str, program: &str, plugin: &str) {
     let case = case(name);
     let plugin = guest::compile(name, case.scratch(), plugin);
-    let program = guest::compile(name, case.scratch(), "dlopen_sites.c");
+    let program = guest::compile(name, case.scratch(), program);
     if let (Some(plugin), Some(program)) = (plugin, program) {
         case.verdicts(&Program::new(program).arg(plugin));
     }
@@ -141,6 +147,7 @@ fn every_source_is_a_case() {
         .chain(
             [
                 "dlopen_sites.c",
+                "dlopen_small_stack.c",
                 "dlopen_tls.c",
                 "plugin_refused.c",
                 "plugin_sites.c",
