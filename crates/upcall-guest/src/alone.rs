@@ -20,7 +20,7 @@ use crate::{access, dispatch, pending, process};
 /// Whether the program blocks SIGSYS.
 static BLOCKS: AtomicBool = AtomicBool::new(false);
 /// A SIGSYS that came while it did.
-static KEPT: Inbox = Inbox::EMPTY;
+static KEPT: Inbox = Inbox::empty();
 
 /// Whether the calling kernel thread is the one thread of a process without a runtime. Libc's own
 /// kernel threads and children of vfork are not.

@@ -64,7 +64,7 @@ static LOADER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static DUE: [[AtomicUsize; 2]; 64] = [const { [const { AtomicUsize::new(0) }; 2] }; 64];
 static DUE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The objects that were looked at.
+/// The objects that were looked at. Held as long as one is rewritten.
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 struct Known {
@@ -73,6 +73,13 @@ struct Known {
 }
 
 impl Known {
+    fn of(object: &Object) -> Self {
+        Self {
+            path: object.path.clone(),
+            span: object.span(),
+        }
+    }
+
     fn is(&self, object: &Object) -> bool {
         self.span == object.span() && self.path == object.path
     }
@@ -109,21 +116,8 @@ pub fn watch() {
         }
     });
     if hooked {
-        *known() = objects.iter().map(Known::of).collect();
+        *KNOWN.lock().unwrap_or_else(|e| e.into_inner()) = objects.iter().map(Known::of).collect();
     }
-}
-
-impl Known {
-    fn of(object: &Object) -> Self {
-        Self {
-            path: object.path.clone(),
-            span: object.span(),
-        }
-    }
-}
-
-fn known() -> std::sync::MutexGuard<'static, Vec<Known>> {
-    KNOWN.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Whether mmap, mprotect, pkey_mprotect or shmat asks for executable memory.
@@ -168,9 +162,7 @@ pub fn unmap(frame: &Frame) -> i64 {
     // SAFETY: the program's own call.
     let answer = unsafe { frame.raw() } as i64;
     let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);
-    if answer == 0
-        && DUE_COUNT.load(Ordering::Relaxed) != 0
-        && text.contains(&(frame.rip as usize))
+    if answer == 0 && DUE_COUNT.load(Ordering::Relaxed) != 0 && text.contains(&(frame.rip as usize))
     {
         let gone = frame.rdi as usize..(frame.rdi + frame.rsi) as usize;
         for [from, to] in &DUE[..DUE_COUNT.load(Ordering::Relaxed)] {
@@ -210,7 +202,12 @@ extern "C" fn look() {
     // SAFETY: the calling thread's own errno.
     let errno = unsafe { *libc::__errno_location() };
     let objects = object::loaded();
-    let mut known = known();
+    // The loader's lock keeps others out: if it is held, then by a thread that stayed behind when
+    // this process was forked, in the middle of its work.
+    let Ok(mut known) = KNOWN.try_lock() else {
+        dispatch::turn_on();
+        return;
+    };
     known.retain(|known| {
         let stays = objects.iter().any(|o| known.is(o));
         if !stays {

@@ -368,7 +368,11 @@ pub unsafe fn forget(span: &Range<usize>) {
     let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
     for table in tables().filter(|t| t.span == *span) {
         table.live.store(false, Ordering::Relaxed);
-        let registration = table.registration.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let registration = table
+            .registration
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .take();
         if let Some(registration) = registration {
             registration.forget();
         }
@@ -383,7 +387,11 @@ pub unsafe fn forget(span: &Range<usize>) {
 ///
 /// # Upcall safety
 /// As [`patch_object`].
-pub unsafe fn divert(object: &Object, address: usize, instead: extern "C" fn()) -> Result<(), Reason> {
+pub unsafe fn divert(
+    object: &Object,
+    address: usize,
+    instead: extern "C" fn(),
+) -> Result<(), Reason> {
     // SAFETY: the loader holds the object, and nobody writes it meanwhile.
     let image = unsafe { object.image() };
     let window = site::empty_function(&image, address).ok_or(Reason::NoWindow)?;
@@ -400,7 +408,10 @@ pub unsafe fn divert(object: &Object, address: usize, instead: extern "C" fn()) 
     .map_err(Reason::NotWritable)?;
     arenas.take(&room, stub.end);
     drop(image);
-    let segment = object.segments.iter().find(|s| s.range.contains(&window.start));
+    let segment = object
+        .segments
+        .iter()
+        .find(|s| s.range.contains(&window.start));
     let segment = segment.ok_or(Reason::NoWindow)?;
     memory::while_writable(&segment.range, segment.protection, || {
         // SAFETY: made writable; there is no other thread.

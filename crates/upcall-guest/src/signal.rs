@@ -629,11 +629,7 @@ fn settle(number: i64, context: *mut libc::ucontext_t) {
 /// # Safety
 ///
 /// The arguments are what the kernel passed.
-unsafe fn alone(
-    signal: i32,
-    information: *mut libc::siginfo_t,
-    context: *mut libc::ucontext_t,
-) {
+unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's siginfo_t; a siginfo_t is 128 bytes.
     let (code, words) = unsafe {
         (

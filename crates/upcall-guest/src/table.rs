@@ -92,11 +92,7 @@ pub fn current_thread() -> Option<&'static Thread> {
 
 /// The calling thread, if it runs on an activation and its memory is not lent.
 pub fn own_thread() -> Option<&'static Thread> {
-    if is_outside() {
-        None
-    } else {
-        current_thread()
-    }
+    if is_outside() { None } else { current_thread() }
 }
 
 /// What every rewritten site calls.

@@ -108,10 +108,12 @@ pub struct Inbox {
 
 impl Inbox {
     /// Without a signal.
-    pub const EMPTY: Self = Self {
-        signal: AtomicI32::new(0),
-        information: [const { AtomicU64::new(0) }; 16],
-    };
+    pub const fn empty() -> Self {
+        Self {
+            signal: AtomicI32::new(0),
+            information: [const { AtomicU64::new(0) }; 16],
+        }
+    }
 
     /// Keeps a signal with its siginfo_t; `false` if there is one already. In a signal handler of
     /// the activation.

@@ -286,7 +286,9 @@ fn data_between_code_is_no_call() {
         b"\x65\xff\xcc\xd1\x09\xf1\x7d\xef\x5b\x79\x5f\x47\x45\xcc\x02\xf7\x86\xfa\x28\xaa\x3f\x07\x1f\x02\
           \x0f\x05\x09\xe6\x92\xc6\xa8\x8f\x7f\x68\x29\xe6\xe9\x2c\xea\x36"
     ));
-    assert!(!believed(&[b"\0".repeat(40).as_slice(), b"\x0f\x05\0\0\0\0\0\0"].concat()));
+    assert!(!believed(
+        &[b"\0".repeat(40).as_slice(), b"\x0f\x05\0\0\0\0\0\0"].concat()
+    ));
     // A number that no system call has, and nothing else.
     assert!(!believed(b"\xb8\x27\x27\x27\x27\x0f\x05\xc3"));
 }

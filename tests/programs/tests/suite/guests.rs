@@ -109,7 +109,11 @@ fn dlopen_refused_sites() {
 /// As above.
 #[test]
 fn dlopen_small_stack() {
-    loads("dlopen_small_stack", "dlopen_small_stack.c", "plugin_sites.c");
+    loads(
+        "dlopen_small_stack",
+        "dlopen_small_stack.c",
+        "plugin_sites.c",
+    );
 }
 
 fn loads(name: &str, program: &str, plugin: &str) {
