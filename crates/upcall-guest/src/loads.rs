@@ -2,7 +2,7 @@
 //!
 //! The loader calls one function of its own, `r_brk` of `struct r_debug` (<link.h>), whenever the
 //! list of objects is about to change and when the change is complete; debuggers put a breakpoint
-//! there. At start it is overwritten with a jump to [`objects_changed`].
+//! there. At start it is overwritten with a jump to `objects_changed`.
 //!
 //! 1. The loader maps a segment executable: the mapping is noted as *due*.
 //! 2. It calls `r_brk` in state `RT_CONSISTENT`: every object that was not there before is

@@ -166,7 +166,7 @@ fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
     }
 }
 
-/// Lets the kernel call [`on_signal`] for a signal whatever the program's action is.
+/// Lets the kernel call `on_signal` for a signal whatever the program's action is.
 pub fn take_over(signal: i32) {
     let action = ACTIONS[signal as usize].get();
     set_kernel_action(signal, &kernel_action(signal, &action));
