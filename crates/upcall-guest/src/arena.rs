@@ -81,6 +81,15 @@ impl Arenas {
         self.list[room.arena].next = end.next_multiple_of(16);
     }
 
+    /// Takes back what was given out for stubs that are not executed any more. Only the last one in
+    /// its arena is used again: a library that is loaded and unloaded time after time.
+    pub fn give_back(&mut self, stubs: &Range<usize>) {
+        let end = stubs.end.next_multiple_of(16);
+        if let Some(arena) = self.list.iter_mut().find(|a| a.next == end) {
+            arena.next = stubs.start;
+        }
+    }
+
     fn add(&mut self, range: Range<usize>) -> Result<(), String> {
         let pointers: Vec<u8> = SLOTS
             .iter()

@@ -7,7 +7,7 @@
 //!
 //! The entries proper need none of this: their unwind information is in the object.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 use crate::stub::Stub;
 
@@ -66,21 +66,42 @@ pub fn table(stubs: &[Stub]) -> Vec<u8> {
     table
 }
 
-/// Makes the stubs known to the process's unwinder, for good. Says whether there is one.
+/// Makes the stubs known to the process's unwinder. `None` if there is none.
 ///
 /// # Upcall safety
 /// Allocates and takes the unwinder's lock: for start-up and program context.
-pub fn register(stubs: &[Stub]) -> bool {
-    // SAFETY: the name is a C string; RTLD_DEFAULT searches the loaded objects.
-    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__register_frame".as_ptr()) };
-    if symbol.is_null() || stubs.is_empty() {
-        return false;
-    }
-    // SAFETY: libgcc and libunwind both export this function with this type.
-    let register: unsafe extern "C" fn(*const c_void) =
-        unsafe { std::mem::transmute::<*mut c_void, _>(symbol) };
-    let table: &'static [u8] = table(stubs).leak();
-    // SAFETY: the table is well-formed, ends with a zero and lives for ever.
+pub fn register(stubs: &[Stub]) -> Option<Registration> {
+    let register = function(c"__register_frame").filter(|_| !stubs.is_empty())?;
+    let table = Box::leak(table(stubs).into_boxed_slice());
+    // SAFETY: the table is well-formed, ends with a zero and lives until `forget`.
     unsafe { register(table.as_ptr().cast()) };
-    true
+    Some(Registration(table))
+}
+
+/// What the unwinder was told.
+pub struct Registration(&'static mut [u8]);
+
+impl Registration {
+    /// The stubs are not executed any more.
+    ///
+    /// # Upcall safety
+    /// As [`register`].
+    pub fn forget(self) {
+        if let Some(deregister) = function(c"__deregister_frame") {
+            // SAFETY: it was registered once; afterwards nobody refers to it.
+            unsafe {
+                deregister(self.0.as_ptr().cast());
+                drop(Box::from_raw(self.0));
+            }
+        }
+    }
+}
+
+fn function(name: &CStr) -> Option<unsafe extern "C" fn(*const c_void)> {
+    // SAFETY: RTLD_DEFAULT searches the loaded objects; libgcc and libunwind both export these
+    // functions with this type.
+    unsafe {
+        let symbol = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        (!symbol.is_null()).then(|| std::mem::transmute::<*mut c_void, _>(symbol))
+    }
 }

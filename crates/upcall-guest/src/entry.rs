@@ -140,8 +140,13 @@ pub unsafe fn install(handler: Hook, after: Hook) {
 
 /// The hook now installed as handler.
 pub(crate) fn handler() -> Hook {
-    let hook = HANDLER.load(Ordering::Acquire);
-    // SAFETY: the static only ever holds a `Hook`: its initial value and `install` see to it.
+    hook_in(&HANDLER)
+}
+
+fn hook_in(hook: &AtomicPtr<()>) -> Hook {
+    // Acquire: pairs with the Release in `install`.
+    let hook = hook.load(Ordering::Acquire);
+    // SAFETY: the statics only ever hold a `Hook`: their initial values and `install` see to it.
     unsafe { core::mem::transmute::<*mut (), Hook>(hook) }
 }
 
@@ -159,8 +164,9 @@ pub fn needs_site(number: u64) -> bool {
 }
 
 /// A handler that does what the kernel does: every call passes unchanged. At a site without a
-/// stub (`at_site` is 0) `vfork` becomes `fork`, and a child that shares the memory is refused
-/// with ENOSYS: it would run on the parent's handler.
+/// stub (`at_site` is 0) `vfork` becomes `fork`, which is made here and followed by the `after`
+/// hook, and a child that shares the memory is refused with ENOSYS: it would run on the parent's
+/// handler.
 ///
 /// # Safety
 /// `frame` comes from an entry.
@@ -168,7 +174,8 @@ pub fn needs_site(number: u64) -> bool {
 /// # Upcall safety
 /// Everywhere.
 pub unsafe extern "C" fn native(frame: &mut Frame) {
-    if needs_site(frame.rax) {
+    let forks = needs_site(frame.rax);
+    if forks {
         if frame.at_site != 0 {
             frame.mode = mode::AT_SITE;
             return;
@@ -185,6 +192,10 @@ pub unsafe extern "C" fn native(frame: &mut Frame) {
     }
     // SAFETY: the program made this call with these arguments.
     frame.rax = unsafe { frame.raw() } as u64;
+    if forks {
+        // SAFETY: the frame of a call that needs its site, in the parent and in the child.
+        unsafe { hook_in(&AFTER)(frame) };
+    }
 }
 
 /// An `after` hook that does nothing.

@@ -13,7 +13,7 @@ use upcall_linux::observe::Probe;
 use upcall_linux::{Hooks, Linux, Runtime, Settings, affinity, gs, limits, placement, preempt};
 
 use crate::identity::Identities;
-use crate::{masks, names, signal, stats};
+use crate::{alone, dispatch, masks, names, signal, stats};
 
 /// What `upcall run` decided, from the environment.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,7 @@ impl Guest {
             slice_ns: self.slice_ns.load(Ordering::Relaxed),
             gang: self.gang.load(Ordering::Relaxed),
             hooks: Hooks {
+                begin: dispatch::begin,
                 deferred: signal::deferred,
                 resting_mask: masks::resting,
                 tick: signal::tick,
@@ -119,7 +120,7 @@ impl Guest {
         let (activation, thread) = runtime.adopt(&processors[..count])?;
         runtime
             .kernel()
-            .adopt(activation, thread, signal::kernel_mask());
+            .adopt(activation, thread, signal::kernel_mask() | alone::hidden());
         signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
         masks::start(thread.kernel.mask.load(Ordering::Relaxed));
         signal::adopt_altstack(activation, thread);

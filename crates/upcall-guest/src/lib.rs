@@ -3,20 +3,23 @@
 //! The crate takes the place of the kernel under libc. It finds the `syscall` instructions of
 //! every loaded object at start ([`site`]), moves each into a stub ([`stub`]) and overwrites it
 //! with a jump there ([`patch`]); the stub enters the runtime with a complete [`entry::Frame`].
-//! What cannot be rewritten is refused with a reason and left to [`sud`].
+//! What cannot be rewritten is refused with a reason and left to [`sud`]; [`dispatch`] says when.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 pub mod access;
+pub mod alone;
 pub mod arch;
 pub mod arena;
 pub mod attributes;
 pub mod cfi;
 pub mod code;
+pub mod dispatch;
 pub mod entry;
 pub mod futex;
 pub mod guest;
 pub mod identity;
 pub mod io;
+pub mod loads;
 pub mod masks;
 pub mod memory;
 pub mod names;

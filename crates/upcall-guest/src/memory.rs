@@ -70,6 +70,21 @@ pub fn map_code_at(address: usize, length: usize) -> Result<(), i32> {
     Err(libc::EEXIST)
 }
 
+/// Maps a stack of `length` bytes somewhere, whose lowest page cannot be touched. The error is an
+/// error number.
+pub fn map_stack(length: usize) -> Result<usize, i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let args = [0, length as u64, rights as u64, flags as u64, u64::MAX, 0];
+    // SAFETY: a new mapping somewhere, and its first page, which nobody uses yet.
+    unsafe {
+        let stack = result(raw_syscall(libc::SYS_mmap, args))?;
+        let guard = [stack as u64, PAGE as u64, libc::PROT_NONE as u64, 0, 0, 0];
+        result(raw_syscall(libc::SYS_mprotect, guard))?;
+        Ok(stack)
+    }
+}
+
 /// Copies `bytes` to `address` without calling anything (memcpy may be in the page that is
 /// being changed).
 ///

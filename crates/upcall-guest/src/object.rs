@@ -9,6 +9,9 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
+use std::ptr;
+
+use crate::loads::LoaderDebug;
 
 /// What part an object plays in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +156,44 @@ pub fn loaded() -> Vec<Object> {
     // returns before the vector is used again.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut objects).cast()) };
     objects
+}
+
+/// The loader's word to debuggers, as the program's dynamic section says; null without one.
+///
+/// # Upcall safety
+/// As [`loaded`].
+pub fn loader_debug() -> *mut LoaderDebug {
+    let mut debug: *mut LoaderDebug = ptr::null_mut();
+    // SAFETY: `find_debug` has the callback's signature and gets the pointer it expects.
+    unsafe { libc::dl_iterate_phdr(Some(find_debug), (&raw mut debug).cast()) };
+    debug
+}
+
+/// The program comes first: looks at it alone.
+unsafe extern "C" fn find_debug(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    data: *mut c_void,
+) -> c_int {
+    const DT_NULL: usize = 0;
+    const DT_DEBUG: usize = 21;
+    // SAFETY: the loader passes a valid record and our own pointer; a dynamic section is pairs of
+    // words up to a null tag.
+    unsafe {
+        let info = &*info;
+        let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+        if let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) {
+            let mut entry = (info.dlpi_addr as usize).wrapping_add(dynamic.p_vaddr as usize)
+                as *const [usize; 2];
+            while (*entry)[0] != DT_NULL {
+                if (*entry)[0] == DT_DEBUG {
+                    *data.cast() = (*entry)[1];
+                }
+                entry = entry.add(1);
+            }
+        }
+    }
+    1
 }
 
 /// The loaded object that holds `address`.

@@ -18,16 +18,17 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use crate::arch;
 use crate::arena::Arenas;
-use crate::cfi;
+use crate::cfi::{self, Registration};
 use crate::entry::{self, Hook, raw_syscall};
 use crate::memory;
 use crate::object::{self, Image, Object, Role, Segment};
 use crate::site::{self, CancelRange, JUMP_LENGTH, Reason, Scan, Window};
 use crate::stub::{self, Row, Stub};
+use crate::sud;
 
 /// What the runtime wants of the rewriter.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ pub struct Hooks {
 /// Who else may execute the code that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// Nobody: the process has one kernel thread.
+    /// Nobody: the process has one kernel thread, or none of the object's code has run.
     Alone,
     /// Any number of kernel threads, at any place of the object.
     Running,
@@ -73,12 +74,23 @@ pub struct ObjectReport {
     pub cancel: Option<CancelRange>,
     /// Whether the process's unwinder knows the stubs.
     pub unwinder: bool,
+    /// Whether it has code that can be written, which was not looked at.
+    pub writable: bool,
 }
 
 impl ObjectReport {
     /// How many sites were rewritten.
     pub fn patched(&self) -> usize {
         self.sites.iter().filter(|s| s.window.is_ok()).count()
+    }
+
+    /// How many sites were left as they are although they may make a call that must be seen: all
+    /// that were not rewritten but `rt_sigreturn`. Code that can be written counts as one.
+    pub fn left_alone(&self) -> usize {
+        self.refused()
+            .filter(|(_, reason)| **reason != Reason::Sigreturn)
+            .count()
+            + usize::from(self.writable)
     }
 
     /// The sites that were not, and why.
@@ -119,12 +131,18 @@ pub struct Original {
     pub skipped: usize,
 }
 
-/// What is known about the stubs of one object: written once, then read without locks.
+/// What is known about the stubs of one object: written once, then read without locks. The table
+/// of an object that is gone stays behind, some hundred bytes.
 struct Table {
     stubs: Range<usize>,
     rows: Vec<Row>,
     windows: Vec<Range<usize>>,
     trapped: Vec<(usize, usize)>,
+    /// The object's addresses; whether it is still there.
+    span: Range<usize>,
+    live: AtomicBool,
+    /// For [`forget`] alone, under the arenas' lock.
+    registration: Mutex<Option<Registration>>,
     next: *const Table,
 }
 
@@ -140,6 +158,7 @@ fn tables() -> impl Iterator<Item = &'static Table> {
         next = table.next;
         Some(table)
     })
+    .filter(|table| table.live.load(Ordering::Relaxed))
 }
 
 fn publish(mut table: Table) {
@@ -184,6 +203,8 @@ pub(crate) fn trapped_site(address: usize) -> Option<usize> {
 /// For start-up: allocates, reads files.
 pub unsafe fn patch_all(hooks: Hooks) -> Report {
     arch::setup();
+    let objects = object::loaded();
+    sud::note_range(&objects);
     // SAFETY: the caller's promise.
     unsafe { entry::install(hooks.handler, hooks.after) };
     let wanted = |o: &Object| match o.role {
@@ -194,7 +215,7 @@ pub unsafe fn patch_all(hooks: Hooks) -> Report {
         Role::Runtime => false,
     };
     let report = Report {
-        objects: object::loaded()
+        objects: objects
             .iter()
             .filter(|o| wanted(o))
             // SAFETY: the loader holds the object, and there is no other thread.
@@ -203,6 +224,13 @@ pub unsafe fn patch_all(hooks: Hooks) -> Report {
     };
     log(&report);
     report
+}
+
+/// As [`patch_all`]'s report, for an object that was rewritten later.
+pub fn log_object(report: &ObjectReport) {
+    log(&Report {
+        objects: vec![report.clone()],
+    });
 }
 
 /// Rewrites one loaded object ([`object::at`] finds it). Windows that are rewritten already are
@@ -244,6 +272,9 @@ pub unsafe fn patch_object(object: &Object, timing: Timing) -> ObjectReport {
         rows: Vec::new(),
         windows: Vec::new(),
         trapped: Vec::new(),
+        span: span.clone(),
+        live: AtomicBool::new(true),
+        registration: Mutex::new(None),
         next: ptr::null(),
     };
     let mut jumps = Vec::new();
@@ -285,6 +316,10 @@ pub unsafe fn patch_object(object: &Object, timing: Timing) -> ObjectReport {
         other_pairs,
         cancel,
         unwinder: false,
+        writable: object
+            .segments
+            .iter()
+            .any(|s| s.is_executable() && s.protection & libc::PROT_WRITE != 0),
     };
     let Ok(room) = room else { return report };
     drop(image);
@@ -314,9 +349,75 @@ pub unsafe fn patch_object(object: &Object, timing: Timing) -> ObjectReport {
         .iter()
         .filter_map(|s| s.window.clone().ok())
         .collect();
-    report.unwinder = cfi::register(&stubs);
+    let registration = cfi::register(&stubs);
+    report.unwinder = registration.is_some();
+    table.registration = Mutex::new(registration);
     publish(table);
     report
+}
+
+/// The object at `span` is not there any more: nothing is known of these addresses, and its stubs
+/// are free.
+///
+/// # Safety
+/// None of its stubs is executed, now or later.
+///
+/// # Upcall safety
+/// As [`patch_object`].
+pub unsafe fn forget(span: &Range<usize>) {
+    let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
+    for table in tables().filter(|t| t.span == *span) {
+        table.live.store(false, Ordering::Relaxed);
+        let registration = table
+            .registration
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .take();
+        if let Some(registration) = registration {
+            registration.forget();
+        }
+        arenas.give_back(&table.stubs);
+    }
+}
+
+/// Makes a function of `object` that does nothing, at `address`, call `instead`.
+///
+/// # Safety
+/// The process has one kernel thread; `instead` does no harm where the function is called.
+///
+/// # Upcall safety
+/// As [`patch_object`].
+pub unsafe fn divert(
+    object: &Object,
+    address: usize,
+    instead: extern "C" fn(),
+) -> Result<(), Reason> {
+    // SAFETY: the loader holds the object, and nobody writes it meanwhile.
+    let image = unsafe { object.image() };
+    let window = site::empty_function(&image, address).ok_or(Reason::NoWindow)?;
+    let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
+    let room = arenas
+        .room(&object.span(), stub::FAR_JUMP_LENGTH)
+        .map_err(Reason::NoStubMemory)?;
+    let stub = room.free.start..room.free.start + stub::FAR_JUMP_LENGTH;
+    let jump = stub::jump(&window, stub.start)?;
+    memory::while_writable(&stub, libc::PROT_READ | libc::PROT_EXEC, || {
+        // SAFETY: free room of ours.
+        unsafe { memory::store(stub.start, &stub::far_jump(instead as *const () as usize)) };
+    })
+    .map_err(Reason::NotWritable)?;
+    arenas.take(&room, stub.end);
+    drop(image);
+    let segment = object
+        .segments
+        .iter()
+        .find(|s| s.range.contains(&window.start));
+    let segment = segment.ok_or(Reason::NoWindow)?;
+    memory::while_writable(&segment.range, segment.protection, || {
+        // SAFETY: made writable; there is no other thread.
+        unsafe { memory::store(window.start, &jump) };
+    })
+    .map_err(Reason::NotWritable)
 }
 
 type Built = (Range<usize>, Stub, Vec<u8>);
@@ -360,9 +461,8 @@ fn write_jumps(
             }
         }
     })?;
-    if timing == Timing::Running {
-        synchronise();
-    }
+    // Where an object was unloaded before, a processor may remember other code.
+    synchronise();
     Ok(())
 }
 

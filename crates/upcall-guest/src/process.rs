@@ -16,7 +16,7 @@ use upcall_linux::{Activation, Runtime, Thread, affinity, descriptors, gs, preem
 use crate::entry::{self, Frame, mode, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::Request;
-use crate::{pending, table, timers};
+use crate::{alone, dispatch, pending, signal, sud, table, timers};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -45,17 +45,44 @@ pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
         (_, Some(request)) => request.flags,
         _ => 0,
     };
-    if flags & CLONE_VM == 0 {
-        frame.mode = mode::AT_SITE;
-        return;
-    }
+    let shares = flags & CLONE_VM != 0;
     match request {
-        Some(request) if request.stack != 0 => share(frame, &request),
+        Some(request) if shares && request.stack != 0 => share(frame, &request),
+        request if !has_site(frame) => fork_here(frame, request),
         _ => {
-            lend(thread, true);
+            if shares {
+                lend(thread, true);
+            }
             frame.mode = mode::AT_SITE;
         }
     }
+}
+
+/// Whether the call can be made at a site of the program's: the site is not one of code that was
+/// made at run time, and its stub is not one whose call would be dispatched.
+fn has_site(frame: &Frame) -> bool {
+    let at_site = frame.at_site as usize;
+    at_site != 0 && (!dispatch::is_on() || sud::range().contains(&at_site))
+}
+
+/// fork where there is no site to make it at: the child returns through a copy of all frames.
+/// A child of vfork would return through its parent's, so it gets a copy as well.
+fn fork_here(frame: &mut Frame, request: Option<Request>) {
+    let clone = request.is_some();
+    if request.is_some_and(|request| request.stack != 0) || frame.rax as i64 == libc::SYS_clone3 {
+        // Nobody who makes system calls by hand is known to ask for this.
+        frame.rax = -i64::from(libc::ENOSYS) as u64;
+        return;
+    }
+    if clone {
+        frame.rdi &= !(CLONE_VM | CLONE_VFORK);
+    } else {
+        frame.rax = libc::SYS_fork as u64;
+    }
+    // SAFETY: the program's own call; the child has a copy of this stack.
+    frame.rax = unsafe { frame.raw() } as u64;
+    // SAFETY: after such a call, in the parent and in the child.
+    unsafe { after(frame) };
 }
 
 fn lend(thread: Option<&'static Thread>, lent: bool) {
@@ -99,14 +126,27 @@ pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
             request.parent_tid,
             request.child_tid,
             request.tls,
-            begin_foreign,
+            if request.is_thread() {
+                begin_helper
+            } else {
+                begin_foreign
+            },
             place,
         ) as i64
     }
 }
 
+extern "C" fn begin_helper(copy: usize) -> ! {
+    table::mark_outside(true);
+    signal::set_kernel_mask(dispatch::blockable(signal::kernel_mask()));
+    dispatch::begin();
+    affinity::release();
+    // SAFETY: `foreign` put the frame there.
+    unsafe { entry::resume(copy as *const Frame) }
+}
+
 extern "C" fn begin_foreign(copy: usize) -> ! {
-    table::mark_outside();
+    table::mark_outside(false);
     affinity::release();
     // SAFETY: `foreign` put the frame there.
     unsafe { entry::resume(copy as *const Frame) }
@@ -154,21 +194,10 @@ fn forked(thread: Option<&'static Thread>) {
         descriptors::close_all();
         affinity::release();
         // The activation's mask was the thread's, but for the runtime's own signal.
-        // SAFETY: reads eight bytes.
-        unsafe {
-            raw_syscall(
-                libc::SYS_rt_sigprocmask,
-                [
-                    libc::SIG_SETMASK as u64,
-                    (&raw const mask) as u64,
-                    0,
-                    8,
-                    0,
-                    0,
-                ],
-            )
-        };
+        alone::set_mask(mask);
     }
+    alone::forget();
+    dispatch::begin();
     // SAFETY: asks only.
     let pid = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
     GUEST.pid.store(pid, Ordering::Relaxed);
@@ -177,8 +206,20 @@ fn forked(thread: Option<&'static Thread>) {
 /// execve(2), execveat(2): returns only if it fails.
 pub fn exec(frame: &Frame) -> i64 {
     affinity::release();
+    // The new program inherits the mask: that of the thread, which its activation has but in part.
+    let before = signal::kernel_mask();
+    let hidden = match table::own_thread() {
+        Some(thread) => thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN,
+        None => alone::hidden(),
+    };
+    if hidden != 0 {
+        signal::set_kernel_mask(before | hidden);
+    }
     // SAFETY: the program's own arguments.
     let answer = unsafe { frame.raw() } as i64;
+    if hidden != 0 {
+        signal::set_kernel_mask(before);
+    }
     if let Some(runtime) = GUEST.runtime().filter(|_| !table::is_outside()) {
         let activation = runtime.enter();
         runtime.kernel().bind_again(activation);
@@ -202,19 +243,17 @@ static EVERYWHERE: Everywhere = Everywhere {
 
 static ONE_AT_A_TIME: SpinLock<()> = SpinLock::new(());
 
-/// Makes the call in `frame`, which changes the identity of the calling kernel thread, on every
-/// activation, as setuid(2) requires of a process.
-pub fn everywhere(runtime: &'static Runtime, frame: &Frame) -> i64 {
-    let activation = runtime.enter();
+/// Makes a call that changes the calling kernel thread on every activation: its identity, as
+/// setuid(2) requires of a process, or whether calls are dispatched. In program context.
+pub fn everywhere(runtime: &'static Runtime, number: i64, words: [u64; 6]) -> i64 {
+    // A kernel thread of libc's own is not inside and need not leave.
+    let activation = (!table::is_outside()).then(|| runtime.enter());
     let guard = ONE_AT_A_TIME.lock(runtime.kernel());
     // First here: if it is not allowed, nobody does it.
-    // SAFETY: the program's own arguments.
-    let answer = unsafe { frame.raw() } as i64;
+    // SAFETY: the program's own arguments, or those of `sud::request`.
+    let answer = unsafe { raw_syscall(number, words) } as i64;
     if answer == 0 {
-        let words = [
-            frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9,
-        ];
-        EVERYWHERE.number.store(frame.rax as i64, Ordering::Relaxed);
+        EVERYWHERE.number.store(number, Ordering::Relaxed);
         for (own, word) in EVERYWHERE.words.iter().zip(words) {
             own.store(word, Ordering::Relaxed);
         }
@@ -237,11 +276,13 @@ pub fn everywhere(runtime: &'static Runtime, frame: &Frame) -> i64 {
             // As glibc: a process with two identities must not go on.
             runtime
                 .kernel()
-                .broken("a kernel thread could not change its identity with the others");
+                .broken("a kernel thread could not make a call that the others have made");
         }
     }
     drop(guard);
-    runtime.leave(activation);
+    if let Some(activation) = activation {
+        runtime.leave(activation);
+    }
     answer
 }
 

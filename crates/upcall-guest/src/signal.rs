@@ -30,7 +30,7 @@ use upcall_linux::{Activation, Runtime, Thread, gs, preempt, sys};
 
 use crate::entry::{Frame, Progress, give_up, progress, raw_syscall};
 use crate::guest::GUEST;
-use crate::{access, arch, masks, pending, process, sud, table, timers};
+use crate::{access, alone, arch, dispatch, masks, pending, process, sud, table, timers};
 
 const SA_RESTORER: u64 = 0x0400_0000;
 const SIG_DFL: usize = 0;
@@ -42,6 +42,10 @@ const KERNEL_FLAGS: u64 = (libc::SA_NOCLDSTOP
     | libc::SA_RESTART
     | libc::SA_NODEFER) as u64;
 const SIGNALS: usize = 65;
+/// The code of a SIGSYS that a filter of the program asked for (seccomp(2)), and where its
+/// siginfo_t says after which instruction.
+const SYS_SECCOMP: i32 = 1;
+const CALL_ADDRESS: usize = 16;
 
 /// The kernel's struct sigaction.
 #[repr(C)]
@@ -99,7 +103,7 @@ pub const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 
 /// Signals that the runtime itself must see, whatever the program does with them.
 fn is_ours(signal: i32) -> bool {
-    signal == preempt::SIGNAL || matches!(signal, libc::SIGSEGV | libc::SIGBUS)
+    signal == preempt::SIGNAL || matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS)
 }
 
 fn is_fault(signal: i32) -> bool {
@@ -175,18 +179,27 @@ fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
     if !is_caught(signal, action.handler) {
         return *action;
     }
-    let (restorer, _) = arch::signal_return();
+    // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler.
+    let (flags, mask) = if signal == libc::SIGSYS {
+        (libc::SA_NODEFER as u64, 0)
+    } else {
+        // The thread must not migrate before the handler has noted its mask.
+        (0, action.mask | preempt::OWN)
+    };
     KernelAction {
         handler: on_signal as *const () as usize,
-        flags: action.flags & KERNEL_FLAGS | libc::SA_SIGINFO as u64 | SA_RESTORER,
-        restorer: if action.flags & SA_RESTORER != 0 {
-            action.restorer
-        } else {
-            restorer
-        },
-        // The thread must not migrate before the handler has noted its mask.
-        mask: action.mask | preempt::OWN,
+        flags: action.flags & KERNEL_FLAGS | flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
+        // Not the program's: a handler ends with all signals blocked, when no call may be
+        // dispatched. Unwinders know both by the same bytes.
+        restorer: arch::signal_return().0,
+        mask,
     }
+}
+
+/// Lets the kernel call `on_signal` for a signal whatever the program's action is.
+pub fn take_over(signal: i32) {
+    let action = ACTIONS[signal as usize].get();
+    set_kernel_action(signal, &kernel_action(signal, &action));
 }
 
 fn own_action(mut flags: u64) -> KernelAction {
@@ -218,7 +231,8 @@ fn set_kernel_action(signal: i32, action: &KernelAction) -> i64 {
     }) as i64
 }
 
-/// Takes over the actions that the process was started with (ignored signals are inherited).
+/// Takes over the actions that the process was started with (ignored signals are inherited), and
+/// those of constructors that ran before.
 pub fn inherit_actions() {
     for signal in 1..SIGNALS as i32 {
         let mut action = KernelAction::default();
@@ -230,11 +244,11 @@ pub fn inherit_actions() {
             )
         };
         ACTIONS[signal as usize].set(&action);
-    }
-    for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        let action = ACTIONS[signal as usize].get();
-        if action.handler == SIG_DFL {
-            set_kernel_action(signal, &kernel_action(signal, &action));
+        let handled = action.handler > SIG_IGN;
+        masks::handles(signal, handled);
+        let fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS);
+        if handled || action.handler == SIG_DFL && fault {
+            take_over(signal);
         }
     }
 }
@@ -380,30 +394,58 @@ pub fn adopt_altstack(activation: &'static Activation, thread: &'static Thread) 
 
 /// rt_sigprocmask(2).
 pub fn sigprocmask(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    let (how, new, old) = (frame.rdi as i32, frame.rsi as usize, frame.rdx as usize);
-    if frame.r10 != 8 {
-        return -i64::from(libc::EINVAL);
-    }
     let before = thread.kernel.mask.load(Ordering::Relaxed);
-    if new != 0 {
-        let Ok(set) = access::load_u64(new) else {
-            return -i64::from(libc::EFAULT);
-        };
-        let set = set & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
-        let mask = match how {
-            libc::SIG_BLOCK => before | set,
-            libc::SIG_UNBLOCK => before & !set,
-            libc::SIG_SETMASK => set,
-            _ => return -i64::from(libc::EINVAL),
-        };
-        if mask != before {
-            set_thread_mask(runtime, thread, mask);
+    match next_mask(frame, before) {
+        Err(error) => error,
+        Ok(mask) => {
+            if mask != before {
+                set_thread_mask(runtime, thread, mask);
+            }
+            answer_mask(frame, before)
         }
     }
+}
+
+/// The mask that rt_sigprocmask(2) asks for where it was `before`, or the call's error.
+pub fn next_mask(frame: &Frame, before: u64) -> Result<u64, i64> {
+    let (how, new) = (frame.rdi as i32, frame.rsi as usize);
+    if frame.r10 != 8 {
+        return Err(-i64::from(libc::EINVAL));
+    }
+    if new == 0 {
+        return Ok(before);
+    }
+    let set = access::load_u64(new).map_err(|_| -i64::from(libc::EFAULT))?;
+    let set = set & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
+    match how {
+        libc::SIG_BLOCK => Ok(before | set),
+        libc::SIG_UNBLOCK => Ok(before & !set),
+        libc::SIG_SETMASK => Ok(set),
+        _ => Err(-i64::from(libc::EINVAL)),
+    }
+}
+
+/// Stores what the mask was, where rt_sigprocmask(2) asks for it, and returns the call's answer.
+pub fn answer_mask(frame: &Frame, before: u64) -> i64 {
+    let old = frame.rdx as usize;
     if old != 0 && access::store_u64(old, before).is_err() {
         return -i64::from(libc::EFAULT);
     }
     0
+}
+
+/// Stores the siginfo_t that rt_sigtimedwait(2) found, and returns the call's answer.
+pub fn answer_wait(frame: &Frame, signal: i32, information: &pending::Information) -> i64 {
+    frame.made.set(1);
+    let to = frame.rsi as usize;
+    if to != 0 {
+        for (index, word) in information.iter().enumerate() {
+            if access::store_u64(to + 8 * index, *word).is_err() {
+                return -i64::from(libc::EFAULT);
+            }
+        }
+    }
+    i64::from(signal)
 }
 
 /// Changes the current thread's mask; what it unblocks is delivered before this returns.
@@ -458,16 +500,20 @@ unsafe extern "C" fn on_signal(
         registers[libc::REG_RIP as usize] = exit as i64;
         return;
     }
-    // SAFETY: as the kernel passed them.
-    if signal == libc::SIGSYS && unsafe { sud::handle(information, context) } {
-        return;
+    if signal == libc::SIGSYS {
+        let number = registers[libc::REG_RAX as usize];
+        // SAFETY: as the kernel passed them.
+        if unsafe { sud::handle(information, context) } {
+            settle(number, context);
+            return;
+        }
+        // What the kernel does for the other signals (`kernel_action`).
+        set_kernel_mask(frame_mask(context) | preempt::OWN);
     }
     let runtime = GUEST.runtime().filter(|_| !table::is_outside());
     let Some(runtime) = runtime else {
-        // No runtime: the kernel thread is the thread, and its mask what sigaction(2) says.
-        set_kernel_mask(action_mask(signal, frame_mask(context)));
-        // SAFETY: in the kernel's frame.
-        unsafe { call_handler(signal, information, context) };
+        // SAFETY: as the kernel passed them.
+        unsafe { alone(signal, information, context) };
         return;
     };
     // SAFETY: on an activation.
@@ -491,7 +537,14 @@ unsafe extern "C" fn on_signal(
             return;
         }
     }
+    // SAFETY: as the kernel passed it.
+    let filtered = signal == libc::SIGSYS && unsafe { (*information).si_code } == SYS_SECCOMP;
     if activation.is_inside() {
+        if filtered {
+            // The program's filter met a call of the runtime's, which can do without.
+            registers[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
+            return;
+        }
         // SAFETY: as the kernel passed them.
         unsafe { defer(activation, signal, information, context) };
         return;
@@ -525,6 +578,13 @@ unsafe extern "C" fn on_signal(
     let saved = *registers;
     note_progress(frame, registers);
     show_site(frame, registers);
+    if filtered {
+        // SAFETY: as the kernel passed it; of this signal it holds an address at that offset.
+        unsafe {
+            let address = information.cast::<u8>().add(CALL_ADDRESS).cast::<u64>();
+            address.write(registers[libc::REG_RIP as usize] as u64);
+        }
+    }
     let shown = *registers;
     let interrupted = activation.is_in_call();
     if interrupted {
@@ -536,7 +596,12 @@ unsafe extern "C" fn on_signal(
         .iter()
         .any(|&register| registers[register as usize] != shown[register as usize]);
     if !goes_elsewhere {
+        // The answer that a filter leaves to the handler.
+        let answer = registers[libc::REG_RAX as usize];
         *registers = saved;
+        if filtered {
+            registers[libc::REG_RAX as usize] = answer;
+        }
         thread
             .kernel
             .frame
@@ -567,9 +632,8 @@ unsafe fn blocked(
             &*information.cast::<pending::Information>(),
         )
     };
-    if is_fault(signal) && code > 0 {
-        // It happens again, with the default action.
-        take_default(signal);
+    if code > 0 && (is_fault(signal) || signal == libc::SIGSYS) {
+        end_by(signal, code);
         return;
     }
     let activation = runtime.enter();
@@ -582,6 +646,78 @@ unsafe fn blocked(
 /// about to end by it.
 pub fn take_default(signal: i32) {
     set_kernel_action(signal, &KernelAction::default());
+}
+
+/// Ends or stops the process by a signal of this code, if that is its default action.
+fn end_by(signal: i32, code: i32) {
+    take_default(signal);
+    if code > 0 && is_fault(signal) {
+        // It happens again.
+        return;
+    }
+    // SAFETY: ends the process, or stops it.
+    unsafe {
+        let pid = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;
+        let tid = raw_syscall(libc::SYS_gettid, [0; 6]) as u64;
+        raw_syscall(libc::SYS_tgkill, [pid, tid, signal as u64, 0, 0, 0]);
+    }
+}
+
+/// A dispatched call has been served. The kernel will set the mask and the alternate stack in the
+/// frame: they become what they are now, after the call and perhaps on another activation.
+fn settle(number: i64, context: *mut libc::ucontext_t) {
+    let mask = match GUEST.runtime().filter(|_| !table::is_outside()) {
+        // A call of the runtime's own, in a vDSO that is not rewritten: nothing has changed.
+        // SAFETY: on an activation.
+        Some(_) if unsafe { gs::is_inside() } => return,
+        Some(_) => {
+            // From here to the end the thread stays on its activation.
+            set_kernel_mask(!0);
+            // SAFETY: as above.
+            unsafe { gs::current() }.kernel.mask.load(Ordering::Relaxed)
+        }
+        None => kernel_mask(),
+    };
+    set_frame_mask(context, mask);
+    if number == libc::SYS_sigaltstack {
+        // SAFETY: writes the structure in the frame.
+        unsafe {
+            let stack = &raw mut (*context).uc_stack;
+            raw_syscall(libc::SYS_sigaltstack, [0, stack as u64, 0, 0, 0, 0])
+        };
+    }
+}
+
+/// A signal where there is no runtime: the kernel thread is the thread, and its mask what
+/// sigaction(2) says.
+///
+/// # Safety
+///
+/// The arguments are what the kernel passed.
+unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+    // SAFETY: the kernel's siginfo_t; a siginfo_t is 128 bytes.
+    let (code, words) = unsafe {
+        (
+            (*information).si_code,
+            &*information.cast::<pending::Information>(),
+        )
+    };
+    if alone::hidden() & bit(signal) != 0 && code > 0 {
+        end_by(signal, code);
+        return;
+    }
+    if alone::keep(signal, words) {
+        return;
+    }
+    let before = frame_mask(context) | alone::hidden();
+    set_frame_mask(context, before);
+    alone::set_mask(action_mask(signal, before));
+    // SAFETY: in the kernel's frame.
+    unsafe { call_handler(signal, information, context) };
+    let after = frame_mask(context);
+    alone::note_mask(after);
+    set_frame_mask(context, dispatch::blockable(after));
+    alone::deliver_kept();
 }
 
 /// Makes the frame's mask the thread's, which may block what its activation does not.
@@ -832,22 +968,14 @@ unsafe fn call_handler(
     let slot = &ACTIONS[signal as usize];
     let action = slot.get();
     match action.handler {
-        SIG_IGN => {}
-        SIG_DFL => {
-            if disposition(signal) == Disposition::Ignored {
-                return;
-            }
-            // Only the runtime wanted it: the default action, at the same place.
-            set_kernel_action(signal, &KernelAction::default());
-            // A fault happens again; what was sent must be sent again.
+        SIG_IGN | SIG_DFL => {
             // SAFETY: the kernel's siginfo_t.
-            if !is_fault(signal) || unsafe { (*information).si_code } <= 0 {
-                // SAFETY: ends the process, or stops it.
-                unsafe {
-                    let pid = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;
-                    let tid = raw_syscall(libc::SYS_gettid, [0; 6]) as u64;
-                    raw_syscall(libc::SYS_tgkill, [pid, tid, signal as u64, 0, 0, 0]);
-                }
+            let code = unsafe { (*information).si_code };
+            // What the thread itself caused cannot be ignored.
+            let forced = code > 0 && (is_fault(signal) || signal == libc::SIGSYS);
+            if forced || disposition(signal) != Disposition::Ignored {
+                // Only the runtime wanted it: the default action, at the same place.
+                end_by(signal, code);
             }
         }
         handler => {

@@ -7,8 +7,8 @@ use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::{affinity, gs};
 
 use crate::guest::{GUEST, Options};
-use crate::patch::{Hooks, patch_all};
-use crate::{process, signal, table, threads};
+use crate::patch::{Hooks, ObjectReport, patch_all};
+use crate::{dispatch, loads, process, signal, table, threads};
 
 /// Called by the loader.
 extern "C" fn start() {
@@ -33,7 +33,9 @@ extern "C" fn start() {
         loader: true,
     };
     // SAFETY: constructors run before the program's threads; the hooks are this library's.
-    unsafe { patch_all(hooks) };
+    let report = unsafe { patch_all(hooks) };
+    loads::watch();
+    dispatch::refused(report.objects.iter().map(ObjectReport::left_alone).sum());
 }
 
 /// Whether this code is in the library that `upcall run` preloads. Programs and libraries that link

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use upcall_linux::{Runtime, sys};
 
+use crate::{dispatch, sud};
+
 /// A buffer on the stack: nothing may be allocated while the process ends.
 struct Text {
     bytes: [u8; 2048],
@@ -55,6 +57,21 @@ pub fn print(runtime: &'static Runtime) {
     for (name, value) in rows {
         // Writing to the buffer cannot fail.
         let _ = writeln!(text, "upcall: {name:<38} {value:>12}");
+    }
+    let (refused, failed) = dispatch::state();
+    for (name, value) in [
+        ("sites that cannot be rewritten", u64::from(refused)),
+        ("system-call dispatch is on", u64::from(dispatch::is_on())),
+        ("system calls caught by it", sud::trapped()),
+    ] {
+        let _ = writeln!(text, "upcall: {name:<38} {value:>12}");
+    }
+    if let Some(errno) = failed {
+        let _ = writeln!(
+            text,
+            "upcall: calls outside rewritten sites are not seen: no Syscall User Dispatch \
+             (errno {errno}); see upcall doctor syscall-user-dispatch"
+        );
     }
     sys::say(&text.bytes[..text.len]);
 }

@@ -1,34 +1,46 @@
-//! Syscall User Dispatch: for the sites that cannot be rewritten.
+//! Syscall User Dispatch: for the system-call instructions that are not rewritten.
 //!
 //! While it is on for a kernel thread, a `syscall` instruction anywhere outside our own text
 //! raises SIGSYS there; the handler makes a [`Frame`] of the interrupted registers and calls the
-//! same hook as a stub does. A trapped call costs about a microsecond, a stub ten nanoseconds: it
-//! is switched on only if a refused site matters.
+//! same hook as a stub does. A trapped call costs what the kernel takes to deliver a signal and to
+//! return from it (microseconds), a stub ten nanoseconds, and every call that is let through some
+//! nanoseconds more: it is switched on only when there may be such instructions
+//! ([`crate::dispatch`]).
 //!
 //! The kernel lets one contiguous range of program counters through, and consults a selector
-//! byte elsewhere. We use the range: raw calls, signal return and the stubs near us stand
-//! together in our text for this ([`crate::arch::trap`]), and the byte is a constant BLOCK.
-//! Rejected: switching the byte on every entry and exit. It would have to be found without TLS,
-//! for the kernel thread and not for the user-level thread that runs on it.
+//! byte elsewhere. The range is the executable segment that holds this crate: raw calls wherever
+//! they are inlined, signal return, and the stubs near us, whose area is part of it. The byte is a
+//! constant BLOCK. Rejected: switching the byte on every entry and exit. It would have to be found
+//! without TLS, for the kernel thread and not for the user-level thread that runs on it.
+//!
+//! *Changed by building it:* the range was to hold one section of raw calls, which would have put
+//! a call and a return around each of them. And a call at a far stub was made by switching dispatch
+//! off for a moment, which a preemption in that moment leaves off on another kernel thread; now no
+//! call is made there while dispatch is on (`process::create`).
 //!
 //! A call that traps while SIGSYS is blocked kills the process. So while dispatch is on, whoever
-//! serves the program's calls leaves [`MASK_BIT`] out of every mask that it sets: rt_sigprocmask,
-//! the mask of rt_sigaction (`__restore_rt` runs under it), and those of the calls that wait.
+//! serves the program's calls leaves [`MASK_BIT`] out of every mask that it sets
+//! (`upcall_linux::preempt::OWN`, [`crate::alone`]), and handlers return through our own restorer
+//! (libc's would trap under the handler's mask).
 //!
 //! 1. An ordinary trapped call: the hook runs inside the signal handler, on the program's stack.
-//!    SIGSYS is not blocked meanwhile, so the hook may switch to another thread.
+//!    SIGSYS is not blocked meanwhile, so the hook may switch to another thread. Afterwards the
+//!    frame gets the mask and the alternate stack that the call left (`signal::on_signal`).
 //! 2. `rt_sigreturn` of libc's own restorer traps too: it is made again from our text, from the
 //!    frame that the program's stack pointer names. It never reaches the hook.
 //! 3. [`mode::AT_SITE`]: the signal returns into the site's stub copy, whose call is in our text.
-//!    If that stub is a far one, dispatch is switched off for this kernel thread and the call
-//!    repeated: the `after` hook calls [`enable`] again. It must anyway: a new kernel thread and
-//!    a forked process start without dispatch.
+//!    Code that was made at run time has none, and `at_site` is 0: fork is then made in the hook,
+//!    and the child returns through its copy of the handler.
+//! 4. A new kernel thread and a forked process start without dispatch: they call [`enable`].
 
 use std::fmt;
+use std::ops::Range;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::arch;
 use crate::entry::{self, Frame, mode, raw_syscall};
+use crate::object::{Object, Role};
 use crate::patch;
 use crate::site::SYSCALL_LENGTH;
 
@@ -45,6 +57,34 @@ pub const MASK_BIT: u64 = 1 << (libc::SIGSYS - 1);
 
 /// The selector byte: everything outside the range is dispatched.
 static BLOCK: u8 = 1;
+
+/// Our own text.
+static RANGE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Calls that were dispatched.
+static TRAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Notes where our own text is: the executable segment that holds this crate. Before [`enable`].
+pub fn note_range(objects: &[Object]) {
+    let own = objects
+        .iter()
+        .filter(|o| o.role == Role::Runtime)
+        .flat_map(|o| &o.segments)
+        .find(|s| s.is_executable() && s.range.contains(&arch::anchor()));
+    if let Some(own) = own {
+        RANGE[0].store(own.range.start, Ordering::Relaxed);
+        RANGE[1].store(own.range.end, Ordering::Relaxed);
+    }
+}
+
+/// The text whose system calls the kernel lets through.
+pub fn range() -> Range<usize> {
+    RANGE[0].load(Ordering::Relaxed)..RANGE[1].load(Ordering::Relaxed)
+}
+
+/// How many calls were dispatched so far.
+pub fn trapped() -> u64 {
+    TRAPPED.load(Ordering::Relaxed)
+}
 
 /// Why dispatch cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +119,7 @@ impl std::error::Error for Unavailable {}
 /// Whether the kernel has it, for `doctor`. Changes nothing unless dispatch was on: then it is
 /// off for this kernel thread.
 pub fn probe() -> Result<(), Unavailable> {
-    prctl(OFF, 0, 0, 0)
+    disable()
 }
 
 /// Switches dispatch on for the current kernel thread. The handler must be in place
@@ -88,13 +128,23 @@ pub fn probe() -> Result<(), Unavailable> {
 /// # Upcall safety
 /// Everywhere.
 pub fn enable() -> Result<(), Unavailable> {
-    let range = arch::trap();
-    prctl(
+    let (number, words) = request();
+    // SAFETY: the call that the document describes.
+    outcome(unsafe { raw_syscall(number, words) })
+}
+
+/// The system call that [`enable`] makes: its number and words.
+pub fn request() -> (i64, [u64; 6]) {
+    let range = range();
+    let words = [
+        PR_SET_SYSCALL_USER_DISPATCH,
         ON,
         range.start as u64,
         range.len() as u64,
         (&raw const BLOCK) as u64,
-    )
+        0,
+    ];
+    (libc::SYS_prctl, words)
 }
 
 /// Switches dispatch off for the current kernel thread.
@@ -102,14 +152,12 @@ pub fn enable() -> Result<(), Unavailable> {
 /// # Upcall safety
 /// Everywhere.
 pub fn disable() -> Result<(), Unavailable> {
-    prctl(OFF, 0, 0, 0)
+    let words = [PR_SET_SYSCALL_USER_DISPATCH, OFF, 0, 0, 0, 0];
+    // SAFETY: changes nothing else.
+    outcome(unsafe { raw_syscall(libc::SYS_prctl, words) })
 }
 
-fn prctl(what: u64, start: u64, length: u64, selector: u64) -> Result<(), Unavailable> {
-    let option = PR_SET_SYSCALL_USER_DISPATCH;
-    // SAFETY: the selector, if any, is a static byte; the call changes nothing else.
-    let result =
-        unsafe { raw_syscall(libc::SYS_prctl, [option, what, start, length, selector, 0]) };
+fn outcome(result: isize) -> Result<(), Unavailable> {
     match result {
         0 => Ok(()),
         error => Err(Unavailable {
@@ -210,17 +258,13 @@ pub unsafe fn handle(info: *mut libc::siginfo_t, context: *mut libc::ucontext_t)
         // SAFETY: the program was about to return from the signal frame at its stack pointer.
         unsafe { signal_return(registers[libc::REG_RSP as usize] as u64) };
     }
-    let rip = registers[libc::REG_RIP as usize] as usize;
-    let site = rip - SYSCALL_LENGTH;
-    if patch::original(site).is_some() {
-        // Dispatch is on in this kernel thread, so switching it off cannot fail.
-        let _ = disable();
-        registers[libc::REG_RIP as usize] = site as i64;
-        return true;
-    }
+    TRAPPED.fetch_add(1, Ordering::Relaxed);
+    let site = registers[libc::REG_RIP as usize] as usize - SYSCALL_LENGTH;
     // SAFETY: the kernel's pointer to its own vector state, valid while the handler runs.
     let mut frame = unsafe { frame_of(context) };
-    frame.at_site = patch::trapped_site(site).unwrap_or(0) as u64;
+    frame.at_site = patch::trapped_site(site)
+        .filter(|&stub| range().contains(&stub))
+        .unwrap_or(0) as u64;
     let handler = entry::handler();
     // SAFETY: the frame is complete, as the hook's contract asks.
     unsafe { handler(&mut frame) };

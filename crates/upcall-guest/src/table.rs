@@ -18,7 +18,10 @@ use upcall_linux::{Activation, Runtime, Thread, descriptors, gs};
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
-use crate::{attributes, futex, io, names, pending, poll, process, signal, threads, time, timers};
+use crate::{
+    alone, attributes, dispatch, futex, io, loads, names, pending, poll, process, signal, threads,
+    time, timers,
+};
 
 /// No handler of the program ran during the call.
 const UNSEEN: u32 = 0;
@@ -35,26 +38,36 @@ const ENOSYS: i64 = -(libc::ENOSYS as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
 
 /// What marks kernel threads that are no activations: memory that looks like an activation inside
-/// the runtime, without a thread.
-static OUTSIDE: AtomicUsize = AtomicUsize::new(0);
+/// the runtime, without a thread. One mark for processes that share the memory, one for threads.
+static OUTSIDE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Maps the mark. At start, while there is one kernel thread.
+/// Maps the marks. At start, while there is one kernel thread.
 pub fn prepare() {
-    let size = size_of::<Activation>();
-    let mark = Box::leak(vec![0u64; size.div_ceil(8) + 8].into_boxed_slice());
-    let address = mark.as_mut_ptr() as usize;
-    // SAFETY: inside the allocation; the words that are read through the pseudo-register.
-    unsafe {
-        ((address + Activation::OFFSET_THIS) as *mut usize).write(address);
-        ((address + Activation::OFFSET_INSIDE) as *mut u32).write(1);
+    for own in &OUTSIDE {
+        let size = size_of::<Activation>();
+        let mark = Box::leak(vec![0u64; size.div_ceil(8) + 8].into_boxed_slice());
+        let address = mark.as_mut_ptr() as usize;
+        // SAFETY: inside the allocation; the words that are read through the pseudo-register.
+        unsafe {
+            ((address + Activation::OFFSET_THIS) as *mut usize).write(address);
+            ((address + Activation::OFFSET_INSIDE) as *mut u32).write(1);
+        }
+        own.store(address, Ordering::Relaxed);
     }
-    OUTSIDE.store(address, Ordering::Relaxed);
 }
 
-/// Marks the calling kernel thread.
-pub fn mark_outside() {
+/// Marks the calling kernel thread; `helper`: it is a thread of this process.
+pub fn mark_outside(helper: bool) {
     // SAFETY: leaked, and as large as an activation.
-    unsafe { gs::set_raw(OUTSIDE.load(Ordering::Relaxed)) };
+    unsafe { gs::set_raw(OUTSIDE[usize::from(helper)].load(Ordering::Relaxed)) };
+}
+
+/// Whether the calling kernel thread is one that libc has started for itself.
+fn is_helper() -> bool {
+    // SAFETY: the pseudo-register is set.
+    gs::is_set()
+        && core::ptr::from_ref(unsafe { gs::current() }) as usize
+            == OUTSIDE[1].load(Ordering::Relaxed)
 }
 
 /// Whether the calling kernel thread is no activation, or runs on borrowed memory.
@@ -64,7 +77,10 @@ pub fn is_outside() -> bool {
     }
     // SAFETY: the pseudo-register is set.
     let (activation, thread) = unsafe { (gs::current(), gs::current_thread()) };
-    core::ptr::from_ref(activation) as usize == OUTSIDE.load(Ordering::Relaxed)
+    let address = core::ptr::from_ref(activation) as usize;
+    OUTSIDE
+        .iter()
+        .any(|mark| mark.load(Ordering::Relaxed) == address)
         || thread.is_some_and(|thread| thread.kernel.lent.load(Ordering::Relaxed))
 }
 
@@ -72,6 +88,11 @@ pub fn is_outside() -> bool {
 pub fn current_thread() -> Option<&'static Thread> {
     // SAFETY: called for threads only.
     unsafe { gs::current_thread() }
+}
+
+/// The calling thread, if it runs on an activation and its memory is not lent.
+pub fn own_thread() -> Option<&'static Thread> {
+    if is_outside() { None } else { current_thread() }
 }
 
 /// What every rewritten site calls.
@@ -100,6 +121,26 @@ fn alone(frame: &mut Frame) {
             }
         }
         libc::SYS_rt_sigaction => frame.rax = signal::sigaction(frame) as u64,
+        libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_shmat
+            if loads::is_executable(frame) =>
+        {
+            frame.rax = loads::map(frame) as u64;
+        }
+        libc::SYS_munmap => frame.rax = loads::unmap(frame) as u64,
+        number if dispatch::is_on() => {
+            let served = match number {
+                libc::SYS_rt_sigprocmask => Some(alone::sigprocmask(frame)),
+                libc::SYS_rt_sigpending => Some(alone::sigpending(frame)),
+                libc::SYS_rt_sigtimedwait => alone::sigtimedwait(frame),
+                libc::SYS_execve | libc::SYS_execveat => Some(process::exec(frame)),
+                _ => None,
+            };
+            match served {
+                Some(answer) => frame.rax = answer as u64,
+                // SAFETY: the entry's own frame.
+                None => unsafe { entry::native(frame) },
+            }
+        }
         // SAFETY: the entry's own frame.
         _ => unsafe { entry::native(frame) },
     }
@@ -111,9 +152,17 @@ fn outside(frame: &mut Frame) {
     match number {
         libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
         libc::SYS_exit => threads::exit_foreign(frame),
-        libc::SYS_rt_sigaction | libc::SYS_rt_sigprocmask => {
+        libc::SYS_rt_sigaction => {
             // SAFETY: the program's own call.
             frame.rax = unsafe { frame.raw() } as u64;
+        }
+        libc::SYS_rt_sigprocmask => {
+            // SAFETY: the program's own call.
+            frame.rax = unsafe { frame.raw() } as u64;
+            if is_helper() {
+                // Unblocked again, without a moment for a dispatched call in between.
+                signal::set_kernel_mask(dispatch::blockable(signal::kernel_mask()));
+            }
         }
         _ => {
             let request = frame.clone();
@@ -405,7 +454,10 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_setresgid
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
-        | libc::SYS_setgroups => process::everywhere(runtime, frame),
+        | libc::SYS_setgroups => {
+            let [number, words @ ..] = frame.words();
+            process::everywhere(runtime, number as i64, words)
+        }
         libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
 
         libc::SYS_read
@@ -436,6 +488,13 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_dup2 | libc::SYS_dup3 => attributes::duplicate(runtime, frame),
         libc::SYS_close_range => attributes::close_range(runtime, frame),
 
+        libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_shmat
+            if loads::is_executable(frame) =>
+        {
+            loads::map(frame)
+        }
+        libc::SYS_munmap => loads::unmap(frame),
+
         libc::SYS_getpid
         | libc::SYS_getppid
         | libc::SYS_getuid
@@ -444,7 +503,6 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_getegid
         | libc::SYS_brk
         | libc::SYS_mmap
-        | libc::SYS_munmap
         | libc::SYS_mprotect
         | libc::SYS_madvise
         | libc::SYS_mremap
@@ -546,13 +604,5 @@ fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &Fram
     let Some((signal, information)) = found else {
         return wait_for_signals(runtime, thread, frame, set, false);
     };
-    frame.made.set(1);
-    if frame.rsi != 0 {
-        for (index, word) in information.into_iter().enumerate() {
-            if crate::access::store_u64(frame.rsi as usize + 8 * index, word).is_err() {
-                return -i64::from(libc::EFAULT);
-            }
-        }
-    }
-    i64::from(signal)
+    signal::answer_wait(frame, signal, &information)
 }

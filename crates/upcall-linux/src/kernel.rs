@@ -107,6 +107,14 @@ pub struct Inbox {
 }
 
 impl Inbox {
+    /// Without a signal.
+    pub const fn empty() -> Self {
+        Self {
+            signal: AtomicI32::new(0),
+            information: [const { AtomicU64::new(0) }; 16],
+        }
+    }
+
     /// Keeps a signal with its siginfo_t; `false` if there is one already. In a signal handler of
     /// the activation.
     pub fn put(&self, signal: i32, information: &[u64; 16]) -> bool {
@@ -217,6 +225,9 @@ pub struct LinuxThread {
 /// What the layer above does at events that are its own.
 #[derive(Clone, Copy)]
 pub struct Hooks {
+    /// The first steps of an activation in its own kernel thread, inside the runtime: what each
+    /// kernel thread of the process must have.
+    pub begin: fn(),
     /// Signals of the program were deferred on an activation; leaves the runtime by itself when
     /// there is a thread. See [`Kernel::deferred`].
     pub deferred: fn(&'static Runtime, &'static Activation, Option<&'static Thread>),
@@ -380,6 +391,7 @@ impl Linux {
             spawn::ask_for_short_turns();
             preempt::start_slices(activation, self.settings.slice_ns);
         }
+        (self.settings.hooks.begin)();
     }
 
     /// Makes every activation without a thread compute its mask anew ([`Hooks::resting_mask`]): one

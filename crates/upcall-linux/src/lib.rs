@@ -30,7 +30,7 @@ pub mod spawn;
 mod vdso;
 mod watch;
 
-pub use kernel::{Hooks, Linux, LinuxActivation, LinuxThread, Settings};
+pub use kernel::{Hooks, Inbox, Linux, LinuxActivation, LinuxThread, Settings};
 
 /// Nanoseconds of a clock (`CLOCK_MONOTONIC`, `CLOCK_REALTIME`), without libc.
 pub fn clock(id: i32) -> u64 {

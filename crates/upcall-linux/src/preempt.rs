@@ -22,9 +22,10 @@ use crate::{Activation, Runtime};
 
 /// The signal.
 pub const SIGNAL: i32 = libc::SIGURG;
-/// What no activation ever blocks for long, whatever its thread blocks: this signal, and the faults
-/// by which the runtime learns that memory of the program is not there.
-pub const OWN: u64 = bit(SIGNAL) | bit(libc::SIGSEGV) | bit(libc::SIGBUS);
+/// What no activation ever blocks for long, whatever its thread blocks: this signal, the faults by
+/// which the runtime learns that memory of the program is not there, and the signal by which the
+/// layer above catches system calls: the kernel ends a process that blocks it then.
+pub const OWN: u64 = bit(SIGNAL) | bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGSYS);
 
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
@@ -180,10 +181,12 @@ pub(crate) fn interrupt(pid: i32, activation: &'static Activation) {
 /// The number of the last call that every kernel thread had to make, for the layer above.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// A new call that every kernel thread must make; the caller has made it.
-pub fn new_call(activation: &'static Activation) {
+/// A new call that every activation must make; the caller, if it is one, has made it.
+pub fn new_call(activation: Option<&'static Activation>) {
     let number = CALLS.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-    activation.kernel.served.store(number, Ordering::SeqCst);
+    if let Some(activation) = activation {
+        activation.kernel.served.store(number, Ordering::SeqCst);
+    }
 }
 
 /// Whether an activation has not made the last call yet.

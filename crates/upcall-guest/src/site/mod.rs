@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-use iced_x86::{Code, FlowControl, Instruction, Mnemonic};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use crate::code::{FunctionCode, ends, incoming};
 use crate::object::Image;
@@ -145,8 +145,12 @@ pub fn scan(image: &Image<'_>, skip: &[Range<usize>]) -> Scan {
             continue;
         }
         let Some(tables) = Tables::new(image) else {
+            let (sites, others): (Vec<_>, Vec<_>) = pairs
+                .into_iter()
+                .partition(|&a| unproven::is_believable(image, a));
             scan.sites
-                .extend(pairs.into_iter().map(|a| refused(a, Reason::NoFunction)));
+                .extend(sites.into_iter().map(|a| refused(a, Reason::NoFunction)));
+            scan.other_pairs += others.len();
             continue;
         };
         scan_part(image, &tables, part, &pairs, &mut scan);
@@ -180,8 +184,12 @@ fn scan_part(
                     continue;
                 }
                 Some(code) => functions.push(code),
-                None => {
+                None if unproven::is_believable(image, address) => {
                     candidates.push((address, Candidate::Refused(Reason::NoFunction)));
+                    continue;
+                }
+                None => {
+                    scan.other_pairs += 1;
                     continue;
                 }
             }
@@ -197,7 +205,10 @@ fn scan_part(
                 }
                 candidates.push((address, Candidate::Decoded(place, index)));
             }
-            None => candidates.push((address, Candidate::Refused(Reason::Undecodable))),
+            None if unproven::is_believable(image, address) => {
+                candidates.push((address, Candidate::Refused(Reason::Undecodable)));
+            }
+            None => scan.other_pairs += 1,
         }
     }
     let mut chosen = choose_all(&functions, &candidates);
@@ -393,5 +404,28 @@ fn cancel_range(code: &FunctionCode, index: usize) -> Option<CancelRange> {
     ))
 }
 
+/// The bytes of a function that only returns, and of the padding behind it, if there are enough for
+/// a jump.
+pub fn empty_function(image: &Image<'_>, address: usize) -> Option<Range<usize>> {
+    let bytes = image.tail(address)?;
+    let mut decoder = Decoder::with_ip(64, bytes, address as u64, DecoderOptions::NONE);
+    let mut returned = false;
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        match instruction.mnemonic() {
+            Mnemonic::Endbr64 if !returned => {}
+            Mnemonic::Ret if !returned && instruction.op_count() == 0 => returned = true,
+            Mnemonic::Nop | Mnemonic::Int3 if returned => {}
+            _ => return None,
+        }
+        let end = instruction.next_ip() as usize;
+        if returned && end - address >= JUMP_LENGTH {
+            return Some(address..end);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests;
+mod unproven;

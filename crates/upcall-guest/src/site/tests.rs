@@ -236,3 +236,71 @@ fn every_instruction_of_a_stub_stands_for_an_original() {
     let jump = stub::jump(&window.range, stub.range.start).expect("it is near");
     assert_eq!(jump, [0xe9, 0xfa, 0x4f, 0, 0, 0xcc, 0xcc]);
 }
+
+fn image(bytes: &[u8]) -> Image<'_> {
+    Image {
+        parts: vec![Part {
+            start: AT,
+            bytes,
+            executable: true,
+        }],
+        eh_frame_hdr: None,
+    }
+}
+
+fn believed(bytes: &[u8]) -> bool {
+    let image = image(bytes);
+    let scan = scan(&image, &[]);
+    let at = bytes
+        .windows(2)
+        .position(|pair| pair == b"\x0f\x05")
+        .expect("the bytes hold a pair");
+    match scan.sites.as_slice() {
+        [] => {
+            assert_eq!(scan.other_pairs, 1);
+            false
+        }
+        [site] => {
+            assert_eq!(site.address, AT + at);
+            assert!(matches!(site.window, Err(Reason::NoFunction)));
+            true
+        }
+        more => panic!("one pair, {} sites", more.len()),
+    }
+}
+
+#[test]
+fn a_call_without_unwind_entry_is_believed() {
+    // mov eax,39; syscall; ret
+    assert!(believed(b"\xb8\x27\0\0\0\x0f\x05\xc3"));
+    // Go: mov r10,rsi; mov rdx,rdi; mov rsi,rcx; mov rdi,rbx; syscall; cmp rax,-4095; jbe
+    assert!(believed(
+        b"\x49\x89\xf2\x48\x89\xfa\x48\x89\xce\x48\x89\xdf\x0f\x05\x48\x3d\x01\xf0\xff\xff\x76\x20"
+    ));
+}
+
+#[test]
+fn data_between_code_is_no_call() {
+    // Out of a cipher's tables.
+    assert!(!believed(
+        b"\x65\xff\xcc\xd1\x09\xf1\x7d\xef\x5b\x79\x5f\x47\x45\xcc\x02\xf7\x86\xfa\x28\xaa\x3f\x07\x1f\x02\
+          \x0f\x05\x09\xe6\x92\xc6\xa8\x8f\x7f\x68\x29\xe6\xe9\x2c\xea\x36"
+    ));
+    assert!(!believed(
+        &[b"\0".repeat(40).as_slice(), b"\x0f\x05\0\0\0\0\0\0"].concat()
+    ));
+    // A number that no system call has, and nothing else.
+    assert!(!believed(b"\xb8\x27\x27\x27\x27\x0f\x05\xc3"));
+}
+
+#[test]
+fn only_an_empty_function_can_be_diverted() {
+    let padded = b"\xf3\x0f\x1e\xfa\xc3\x90\x90";
+    assert_eq!(empty_function(&image(padded), AT), Some(AT..AT + 5));
+    let nops = b"\xc3\x66\x66\x2e\x0f\x1f\x84\0\0\0\0\0";
+    assert_eq!(empty_function(&image(nops), AT), Some(AT..AT + 12));
+    let followed = b"\xc3\x90\xb8\x27\0\0\0\xc3";
+    assert_eq!(empty_function(&image(followed), AT), None);
+    let busy = b"\x50\x58\xc3\x90\x90\x90";
+    assert_eq!(empty_function(&image(busy), AT), None);
+}

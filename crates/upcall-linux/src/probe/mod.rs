@@ -181,7 +181,7 @@ pub static FEATURES: [Feature; 15] = [
         name: "syscall-user-dispatch",
         kind: Kind::Feature,
         purpose: "catches system calls at sites that cannot be rewritten",
-        without: "a program with such a site is refused",
+        without: "such calls go to the kernel as they are: they do not meet libc's futexes and signals",
         probe: traps::syscall_user_dispatch,
     },
     Feature {

@@ -22,11 +22,11 @@ guests! {
     c: affinity_outside blocks_500 crowded_blocks thread_limits aio alarm_main altstack_per_thread altstack_small_stack atfork backtrace_thread c11_threads cancel_async
        cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel cancel_waits cond_timeouts
        descriptor_numbers descriptors epoll_threads errno_tls_10000 exec_from_thread file_blocking
-       fork_from_thread fork_return kill_parked kill_reader kill_running main_pthread_exit
+       fork_from_thread fork_return jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit
        malloc_threads many_threads mutex_pi mutex_robust mutex_types nonblocking
-       omp_for omp_nested omp_sync omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer raw_futex
-       registers registers_in_signals resolver rwlock_barrier semaphores setuid_threads siginfo
-       siglongjmp_segv signal_blocked_late signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
+       omp_for omp_nested omp_sync omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer raw_futex refused_site
+       registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo
+       sigsys_blocked siglongjmp_segv signal_blocked_late signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
        signals_without_room sigwait sleep_many socket_timeouts spawn
        spin_wait stack_overflow stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_name_of_other thread_odd_calls timer_signal timer_thread ucontext_in_threads;
@@ -94,6 +94,37 @@ fn dlopen_tls() {
     }
 }
 
+/// As above; the library's sites are rewritten.
+#[test]
+fn dlopen_sites() {
+    loads("dlopen_sites", "dlopen_sites.c", "plugin_sites.c");
+}
+
+/// As above; they cannot be rewritten.
+#[test]
+fn dlopen_refused_sites() {
+    loads("dlopen_refused_sites", "dlopen_sites.c", "plugin_refused.c");
+}
+
+/// As above.
+#[test]
+fn dlopen_small_stack() {
+    loads(
+        "dlopen_small_stack",
+        "dlopen_small_stack.c",
+        "plugin_sites.c",
+    );
+}
+
+fn loads(name: &str, program: &str, plugin: &str) {
+    let case = case(name);
+    let plugin = guest::compile(name, case.scratch(), plugin);
+    let program = guest::compile(name, case.scratch(), program);
+    if let (Some(plugin), Some(program)) = (plugin, program) {
+        case.verdicts(&Program::new(program).arg(plugin));
+    }
+}
+
 /// Distributions may ship Python without its sqlite3 module.
 #[test]
 fn py_sqlite() {
@@ -117,10 +148,23 @@ fn every_source_is_a_case() {
     let known: BTreeSet<String> = NAMES
         .iter()
         .map(|(language, name)| format!("{name}.{language}"))
-        .chain(["dlopen_tls.c", "plugin_tls.c", "py_sqlite.py", "case.py"].map(String::from))
+        .chain(
+            [
+                "dlopen_sites.c",
+                "dlopen_small_stack.c",
+                "dlopen_tls.c",
+                "plugin_refused.c",
+                "plugin_sites.c",
+                "plugin_tls.c",
+                "py_sqlite.py",
+                "case.py",
+            ]
+            .map(String::from),
+        )
         .chain(
             crate::exit_status::GUESTS
                 .iter()
+                .chain(crate::dispatch::GUESTS)
                 .chain(crate::turns::GUESTS)
                 .map(|name| format!("{name}.c")),
         )

@@ -1,5 +1,6 @@
 //! Real programs under `upcall run`, compared with native runs. See README.md.
 
+mod dispatch;
 mod exit_status;
 mod guests;
 mod memcached;

@@ -1,9 +1,9 @@
 //! System calls of our own, and the text reserved for stubs.
 //!
 //! Calls on behalf of the program are executed by one instruction, so that signal code can tell by
-//! the program counter whether a call was made ([`progress`]). Syscall User Dispatch lets one
-//! contiguous range through: the raw calls, the signal return and the stubs stand together,
-//! between `upcall_text_start` and `upcall_text_end`.
+//! the program counter whether a call was made ([`progress`]). The stubs near us lie in our own
+//! text, with all of our system-call instructions: Syscall User Dispatch lets one contiguous range
+//! through ([`crate::sud`]).
 //!
 //! Rejected: `libc::syscall`. Its instruction is one of those that we rewrite.
 
@@ -209,11 +209,6 @@ pub fn give_up(pc: usize) -> Option<usize> {
     (begins..made)
         .contains(&pc)
         .then_some((&raw const upcall_program_call_gives_up) as usize)
-}
-
-/// The text that Syscall User Dispatch lets through: raw calls, signal return, nearby stubs.
-pub fn trap() -> Range<usize> {
-    (&raw const upcall_text_start) as usize..(&raw const upcall_text_end) as usize
 }
 
 /// The part of our text that is reserved for stubs: whole pages, filled with `int3`.

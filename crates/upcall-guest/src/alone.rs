@@ -1,0 +1,142 @@
+//! SIGSYS in the mask of a process without a runtime, while dispatch is on.
+//!
+//! Such a process has one thread, and its mask is that of its kernel thread. A call that is
+//! dispatched while SIGSYS is blocked would end the process, so that one bit is kept here instead,
+//! and a SIGSYS that somebody sends meanwhile waits here. With a runtime, threads have masks of
+//! their own ([`crate::signal`]), and this module's state moves there.
+//!
+//! The masks of calls that wait (sigsuspend, ppoll) reach the kernel as they are: nothing is
+//! dispatched while it waits, and handlers begin with [`set_mask`].
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use upcall_linux::{Inbox, gs};
+
+use crate::entry::{Frame, raw_syscall};
+use crate::signal::{self, kernel_mask, set_kernel_mask};
+use crate::sud::MASK_BIT;
+use crate::{access, dispatch, pending, process};
+
+/// Whether the program blocks SIGSYS.
+static BLOCKS: AtomicBool = AtomicBool::new(false);
+/// A SIGSYS that came while it did.
+static KEPT: Inbox = Inbox::empty();
+
+/// Whether the calling kernel thread is the one thread of a process without a runtime. Libc's own
+/// kernel threads and children of vfork are not.
+fn is_here() -> bool {
+    dispatch::is_on() && !gs::is_set() && !process::is_lent()
+}
+
+/// Dispatch begins: what is pending and blocked in the kernel comes here.
+pub fn begin() {
+    let mask = kernel_mask();
+    if is_here() && mask & MASK_BIT != 0 {
+        BLOCKS.store(true, Ordering::Relaxed);
+        set_kernel_mask(mask & !MASK_BIT);
+    }
+}
+
+/// It is not on after all.
+pub fn end() {
+    if BLOCKS.swap(false, Ordering::Relaxed) {
+        set_kernel_mask(kernel_mask() | MASK_BIT);
+        deliver_kept();
+    }
+}
+
+/// What the program blocks and its kernel thread does not.
+pub fn hidden() -> u64 {
+    if is_here() && BLOCKS.load(Ordering::Relaxed) {
+        MASK_BIT
+    } else {
+        0
+    }
+}
+
+/// Sets the mask of the calling kernel thread. What it unblocks is delivered before this returns.
+pub fn set_mask(mask: u64) {
+    if !is_here() {
+        set_kernel_mask(dispatch::blockable(mask));
+        return;
+    }
+    note_mask(mask);
+    set_kernel_mask(mask & !MASK_BIT);
+    deliver_kept();
+}
+
+/// The kernel will set this mask without SIGSYS by itself.
+pub fn note_mask(mask: u64) {
+    if is_here() {
+        BLOCKS.store(mask & MASK_BIT != 0, Ordering::Relaxed);
+    }
+}
+
+/// A SIGSYS that is no system call: whether it waits here because the program blocks it.
+pub fn keep(signal: i32, information: &pending::Information) -> bool {
+    signal == libc::SIGSYS && hidden() != 0 && {
+        // A second one of a standard signal is dropped, as in the kernel.
+        KEPT.put(signal, information);
+        true
+    }
+}
+
+/// Sends the thread what waits for it, if it does not block it any more.
+pub fn deliver_kept() {
+    if hidden() == 0
+        && let Some((signal, information)) = KEPT.take()
+    {
+        // SAFETY: reads 128 bytes.
+        unsafe {
+            let pid = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;
+            let tid = raw_syscall(libc::SYS_gettid, [0; 6]) as u64;
+            raw_syscall(
+                libc::SYS_rt_tgsigqueueinfo,
+                [pid, tid, signal as u64, information.as_ptr() as u64, 0, 0],
+            );
+        }
+    }
+}
+
+/// The process is a child: what was sent to its parent is not its own.
+pub fn forget() {
+    KEPT.take();
+}
+
+/// rt_sigprocmask(2).
+pub fn sigprocmask(frame: &Frame) -> i64 {
+    let before = kernel_mask() | hidden();
+    match signal::next_mask(frame, before) {
+        Err(error) => error,
+        Ok(mask) => {
+            if mask != before {
+                set_mask(mask);
+            }
+            signal::answer_mask(frame, before)
+        }
+    }
+}
+
+/// rt_sigpending(2).
+pub fn sigpending(frame: &Frame) -> i64 {
+    // SAFETY: the program's own call.
+    let answer = unsafe { frame.raw() } as i64;
+    if answer == 0 && KEPT.is_full() {
+        let at = frame.rdi as usize;
+        let stored = access::load_u64(at).and_then(|set| access::store_u64(at, set | MASK_BIT));
+        if stored.is_err() {
+            return -i64::from(libc::EFAULT);
+        }
+    }
+    answer
+}
+
+/// rt_sigtimedwait(2), if what it waits for is here. `None`: the kernel waits.
+pub fn sigtimedwait(frame: &Frame) -> Option<i64> {
+    let set = access::load_u64(frame.rdi as usize).ok()?;
+    if set & MASK_BIT == 0 {
+        return None;
+    }
+    let (signal, information) = KEPT.take()?;
+    Some(signal::answer_wait(frame, signal, &information))
+}

@@ -1,0 +1,110 @@
+//! When Syscall User Dispatch ([`sud`]) is on: as soon as the process may hold system-call
+//! instructions that are not rewritten, and never before.
+//!
+//! - at start, if the rewriter refused a site ([`crate::patch`]);
+//! - before the program gets an executable mapping that nobody can rewrite (code made at run time),
+//!   and after a library was loaded with a refused site ([`crate::loads`]).
+//!
+//! It is never switched off again. Invariant: while [`is_on`], every kernel thread that runs code
+//! of the program has it on, and none of them blocks SIGSYS while it does ([`preempt::OWN`],
+//! [`crate::alone`]). The kernel gives it to no new kernel thread and to no child of fork, so:
+//!
+//! | kernel thread | switches it on |
+//! |---|---|
+//! | the one that asks | [`turn_on`] |
+//! | activations that exist | in the handler of the runtime's own signal, before `turn_on` returns |
+//! | activations that begin later | [`begin`] |
+//! | the child of fork | `process::after` |
+//! | threads that libc starts for itself | when they begin; not those that exist already |
+//! | the child of vfork, posix_spawn | never: it is about to exec, which switches it off |
+//!
+//! Where the kernel lacks it or a filter forbids it the program goes on without: `--stats` and
+//! `doctor` say so.
+//!
+//! Rejected: switching it on with the runtime, with the first thread. Until then nothing but
+//! rt_sigaction(2) and clone(2) needs to be seen, but a program without a C library under its own
+//! threads makes just these.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use upcall_linux::preempt;
+
+use crate::guest::GUEST;
+use crate::{alone, process, signal, sud};
+
+static ON: AtomicBool = AtomicBool::new(false);
+/// Why it is not on although it should be: an error number.
+static FAILED: AtomicI32 = AtomicI32::new(0);
+/// Sites that the rewriter refused.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether system calls outside the rewritten sites are caught.
+#[inline]
+pub fn is_on() -> bool {
+    // Acquire: pairs with the Release in `turn_on`.
+    ON.load(Ordering::Acquire)
+}
+
+/// The sites that were refused, and if dispatch should be on but cannot, the error number.
+pub fn state() -> (u32, Option<i32>) {
+    let failed = FAILED.load(Ordering::Relaxed);
+    (
+        REFUSED.load(Ordering::Relaxed),
+        (failed != 0).then_some(failed),
+    )
+}
+
+/// The rewriter refused so many sites that can make a system call.
+///
+/// # Upcall safety
+///
+/// As [`turn_on`].
+pub fn refused(sites: usize) {
+    if sites > 0 {
+        REFUSED.fetch_add(sites as u32, Ordering::Relaxed);
+        turn_on();
+    }
+}
+
+/// Switches dispatch on for the process. Afterwards every activation has it.
+///
+/// # Upcall safety
+///
+/// In program context: it waits until each activation has answered a signal.
+pub fn turn_on() {
+    if is_on() || FAILED.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    signal::take_over(libc::SIGSYS);
+    // Release: pairs with the Acquire in `is_on`. From here on new activations do it themselves.
+    ON.store(true, Ordering::Release);
+    alone::begin();
+    // Before the others: if it does not work here, it works nowhere.
+    if let Err(sud::Unavailable { errno }) = sud::enable() {
+        FAILED.store(errno, Ordering::Relaxed);
+        ON.store(false, Ordering::Release);
+        alone::end();
+        return;
+    }
+    if let Some(runtime) = GUEST.runtime() {
+        let (number, words) = sud::request();
+        process::everywhere(runtime, number, words);
+    }
+}
+
+/// A kernel thread begins that will run code of the program.
+pub fn begin() {
+    if is_on() {
+        // It worked for another one of this process.
+        let _ = sud::enable();
+    }
+}
+
+/// What a kernel thread without a runtime's mask may block: everything, but for SIGSYS while
+/// dispatch is on.
+pub fn blockable(mask: u64) -> u64 {
+    if is_on() { mask & !sud::MASK_BIT } else { mask }
+}
+
+// The masks of activations leave SIGSYS out by this.
+const _: () = assert!(preempt::OWN & sud::MASK_BIT != 0);

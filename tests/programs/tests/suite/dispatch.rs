@@ -1,0 +1,127 @@
+//! When Syscall User Dispatch is on: with system-call instructions that are not rewritten, and only
+//! then; and what is said where it cannot be. What the programs do with it is in `guests.rs`.
+
+use crate::case;
+use program_tests::case::Case;
+use program_tests::program::{Outcome, Program};
+use program_tests::{guest, provision};
+use std::path::PathBuf;
+
+/// Guests that are no cases of `guests.rs`.
+pub const GUESTS: &[&str] = &["deny_dispatch"];
+
+/// A case for the real command, and the guest that it is about.
+fn real(name: &str, file: &str) -> Option<(Case, PathBuf)> {
+    let case = case(name);
+    if case.launcher().upcall().is_none() {
+        provision::skip(name, "the launcher is no `upcall run`");
+        return None;
+    }
+    let guest = guest::compile(name, case.scratch(), file)?;
+    Some((case, guest))
+}
+
+/// The numbers of `--stats`: refused sites, whether dispatch is on, calls that it caught.
+fn stats(outcome: &Outcome) -> [u64; 3] {
+    let text = String::from_utf8_lossy(&outcome.stderr);
+    [
+        "sites that cannot be rewritten",
+        "system-call dispatch is on",
+        "system calls caught by it",
+    ]
+    .map(|name| {
+        let line = text
+            .lines()
+            .find(|line| line.contains(name))
+            .unwrap_or_else(|| panic!("no line for {name} in {text}"));
+        let number = line.split_whitespace().last();
+        number.and_then(|word| word.parse().ok()).expect("a number")
+    })
+}
+
+fn with_stats(case: &Case, program: &Program) -> Outcome {
+    program.run(
+        &case.fresh("launched"),
+        Some(&case.launcher().with("--stats")),
+    )
+}
+
+/// Whether dispatch works here; otherwise says that the case is skipped.
+fn works(case: &Case, name: &str) -> bool {
+    let upcall = case.launcher().upcall().expect("the real command");
+    let asked = Program::new(upcall)
+        .args(["doctor", "syscall-user-dispatch", "-q"])
+        .run(&case.fresh("doctor"), None);
+    if !asked.status.success() {
+        provision::skip(name, "no Syscall User Dispatch here");
+    }
+    asked.status.success()
+}
+
+#[test]
+fn dispatch_is_off_where_every_site_is_rewritten() {
+    let name = "dispatch_is_off_where_every_site_is_rewritten";
+    let Some((case, guest)) = real(name, "raw_futex.c") else {
+        return;
+    };
+    let outcome = with_stats(&case, &Program::new(guest));
+    assert_eq!(stats(&outcome), [0, 0, 0], "{}", outcome.talk());
+}
+
+#[test]
+fn dispatch_stays_off_when_a_loaded_library_is_rewritten() {
+    let name = "dispatch_stays_off_when_a_loaded_library_is_rewritten";
+    let Some((case, guest)) = real(name, "dlopen_sites.c") else {
+        return;
+    };
+    let Some(plugin) = guest::compile(name, case.scratch(), "plugin_sites.c") else {
+        return;
+    };
+    let outcome = with_stats(&case, &Program::new(guest).arg(plugin));
+    assert!(outcome.status.success(), "{}", outcome.talk());
+    assert_eq!(stats(&outcome), [0, 0, 0], "{}", outcome.talk());
+}
+
+#[test]
+fn dispatch_is_on_for_a_refused_site() {
+    let name = "dispatch_is_on_for_a_refused_site";
+    let Some((case, guest)) = real(name, "refused_site.c") else {
+        return;
+    };
+    if !works(&case, name) {
+        return;
+    }
+    let outcome = with_stats(&case, &Program::new(guest));
+    let [refused, on, caught] = stats(&outcome);
+    assert_eq!((refused, on), (3, 1), "{}", outcome.talk());
+    assert!(caught > 4000, "each thread asks for its id: {caught}");
+}
+
+/// A container that forbids it: the program runs all the same, and the reason is said.
+#[test]
+fn without_dispatch_the_program_runs_and_stats_say_so() {
+    let name = "without_dispatch_the_program_runs_and_stats_say_so";
+    let Some((case, guest)) = real(name, "refused_site.c") else {
+        return;
+    };
+    let Some(deny) = guest::compile(name, case.scratch(), "deny_dispatch.c") else {
+        return;
+    };
+    let upcall = case.launcher().upcall().expect("the real command");
+    let doctor = Program::new(&deny)
+        .arg(upcall)
+        .args(["doctor", "syscall-user-dispatch", "-q"])
+        .run(&case.fresh("doctor"), None);
+    assert_eq!(doctor.status.code(), Some(1), "{}", doctor.talk());
+    let outcome = Program::new(&deny)
+        .arg(upcall)
+        .args(["run", "--stats", "--"])
+        .arg(guest)
+        .run(&case.fresh("launched"), None);
+    // It notices: its own calls see the kernel threads. It is not ended.
+    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.talk());
+    assert_eq!(stats(&outcome), [3, 0, 0], "{}", outcome.talk());
+    let text = String::from_utf8_lossy(&outcome.stderr);
+    let said = text.contains("no Syscall User Dispatch (errno 1)");
+    assert!(said, "{}", outcome.talk());
+}
