@@ -64,6 +64,11 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// Lets another kernel thread run on this processor, if there is one.
     fn yield_processor(&self);
 
+    /// Lets the holder of a lock run that was interrupted with it.
+    fn await_holder(&self) {
+        self.yield_processor();
+    }
+
     /// Sleeps until [`Kernel::wake`]; returns at once if `activation.wake` is no longer `seen`.
     /// May return early.
     fn sleep(&self, activation: &'static Activation<Self>, seen: u32);

@@ -51,7 +51,7 @@ impl<T> SpinLock<T> {
                     core::hint::spin_loop();
                 } else {
                     spins = 0;
-                    kernel.yield_processor();
+                    kernel.await_holder();
                 }
             }
             if !self.held.swap(true, Ordering::Acquire) {

@@ -3,7 +3,7 @@
 //! How a thread enters and leaves it, and what runs next, is in `passage.rs`; what happens at upcalls
 //! in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::activation::{Activation, Role};
 use crate::arch;
@@ -40,6 +40,8 @@ pub struct Runtime<K: Kernel> {
     activations: Slab<Activation<K>>,
     stacks: StackPool,
     spares: SpinLock<Spares<K>>,
+    /// There may be none for a sentinel to call. Written with the pool locked, read as a hint.
+    spares_are_few: AtomicBool,
     known: Slot<Activation<K>>,
     /// The activation that was adopted: its kernel thread is the process's own.
     first: Slot<Activation<K>>,
@@ -80,6 +82,7 @@ impl<K: Kernel> Runtime<K> {
                 threads: Slab::new(),
                 activations: Slab::new(),
                 stacks: StackPool::new(ACTIVATION_STACK),
+                spares_are_few: AtomicBool::new(true),
                 spares: SpinLock::new(Spares {
                     head: None,
                     len: 0,

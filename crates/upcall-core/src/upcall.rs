@@ -230,7 +230,7 @@ impl<K: Kernel> Runtime<K> {
             return;
         }
         if self.kernel.sentinel() {
-            let Some(next) = self.take_spare(vp) else {
+            let Some(next) = self.take_spare_for(standby, vp) else {
                 return;
             };
             if self.replace_blocked(vp, word, next, State::Granted) {

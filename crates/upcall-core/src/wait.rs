@@ -383,9 +383,12 @@ impl<K: Kernel> Runtime<K> {
 
     // Standby.
 
+    /// Whether somebody notices if the owner of `vp` blocks, and has somebody to call then.
     #[inline]
     pub(super) fn standby_is_awake(&self, vp: &'static Vp<K>) -> bool {
-        !vp.standby_asleep.load(Ordering::SeqCst) && vp.standby.get(Ordering::Relaxed).is_some()
+        !vp.standby_asleep.load(Ordering::SeqCst)
+            && vp.standby.get(Ordering::Relaxed).is_some()
+            && !(self.kernel.sentinel() && self.spares_are_few.load(Ordering::Relaxed))
     }
 
     /// Makes sure that somebody notices if the owner of `vp` blocks.
@@ -398,6 +401,13 @@ impl<K: Kernel> Runtime<K> {
 
     #[cold]
     fn wake_standby(&'static self, vp: &'static Vp<K>) {
+        if self.kernel.sentinel()
+            && self.spares_are_few.load(Ordering::Relaxed)
+            && self.kernel.current().role() != Role::Standby
+            && let Some(spare) = self.spawn_activation(vp, false)
+        {
+            self.give_back(spare);
+        }
         if let Some(standby) = vp.standby.get(Ordering::Acquire) {
             let able = !self.kernel.sentinel() || self.find_heir(vp);
             if able && self.rouse_standby(vp) {
@@ -559,6 +569,7 @@ impl<K: Kernel> Runtime<K> {
             activation.next.set(spares.head, Ordering::Relaxed);
             spares.head = Some(activation);
             spares.len += 1;
+            self.count_spares(spares.len);
         }
         // Others look at the pool themselves on their way to sleep.
         if role == Role::Resting {
@@ -566,9 +577,20 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
+    /// Notes how many there are, the pool being locked. Of two, one may sit in the poller.
+    fn count_spares(&self, spares: u64) {
+        self.spares_are_few.store(spares < 2, Ordering::Relaxed);
+    }
+
     /// A spare activation, or a new one, for `vp`, in role `Reserved`: it sleeps until it has been
     /// given a role or a grant and [`Runtime::notify`] wakes it.
     pub(super) fn take_spare(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
+        self.take_pooled(vp)
+            .or_else(|| self.spawn_activation(vp, false))
+    }
+
+    /// As [`Runtime::take_spare`], from the pool only.
+    fn take_pooled(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
         let (spare, surplus) = {
             let mut spares = self.spares.lock(&self.kernel);
             // Whoever sits in the poller stays there.
@@ -591,22 +613,41 @@ impl<K: Kernel> Runtime<K> {
             };
             if let Some(activation) = spare {
                 spares.len -= 1;
+                self.count_spares(spares.len);
                 activation.vp.set(Some(vp), Ordering::Relaxed);
                 activation.set_role(Role::Reserved);
             }
             (spare, self.is_surplus(spares.len))
         };
-        match spare {
-            Some(activation) => {
-                self.stats.recycled.add();
-                if surplus {
-                    // Perhaps it was woken to end.
-                    self.end_surplus();
-                }
-                Some(activation)
+        if spare.is_some() {
+            self.stats.recycled.add();
+            if surplus {
+                // Perhaps it was woken to end.
+                self.end_surplus();
             }
-            None => self.spawn_activation(vp, false),
         }
+        spare
+    }
+
+    /// A spare for the virtual processor whose owner `watcher` found blocked. A sentinel starts
+    /// none: a kernel thread inherits the idle class, and may not leave it. So there are always some
+    /// in the pool ([`Runtime::standby_is_awake`]), and if there are not, the poller, which is no
+    /// sentinel, does the work.
+    pub(super) fn take_spare_for(
+        &'static self,
+        watcher: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) -> Option<&'static Activation<K>> {
+        if watcher.role() != Role::Standby {
+            return self.take_spare(vp);
+        }
+        let spare = self.take_pooled(vp);
+        if spare.is_none()
+            && let Some(poller) = self.poller.get(Ordering::Relaxed)
+        {
+            self.notify(poller);
+        }
+        spare
     }
 
     /// A reserved activation is not needed after all.
@@ -650,6 +691,7 @@ impl<K: Kernel> Runtime<K> {
                     None => spares.head = next,
                 }
                 spares.len -= 1;
+                self.count_spares(spares.len);
                 activation.set_role(Role::Carrier);
                 return true;
             }

@@ -479,6 +479,20 @@ unsafe impl Kernel for Linux {
         unsafe { sys!(sys::SYS_sched_yield) };
     }
 
+    /// The holder may be a sentinel: it never runs beside one that only yields.
+    fn await_holder(&self) {
+        if !self.sentinel() {
+            self.yield_processor();
+            return;
+        }
+        let moment = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 1,
+        };
+        // SAFETY: reads the structure.
+        unsafe { sys!(libc::SYS_nanosleep, &raw const moment, 0) };
+    }
+
     fn sleep(&self, activation: &'static Activation, seen: u32) {
         if !self.lie_down(activation, IN_FUTEX) {
             return;

@@ -2,8 +2,8 @@
 # One run of a guest: QEMU with the single-threaded emulator (the multi-threaded one makes
 # guests panic), four serial lines, and an exit status that says which way it went.
 
-# guest_run INITRD OUTPUT_DIRECTORY PROCESSORS EXACT: needs KERNEL_DIR, MEMORY, TIMEOUT,
-# DISK_IOPS. If EXACT is not empty, the guest's clock advances a nanosecond an instruction:
+# guest_run INITRD OUTPUT_DIRECTORY PROCESSORS EXACT: needs KERNEL_DIR, MEMORY, TIMEOUT.
+# If EXACT is not empty, the guest's clock advances a nanosecond an instruction:
 # what other programs do on this machine then changes nothing that the guest measures, and
 # idle time passes at once. It needs a single processor: with two, each waits for the other
 # by counting, and the guest does not even boot.
@@ -14,7 +14,6 @@ guest_run() {
     local initrd=$1 out=$2 status=0 reported emulator follower
     local options=()
     [ -z "${4:-}" ] || options=(-icount "shift=0,sleep=off")
-    truncate -s 8G "$out/disk"
     : >"$out/stderr"
     timeout --foreground --kill-after=5 "$TIMEOUT" \
         "$QEMU" -accel tcg,thread=single ${options[@]+"${options[@]}"} -cpu max -smp "$3" -m "$MEMORY" \
@@ -25,8 +24,6 @@ guest_run() {
         -chardev stdio,id=stdout,signal=off -serial chardev:stdout \
         -serial "file:$out/stderr" \
         -serial "file:$out/status" \
-        -drive "if=none,id=disk,format=raw,file=$out/disk,throttling.iops-total=$DISK_IOPS" \
-        -device virtio-blk-pci,drive=disk \
         </dev/null 2>"$out/emulator" &
     emulator=$!
     # Ends by itself once the emulator has, after a last look at the file.

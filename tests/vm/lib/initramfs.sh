@@ -20,7 +20,7 @@ base_archive() {
     BASE_CPIO=$CACHE/base-$key.cpio
     [ ! -e "$BASE_CPIO" ] || return 0
     root=$(mktemp -d "$CACHE/tmp.XXXXXX")
-    mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root"/{proc,sys,dev,tmp,etc,root,run}
+    mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root"/{proc,sys,dev,tmp,etc,root,run,home/guest}
     for name in bin sbin lib lib64; do
         ln -s "usr/$name" "$root/$name"
     done
@@ -29,7 +29,7 @@ base_archive() {
         [ "$name" = busybox ] || ln -s busybox "$root/usr/bin/$name"
     done
     install -m 755 "$HERE/guest/init" "$root/init"
-    printf 'root:x:0:0:root:/root:/bin/sh\nguest:x:1000:1000:guest:/tmp:/bin/sh\n' >"$root/etc/passwd"
+    printf 'root:x:0:0:root:/root:/bin/sh\nguest:x:1000:1000:guest:/home/guest:/bin/sh\n' >"$root/etc/passwd"
     printf 'root:x:0:\nguest:x:1000:\n' >"$root/etc/group"
     archive "$root" "$BASE_CPIO"
     rm -rf "$root"
@@ -96,8 +96,42 @@ pack_binary() {
         done
 }
 
+# pack_python ROOT SCRIPT TARGET: with what it imported when it ran here just now, the modules
+# beside it included, and the interpreter as /usr/bin/python3. Fails without a working one.
+pack_python() {
+    local root=$1 script=$2 target=$3 python file folder
+    # What PATH has may be a script that chooses one.
+    python=$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))' 2>/dev/null) || return 1
+    pack_file "$root" "$script" "$target"
+    folder=$(cd "${script%/*}" && pwd)
+    "$python" -S -c '
+import os, runpy, sys
+sys.path[0], sys.argv = os.path.dirname(sys.argv[1]), sys.argv[1:]
+out, sys.stdout = sys.stdout, open(os.devnull, "w")
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit:
+    pass
+print(os.path.realpath(os.__file__), file=out)
+for module in list(sys.modules.values()):
+    if getattr(module, "__file__", None):
+        print(os.path.abspath(module.__file__), file=out)
+' "$folder/${script##*/}" >"$WORK/imported" </dev/null 2>/dev/null || return 1
+    pack_binary "$root" "$python" "$python"
+    mkdir -p "$root/usr/bin"
+    [ "$python" = /usr/bin/python3 ] || ln -sf "$python" "$root/usr/bin/python3"
+    while read -r file; do
+        case $file in
+        "$folder"/*) pack_file "$root" "$file" "${target%/*}/${file#"$folder"/}" ;;
+        *.so) pack_binary "$root" "$file" "$file" ;;
+        *) pack_file "$root" "$file" "$file" ;;
+        esac
+    done <"$WORK/imported"
+}
+
 # pack_manifest ROOT MANIFEST. Lines: KIND SOURCE [TARGET], where KIND is bin (with its
-# libraries), file or dir; a "?" after it lets the source be absent. A relative source is
+# libraries), file, dir or python (a script with its modules and the interpreter); a "?"
+# after it lets the source, or python, be absent. A relative source is
 # relative to the repository; @release@ is cargo's release directory; a name without a
 # slash is searched in PATH; the target defaults to /usr/bin/NAME.
 pack_manifest() {
@@ -120,8 +154,13 @@ pack_manifest() {
         case $kind in
         bin) pack_binary "$root" "$source" "$target" ;;
         file) pack_file "$root" "$source" "$target" ;;
+        python)
+            if ! pack_python "$root" "$source" "$target"; then
+                [ -n "$optional" ] || die "$manifest wants $source, and no python3 here runs it"
+            fi
+            ;;
         dir) mkdir -p "$root$(guest_path "$target")" && cp -rL "$source/." "$root$(guest_path "$target")/" ;;
-        *) die "$manifest: unknown kind '$kind' (bin, file or dir)" ;;
+        *) die "$manifest: unknown kind '$kind' (bin, file, dir or python)" ;;
         esac
     done <"$manifest"
 }

@@ -13,8 +13,8 @@ kernel_suite() {
     esac
 }
 
-# Modules that give the guest a disk, in load order; those a kernel has built in are absent.
-KERNEL_MODULES="virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk"
+# Modules that give the guest a slow disk, in load order; those a kernel has built in are absent.
+KERNEL_MODULES="configfs null_blk"
 
 # kernel_fetch NAME: leaves the directory with vmlinuz, modules/ and release in KERNEL_DIR.
 kernel_fetch() {
@@ -28,7 +28,7 @@ kernel_fetch() {
     fi
     version=$(apt_field "$image" Version)
     KERNEL_DIR=$CACHE/kernel/${image}_$version
-    [ ! -e "$KERNEL_DIR/release" ] || return 0
+    [ "$(cat "$KERNEL_DIR/modules/wanted" 2>/dev/null)" != "$KERNEL_MODULES" ] || return 0
 
     # Newer packaging splits the image: follow its parts, as far as they are the kernel's.
     packages=$image
@@ -59,6 +59,7 @@ kernel_fetch() {
         esac
     done
     printf '%s %s\n' "$image" "$version" >"$into/release"
+    echo "$KERNEL_MODULES" >"$into/modules/wanted"
     rm -rf "$root" "$KERNEL_DIR"
     mv "$into" "$KERNEL_DIR"
 }

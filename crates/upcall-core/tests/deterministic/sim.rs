@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use upcall_core::{Activation, Errno, Kernel, Runtime, ThreadList, Waiting};
+use upcall_core::{Activation, Errno, Kernel, Role, Runtime, ThreadList, Waiting};
 
 use crate::machine::{Doing, InKernel, Machine, Thread};
 
@@ -148,6 +148,10 @@ unsafe impl Kernel for Sim {
     fn spawn(&self, activation: &'static Activation<Self>, sentinel: bool) -> Result<(), Errno> {
         let machine = self.machine();
         machine.point(false);
+        // It inherits the idle class, and would run threads there.
+        if machine.style.sentinel && !sentinel && self.current().role() == Role::Standby {
+            machine.fail("a sentinel starts an activation for threads".into());
+        }
         let alive = (machine.vessels.borrow().iter())
             .filter(|vessel| vessel.doing.get() != Doing::Gone)
             .count();

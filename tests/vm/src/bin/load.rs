@@ -42,7 +42,7 @@ struct Arguments {
     #[arg(long, default_value_t = 5000)]
     period_us: u64,
     /// What the faults read: a file or block device
-    #[arg(long, default_value = "/dev/vda")]
+    #[arg(long, default_value = "/dev/nullb0")]
     file: PathBuf,
     /// Beside each computing thread, one that yields for ever: the mistake that vm-share
     /// must see

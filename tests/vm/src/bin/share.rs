@@ -103,6 +103,8 @@ struct Window {
     chunks: f64,
     /// Blocks finished by the blocking thread that finished fewest.
     fewest_blocks: f64,
+    /// Blocks finished by all blocking threads.
+    blocks: f64,
     /// Percent of the load's processors' time that was idle.
     idle: f64,
 }
@@ -241,6 +243,7 @@ impl Load<'_> {
                 .map(|(b, a)| b - a)
                 .min()
                 .unwrap_or(0) as f64,
+            blocks: blocks1.iter().sum::<u64>() as f64 - blocks0.iter().sum::<u64>() as f64,
             idle: 100.0 * (idle1 - idle0) * tick_ns / (wall * self.common.processors as f64),
         })
     }
@@ -354,6 +357,7 @@ fn blockers(
             "lost_throughput_percent",
             "idle_percent",
             "fewest_blocks_per_s",
+            "lost_us_per_block",
         ],
     );
     let mut seen = Vec::new();
@@ -368,7 +372,10 @@ fn blockers(
         let blocks = median(windows, |w| w.fewest_blocks / w.wall * 1e9);
         let mut row: Vec<Value> = vec![name.into(), kind.into(), common.threads.into()];
         row.extend([load.blockers.into(), common.processors.into()]);
-        row.extend([lost.into(), idle.into(), blocks.round().into()]);
+        // Of each processor, what a block costs: the figure that does not depend on how often.
+        let each = lost * 1e4 * common.processors as f64
+            / median(windows, |w| w.blocks / w.wall * 1e9).max(1.0);
+        row.extend([lost.into(), idle.into(), blocks.round().into(), each.into()]);
         report.row(row);
         seen.push((lost, idle, blocks));
     }
