@@ -21,6 +21,10 @@ use crate::vp::{State, Vp};
 
 #[path = "passage.rs"]
 mod passage;
+#[path = "spares.rs"]
+mod spares;
+#[path = "standby.rs"]
+mod standby;
 #[path = "upcall.rs"]
 mod upcall;
 #[path = "wait.rs"]

@@ -30,7 +30,9 @@ impl Gauge {
     /// One more; returns how many there are.
     pub fn up(&self) -> u64 {
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
-        self.peak.fetch_max(now, Ordering::Relaxed);
+        if now > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(now, Ordering::Relaxed);
+        }
         now
     }
 

@@ -20,8 +20,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::Kernel;
 
-use crate::kernel::{Binding, Linux};
+use crate::kernel::Linux;
 use crate::placement;
+use crate::state::Binding;
 use crate::sys;
 use crate::{Activation, Runtime};
 

@@ -27,10 +27,12 @@ pub mod preempt;
 pub mod probe;
 mod procfs;
 pub mod spawn;
+pub mod state;
 mod vdso;
 mod watch;
 
-pub use kernel::{Hooks, Inbox, Linux, LinuxActivation, LinuxThread, Settings};
+pub use kernel::{Hooks, Linux, Settings};
+pub use state::{Inbox, LinuxActivation, LinuxThread};
 
 /// Nanoseconds of a clock (`CLOCK_MONOTONIC`, `CLOCK_REALTIME`), without libc.
 pub fn clock(id: i32) -> u64 {

@@ -1,0 +1,186 @@
+//! The standby of a virtual processor: it runs when the owner does not, and that is the upcall.
+
+use core::sync::atomic::Ordering;
+
+use crate::activation::{Activation, Role};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::vp::{State, Vp, Word};
+
+impl<K: Kernel> Runtime<K> {
+    /// Whether somebody notices if the owner of `vp` blocks, and has somebody to call then.
+    #[inline]
+    pub(super) fn standby_is_awake(&self, vp: &'static Vp<K>) -> bool {
+        !vp.standby_asleep.load(Ordering::SeqCst)
+            && vp.standby.get(Ordering::Relaxed).is_some()
+            && !(self.kernel.sentinel() && self.spares_are_few.load(Ordering::Relaxed))
+    }
+
+    /// Makes sure that somebody notices if the owner of `vp` blocks.
+    #[inline]
+    pub(super) fn call_standby(&'static self, vp: &'static Vp<K>) {
+        if !self.standby_is_awake(vp) {
+            self.wake_standby(vp);
+        }
+    }
+
+    #[cold]
+    pub(super) fn wake_standby(&'static self, vp: &'static Vp<K>) {
+        if self.kernel.sentinel()
+            && self.spares_are_few.load(Ordering::Relaxed)
+            && self.kernel.current().role() != Role::Standby
+            && let Some(spare) = self.spawn_activation(vp, false)
+        {
+            self.give_back(spare);
+        }
+        if let Some(standby) = vp.standby.get(Ordering::Acquire) {
+            let able = !self.kernel.sentinel() || self.find_heir(vp);
+            if able && self.rouse_standby(vp) {
+                self.notify(standby);
+            }
+            return;
+        }
+        let sentinel = self.kernel.sentinel();
+        if sentinel && !self.find_heir(vp) {
+            return;
+        }
+        // One creator at a time: a sentinel too many could not be put to another use.
+        while !vp.calling.swap(true, Ordering::SeqCst) {
+            let standby = if sentinel {
+                self.spawn_activation(vp, true)
+            } else {
+                self.take_spare(vp)
+            };
+            if let Some(activation) = standby {
+                if vp.standby.replace_if(None, Some(activation)) {
+                    self.unwatched.fetch_sub(1, Ordering::SeqCst);
+                    activation.set_role(Role::Standby);
+                    self.notify(activation);
+                } else {
+                    self.give_back(activation);
+                }
+            }
+            vp.calling.store(false, Ordering::SeqCst);
+            // Who called meanwhile counted on this one, whose standby may have taken over already.
+            let gone = vp.standby.get(Ordering::SeqCst).is_none();
+            if standby.is_none() || !gone || !self.work_waits(vp) {
+                return;
+            }
+        }
+    }
+
+    /// Makes sure that the sentinel of `vp` can act; says whether it can.
+    pub(super) fn find_heir(&'static self, vp: &'static Vp<K>) -> bool {
+        if vp.heir.get(Ordering::Relaxed).is_some() {
+            return true;
+        }
+        let Some(heir) = self.take_spare(vp) else {
+            return false;
+        };
+        if !vp.heir.replace_if(None, Some(heir)) {
+            self.give_back(heir);
+        }
+        true
+    }
+
+    pub(super) fn quit_standby(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) -> bool {
+        if !vp.standby.replace_if(Some(activation), None) {
+            return false;
+        }
+        self.unwatched.fetch_add(1, Ordering::SeqCst);
+        activation.set_role(Role::Carrier);
+        true
+    }
+
+    /// The standby has seen that the owner in `word` is blocked.
+    pub(super) fn relieve(
+        &'static self,
+        standby: &'static Activation<K>,
+        vp: &'static Vp<K>,
+        word: Word<K>,
+    ) {
+        if self.kernel.sentinel() {
+            self.bequeath(standby, vp, word);
+        } else {
+            self.take_over(standby, vp, word);
+        }
+    }
+
+    /// Sleeps as standby until somebody calls.
+    pub(super) fn await_call(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>) {
+        loop {
+            let seen = standby.wake.load(Ordering::SeqCst);
+            self.look_at_deferred(standby);
+            if !vp.standby_asleep.load(Ordering::SeqCst) {
+                return;
+            }
+            self.kernel.sleep(standby, seen);
+        }
+    }
+
+    /// The standby of `vp` is about to sleep, or unable to act.
+    pub(super) fn retire_standby(&self, vp: &'static Vp<K>) {
+        vp.standby_asleep.store(true, Ordering::SeqCst);
+        self.unwatched.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ends the sleep of the standby of `vp` in the books; says whether it was asleep.
+    pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
+        let was_asleep = vp.standby_asleep.swap(false, Ordering::SeqCst);
+        if was_asleep {
+            self.unwatched.fetch_sub(1, Ordering::SeqCst);
+        }
+        was_asleep
+    }
+
+    /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle.
+    pub(super) fn stand_by(&'static self, activation: &'static Activation<K>, vp: &'static Vp<K>) {
+        while vp.standby.holds(activation, Ordering::Relaxed) {
+            let seen = activation.wake.load(Ordering::SeqCst);
+            self.look_at_deferred(activation);
+            let word = vp.word();
+            if word.is_owned_by(activation) {
+                self.quit_standby(activation, vp);
+                return;
+            }
+            match word.state() {
+                // Offered to those that come back; the owner or one of them goes on in a moment.
+                State::Idle if self.work_waits_for(vp) => {}
+                State::Idle => {
+                    self.retire_standby(vp);
+                    if vp.word().state() == State::Idle {
+                        if self.seat_is_wanted() {
+                            // The owner saw somebody in it who is not there any more.
+                            self.notify(word.owner());
+                        }
+                        self.kernel.sleep(activation, seen);
+                    }
+                    self.rouse_standby(vp);
+                    self.kernel.bind(activation);
+                    continue;
+                }
+                State::User | State::Kernel => {
+                    let cheap_doubt = word.state() == State::Kernel && vp.has_ready();
+                    if self.kernel.is_blocked(word.owner(), cheap_doubt) {
+                        self.relieve(activation, vp, word);
+                    }
+                }
+                // Displaced with its thread, it blocked on a page fault before it was granted.
+                State::Granted
+                    if word.owner().thread().is_some()
+                        && self.kernel.is_blocked(word.owner(), false) =>
+                {
+                    self.relieve(activation, vp, word);
+                }
+                State::Runtime | State::Granted => {}
+            }
+            // The virtual processor may have moved to another processor.
+            self.kernel.bind(activation);
+            self.kernel.yield_processor();
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What the program wants done about each signal, and what the kernel is told instead:
+//! rt_sigaction(2).
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use upcall_linux::preempt;
+
+use crate::entry::{Frame, raw_syscall};
+use crate::guest::GUEST;
+use crate::{access, arch, masks};
+
+use super::on_signal;
+
+pub(super) const SA_RESTORER: u64 = 0x0400_0000;
+pub(super) const SIG_DFL: usize = 0;
+pub(super) const SIG_IGN: usize = 1;
+/// The flags that the kernel itself must know.
+pub(super) const KERNEL_FLAGS: u64 = (libc::SA_NOCLDSTOP
+    | libc::SA_NOCLDWAIT
+    | libc::SA_ONSTACK
+    | libc::SA_RESTART
+    | libc::SA_NODEFER) as u64;
+pub(super) const SIGNALS: usize = 65;
+/// The code of a SIGSYS that a filter of the program asked for (seccomp(2)), and where its
+/// siginfo_t says after which instruction.
+pub(super) const SYS_SECCOMP: i32 = 1;
+pub(super) const CALL_ADDRESS: usize = 16;
+
+/// The kernel's struct sigaction.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct KernelAction {
+    pub(super) handler: usize,
+    pub(super) flags: u64,
+    pub(super) restorer: usize,
+    pub(super) mask: u64,
+}
+
+pub(super) struct Action {
+    handler: AtomicUsize,
+    flags: AtomicU64,
+    restorer: AtomicUsize,
+    mask: AtomicU64,
+}
+
+/// What the program asked for, by signal number.
+pub(super) static ACTIONS: [Action; SIGNALS] = [const {
+    Action {
+        handler: AtomicUsize::new(SIG_DFL),
+        flags: AtomicU64::new(0),
+        restorer: AtomicUsize::new(0),
+        mask: AtomicU64::new(0),
+    }
+}; SIGNALS];
+
+impl Action {
+    pub(super) fn get(&self) -> KernelAction {
+        KernelAction {
+            handler: self.handler.load(Ordering::Acquire),
+            flags: self.flags.load(Ordering::Relaxed),
+            restorer: self.restorer.load(Ordering::Relaxed),
+            mask: self.mask.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn set(&self, action: &KernelAction) {
+        self.flags.store(action.flags, Ordering::Relaxed);
+        self.restorer.store(action.restorer, Ordering::Relaxed);
+        self.mask.store(action.mask, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `get`.
+        self.handler.store(action.handler, Ordering::Release);
+    }
+}
+
+/// The bit of a signal in a mask.
+pub const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// What no mask blocks.
+pub const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
+
+/// Signals that the runtime itself must see, whatever the program does with them.
+pub(super) fn is_ours(signal: i32) -> bool {
+    signal == preempt::SIGNAL || matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS)
+}
+
+pub(super) fn is_fault(signal: i32) -> bool {
+    matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP
+    )
+}
+
+/// Whether the default action ends the process for a signal that somebody sends.
+pub(super) fn ends_by_default(signal: i32) -> bool {
+    let stops_or_nothing = matches!(
+        signal,
+        libc::SIGSTOP
+            | libc::SIGTSTP
+            | libc::SIGTTIN
+            | libc::SIGTTOU
+            | libc::SIGCHLD
+            | libc::SIGURG
+            | libc::SIGWINCH
+            | libc::SIGCONT
+    );
+    !stops_or_nothing && !is_fault(signal) && !matches!(signal, libc::SIGKILL | libc::SIGSYS)
+}
+
+/// Whether the kernel calls `on_signal` for an action of the program. With a runtime a signal
+/// that would end the process is looked at first: an activation that sleeps may have taken it
+/// for threads that block it by now.
+pub(super) fn is_caught(signal: i32, handler: usize) -> bool {
+    handler > SIG_IGN
+        || is_ours(signal)
+        || handler == SIG_DFL && ends_by_default(signal) && GUEST.runtime().is_some()
+}
+
+/// Whether glibc keeps the signal for itself (cancellation, set*id).
+pub(super) fn is_libcs(signal: i32) -> bool {
+    matches!(signal, 32 | 33)
+}
+
+/// What a signal would do if delivered now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disposition {
+    /// Nothing.
+    Ignored,
+    /// The kernel's default action, which ends or stops the process.
+    Default,
+    /// The program's handler.
+    Handled,
+}
+
+/// What `signal` would do if delivered now.
+pub fn disposition(signal: i32) -> Disposition {
+    match ACTIONS[signal as usize].handler.load(Ordering::Acquire) {
+        SIG_IGN => Disposition::Ignored,
+        SIG_DFL
+            if matches!(
+                signal,
+                libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT
+            ) =>
+        {
+            Disposition::Ignored
+        }
+        SIG_DFL => Disposition::Default,
+        _ => Disposition::Handled,
+    }
+}
+
+/// What the kernel is told for an action of the program.
+pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
+    if signal == preempt::SIGNAL {
+        return own_action(libc::SA_NODEFER as u64);
+    }
+    if !is_caught(signal, action.handler) {
+        return *action;
+    }
+    // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler.
+    let (flags, mask) = if signal == libc::SIGSYS {
+        (libc::SA_NODEFER as u64, 0)
+    } else {
+        // The thread must not migrate before the handler has noted its mask.
+        (0, action.mask | preempt::OWN)
+    };
+    KernelAction {
+        handler: on_signal as *const () as usize,
+        flags: action.flags & KERNEL_FLAGS | flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
+        // Not the program's: a handler ends with all signals blocked, when no call may be
+        // dispatched. Unwinders know both by the same bytes.
+        restorer: arch::signal_return().0,
+        mask,
+    }
+}
+
+/// Lets the kernel call `on_signal` for a signal whatever the program's action is.
+pub fn take_over(signal: i32) {
+    let action = ACTIONS[signal as usize].get();
+    set_kernel_action(signal, &kernel_action(signal, &action));
+}
+
+pub(super) fn own_action(mut flags: u64) -> KernelAction {
+    if preempt::uses_altstack() {
+        flags |= libc::SA_ONSTACK as u64;
+    }
+    KernelAction {
+        handler: on_signal as *const () as usize,
+        flags: flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
+        restorer: arch::signal_return().0,
+        mask: 0,
+    }
+}
+
+pub(super) fn set_kernel_action(signal: i32, action: &KernelAction) -> i64 {
+    // SAFETY: reads the structure, whose handler is the kernel's constant or `on_signal`.
+    (unsafe {
+        raw_syscall(
+            libc::SYS_rt_sigaction,
+            [
+                signal as u64,
+                core::ptr::from_ref(action) as u64,
+                0,
+                8,
+                0,
+                0,
+            ],
+        )
+    }) as i64
+}
+
+/// Takes over the actions that the process was started with (ignored signals are inherited), and
+/// those of constructors that ran before.
+pub fn inherit_actions() {
+    for signal in 1..SIGNALS as i32 {
+        let mut action = KernelAction::default();
+        // SAFETY: writes the structure.
+        unsafe {
+            raw_syscall(
+                libc::SYS_rt_sigaction,
+                [signal as u64, 0, (&raw mut action) as u64, 8, 0, 0],
+            )
+        };
+        ACTIONS[signal as usize].set(&action);
+        let handled = action.handler > SIG_IGN;
+        masks::handles(signal, handled);
+        let fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS);
+        if handled || action.handler == SIG_DFL && fault {
+            take_over(signal);
+        }
+    }
+}
+
+/// Installs the handler of the runtime's own signal, and catches what would end the process. The
+/// runtime is there from now on.
+pub fn install_own() {
+    set_kernel_action(preempt::SIGNAL, &own_action(libc::SA_NODEFER as u64));
+    for signal in (1..SIGNALS as i32).filter(|&signal| ends_by_default(signal)) {
+        let action = ACTIONS[signal as usize].get();
+        if action.handler == SIG_DFL {
+            set_kernel_action(signal, &kernel_action(signal, &action));
+            masks::handles(signal, true);
+        }
+    }
+}
+
+/// The stack for the runtime's own signal may be another one now.
+pub(super) fn install_own_again() {
+    if GUEST.runtime().is_some() {
+        set_kernel_action(preempt::SIGNAL, &own_action(libc::SA_NODEFER as u64));
+    }
+}
+
+/// rt_sigaction(2).
+pub fn sigaction(frame: &Frame) -> i64 {
+    let (signal, new, old) = (frame.rdi as i32, frame.rsi as usize, frame.rdx as usize);
+    if frame.r10 != 8
+        || !(1..SIGNALS as i32).contains(&signal)
+        || new != 0 && matches!(signal, libc::SIGKILL | libc::SIGSTOP)
+    {
+        return -i64::from(libc::EINVAL);
+    }
+    let before = ACTIONS[signal as usize].get();
+    if new != 0 {
+        let word = |index: usize| access::load_u64(new + 8 * index);
+        let (Ok(handler), Ok(flags), Ok(restorer), Ok(mask)) = (word(0), word(1), word(2), word(3))
+        else {
+            return -i64::from(libc::EFAULT);
+        };
+        let action = KernelAction {
+            handler: handler as usize,
+            flags,
+            restorer: restorer as usize,
+            mask: mask & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP)),
+        };
+        // A handler must be known before the kernel can call it; a default only after.
+        if action.handler > SIG_IGN {
+            ACTIONS[signal as usize].set(&action);
+        }
+        if action.handler > SIG_IGN
+            && action.flags & libc::SA_ONSTACK as u64 != 0
+            && !is_fault(signal)
+            && !is_libcs(signal)
+        {
+            preempt::want_altstack();
+            install_own_again();
+        }
+        let answer = set_kernel_action(signal, &kernel_action(signal, &action));
+        if answer != 0 {
+            ACTIONS[signal as usize].set(&before);
+            return answer;
+        }
+        ACTIONS[signal as usize].set(&action);
+        masks::handles(signal, is_caught(signal, action.handler));
+    }
+    if old != 0 {
+        let words = [
+            before.handler as u64,
+            before.flags,
+            before.restorer as u64,
+            before.mask,
+        ];
+        for (index, word) in words.into_iter().enumerate() {
+            if access::store_u64(old + 8 * index, word).is_err() {
+                return -i64::from(libc::EFAULT);
+            }
+        }
+    }
+    0
+}
+
+/// The kernel's default action for a signal, although the runtime wants to see it: the process is
+/// about to end by it.
+pub fn take_default(signal: i32) {
+    set_kernel_action(signal, &KernelAction::default());
+}
+
+/// The mask of a handler that interrupts a thread with the mask `before`.
+pub(super) fn action_mask(signal: i32, before: u64) -> u64 {
+    let action = ACTIONS[signal as usize].get();
+    let own = if action.flags & libc::SA_NODEFER as u64 == 0 {
+        bit(signal)
+    } else {
+        0
+    };
+    before | action.mask | own
+}

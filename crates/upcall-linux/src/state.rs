@@ -1,0 +1,210 @@
+//! What the backend keeps with each activation and with each thread.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::observe::Observer;
+use crate::poller::{Choice, Node};
+use crate::watch::Glance;
+use crate::{affinity, pace};
+
+/// Where an activation sleeps: what [`Linux::wake`](crate::Linux) must do.
+pub(crate) const AWAKE: u32 = 0;
+pub(crate) const IN_FUTEX: u32 = 1;
+pub(crate) const IN_POLL: u32 = 2;
+pub(crate) const IN_TURN: u32 = 3;
+
+/// What the backend keeps with each activation.
+pub struct LinuxActivation {
+    /// The kernel thread's id; the kernel clears it when the thread is gone.
+    pub tid: AtomicI32,
+    /// The processor that it bound itself to.
+    pub(crate) binding: Binding,
+    /// How its last time slice went.
+    pub(crate) slice: pace::Slice,
+    pub(crate) waiting: AtomicU32,
+    /// The timer of its time slices plus one, or 0.
+    pub(crate) timer: AtomicI32,
+    /// The kernel's copy of the thread pointer, mask and alternate stack: what the activation's
+    /// kernel thread has now.
+    pub(crate) thread_pointer: AtomicUsize,
+    /// The signal mask of the kernel thread.
+    pub mask: AtomicU64,
+    /// The alternate signal stack of the kernel thread: its address, 0 when disabled.
+    pub altstack: AtomicUsize,
+    /// What its own clock said when its thread began to run; 0 when nobody has asked.
+    pub(crate) cpu_mark: AtomicU64,
+    /// A signal that waits for the activation to leave the runtime.
+    pub inbox: Inbox,
+    /// The last signal that the runtime has queued to the kernel thread. Kept by the guest.
+    pub queued: Inbox,
+    /// The number of the last call of [`preempt::new_call`](crate::preempt::new_call) that it has made.
+    pub(crate) served: AtomicU32,
+    /// How to learn whether it is blocked.
+    pub(crate) observer: Observer,
+    /// What it saw as sentinel.
+    pub(crate) glance: Glance,
+    /// How often its kernel thread had gone to sleep by itself when last asked.
+    pub(crate) sleeps: AtomicU64,
+    /// Whether it is a sentinel: it stays in the idle scheduling class.
+    pub(crate) sentinel: AtomicBool,
+}
+
+impl Default for LinuxActivation {
+    fn default() -> Self {
+        LinuxActivation {
+            tid: AtomicI32::new(0),
+            binding: Binding::default(),
+            slice: pace::Slice::default(),
+            waiting: AtomicU32::new(AWAKE),
+            timer: AtomicI32::new(0),
+            thread_pointer: AtomicUsize::new(0),
+            mask: AtomicU64::new(0),
+            altstack: AtomicUsize::new(0),
+            cpu_mark: AtomicU64::new(0),
+            inbox: Inbox::default(),
+            queued: Inbox::default(),
+            served: AtomicU32::new(0),
+            observer: Observer::default(),
+            glance: Glance::default(),
+            sleeps: AtomicU64::new(0),
+            sentinel: AtomicBool::new(false),
+        }
+    }
+}
+
+impl LinuxActivation {
+    /// A new kernel thread: what it has of the attributes kept here.
+    pub(crate) fn forget_kernel_state(&self, thread_pointer: usize) {
+        self.binding.forget();
+        self.slice.forget();
+        self.glance.forget();
+        self.waiting.store(AWAKE, Ordering::Relaxed);
+        self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
+        self.mask.store(0, Ordering::Relaxed);
+        self.altstack.store(0, Ordering::Relaxed);
+        self.cpu_mark.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The one signal of the program that came while the activation was inside the runtime.
+#[derive(Default)]
+pub struct Inbox {
+    signal: AtomicI32,
+    information: [AtomicU64; 16],
+}
+
+impl Inbox {
+    /// Without a signal.
+    pub const fn empty() -> Self {
+        Self {
+            signal: AtomicI32::new(0),
+            information: [const { AtomicU64::new(0) }; 16],
+        }
+    }
+
+    /// Keeps a signal with its siginfo_t; `false` if there is one already. In a signal handler of
+    /// the activation.
+    pub fn put(&self, signal: i32, information: &[u64; 16]) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        self.put_over(signal, information);
+        true
+    }
+
+    /// Keeps a signal with its siginfo_t in place of what was there. On the activation.
+    pub fn put_over(&self, signal: i32, information: &[u64; 16]) {
+        for (own, word) in self.information.iter().zip(information) {
+            own.store(*word, Ordering::Relaxed);
+        }
+        self.signal.store(signal, Ordering::Relaxed);
+    }
+
+    /// The signal's number; 0 when there is none.
+    pub fn signal(&self) -> i32 {
+        self.signal.load(Ordering::Relaxed)
+    }
+
+    /// Takes the signal out. On the activation, with its signals blocked.
+    pub fn take(&self) -> Option<(i32, [u64; 16])> {
+        let signal = self.signal.swap(0, Ordering::Relaxed);
+        (signal != 0).then(|| {
+            (
+                signal,
+                core::array::from_fn(|at| self.information[at].load(Ordering::Relaxed)),
+            )
+        })
+    }
+
+    /// Whether there is a signal.
+    pub fn is_full(&self) -> bool {
+        self.signal.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// To which processor an activation has bound itself.
+#[derive(Default)]
+pub(crate) struct Binding(pub(crate) AtomicU32);
+
+impl Binding {
+    const KNOWN: u32 = 1 << 31;
+
+    /// What the word holds for a processor in the present generation of the allowed set.
+    #[inline]
+    pub(crate) fn word(processor: u32) -> u32 {
+        Self::KNOWN | (affinity::generation() << 10 | processor & 1023) & !Self::KNOWN
+    }
+
+    /// The processor; `None` while it is unknown or the allowed set has changed since.
+    pub(crate) fn processor(&self) -> Option<u32> {
+        let word = self.0.load(Ordering::SeqCst);
+        let processor = word & 1023;
+        (word == Self::word(processor)).then_some(processor)
+    }
+
+    /// It is not known any more.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+}
+
+/// What the kernel would keep with a thread, were it a kernel thread.
+#[derive(Default)]
+pub struct LinuxThread {
+    /// The thread pointer (FS base).
+    pub thread_pointer: AtomicUsize,
+    /// Its id: the number that libc and the program know.
+    pub tid: AtomicI32,
+    /// Blocked signals.
+    pub mask: AtomicU64,
+    /// The alternate signal stack: address, size, flags. Address 0 when disabled.
+    pub altstack: [AtomicUsize; 3],
+    /// Signals sent to the thread that it has not seen yet.
+    pub pending: AtomicU64,
+    /// Where to store 0 and wake when the thread ends (set_tid_address).
+    pub clear_tid: AtomicUsize,
+    /// The robust list (set_robust_list).
+    pub robust_list: AtomicUsize,
+    /// The system call in which it is: the address of the registers at its site, or 0.
+    pub frame: AtomicUsize,
+    /// Set while a child of vfork runs on the thread's memory: its calls are not the thread's.
+    pub lent: AtomicBool,
+    /// The signals that sigtimedwait waits for, or that a call with a mask of its own lets through.
+    pub waited_for: AtomicU64,
+    /// Whether it is in a call with a mask of its own. Kept by the guest.
+    pub suspended: AtomicBool,
+    /// 1 when the call that it is about to make must not wait. Kept by the guest.
+    pub forbidden: AtomicU32,
+    /// The queue behind `pending`. Kept by the guest.
+    pub queue: AtomicUsize,
+    /// Whether handlers ran since the current system call began. Kept by the guest.
+    pub seen: AtomicU32,
+    /// Processor time used, up to when it last stopped running ([`cpu_time`](crate::cpu_time)).
+    pub cpu_ns: AtomicU64,
+    /// Its name (PR_SET_NAME), 16 bytes.
+    pub name: [AtomicU64; 2],
+    /// Whether it blocks or parks in a wait for several descriptors.
+    pub(crate) choice: Choice,
+    /// Its place in the list of the first descriptor that it waits for.
+    pub(crate) node: Node,
+}
