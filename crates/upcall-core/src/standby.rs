@@ -7,6 +7,9 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::vp::{State, Vp, Word};
 
+/// Looks in a row that find nothing to stand by for, before the standby sleeps.
+const LOOKS: u32 = 4;
+
 impl<K: Kernel> Runtime<K> {
     /// Whether somebody notices if the owner of `vp` blocks, and has somebody to call then.
     #[inline]
@@ -137,8 +140,19 @@ impl<K: Kernel> Runtime<K> {
         was_asleep
     }
 
-    /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle.
+    /// Whether there would be anything to do if the owner of `vp` blocked.
+    fn has_reason(&self, vp: &'static Vp<K>) -> bool {
+        self.work_waits(vp)
+            || self.work_waits_for(vp)
+            || self.seat_is_wanted()
+            || self.kernel.is_contended()
+    }
+
+    /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle, or has
+    /// for some looks had nothing else to do: a program's sched_yield(2) goes to others then, and not
+    /// here and back. Whoever makes a thread ready calls it.
     pub(super) fn stand_by(&'static self, activation: &'static Activation<K>, vp: &'static Vp<K>) {
+        let mut looks = 0;
         while vp.standby.holds(activation, Ordering::Relaxed) {
             let seen = activation.wake.load(Ordering::SeqCst);
             self.look_at_deferred(activation);
@@ -163,7 +177,18 @@ impl<K: Kernel> Runtime<K> {
                     self.kernel.bind(activation);
                     continue;
                 }
+                State::User | State::Kernel if looks >= LOOKS && !self.has_reason(vp) => {
+                    looks = 0;
+                    self.retire_standby(vp);
+                    if !self.has_reason(vp) {
+                        self.kernel.sleep(activation, seen);
+                    }
+                    self.rouse_standby(vp);
+                    self.kernel.bind(activation);
+                    continue;
+                }
                 State::User | State::Kernel => {
+                    looks = if self.has_reason(vp) { 0 } else { looks + 1 };
                     let cheap_doubt = word.state() == State::Kernel && vp.has_ready();
                     if self.kernel.is_blocked(word.owner(), cheap_doubt) {
                         self.relieve(activation, vp, word);
