@@ -2,6 +2,7 @@
 
 mod dispatch;
 mod exit_status;
+mod groups;
 mod guests;
 mod memcached;
 mod parked;
