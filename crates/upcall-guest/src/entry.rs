@@ -89,6 +89,29 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Writes into a signal frame's registers what a call leaves as it found it: arguments, those
+    /// that a function must preserve, and the stack pointer.
+    pub fn show(&self, registers: &mut [i64; 23]) {
+        let values = [
+            (libc::REG_RDI, self.rdi),
+            (libc::REG_RSI, self.rsi),
+            (libc::REG_RDX, self.rdx),
+            (libc::REG_R10, self.r10),
+            (libc::REG_R8, self.r8),
+            (libc::REG_R9, self.r9),
+            (libc::REG_RBX, self.rbx),
+            (libc::REG_RBP, self.rbp),
+            (libc::REG_R12, self.r12),
+            (libc::REG_R13, self.r13),
+            (libc::REG_R14, self.r14),
+            (libc::REG_R15, self.r15),
+            (libc::REG_RSP, self.rsp),
+        ];
+        for (register, value) in values {
+            registers[register as usize] = value as i64;
+        }
+    }
+
     /// All zero: to build a frame by hand.
     pub const fn empty() -> Self {
         Self {

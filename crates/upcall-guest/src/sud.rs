@@ -318,25 +318,9 @@ fn write_back(frame: &Frame, context: &mut libc::ucontext_t) {
     } else {
         frame.resume
     };
-    let values = [
-        (libc::REG_RAX, frame.rax),
-        (libc::REG_RDI, frame.rdi),
-        (libc::REG_RSI, frame.rsi),
-        (libc::REG_RDX, frame.rdx),
-        (libc::REG_R10, frame.r10),
-        (libc::REG_R8, frame.r8),
-        (libc::REG_R9, frame.r9),
-        (libc::REG_RBX, frame.rbx),
-        (libc::REG_RBP, frame.rbp),
-        (libc::REG_R12, frame.r12),
-        (libc::REG_R13, frame.r13),
-        (libc::REG_R14, frame.r14),
-        (libc::REG_R15, frame.r15),
-        (libc::REG_EFL, frame.rflags),
-        (libc::REG_RSP, frame.rsp),
-        (libc::REG_RIP, target),
-    ];
-    for (register, value) in values {
-        context.uc_mcontext.gregs[register as usize] = value as i64;
-    }
+    let registers = &mut context.uc_mcontext.gregs;
+    frame.show(registers);
+    registers[libc::REG_RAX as usize] = frame.rax as i64;
+    registers[libc::REG_EFL as usize] = frame.rflags as i64;
+    registers[libc::REG_RIP as usize] = target as i64;
 }

@@ -15,25 +15,9 @@ pub(super) fn note_progress(frame: &Frame, registers: &[i64; 23]) {
 /// Makes the frame show the thread at the system-call instruction of libc's.
 pub(super) fn show_site(frame: &Frame, registers: &mut [i64; 23]) {
     let again = frame.made.get() == 0;
-    let values = [
-        (libc::REG_RDI, frame.rdi),
-        (libc::REG_RSI, frame.rsi),
-        (libc::REG_RDX, frame.rdx),
-        (libc::REG_R10, frame.r10),
-        (libc::REG_R8, frame.r8),
-        (libc::REG_R9, frame.r9),
-        (libc::REG_RBX, frame.rbx),
-        (libc::REG_RBP, frame.rbp),
-        (libc::REG_R12, frame.r12),
-        (libc::REG_R13, frame.r13),
-        (libc::REG_R14, frame.r14),
-        (libc::REG_R15, frame.r15),
-        (libc::REG_RSP, frame.rsp),
-        (libc::REG_RIP, frame.rip - if again { 2 } else { 0 }),
-    ];
-    for (register, value) in values {
-        registers[register as usize] = value as i64;
-    }
+    frame.show(registers);
+    let site = frame.rip - if again { 2 } else { 0 };
+    registers[libc::REG_RIP as usize] = site as i64;
 }
 
 /// Sets the mask in a frame. The kernel's is eight bytes; in the place of what libc's has beyond
