@@ -54,6 +54,7 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
         // Announced, whether it waits or wakes: who is woken takes the processor over without
         // having to interrupt anybody.
         if prefers_blocking(runtime) {
+            poller.goes_unwanted(runtime, descriptor);
             return block(runtime, frame, descriptor, kind, moved);
         }
         let mut watch = poller.watch(descriptor, wants);

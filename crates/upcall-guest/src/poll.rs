@@ -163,9 +163,16 @@ impl Call {
     fn had_better_block(&self, runtime: &'static Runtime) -> bool {
         // SAFETY: on an activation.
         let activation = unsafe { gs::current() };
-        self.watches.count != 0
+        let blocks = self.watches.count != 0
             && self.limit != Limit::Now
-            && choice::prefers_blocking(runtime, activation)
+            && choice::prefers_blocking(runtime, activation);
+        if blocks {
+            for watch in &self.watches.list[..self.watches.count] {
+                let poller = runtime.kernel().poller();
+                poller.goes_unwanted(runtime, watch.descriptor);
+            }
+        }
+        blocks
     }
 
     /// Makes the call without waiting.

@@ -15,31 +15,35 @@ func unblockToRun() {
 	rounds := samples + warmUp
 	points := text("equals", "points") == "points"
 	compute := int64(number("compute_us", 50) * 1000)
-	handOver, takeOver := func() {}, func() {}
-	var block, wake func()
+	ready, release := func(int) {}, func(int) {}
+	var block, wake func(round int)
 	switch how := text("how", "pipe"); how {
 	case "pipe":
 		read, write := newPipe()
-		block = func() { read.Read(make([]byte, 1)) }
-		wake = func() { write.Write([]byte{1}) }
+		block = func(int) { read.Read(make([]byte, 1)) }
+		wake = func(int) { write.Write([]byte{1}) }
 	case "flock":
-		file, err := os.CreateTemp("", "upcall-peer")
-		if err != nil {
-			fail(1, "%v", err)
+		// Taken in turn: the next one is taken before the last one is released.
+		var equal, waiter [2]int
+		for i := range equal {
+			file, err := os.CreateTemp("", "upcall-peer")
+			if err != nil {
+				fail(1, "%v", err)
+			}
+			again, err := os.Open(file.Name())
+			if err != nil {
+				fail(1, "%v", err)
+			}
+			os.Remove(file.Name())
+			equal[i], waiter[i] = int(file.Fd()), int(again.Fd())
+			defer runtime.KeepAlive(file)
+			defer runtime.KeepAlive(again)
 		}
-		again, err := os.Open(file.Name())
-		if err != nil {
-			fail(1, "%v", err)
-		}
-		os.Remove(file.Name())
-		equal, waiter := int(file.Fd()), int(again.Fd())
-		released, taken := make(chan struct{}), make(chan struct{})
-		block = func() { syscall.Flock(waiter, syscall.LOCK_EX) }
-		wake = func() { syscall.Flock(equal, syscall.LOCK_UN) }
-		handOver = func() { syscall.Flock(waiter, syscall.LOCK_UN); released <- struct{}{}; <-taken }
-		takeOver = func() { <-released; syscall.Flock(equal, syscall.LOCK_EX); taken <- struct{}{} }
-		defer runtime.KeepAlive(file)
-		defer runtime.KeepAlive(again)
+		syscall.Flock(equal[0], syscall.LOCK_EX)
+		block = func(round int) { syscall.Flock(waiter[round%2], syscall.LOCK_EX) }
+		release = func(round int) { syscall.Flock(waiter[round%2], syscall.LOCK_UN) }
+		ready = func(round int) { syscall.Flock(equal[(round+1)%2], syscall.LOCK_EX) }
+		wake = func(round int) { syscall.Flock(equal[round%2], syscall.LOCK_UN) }
 	default:
 		fail(2, "how=%s is not a way to block", how)
 	}
@@ -56,25 +60,25 @@ func unblockToRun() {
 	go func() {
 		defer done.Done()
 		for i := range after {
-			handOver()
 			begun.Store(int64(i + 1))
-			block()
+			block(i)
 			after[i] = max(now()-wokenAt.Load(), 1)
+			release(i)
 			ended.Store(int64(i + 1))
 		}
 	}()
 	go func() {
 		defer done.Done()
 		for i := range after {
-			takeOver()
 			for begun.Load() <= int64(i) {
 				quantum()
 			}
+			ready(i)
 			for until := now() + compute; now() < until; {
 				quantum()
 			}
 			wokenAt.Store(now())
-			wake()
+			wake(i)
 			for ended.Load() <= int64(i) {
 				quantum()
 			}

@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::posix::{self, Semaphore, Thread, now_ns, spin, yield_now};
+use super::posix::{self, Thread, now_ns, spin, yield_now};
 use super::uffd::{Region, Resolver};
 use super::{Failure, Figures, Params};
 
@@ -32,10 +32,11 @@ enum Way {
         read: OwnedFd,
         write: OwnedFd,
     },
+    /// Two files, taken in turn: the equal takes the next one before it releases the last one, so
+    /// that the waiter finds it taken without ever having to wait for the equal's time slice.
     Flock {
-        waiter: File,
-        equal: File,
-        handed_over: [Semaphore; 2],
+        waiter: [File; 2],
+        equal: [File; 2],
     },
     Fault {
         region: Region,
@@ -49,6 +50,22 @@ fn flock(file: &File, operation: libc::c_int) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), operation) == 0 }
 }
 
+fn memory_file() -> Result<File, Failure> {
+    // SAFETY: a valid name.
+    let fd = unsafe { libc::memfd_create(c"upcall-workload".as_ptr(), 0) };
+    if fd < 0 {
+        return Err(Failure::errno("memfd_create"));
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// A second open file description of a file; two descriptors of one would hold the one lock.
+fn open_again(file: &File) -> Result<File, Failure> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_err(|_| Failure::errno("opening a memfd again"))
+}
+
 impl Way {
     fn new(how: &str, rounds: usize) -> Result<Self, Failure> {
         match how {
@@ -57,22 +74,10 @@ impl Way {
                 Ok(Self::Pipe { read, write })
             }
             "flock" => {
-                // SAFETY: a valid name.
-                let fd = unsafe { libc::memfd_create(c"upcall-workload".as_ptr(), 0) };
-                if fd < 0 {
-                    return Err(Failure::errno("memfd_create"));
-                }
-                // SAFETY: a new descriptor that nobody else owns.
-                let equal = unsafe { File::from_raw_fd(fd) };
-                // A second open file description, or both would hold the one lock.
-                let again = File::open(format!("/proc/self/fd/{fd}"));
-                let waiter = again.map_err(|_| Failure::errno("opening a memfd again"))?;
-                let handed_over = [Semaphore::new(), Semaphore::new()];
-                Ok(Self::Flock {
-                    waiter,
-                    equal,
-                    handed_over,
-                })
+                let equal = [memory_file()?, memory_file()?];
+                let waiter = [open_again(&equal[0])?, open_again(&equal[1])?];
+                flock(&equal[0], libc::LOCK_EX);
+                Ok(Self::Flock { waiter, equal })
             }
             "fault" => {
                 let (region, resolver) = Region::new(rounds)?;
@@ -90,57 +95,40 @@ impl Way {
     fn block(&self, round: usize) -> bool {
         match self {
             Self::Pipe { read, .. } => posix::read_byte(read),
-            Self::Flock { waiter, .. } => flock(waiter, libc::LOCK_EX),
+            Self::Flock { waiter, .. } => flock(&waiter[round % 2], libc::LOCK_EX),
             Self::Fault { region, .. } => region.touch(round),
         }
     }
 
-    /// The waiter, before each block, outside what is measured.
-    fn hand_over(&self) {
-        if let Self::Flock {
-            waiter,
-            handed_over,
-            ..
-        } = self
-        {
-            flock(waiter, libc::LOCK_UN);
-            handed_over[0].post();
-            handed_over[1].wait();
-        }
-    }
-
-    /// The equal, before the waiter may block the next time: takes the lock back.
-    fn take_over(&self) {
-        if let Self::Flock {
-            equal, handed_over, ..
-        } = self
-        {
-            handed_over[0].wait();
-            flock(equal, libc::LOCK_EX);
-            handed_over[1].post();
+    /// The waiter, after each block, outside what is measured.
+    fn release(&self, round: usize) {
+        if let Self::Flock { waiter, .. } = self {
+            flock(&waiter[round % 2], libc::LOCK_UN);
         }
     }
 
     /// The equal, once the waiter is about to block: true when it can be woken.
-    fn ready(&self) -> bool {
-        let Self::Fault {
-            resolver, address, ..
-        } = self
-        else {
-            return true;
-        };
-        let Some(page) = resolver.next_fault() else {
-            return false;
-        };
-        resolver.fill(page, false);
-        address.store(page, Ordering::Relaxed);
-        true
+    fn ready(&self, round: usize) -> bool {
+        match self {
+            Self::Pipe { .. } => true,
+            Self::Flock { equal, .. } => flock(&equal[(round + 1) % 2], libc::LOCK_EX),
+            Self::Fault {
+                resolver, address, ..
+            } => {
+                let Some(page) = resolver.next_fault() else {
+                    return false;
+                };
+                resolver.fill(page, false);
+                address.store(page, Ordering::Relaxed);
+                true
+            }
+        }
     }
 
-    fn wake(&self) -> bool {
+    fn wake(&self, round: usize) -> bool {
         match self {
             Self::Pipe { write, .. } => posix::write_byte(write),
-            Self::Flock { equal, .. } => flock(equal, libc::LOCK_UN),
+            Self::Flock { equal, .. } => flock(&equal[round % 2], libc::LOCK_UN),
             Self::Fault {
                 resolver, address, ..
             } => resolver.wake(address.load(Ordering::Relaxed)),
@@ -162,7 +150,6 @@ struct Shared {
 impl Shared {
     fn wait_all(&self) {
         for round in 0..self.after.len() {
-            self.way.hand_over();
             self.begun.store(round + 1, Ordering::Release);
             if !self.way.block(round) {
                 return;
@@ -170,6 +157,7 @@ impl Shared {
             // Acquire: pairs with the Release before the wake-up.
             let since = self.woken_at.load(Ordering::Acquire);
             self.after[round].store(now_ns().saturating_sub(since).max(1), Ordering::Relaxed);
+            self.way.release(round);
             self.ended.store(round + 1, Ordering::Release);
         }
     }
@@ -184,11 +172,10 @@ impl Shared {
 
     fn keep_busy_and_wake(&self) {
         for round in 0..self.after.len() {
-            self.way.take_over();
             while self.begun.load(Ordering::Acquire) <= round {
                 self.quantum();
             }
-            while !self.way.ready() {
+            while !self.way.ready(round) {
                 self.quantum();
             }
             // By now the waiter has blocked: it had the processor, and gave it up.
@@ -197,7 +184,7 @@ impl Shared {
                 self.quantum();
             }
             self.woken_at.store(now_ns(), Ordering::Release);
-            if !self.way.wake() {
+            if !self.way.wake(round) {
                 return;
             }
             while self.ended.load(Ordering::Acquire) <= round {

@@ -34,7 +34,7 @@ impl Poller {
             let mut state = entry.lock(runtime.kernel());
             let keeps = when == When::Before;
             self.move_waiters(descriptor as usize, &state, keeps, &mut list);
-            self.unregister(descriptor, &mut state);
+            self.unregister(descriptor);
             state.refused = false;
             state.inode = 0;
             self.known[descriptor as usize].forget();

@@ -3,7 +3,7 @@
 //! All of it are hints: other processes and unseen calls may have changed what a number means, and
 //! every use survives that.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::{Poller, Wants};
 use crate::Runtime;
@@ -31,6 +31,8 @@ pub(super) struct Known {
     word: AtomicU32,
     /// How many edges have come. Changed under the entry's lock.
     pub(super) edges: AtomicU32,
+    /// Whether the poller watches it. Changed under the entry's lock.
+    pub(super) registered: AtomicBool,
 }
 
 const KIND: u32 = 0xf;

@@ -60,7 +60,8 @@ const EVENTS: usize = 64;
 const DESCRIPTORS: usize = 1 << 20;
 
 const READERS: usize = 256;
-/// Edges since anybody last waited for a descriptor, after which nobody is woken for it any more.
+/// Edges, and blocking calls, since anybody last waited for a descriptor, after which nobody is woken
+/// for it any more.
 const UNWANTED: u32 = 4;
 
 const KICK: u64 = u64::MAX;
@@ -85,11 +86,10 @@ fn meaning(events: u32) -> u32 {
 }
 
 struct State {
-    registered: bool,
     /// The kernel said that it cannot be polled.
     refused: bool,
     first: Slot<Node>,
-    /// Edges since a thread last came to wait.
+    /// Edges, and blocking calls, since a thread last came to wait.
     unwanted: u32,
     /// The pipe's inode number.
     inode: u64,
@@ -285,11 +285,35 @@ impl Poller {
         if let Some(entry) = self.entries.get(descriptor) {
             let mut state = entry.lock(runtime.kernel());
             self.edge(descriptor, &state, meaning(bits), list);
-            state.unwanted += 1;
-            if state.unwanted > UNWANTED && state.first.get(Ordering::Relaxed).is_none() {
-                self.unregister(descriptor as i32, &mut state);
-            }
+            self.count_unwanted(descriptor as i32, &mut state);
         }
+    }
+
+    fn count_unwanted(&self, descriptor: i32, state: &mut State) {
+        state.unwanted += 1;
+        if state.unwanted > UNWANTED && state.first.get(Ordering::Relaxed).is_none() {
+            self.unregister(descriptor);
+        }
+    }
+
+    /// A thread is about to block its activation in a call on the descriptor. If that goes on, nobody
+    /// is woken for its edges any more: whoever sits here would find the file drained, and the kernel
+    /// does not even let it return to say so. Outside the runtime.
+    #[inline]
+    pub fn goes_unwanted(&self, runtime: &'static Runtime, descriptor: i32) {
+        let registered = |known: &Known| known.registered.load(Ordering::Relaxed);
+        if self.known.get(descriptor as usize).is_some_and(registered) {
+            self.neglect(runtime, descriptor);
+        }
+    }
+
+    #[cold]
+    fn neglect(&self, runtime: &'static Runtime, descriptor: i32) {
+        let activation = runtime.enter();
+        let mut state = self.entries[descriptor as usize].lock(runtime.kernel());
+        self.count_unwanted(descriptor, &mut state);
+        drop(state);
+        runtime.leave(activation);
     }
 }
 

@@ -285,11 +285,13 @@ impl Poller {
                 return Err(Readiness::NotPollable);
             };
             let mut state = entry.lock(runtime.kernel());
-            if !state.registered && !self.register(watch.descriptor, &mut state) {
+            let known = &self.known[watch.descriptor as usize];
+            if !known.registered.load(Ordering::Relaxed)
+                && !self.register(watch.descriptor, &mut state)
+            {
                 return Err(Readiness::NotPollable);
             }
             state.unwanted = 0;
-            let known = &self.known[watch.descriptor as usize];
             if known.edges.load(Ordering::Relaxed) != watch.seen {
                 return Err(Readiness::Try);
             }
@@ -307,6 +309,7 @@ impl Poller {
     }
 
     fn register(&self, descriptor: i32, state: &mut State) -> bool {
+        let known = &self.known[descriptor as usize];
         self.highest.fetch_max(descriptor as u32, Ordering::Relaxed);
         let flat = matches!(
             self.known_kind(descriptor as usize),
@@ -317,15 +320,17 @@ impl Poller {
         }
         let answer = self.control(EPOLL_CTL_ADD, descriptor, EVERYTHING, descriptor as u64);
         state.refused = error(answer) == Some(libc::EPERM);
-        state.registered = answer == 0 || error(answer) == Some(libc::EEXIST);
-        state.registered
+        let registered = answer == 0 || error(answer) == Some(libc::EEXIST);
+        known.registered.store(registered, Ordering::Relaxed);
+        registered
     }
 
-    pub(super) fn unregister(&self, descriptor: i32, state: &mut State) {
-        if state.registered {
+    /// Under the entry's lock.
+    pub(super) fn unregister(&self, descriptor: i32) {
+        let known = &self.known[descriptor as usize];
+        if known.registered.swap(false, Ordering::Relaxed) {
             self.control(EPOLL_CTL_DEL, descriptor, 0, 0);
         }
-        state.registered = false;
     }
 
     /// Leaves all lists. Says whether a descriptor was moved, if that is wanted.
