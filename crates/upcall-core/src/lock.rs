@@ -13,6 +13,18 @@ use crate::kernel::Kernel;
 /// Spins before a waiter yields the processor.
 const SPINS: u32 = 100;
 
+/// One step of waiting for a lock's holder.
+#[cold]
+pub(crate) fn spin<K: Kernel>(kernel: &K, spins: &mut u32) {
+    *spins += 1;
+    if *spins < SPINS {
+        core::hint::spin_loop();
+    } else {
+        *spins = 0;
+        kernel.await_holder();
+    }
+}
+
 /// A value behind a spin lock.
 pub struct SpinLock<T> {
     held: AtomicBool,
@@ -46,13 +58,7 @@ impl<T> SpinLock<T> {
         let mut spins = 0;
         loop {
             while self.held.load(Ordering::Relaxed) {
-                spins += 1;
-                if spins < SPINS {
-                    core::hint::spin_loop();
-                } else {
-                    spins = 0;
-                    kernel.await_holder();
-                }
+                spin(kernel, &mut spins);
             }
             if !self.held.swap(true, Ordering::Acquire) {
                 return;

@@ -7,10 +7,11 @@
 //! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
 //! instruction, and a thread can be put back at the front.
 
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::kernel::Kernel;
-use crate::lock::SpinLock;
+use crate::lock::spin;
 use crate::thread::{READY, Thread};
 
 /// Threads linked one after the other. Owned by whoever holds the value.
@@ -82,18 +83,26 @@ impl<K: Kernel> ThreadList<K> {
     }
 }
 
-/// The ready threads of one virtual processor.
+/// The ready threads of one virtual processor, and a lock around them that says how many there are:
+/// the thread that is about to be put in counts from the moment when the lock is taken, so that one
+/// locked instruction both takes it and announces the thread.
 pub(crate) struct ReadyList<K: Kernel> {
-    list: SpinLock<ThreadList<K>>,
-    /// A copy of the length that may be read without the lock.
-    len: AtomicUsize,
+    /// Twice the length, plus one while it is locked.
+    word: AtomicUsize,
+    list: UnsafeCell<ThreadList<K>>,
 }
+
+// SAFETY: the list is reached only by who holds the lock; see `ThreadList`.
+unsafe impl<K: Kernel> Sync for ReadyList<K> {}
+
+const LOCKED: usize = 1;
+const ONE: usize = 2;
 
 impl<K: Kernel> ReadyList<K> {
     pub(crate) const fn new() -> Self {
         ReadyList {
-            list: SpinLock::new(ThreadList::new()),
-            len: AtomicUsize::new(0),
+            word: AtomicUsize::new(0),
+            list: UnsafeCell::new(ThreadList::new()),
         }
     }
 
@@ -101,45 +110,69 @@ impl<K: Kernel> ReadyList<K> {
     /// idle, a pusher writes it before it looks for idle processors.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::SeqCst)
+        self.word.load(Ordering::SeqCst) / ONE
+    }
+
+    /// Calls `change` with the list locked, and its length the one that `announce` makes of the
+    /// present one; `None` if that says so, and then nothing happened.
+    #[inline]
+    fn with<R>(
+        &self,
+        kernel: &K,
+        announce: impl Fn(usize) -> Option<usize>,
+        change: impl FnOnce(&mut ThreadList<K>) -> R,
+    ) -> Option<R> {
+        let mut spins = 0;
+        let mut word = self.word.load(Ordering::Relaxed);
+        let locked = loop {
+            let open = word & !LOCKED;
+            let locked = announce(open / ONE)? * ONE | LOCKED;
+            // SeqCst: see `len`; also pairs with the Release below.
+            match self
+                .word
+                .compare_exchange(open, locked, Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) => break locked,
+                Err(found) => word = found,
+            }
+            while word & LOCKED != 0 {
+                spin(kernel, &mut spins);
+                word = self.word.load(Ordering::Relaxed);
+            }
+        };
+        // SAFETY: the lock is ours.
+        let result = change(unsafe { &mut *self.list.get() });
+        // Release: pairs with the compare-and-swap above. Nobody else changes a locked word.
+        self.word.store(locked & !LOCKED, Ordering::Release);
+        Some(result)
     }
 
     #[inline]
     pub(crate) fn push_back(&self, kernel: &K, thread: &'static Thread<K>) {
         thread.state.store(READY, Ordering::Relaxed);
-        let mut list = self.list.lock(kernel);
-        list.push_back(thread);
-        self.len.store(list.len(), Ordering::SeqCst);
+        self.with(kernel, |len| Some(len + 1), |list| list.push_back(thread));
     }
 
     #[inline]
     pub(crate) fn push_front(&self, kernel: &K, thread: &'static Thread<K>) {
         thread.state.store(READY, Ordering::Relaxed);
-        let mut list = self.list.lock(kernel);
-        list.push_front(thread);
-        self.len.store(list.len(), Ordering::SeqCst);
+        self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
     }
 
     /// Puts a thread at the end and takes the first, which may be the same.
     #[inline]
     pub(crate) fn exchange(&self, kernel: &K, thread: &'static Thread<K>) -> &'static Thread<K> {
         thread.state.store(READY, Ordering::Relaxed);
-        let mut list = self.list.lock(kernel);
-        list.push_back(thread);
-        let first = list.pop_front().unwrap_or(thread);
-        self.len.store(list.len(), Ordering::Relaxed);
-        first
+        let first = self.with(kernel, Some, |list| {
+            list.push_back(thread);
+            list.pop_front()
+        });
+        first.flatten().unwrap_or(thread)
     }
 
     #[inline]
     pub(crate) fn pop(&self, kernel: &K) -> Option<&'static Thread<K>> {
-        if self.len.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let mut list = self.list.lock(kernel);
-        let thread = list.pop_front();
-        self.len.store(list.len(), Ordering::Relaxed);
-        thread
+        self.with(kernel, |len| len.checked_sub(1), ThreadList::pop_front)?
     }
 }
 

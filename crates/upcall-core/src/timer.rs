@@ -70,10 +70,14 @@ impl<K: Kernel> Timers<K> {
     }
 
     /// Takes a thread's deadline back, if it still has one.
+    #[inline]
     pub(crate) fn remove(&self, kernel: &K, thread: &'static Thread<K>) {
-        if thread.heap_place.load(Ordering::Acquire) == 0 {
-            return;
+        if thread.heap_place.load(Ordering::Acquire) != 0 {
+            self.take_out(kernel, thread);
         }
+    }
+
+    fn take_out(&self, kernel: &K, thread: &'static Thread<K>) {
         let mut heap = self.0.lock(kernel);
         let place = thread.heap_place.load(Ordering::Relaxed);
         if place != 0 {
