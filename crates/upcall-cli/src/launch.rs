@@ -50,6 +50,15 @@ enum Stop {
 
 /// Examines the program and puts the settings into the environment.
 fn prepare(args: &RunArgs, name: &OsStr, file: &Path) -> Result<(), Stop> {
+    let processor = probe::processor();
+    if let Some(remedy) = &processor.remedy {
+        return Err(refused(
+            name,
+            "would run on a processor that is not supported",
+            processor.evidence.clone(),
+            remedy,
+        ));
+    }
     program::examine(file).map_err(|verdict| stop(name, verdict))?;
     let existing = std::env::var_os("LD_PRELOAD");
     if let Some(other) = guest_library::conflicting(existing.as_deref()) {

@@ -10,7 +10,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use upcall_linux::{Inbox, gs};
+use upcall_linux::{Inbox, base};
 
 use crate::entry::{Frame, raw_syscall};
 use crate::signal::{self, kernel_mask, set_kernel_mask};
@@ -25,7 +25,7 @@ static KEPT: Inbox = Inbox::empty();
 /// Whether the calling kernel thread is the one thread of a process without a runtime. Libc's own
 /// kernel threads and children of vfork are not.
 fn is_here() -> bool {
-    dispatch::is_on() && !gs::is_set() && !process::is_lent()
+    dispatch::is_on() && !base::is_set() && !process::is_lent()
 }
 
 /// Dispatch begins: what is pending and blocked in the kernel comes here.

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 
 use upcall_core::{Errno, Kernel};
 use upcall_linux::observe::Probe;
-use upcall_linux::{Hooks, Linux, Runtime, Settings, affinity, gs, limits, placement, preempt};
+use upcall_linux::{Hooks, Linux, Runtime, Settings, affinity, base, limits, placement, preempt};
 
 use crate::identity::Identities;
 use crate::{alone, dispatch, masks, names, signal, stats};
@@ -169,7 +169,7 @@ impl Guest {
 
     /// The child of a fork: one kernel thread, no runtime.
     pub fn forget_runtime(&self) {
-        gs::set(None);
+        base::set(None);
         self.runtime.store(ptr::null_mut(), Ordering::Release);
         self.foreign.store(0, Ordering::Relaxed);
         self.identities.forget();

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Kernel;
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
-use upcall_linux::{Runtime, descriptors, gs};
+use upcall_linux::{Runtime, base, descriptors};
 
 use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::guest::GUEST;
@@ -101,7 +101,7 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
 fn prefers_blocking(runtime: &'static Runtime) -> bool {
     // A hint, from whatever activation this is at the moment.
     // SAFETY: on an activation.
-    runtime.prefers_blocking(unsafe { gs::current() })
+    runtime.prefers_blocking(unsafe { base::current() })
 }
 
 /// Makes the call, or the rest of it, on `descriptor`.

@@ -4,6 +4,11 @@
 //! every loaded object at start ([`site`]), moves each into a stub ([`stub`]) and overwrites it
 //! with a jump there ([`patch`]); the stub enters the runtime with a complete [`entry::Frame`].
 //! What cannot be rewritten is refused with a reason and left to [`sud`]; [`dispatch`] says when.
+//!
+//! On another processor than x86-64 the library is empty and `upcall run` refuses
+//! (`upcall_linux::arch::SERVES_PROGRAMS`). One more processor is a folder beside `arch::x86_64`
+//! (entry, search, raw calls), its decoder in [`site`] and [`code`], its jumps in [`stub`] and
+//! [`patch`], and its signal frames in [`signal`].
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 pub mod access;

@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Kernel;
 use upcall_linux::poller::{Readiness, Wants, Watch, choice};
-use upcall_linux::{Runtime, Thread, descriptors, gs};
+use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::select::Sets;
@@ -162,7 +162,7 @@ impl Call {
 
     fn had_better_block(&self, runtime: &'static Runtime) -> bool {
         // SAFETY: on an activation.
-        let activation = unsafe { gs::current() };
+        let activation = unsafe { base::current() };
         let blocks = self.watches.count != 0
             && self.limit != Limit::Now
             && choice::prefers_blocking(runtime, activation);

@@ -11,7 +11,7 @@
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use upcall_core::{Kernel, SpinLock};
-use upcall_linux::{Activation, Runtime, Thread, affinity, descriptors, gs, preempt, spawn};
+use upcall_linux::{Activation, Runtime, Thread, affinity, base, descriptors, preempt, spawn};
 
 use crate::entry::{self, Frame, mode, raw_syscall};
 use crate::guest::GUEST;
@@ -158,9 +158,9 @@ extern "C" fn begin_foreign(copy: usize) -> ! {
 ///
 /// Called by the entry.
 pub unsafe extern "C" fn after(frame: &mut Frame) {
-    let thread = if gs::is_set() {
+    let thread = if base::is_set() {
         // SAFETY: the pseudo-register is set: an activation, or the mark of an outsider.
-        unsafe { gs::current_thread() }
+        unsafe { base::current_thread() }
     } else {
         None
     };

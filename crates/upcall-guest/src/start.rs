@@ -2,9 +2,10 @@
 
 use std::env;
 
+use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::observe::{Probe, open_switch_ring};
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
-use upcall_linux::{affinity, gs};
+use upcall_linux::{affinity, base};
 
 use crate::guest::{GUEST, Options};
 use crate::patch::{Hooks, ObjectReport, patch_all};
@@ -21,7 +22,7 @@ extern "C" fn start() {
         unsafe { env::remove_var("LD_PRELOAD") };
     }
     GUEST.configure(options());
-    gs::detect();
+    base::detect();
     affinity::note();
     table::prepare();
     threads::note_libc();
@@ -104,7 +105,6 @@ fn best_probe() -> Probe {
 /// will run on other kernel threads (rseq(2)).
 fn unregister_rseq() {
     const RSEQ_FLAG_UNREGISTER: i64 = 1;
-    const SIGNATURE: i64 = 0x5305_3053;
     const REGISTRATION_FAILED: u32 = -2i32 as u32;
     // SAFETY: dlsym with constant names; the symbols are words of libc's (glibc 2.35 on).
     unsafe {
@@ -113,14 +113,14 @@ fn unregister_rseq() {
         if offset.is_null() || size.is_null() || *size.cast::<u32>() == 0 {
             return;
         }
-        let area = (gs::thread_pointer() as isize + *offset.cast::<isize>()) as *mut u32;
+        let area = (base::thread_pointer() as isize + *offset.cast::<isize>()) as *mut u32;
         for length in [32, *size.cast::<u32>() as i64] {
             if libc::syscall(
                 libc::SYS_rseq,
                 area,
                 length,
                 RSEQ_FLAG_UNREGISTER,
-                SIGNATURE,
+                RSEQ_SIGNATURE,
             ) == 0
             {
                 break;

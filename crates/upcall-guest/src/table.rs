@@ -13,7 +13,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use upcall_linux::{Activation, Runtime, Thread, descriptors, gs};
+use upcall_linux::{Activation, Runtime, Thread, base, descriptors};
 
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
@@ -46,7 +46,7 @@ pub fn prepare() {
     for own in &OUTSIDE {
         let size = size_of::<Activation>();
         let mark = Box::leak(vec![0u64; size.div_ceil(8) + 8].into_boxed_slice());
-        let address = mark.as_mut_ptr() as usize;
+        let address = (mark.as_mut_ptr() as usize).next_multiple_of(align_of::<Activation>());
         // SAFETY: inside the allocation; the words that are read through the pseudo-register.
         unsafe {
             ((address + Activation::OFFSET_THIS) as *mut usize).write(address);
@@ -58,25 +58,26 @@ pub fn prepare() {
 
 /// Marks the calling kernel thread; `helper`: it is a thread of this process.
 pub fn mark_outside(helper: bool) {
+    let mark = OUTSIDE[usize::from(helper)].load(Ordering::Relaxed) as *const Activation;
     // SAFETY: leaked, and as large as an activation.
-    unsafe { gs::set_raw(OUTSIDE[usize::from(helper)].load(Ordering::Relaxed)) };
+    base::set(unsafe { mark.as_ref() });
 }
 
 /// Whether the calling kernel thread is one that libc has started for itself.
 fn is_helper() -> bool {
     // SAFETY: the pseudo-register is set.
-    gs::is_set()
-        && core::ptr::from_ref(unsafe { gs::current() }) as usize
+    base::is_set()
+        && core::ptr::from_ref(unsafe { base::current() }) as usize
             == OUTSIDE[1].load(Ordering::Relaxed)
 }
 
 /// Whether the calling kernel thread is no activation, or runs on borrowed memory.
 pub fn is_outside() -> bool {
-    if !gs::is_set() {
+    if !base::is_set() {
         return true;
     }
     // SAFETY: the pseudo-register is set.
-    let (activation, thread) = unsafe { (gs::current(), gs::current_thread()) };
+    let (activation, thread) = unsafe { (base::current(), base::current_thread()) };
     let address = core::ptr::from_ref(activation) as usize;
     OUTSIDE
         .iter()
@@ -87,7 +88,7 @@ pub fn is_outside() -> bool {
 /// The thread that makes the call.
 pub fn current_thread() -> Option<&'static Thread> {
     // SAFETY: called for threads only.
-    unsafe { gs::current_thread() }
+    unsafe { base::current_thread() }
 }
 
 /// The calling thread, if it runs on an activation and its memory is not lent.
@@ -180,8 +181,8 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
     // migrate.
     // SAFETY: the pseudo-register is set where it is read.
     let (thread, inside) = unsafe {
-        match gs::is_set() {
-            true => (gs::current_thread(), gs::is_inside()),
+        match base::is_set() {
+            true => (base::current_thread(), base::is_inside()),
             false => (None, false),
         }
     };

@@ -11,7 +11,7 @@ use crate::state::{AWAKE, Binding, IN_FUTEX, IN_POLL, IN_TURN, LinuxActivation, 
 use crate::sys::{self, error};
 use crate::watch::Watch;
 use crate::{
-    Activation, Runtime, Thread, affinity, cpu_time, descriptors, gs, observe, pace, preempt,
+    Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, observe, pace, preempt,
     spawn, vdso,
 };
 
@@ -72,7 +72,7 @@ impl Linux {
     ///
     /// The kernel's error when it gives no epoll, event or timer descriptor.
     pub fn open(settings: Settings) -> Result<Self, Errno> {
-        gs::detect();
+        base::detect();
         vdso::detect();
         // SAFETY: asks only.
         let pid = unsafe { sys!(sys::SYS_getpid) } as i32;
@@ -118,7 +118,7 @@ impl Linux {
     #[cold]
     fn look_as_sentinel(&self, owner: &'static Activation) {
         // SAFETY: activations call this.
-        let standby = unsafe { gs::current() };
+        let standby = unsafe { base::current() };
         let state = &standby.kernel;
         if !state.sentinel.load(Ordering::Relaxed) {
             if standby.role() == Role::Standby {
@@ -165,13 +165,16 @@ impl Linux {
         // SAFETY: asks only.
         let tid = unsafe { sys!(sys::SYS_gettid) } as i32;
         state.tid.store(tid, Ordering::Relaxed);
-        let base = gs::thread_pointer();
-        state.thread_pointer.store(base, Ordering::Relaxed);
-        thread.kernel.thread_pointer.store(base, Ordering::Relaxed);
+        let pointer = base::thread_pointer();
+        state.thread_pointer.store(pointer, Ordering::Relaxed);
+        thread
+            .kernel
+            .thread_pointer
+            .store(pointer, Ordering::Relaxed);
         thread.kernel.tid.store(tid, Ordering::Relaxed);
         state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
         thread.kernel.mask.store(mask, Ordering::Relaxed);
-        gs::set(Some(activation));
+        base::set(Some(activation));
         if tid == self.pid {
             self.first.set(Some(activation), Ordering::Relaxed);
         }
@@ -252,19 +255,19 @@ unsafe impl Kernel for Linux {
     #[inline(always)]
     fn current(&self) -> &'static Activation {
         // SAFETY: only activations run the runtime.
-        unsafe { gs::current() }
+        unsafe { base::current() }
     }
 
     #[inline(always)]
     fn set_inside(&self) {
         // SAFETY: only activations run the runtime.
-        unsafe { gs::set_inside() }
+        unsafe { base::set_inside() }
     }
 
     #[inline(always)]
     fn clear_inside(&self) -> bool {
         // SAFETY: only activations run the runtime.
-        unsafe { gs::clear_inside() }
+        unsafe { base::clear_inside() }
     }
 
     #[inline]
@@ -388,11 +391,11 @@ unsafe impl Kernel for Linux {
     fn install(&self, activation: &'static Activation, thread: &'static Thread) {
         cpu_time::begins(activation);
         let state = &activation.kernel;
-        let base = thread.kernel.thread_pointer.load(Ordering::Relaxed);
-        if state.thread_pointer.load(Ordering::Relaxed) != base {
-            state.thread_pointer.store(base, Ordering::Relaxed);
-            // SAFETY: the base belongs to the thread that is about to run.
-            unsafe { gs::set_thread_pointer(base) };
+        let pointer = thread.kernel.thread_pointer.load(Ordering::Relaxed);
+        if state.thread_pointer.load(Ordering::Relaxed) != pointer {
+            state.thread_pointer.store(pointer, Ordering::Relaxed);
+            // SAFETY: it belongs to the thread that is about to run.
+            unsafe { base::set_thread_pointer(activation, pointer) };
         }
         let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
         // With a signal in the inbox everything stays blocked until it is delivered.
@@ -414,6 +417,9 @@ unsafe impl Kernel for Linux {
 
     #[inline]
     fn uninstall(&self, activation: &'static Activation, thread: &'static Thread) {
+        if base::rest(activation) {
+            activation.kernel.thread_pointer.store(0, Ordering::Relaxed);
+        }
         cpu_time::ends(activation, thread);
         if activation.kernel.altstack.load(Ordering::Relaxed) != 0 && preempt::uses_altstack() {
             remove_altstack(activation);

@@ -12,10 +12,10 @@
 pub mod sys;
 
 pub mod affinity;
+pub mod arch;
 pub mod cpu_time;
 pub mod descriptors;
 pub mod gang;
-pub mod gs;
 pub mod kernel;
 pub mod limits;
 mod load;
@@ -31,6 +31,7 @@ pub mod state;
 mod vdso;
 mod watch;
 
+pub use arch::base;
 pub use kernel::{Hooks, Linux, Settings};
 pub use state::{Inbox, LinuxActivation, LinuxThread};
 

@@ -1,12 +1,11 @@
 //! Kernel threads for activations: clone(2) without libc, so that nothing of libc's is allocated.
 
-use core::arch::naked_asm;
 use core::sync::atomic::Ordering;
 
 use upcall_core::{Errno, Kernel, SpinLock};
 
 use crate::sys::{self, error};
-use crate::{Activation, gs, preempt};
+use crate::{Activation, arch, base, preempt};
 
 const FLAGS: i32 = libc::CLONE_VM
     | libc::CLONE_FS
@@ -39,14 +38,17 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
             8
         )
     };
-    let tid = activation.kernel.tid.as_ptr();
+    let tid = activation.kernel.tid.as_ptr() as usize;
     // SAFETY: the stack is the activation's own and free; the id word lives as long as the
     // activation; `begin` does not return.
     let answer = unsafe {
-        clone(
+        clone_raw(
             FLAGS as usize,
             activation.stack_top(),
             tid,
+            tid,
+            0,
+            begin,
             core::ptr::from_ref(activation) as usize,
         )
     };
@@ -67,38 +69,15 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-unsafe extern "C" fn clone(flags: usize, stack: usize, tid: *mut i32, activation: usize) -> isize {
-    // rdi flags, rsi stack, rdx parent_tid, rcx activation -> r10 child_tid, r8 tls
-    naked_asm!(
-        "push r12",
-        "mov r12, rcx",
-        "mov r10, rdx",
-        "xor r8d, r8d",
-        "mov eax, 56",
-        "syscall",
-        "test rax, rax",
-        "jz 2f",
-        "pop r12",
-        "ret",
-        "2:",
-        "mov rdi, r12",
-        "xor ebp, ebp",
-        "call {begin}",
-        "ud2",
-        begin = sym begin,
-    )
-}
-
 extern "C" fn begin(activation: usize) -> ! {
     // SAFETY: `spawn` passes its activation.
     let activation = unsafe { &*(activation as *const Activation) };
-    gs::set(Some(activation));
+    base::rest(activation);
+    base::set(Some(activation));
     let runtime = activation.runtime();
     let kernel = runtime.kernel();
     let state = &activation.kernel;
-    state.forget_kernel_state(gs::thread_pointer());
+    state.forget_kernel_state(base::thread_pointer());
     kernel.set_inside();
     if state.sentinel.load(Ordering::Relaxed) {
         become_sentinel();
@@ -125,34 +104,7 @@ pub unsafe fn clone_raw(
 ) -> isize {
     let words = [parent_tid, child_tid, tls, begin as usize, argument];
     // SAFETY: the caller's conditions.
-    unsafe { clone_with(flags, stack & !15, words.as_ptr()) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-unsafe extern "C" fn clone_with(flags: usize, stack: usize, words: *const usize) -> isize {
-    naked_asm!(
-        "push r12",
-        "push r13",
-        "mov rax, rdx",
-        "mov rdx, [rax]",
-        "mov r10, [rax + 8]",
-        "mov r8, [rax + 16]",
-        "mov r12, [rax + 24]",
-        "mov r13, [rax + 32]",
-        "mov eax, 56",
-        "syscall",
-        "test rax, rax",
-        "jz 2f",
-        "pop r13",
-        "pop r12",
-        "ret",
-        "2:",
-        "mov rdi, r13",
-        "xor ebp, ebp",
-        "call r12",
-        "ud2",
-    )
+    unsafe { arch::clone(flags, stack & !15, &words) }
 }
 
 /// Moves the calling kernel thread to the idle scheduling class, which needs no privilege.

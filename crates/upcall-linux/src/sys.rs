@@ -3,15 +3,13 @@
 //! rustix and libc would do, but both end in code that the guest may have rewritten, and both
 //! use the thread-local `errno` or libc's own state, which an activation does not have.
 
-use core::arch::asm;
-
 pub use libc::{
-    SYS_arch_prctl, SYS_clock_gettime, SYS_close, SYS_epoll_create1, SYS_epoll_ctl,
-    SYS_epoll_pwait, SYS_eventfd2, SYS_exit, SYS_exit_group, SYS_fcntl, SYS_futex, SYS_getpid,
-    SYS_gettid, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_openat, SYS_perf_event_open,
-    SYS_pread64, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo,
-    SYS_sched_setaffinity, SYS_sched_yield, SYS_sigaltstack, SYS_tgkill, SYS_timer_create,
-    SYS_timer_settime, SYS_timerfd_create, SYS_timerfd_settime, SYS_write,
+    SYS_clock_gettime, SYS_close, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_eventfd2,
+    SYS_exit, SYS_exit_group, SYS_fcntl, SYS_futex, SYS_getpid, SYS_gettid, SYS_madvise, SYS_mmap,
+    SYS_mprotect, SYS_munmap, SYS_openat, SYS_perf_event_open, SYS_pread64, SYS_rt_sigaction,
+    SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo, SYS_sched_setaffinity, SYS_sched_yield,
+    SYS_sigaltstack, SYS_tgkill, SYS_timer_create, SYS_timer_settime, SYS_timerfd_create,
+    SYS_timerfd_settime, SYS_write,
 };
 
 /// sched_getaffinity(2).
@@ -19,61 +17,6 @@ pub const SYS_SCHED_GETAFFINITY: i64 = libc::SYS_sched_getaffinity;
 
 /// What the kernel returned: negative numbers from -4095 on are errors.
 pub type Answer = isize;
-
-/// A system call with up to six words.
-///
-/// # Safety
-///
-/// That of the call itself: pointers are valid for what the kernel does with them, and memory,
-/// descriptors and signal state of others are not touched.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub unsafe fn call(number: i64, words: [usize; 6]) -> Answer {
-    let answer: isize;
-    // SAFETY: the caller vouches for the call; the kernel changes rax, rcx and r11 only.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => answer,
-            in("rdi") words[0],
-            in("rsi") words[1],
-            in("rdx") words[2],
-            in("r10") words[3],
-            in("r8") words[4],
-            in("r9") words[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    answer
-}
-
-/// A system call with up to six words.
-///
-/// # Safety
-///
-/// That of the call itself.
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-pub unsafe fn call(number: i64, words: [usize; 6]) -> Answer {
-    let answer: isize;
-    // SAFETY: the caller vouches for the call; the kernel changes x0 only.
-    unsafe {
-        asm!(
-            "svc #0",
-            in("x8") number,
-            inlateout("x0") words[0] as isize => answer,
-            in("x1") words[1],
-            in("x2") words[2],
-            in("x3") words[3],
-            in("x4") words[4],
-            in("x5") words[5],
-            options(nostack),
-        );
-    }
-    answer
-}
 
 /// Makes a system call with the words given, the rest zero: `sys!(SYS_close, fd)`.
 #[macro_export]
@@ -86,7 +29,7 @@ macro_rules! sys {
             words[at] = given[at];
             at += 1;
         }
-        $crate::sys::call($number, words)
+        $crate::arch::call($number, words)
     }};
 }
 

@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::arch;
 use crate::sys::SYS_clock_gettime;
 
 type ClockGettime = unsafe extern "C" fn(i32, *mut libc::timespec) -> i32;
@@ -15,7 +16,7 @@ pub(crate) fn detect() {
     let image = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
     if image != 0 {
         // SAFETY: the kernel maps a complete ELF image there for the life of the process.
-        let clock = unsafe { symbol(image, c"__vdso_clock_gettime") }.unwrap_or(0);
+        let clock = unsafe { symbol(image, arch::VDSO_CLOCK) }.unwrap_or(0);
         CLOCK.store(clock, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! AArch64, procedure call standard (AAPCS64). Compiled, not yet run.
+//! AArch64, procedure call standard (AAPCS64). Run by the deterministic scenarios in an emulator only.
 //!
 //! ```text
 //!   saved context ──▶ continue, fpcr, x19..x30, d8..d15    (low to high, 176 bytes)

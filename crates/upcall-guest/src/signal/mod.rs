@@ -33,7 +33,7 @@ pub use calls::*;
 use core::sync::atomic::Ordering;
 
 use upcall_core::{Kernel, Role};
-use upcall_linux::{Activation, Runtime, Thread, gs, preempt, sys};
+use upcall_linux::{Activation, Runtime, Thread, base, preempt, sys};
 
 use crate::entry::{Frame, give_up, raw_syscall};
 use crate::guest::GUEST;
@@ -76,7 +76,7 @@ unsafe extern "C" fn on_signal(
         return;
     };
     // SAFETY: on an activation.
-    let activation = unsafe { gs::current() };
+    let activation = unsafe { base::current() };
     if signal == preempt::SIGNAL {
         // SAFETY: as the kernel passed it.
         let meaning = unsafe { preempt::meaning(information) };
@@ -222,12 +222,15 @@ fn settle(number: i64, context: *mut libc::ucontext_t) {
     let mask = match GUEST.runtime().filter(|_| !table::is_outside()) {
         // A call of the runtime's own, in a vDSO that is not rewritten: nothing has changed.
         // SAFETY: on an activation.
-        Some(_) if unsafe { gs::is_inside() } => return,
+        Some(_) if unsafe { base::is_inside() } => return,
         Some(_) => {
             // From here to the end the thread stays on its activation.
             set_kernel_mask(!0);
             // SAFETY: as above.
-            unsafe { gs::current() }.kernel.mask.load(Ordering::Relaxed)
+            unsafe { base::current() }
+                .kernel
+                .mask
+                .load(Ordering::Relaxed)
         }
         None => kernel_mask(),
     };
@@ -322,7 +325,7 @@ unsafe fn own_signal(
         // signals that it deferred: what it really has is what goes on.
         // SAFETY: on an activation; the frame's mask is set when the handler returns.
         unsafe {
-            let mask = gs::current().kernel.mask.load(Ordering::Relaxed);
+            let mask = base::current().kernel.mask.load(Ordering::Relaxed);
             *(&raw mut (*context).uc_sigmask).cast::<u64>() = mask;
         }
     }
@@ -437,7 +440,7 @@ fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc
     // From here to the end the thread stays on its activation.
     set_kernel_mask(!0);
     // SAFETY: on an activation.
-    let activation = unsafe { gs::current() };
+    let activation = unsafe { base::current() };
     let mask = frame_mask(context);
     set_frame_mask(context, mask & !preempt::OWN);
     thread.kernel.mask.store(mask, Ordering::SeqCst);
@@ -520,7 +523,7 @@ pub fn deferred(
             let mask = thread.kernel.mask.load(Ordering::Relaxed);
             if thread.kernel.pending.load(Ordering::SeqCst) & !mask != 0 {
                 // SAFETY: on an activation; one that installs the thread looks by itself.
-                unsafe { gs::current() }.attend(Activation::DEFERRED);
+                unsafe { base::current() }.attend(Activation::DEFERRED);
             }
         }
         None => {

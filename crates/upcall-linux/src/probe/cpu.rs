@@ -4,55 +4,59 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::child::{self, Ended, errno};
 use super::{Finding, os_error};
+use crate::arch::{self, RSEQ_SIGNATURE, base};
 
-/// Bit of AT_HWCAP2 by which the kernel allows `wrfsbase` in user mode.
-const HWCAP2_FSGSBASE: u64 = 1 << 1;
-
-/// Writes the FS base with `wrfsbase`, in a child.
+/// Whether the guest can rewrite the system calls of programs for this processor.
 #[must_use]
-pub fn fsgsbase() -> Finding {
-    const NAME: &str = "fsgsbase";
-    // SAFETY: reads the auxiliary vector.
-    let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
-    let ended = child::run(rewrite_fs_base);
-    let said = format!("AT_HWCAP2 is {hwcap2:#x}");
-    if hwcap2 & HWCAP2_FSGSBASE != 0 && ended == Ended::Works {
-        Finding::works("fsgsbase", format!("{said}, and wrfsbase ran in user mode"))
+pub fn processor() -> Finding {
+    const NAME: &str = "processor";
+    if arch::SERVES_PROGRAMS {
+        Finding::works(NAME, format!("{}: programs are rewritten", arch::NAME))
     } else {
         Finding::fails(
             NAME,
-            format!("{said}, and wrfsbase in a child: {ended}"),
+            format!(
+                "{}: the guest has no decoder, stubs and entry for it",
+                arch::NAME
+            ),
+            "run on x86-64: another processor needs an `arch` folder in the guest",
+        )
+    }
+}
+
+/// Writes the thread pointer without a system call (`wrfsbase`), in a child.
+#[must_use]
+pub fn fsgsbase() -> Finding {
+    const NAME: &str = "fsgsbase";
+    let allowed = base::is_writable();
+    let said = if allowed {
+        "the kernel allows it (AT_HWCAP2)"
+    } else {
+        "the kernel does not allow it (AT_HWCAP2)"
+    };
+    let ended = child::run(rewrite_thread_pointer);
+    if allowed && ended == Ended::Works {
+        Finding::works(
+            NAME,
+            format!("{said}, and the thread pointer was written in user mode"),
+        )
+    } else {
+        Finding::fails(
+            NAME,
+            format!("{said}, and writing the thread pointer in a child: {ended}"),
             "Linux 5.9 or later on a processor with FSGSBASE (Intel since 2012, AMD since \
              2017), without nofsgsbase on the kernel's command line",
         )
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn rewrite_fs_base() -> Result<(), i32> {
-    let (before, after): (u64, u64);
-    // SAFETY: writes the value just read, so thread-local storage stays where it is; where
-    // the instruction is not allowed this child dies of SIGILL, as the parent expects.
-    unsafe {
-        std::arch::asm!(
-            "rdfsbase {before}",
-            "wrfsbase {before}",
-            "rdfsbase {after}",
-            before = out(reg) before,
-            after = out(reg) after,
-            options(nostack, preserves_flags),
-        );
-    }
-    if before == after {
+/// Where the instruction is not allowed the child dies of SIGILL, as the parent expects.
+fn rewrite_thread_pointer() -> Result<(), i32> {
+    if base::rewrite() {
         Ok(())
     } else {
         Err(libc::EIO)
     }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn rewrite_fs_base() -> Result<(), i32> {
-    Err(libc::ENOSYS)
 }
 
 /// The kernel's `struct rseq`, as first published (32 bytes).
@@ -65,8 +69,6 @@ struct Rseq {
 
 /// The value of `cpu_id` in an area that was never registered.
 const RSEQ_UNREGISTERED: u32 = u32::MAX;
-/// The signature that glibc uses on x86-64, required to be the same in every registration.
-const RSEQ_SIGNATURE: u32 = 0x5305_3053;
 
 /// Registers an rseq area on a kernel thread that has none, and checks that the kernel
 /// keeps its processor number.
@@ -110,22 +112,12 @@ fn library_area() -> Option<(usize, u32)> {
         (offset.cast::<isize>().read(), size.cast::<u32>().read())
     };
     // glibc says 0 where the registration failed; it registers 32 bytes at least.
-    (size > 0).then(|| (thread_pointer().wrapping_add_signed(offset), size.max(32)))
-}
-
-#[cfg(target_arch = "x86_64")]
-fn thread_pointer() -> usize {
-    let pointer: usize;
-    // SAFETY: the x86-64 ABI keeps the thread pointer's own value at %fs:0.
-    unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly));
-    }
-    pointer
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn thread_pointer() -> usize {
-    0
+    (size > 0).then(|| {
+        (
+            base::thread_pointer().wrapping_add_signed(offset),
+            size.max(32),
+        )
+    })
 }
 
 fn register_own(library: Option<(usize, u32)>) -> Result<(), i32> {

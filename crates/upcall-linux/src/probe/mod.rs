@@ -28,7 +28,7 @@ mod turns;
 
 pub use cgroup::CpuQuota;
 pub use choice::{Choice, Source, choose, choose_unmeasured};
-pub use cpu::{fsgsbase, membarrier, rseq};
+pub use cpu::{fsgsbase, membarrier, processor, rseq};
 pub use files::{epoll_pwait2, proc_syscall, rwf_nowait_pipe};
 pub use libc_found::glibc;
 pub use limits::{Limits, limits};
@@ -113,7 +113,7 @@ impl Feature {
 }
 
 /// Everything that `upcall doctor` knows, in the order in which it is shown.
-pub static FEATURES: [Feature; 15] = [
+pub static FEATURES: [Feature; 16] = [
     Feature {
         name: "standby",
         kind: Kind::Backend,
@@ -134,6 +134,13 @@ pub static FEATURES: [Feature; 15] = [
         purpose: "a kernel scheduler that allocates processors between programs",
         without: "the standby backend is used",
         probe: sched_ext,
+    },
+    Feature {
+        name: "processor",
+        kind: Kind::Feature,
+        purpose: "the system calls of programs for this processor are rewritten",
+        without: "programs cannot run on activations; --or-native runs them as they are",
+        probe: cpu::processor,
     },
     Feature {
         name: "perf-switch-ring",

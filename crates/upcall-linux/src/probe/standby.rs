@@ -83,6 +83,13 @@ pub(super) fn measure_quickly() -> Option<StandbyMode> {
 #[must_use]
 pub fn standby() -> Finding {
     const NAME: &str = "standby";
+    let processor = super::processor();
+    if !processor.works {
+        return Finding {
+            name: NAME,
+            ..processor
+        };
+    }
     let shares = match measure() {
         Ok(shares) => shares,
         Err(why) => {

@@ -1,4 +1,4 @@
-//! The pseudo-register of an activation: the GS base, which no Linux C library uses.
+//! The pseudo-register of an activation on x86-64: the GS base, which no Linux C library uses.
 //!
 //! Each kernel thread's GS base points at its [`Activation`]. Reading a field
 //! through it is one instruction, so a thread that is moved to another activation between two
@@ -7,7 +7,7 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Activation, Thread, sys};
+use crate::{Activation, Thread};
 
 const ARCH_SET_GS: usize = 0x1001;
 const ARCH_SET_FS: usize = 0x1002;
@@ -21,9 +21,14 @@ static FAST: AtomicBool = AtomicBool::new(false);
 
 /// Looks once whether the kernel lets programs write FS and GS themselves.
 pub fn detect() {
+    FAST.store(is_writable(), Ordering::Relaxed);
+}
+
+/// Whether the kernel says so. (Linux 5.9 and later; `nofsgsbase` takes it back.)
+pub fn is_writable() -> bool {
     // SAFETY: getauxval reads the auxiliary vector of the process.
     let bits = unsafe { libc::getauxval(AT_HWCAP2) };
-    FAST.store(bits & HWCAP2_FSGSBASE != 0, Ordering::Relaxed);
+    bits & HWCAP2_FSGSBASE != 0
 }
 
 /// Points the calling kernel thread's GS base at `activation`, or nowhere.
@@ -34,23 +39,30 @@ pub fn set(activation: Option<&'static Activation>) {
         unsafe { asm!("wrgsbase {}", in(reg) address, options(nostack, nomem)) };
     } else {
         // SAFETY: sets a register of the calling kernel thread that nothing else uses.
-        unsafe { sys!(sys::SYS_arch_prctl, ARCH_SET_GS, address) };
+        unsafe { sys!(libc::SYS_arch_prctl, ARCH_SET_GS, address) };
     }
 }
 
-/// Points the calling kernel thread's FS base, the thread pointer, at `base`.
+/// The calling activation has saved its thread, or is new. Whether it gave up the thread pointer:
+/// no, the pseudo-register is another.
+#[inline(always)]
+pub fn rest(_activation: &'static Activation) -> bool {
+    false
+}
+
+/// Points the FS base, the thread pointer, of the calling kernel thread, `_activation`, at `base`.
 ///
 /// # Safety
 ///
 /// `base` is the thread control block of the thread that is about to run.
 #[inline(always)]
-pub unsafe fn set_thread_pointer(base: usize) {
+pub unsafe fn set_thread_pointer(_activation: &'static Activation, base: usize) {
     if FAST.load(Ordering::Relaxed) {
         // SAFETY: the kernel allows the instruction (AT_HWCAP2); the caller vouches for the base.
         unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack)) };
     } else {
         // SAFETY: the caller vouches for the base.
-        unsafe { sys!(sys::SYS_arch_prctl, ARCH_SET_FS, base) };
+        unsafe { sys!(libc::SYS_arch_prctl, ARCH_SET_FS, base) };
     }
 }
 
@@ -64,9 +76,27 @@ pub fn thread_pointer() -> usize {
     } else {
         let mut base = 0usize;
         // SAFETY: writes one word to `base`.
-        unsafe { sys!(sys::SYS_arch_prctl, ARCH_GET_FS, &raw mut base) };
+        unsafe { sys!(libc::SYS_arch_prctl, ARCH_GET_FS, &raw mut base) };
         base
     }
+}
+
+/// Writes the value that the thread pointer has into it, by the instruction that [`detect`] asks
+/// about: SIGILL where it is not allowed. Whether the value is there afterwards.
+pub fn rewrite() -> bool {
+    let (before, after): (u64, u64);
+    // SAFETY: writes the value just read, so thread-local storage stays where it is.
+    unsafe {
+        asm!(
+            "rdfsbase {before}",
+            "wrfsbase {before}",
+            "rdfsbase {after}",
+            before = out(reg) before,
+            after = out(reg) after,
+            options(nostack, preserves_flags),
+        );
+    }
+    before == after
 }
 
 /// The activation of the calling kernel thread.
@@ -141,21 +171,10 @@ pub fn is_set() -> bool {
     } else {
         let mut value = 0usize;
         // SAFETY: writes one word.
-        unsafe { sys!(sys::SYS_arch_prctl, ARCH_GET_GS, &raw mut value) };
+        unsafe { sys!(libc::SYS_arch_prctl, ARCH_GET_GS, &raw mut value) };
         base = value;
     }
     base != 0
-}
-
-/// Points the calling kernel thread's GS base at `address`, which looks like an activation that is
-/// inside the runtime for ever: for kernel threads that are none.
-///
-/// # Safety
-///
-/// The memory stays mapped and is as large as an [`Activation`].
-pub unsafe fn set_raw(address: usize) {
-    // SAFETY: as in `set`.
-    set(unsafe { (address as *const Activation).as_ref() });
 }
 
 /// Marks the current activation as inside the runtime.

@@ -1,0 +1,75 @@
+//! x86-64.
+
+use core::arch::{asm, naked_asm};
+use core::ffi::CStr;
+
+use crate::sys::Answer;
+
+pub mod base;
+
+/// What people call the processor.
+pub const NAME: &str = "x86-64";
+/// clock_gettime(2) in the vDSO.
+pub const VDSO_CLOCK: &CStr = c"__vdso_clock_gettime";
+/// The signature that glibc registers restartable sequences with, the same in every registration.
+pub const RSEQ_SIGNATURE: u32 = 0x5305_3053;
+
+/// A system call with up to six words.
+///
+/// # Safety
+///
+/// That of the call itself: pointers are valid for what the kernel does with them, and memory,
+/// descriptors and signal state of others are not touched.
+#[inline(always)]
+pub unsafe fn call(number: i64, words: [usize; 6]) -> Answer {
+    let answer: isize;
+    // SAFETY: the caller vouches for the call; the kernel changes rax, rcx and r11 only.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => answer,
+            in("rdi") words[0],
+            in("rsi") words[1],
+            in("rdx") words[2],
+            in("r10") words[3],
+            in("r8") words[4],
+            in("r9") words[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+/// clone(2) with `words`: parent_tid, child_tid, tls, and the function that the child calls on the
+/// new stack, with its argument.
+///
+/// # Safety
+///
+/// Those of [`clone_raw`](crate::spawn::clone_raw); `stack` is aligned to 16 bytes.
+#[unsafe(naked)]
+pub unsafe extern "C" fn clone(flags: usize, stack: usize, words: &[usize; 5]) -> Answer {
+    naked_asm!(
+        "push r12",
+        "push r13",
+        "mov rax, rdx",
+        "mov rdx, [rax]",
+        "mov r10, [rax + 8]",
+        "mov r8, [rax + 16]",
+        "mov r12, [rax + 24]",
+        "mov r13, [rax + 32]",
+        "mov eax, 56",
+        "syscall",
+        "test rax, rax",
+        "jz 2f",
+        "pop r13",
+        "pop r12",
+        "ret",
+        "2:",
+        "mov rdi, r13",
+        "xor ebp, ebp",
+        "call r12",
+        "ud2",
+    )
+}
