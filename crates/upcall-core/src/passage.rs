@@ -217,11 +217,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// Whether nothing but the ready list has a say in what runs next.
     #[inline]
-    pub(super) fn is_plain_turn(
-        &self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) -> bool {
+    fn is_plain_turn(&self, activation: &'static Activation<K>, vp: &'static Vp<K>) -> bool {
         activation.attention.load(Ordering::Relaxed) == 0
             && vp.nr_displaced.load(Ordering::Relaxed) == 0
             && self.stats.absent.get() == 0
@@ -328,7 +324,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// The next thread for a virtual processor: its own, or one that waits elsewhere.
-    pub(super) fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+    fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
         if let Some(thread) = vp.ready.pop(&self.kernel) {
             return Some(thread);
         }
@@ -343,7 +339,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// The life of an activation on its own stack, from the top after every thread that it ran.
     #[inline(always)]
-    pub(super) fn carry_on(&'static self, activation: &'static Activation<K>) -> ! {
+    fn carry_on(&'static self, activation: &'static Activation<K>) -> ! {
         loop {
             let word = activation.vp().word();
             let arrives = !word.is_owned_by(activation) || word.state() != State::Runtime;
@@ -357,7 +353,7 @@ impl<K: Kernel> Runtime<K> {
     /// Runs what should run next on the virtual processor that the activation owns. Returns when it
     /// does not own it any more. `arrived`: it did not own it, busy, before.
     #[inline(always)]
-    pub(super) fn schedule(&'static self, activation: &'static Activation<K>, mut arrived: bool) {
+    fn schedule(&'static self, activation: &'static Activation<K>, mut arrived: bool) {
         loop {
             let vp = activation.vp();
             debug_assert!(vp.word().is_owned_by(activation));
@@ -394,7 +390,7 @@ impl<K: Kernel> Runtime<K> {
     /// Whether it is time to look at the poller from a busy virtual processor, because nobody
     /// sits in it.
     #[inline]
-    pub(super) fn poller_is_due(&self, vp: &'static Vp<K>) -> bool {
+    fn poller_is_due(&self, vp: &'static Vp<K>) -> bool {
         self.seat_is_wanted()
             && self
                 .kernel

@@ -33,7 +33,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Notes how many there are, the pool being locked. Of two, one may sit in the poller.
-    pub(super) fn count_spares(&self, spares: u64) {
+    fn count_spares(&self, spares: u64) {
         self.spares_are_few.store(spares < 2, Ordering::Relaxed);
     }
 
@@ -45,7 +45,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// As [`Runtime::take_spare`], from the pool only.
-    pub(super) fn take_pooled(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
+    fn take_pooled(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
         let (spare, surplus) = {
             let mut spares = self.spares.lock(&self.kernel);
             // Whoever sits in the poller stays there.
@@ -198,7 +198,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Keeps an ended activation until its kernel thread is gone.
-    pub(super) fn bury(&'static self, activation: &'static Activation<K>) {
+    fn bury(&'static self, activation: &'static Activation<K>) {
         self.stats.activations.down();
         let mut spares = self.spares.lock(&self.kernel);
         activation.next.set(spares.ended, Ordering::Relaxed);

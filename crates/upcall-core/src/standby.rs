@@ -28,7 +28,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     #[cold]
-    pub(super) fn wake_standby(&'static self, vp: &'static Vp<K>) {
+    fn wake_standby(&'static self, vp: &'static Vp<K>) {
         if self.kernel.sentinel()
             && self.spares_are_few.load(Ordering::Relaxed)
             && self.kernel.current().role() != Role::Standby
@@ -73,7 +73,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Makes sure that the sentinel of `vp` can act; says whether it can.
-    pub(super) fn find_heir(&'static self, vp: &'static Vp<K>) -> bool {
+    fn find_heir(&'static self, vp: &'static Vp<K>) -> bool {
         if vp.heir.get(Ordering::Relaxed).is_some() {
             return true;
         }
@@ -100,12 +100,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// The standby has seen that the owner in `word` is blocked.
-    pub(super) fn relieve(
-        &'static self,
-        standby: &'static Activation<K>,
-        vp: &'static Vp<K>,
-        word: Word<K>,
-    ) {
+    fn relieve(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>, word: Word<K>) {
         if self.kernel.sentinel() {
             self.bequeath(standby, vp, word);
         } else {
@@ -148,6 +143,23 @@ impl<K: Kernel> Runtime<K> {
             || self.kernel.is_contended()
     }
 
+    /// Sleeps as standby, unless there is a reason to go on, which is asked when the books say that it
+    /// sleeps: who makes one later finds it so and calls.
+    fn sleep_unless(
+        &self,
+        standby: &'static Activation<K>,
+        vp: &'static Vp<K>,
+        seen: u32,
+        has_reason: impl FnOnce() -> bool,
+    ) {
+        self.retire_standby(vp);
+        if !has_reason() {
+            self.kernel.sleep(standby, seen);
+        }
+        self.rouse_standby(vp);
+        self.kernel.bind(standby);
+    }
+
     /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle, or has
     /// for some looks had nothing else to do: a program's sched_yield(2) goes to others then, and not
     /// here and back. Whoever makes a thread ready calls it.
@@ -165,30 +177,23 @@ impl<K: Kernel> Runtime<K> {
                 // Offered to those that come back; the owner or one of them goes on in a moment.
                 State::Idle if self.work_waits_for(vp) => {}
                 State::Idle => {
-                    self.retire_standby(vp);
-                    if vp.word().state() == State::Idle {
-                        if self.seat_is_wanted() {
+                    self.sleep_unless(activation, vp, seen, || {
+                        let idle = vp.word().state() == State::Idle;
+                        if idle && self.seat_is_wanted() {
                             // The owner saw somebody in it who is not there any more.
                             self.notify(word.owner());
                         }
-                        self.kernel.sleep(activation, seen);
-                    }
-                    self.rouse_standby(vp);
-                    self.kernel.bind(activation);
-                    continue;
-                }
-                State::User | State::Kernel if looks >= LOOKS && !self.has_reason(vp) => {
-                    looks = 0;
-                    self.retire_standby(vp);
-                    if !self.has_reason(vp) {
-                        self.kernel.sleep(activation, seen);
-                    }
-                    self.rouse_standby(vp);
-                    self.kernel.bind(activation);
+                        !idle
+                    });
                     continue;
                 }
                 State::User | State::Kernel => {
                     looks = if self.has_reason(vp) { 0 } else { looks + 1 };
+                    if looks > LOOKS {
+                        looks = 0;
+                        self.sleep_unless(activation, vp, seen, || self.has_reason(vp));
+                        continue;
+                    }
                     let cheap_doubt = word.state() == State::Kernel && vp.has_ready();
                     if self.kernel.is_blocked(word.owner(), cheap_doubt) {
                         self.relieve(activation, vp, word);

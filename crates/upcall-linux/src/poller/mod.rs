@@ -37,6 +37,7 @@ pub use wait::{Readiness, Wants, Watch};
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use libc::epoll_event;
 use upcall_core::{Errno, Slot, SpinLock, ThreadList};
 
 use crate::kernel::Linux;
@@ -66,13 +67,6 @@ const UNWANTED: u32 = 4;
 
 const KICK: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
-
-#[repr(C, packed)]
-#[derive(Clone, Copy)]
-struct Event {
-    events: u32,
-    data: u64,
-}
 
 /// What an edge is for: bits of [`Wants`].
 fn meaning(events: u32) -> u32 {
@@ -178,11 +172,11 @@ impl Poller {
     }
 
     fn control(&self, operation: usize, descriptor: i32, events: u32, data: u64) -> sys::Answer {
-        let event = Event {
+        let event = epoll_event {
             events: events | EPOLLET,
-            data,
+            u64: data,
         };
-        // SAFETY: reads twelve bytes.
+        // SAFETY: reads the structure.
         unsafe {
             sys!(
                 sys::SYS_epoll_ctl,
@@ -243,7 +237,7 @@ impl Poller {
         visitor: bool,
         timeout_ms: isize,
     ) -> ThreadList<Linux> {
-        let mut events = [Event { events: 0, data: 0 }; EVENTS];
+        let mut events = [epoll_event { events: 0, u64: 0 }; EVENTS];
         let mut list = ThreadList::new();
         // SAFETY: writes at most EVENTS events.
         let count = unsafe {
@@ -259,7 +253,7 @@ impl Poller {
         };
         let mut expire = false;
         for event in &events[..count.max(0) as usize] {
-            let (bits, data) = (event.events, event.data);
+            let (bits, data) = (event.events, event.u64);
             match data {
                 // The edge is gone for the one who sleeps in the seat: another.
                 KICK if visitor => self.kick(),
