@@ -15,7 +15,7 @@ use upcall_linux::{Activation, Runtime};
 use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{table, threads, time};
+use crate::{again, threads, time};
 
 const PRIVATE: u64 = 128;
 const CLOCK_REALTIME: u64 = 256;
@@ -165,7 +165,7 @@ pub fn note_made(activation: &'static Activation, waited: &Waited) {
     if let Waited::Ended(WakeReason::Woken | WakeReason::TimedOut) = waited
         && let Some(thread) = activation.thread()
     {
-        table::note_made(thread);
+        again::note_made(thread);
     }
 }
 
@@ -306,7 +306,7 @@ fn apply(address: usize, encoded: u32) -> Result<bool, Fault> {
 }
 
 fn own_tid() -> u32 {
-    crate::table::current_thread()
+    crate::caller::current_thread()
         .map_or(0, |thread| thread.kernel.tid.load(Ordering::Relaxed) as u32)
 }
 

@@ -16,7 +16,7 @@ use upcall_linux::{Runtime, base, descriptors};
 
 use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::guest::GUEST;
-use crate::{poll, table};
+use crate::{again, caller, poll};
 
 const SYS_PREADV2: i64 = 327;
 const SYS_PWRITEV2: i64 = 328;
@@ -267,12 +267,12 @@ fn wait(runtime: &'static Runtime, watch: &mut Watch, limit: Limit) -> Wait {
 /// Whether a handler ran since the call began. After one, a call with a time limit is not made again
 /// (signal(7)).
 fn interrupted(limit: Limit) -> bool {
-    let Some(thread) = table::current_thread() else {
+    let Some(thread) = caller::current_thread() else {
         return true;
     };
     let seen = &thread.kernel.seen;
     if seen.load(Ordering::Relaxed) != 0 && limit.0.is_some() {
-        seen.store(table::SEEN, Ordering::Relaxed);
+        seen.store(again::SEEN, Ordering::Relaxed);
     }
     seen.load(Ordering::Relaxed) != 0
 }

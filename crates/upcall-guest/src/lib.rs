@@ -11,11 +11,26 @@
 //! [`patch`], and its signal frames in [`signal`].
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+/// The calls that wait for descriptors, as a pattern.
+macro_rules! descriptor_waits {
+    () => {
+        libc::SYS_poll
+            | libc::SYS_ppoll
+            | libc::SYS_select
+            | libc::SYS_pselect6
+            | libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+    };
+}
+
 pub mod access;
+pub mod again;
 pub mod alone;
 pub mod arch;
 pub mod arena;
 pub mod attributes;
+pub mod caller;
 pub mod cfi;
 pub mod code;
 pub mod dispatch;

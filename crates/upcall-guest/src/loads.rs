@@ -8,7 +8,7 @@
 //! 2. It calls `r_brk` in state `RT_CONSISTENT`: every object that was not there before is
 //!    rewritten. That is the moment: all of the new objects are mapped and listed, and none of
 //!    their constructors has run; nobody else knows their addresses, so they are as quiet as those
-//!    at start ([`Timing::Alone`]). glibc up to 2.40 relocates after it, newer ones before it: then
+//!    at start. glibc up to 2.40 relocates after it, newer ones before it: then
 //!    resolvers of indirect functions have run and returned.
 //! 3. What was due and belongs to no listed object (another namespace, dlmopen(3)) cannot be
 //!    rewritten: dispatch is switched on ([`dispatch::turn_on`]). So it is for refused sites.
@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::entry::Frame;
 use crate::object::{self, Object, Role};
-use crate::patch::{self, Timing};
+use crate::patch;
 use crate::{dispatch, memory};
 
 /// `r_state`: the list is complete.
@@ -222,7 +222,7 @@ extern "C" fn look() {
             continue;
         }
         // SAFETY: the loader holds the object, and none of its code has run (the module's text).
-        let report = unsafe { patch::patch_object(object, Timing::Alone) };
+        let report = unsafe { patch::patch_object(object) };
         refused += report.left_alone();
         patch::log_object(&report);
         known.push(Known::of(object));

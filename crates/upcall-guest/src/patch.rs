@@ -1,24 +1,18 @@
 //! Applying stubs to the objects of the process, and what is known about them afterwards.
 //!
-//! At start the process has one kernel thread ([`Timing::Alone`]): windows are overwritten
-//! completely, the rest after the jump with `int3`, so that a jump into one that escaped the
-//! analysis fails loudly.
+//! Nobody executes the code that is written: at start the process has one kernel thread, and none of
+//! the code of an object that is loaded later has run when it is rewritten ([`crate::loads`]). So
+//! windows are overwritten completely, the rest after the jump with `int3`: a jump into one that
+//! escaped the analysis fails loudly.
 //!
-//! Objects that are loaded later ([`Timing::Running`]) may be executed by other activations at
-//! once. Then a window is written only if it is *quiet* (the jump replaces its first instruction
-//! alone; the others stay, so a thread stopped between them, or a call that the kernel restarts,
-//! goes on as before) and if one store can do it: eight bytes that lie in an aligned eight, or
-//! in an aligned sixteen by `cmpxchg16b`. An executor sees the old instruction or the new one;
-//! `membarrier(SYNC_CORE)` then makes every processor see the new one. Other windows are refused.
-//!
-//! Rejected: the kernel's own way with a transient `int3`. It needs a SIGTRAP handler while the
-//! program may own that signal, and it does not help a thread that is stopped inside a window.
+//! Rejected: rewriting under running threads, by one store of eight or sixteen bytes where those of
+//! the jump lie in as many that are aligned. It works, and nobody needs it.
 
 use std::fmt;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::arch;
 use crate::arena::Arenas;
@@ -26,7 +20,7 @@ use crate::cfi::{self, Registration};
 use crate::entry::{self, Hook, raw_syscall};
 use crate::memory;
 use crate::object::{self, Image, Object, Role, Segment};
-use crate::site::{self, CancelRange, JUMP_LENGTH, Reason, Scan, Window};
+use crate::site::{self, CancelRange, Reason, Scan, Window};
 use crate::stub::{self, Row, Stub};
 use crate::sud;
 
@@ -39,15 +33,6 @@ pub struct Hooks {
     pub after: Hook,
     /// Rewrite the dynamic loader too.
     pub loader: bool,
-}
-
-/// Who else may execute the code that is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timing {
-    /// Nobody: the process has one kernel thread, or none of the object's code has run.
-    Alone,
-    /// Any number of kernel threads, at any place of the object.
-    Running,
 }
 
 /// What became of one site.
@@ -219,7 +204,7 @@ pub unsafe fn patch_all(hooks: Hooks) -> Report {
             .iter()
             .filter(|o| wanted(o))
             // SAFETY: the loader holds the object, and there is no other thread.
-            .map(|o| unsafe { patch_object(o, Timing::Alone) })
+            .map(|o| unsafe { patch_object(o) })
             .collect(),
     };
     log(&report);
@@ -238,11 +223,11 @@ pub fn log_object(report: &ObjectReport) {
 ///
 /// # Safety
 /// The object stays loaded while its stubs can run, which is for ever unless the caller knows
-/// better. `timing` is true.
+/// better. Nobody else executes its code meanwhile.
 ///
 /// # Upcall safety
 /// Allocates and takes locks: for start-up and program context.
-pub unsafe fn patch_object(object: &Object, timing: Timing) -> ObjectReport {
+pub unsafe fn patch_object(object: &Object) -> ObjectReport {
     let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
     let span = object.span();
     let windows: Vec<Range<usize>> = tables()
@@ -252,17 +237,10 @@ pub unsafe fn patch_object(object: &Object, timing: Timing) -> ObjectReport {
     // SAFETY: the loader mapped the object and the caller keeps it; nobody writes while we read.
     let image = unsafe { object.image() };
     let Scan {
-        mut sites,
+        sites,
         other_pairs,
         cancel,
     } = site::scan(&image, &windows);
-    if timing == Timing::Running {
-        for site in &mut sites {
-            if site.window.as_ref().is_ok_and(|w| !is_atomic(w)) {
-                site.window = Err(Reason::NotAtomic);
-            }
-        }
-    }
     let room = arenas.room(&span, sites.len() * stub::LONGEST);
     let mut at = room.as_ref().map_or(0, |r| r.free.start);
     let slots = room.as_ref().map_or(0, |r| r.slots);
@@ -336,7 +314,7 @@ pub unsafe fn patch_object(object: &Object, timing: Timing) -> ObjectReport {
     }
     arenas.take(&room, at);
     for segment in object.segments.iter().filter(|s| s.is_executable()) {
-        if let Err(errno) = write_jumps(segment, &jumps, timing) {
+        if let Err(errno) = write_jumps(segment, &jumps) {
             for (window, _, index) in &jumps {
                 if segment.range.contains(&window.start) {
                     report.sites[*index].window = Err(Reason::NotWritable(errno));
@@ -439,11 +417,7 @@ fn write_stubs(area: &Range<usize>, stubs: &[Stub]) -> Result<(), i32> {
     })
 }
 
-fn write_jumps(
-    segment: &Segment,
-    jumps: &[(Range<usize>, Vec<u8>, usize)],
-    timing: Timing,
-) -> Result<(), i32> {
+fn write_jumps(segment: &Segment, jumps: &[(Range<usize>, Vec<u8>, usize)]) -> Result<(), i32> {
     let inside: Vec<_> = jumps
         .iter()
         .filter(|(w, _, _)| segment.range.contains(&w.start))
@@ -453,51 +427,13 @@ fn write_jumps(
     }
     memory::while_writable(&segment.range, segment.protection, || {
         for (window, bytes, _) in inside {
-            match timing {
-                // SAFETY: the window was just made writable; there is no other thread.
-                Timing::Alone => unsafe { memory::store(window.start, bytes) },
-                // SAFETY: as above; `is_atomic` was asked for this window.
-                Timing::Running => unsafe { store_at_once(window.start, bytes) },
-            }
+            // SAFETY: the window was just made writable, and nobody executes it.
+            unsafe { memory::store(window.start, bytes) };
         }
     })?;
     // Where an object was unloaded before, a processor may remember other code.
     synchronise();
     Ok(())
-}
-
-fn is_atomic(window: &Window) -> bool {
-    let start = window.range.start;
-    let within = |n: usize| start / n == (start + JUMP_LENGTH - 1) / n;
-    window.is_quiet()
-        && (within(8) || (within(16) && std::arch::is_x86_feature_detected!("cmpxchg16b")))
-}
-
-/// Replaces the first five bytes at `start` by those of `jump` with one store.
-///
-/// # Safety
-/// The bytes are writable code and [`is_atomic`] holds for them; nobody else writes there.
-unsafe fn store_at_once(start: usize, jump: &[u8]) {
-    let merge = |old: &mut [u8], at: usize| {
-        old[at..at + JUMP_LENGTH].copy_from_slice(&jump[..JUMP_LENGTH]);
-    };
-    if start / 8 == (start + JUMP_LENGTH - 1) / 8 {
-        let word = (start & !7) as *mut u64;
-        // SAFETY: aligned, writable by the caller's promise, and code is plain memory.
-        let word = unsafe { AtomicU64::from_ptr(word) };
-        let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();
-        merge(&mut bytes, start & 7);
-        word.store(u64::from_le_bytes(bytes), Ordering::SeqCst);
-    } else {
-        let words = (start & !15) as *mut u128;
-        // SAFETY: `is_atomic` saw the instruction; the address is aligned and writable.
-        unsafe {
-            let old = words.read_volatile();
-            let mut bytes = old.to_le_bytes();
-            merge(&mut bytes, start & 15);
-            arch::replace_sixteen(words, old, u128::from_le_bytes(bytes));
-        }
-    }
 }
 
 /// Makes every processor that runs this process fetch its instructions anew. Kernels before

@@ -28,7 +28,7 @@ use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::select::Sets;
-use crate::{access, signal, table, time};
+use crate::{access, signal, time};
 
 /// The most descriptors of one call that a thread parks on.
 pub const BOUND: usize = 64;
@@ -291,14 +291,13 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     let call = Call::of(runtime, frame);
     let Some(mut call) = call else {
         let at = mask_place(frame).map_or(0, |(at, _)| at);
-        return table::maybe_with_mask(runtime, thread, frame, at);
+        return signal::maybe_with_mask(runtime, thread, frame, at);
     };
     // What comes with a mask is tried first: a ready descriptor goes before a signal.
     if call.mask_at == 0 && call.had_better_block(runtime) {
-        return runtime
-            .kernel()
-            .poller()
-            .block(thread, || table::maybe_with_mask(runtime, thread, frame, 0));
+        return runtime.kernel().poller().block(thread, || {
+            signal::maybe_with_mask(runtime, thread, frame, 0)
+        });
     }
     let mut mask = Opened {
         runtime,
@@ -423,7 +422,7 @@ fn block(
     if let Some(descriptor) = moved {
         rest.rdi = descriptor as u64;
     }
-    let answer = table::maybe_with_mask(runtime, thread, &rest, call.mask_at);
+    let answer = signal::maybe_with_mask(runtime, thread, &rest, call.mask_at);
     // The kernel has read it, and perhaps written it.
     core::hint::black_box(&mut words);
     if rest.made.get() != 0 {
@@ -481,7 +480,7 @@ fn poll_files(
     ppoll.rdx = words.as_mut().map_or(0, |words| words.as_mut_ptr() as u64);
     ppoll.r10 = call.mask_at;
     ppoll.r8 = 8;
-    let answer = table::maybe_with_mask(runtime, thread, &ppoll, call.mask_at);
+    let answer = signal::maybe_with_mask(runtime, thread, &ppoll, call.mask_at);
     core::hint::black_box((&mut files, &mut words));
     answer
 }

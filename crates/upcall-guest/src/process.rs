@@ -16,7 +16,7 @@ use upcall_linux::{Activation, Runtime, Thread, affinity, base, descriptors, pre
 use crate::entry::{self, Frame, mode, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::Request;
-use crate::{alone, dispatch, pending, signal, sud, table, timers};
+use crate::{alone, caller, dispatch, pending, signal, sud, timers};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -109,7 +109,7 @@ fn share(frame: &mut Frame, request: &Request) {
 }
 
 /// Starts a kernel thread or process that shares the memory but is no activation: it continues
-/// at the site like the child of the real call, marked for [`table::is_outside`].
+/// at the site like the child of the real call, marked for [`caller::is_outside`].
 pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
     let place = (request.stack - 128 - size_of::<Frame>()) & !63;
     let copy = place as *mut Frame;
@@ -137,7 +137,7 @@ pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
 }
 
 extern "C" fn begin_helper(copy: usize) -> ! {
-    table::mark_outside(true);
+    caller::mark_outside(true);
     signal::set_kernel_mask(dispatch::blockable(signal::kernel_mask()));
     dispatch::begin();
     affinity::release();
@@ -146,7 +146,7 @@ extern "C" fn begin_helper(copy: usize) -> ! {
 }
 
 extern "C" fn begin_foreign(copy: usize) -> ! {
-    table::mark_outside(false);
+    caller::mark_outside(false);
     affinity::release();
     // SAFETY: `foreign` put the frame there.
     unsafe { entry::resume(copy as *const Frame) }
@@ -208,7 +208,7 @@ pub fn exec(frame: &Frame) -> i64 {
     affinity::release();
     // The new program inherits the mask: that of the thread, which its activation has but in part.
     let before = signal::kernel_mask();
-    let hidden = match table::own_thread() {
+    let hidden = match caller::own_thread() {
         Some(thread) => thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN,
         None => alone::hidden(),
     };
@@ -220,7 +220,7 @@ pub fn exec(frame: &Frame) -> i64 {
     if hidden != 0 {
         signal::set_kernel_mask(before);
     }
-    if let Some(runtime) = GUEST.runtime().filter(|_| !table::is_outside()) {
+    if let Some(runtime) = GUEST.runtime().filter(|_| !caller::is_outside()) {
         let activation = runtime.enter();
         runtime.kernel().bind_again(activation);
         runtime.leave(activation);
@@ -247,7 +247,7 @@ static ONE_AT_A_TIME: SpinLock<()> = SpinLock::new(());
 /// setuid(2) requires of a process, or whether calls are dispatched. In program context.
 pub fn everywhere(runtime: &'static Runtime, number: i64, words: [u64; 6]) -> i64 {
     // A kernel thread of libc's own is not inside and need not leave.
-    let activation = (!table::is_outside()).then(|| runtime.enter());
+    let activation = (!caller::is_outside()).then(|| runtime.enter());
     let guard = ONE_AT_A_TIME.lock(runtime.kernel());
     // First here: if it is not allowed, nobody does it.
     // SAFETY: the program's own arguments, or those of `sud::request`.

@@ -9,7 +9,7 @@ use upcall_linux::{affinity, base};
 
 use crate::guest::{GUEST, Options};
 use crate::patch::{Hooks, ObjectReport, patch_all};
-use crate::{dispatch, loads, process, signal, table, threads};
+use crate::{caller, dispatch, loads, process, signal, table, threads};
 
 /// Called by the loader.
 extern "C" fn start() {
@@ -24,7 +24,7 @@ extern "C" fn start() {
     GUEST.configure(options());
     base::detect();
     affinity::note();
-    table::prepare();
+    caller::prepare();
     threads::note_libc();
     unregister_rseq();
     signal::inherit_actions();

@@ -7,94 +7,25 @@
 //! | plain | getpid, mmap, … | passed on: they do not wait for anything |
 //! | any other | open, fsync, wait4, … | passed on; if it blocks, the activation is replaced |
 //!
-//! A call that ended in EINTR although no handler of the program ran was interrupted by the
-//! runtime: it is made again. If handlers with SA_RESTART ran, it is made again where the kernel
-//! would have done so (signal(7)).
+//! What was interrupted is made again where the kernel would have done so ([`again`]).
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 
-use upcall_linux::{Activation, Runtime, Thread, base, descriptors};
+use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
-    alone, attributes, dispatch, futex, io, loads, names, pending, poll, process, signal, threads,
-    time, timers,
+    again, alone, attributes, caller, dispatch, futex, io, loads, names, poll, process, signal,
+    threads, time, timers,
 };
 
-/// No handler of the program ran during the call.
-const UNSEEN: u32 = 0;
-/// Handlers ran, all with SA_RESTART.
-pub const SEEN_RESTART: u32 = 1;
-/// A handler ran that interrupts calls.
-pub const SEEN: u32 = 2;
-
-const EINTR: i64 = -(libc::EINTR as i64);
 /// The ioctl that sets or clears O_NONBLOCK.
 const FIONBIO: u64 = 0x5421;
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
-
-/// What marks kernel threads that are no activations: memory that looks like an activation inside
-/// the runtime, without a thread. One mark for processes that share the memory, one for threads.
-static OUTSIDE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-
-/// Maps the marks. At start, while there is one kernel thread.
-pub fn prepare() {
-    for own in &OUTSIDE {
-        let size = size_of::<Activation>();
-        let mark = Box::leak(vec![0u64; size.div_ceil(8) + 8].into_boxed_slice());
-        let address = (mark.as_mut_ptr() as usize).next_multiple_of(align_of::<Activation>());
-        // SAFETY: inside the allocation; the words that are read through the pseudo-register.
-        unsafe {
-            ((address + Activation::OFFSET_THIS) as *mut usize).write(address);
-            ((address + Activation::OFFSET_INSIDE) as *mut u32).write(1);
-        }
-        own.store(address, Ordering::Relaxed);
-    }
-}
-
-/// Marks the calling kernel thread; `helper`: it is a thread of this process.
-pub fn mark_outside(helper: bool) {
-    let mark = OUTSIDE[usize::from(helper)].load(Ordering::Relaxed) as *const Activation;
-    // SAFETY: leaked, and as large as an activation.
-    base::set(unsafe { mark.as_ref() });
-}
-
-/// Whether the calling kernel thread is one that libc has started for itself.
-fn is_helper() -> bool {
-    // SAFETY: the pseudo-register is set.
-    base::is_set()
-        && core::ptr::from_ref(unsafe { base::current() }) as usize
-            == OUTSIDE[1].load(Ordering::Relaxed)
-}
-
-/// Whether the calling kernel thread is no activation, or runs on borrowed memory.
-pub fn is_outside() -> bool {
-    if !base::is_set() {
-        return true;
-    }
-    // SAFETY: the pseudo-register is set.
-    let (activation, thread) = unsafe { (base::current(), base::current_thread()) };
-    let address = core::ptr::from_ref(activation) as usize;
-    OUTSIDE
-        .iter()
-        .any(|mark| mark.load(Ordering::Relaxed) == address)
-        || thread.is_some_and(|thread| thread.kernel.lent.load(Ordering::Relaxed))
-}
-
-/// The thread that makes the call.
-pub fn current_thread() -> Option<&'static Thread> {
-    // SAFETY: called for threads only.
-    unsafe { base::current_thread() }
-}
-
-/// The calling thread, if it runs on an activation and its memory is not lent.
-pub fn own_thread() -> Option<&'static Thread> {
-    if is_outside() { None } else { current_thread() }
-}
 
 /// What every rewritten site calls.
 ///
@@ -160,7 +91,7 @@ fn outside(frame: &mut Frame) {
         libc::SYS_rt_sigprocmask => {
             // SAFETY: the program's own call.
             frame.rax = unsafe { frame.raw() } as u64;
-            if is_helper() {
+            if caller::is_helper() {
                 // Unblocked again, without a moment for a dispatched call in between.
                 signal::set_kernel_mask(dispatch::blockable(signal::kernel_mask()));
             }
@@ -188,7 +119,7 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
     };
     let thread = match thread {
         Some(thread) if !thread.kernel.lent.load(Ordering::Relaxed) => thread,
-        _ if is_outside() => {
+        _ if caller::is_outside() => {
             outside(frame);
             return;
         }
@@ -225,140 +156,7 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
             }
         }
         libc::SYS_rt_sigreturn => frame.mode = entry::mode::AT_SITE,
-        _ => frame.rax = call(runtime, thread, frame) as u64,
-    }
-}
-
-/// Makes one call, again as often as signal(7) demands.
-fn call(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -> i64 {
-    let state = &thread.kernel;
-    // Only the thread itself and its own handlers write these: no locked instruction is needed.
-    state
-        .frame
-        .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
-    let before = state.seen.load(Ordering::Relaxed);
-    state.seen.store(UNSEEN, Ordering::Relaxed);
-    let registers = [frame.rdx, frame.r10, frame.r8];
-    let mut timeout = Timeout::of(frame);
-    let answer = loop {
-        let answer = once(runtime, thread, frame);
-        if answer != EINTR {
-            break answer;
-        }
-        match state.seen.swap(UNSEEN, Ordering::Relaxed) {
-            UNSEEN => {}
-            SEEN_RESTART if restarts(frame.rax as i64) => {}
-            _ => break answer,
-        }
-        timeout.adjust(frame);
-    };
-    state.frame.store(0, Ordering::Relaxed);
-    [frame.rdx, frame.r10, frame.r8] = registers;
-    if before != UNSEEN {
-        state.seen.fetch_max(before, Ordering::Relaxed);
-    }
-    answer
-}
-
-/// Whether the kernel restarts the call after a handler with SA_RESTART.
-fn restarts(number: i64) -> bool {
-    !matches!(
-        number,
-        libc::SYS_poll
-            | libc::SYS_ppoll
-            | libc::SYS_select
-            | libc::SYS_pselect6
-            | libc::SYS_epoll_wait
-            | libc::SYS_epoll_pwait
-            | libc::SYS_epoll_pwait2
-            | libc::SYS_nanosleep
-            | libc::SYS_clock_nanosleep
-            | libc::SYS_rt_sigtimedwait
-            | libc::SYS_rt_sigsuspend
-            | libc::SYS_pause
-            | libc::SYS_semop
-            | libc::SYS_semtimedop
-            | libc::SYS_msgrcv
-            | libc::SYS_msgsnd
-            | libc::SYS_io_getevents
-    )
-}
-
-/// A relative timeout, which must shrink when a call is made again. Those of select(2), pselect(2)
-/// and ppoll(2) are kept up to date by the kernel.
-enum Timeout {
-    None,
-    /// In a register.
-    Milliseconds {
-        left: u64,
-        began: u64,
-    },
-    /// Behind a register.
-    Timespec {
-        rest: [u64; 2],
-        left: u64,
-        began: u64,
-    },
-}
-
-impl Timeout {
-    fn register(frame: &mut Frame) -> Option<&mut u64> {
-        match frame.rax as i64 {
-            libc::SYS_poll | libc::SYS_rt_sigtimedwait => Some(&mut frame.rdx),
-            libc::SYS_epoll_wait
-            | libc::SYS_epoll_pwait
-            | libc::SYS_epoll_pwait2
-            | libc::SYS_semtimedop => Some(&mut frame.r10),
-            libc::SYS_io_getevents => Some(&mut frame.r8),
-            _ => None,
-        }
-    }
-
-    #[inline]
-    fn of(frame: &mut Frame) -> Self {
-        let behind = !matches!(
-            frame.rax as i64,
-            libc::SYS_poll | libc::SYS_epoll_wait | libc::SYS_epoll_pwait
-        );
-        let Some(word) = Self::register(frame).map(|register| *register) else {
-            return Timeout::None;
-        };
-        let now = || upcall_linux::clock(libc::CLOCK_MONOTONIC);
-        if behind {
-            match time::nanoseconds(word as usize) {
-                Ok(left) if word != 0 && left != 0 => Timeout::Timespec {
-                    rest: [0; 2],
-                    left,
-                    began: now(),
-                },
-                _ => Timeout::None,
-            }
-        } else {
-            match word as i32 {
-                ..=0 => Timeout::None,
-                left => Timeout::Milliseconds {
-                    left: left as u64,
-                    began: now(),
-                },
-            }
-        }
-    }
-
-    fn adjust(&mut self, frame: &mut Frame) {
-        const MILLION: u64 = 1_000_000;
-        let now = upcall_linux::clock(libc::CLOCK_MONOTONIC);
-        let word = match self {
-            Timeout::None => return,
-            Timeout::Milliseconds { left, began } => left.saturating_sub((now - *began) / MILLION),
-            Timeout::Timespec { rest, left, began } => {
-                let left = left.saturating_sub(now - *began);
-                *rest = [left / (1000 * MILLION), left % (1000 * MILLION)];
-                rest.as_ptr() as u64
-            }
-        };
-        if let Some(register) = Self::register(frame) {
-            *register = word;
-        }
+        _ => frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame)) as u64,
     }
 }
 
@@ -411,17 +209,11 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
 
         libc::SYS_rt_sigaction => signal::sigaction(frame),
         libc::SYS_rt_sigprocmask => signal::sigprocmask(runtime, thread, frame),
-        libc::SYS_rt_sigsuspend => with_mask(runtime, thread, frame, frame.rdi as usize),
-        libc::SYS_poll
-        | libc::SYS_ppoll
-        | libc::SYS_select
-        | libc::SYS_pselect6
-        | libc::SYS_epoll_wait
-        | libc::SYS_epoll_pwait
-        | libc::SYS_epoll_pwait2 => poll::serve(runtime, thread, frame),
+        libc::SYS_rt_sigsuspend => signal::with_mask(runtime, thread, frame, frame.rdi as usize),
+        descriptor_waits!() => poll::serve(runtime, thread, frame),
         libc::SYS_epoll_ctl => poll::control(runtime, frame),
         libc::SYS_setsockopt => poll::set_option(runtime, frame),
-        libc::SYS_rt_sigtimedwait => sigtimedwait(runtime, thread, frame),
+        libc::SYS_rt_sigtimedwait => signal::sigtimedwait(runtime, thread, frame),
         libc::SYS_rt_sigpending => attributes::sigpending(thread, frame),
         libc::SYS_sigaltstack => signal::sigaltstack(runtime, thread, frame),
         libc::SYS_tgkill => attributes::kill_thread(
@@ -517,93 +309,4 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_arch_prctl => pass(frame),
         _ => blocking(frame),
     }
-}
-
-/// Notes that the call in which the current thread is has left something behind: it will not be
-/// made again, and cancellation must not forget its result.
-pub fn note_made(thread: &'static Thread) {
-    let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
-    // SAFETY: null, or the frame of the thread's system call, which lives until the call is over.
-    if let Some(frame) = unsafe { frame.as_ref() } {
-        frame.made.set(1);
-    }
-}
-
-/// A call that waits, in the kernel, for the signals in `set`: gives up when one comes for the
-/// thread alone. `suspended`: the call lets them through while it waits.
-fn wait_for_signals(
-    runtime: &'static Runtime,
-    thread: &'static Thread,
-    frame: &Frame,
-    set: u64,
-    suspended: bool,
-) -> i64 {
-    let state = &thread.kernel;
-    state.forbidden.store(0, Ordering::Relaxed);
-    state.suspended.store(suspended, Ordering::Relaxed);
-    state.waited_for.store(set, Ordering::SeqCst);
-    if state.pending.load(Ordering::SeqCst) & set != 0 {
-        state.forbidden.store(1, Ordering::Relaxed);
-    }
-    // SAFETY: the program's own call.
-    let answer = runtime.blocking(|| unsafe { frame.raw_unless(&state.forbidden) }) as i64;
-    state.waited_for.store(0, Ordering::SeqCst);
-    state.suspended.store(false, Ordering::Relaxed);
-    answer
-}
-
-/// A call that sets the mask at `at` while it waits: rt_sigsuspend(2), ppoll(2) and others. What
-/// came for the thread alone is delivered by hand.
-fn with_mask(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame, at: usize) -> i64 {
-    let Ok(mask) = crate::access::load_u64(at) else {
-        return -i64::from(libc::EFAULT);
-    };
-    let state = &thread.kernel;
-    loop {
-        let before = state.mask.load(Ordering::Relaxed);
-        if state.pending.load(Ordering::SeqCst) & !mask != 0 {
-            // Delivers it.
-            signal::set_thread_mask(runtime, thread, mask);
-            signal::set_thread_mask(runtime, thread, before);
-            if state.seen.load(Ordering::Relaxed) != UNSEEN {
-                return EINTR;
-            }
-        }
-        let answer = wait_for_signals(runtime, thread, frame, !mask, true);
-        if answer != EINTR || state.seen.load(Ordering::Relaxed) != UNSEEN {
-            return answer;
-        }
-        if state.pending.load(Ordering::SeqCst) & !mask == 0 {
-            return EINTR;
-        }
-    }
-}
-
-/// ppoll(2) and the like, if they come with a mask; `at` is where, 0 for none.
-pub fn maybe_with_mask(
-    runtime: &'static Runtime,
-    thread: &'static Thread,
-    frame: &Frame,
-    at: u64,
-) -> i64 {
-    if at == 0 {
-        // SAFETY: the program's own call.
-        return runtime.blocking(|| unsafe { frame.raw() }) as i64;
-    }
-    with_mask(runtime, thread, frame, at as usize)
-}
-
-/// rt_sigtimedwait(2): signals for the thread first, then the kernel's wait.
-fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    let Ok(set) = crate::access::load_u64(frame.rdi as usize) else {
-        return -i64::from(libc::EFAULT);
-    };
-    let set = set & !(signal::bit(libc::SIGKILL) | signal::bit(libc::SIGSTOP));
-    let activation = runtime.enter();
-    let found = pending::dequeue(runtime, thread, set);
-    runtime.leave(activation);
-    let Some((signal, information)) = found else {
-        return wait_for_signals(runtime, thread, frame, set, false);
-    };
-    signal::answer_wait(frame, signal, &information)
 }

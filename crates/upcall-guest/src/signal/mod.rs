@@ -26,9 +26,11 @@
 mod actions;
 mod calls;
 mod frame;
+mod waits;
 
 pub use actions::*;
 pub use calls::*;
+pub use waits::*;
 
 use core::sync::atomic::Ordering;
 
@@ -39,7 +41,7 @@ use crate::entry::{Frame, give_up, raw_syscall};
 use crate::guest::GUEST;
 use frame::{frame_mask, note_progress, set_frame_mask, show_site};
 
-use crate::{access, alone, dispatch, masks, pending, process, sud, table, timers};
+use crate::{access, again, alone, caller, dispatch, masks, pending, process, sud, timers};
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
 ///
@@ -69,7 +71,7 @@ unsafe extern "C" fn on_signal(
         // What the kernel does for the other signals (`kernel_action`).
         set_kernel_mask(frame_mask(context) | preempt::OWN);
     }
-    let runtime = GUEST.runtime().filter(|_| !table::is_outside());
+    let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
     let Some(runtime) = runtime else {
         // SAFETY: as the kernel passed them.
         unsafe { alone(signal, information, context) };
@@ -108,7 +110,7 @@ unsafe extern "C" fn on_signal(
         unsafe { defer(activation, signal, information, context) };
         return;
     }
-    let Some(thread) = table::current_thread() else {
+    let Some(thread) = caller::current_thread() else {
         return;
     };
     // SAFETY: as the kernel passed it.
@@ -219,7 +221,7 @@ fn end_by(signal: i32, code: i32) {
 /// A dispatched call has been served. The kernel will set the mask and the alternate stack in the
 /// frame: they become what they are now, after the call and perhaps on another activation.
 fn settle(number: i64, context: *mut libc::ucontext_t) {
-    let mask = match GUEST.runtime().filter(|_| !table::is_outside()) {
+    let mask = match GUEST.runtime().filter(|_| !caller::is_outside()) {
         // A call of the runtime's own, in a vDSO that is not rewritten: nothing has changed.
         // SAFETY: on an activation.
         Some(_) if unsafe { base::is_inside() } => return,
@@ -406,9 +408,9 @@ unsafe fn call(
     let action = ACTIONS[signal as usize].get();
     if action.handler > SIG_IGN {
         let seen = if action.flags & libc::SA_RESTART as u64 != 0 {
-            table::SEEN_RESTART
+            again::SEEN_RESTART
         } else {
-            table::SEEN
+            again::SEEN
         };
         thread.kernel.seen.fetch_max(seen, Ordering::Relaxed);
     }

@@ -12,8 +12,7 @@
 //!
 //! Preferred are windows whose first instruction alone covers the jump (`mov $nr,%eax` mostly):
 //! the other instructions then stay as they are, so that a thread which was stopped between
-//! them, or whose system call the kernel restarts, is not disturbed. Only such a window may be
-//! written while other activations run ([`Window::is_quiet`]).
+//! them, or whose system call the kernel restarts, is not disturbed ([`Window::is_quiet`]).
 //!
 //! Rejected: a list of known libc builds with their sites. It is wrong on the first update.
 
@@ -54,8 +53,6 @@ pub enum Reason {
     NotRelocatable(String),
     /// No memory for the stub could be had within reach of a jump.
     NoStubMemory(String),
-    /// The window cannot be replaced by one store while other activations run.
-    NotAtomic,
     /// The code could not be made writable (the error number).
     NotWritable(i32),
 }
@@ -71,7 +68,6 @@ impl fmt::Display for Reason {
             Self::NoWindow => f.write_str("no five bytes around it are free of jump targets"),
             Self::NotRelocatable(why) => write!(f, "a neighbour cannot be moved: {why}"),
             Self::NoStubMemory(why) => write!(f, "no memory for a stub within 2 GiB: {why}"),
-            Self::NotAtomic => f.write_str("it cannot be replaced by one store"),
             Self::NotWritable(errno) => write!(f, "the code cannot be written (errno {errno})"),
         }
     }

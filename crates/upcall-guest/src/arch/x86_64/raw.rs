@@ -7,7 +7,7 @@
 //!
 //! Rejected: `libc::syscall`. Its instruction is one of those that we rewrite.
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
@@ -228,27 +228,6 @@ pub fn signal_return() -> (usize, unsafe extern "C" fn(u64) -> !) {
 /// An address inside the object that holds this crate.
 pub fn anchor() -> usize {
     (&raw const upcall_text_start) as usize
-}
-
-/// Replaces `old` at `words` by `new` in one store, if it is still there.
-///
-/// # Safety
-/// `words` is aligned to 16 and writable; the processor has `cmpxchg16b`.
-pub unsafe fn replace_sixteen(words: *mut u128, old: u128, new: u128) {
-    // SAFETY: the caller's promise; rbx, which inline assembly cannot name, is put back.
-    unsafe {
-        asm!(
-            "xchg rbx, {low}",
-            "lock cmpxchg16b xmmword ptr [{words}]",
-            "mov rbx, {low}",
-            low = inout(reg) new as u64 => _,
-            words = in(reg) words,
-            inout("rax") old as u64 => _,
-            inout("rdx") (old >> 64) as u64 => _,
-            in("rcx") (new >> 64) as u64,
-            options(nostack),
-        );
-    }
 }
 
 impl Frame {

@@ -1,0 +1,158 @@
+//! Calls that are made again.
+//!
+//! A call that ended in EINTR although no handler of the program ran was interrupted by the
+//! runtime: it is made again. If handlers with SA_RESTART ran, it is made again where the kernel
+//! would have done so (signal(7)). Its timeout shrinks by the time that has passed.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::Thread;
+
+use crate::entry::Frame;
+use crate::time;
+
+/// No handler of the program ran during the call.
+pub const UNSEEN: u32 = 0;
+/// Handlers ran, all with SA_RESTART.
+pub const SEEN_RESTART: u32 = 1;
+/// A handler ran that interrupts calls.
+pub const SEEN: u32 = 2;
+
+const EINTR: i64 = -(libc::EINTR as i64);
+
+/// Notes that the call in which the current thread is has left something behind: it will not be
+/// made again, and cancellation must not forget its result.
+pub fn note_made(thread: &'static Thread) {
+    let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
+    // SAFETY: null, or the frame of the thread's system call, which lives until the call is over.
+    if let Some(frame) = unsafe { frame.as_ref() } {
+        frame.made.set(1);
+    }
+}
+
+/// Makes one call by `once`, again as often as signal(7) demands.
+pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame) -> i64) -> i64 {
+    let state = &thread.kernel;
+    // Only the thread itself and its own handlers write these: no locked instruction is needed.
+    state
+        .frame
+        .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
+    let before = state.seen.load(Ordering::Relaxed);
+    state.seen.store(UNSEEN, Ordering::Relaxed);
+    let registers = [frame.rdx, frame.r10, frame.r8];
+    let mut timeout = Timeout::of(frame);
+    let answer = loop {
+        let answer = once(frame);
+        if answer != EINTR {
+            break answer;
+        }
+        match state.seen.swap(UNSEEN, Ordering::Relaxed) {
+            UNSEEN => {}
+            SEEN_RESTART if restarts(frame.rax as i64) => {}
+            _ => break answer,
+        }
+        timeout.adjust(frame);
+    };
+    state.frame.store(0, Ordering::Relaxed);
+    [frame.rdx, frame.r10, frame.r8] = registers;
+    if before != UNSEEN {
+        state.seen.fetch_max(before, Ordering::Relaxed);
+    }
+    answer
+}
+
+/// Whether the kernel restarts the call after a handler with SA_RESTART.
+fn restarts(number: i64) -> bool {
+    !matches!(
+        number,
+        descriptor_waits!()
+            | libc::SYS_nanosleep
+            | libc::SYS_clock_nanosleep
+            | libc::SYS_rt_sigtimedwait
+            | libc::SYS_rt_sigsuspend
+            | libc::SYS_pause
+            | libc::SYS_semop
+            | libc::SYS_semtimedop
+            | libc::SYS_msgrcv
+            | libc::SYS_msgsnd
+            | libc::SYS_io_getevents
+    )
+}
+
+/// A relative timeout, which must shrink when a call is made again. Those of select(2), pselect(2)
+/// and ppoll(2) are kept up to date by the kernel.
+enum Timeout {
+    None,
+    /// In a register.
+    Milliseconds {
+        left: u64,
+        began: u64,
+    },
+    /// Behind a register.
+    Timespec {
+        rest: [u64; 2],
+        left: u64,
+        began: u64,
+    },
+}
+
+impl Timeout {
+    fn register(frame: &mut Frame) -> Option<&mut u64> {
+        match frame.rax as i64 {
+            libc::SYS_poll | libc::SYS_rt_sigtimedwait => Some(&mut frame.rdx),
+            libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_semtimedop => Some(&mut frame.r10),
+            libc::SYS_io_getevents => Some(&mut frame.r8),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn of(frame: &mut Frame) -> Self {
+        let behind = !matches!(
+            frame.rax as i64,
+            libc::SYS_poll | libc::SYS_epoll_wait | libc::SYS_epoll_pwait
+        );
+        let Some(word) = Self::register(frame).map(|register| *register) else {
+            return Timeout::None;
+        };
+        let now = || upcall_linux::clock(libc::CLOCK_MONOTONIC);
+        if behind {
+            match time::nanoseconds(word as usize) {
+                Ok(left) if word != 0 && left != 0 => Timeout::Timespec {
+                    rest: [0; 2],
+                    left,
+                    began: now(),
+                },
+                _ => Timeout::None,
+            }
+        } else {
+            match word as i32 {
+                ..=0 => Timeout::None,
+                left => Timeout::Milliseconds {
+                    left: left as u64,
+                    began: now(),
+                },
+            }
+        }
+    }
+
+    fn adjust(&mut self, frame: &mut Frame) {
+        const MILLION: u64 = 1_000_000;
+        let now = upcall_linux::clock(libc::CLOCK_MONOTONIC);
+        let word = match self {
+            Timeout::None => return,
+            Timeout::Milliseconds { left, began } => left.saturating_sub((now - *began) / MILLION),
+            Timeout::Timespec { rest, left, began } => {
+                let left = left.saturating_sub(now - *began);
+                *rest = [left / (1000 * MILLION), left % (1000 * MILLION)];
+                rest.as_ptr() as u64
+            }
+        };
+        if let Some(register) = Self::register(frame) {
+            *register = word;
+        }
+    }
+}
