@@ -152,6 +152,12 @@ impl<K: Kernel> Runtime<K> {
         if !matches() {
             return (activation, Waited::Mismatch);
         }
+        if deadline.is_some_and(|deadline| deadline <= self.kernel().now()) {
+            // Needs no alarm: it gives way as if it had slept.
+            drop(queue);
+            let activation = self.give_way(activation);
+            return (activation, Waited::Ended(WakeReason::TimedOut));
+        }
         thread.state.store(PARKING, Ordering::Relaxed);
         thread.wait_mask.store(mask, Ordering::Relaxed);
         thread.wait_key.store(key, Ordering::Relaxed);

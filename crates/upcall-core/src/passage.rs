@@ -272,8 +272,18 @@ impl<K: Kernel> Runtime<K> {
     /// Gives way to other ready threads. Called from the thread's own code.
     pub fn yield_now(&'static self) {
         let activation = self.enter();
+        let activation = self.give_way(activation);
+        self.leave(activation);
+    }
+
+    /// As [`Runtime::yield_now`], inside the runtime.
+    #[inline]
+    pub(crate) fn give_way(
+        &'static self,
+        activation: &'static Activation<K>,
+    ) -> &'static Activation<K> {
         let vp = activation.vp();
-        let activation = if vp.has_ready()
+        if vp.has_ready()
             || vp.nr_displaced.load(Ordering::Relaxed) != 0
             || self.stats.absent.get() != 0
             || self.poller_is_due(vp)
@@ -284,8 +294,7 @@ impl<K: Kernel> Runtime<K> {
             vp.count_dispatch();
             self.kernel.yield_processor();
             activation
-        };
-        self.leave(activation);
+        }
     }
 
     /// Makes a thread ready that the caller has claimed or created. Called inside the runtime.

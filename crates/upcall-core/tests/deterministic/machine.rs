@@ -70,6 +70,8 @@ pub struct Machine {
     random: Cell<u64>,
     pub clock: Cell<u64>,
     pub alarm: Cell<u64>,
+    /// How often the alarm was set.
+    pub alarms: Cell<u64>,
     pub points: Cell<u64>,
     /// Times that a vessel was in the simulated kernel.
     pub reached: Cell<u64>,
@@ -103,6 +105,7 @@ impl Machine {
             random,
             clock: Cell::new(1_000),
             alarm: Cell::new(u64::MAX),
+            alarms: Cell::new(0),
             points: Cell::new(0),
             reached: Cell::new(0),
             resumed: Cell::new(false),

@@ -169,6 +169,27 @@ fn timeouts() {
 }
 
 #[test]
+fn a_deadline_that_has_passed_sets_no_alarm() {
+    explore("a_deadline_that_has_passed_sets_no_alarm", |me| {
+        let nobody_wakes = word(0);
+        let threads = (0..6).map(|_| {
+            me.spawn(move |me| {
+                for _ in 0..10 {
+                    me.sleep(0);
+                    let now = me.machine.clock.get();
+                    let waited = me.wait(nobody_wakes, 0, Some(now));
+                    assert_eq!(waited, Waited::Ended(WakeReason::TimedOut));
+                    assert_eq!(me.wait(nobody_wakes, 1, Some(0)), Waited::Mismatch);
+                }
+            })
+        });
+        let threads = threads.collect();
+        join_all(me, threads);
+        assert_eq!(me.machine.alarms.get(), 0);
+    });
+}
+
+#[test]
 fn blocking_calls() {
     explore("blocking_calls", |me| {
         let threads = (0..12).map(|_| {

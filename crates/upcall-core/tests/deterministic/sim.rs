@@ -228,6 +228,7 @@ unsafe impl Kernel for Sim {
 
     fn set_alarm(&self, deadline: u64) {
         self.machine().alarm.set(deadline);
+        self.machine().alarms.set(self.machine().alarms.get() + 1);
         self.machine().point(false);
     }
 
