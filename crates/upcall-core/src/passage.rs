@@ -306,6 +306,7 @@ impl<K: Kernel> Runtime<K> {
         self.make_ready_on(activation.vp(), thread);
     }
 
+    #[inline]
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         vp.ready.push_back(&self.kernel, thread);
         self.announce_ready(vp);

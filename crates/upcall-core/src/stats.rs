@@ -14,6 +14,7 @@ impl Counter {
     }
 
     /// The count.
+    #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -42,6 +43,7 @@ impl Gauge {
     }
 
     /// How many there are.
+    #[inline]
     pub fn get(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }

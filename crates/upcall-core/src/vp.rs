@@ -205,6 +205,7 @@ impl<K: Kernel> Vp<K> {
     }
 
     /// Whether threads wait in its ready list, at some moment.
+    #[inline]
     pub fn has_ready(&self) -> bool {
         self.ready.len() != 0
     }

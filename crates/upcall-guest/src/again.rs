@@ -39,7 +39,6 @@ pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame
         .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
     let before = state.seen.load(Ordering::Relaxed);
     state.seen.store(UNSEEN, Ordering::Relaxed);
-    let registers = [frame.rdx, frame.r10, frame.r8];
     let mut timeout = Timeout::of(frame);
     let answer = loop {
         let answer = once(frame);
@@ -54,7 +53,7 @@ pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame
         timeout.adjust(frame);
     };
     state.frame.store(0, Ordering::Relaxed);
-    [frame.rdx, frame.r10, frame.r8] = registers;
+    timeout.restore(frame);
     if before != UNSEEN {
         state.seen.fetch_max(before, Ordering::Relaxed);
     }
@@ -85,11 +84,12 @@ enum Timeout {
     None,
     /// In a register.
     Milliseconds {
-        left: u64,
+        word: u64,
         began: u64,
     },
     /// Behind a register.
     Timespec {
+        word: u64,
         rest: [u64; 2],
         left: u64,
         began: u64,
@@ -122,6 +122,7 @@ impl Timeout {
         if behind {
             match time::nanoseconds(word as usize) {
                 Ok(left) if word != 0 && left != 0 => Timeout::Timespec {
+                    word,
                     rest: [0; 2],
                     left,
                     began: now(),
@@ -131,10 +132,7 @@ impl Timeout {
         } else {
             match word as i32 {
                 ..=0 => Timeout::None,
-                left => Timeout::Milliseconds {
-                    left: left as u64,
-                    began: now(),
-                },
+                _ => Timeout::Milliseconds { word, began: now() },
             }
         }
     }
@@ -144,12 +142,28 @@ impl Timeout {
         let now = upcall_linux::clock(libc::CLOCK_MONOTONIC);
         let word = match self {
             Timeout::None => return,
-            Timeout::Milliseconds { left, began } => left.saturating_sub((now - *began) / MILLION),
-            Timeout::Timespec { rest, left, began } => {
+            Timeout::Milliseconds { word, began } => {
+                u64::from(*word as u32).saturating_sub((now - *began) / MILLION)
+            }
+            Timeout::Timespec {
+                rest, left, began, ..
+            } => {
                 let left = left.saturating_sub(now - *began);
                 *rest = [left / (1000 * MILLION), left % (1000 * MILLION)];
                 rest.as_ptr() as u64
             }
+        };
+        if let Some(register) = Self::register(frame) {
+            *register = word;
+        }
+    }
+
+    /// The register is as the program passed it, as after any call.
+    #[inline]
+    fn restore(&self, frame: &mut Frame) {
+        let word = match *self {
+            Timeout::None => return,
+            Timeout::Milliseconds { word, .. } | Timeout::Timespec { word, .. } => word,
         };
         if let Some(register) = Self::register(frame) {
             *register = word;

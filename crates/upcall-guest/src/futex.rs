@@ -48,6 +48,15 @@ pub fn is_wake(frame: &Frame) -> bool {
     frame.rsi == WAKE | PRIVATE
 }
 
+/// Serves a call that [`is_wake`].
+#[inline]
+pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
+    if frame.rdi % 4 != 0 {
+        return failed(libc::EINVAL);
+    }
+    wake(runtime, frame.rdi as usize, frame.rdx as u32, u32::MAX)
+}
+
 /// Serves the call in `frame`, or says with `None` that it is the kernel's.
 pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     let (address, operation, value) = (frame.rdi as usize, frame.rsi, frame.rdx as u32);
@@ -169,6 +178,7 @@ pub fn note_made(activation: &'static Activation, waited: &Waited) {
     }
 }
 
+#[inline]
 fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) -> Answer {
     let activation = runtime.enter();
     let woken = runtime.futex_wake(activation, address, count as usize, mask);

@@ -142,7 +142,7 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
             frame.rax = 0;
         }
         libc::SYS_futex if futex::is_wake(frame) => {
-            frame.rax = futex::serve(runtime, frame).unwrap_or(0) as u64;
+            frame.rax = futex::serve_wake(runtime, frame) as u64;
         }
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
             match Request::of(frame) {
