@@ -126,7 +126,7 @@ impl<K: Kernel> ReadyList<K> {
         let mut word = self.word.load(Ordering::Relaxed);
         let locked = loop {
             let open = word & !LOCKED;
-            let locked = announce(open / ONE)? * ONE | LOCKED;
+            let locked = (announce(open / ONE)? * ONE) | LOCKED;
             // SeqCst: see `len`; also pairs with the Release below.
             match self
                 .word

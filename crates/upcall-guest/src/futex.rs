@@ -51,7 +51,7 @@ pub fn is_wake(frame: &Frame) -> bool {
 /// Serves a call that [`is_wake`].
 #[inline]
 pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
-    if frame.rdi % 4 != 0 {
+    if !frame.rdi.is_multiple_of(4) {
         return failed(libc::EINVAL);
     }
     wake(runtime, frame.rdi as usize, frame.rdx as u32, u32::MAX)
