@@ -196,6 +196,8 @@ fn forked(thread: Option<&'static Thread>) {
         // The activation's mask was the thread's, but for the runtime's own signal.
         alone::set_mask(mask);
     }
+    // A child of one that shared the memory has its own.
+    base::set(None);
     alone::forget();
     dispatch::begin();
     // SAFETY: asks only.

@@ -39,9 +39,9 @@ pub unsafe extern "C" fn handler(frame: &mut Frame) {
     }
 }
 
-/// A process without a runtime: one thread.
+/// A process without a runtime: one thread, and children that share its memory for a while.
 fn alone(frame: &mut Frame) {
-    if process::is_lent() {
+    if process::is_lent() || base::is_set() {
         outside(frame);
         return;
     }
