@@ -63,6 +63,7 @@ fn alone(frame: &mut Frame) {
             let served = match number {
                 libc::SYS_rt_sigprocmask => Some(alone::sigprocmask(frame)),
                 libc::SYS_rt_sigpending => Some(alone::sigpending(frame)),
+                libc::SYS_sigaltstack => Some(signal::altstack_call(frame)),
                 libc::SYS_rt_sigtimedwait => alone::sigtimedwait(frame),
                 libc::SYS_execve | libc::SYS_execveat => Some(process::exec(frame)),
                 _ => None,

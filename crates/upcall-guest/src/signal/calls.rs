@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Activation, Runtime, Thread, preempt};
 
 use crate::entry::{Frame, raw_syscall};
-use crate::{access, masks, pending};
+use crate::{access, arch, masks, pending};
 
 use super::actions::{bit, install_own_again};
 
@@ -139,13 +139,36 @@ pub fn set_thread_mask(runtime: &'static Runtime, thread: &'static Thread, mask:
     runtime.leave(activation);
 }
 
+/// sigaltstack(2) as the kernel answers it to the program where it stands. A dispatched call is
+/// served in a handler, which is on the alternate stack itself if the program's SIGSYS is: the
+/// kernel would not let it be changed.
+pub fn altstack_call(frame: &Frame) -> i64 {
+    let (all, mut mask) = (!0u64, 0u64);
+    // SAFETY: reads and writes eight bytes. In one call: a signal that is deferred before it
+    // changes the mask.
+    unsafe {
+        let words = [&raw const all as u64, &raw mut mask as u64];
+        let how = libc::SIG_SETMASK as u64;
+        raw_syscall(libc::SYS_rt_sigprocmask, [how, words[0], words[1], 8, 0, 0]);
+    }
+    // SAFETY: the program's own arguments; all signals are blocked.
+    let answer = unsafe {
+        arch::raw_syscall_at(
+            frame.rsp,
+            libc::SYS_sigaltstack,
+            [frame.rdi, frame.rsi],
+        )
+    };
+    set_kernel_mask(mask);
+    answer as i64
+}
+
 /// sigaltstack(2).
 pub fn sigaltstack(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let activation = runtime.enter();
     // The activation's kernel thread has this thread's stack installed: the kernel checks, and
     // answers, for the thread.
-    // SAFETY: the program's own arguments.
-    let answer = unsafe { frame.raw() } as i64;
+    let answer = altstack_call(frame);
     if answer == 0 && frame.rdi != 0 {
         adopt_none(thread);
         adopt_altstack(activation, thread);

@@ -7,7 +7,7 @@
 //!
 //! Rejected: `libc::syscall`. Its instruction is one of those that we rewrite.
 
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
@@ -158,6 +158,36 @@ pub unsafe fn raw_syscall(nr: i64, args: [u64; 6]) -> isize {
     let [a, b, c, d, e, f] = args.map(|x| x as usize);
     // SAFETY: the assembly obeys the C convention; the rest is the caller's promise.
     unsafe { upcall_raw_syscall(nr as usize, a, b, c, d, e, f) }
+}
+
+/// Makes a system call of two words with the stack pointer at `stack`, for those whose answer
+/// depends on it.
+///
+/// # Safety
+/// Whatever the system call itself asks for. All signals are blocked: none may land there.
+///
+/// # Upcall safety
+/// Everywhere.
+pub unsafe fn raw_syscall_at(stack: u64, nr: i64, args: [u64; 2]) -> isize {
+    let answer;
+    // SAFETY: nothing is stored on that stack and ours is back at the end; the rest is the
+    // caller's promise.
+    unsafe {
+        asm!(
+            "mov {own}, rsp",
+            "mov rsp, {stack}",
+            "syscall",
+            "mov rsp, {own}",
+            own = out(reg) _,
+            stack = in(reg) stack,
+            inlateout("rax") nr as isize => answer,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    answer
 }
 
 /// Makes a call on behalf of the program: the number and its six words. Notes in `made` at once
