@@ -3,8 +3,8 @@
 //!
 //! libc marks private words (FUTEX_PRIVATE_FLAG). One exception: it waits for the end of a thread
 //! on the thread's id word without the flag, because the kernel wakes it so; such a word is
-//! recognised by the thread that it names. Libc's own helpers are kernel threads and wait in the
-//! kernel, so while there are any, every wake-up goes both ways.
+//! recognised by the thread that it names. Libc's own helpers, and children of vfork, are kernel
+//! threads and wait in the kernel, so while any does, every wake-up goes both ways.
 
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -13,7 +13,7 @@ use upcall_core::futex::Waited;
 use upcall_linux::{Activation, Runtime};
 
 use crate::access::{self, Fault};
-use crate::entry::{Frame, raw_syscall};
+use crate::entry::{self, Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::{again, threads, time};
 
@@ -186,9 +186,30 @@ fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) -> Ans
     woken as Answer + wake_foreign(address, count as usize - woken.min(count as usize))
 }
 
-/// Wakes libc's own helpers, if there are any.
+/// How many kernel threads that are no activations make a futex call now.
+static OUTSIDE_CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// A call of libc's own helpers, or of a child that shares the memory for a while (vfork): they
+/// wait in the kernel.
+pub fn outside(frame: &mut Frame) {
+    let request = frame.clone();
+    // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_foreign`,
+    // after the lock under which the waker found too few threads.
+    OUTSIDE_CALLS.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the entry's own frame.
+    unsafe { entry::native(frame) };
+    OUTSIDE_CALLS.fetch_sub(1, Ordering::SeqCst);
+    frame.rax = serve_foreign(&request, frame.rax as i64) as u64;
+}
+
+/// The process is a child of fork: nobody else is there.
+pub fn forget() {
+    OUTSIDE_CALLS.store(0, Ordering::Relaxed);
+}
+
+/// Wakes kernel threads that are no activations, if any may wait.
 pub fn wake_foreign(address: usize, count: usize) -> Answer {
-    if GUEST.foreign.load(Ordering::Relaxed) == 0 || count == 0 {
+    if count == 0 || OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
         return 0;
     }
     wake_kernel(address, count, true)
@@ -207,8 +228,8 @@ pub fn wake_kernel(address: usize, count: usize, private: bool) -> Answer {
     woken.max(0) as Answer
 }
 
-/// The wake-ups that a helper of libc makes reach user-level threads too.
-pub fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
+/// The wake-ups that such a kernel thread makes reach user-level threads too.
+fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
     let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
     let (count, woken) = (frame.rdx as usize, answer.max(0) as usize);
     if !matches!(command, WAKE | WAKE_BITSET) || woken >= count {

@@ -16,7 +16,7 @@ use upcall_linux::{Activation, Runtime, Thread, affinity, base, descriptors, pre
 use crate::entry::{self, Frame, mode, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::Request;
-use crate::{alone, caller, dispatch, pending, signal, sud, timers};
+use crate::{alone, caller, dispatch, futex, pending, signal, sud, timers};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -191,6 +191,7 @@ fn forked(thread: Option<&'static Thread>) {
             pending::forget(runtime);
         }
         timers::forget();
+        futex::forget();
         descriptors::close_all();
         affinity::release();
         // The activation's mask was the thread's, but for the runtime's own signal.

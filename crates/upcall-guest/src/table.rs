@@ -81,8 +81,7 @@ fn alone(frame: &mut Frame) {
 
 /// A kernel thread that is no activation, or a child of vfork.
 fn outside(frame: &mut Frame) {
-    let number = frame.rax as i64;
-    match number {
+    match frame.rax as i64 {
         libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
         libc::SYS_exit => threads::exit_foreign(frame),
         libc::SYS_rt_sigaction => {
@@ -97,14 +96,9 @@ fn outside(frame: &mut Frame) {
                 signal::set_kernel_mask(dispatch::blockable(signal::kernel_mask()));
             }
         }
-        _ => {
-            let request = frame.clone();
-            // SAFETY: the entry's own frame.
-            unsafe { entry::native(frame) };
-            if number == libc::SYS_futex {
-                frame.rax = futex::serve_foreign(&request, frame.rax as i64) as u64;
-            }
-        }
+        libc::SYS_futex => futex::outside(frame),
+        // SAFETY: the entry's own frame.
+        _ => unsafe { entry::native(frame) },
     }
 }
 
