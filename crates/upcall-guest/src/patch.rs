@@ -237,10 +237,14 @@ pub unsafe fn patch_object(object: &Object) -> ObjectReport {
     // SAFETY: the loader mapped the object and the caller keeps it; nobody writes while we read.
     let image = unsafe { object.image() };
     let Scan {
-        sites,
+        mut sites,
         other_pairs,
         cancel,
     } = site::scan(&image, &windows);
+    if object.role == Role::Vdso {
+        // Nothing is done for it, and runtimes call it on stacks without room for a frame (Go).
+        sites.retain(|site| site.number != Some(libc::SYS_getrandom as u32));
+    }
     let room = arenas.room(&span, sites.len() * stub::LONGEST);
     let mut at = room.as_ref().map_or(0, |r| r.free.start);
     let slots = room.as_ref().map_or(0, |r| r.slots);
