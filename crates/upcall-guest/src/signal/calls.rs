@@ -152,13 +152,8 @@ pub fn altstack_call(frame: &Frame) -> i64 {
         raw_syscall(libc::SYS_rt_sigprocmask, [how, words[0], words[1], 8, 0, 0]);
     }
     // SAFETY: the program's own arguments; all signals are blocked.
-    let answer = unsafe {
-        arch::raw_syscall_at(
-            frame.rsp,
-            libc::SYS_sigaltstack,
-            [frame.rdi, frame.rsi],
-        )
-    };
+    let answer =
+        unsafe { arch::raw_syscall_at(frame.rsp, libc::SYS_sigaltstack, [frame.rdi, frame.rsi]) };
     set_kernel_mask(mask);
     answer as i64
 }
