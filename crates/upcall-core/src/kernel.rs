@@ -142,6 +142,13 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// the last one asked for; `u64::MAX`: there is none. One call at a time.
     fn set_alarm(&self, deadline: u64);
 
+    /// By how many nanoseconds the deadline of a thread that is about to park may be met late, so
+    /// that others can be met with it. None, if not said.
+    fn slack(&self, thread: &'static Thread<Self>) -> u64 {
+        let _ = thread;
+        0
+    }
+
     /// Whether an event waits for a thread that must not sleep through it (a signal for the
     /// program). Asked when the thread has just been parked: an event that came before did not find
     /// it parked and could not end its wait.

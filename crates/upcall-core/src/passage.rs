@@ -21,6 +21,9 @@ use crate::vp::{State, Vp};
 /// A busy virtual processor looks at the poller this often, in nanoseconds, if nobody sits in it.
 const POLL_EVERY_NS: u64 = 4_000;
 
+/// So many activations, beside four a virtual processor, may be away for waits that could park.
+const FEW_AWAY: u64 = 12;
+
 /// What is done on the activation's own stack after a thread's registers are saved. May name the
 /// thread to run next, which the caller then owns and which is in no list.
 pub type After<K> = fn(
@@ -148,7 +151,7 @@ impl<K: Kernel> Runtime<K> {
     /// its virtual processor only computes, so that the kernel's own wake-up is the fastest
     /// interruption there is, and few activations are away.
     pub fn prefers_blocking(&self, activation: &'static Activation<K>) -> bool {
-        activation.vp().only_computes() && self.stats.absent.get() < 2 * self.vps().len() as u64 + 4
+        activation.vp().only_computes() && self.stats.absent.get() < 4 * self.vps().len() as u64 + FEW_AWAY
     }
 
     /// Back from a system call, outside of the runtime's mark: ends in `User`, inside the mark.

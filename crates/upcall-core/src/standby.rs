@@ -135,12 +135,10 @@ impl<K: Kernel> Runtime<K> {
         was_asleep
     }
 
-    /// Whether there would be anything to do if the owner of `vp` blocked.
+    /// Whether there would be anything to do if the owner of `vp` blocked. Not for the displaced,
+    /// which run then, and look by themselves.
     fn has_reason(&self, vp: &'static Vp<K>) -> bool {
-        self.work_waits(vp)
-            || self.work_waits_for(vp)
-            || self.seat_is_wanted()
-            || self.kernel.is_contended()
+        self.work_waits(vp) || self.seat_is_wanted() || self.kernel.is_contended()
     }
 
     /// Sleeps as standby, unless there is a reason to go on, which is asked when the books say that it
@@ -194,7 +192,7 @@ impl<K: Kernel> Runtime<K> {
                         self.sleep_unless(activation, vp, seen, || self.has_reason(vp));
                         continue;
                     }
-                    let cheap_doubt = word.state() == State::Kernel && vp.has_ready();
+                    let cheap_doubt = word.state() == State::Kernel && self.work_waits_for(vp);
                     if self.kernel.is_blocked(word.owner(), cheap_doubt) {
                         self.relieve(activation, vp, word);
                     }

@@ -17,12 +17,15 @@ use crate::thread::Thread;
 pub(crate) struct Bare {
     /// The last alarm asked for.
     pub(crate) alarm: AtomicU64,
+    /// The slack of threads that park from now on.
+    pub(crate) slack: AtomicU64,
 }
 
 impl Bare {
     pub(crate) fn new() -> Self {
         Bare {
             alarm: AtomicU64::new(u64::MAX),
+            slack: AtomicU64::new(0),
         }
     }
 
@@ -117,6 +120,10 @@ unsafe impl Kernel for Bare {
 
     fn set_alarm(&self, deadline: u64) {
         self.alarm.store(deadline, Ordering::Relaxed);
+    }
+
+    fn slack(&self, _: &'static Thread<Self>) -> u64 {
+        self.slack.load(Ordering::Relaxed)
     }
 
     fn is_interrupted(&self, _: &'static Thread<Self>) -> bool {

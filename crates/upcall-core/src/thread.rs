@@ -58,6 +58,8 @@ pub struct Thread<K: Kernel> {
     /// 1 + its place in the deadline heap; 0 when it has no deadline. Guarded by the heap's lock.
     pub(crate) heap_place: AtomicU32,
     pub(crate) deadline: AtomicU64,
+    /// The deadline and the slack: when it must run. What the heap is ordered by.
+    pub(crate) latest: AtomicU64,
 
     /// What the backend keeps with the thread.
     pub kernel: K::ThreadState,
@@ -105,11 +107,6 @@ impl<K: Kernel> Thread<K> {
         }
     }
 
-    /// The deadline it was last parked with, in nanoseconds of [`Kernel::now`].
-    pub fn deadline(&self) -> u64 {
-        self.deadline.load(Ordering::Relaxed)
-    }
-
     /// Why it was last woken. Only for the thread itself.
     pub fn wake_reason(&self) -> WakeReason {
         match self.reason.load(Ordering::Relaxed) {
@@ -149,6 +146,7 @@ impl<K: Kernel> Recycled for Thread<K> {
             wait_mask: AtomicU32::new(0),
             heap_place: AtomicU32::new(0),
             deadline: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
             kernel: K::ThreadState::default(),
         }
     }

@@ -3,6 +3,11 @@
 //! The heap knows each thread's place, so that a thread that was woken in time takes its deadline
 //! back in O(log n). The alarm of the kernel is set only when an earlier deadline appears; one
 //! that rings for nothing costs a look.
+//!
+//! A deadline may be met late by its thread's slack ([`Kernel::slack`]), so that one alarm serves
+//! several: as in the kernel, the order is that of the latest times at which threads may run, the
+//! alarm rings at the first of them, and then everybody runs whose deadline has passed, up to the
+//! first in that order whose deadline has not.
 
 use core::sync::atomic::Ordering;
 
@@ -57,14 +62,16 @@ impl<K: Kernel> Timers<K> {
         if heap.len == CAPACITY {
             return Err(ENOMEM);
         }
+        let latest = deadline.saturating_add(kernel.slack(thread));
         thread.deadline.store(deadline, Ordering::Relaxed);
+        thread.latest.store(latest, Ordering::Relaxed);
         let last = heap.len;
         heap.len += 1;
         heap.put(last, thread);
         heap.rise(last);
-        if deadline < heap.alarm {
-            heap.alarm = deadline;
-            kernel.set_alarm(deadline);
+        if latest < heap.alarm {
+            heap.alarm = latest;
+            kernel.set_alarm(latest);
         }
         Ok(())
     }
@@ -99,7 +106,7 @@ impl<K: Kernel> Timers<K> {
         }
         let next = heap
             .first()
-            .map_or(u64::MAX, |thread| thread.deadline.load(Ordering::Relaxed));
+            .map_or(u64::MAX, |thread| thread.latest.load(Ordering::Relaxed));
         if heap.alarm <= now || next < heap.alarm {
             heap.alarm = next;
             kernel.set_alarm(next);
@@ -127,9 +134,9 @@ impl<K: Kernel> Heap<K> {
         if self.len == 0 { None } else { self.at(0) }
     }
 
-    fn deadline(&self, place: usize) -> u64 {
+    fn latest(&self, place: usize) -> u64 {
         self.at(place)
-            .map_or(u64::MAX, |thread| thread.deadline.load(Ordering::Relaxed))
+            .map_or(u64::MAX, |thread| thread.latest.load(Ordering::Relaxed))
     }
 
     fn put(&self, place: usize, thread: &'static Thread<K>) {
@@ -142,11 +149,11 @@ impl<K: Kernel> Heap<K> {
 
     fn rise(&mut self, mut place: usize) {
         let Some(thread) = self.at(place) else { return };
-        let deadline = thread.deadline.load(Ordering::Relaxed);
+        let latest = thread.latest.load(Ordering::Relaxed);
         while place > 0 {
             let parent = (place - 1) / WAYS;
             let Some(above) = self.at(parent) else { return };
-            if above.deadline.load(Ordering::Relaxed) <= deadline {
+            if above.latest.load(Ordering::Relaxed) <= latest {
                 break;
             }
             self.put(place, above);
@@ -157,14 +164,14 @@ impl<K: Kernel> Heap<K> {
 
     fn sink(&mut self, mut place: usize) {
         let Some(thread) = self.at(place) else { return };
-        let deadline = thread.deadline.load(Ordering::Relaxed);
+        let latest = thread.latest.load(Ordering::Relaxed);
         loop {
             let children = WAYS * place + 1..(WAYS * place + 1 + WAYS).min(self.len);
-            let Some(least) = children.min_by_key(|&child| self.deadline(child)) else {
+            let Some(least) = children.min_by_key(|&child| self.latest(child)) else {
                 break;
             };
             let Some(below) = self.at(least) else { break };
-            if below.deadline.load(Ordering::Relaxed) >= deadline {
+            if below.latest.load(Ordering::Relaxed) >= latest {
                 break;
             }
             self.put(place, below);
@@ -195,7 +202,8 @@ mod tests {
     use crate::thread::{PARKED, READY};
     use std::collections::BTreeMap;
 
-    /// Against a sorted map: what expires and when, with deadlines taken back in between.
+    /// Against a sorted map: what expires and when, with deadlines taken back in between, and with
+    /// slack that differs.
     #[test]
     fn a_heap_is_a_sorted_map() {
         for seed in 1..50 {
@@ -203,18 +211,21 @@ mod tests {
             let mut pick = numbers(seed * 7919);
             let threads: [&Thread<Bare>; 64] = kernel.threads();
             let timers = Timers::new();
+            // By the latest time and the thread: the deadline.
             let mut model = BTreeMap::new();
             let mut now = 0;
             for _ in 0..400 {
                 let number = pick(64) as usize;
                 let thread = threads[number];
-                let armed = model.iter().find(|(_, armed)| **armed == number);
-                match (pick(4), armed.map(|(&key, _)| key)) {
+                let armed = model.keys().find(|(_, armed)| *armed == number).copied();
+                match (pick(4), armed) {
                     (0 | 1, None) => {
                         let deadline = now + pick(1000);
+                        let slack = pick(3) * 50;
+                        kernel.slack.store(slack, Ordering::Relaxed);
                         thread.state.store(PARKED, Ordering::Relaxed);
                         timers.insert(&kernel, thread, deadline).unwrap();
-                        model.insert((deadline, number), number);
+                        model.insert((deadline + slack, number), deadline);
                     }
                     (2, Some(key)) => {
                         timers.remove(&kernel, thread);
@@ -226,30 +237,73 @@ mod tests {
                         timers.expire(&kernel, now, &mut list);
                         let mut last = 0;
                         while let Some(expired) = list.pop_front() {
-                            assert!(expired.deadline() >= last, "seed {seed}: out of order");
-                            last = expired.deadline();
                             assert_eq!(expired.state.load(Ordering::Relaxed), READY);
                             let at = threads
                                 .iter()
                                 .position(|thread| core::ptr::eq(*thread, expired));
-                            let key = (last, at.unwrap());
-                            assert!(model.remove(&key).is_some(), "seed {seed}: {key:?}");
+                            let latest = expired.latest.load(Ordering::Relaxed);
+                            assert!(latest >= last, "seed {seed}: out of order");
+                            last = latest;
+                            let deadline = model.remove(&(latest, at.unwrap()));
+                            assert!(deadline.is_some_and(|it| it <= now), "seed {seed}");
                         }
-                        let first = model.keys().next();
-                        assert!(first.is_none_or(|&(deadline, _)| deadline > now));
+                        // Of those at the front, which may be several, one is not due.
+                        let front = model.keys().next().map(|&(latest, _)| latest);
+                        let mut fronts = model.iter().filter(|it| Some(it.0.0) == front);
+                        assert!(
+                            front.is_none() || fronts.any(|(_, &deadline)| deadline > now),
+                            "seed {seed}"
+                        );
                     }
                     _ => {}
                 }
-                // The alarm rings no later than the first deadline.
-                if let Some(&(deadline, _)) = model.keys().next() {
+                // The alarm rings no later than somebody must run.
+                if let Some(&(latest, _)) = model.keys().next() {
                     assert!(
-                        kernel.alarm.load(Ordering::Relaxed) <= deadline,
+                        kernel.alarm.load(Ordering::Relaxed) <= latest,
                         "seed {seed}"
                     );
                 }
                 assert_eq!(timers.is_empty(&kernel), model.is_empty());
             }
         }
+    }
+
+    /// Two deadlines within the slack of the first are met by one alarm, and neither before its time.
+    #[test]
+    fn deadlines_within_the_slack_share_an_alarm() {
+        let kernel = Bare::new();
+        kernel.slack.store(50, Ordering::Relaxed);
+        let threads: [&Thread<Bare>; 3] = kernel.threads();
+        let timers = Timers::new();
+        for (thread, deadline) in threads.into_iter().zip([1000, 1040, 1060]) {
+            thread.state.store(PARKED, Ordering::Relaxed);
+            timers.insert(&kernel, thread, deadline).unwrap();
+            assert_eq!(kernel.alarm.load(Ordering::Relaxed), 1050);
+        }
+        let mut list = ThreadList::new();
+        timers.expire(&kernel, 999, &mut list);
+        assert!(list.is_empty());
+        timers.expire(&kernel, 1050, &mut list);
+        assert_eq!(list.len(), 2);
+        assert_eq!(kernel.alarm.load(Ordering::Relaxed), 1110);
+    }
+
+    /// One that may not be late is not kept by another's slack.
+    #[test]
+    fn a_thread_without_slack_is_on_time() {
+        let kernel = Bare::new();
+        let [late, exact] = kernel.threads();
+        let timers = Timers::new();
+        for (thread, deadline, slack) in [(late, 1000, 500), (exact, 1100, 0)] {
+            kernel.slack.store(slack, Ordering::Relaxed);
+            thread.state.store(PARKED, Ordering::Relaxed);
+            timers.insert(&kernel, thread, deadline).unwrap();
+        }
+        assert_eq!(kernel.alarm.load(Ordering::Relaxed), 1100);
+        let mut list = ThreadList::new();
+        timers.expire(&kernel, 1100, &mut list);
+        assert_eq!(list.len(), 2);
     }
 
     #[test]

@@ -109,6 +109,14 @@ impl<K: Kernel> Runtime<K> {
                     }
                 }
                 State::User => {
+                    // Displaced by the owner, it runs again perhaps because that one has blocked.
+                    if !displace && self.kernel.is_blocked(owner, false) {
+                        if self.replace_blocked(vp, word, activation, State::Runtime) {
+                            self.owner_blocked(vp, owner, word);
+                            return true;
+                        }
+                        continue;
+                    }
                     if !displace || !self.idle.is_empty() {
                         return false;
                     }

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use upcall_linux::poller::When;
-use upcall_linux::{Runtime, Thread, descriptors};
+use upcall_linux::{Runtime, Thread, descriptors, slack};
 
 use crate::access;
 use crate::entry::{Frame, raw_syscall};
@@ -208,12 +208,19 @@ fn check_affinity(frame: &Frame) -> i64 {
     if some { 0 } else { EINVAL }
 }
 
-/// prctl(2): the name and the word to clear are the thread's.
-pub fn prctl(thread: &'static Thread, frame: &Frame) -> i64 {
+/// prctl(2): the name, the timer slack and the word to clear are the thread's.
+pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let at = frame.rsi as usize;
     match frame.rdi as i32 {
         libc::PR_SET_NAME => names::set_own(thread, at),
         libc::PR_GET_NAME => names::get_own(thread, at),
+        libc::PR_SET_TIMERSLACK => {
+            let activation = runtime.enter();
+            slack::set(activation, thread, frame.rsi as i64);
+            runtime.leave(activation);
+            0
+        }
+        libc::PR_GET_TIMERSLACK => thread.kernel.slack.ns() as i64,
         PR_GET_TID_ADDRESS => {
             let clear = thread.kernel.clear_tid.load(Ordering::Relaxed);
             match access::store_u64(at, clear as u64) {

@@ -166,9 +166,9 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_futex => {
             futex::serve(runtime, frame).unwrap_or_else(|| futex::shared(runtime, frame))
         }
-        libc::SYS_nanosleep => time::nanosleep(runtime, frame),
+        libc::SYS_nanosleep => time::nanosleep(runtime, thread, frame),
         libc::SYS_clock_nanosleep => {
-            time::clock_nanosleep(runtime, frame).unwrap_or_else(|| blocking(frame))
+            time::clock_nanosleep(runtime, thread, frame).unwrap_or_else(|| blocking(frame))
         }
         libc::SYS_exit => threads::exit(runtime, frame.rdi),
         libc::SYS_exit_group => {
@@ -233,7 +233,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_sched_getattr
         | libc::SYS_setpriority
         | libc::SYS_getpriority => attributes::scheduling(frame),
-        libc::SYS_prctl => attributes::prctl(thread, frame),
+        libc::SYS_prctl => attributes::prctl(runtime, thread, frame),
         libc::SYS_setuid
         | libc::SYS_setgid
         | libc::SYS_setreuid

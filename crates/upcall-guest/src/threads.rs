@@ -196,6 +196,9 @@ fn launch(
     state.robust_list.store(0, Ordering::Relaxed);
     state.frame.store(0, Ordering::Relaxed);
     state.cpu_ns.store(0, Ordering::Relaxed);
+    if let Some(creator) = creator {
+        state.slack.inherit(&creator.kernel.slack);
+    }
     state.lent.store(false, Ordering::Relaxed);
     for (own, creators) in state.name.iter().zip(
         creator

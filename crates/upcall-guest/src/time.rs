@@ -1,15 +1,19 @@
 //! Sleeping and deadlines: nanosleep(2), clock_nanosleep(2), and the times of other calls.
 
+use core::sync::atomic::Ordering;
+
 use upcall_core::futex::Waited;
 use upcall_core::{Kernel, WakeReason};
-use upcall_linux::{Runtime, Thread, clock, cpu_time};
+use upcall_linux::{Runtime, Thread, base, clock, cpu_time};
 
-use crate::entry::Frame;
+use crate::again::UNSEEN;
+use crate::entry::{Frame, NEVER, program_call};
 use crate::guest::GUEST;
 use crate::{access, futex};
 
 const NS: u64 = 1_000_000_000;
 const TIMER_ABSTIME: u64 = 1;
+const EINTR: i64 = -(libc::EINTR as i64);
 
 /// A timespec of the program, in nanoseconds; saturates.
 ///
@@ -49,18 +53,22 @@ pub fn deadline(address: usize, relative: bool, real_time: bool) -> Result<Optio
 }
 
 /// nanosleep(2).
-pub fn nanosleep(runtime: &'static Runtime, frame: &Frame) -> i64 {
+pub fn nanosleep(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     match nanoseconds(frame.rdi as usize) {
         Ok(time) => {
             let deadline = runtime.kernel().now().saturating_add(time);
-            sleep(runtime, deadline, Some(frame.rsi as usize))
+            sleep(runtime, thread, frame, deadline, frame.rsi as usize)
         }
         Err(number) => -i64::from(number),
     }
 }
 
 /// clock_nanosleep(2) on the clocks that stand for wall time; `None` for others: the kernel's.
-pub fn clock_nanosleep(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
+pub fn clock_nanosleep(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+) -> Option<i64> {
     let clock_id = frame.rdi as i32;
     if !matches!(clock_id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME) {
         return None;
@@ -75,8 +83,8 @@ pub fn clock_nanosleep(runtime: &'static Runtime, frame: &Frame) -> Option<i64> 
         Ok(None) => return Some(-i64::from(libc::EFAULT)),
         Err(number) => return Some(-i64::from(number)),
     };
-    let rest = (!absolute).then_some(frame.r10 as usize);
-    Some(sleep(runtime, deadline, rest))
+    let rest = if absolute { 0 } else { frame.r10 as usize };
+    Some(sleep(runtime, thread, frame, deadline, rest))
 }
 
 const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
@@ -139,25 +147,64 @@ fn store(address: usize, words: [u64; 2]) -> i64 {
     0
 }
 
-fn sleep(runtime: &'static Runtime, deadline: u64, rest: Option<usize>) -> i64 {
+/// Sleeps until the deadline; what is left of it after a handler ran goes to `rest`, unless that
+/// is 0.
+fn sleep(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+    deadline: u64,
+    rest: usize,
+) -> i64 {
+    let answer = loop {
+        // A hint, from whatever activation this is at the moment.
+        // SAFETY: on an activation.
+        let blocks = runtime.prefers_blocking(unsafe { base::current() });
+        // One that is over gives way, without the kernel.
+        let answer = if blocks && deadline > runtime.kernel().now() {
+            block(runtime, frame, deadline)
+        } else {
+            park(runtime, deadline)
+        };
+        // An end that no handler of the program's explains was the runtime's doing.
+        if answer != EINTR || thread.kernel.seen.load(Ordering::Relaxed) != UNSEEN {
+            break answer;
+        }
+    };
+    if answer == EINTR && rest != 0 {
+        let left = deadline.saturating_sub(runtime.kernel().now());
+        let stored = store(rest, [left / NS, left % NS]);
+        if stored != 0 {
+            return stored;
+        }
+    }
+    answer
+}
+
+fn park(runtime: &'static Runtime, deadline: u64) -> i64 {
     let activation = runtime.enter();
     let (activation, waited) = runtime.sleep_until(activation, deadline);
     futex::note_made(activation, &waited);
     runtime.leave(activation);
     match waited {
-        Waited::Ended(WakeReason::Interrupted) => {
-            if let Some(rest) = rest.filter(|&rest| rest != 0) {
-                let left = deadline.saturating_sub(runtime.kernel().now());
-                let words = [left / NS, left % NS];
-                for (index, word) in words.into_iter().enumerate() {
-                    if access::store_u64(rest + 8 * index, word).is_err() {
-                        return -i64::from(libc::EFAULT);
-                    }
-                }
-            }
-            -i64::from(libc::EINTR)
-        }
+        Waited::Ended(WakeReason::Interrupted) => EINTR,
         Waited::NoMemory => -i64::from(libc::ENOMEM),
         _ => 0,
     }
+}
+
+/// Sleeps in the kernel, which wakes the activation where it is.
+fn block(runtime: &'static Runtime, frame: &Frame, deadline: u64) -> i64 {
+    let time = [deadline / NS, deadline % NS];
+    let words = [
+        libc::SYS_clock_nanosleep as u64,
+        libc::CLOCK_MONOTONIC as u64,
+        TIMER_ABSTIME,
+        time.as_ptr() as u64,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: reads two words.
+    runtime.blocking(|| unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
 }

@@ -12,7 +12,7 @@ use crate::sys::{self, error};
 use crate::watch::Watch;
 use crate::{
     Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, observe, pace, preempt,
-    spawn, vdso,
+    slack, spawn, vdso,
 };
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
@@ -174,6 +174,7 @@ impl Linux {
         thread.kernel.tid.store(tid, Ordering::Relaxed);
         state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
         thread.kernel.mask.store(mask, Ordering::Relaxed);
+        thread.kernel.slack.adopt();
         base::set(Some(activation));
         if tid == self.pid {
             self.first.set(Some(activation), Ordering::Relaxed);
@@ -390,6 +391,7 @@ unsafe impl Kernel for Linux {
     #[inline]
     fn install(&self, activation: &'static Activation, thread: &'static Thread) {
         cpu_time::begins(activation);
+        slack::install(activation, thread);
         let state = &activation.kernel;
         let pointer = thread.kernel.thread_pointer.load(Ordering::Relaxed);
         if state.thread_pointer.load(Ordering::Relaxed) != pointer {
@@ -487,6 +489,10 @@ unsafe impl Kernel for Linux {
 
     fn set_alarm(&self, deadline: u64) {
         self.poller.set_alarm(deadline);
+    }
+
+    fn slack(&self, thread: &'static Thread) -> u64 {
+        thread.kernel.slack.ns()
     }
 
     #[inline]

@@ -26,6 +26,7 @@ pub mod poller;
 pub mod preempt;
 pub mod probe;
 mod procfs;
+pub mod slack;
 pub mod spawn;
 pub mod state;
 mod vdso;

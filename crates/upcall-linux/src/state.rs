@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsiz
 
 use crate::observe::Observer;
 use crate::poller::{Choice, Node};
+use crate::slack::Slack;
 use crate::watch::Glance;
 use crate::{affinity, pace};
 
@@ -31,6 +32,8 @@ pub struct LinuxActivation {
     pub mask: AtomicU64,
     /// The alternate signal stack of the kernel thread: its address, 0 when disabled.
     pub altstack: AtomicUsize,
+    /// The timer slack of the kernel thread; `u64::MAX` when it is not known.
+    pub(crate) slack: AtomicU64,
     /// What its own clock said when its thread began to run; 0 when nobody has asked.
     pub(crate) cpu_mark: AtomicU64,
     /// A signal that waits for the activation to leave the runtime.
@@ -60,6 +63,7 @@ impl Default for LinuxActivation {
             thread_pointer: AtomicUsize::new(0),
             mask: AtomicU64::new(0),
             altstack: AtomicUsize::new(0),
+            slack: AtomicU64::new(u64::MAX),
             cpu_mark: AtomicU64::new(0),
             inbox: Inbox::default(),
             queued: Inbox::default(),
@@ -82,6 +86,7 @@ impl LinuxActivation {
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         self.mask.store(0, Ordering::Relaxed);
         self.altstack.store(0, Ordering::Relaxed);
+        self.slack.store(u64::MAX, Ordering::Relaxed);
         self.cpu_mark.store(0, Ordering::Relaxed);
     }
 }
@@ -201,6 +206,8 @@ pub struct LinuxThread {
     pub seen: AtomicU32,
     /// Processor time used, up to when it last stopped running ([`cpu_time`](crate::cpu_time)).
     pub cpu_ns: AtomicU64,
+    /// Its timer slack.
+    pub slack: Slack,
     /// Its name (PR_SET_NAME), 16 bytes.
     pub name: [AtomicU64; 2],
     /// Whether it blocks or parks in a wait for several descriptors.

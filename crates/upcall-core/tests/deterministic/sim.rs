@@ -232,6 +232,10 @@ unsafe impl Kernel for Sim {
         self.machine().point(false);
     }
 
+    fn slack(&self, _: &'static Thread) -> u64 {
+        self.machine().style.slack
+    }
+
     fn is_interrupted(&self, thread: &'static Thread) -> bool {
         self.machine().point(false);
         thread.kernel.pending.load(Ordering::SeqCst)

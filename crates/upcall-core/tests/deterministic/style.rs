@@ -21,6 +21,8 @@ pub struct Style {
     pub stepped: u64,
     /// Blocked calls return early when interrupted, once in so many; 0: never.
     pub cut_short: u64,
+    /// How late deadlines may be met.
+    pub slack: u64,
 }
 
 impl Style {
@@ -42,6 +44,7 @@ impl Style {
             slice: [20, 200, 5000][pick(3) as usize],
             stepped: [0, 0, 40, 5][pick(4) as usize],
             cut_short: [0, 3][pick(2) as usize],
+            slack: [0, 0, 500, 5000][pick(4) as usize],
         }
     }
 }
