@@ -102,7 +102,9 @@ impl<K: Kernel> Runtime<K> {
                 State::Kernel => {
                     if self.replace_blocked(vp, word, activation, State::Runtime) {
                         self.idle.remove(vp.index());
-                        if self.kernel.sentinel() && self.work_waits_for(vp) {
+                        // Beside one that was displaced no sentinel runs: it comes first by right.
+                        let alone = displace && vp.nr_displaced.load(Ordering::Relaxed) == 0;
+                        if self.kernel.sentinel() && alone && vp.has_ready() {
                             self.kernel.overdue();
                         }
                         return true;
