@@ -147,7 +147,7 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Whether a thread that would wait for a pollable descriptor had better block its activation:
+    /// Whether a thread that would wait for a pollable descriptor, or sleep, had better block its activation:
     /// its virtual processor only computes, so that the kernel's own wake-up is the fastest
     /// interruption there is, and few activations are away.
     pub fn prefers_blocking(&self, activation: &'static Activation<K>) -> bool {

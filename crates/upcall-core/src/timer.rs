@@ -99,10 +99,12 @@ impl<K: Kernel> Timers<K> {
             if first.deadline.load(Ordering::Relaxed) > now {
                 break;
             }
-            heap.take(0);
+            // Claimed before it leaves the heap: one that was woken by another takes its deadline back
+            // before it can wait for something else, and waits here for the lock to do so.
             if first.claim(WakeReason::TimedOut) == Claim::Ready {
                 list.push_back(first);
             }
+            heap.take(0);
         }
         let next = heap
             .first()
@@ -199,7 +201,8 @@ impl<K: Kernel> Heap<K> {
 mod tests {
     use super::*;
     use crate::testing::{Bare, numbers};
-    use crate::thread::{PARKED, READY};
+    use crate::thread::{PARKED, READY, RUNNING};
+    use core::sync::atomic::AtomicBool;
     use std::collections::BTreeMap;
 
     /// Against a sorted map: what expires and when, with deadlines taken back in between, and with
@@ -304,6 +307,43 @@ mod tests {
         let mut list = ThreadList::new();
         timers.expire(&kernel, 1100, &mut list);
         assert_eq!(list.len(), 2);
+    }
+
+    /// A thread whose deadline has just passed was woken, took its deadline back, and waits without one.
+    #[test]
+    fn a_wait_without_a_deadline_does_not_time_out() {
+        const ROUNDS: u32 = 300_000;
+        let kernel = Bare::new();
+        let [thread] = kernel.threads();
+        let timers = Timers::new();
+        let done = AtomicBool::new(false);
+        let late = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let mut list = ThreadList::new();
+                    timers.expire(&kernel, 1, &mut list);
+                    while list.pop_front().is_some() {}
+                }
+            });
+            let late = (0..ROUNDS).find(|round| {
+                thread.state.store(PARKED, Ordering::Relaxed);
+                timers.insert(&kernel, thread, 1).unwrap();
+                for _ in 0..round % 64 {
+                    core::hint::spin_loop();
+                }
+                thread.claim(WakeReason::Woken);
+                thread.state.store(RUNNING, Ordering::SeqCst);
+                timers.remove(&kernel, thread);
+                thread.state.store(PARKED, Ordering::SeqCst);
+                for _ in 0..64 {
+                    core::hint::spin_loop();
+                }
+                thread.claim(WakeReason::Woken) != Claim::Ready
+            });
+            done.store(true, Ordering::Relaxed);
+            late
+        });
+        assert_eq!(late, None, "round in which it did");
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! 2. another virtual processor is idle: give it the thread;
 //! 3. the owner runs program code and is therefore stopped right now (both are bound to one
 //!    processor): displace it. Its thread stays inside it until it is granted the processor
-//!    again, or until it runs and gives the thread to the ready list;
+//!    again, or until it runs: then it replaces an owner that has blocked, or gives the thread to
+//!    the ready list;
 //! 4. the owner is inside the runtime: put the thread at the front of the ready list and leave;
 //!    the owner is about to choose (critical-section recovery: it is continued first).
 //!
