@@ -147,8 +147,8 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Whether a thread that would wait for a pollable descriptor, or sleep, had better block its activation:
-    /// its virtual processor only computes, so that the kernel's own wake-up is the fastest
+    /// Whether a thread that would wait for a pollable descriptor, or sleep, had better block its
+    /// activation: its virtual processor only computes, so that the kernel's own wake-up is the fastest
     /// interruption there is, and few activations are away.
     pub fn prefers_blocking(&self, activation: &'static Activation<K>) -> bool {
         activation.vp().only_computes() && self.stats.absent.get() < 4 * self.vps().len() as u64 + FEW_AWAY

@@ -312,7 +312,7 @@ mod tests {
     /// A thread whose deadline has just passed was woken, took its deadline back, and waits without one.
     #[test]
     fn a_wait_without_a_deadline_does_not_time_out() {
-        const ROUNDS: u32 = 300_000;
+        const ROUNDS: u32 = 100_000;
         let kernel = Bare::new();
         let [thread] = kernel.threads();
         let timers = Timers::new();
