@@ -151,7 +151,8 @@ impl<K: Kernel> Runtime<K> {
     /// activation: its virtual processor only computes, so that the kernel's own wake-up is the fastest
     /// interruption there is, and few activations are away.
     pub fn prefers_blocking(&self, activation: &'static Activation<K>) -> bool {
-        activation.vp().only_computes() && self.stats.absent.get() < 4 * self.vps().len() as u64 + FEW_AWAY
+        activation.vp().only_computes()
+            && self.stats.absent.get() < 4 * self.vps().len() as u64 + FEW_AWAY
     }
 
     /// Back from a system call, outside of the runtime's mark: ends in `User`, inside the mark.
