@@ -58,35 +58,38 @@ pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
 }
 
 /// Serves the call in `frame`, or says with `None` that it is the kernel's.
+#[inline]
 pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     let (address, operation, value) = (frame.rdi as usize, frame.rsi, frame.rdx as u32);
     let command = operation & !(PRIVATE | CLOCK_REALTIME);
     if operation & PRIVATE == 0 && !is_id_word(address, command, value) {
         return None;
     }
-    if address % 4 != 0 {
+    if !address.is_multiple_of(4) {
         return Some(failed(libc::EINVAL));
     }
     Some(match command {
-        WAIT | WAIT_BITSET => {
-            let mask = if command == WAIT {
-                u32::MAX
-            } else {
-                frame.r9 as u32
-            };
-            if mask == 0 {
-                return Some(failed(libc::EINVAL));
-            }
-            let relative = command == WAIT;
-            match time::deadline(
-                frame.r10 as usize,
-                relative,
-                operation & CLOCK_REALTIME != 0,
-            ) {
-                Ok(deadline) => wait(runtime, address, value, mask, deadline),
-                Err(number) => failed(number),
-            }
-        }
+        WAIT => serve_wait(runtime, frame, u32::MAX),
+        WAIT_BITSET if frame.r9 as u32 == 0 => failed(libc::EINVAL),
+        WAIT_BITSET => serve_wait(runtime, frame, frame.r9 as u32),
+        _ => serve_rarer(runtime, frame, command),
+    })
+}
+
+#[inline(always)]
+fn serve_wait(runtime: &'static Runtime, frame: &Frame, mask: u32) -> Answer {
+    let (address, operation) = (frame.rdi as usize, frame.rsi);
+    let relative = operation & !(PRIVATE | CLOCK_REALTIME) == WAIT;
+    let real = operation & CLOCK_REALTIME != 0;
+    match time::deadline(frame.r10 as usize, relative, real) {
+        Ok(deadline) => wait(runtime, address, frame.rdx as u32, mask, deadline),
+        Err(number) => failed(number),
+    }
+}
+
+fn serve_rarer(runtime: &'static Runtime, frame: &Frame, command: u64) -> Answer {
+    let (address, operation, value) = (frame.rdi as usize, frame.rsi, frame.rdx as u32);
+    match command {
         WAKE => wake(runtime, address, value, u32::MAX),
         WAKE_BITSET if frame.r9 as u32 == 0 => failed(libc::EINVAL),
         WAKE_BITSET => wake(runtime, address, value, frame.r9 as u32),
@@ -102,7 +105,7 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
         TRYLOCK_PI => trylock_pi(address).unwrap_or(failed(libc::EFAULT)),
         UNLOCK_PI => unlock_pi(runtime, address),
         _ => failed(libc::ENOSYS),
-    })
+    }
 }
 
 /// Whether a word without the private flag is the one that the end of one of our threads clears:
@@ -141,6 +144,7 @@ pub fn wake_shared(address: usize) {
     }
 }
 
+#[inline]
 fn wait(
     runtime: &'static Runtime,
     address: usize,
