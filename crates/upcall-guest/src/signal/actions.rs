@@ -158,12 +158,12 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
     if !is_caught(signal, action.handler) {
         return *action;
     }
-    // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler.
+    // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler. Until
+    // then nothing else may be delivered, by which the thread could migrate.
     let (flags, mask) = if signal == libc::SIGSYS {
         (libc::SA_NODEFER as u64, 0)
     } else {
-        // The thread must not migrate before the handler has noted its mask.
-        (0, action.mask | preempt::OWN)
+        (0, !0)
     };
     KernelAction {
         handler: on_signal as *const () as usize,
@@ -189,7 +189,8 @@ pub(super) fn own_action(mut flags: u64) -> KernelAction {
         handler: on_signal as *const () as usize,
         flags: flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
         restorer: arch::signal_return().0,
-        mask: 0,
+        // As in `kernel_action`; `own_signal` opens it.
+        mask: !0,
     }
 }
 

@@ -69,7 +69,7 @@ unsafe extern "C" fn on_signal(
             return;
         }
         // What the kernel does for the other signals (`kernel_action`).
-        set_kernel_mask(frame_mask(context) | preempt::OWN);
+        set_kernel_mask(!0);
     }
     let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
     let Some(runtime) = runtime else {
@@ -117,7 +117,7 @@ unsafe extern "C" fn on_signal(
     unsafe { pending::complete(activation, signal, information) };
     if thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN & bit(signal) != 0 {
         // SAFETY: as the kernel passed it.
-        unsafe { blocked(runtime, thread, signal, information) };
+        unsafe { blocked(runtime, activation, thread, signal, information) };
         return;
     }
     if disposition(signal) == Disposition::Default {
@@ -127,13 +127,26 @@ unsafe extern "C" fn on_signal(
     }
     show_mask(thread, context);
     let mask = handler_mask(thread, signal, context);
-    note_mask(activation, thread, mask);
     let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *const Frame;
+    let interrupted = activation.is_in_call();
+    if interrupted {
+        // Another signal may come as soon as the mask is open, but is not delivered to a thread that
+        // is neither in its call any more nor has its virtual processor back.
+        runtime.kernel().set_inside();
+    }
+    note_mask(activation, thread, mask);
+    if interrupted {
+        runtime.interrupt_blocking();
+    }
     // SAFETY: null, or the frame of the system call that the thread is in, on its own stack.
     let frame = unsafe { frame.as_ref() };
     let Some(frame) = frame else {
         // SAFETY: outside the runtime, with a virtual processor, in the kernel's frame.
-        unsafe { deliver(runtime, thread, signal, information, context) };
+        unsafe { call(thread, signal, information, context) };
+        if interrupted {
+            runtime.resume_blocking();
+        }
+        finish(runtime, thread, context);
         return;
     };
     let saved = *registers;
@@ -147,10 +160,6 @@ unsafe extern "C" fn on_signal(
         }
     }
     let shown = *registers;
-    let interrupted = activation.is_in_call();
-    if interrupted {
-        runtime.interrupt_blocking();
-    }
     // SAFETY: as above.
     unsafe { call(thread, signal, information, context) };
     let goes_elsewhere = [libc::REG_RIP, libc::REG_RSP]
@@ -179,9 +188,10 @@ unsafe extern "C" fn on_signal(
 ///
 /// # Safety
 ///
-/// `information` is what the kernel passed.
+/// `information` is what the kernel passed, in the handler, with all signals blocked.
 unsafe fn blocked(
     runtime: &'static Runtime,
+    activation: &'static Activation,
     thread: &'static Thread,
     signal: i32,
     information: *mut libc::siginfo_t,
@@ -197,10 +207,19 @@ unsafe fn blocked(
         end_by(signal, code);
         return;
     }
+    let interrupted = activation.is_in_call();
+    runtime.kernel().set_inside();
+    set_kernel_mask(activation.kernel.mask.load(Ordering::Relaxed));
+    if interrupted {
+        runtime.interrupt_blocking();
+    }
     let activation = runtime.enter();
     let id = thread.kernel.tid.load(Ordering::Relaxed);
     pending::send(runtime, activation, (thread, id), signal, words);
     runtime.leave(activation);
+    if interrupted {
+        runtime.resume_blocking();
+    }
 }
 
 /// Ends or stops the process by a signal of this code, if that is its default action.
@@ -295,10 +314,11 @@ unsafe fn own_signal(
     meaning: preempt::Meaning,
     context: *mut libc::ucontext_t,
 ) {
-    if !activation.is_inside()
-        && activation.is_in_call()
-        && let Some(thread) = activation.thread()
-    {
+    let Some(thread) = activation.thread().filter(|_| !activation.is_inside()) else {
+        preempt::handle(runtime, activation, meaning);
+        return;
+    };
+    if activation.is_in_call() {
         // SAFETY: the kernel's frame.
         let registers = unsafe { &mut (*context).uc_mcontext.gregs };
         let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
@@ -315,22 +335,19 @@ unsafe fn own_signal(
             }
         }
         if activation.wants_attention() {
-            // The call may have a mask of its own, with which nobody else may run here.
+            // Not that of the call, which may have one of its own: somebody else may run here.
             let mask = thread.kernel.mask.load(Ordering::Relaxed);
             set_kernel_mask(mask & !preempt::OWN);
+            preempt::handle(runtime, activation, meaning);
         }
+        return;
     }
-    let parks = !activation.is_inside() && !activation.is_in_call();
+    set_kernel_mask(activation.kernel.mask.load(Ordering::Relaxed));
     preempt::handle(runtime, activation, meaning);
-    if parks {
-        // Perhaps on another activation by now, and perhaps this one had everything blocked for
-        // signals that it deferred: what it really has is what goes on.
-        // SAFETY: on an activation; the frame's mask is set when the handler returns.
-        unsafe {
-            let mask = base::current().kernel.mask.load(Ordering::Relaxed);
-            *(&raw mut (*context).uc_sigmask).cast::<u64>() = mask;
-        }
-    }
+    // Perhaps on another activation by now, and perhaps that one or this had everything blocked for
+    // signals that it deferred: what the thread has is what goes on.
+    let mask = thread.kernel.mask.load(Ordering::Relaxed);
+    set_frame_mask(context, mask & !preempt::OWN);
 }
 
 /// Inside the runtime: kept with the activation until it leaves.
@@ -416,23 +433,6 @@ unsafe fn call(
     }
     // SAFETY: the caller's conditions.
     unsafe { call_handler(signal, information, context) };
-}
-
-/// As [`call`], for a thread in its own code.
-///
-/// # Safety
-///
-/// As [`call`].
-unsafe fn deliver(
-    runtime: &'static Runtime,
-    thread: &'static Thread,
-    signal: i32,
-    information: *mut libc::siginfo_t,
-    context: *mut libc::ucontext_t,
-) {
-    // SAFETY: the caller's conditions.
-    unsafe { call(thread, signal, information, context) };
-    finish(runtime, thread, context);
 }
 
 /// The end of a handler: the kernel will set the mask in the frame, which the handler may have
