@@ -26,7 +26,7 @@ guests! {
        malloc_threads many_threads mutex_pi mutex_robust mutex_types nonblocking
        omp_for omp_nested omp_sync omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer raw_futex refused_site
        registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo
-       sigsys_blocked siglongjmp_segv signal_blocked_late signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
+       sigsys_blocked siglongjmp_segv signal_blocked_late signal_in_handler_entry signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
        signals_without_room sigwait sleep_many socket_timeouts spawn spawn_handlers
        spin_wait stack_overflow stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_name_of_other thread_odd_calls timer_signal timer_slack timer_thread ucontext_in_threads vdso_small_stack vfork_waits;
