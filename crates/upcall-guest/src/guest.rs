@@ -13,7 +13,7 @@ use upcall_linux::observe::Probe;
 use upcall_linux::{Hooks, Linux, Runtime, Settings, affinity, base, limits, placement, preempt};
 
 use crate::identity::Identities;
-use crate::{alone, dispatch, masks, names, signal, stats};
+use crate::{alone, dispatch, masks, names, pending, signal, stats};
 
 /// What `upcall run` decided, from the environment.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +124,7 @@ impl Guest {
         signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
         masks::start(thread.kernel.mask.load(Ordering::Relaxed));
         signal::adopt_altstack(activation, thread);
+        pending::adopt(runtime, thread);
         names::adopt_first(thread);
         self.identities.adopt_first(thread);
         self.living.store(1, Ordering::Relaxed);

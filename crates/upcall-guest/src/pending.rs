@@ -400,29 +400,45 @@ pub fn pass(
     }
 }
 
+/// Takes a blocked signal in `set` from the kernel, one for the calling kernel thread alone first.
+fn take(set: u64) -> Option<(i32, Information)> {
+    let now = [0u64; 2];
+    let mut information: Information = [0; 16];
+    // SAFETY: reads the set and the time, writes 128 bytes.
+    let signal = unsafe {
+        raw_syscall(
+            libc::SYS_rt_sigtimedwait,
+            [
+                (&raw const set) as u64,
+                information.as_mut_ptr() as u64,
+                now.as_ptr() as u64,
+                8,
+                0,
+                0,
+            ],
+        )
+    } as i32;
+    (signal > 0).then_some((signal, information))
+}
+
+/// The kernel thread becomes an activation: what waits for it waits for its thread, which may be
+/// carried by another one soon.
+pub fn adopt(runtime: &'static Runtime, thread: &'static Thread) {
+    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    loop {
+        let set = upcall_linux::own_pending() & thread.kernel.mask.load(Ordering::Relaxed);
+        let Some((signal, information)) = (set != 0).then(|| take(set)).flatten() else {
+            return;
+        };
+        // Without memory it is lost, and the program has other worries.
+        let _ = enqueue(runtime, (thread, id), signal, &information, || false);
+    }
+}
+
 /// Takes the process's signals in `set` and passes each on. Inside the runtime.
 pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, set: u64) {
-    let now = [0u64; 2];
     let mut left = set;
-    while left != 0 {
-        let mut information: Information = [0; 16];
-        // SAFETY: reads the set and the time, writes 128 bytes.
-        let signal = unsafe {
-            raw_syscall(
-                libc::SYS_rt_sigtimedwait,
-                [
-                    (&raw const left) as u64,
-                    information.as_mut_ptr() as u64,
-                    now.as_ptr() as u64,
-                    8,
-                    0,
-                    0,
-                ],
-            )
-        } as i32;
-        if signal <= 0 {
-            return;
-        }
+    while let Some((signal, information)) = take(left) {
         // Whatever becomes of it, it is not taken twice in a row.
         left &= !bit(signal);
         pass(runtime, activation, signal, &information);

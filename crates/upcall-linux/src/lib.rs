@@ -34,6 +34,7 @@ mod watch;
 
 pub use arch::base;
 pub use kernel::{Hooks, Linux, Settings};
+pub use procfs::own_pending;
 pub use state::{Inbox, LinuxActivation, LinuxThread};
 
 /// Nanoseconds of a clock (`CLOCK_MONOTONIC`, `CLOCK_REALTIME`), without libc.

@@ -107,6 +107,28 @@ pub(crate) fn numbers(path: &Path, into: &mut [u64]) -> usize {
     found
 }
 
+/// The signals that are pending for the calling kernel thread alone; none where /proc is missing.
+pub fn own_pending() -> u64 {
+    let path = Path::new().text(b"/proc/thread-self/status");
+    let mut set = 0;
+    read_by_pieces::<4096>(&path, |bytes| {
+        set = set_in(bytes, b"SigPnd:\t");
+        false
+    });
+    set
+}
+
+/// The hexadecimal number after these words.
+fn set_in(text: &[u8], words: &[u8]) -> u64 {
+    let Some(at) = text.windows(words.len()).position(|part| part == words) else {
+        return 0;
+    };
+    text[at + words.len()..]
+        .iter()
+        .map_while(|&digit| char::from(digit).to_digit(16))
+        .fold(0, |set, digit| set << 4 | u64::from(digit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +143,13 @@ mod tests {
         assert_eq!(&path.bytes[..path.len], b"/proc/0/4294967295");
         let long = Path::new().text(&[b'x'; 200]);
         assert_eq!(long.bytes.last(), Some(&0));
+    }
+
+    #[test]
+    fn a_set_is_found_by_its_name() {
+        let text = b"SigQ:\t0/1\nSigPnd:\t0000000000000a00\nShdPnd:\t00000000000000ff\n";
+        assert_eq!(set_in(text, b"SigPnd:\t"), 0xa00);
+        assert_eq!(set_in(text, b"SigCgt:\t"), 0);
     }
 
     #[test]
