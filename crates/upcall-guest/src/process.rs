@@ -184,6 +184,7 @@ fn forked(thread: Option<&'static Thread>) {
     if let Some(runtime) = GUEST.runtime() {
         let mask = thread.map_or(0, |thread| thread.kernel.mask.load(Ordering::Relaxed));
         GUEST.forget_runtime();
+        signal::forget_own();
         // SAFETY: the only thread of the process; whoever held them stayed in the parent.
         unsafe {
             spawn::STARTS.unlock();

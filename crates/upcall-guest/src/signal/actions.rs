@@ -152,18 +152,21 @@ pub fn disposition(signal: i32) -> Disposition {
 
 /// What the kernel is told for an action of the program.
 pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
-    if signal == preempt::SIGNAL {
+    if signal == preempt::SIGNAL && GUEST.runtime().is_some() {
         return own_action(libc::SA_NODEFER as u64);
     }
     if !is_caught(signal, action.handler) {
         return *action;
     }
-    // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler. Until
-    // then nothing else may be delivered, by which the thread could migrate.
     let (flags, mask) = if signal == libc::SIGSYS {
+        // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler.
         (libc::SA_NODEFER as u64, 0)
-    } else {
+    } else if GUEST.runtime().is_some() {
+        // `on_signal` sets the handler's. Until then nothing else may be delivered, by which the
+        // thread could migrate.
         (0, !0)
+    } else {
+        (0, action.mask)
     };
     KernelAction {
         handler: on_signal as *const () as usize,
@@ -237,11 +240,23 @@ pub fn inherit_actions() {
 /// runtime is there from now on.
 pub fn install_own() {
     set_kernel_action(preempt::SIGNAL, &own_action(libc::SA_NODEFER as u64));
-    for signal in (1..SIGNALS as i32).filter(|&signal| ends_by_default(signal)) {
+    for signal in (1..SIGNALS as i32).filter(|&signal| signal != preempt::SIGNAL) {
         let action = ACTIONS[signal as usize].get();
-        if action.handler == SIG_DFL {
+        if action.handler > SIG_IGN {
+            set_kernel_action(signal, &kernel_action(signal, &action));
+        } else if action.handler == SIG_DFL && ends_by_default(signal) {
             set_kernel_action(signal, &kernel_action(signal, &action));
             masks::handles(signal, true);
+        }
+    }
+}
+
+/// There is no runtime any more, in the child of a fork: the masks of handlers are the kernel's.
+pub fn forget_own() {
+    for signal in 1..SIGNALS as i32 {
+        let action = ACTIONS[signal as usize].get();
+        if action.handler > SIG_IGN {
+            set_kernel_action(signal, &kernel_action(signal, &action));
         }
     }
 }

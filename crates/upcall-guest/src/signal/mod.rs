@@ -265,8 +265,8 @@ fn settle(number: i64, context: *mut libc::ucontext_t) {
     }
 }
 
-/// A signal where there is no runtime: the kernel thread is the thread, and its mask what
-/// sigaction(2) says.
+/// A signal for a kernel thread that is the thread. Without a runtime the kernel has set the
+/// handler's mask already.
 ///
 /// # Safety
 ///
@@ -288,7 +288,11 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     }
     let before = frame_mask(context) | alone::hidden();
     set_frame_mask(context, before);
-    alone::set_mask(action_mask(signal, before));
+    if GUEST.runtime().is_some() || signal == libc::SIGSYS {
+        alone::set_mask(action_mask(signal, before));
+    } else if dispatch::is_on() {
+        alone::set_mask(kernel_mask() | alone::hidden());
+    }
     // SAFETY: in the kernel's frame.
     unsafe { call_handler(signal, information, context) };
     let after = frame_mask(context);
