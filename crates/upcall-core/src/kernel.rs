@@ -164,9 +164,15 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
         thread: Option<&'static Thread<Self>>,
     );
 
-    /// A time slice is over on the current activation's virtual processor: a chance to look after
-    /// the machine (has the processor become crowded?). Inside the runtime's mark.
-    fn tick(&self, runtime: &'static Runtime<Self>, activation: &'static Activation<Self>);
+    /// A time slice is over on the current activation's virtual processor, on which `thread` ran: a
+    /// chance to look after the machine (has the processor become crowded?). On the activation's own
+    /// stack.
+    fn tick(
+        &self,
+        runtime: &'static Runtime<Self>,
+        activation: &'static Activation<Self>,
+        thread: &'static Thread<Self>,
+    );
 
     /// Whether other programs keep the processors busy. Then the kernel chooses among the runnable
     /// activations of a virtual processor, in fairness to the others, and its choice stands.

@@ -138,7 +138,13 @@ unsafe impl Kernel for Bare {
     ) {
     }
 
-    fn tick(&self, _: &'static Runtime<Self>, _: &'static Activation<Self>) {}
+    fn tick(
+        &self,
+        _: &'static Runtime<Self>,
+        _: &'static Activation<Self>,
+        _: &'static Thread<Self>,
+    ) {
+    }
 
     fn is_gone(&self, _: &'static Activation<Self>) -> bool {
         true

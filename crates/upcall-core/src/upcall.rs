@@ -26,6 +26,7 @@ use core::sync::atomic::Ordering;
 use crate::activation::{Activation, Role};
 use crate::kernel::{Kernel, Waiting};
 use crate::runtime::Runtime;
+use crate::thread::Thread;
 use crate::vp::{State, Vp, Word};
 
 /// Dispatches in a time slice below which a virtual processor counts as one that only computes.
@@ -364,17 +365,14 @@ impl<K: Kernel> Runtime<K> {
         }
         match word.state() {
             State::User => {
-                if tick && !self.slice_ended(activation, vp) {
-                    if self.kernel.clear_inside() {
-                        self.attend();
-                    }
-                    return;
-                }
                 if !vp.step(activation, State::User, State::Runtime) {
                     self.lost(activation);
                     return;
                 }
-                let activation = if vp.has_ready() || !self.kernel.may_run(vp) {
+                let activation = if tick {
+                    // Not on the thread's stack, which may be small and holds the kernel's frame.
+                    self.park(activation, Self::slice_ended, 0)
+                } else if vp.has_ready() || !self.kernel.may_run(vp) {
                     self.stats.preempted.add();
                     self.park_ready(activation)
                 } else {
@@ -401,9 +399,15 @@ impl<K: Kernel> Runtime<K> {
         self.leave(activation);
     }
 
-    /// A time slice is over on a virtual processor: whether another thread should run.
-    fn slice_ended(&'static self, activation: &'static Activation<K>, vp: &'static Vp<K>) -> bool {
-        self.kernel.tick(self, activation);
+    /// The time slice of a parked thread is over: it runs on if no other should.
+    fn slice_ended(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+        _: usize,
+    ) -> Option<&'static Thread<K>> {
+        self.kernel.tick(self, activation, thread);
+        let vp = activation.vp();
         self.settle(vp);
         let dispatches = vp.dispatches.load(Ordering::Relaxed);
         let last = vp.dispatches_at_tick.swap(dispatches, Ordering::Relaxed);
@@ -413,17 +417,18 @@ impl<K: Kernel> Runtime<K> {
         if computes && self.seat_is_wanted() {
             self.call_spare(vp);
         }
-        if !self.kernel.may_run(vp) {
-            return true;
+        if !vp.has_ready() && self.kernel.may_run(vp) {
+            return Some(thread);
         }
-        if !vp.has_ready() {
-            return false;
+        if vp.has_ready() {
+            self.call_standby(vp);
+            if !self.idle.is_empty() {
+                self.ring(vp.index());
+            }
         }
-        self.call_standby(vp);
-        if !self.idle.is_empty() {
-            self.ring(vp.index());
-        }
-        true
+        self.stats.preempted.add();
+        vp.ready.push_back(&self.kernel, thread);
+        None
     }
 
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an

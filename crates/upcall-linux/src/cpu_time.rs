@@ -28,10 +28,8 @@ fn clock(id: i32) -> u64 {
 }
 
 /// A time slice has ended while the thread ran.
-pub(crate) fn slice(activation: &'static Activation, slice_ns: u64) {
-    if activation.kernel.cpu_mark.load(Ordering::Relaxed) == 0
-        && let Some(thread) = activation.thread()
-    {
+pub(crate) fn slice(thread: &'static Thread, slice_ns: u64) {
+    if !ASKED.load(Ordering::Relaxed) {
         thread.kernel.cpu_ns.fetch_add(slice_ns, Ordering::Relaxed);
     }
 }

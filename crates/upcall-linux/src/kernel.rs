@@ -510,11 +510,16 @@ unsafe impl Kernel for Linux {
         (self.settings.hooks.deferred)(runtime, activation, thread);
     }
 
-    fn tick(&self, runtime: &'static Runtime, activation: &'static Activation) {
+    fn tick(
+        &self,
+        runtime: &'static Runtime,
+        activation: &'static Activation,
+        thread: &'static Thread,
+    ) {
         self.bind(activation);
         affinity::look(self, runtime, activation, self.now());
         pace::tick(self, runtime, activation);
-        cpu_time::slice(activation, self.settings.slice_ns);
+        cpu_time::slice(thread, self.settings.slice_ns);
         (self.settings.hooks.tick)(runtime, activation);
         self.gang.tick(runtime, activation);
     }

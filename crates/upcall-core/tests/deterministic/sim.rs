@@ -254,7 +254,13 @@ unsafe impl Kernel for Sim {
         runtime.leave_quietly(activation);
     }
 
-    fn tick(&self, _runtime: &'static Runtime<Self>, _activation: &'static Activation<Self>) {}
+    fn tick(
+        &self,
+        _runtime: &'static Runtime<Self>,
+        _activation: &'static Activation<Self>,
+        _thread: &'static Thread,
+    ) {
+    }
 
     fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
         Machine::vessel_of(activation).is_none_or(|index| {
