@@ -61,6 +61,8 @@ pub struct Activation<K: Kernel> {
     pub(crate) displaced: AtomicBool,
     /// It was replaced while it was blocked, and has not come back yet.
     pub(crate) absent: AtomicBool,
+    /// It never ends: the kernel keeps something with its kernel thread that would go with it.
+    pub(crate) stays: AtomicBool,
     /// Link in the one list that holds it (displaced, spares, free).
     pub(crate) next: Slot<Activation<K>>,
     /// Membership and link of the list of those that must learn that they were replaced.
@@ -171,6 +173,16 @@ impl<K: Kernel> Activation<K> {
         self.in_call.load(Ordering::Relaxed)
     }
 
+    /// Keeps it from ending although it may be superfluous.
+    pub fn stay(&self) {
+        self.stays.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it never ends.
+    pub(crate) fn stays(&self) -> bool {
+        self.stays.load(Ordering::Relaxed)
+    }
+
     /// The runtime it belongs to.
     pub fn runtime(&self) -> &'static Runtime<K> {
         let pointer = self.runtime.load(Ordering::Relaxed);
@@ -198,6 +210,7 @@ impl<K: Kernel> Recycled for Activation<K> {
             in_call: AtomicBool::new(false),
             displaced: AtomicBool::new(false),
             absent: AtomicBool::new(false),
+            stays: AtomicBool::new(false),
             next: Slot::empty(),
             unsettled: AtomicBool::new(false),
             next_unsettled: Slot::empty(),

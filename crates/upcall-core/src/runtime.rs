@@ -47,8 +47,6 @@ pub struct Runtime<K: Kernel> {
     /// There may be none for a sentinel to call. Written with the pool locked, read as a hint.
     spares_are_few: AtomicBool,
     known: Slot<Activation<K>>,
-    /// The activation that was adopted: its kernel thread is the process's own.
-    first: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
     idle: IdleSet,
     /// Virtual processors whose standby sleeps or is missing: their owners may block unnoticed.
@@ -93,7 +91,6 @@ impl<K: Kernel> Runtime<K> {
                     ended: None,
                 }),
                 known: Slot::empty(),
-                first: Slot::empty(),
                 poller: Slot::empty(),
                 idle: IdleSet::new(),
                 unwatched: AtomicUsize::new(0),
@@ -142,7 +139,8 @@ impl<K: Kernel> Runtime<K> {
         self.unwatched.store(processors.len(), Ordering::Relaxed);
         self.vps.set(Some(first), Ordering::Release);
         let activation = first.word().owner();
-        self.first.set(Some(activation), Ordering::Relaxed);
+        // Its kernel thread is the process's own.
+        activation.stay();
         let thread = self.new_thread()?;
         activation.thread.set(Some(thread), Ordering::Relaxed);
         thread.carrier.set(Some(activation), Ordering::Relaxed);
@@ -227,11 +225,6 @@ impl<K: Kernel> Runtime<K> {
     /// Takes a thread's deadline back, if it still has one. For the thread itself.
     pub fn disarm(&self, thread: &'static Thread<K>) {
         self.timers.remove(&self.kernel, thread);
-    }
-
-    /// Whether the activation is the adopted one, which never ends.
-    fn is_first(&self, activation: &'static Activation<K>) -> bool {
-        self.first.holds(activation, Ordering::Relaxed)
     }
 
     /// Calls `visit` with every activation that was ever created; ended ones included.

@@ -188,7 +188,7 @@ impl<K: Kernel> Runtime<K> {
             let listed =
                 core::iter::successors(spares.head, |spare| spare.next.get(Ordering::Relaxed));
             let may_end = |one: &&'static Activation<K>| {
-                !self.poller.holds(one, Ordering::Relaxed) && !self.is_first(one)
+                !self.poller.holds(one, Ordering::Relaxed) && !one.stays()
             };
             listed.into_iter().find(may_end)
         };

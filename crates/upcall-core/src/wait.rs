@@ -57,7 +57,7 @@ impl<K: Kernel> Runtime<K> {
                 Role::Spare => {
                     if self.is_surplus(self.spares.lock(&self.kernel).len)
                         && !self.seat_is_wanted()
-                        && !self.is_first(activation)
+                        && !activation.stays()
                         && self.leave_spares(activation)
                     {
                         self.end_activation(activation);

@@ -5,7 +5,7 @@
 //! - before the program gets an executable mapping that nobody can rewrite (code made at run time),
 //!   and after a library was loaded with a refused site ([`crate::loads`]).
 //!
-//! It is never switched off again. Invariant: while [`is_on`], every kernel thread that runs code
+//! It is not switched off again, but by a child that asks to be traced ([`end`]). Invariant: while [`is_on`], every kernel thread that runs code
 //! of the program has it on, and none of them blocks SIGSYS while it does ([`preempt::OWN`],
 //! [`crate::alone`]). The kernel gives it to no new kernel thread and to no child of fork, so:
 //!
@@ -89,6 +89,14 @@ pub fn turn_on() {
     if let Some(runtime) = GUEST.runtime() {
         let (number, words) = sud::request();
         process::everywhere(runtime, number, words);
+    }
+}
+
+/// The calling process, which has no runtime, asks to be traced: its tracer would meet a SIGSYS at
+/// each call. It is the child of a fork and about to exec.
+pub fn end() {
+    if sud::disable().is_ok() {
+        ON.store(false, Ordering::Release);
     }
 }
 

@@ -46,6 +46,7 @@ pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
         _ => 0,
     };
     let shares = flags & CLONE_VM != 0;
+    keep_parent();
     match request {
         Some(request) if shares && request.stack != 0 => share(frame, &request),
         request if !has_site(frame) => fork_here(frame, request),
@@ -55,6 +56,15 @@ pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
             }
             frame.mode = mode::AT_SITE;
         }
+    }
+}
+
+/// To the kernel the child's parent, and its tracer if it asks for that, is the kernel thread that
+/// has made it (PR_SET_PDEATHSIG, PTRACE_TRACEME).
+fn keep_parent() {
+    if GUEST.runtime().is_some() && !caller::is_outside() {
+        // SAFETY: on an activation.
+        unsafe { base::current() }.stay();
     }
 }
 
@@ -171,6 +181,7 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
         if lent {
             lend(thread, false);
         }
+        keep_parent();
         return;
     }
     if lent {
@@ -236,12 +247,16 @@ pub fn exec(frame: &Frame) -> i64 {
 struct Everywhere {
     number: AtomicI64,
     words: [AtomicU64; 6],
+    /// What the first one was answered.
+    expected: AtomicI64,
+    /// What another one was answered instead.
     answer: AtomicI64,
 }
 
 static EVERYWHERE: Everywhere = Everywhere {
     number: AtomicI64::new(0),
     words: [const { AtomicU64::new(0) }; 6],
+    expected: AtomicI64::new(0),
     answer: AtomicI64::new(0),
 };
 
@@ -250,18 +265,42 @@ static ONE_AT_A_TIME: SpinLock<()> = SpinLock::new(());
 /// Makes a call that changes the calling kernel thread on every activation: its identity, as
 /// setuid(2) requires of a process, or whether calls are dispatched. In program context.
 pub fn everywhere(runtime: &'static Runtime, number: i64, words: [u64; 6]) -> i64 {
+    // First here: if it is not allowed, nobody does it.
+    let (first, other) = ask(runtime, number, words, 0);
+    if first == 0 && other != 0 {
+        // As glibc: a process with two identities must not go on.
+        runtime
+            .kernel()
+            .broken("a kernel thread could not make a call that the others have made");
+    }
+    first
+}
+
+/// ptrace(2). The kernel takes requests from the kernel thread that is the tracer, and the thread may
+/// have become one on another activation: no two trace the same one.
+pub fn trace(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    const NOT_THE_TRACER: i64 = -(libc::ESRCH as i64);
+    let [number, words @ ..] = frame.words();
+    let (first, other) = ask(runtime, number as i64, words, NOT_THE_TRACER);
+    if first == NOT_THE_TRACER { other } else { first }
+}
+
+/// Makes a call here, and if it is answered so, on every other activation. Returns the answer here
+/// and the one elsewhere that differs, if there is one.
+fn ask(runtime: &'static Runtime, number: i64, words: [u64; 6], expected: i64) -> (i64, i64) {
     // A kernel thread of libc's own is not inside and need not leave.
     let activation = (!caller::is_outside()).then(|| runtime.enter());
     let guard = ONE_AT_A_TIME.lock(runtime.kernel());
-    // First here: if it is not allowed, nobody does it.
     // SAFETY: the program's own arguments, or those of `sud::request`.
-    let answer = unsafe { raw_syscall(number, words) } as i64;
-    if answer == 0 {
+    let first = unsafe { raw_syscall(number, words) } as i64;
+    let mut other = expected;
+    if first == expected {
         EVERYWHERE.number.store(number, Ordering::Relaxed);
         for (own, word) in EVERYWHERE.words.iter().zip(words) {
             own.store(word, Ordering::Relaxed);
         }
-        EVERYWHERE.answer.store(0, Ordering::Relaxed);
+        EVERYWHERE.expected.store(expected, Ordering::Relaxed);
+        EVERYWHERE.answer.store(expected, Ordering::Relaxed);
         // No kernel thread may be started meanwhile by somebody who has not changed yet.
         let starts = spawn::STARTS.lock(runtime.kernel());
         preempt::new_call(activation);
@@ -276,18 +315,18 @@ pub fn everywhere(runtime: &'static Runtime, number: i64, words: [u64; 6]) -> i6
             }
         });
         drop(starts);
-        if EVERYWHERE.answer.load(Ordering::Relaxed) != 0 {
-            // As glibc: a process with two identities must not go on.
-            runtime
-                .kernel()
-                .broken("a kernel thread could not make a call that the others have made");
-        }
+        other = EVERYWHERE.answer.load(Ordering::Relaxed);
+    } else if number == libc::SYS_ptrace
+        && let Some(activation) = activation
+    {
+        // Perhaps a tracer now, as long as it lives.
+        activation.stay();
     }
     drop(guard);
     if let Some(activation) = activation {
         runtime.leave(activation);
     }
-    answer
+    (first, other)
 }
 
 /// In the handler, on each of the other activations, wherever it is.
@@ -296,9 +335,9 @@ pub fn make_requested_call(activation: &'static Activation) {
         return;
     }
     let words = core::array::from_fn(|index| EVERYWHERE.words[index].load(Ordering::Relaxed));
-    // SAFETY: an identity call with the program's own arguments.
+    // SAFETY: the program's own call with its own arguments.
     let answer = unsafe { raw_syscall(EVERYWHERE.number.load(Ordering::Relaxed), words) } as i64;
-    if answer != 0 {
+    if answer != EVERYWHERE.expected.load(Ordering::Relaxed) {
         EVERYWHERE.answer.store(answer, Ordering::Relaxed);
     }
     preempt::note_call(activation);

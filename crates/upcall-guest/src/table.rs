@@ -24,6 +24,9 @@ use crate::{
 /// The ioctl that sets or clears O_NONBLOCK.
 const FIONBIO: u64 = 0x5421;
 
+/// The request by which a child asks to be traced.
+const PTRACE_TRACEME: u64 = 0;
+
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
 
@@ -66,6 +69,10 @@ fn alone(frame: &mut Frame) {
                 libc::SYS_sigaltstack => Some(signal::altstack_call(frame)),
                 libc::SYS_rt_sigtimedwait => alone::sigtimedwait(frame),
                 libc::SYS_execve | libc::SYS_execveat => Some(process::exec(frame)),
+                libc::SYS_ptrace if frame.rdi == PTRACE_TRACEME => {
+                    dispatch::end();
+                    None
+                }
                 _ => None,
             };
             match served {
@@ -246,6 +253,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             let [number, words @ ..] = frame.words();
             process::everywhere(runtime, number as i64, words)
         }
+        libc::SYS_ptrace => process::trace(runtime, frame),
         libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
 
         libc::SYS_read

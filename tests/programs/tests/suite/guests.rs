@@ -24,7 +24,7 @@ guests! {
        descriptor_numbers descriptors epoll_threads errno_tls_10000 exec_from_thread file_blocking
        fork_from_thread fork_return jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit
        malloc_threads many_threads mutex_pi mutex_robust mutex_types nonblocking
-       omp_for omp_nested omp_sync omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer raw_futex refused_site
+       omp_for omp_nested omp_sync omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer ptrace_threads raw_futex refused_site
        registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo signal_before_threads
        sigsys_blocked siglongjmp_segv signal_blocked_late signal_in_handler_entry signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
        signals_without_room sigwait sleep_many socket_timeouts spawn spawn_handlers
