@@ -208,7 +208,9 @@ fn check_affinity(frame: &Frame) -> i64 {
     if some { 0 } else { EINVAL }
 }
 
-/// prctl(2): the name, the timer slack and the word to clear are the thread's.
+/// prctl(2): the name, the timer slack and the word to clear are the thread's. What takes privileges
+/// away is done on every activation: it holds for all threads then, and for the caller wherever it
+/// runs.
 pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let at = frame.rsi as usize;
     match frame.rdi as i32 {
@@ -227,6 +229,22 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
                 Ok(()) => 0,
                 Err(access::Fault) => EFAULT,
             }
+        }
+        libc::PR_SET_PDEATHSIG => {
+            let activation = runtime.enter();
+            // The kernel forgets it with the kernel thread.
+            activation.stay();
+            let answer = raw(frame);
+            runtime.leave(activation);
+            answer
+        }
+        libc::PR_SET_NO_NEW_PRIVS
+        | libc::PR_SET_KEEPCAPS
+        | libc::PR_SET_SECUREBITS
+        | libc::PR_CAPBSET_DROP
+        | libc::PR_CAP_AMBIENT => {
+            let [number, words @ ..] = frame.words();
+            process::everywhere(runtime, number as i64, words)
         }
         _ => raw(frame),
     }

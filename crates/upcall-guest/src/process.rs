@@ -282,7 +282,11 @@ pub fn trace(runtime: &'static Runtime, frame: &Frame) -> i64 {
     const NOT_THE_TRACER: i64 = -(libc::ESRCH as i64);
     let [number, words @ ..] = frame.words();
     let (first, other) = ask(runtime, number as i64, words, NOT_THE_TRACER);
-    if first == NOT_THE_TRACER { other } else { first }
+    if first == NOT_THE_TRACER {
+        other
+    } else {
+        first
+    }
 }
 
 /// Makes a call here, and if it is answered so, on every other activation. Returns the answer here

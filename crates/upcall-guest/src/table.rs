@@ -249,7 +249,10 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_setresgid
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
-        | libc::SYS_setgroups => {
+        | libc::SYS_setgroups
+        | libc::SYS_capset
+        | libc::SYS_landlock_restrict_self
+        | libc::SYS_set_mempolicy => {
             let [number, words @ ..] = frame.words();
             process::everywhere(runtime, number as i64, words)
         }
