@@ -316,6 +316,8 @@ pub fn exit_foreign(frame: &mut Frame) {
     let process = unsafe { entry::raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
     if process == GUEST.pid.load(Ordering::Relaxed)
         && GUEST.foreign.fetch_sub(1, Ordering::SeqCst) == 1
+        // Without a runtime no thread has been counted, and the kernel knows who is the last.
+        && GUEST.runtime().is_some()
         && GUEST.living.load(Ordering::SeqCst) == 0
     {
         end_process();
