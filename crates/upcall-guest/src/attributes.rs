@@ -256,7 +256,7 @@ pub fn close(runtime: &'static Runtime, frame: &Frame) -> i64 {
     if descriptors::is_ours(descriptor) {
         return EBADF;
     }
-    names::closes(descriptor);
+    names::closes(runtime, descriptor);
     let poller = runtime.kernel().poller();
     poller.forget(runtime, descriptor, When::Before);
     // SAFETY: the program's own call.

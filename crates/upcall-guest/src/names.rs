@@ -6,12 +6,13 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use upcall_linux::Thread;
+use upcall_linux::{Runtime, Thread};
 
 use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
+use crate::pending;
 
 /// TASK_COMM_LEN, the NUL included.
 const LENGTH: usize = 16;
@@ -37,11 +38,7 @@ fn get(thread: &'static Thread) -> [u8; LENGTH] {
     bytes
 }
 
-fn set(thread: &'static Thread, bytes: &[u8]) {
-    let mut name = [0; LENGTH];
-    let end = bytes.iter().position(|&byte| byte == 0);
-    let length = end.unwrap_or(bytes.len()).min(LENGTH - 1);
-    name[..length].copy_from_slice(&bytes[..length]);
+fn set(thread: &'static Thread, name: &[u8; LENGTH]) {
     for (half, word) in name.chunks_exact(8).zip(&thread.kernel.name) {
         let half = half.iter().rev();
         word.store(
@@ -49,9 +46,13 @@ fn set(thread: &'static Thread, bytes: &[u8]) {
             Ordering::Relaxed,
         );
     }
-    let id = thread.kernel.tid.load(Ordering::Relaxed);
+}
+
+/// The thread of that id is called `name` now: so is its kernel thread, if it has one of its own.
+fn name_in_kernel(id: i32, name: &[u8; LENGTH]) {
     if id < FIRST {
-        name_kernel_thread(id, &name[..length]);
+        let length = name.iter().position(|&byte| byte == 0);
+        name_kernel_thread(id, &name[..length.unwrap_or(LENGTH)]);
     }
 }
 
@@ -93,13 +94,7 @@ pub fn adopt_first(thread: &'static Thread) {
         libc::SYS_prctl,
         [option, name.as_mut_ptr() as u64, 0, 0, 0, 0],
     );
-    for (half, word) in name.chunks_exact(8).zip(&thread.kernel.name) {
-        let half = half.iter().rev();
-        word.store(
-            half.fold(0, |word, &byte| word << 8 | u64::from(byte)),
-            Ordering::Relaxed,
-        );
-    }
+    set(thread, &name);
 }
 
 /// PR_SET_NAME.
@@ -113,6 +108,7 @@ pub fn set_own(thread: &'static Thread, at: usize) -> i64 {
         }
     }
     set(thread, &bytes);
+    name_in_kernel(thread.kernel.tid.load(Ordering::Relaxed), &bytes);
     0
 }
 
@@ -132,12 +128,14 @@ fn byte_at(address: usize) -> Result<u8, Fault> {
 }
 
 /// Serves open(2) and openat(2) if they are about a thread's name; `None`: they are not.
-pub fn open(frame: &Frame) -> Option<i64> {
+pub fn open(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
     let (path, flags) = match frame.rax as i64 {
         libc::SYS_open => (frame.rdi as usize, frame.rsi),
         _ => (frame.rsi as usize, frame.rdx),
     };
-    let thread = GUEST.identities.find(named_by(path)?)?;
+    let id = named_by(path)?;
+    let thread = GUEST.identities.find(id)?;
+    let name = pending::while_it_lives(runtime, (thread, id), || get(thread))?;
     let in_memory = flags & libc::O_CLOEXEC as u64 != 0;
     let file = raw(
         libc::SYS_memfd_create,
@@ -148,7 +146,7 @@ pub fn open(frame: &Frame) -> Option<i64> {
     }
     if flags & libc::O_ACCMODE as u64 == libc::O_RDONLY as u64 {
         let mut text = [0u8; LENGTH + 1];
-        text[..LENGTH].copy_from_slice(&get(thread));
+        text[..LENGTH].copy_from_slice(&name);
         let length = text.iter().position(|&byte| byte == 0).unwrap_or(0);
         text[length] = b'\n';
         let words = [
@@ -162,7 +160,6 @@ pub fn open(frame: &Frame) -> Option<i64> {
         raw(libc::SYS_pwrite64, words);
         return Some(file);
     }
-    let id = thread.kernel.tid.load(Ordering::Relaxed);
     let entry = u64::from(id as u32) << 32 | (file as u64 + 1);
     let free = |slot: &&AtomicU64| {
         slot.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed)
@@ -204,14 +201,14 @@ fn named_by(path: usize) -> Option<i32> {
 
 /// A descriptor is about to be closed: perhaps a name was written to it.
 #[inline]
-pub fn closes(descriptor: i32) {
+pub fn closes(runtime: &'static Runtime, descriptor: i32) {
     if NR_WRITTEN.load(Ordering::Relaxed) != 0 {
-        take(descriptor);
+        take(runtime, descriptor);
     }
 }
 
 #[cold]
-fn take(descriptor: i32) {
+fn take(runtime: &'static Runtime, descriptor: i32) {
     let wanted = descriptor as u32 + 1;
     for slot in &WRITTEN {
         let entry = slot.load(Ordering::Acquire);
@@ -232,10 +229,15 @@ fn take(descriptor: i32) {
             0,
             0,
         ];
-        if raw(libc::SYS_pread64, words) >= 0
-            && let Some(thread) = GUEST.identities.find((entry >> 32) as i32)
+        let id = (entry >> 32) as i32;
+        let read = raw(libc::SYS_pread64, words) >= 0;
+        let end = text.iter().position(|&byte| byte == 0);
+        text[end.unwrap_or(LENGTH)..].fill(0);
+        if read
+            && let Some(thread) = GUEST.identities.find(id)
+            && pending::while_it_lives(runtime, (thread, id), || set(thread, &text)).is_some()
         {
-            set(thread, &text);
+            name_in_kernel(id, &text);
         }
         return;
     }

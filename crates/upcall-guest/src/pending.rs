@@ -7,7 +7,7 @@
 //!
 //! A receiver is named by its id as well: [`Thread`] objects are recycled, and a signal for a thread
 //! that ends at this moment must not reach the next one. Queueing and the end are decided under
-//! one lock.
+//! one lock; so is what else one thread does to another by its id ([`while_it_lives`]).
 //!
 //! Where the kernel's limit of queued signals is reached (RLIMIT_SIGPENDING), it delivers a signal
 //! without its information or not at all; then it is sent in the one way that needs no room, and
@@ -181,6 +181,22 @@ pub fn dequeue(
     }
     thread.kernel.pending.store(others, Ordering::SeqCst);
     found
+}
+
+/// Looks at the thread with that id, or changes it; it does not end meanwhile. `None`: it has ended.
+/// Outside the runtime, where `act` must not go.
+pub fn while_it_lives<R>(
+    runtime: &'static Runtime,
+    (thread, id): (&'static Thread, i32),
+    act: impl FnOnce() -> R,
+) -> Option<R> {
+    let activation = runtime.enter();
+    let done = {
+        let _pool = POOL.lock(runtime.kernel());
+        is_thread(thread, id).then(act)
+    };
+    runtime.leave(activation);
+    done
 }
 
 /// A thread has ended: nothing is queued to it any more, and what it has not seen is gone.

@@ -272,7 +272,9 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             }
             io::serve(runtime, frame)
         }
-        libc::SYS_open | libc::SYS_openat => names::open(frame).unwrap_or_else(|| blocking(frame)),
+        libc::SYS_open | libc::SYS_openat => {
+            names::open(runtime, frame).unwrap_or_else(|| blocking(frame))
+        }
         libc::SYS_fcntl if frame.rsi as i32 == libc::F_SETFL => {
             let answer = blocking(frame);
             runtime.kernel().poller().flags_change();
