@@ -165,6 +165,8 @@ fn every_source_is_a_case() {
             crate::exit_status::GUESTS
                 .iter()
                 .chain(crate::dispatch::GUESTS)
+                .chain(crate::parked::GUESTS)
+                .chain(crate::placed::GUESTS)
                 .chain(crate::turns::GUESTS)
                 .map(|name| format!("{name}.c")),
         )

@@ -6,6 +6,7 @@ mod groups;
 mod guests;
 mod memcached;
 mod parked;
+mod placed;
 mod redis;
 mod refusals;
 mod scripts;

@@ -4,6 +4,9 @@ use crate::case;
 use program_tests::program::Program;
 use program_tests::{guest, provision};
 
+/// The guests that only this module runs.
+pub const GUESTS: &[&str] = &["pipe_unwatched"];
+
 /// 200 threads of which all wait at once, in every way there is.
 #[test]
 fn waiting_threads_are_parked() {
@@ -27,4 +30,21 @@ fn waiting_threads_are_parked() {
         parked >= 160 && blocked < 40,
         "{parked} times parked, {blocked} activations blocked at a time"
     );
+}
+
+/// Whoever sits in the poller would be woken for it, and find it drained.
+#[test]
+fn a_pipe_on_which_threads_block_is_watched_no_more() {
+    let case = case("a_pipe_on_which_threads_block_is_watched_no_more");
+    if case.launcher().upcall().is_none() {
+        provision::skip(case.name(), "the launcher is no `upcall run`");
+        return;
+    }
+    let Some(path) = guest::compile(case.name(), case.scratch(), "pipe_unwatched.c") else {
+        return;
+    };
+    let outcome = Program::new(path).run(&case.fresh("launched"), Some(case.launcher()));
+    let fine =
+        outcome.status.success() && outcome.stdout == b"ok pipe_watched\nok pipe_unwatched\n";
+    assert!(fine, "{}\n{}", outcome.ending(), outcome.talk());
 }
