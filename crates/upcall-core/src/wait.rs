@@ -11,6 +11,10 @@
 //! of sleeping when nobody else does. Every sleep follows the same protocol: read the wake word,
 //! look whether there is a reason not to sleep, sleep on the value read; whoever creates a reason
 //! changes the wake word first.
+//!
+//! A page fault of the poller's own delays every event until the page is there, as the first page
+//! that a thread touches delays the thread: nobody takes its seat meanwhile. It is memory that the
+//! runtime has mapped, which the program cannot make wait for ever.
 
 use core::sync::atomic::Ordering;
 

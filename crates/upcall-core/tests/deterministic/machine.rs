@@ -233,6 +233,18 @@ impl Machine {
         self.come_back();
     }
 
+    /// Perhaps a page fault of who sits in the poller: what comes meanwhile waits for the page, and no
+    /// longer.
+    pub fn fault_in_seat(&self) {
+        if self.style.seat_faults != 0 && self.chance(self.style.seat_faults) {
+            let until = self.clock.get() + self.pick(20_000);
+            while self.clock.get() < until {
+                self.wait(Doing::Blocked { until, fault: true });
+                self.handle();
+            }
+        }
+    }
+
     /// A place at which anything may happen.
     pub fn point(&self, yields: bool) {
         if self.runtime.get().is_none() || self.me(|vessel| vessel.activation.get().is_none()) {

@@ -210,6 +210,9 @@ unsafe impl Kernel for Sim {
     ) -> ThreadList<Self> {
         let machine = self.machine();
         machine.point(false);
+        if wait.is_some() {
+            machine.fault_in_seat();
+        }
         if let Some(seen) = wait
             && activation.wake_word().load(Ordering::SeqCst) == seen
             && machine.fired.borrow().is_empty()
@@ -217,6 +220,7 @@ unsafe impl Kernel for Sim {
         {
             machine.wait(Doing::Polling);
             machine.handle();
+            machine.fault_in_seat();
         }
         machine.collect(runtime)
     }

@@ -23,6 +23,8 @@ pub struct Style {
     pub cut_short: u64,
     /// How late deadlines may be met.
     pub slack: u64,
+    /// Who sits in the poller meets a page fault once in so many times; 0: never.
+    pub seat_faults: u64,
 }
 
 impl Style {
@@ -45,6 +47,7 @@ impl Style {
             stepped: [0, 0, 40, 5][pick(4) as usize],
             cut_short: [0, 3][pick(2) as usize],
             slack: [0, 0, 500, 5000][pick(4) as usize],
+            seat_faults: [0, 10][pick(2) as usize],
         }
     }
 }
