@@ -1,0 +1,203 @@
+//! Plays a history on an allocator and shows each call's effect to an observer.
+
+use std::collections::BTreeMap;
+
+use upcall_alloc::{Allocator, Change, Priority, ProcessorId, Rules, SpaceId, Standing};
+
+use crate::Verdict;
+use crate::history::{Event, History};
+
+/// A space at some moment.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// What decides about it.
+    pub standing: Standing,
+}
+
+/// All spaces at some moment.
+pub type Seats = BTreeMap<SpaceId, Seat>;
+
+/// One call.
+#[derive(Debug)]
+pub struct Step {
+    /// What happened; for a tick, that time passes.
+    pub event: Event,
+    /// When.
+    pub now_ns: u64,
+    /// The spaces before.
+    pub before: Seats,
+    /// The spaces after.
+    pub after: Seats,
+    /// The answer.
+    pub changes: Vec<Change>,
+    /// Since when each resting processor rested, before the call.
+    pub rested: BTreeMap<ProcessorId, u64>,
+}
+
+/// The machine under test.
+pub struct World<R: Rules> {
+    /// The allocator.
+    pub allocator: Allocator<R>,
+    /// The time.
+    pub now_ns: u64,
+    /// The spaces, in the order of their joining.
+    pub spaces: Vec<SpaceId>,
+    /// The processors that are there.
+    pub processors: Vec<ProcessorId>,
+    rested: BTreeMap<ProcessorId, u64>,
+}
+
+impl<R: Rules> World<R> {
+    /// A machine with the processors of `history`, before anything happens.
+    pub fn new(history: &History) -> Self {
+        let mut allocator = Allocator::with_rules(history.terms());
+        let processors: Vec<_> = (0..history.processors).map(ProcessorId).collect();
+        for &processor in &processors {
+            allocator.add(0, processor).expect("it is new");
+        }
+        World {
+            allocator,
+            now_ns: 0,
+            spaces: Vec::new(),
+            processors,
+            rested: BTreeMap::new(),
+        }
+    }
+
+    /// All spaces now.
+    pub fn seats(&self) -> Seats {
+        let seat = |(id, space): (SpaceId, &upcall_alloc::Space)| {
+            let standing = space.standing();
+            (id, Seat { standing })
+        };
+        self.allocator.spaces().map(seat).collect()
+    }
+
+    /// How many processors nobody has.
+    pub fn free(&self) -> usize {
+        let free = |&&processor: &&ProcessorId| self.allocator.owner(processor).is_none();
+        self.processors.iter().filter(free).count()
+    }
+
+    /// Since when each resting processor rests.
+    pub fn rested(&self) -> &BTreeMap<ProcessorId, u64> {
+        &self.rested
+    }
+
+    /// Plays one event.
+    pub fn play(
+        &mut self,
+        event: Event,
+        observe: &mut impl FnMut(&Self, &Step) -> Verdict,
+    ) -> Verdict {
+        let Event::Pass { ns } = event else {
+            return self.step(event, observe);
+        };
+        let end_ns = self.now_ns + ns;
+        while let Some(next_ns) = self.allocator.next_ns().filter(|&next| next < end_ns) {
+            if next_ns <= self.now_ns {
+                return Err(format!("a tick is due at {next_ns}, which has passed"));
+            }
+            self.now_ns = next_ns;
+            self.step(event, observe)?;
+        }
+        self.now_ns = end_ns;
+        self.step(event, observe)
+    }
+
+    fn step(&mut self, event: Event, observe: &mut impl FnMut(&Self, &Step) -> Verdict) -> Verdict {
+        let before = self.seats();
+        let Some(changes) = self.call(event) else {
+            return Ok(());
+        };
+        let rested = self.rested.clone();
+        let now_ns = self.now_ns;
+        let resting: Vec<_> = self
+            .allocator
+            .spaces()
+            .flat_map(|(_, space)| space.resting())
+            .collect();
+        self.rested
+            .retain(|processor, _| resting.contains(&processor));
+        for &&processor in &resting {
+            self.rested.entry(processor).or_insert(now_ns);
+        }
+        let step = Step {
+            event,
+            now_ns,
+            before,
+            after: self.seats(),
+            changes,
+            rested,
+        };
+        observe(self, &step)
+    }
+
+    /// Tells the allocator, unless the event names what is not there.
+    fn call(&mut self, event: Event) -> Option<Vec<Change>> {
+        let now_ns = self.now_ns;
+        let named =
+            |spaces: &[SpaceId], index: usize| spaces.get(index % spaces.len().max(1)).copied();
+        let answer = match event {
+            Event::Join { priority, want } => {
+                let space = self.allocator.join(now_ns, Priority(priority));
+                self.spaces.push(space);
+                self.allocator.need(now_ns, space, want)
+            }
+            Event::Leave { space } => {
+                let id = named(&self.spaces, space)?;
+                self.spaces.retain(|&other| other != id);
+                self.allocator.leave(now_ns, id)
+            }
+            Event::Need { space, want } => {
+                self.allocator
+                    .need(now_ns, named(&self.spaces, space)?, want)
+            }
+            Event::Idle { space, which } => {
+                let id = named(&self.spaces, space)?;
+                let running = self.allocator.space(id)?.running();
+                let processor = *running.get(which % running.len().max(1))?;
+                self.allocator.idle(now_ns, id, processor)
+            }
+            Event::Busy { space, which } => {
+                let id = named(&self.spaces, space)?;
+                let resting = self.allocator.space(id)?.resting();
+                let processor = *resting.get(which % resting.len().max(1))?;
+                self.allocator.busy(now_ns, id, processor)
+            }
+            Event::Add { number } => {
+                let processor = ProcessorId(number);
+                if self.processors.contains(&processor) {
+                    return None;
+                }
+                self.processors.push(processor);
+                self.allocator.add(now_ns, processor)
+            }
+            Event::Remove { which } => {
+                if self.processors.is_empty() {
+                    return None;
+                }
+                let processor = self.processors.swap_remove(which % self.processors.len());
+                self.allocator.remove(now_ns, processor)
+            }
+            Event::Priority { space, priority } => {
+                let id = named(&self.spaces, space)?;
+                self.allocator.set_priority(now_ns, id, Priority(priority))
+            }
+            Event::Pass { .. } => Ok(self.allocator.tick(now_ns)),
+        };
+        Some(answer.expect("what is named is there").to_vec())
+    }
+}
+
+/// Plays a history to its end.
+pub fn play<R: Rules>(
+    history: &History,
+    mut observe: impl FnMut(&World<R>, &Step) -> Verdict,
+) -> Result<World<R>, String> {
+    let mut world = World::new(history);
+    for &event in &history.events {
+        world.play(event, &mut observe)?;
+    }
+    Ok(world)
+}
