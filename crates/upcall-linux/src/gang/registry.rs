@@ -316,9 +316,11 @@ fn attach(path: &Path) -> Result<&'static Shared, Trouble> {
             MODE
         );
         if let Some(number) = error(file) {
-            // In a sticky directory the kernel may refuse another's file at once.
+            // In a sticky directory the kernel may refuse another's file at once; but where
+            // nothing has that name, the directory itself is closed to this user.
             return Err(match number {
-                libc::EACCES | libc::ELOOP => Trouble::NotOurs,
+                libc::ELOOP => Trouble::NotOurs,
+                libc::EACCES if exists(path) => Trouble::NotOurs,
                 other => Trouble::Open(other),
             });
         }
@@ -326,6 +328,22 @@ fn attach(path: &Path) -> Result<&'static Shared, Trouble> {
         sys!(sys::SYS_close, file);
         answer
     }
+}
+
+/// Whether anything has that name, a symbolic link too.
+fn exists(path: &Path) -> bool {
+    // SAFETY: the path ends with a zero; all-zero is a valid stat, which the call fills in.
+    let answer = unsafe {
+        let mut status: libc::stat = core::mem::zeroed();
+        sys!(
+            libc::SYS_newfstatat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw mut status,
+            libc::AT_SYMLINK_NOFOLLOW
+        )
+    };
+    error(answer).is_none()
 }
 
 /// # Safety

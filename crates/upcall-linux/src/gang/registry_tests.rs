@@ -168,6 +168,14 @@ fn foreign_and_strange_files_are_left_alone() {
 }
 
 #[test]
+fn a_directory_that_may_not_be_written_is_not_somebody_elses_file() {
+    // Nobody creates files there, root included.
+    let closed = Place(PathBuf::from("/sys/upcall-registry"));
+    let trouble = closed.join(own_pid()).err();
+    assert!(matches!(trouble, Some(Trouble::Open(_))), "{trouble:?}");
+}
+
+#[test]
 fn the_path_names_user_and_namespace() {
     let path = path();
     // SAFETY: asks only.
