@@ -284,8 +284,11 @@ fn line(text: &mut String, name: &str, value: &str) {
 }
 
 fn limit_rows(limits: &Limits) -> Vec<(&'static str, String)> {
+    const UNKNOWN: &str = "the kernel does not say";
+    let none_or_unseen = |none: &str, seen: bool| if seen { none } else { UNKNOWN }.to_owned();
+    let known =
+        |value: Option<u64>| value.map_or_else(|| UNKNOWN.into(), |value| value.to_string());
     let unlimited = || "no limit".to_owned();
-    let bound = |value: Option<u64>| value.map_or_else(unlimited, |value| value.to_string());
     vec![
         (
             "processors",
@@ -299,7 +302,7 @@ fn limit_rows(limits: &Limits) -> Vec<(&'static str, String)> {
         (
             "processor quota",
             limits.cpu_quota.as_ref().map_or_else(
-                || "none".into(),
+                || none_or_unseen("none", limits.cpu_group_seen),
                 |quota| {
                     format!(
                         "{:.2} processors ({})",
@@ -314,26 +317,29 @@ fn limit_rows(limits: &Limits) -> Vec<(&'static str, String)> {
             match limits.smt {
                 Some(true) => "yes: two processors of one core share its speed".into(),
                 Some(false) => "no".into(),
-                None => "the kernel does not say".into(),
+                None => UNKNOWN.into(),
             },
         ),
         (
             "activations",
-            format!("{} at most", bound(limits.activations())),
+            limits
+                .activations()
+                .map_or_else(|| UNKNOWN.into(), |most| format!("{most} at most")),
         ),
-        ("  RLIMIT_NPROC", bound(limits.nproc)),
+        (
+            "  RLIMIT_NPROC",
+            limits.nproc.map_or_else(unlimited, |most| most.to_string()),
+        ),
         (
             "  control group pids",
-            limits
-                .pids_max
-                .as_ref()
-                .map_or_else(unlimited, |(max, file)| {
-                    format!("{max} ({})", file.display())
-                }),
+            limits.pids_max.as_ref().map_or_else(
+                || none_or_unseen("no limit", limits.pids_group_seen),
+                |(max, file)| format!("{max} ({})", file.display()),
+            ),
         ),
-        ("  kernel.threads-max", bound(limits.threads_max)),
-        ("  kernel.pid_max", bound(limits.pid_max)),
-        ("vm.max_map_count", bound(limits.max_map_count)),
+        ("  kernel.threads-max", known(limits.threads_max)),
+        ("  kernel.pid_max", known(limits.pid_max)),
+        ("vm.max_map_count", known(limits.max_map_count)),
         (
             "RLIMIT_AS",
             limits
@@ -345,7 +351,7 @@ fn limit_rows(limits: &Limits) -> Vec<(&'static str, String)> {
             match limits.seccomp_filter {
                 Some(true) => "in force (seccomp)".into(),
                 Some(false) => "none".into(),
-                None => "the kernel does not say".into(),
+                None => UNKNOWN.into(),
             },
         ),
     ]
@@ -374,6 +380,33 @@ mod tests {
         assert_eq!(ranges(&[0, 1, 2, 3, 8]), "0-3,8");
         assert_eq!(ranges(&[5]), "5");
         assert_eq!(ranges(&[0, 2, 4, 5]), "0,2,4-5");
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_read_is_not_called_none() {
+        let mut limits = probe::limits();
+        (limits.cpu_quota, limits.cpu_group_seen) = (None, false);
+        (limits.pids_max, limits.pids_group_seen) = (None, false);
+        (limits.threads_max, limits.pid_max) = (None, None);
+        limits.max_map_count = None;
+        let unknown: Vec<&str> = limit_rows(&limits)
+            .into_iter()
+            .filter(|(_, value)| value == "the kernel does not say")
+            .map(|(name, _)| name.trim())
+            .collect();
+        for name in [
+            "processor quota",
+            "control group pids",
+            "kernel.threads-max",
+            "kernel.pid_max",
+            "vm.max_map_count",
+        ] {
+            assert!(unknown.contains(&name), "{name}: {unknown:?}");
+        }
+        (limits.cpu_group_seen, limits.pids_group_seen) = (true, true);
+        let rows = limit_rows(&limits);
+        assert!(rows.contains(&("processor quota", "none".into())));
+        assert!(rows.contains(&("  control group pids", "no limit".into())));
     }
 
     #[test]

@@ -65,6 +65,14 @@ impl Groups<'_> {
             .min()
     }
 
+    /// Whether the hierarchy that has this controller can be seen: where it is not mounted, as
+    /// in a plain chroot, a bound may be in force that nothing here tells.
+    pub(super) fn shows(&self, controller: &str) -> bool {
+        // A version 1 hierarchy takes its controller away from version 2.
+        let hierarchy = self.group(Some(controller)).map(|_| controller);
+        self.group(hierarchy).is_none() || self.mount(hierarchy).is_some()
+    }
+
     /// The directories of this process's group and of its ancestors, nearest first; of a
     /// version 1 controller, or of version 2.
     fn levels(&self, controller: Option<&str>) -> Vec<PathBuf> {
@@ -192,6 +200,30 @@ mod tests {
             };
             assert_eq!(groups.cpu_quota(), None);
             assert_eq!(groups.pids_max(), None);
+        }
+    }
+
+    #[test]
+    fn a_hierarchy_that_is_not_mounted_is_not_seen() {
+        let read = machine(&[]);
+        let v1 = "4:cpu,cpuacct:/x\n8:pids:/y\n0::/\n";
+        let pids_only = V1_MOUNTS.lines().nth(1).expect("two lines");
+        for (membership, mounts, cpu, pids) in [
+            ("0::/\n", V2_MOUNT, true, true),
+            ("0::/\n", "", false, false),
+            (v1, V1_MOUNTS, true, true),
+            (v1, V2_MOUNT, false, false),
+            (v1, pids_only, false, true),
+            // A kernel without control groups.
+            ("", "", true, true),
+        ] {
+            let groups = Groups {
+                membership,
+                mounts,
+                read: &read,
+            };
+            let seen = (groups.shows("cpu"), groups.shows("pids"));
+            assert_eq!(seen, (cpu, pids), "{membership:?} {mounts:?}");
         }
     }
 

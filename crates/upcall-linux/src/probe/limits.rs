@@ -11,20 +11,27 @@ pub struct Limits {
     pub processors: Vec<usize>,
     /// Processors that are online in the machine.
     pub online: usize,
-    /// Bound on processor time by control groups; `None` for none.
+    /// Bound on processor time by control groups; `None` for none that is seen.
     pub cpu_quota: Option<CpuQuota>,
+    /// Whether the control group that would set it is seen.
+    pub cpu_group_seen: bool,
     /// Whether processors share cores; `None` where the kernel does not say.
     pub smt: Option<bool>,
     /// Soft RLIMIT_NPROC: kernel threads of this user; `None` for no limit, and where it
     /// does not bind (CAP_SYS_RESOURCE, CAP_SYS_ADMIN).
     pub nproc: Option<u64>,
-    /// Bound on processes and kernel threads by a control group, and the file that says so.
+    /// Bound on processes and kernel threads by a control group, and the file that says so;
+    /// `None` for none that is seen.
     pub pids_max: Option<(u64, PathBuf)>,
-    /// Kernel threads in the whole machine.
+    /// Whether the control group that would set it is seen.
+    pub pids_group_seen: bool,
+    /// Kernel threads in the whole machine; `None` where the kernel does not say.
     pub threads_max: Option<u64>,
-    /// Process and kernel-thread numbers in the whole machine.
+    /// Process and kernel-thread numbers in the whole machine; `None` where the kernel does
+    /// not say.
     pub pid_max: Option<u64>,
-    /// Mappings of one process: bounds the number of stacks where guard-install is missing.
+    /// Mappings of one process: bounds the number of stacks where guard-install is missing;
+    /// `None` where the kernel does not say.
     pub max_map_count: Option<u64>,
     /// Soft RLIMIT_AS, bytes; `None` for no limit.
     pub address_space: Option<u64>,
@@ -52,11 +59,13 @@ impl Limits {
 /// Reads the bounds of this process. What cannot be read is reported as unknown.
 #[must_use]
 pub fn limits() -> Limits {
-    let membership = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let membership = read(Path::new("/proc/self/cgroup"));
     let mounts = read(Path::new("/proc/self/mountinfo")).unwrap_or_default();
     let status = read(Path::new("/proc/self/status")).unwrap_or_default();
+    // A kernel without control groups has no such file, and says nothing of them elsewhere.
+    let groups_told = membership.is_some() || !status.is_empty();
     let groups = Groups {
-        membership: &membership,
+        membership: membership.as_deref().unwrap_or_default(),
         mounts: &mounts,
         read: &read,
     };
@@ -65,9 +74,11 @@ pub fn limits() -> Limits {
         // SAFETY: a plain query.
         online: usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1),
         cpu_quota: groups.cpu_quota(),
+        cpu_group_seen: groups_told && groups.shows("cpu"),
         smt: number("/sys/devices/system/cpu/smt/active").map(|active| active != 0),
         nproc: soft_limit(libc::RLIMIT_NPROC).filter(|_| !exempt(&status)),
         pids_max: groups.pids_max(),
+        pids_group_seen: groups_told && groups.shows("pids"),
         threads_max: number("/proc/sys/kernel/threads-max"),
         pid_max: number("/proc/sys/kernel/pid_max"),
         max_map_count: number("/proc/sys/vm/max_map_count"),
