@@ -31,11 +31,12 @@ need() {
     note "setup: missing (by Debian's package names): ${missing[*]}"
     return 1
   fi
-  note "setup: $line"
   if ! as_root true; then
-    note "setup: this user may not install; ask for:  sudo $line"
+    note "setup: this user may not install; ask for:"
+    note "setup:   sudo apt-get update && sudo $line"
     return 1
   fi
+  note "setup: $line"
   if [ -z "${SETUP_UPDATED:-}" ]; then
     as_root apt-get update -q >&2 || note "setup: apt-get update failed"
     SETUP_UPDATED=1
