@@ -6,11 +6,15 @@
 //! only thread leaves the parent's runtime behind and starts one of its own when it needs it.
 
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use upcall_core::{Errno, Kernel};
 use upcall_linux::observe::Probe;
-use upcall_linux::{Hooks, Linux, Runtime, Settings, affinity, base, limits, placement, preempt};
+use upcall_linux::{
+    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, placement, preempt,
+};
 
 use crate::identity::Identities;
 use crate::{alone, dispatch, masks, names, pending, signal, stats};
@@ -38,6 +42,9 @@ pub struct Guest {
     starting: AtomicBool,
     vps: AtomicU32,
     stats: AtomicBool,
+    /// Where to print them: standard error as it was when the runtime started, which many programs
+    /// close before they end.
+    report_to: AtomicI32,
     sentinel: AtomicBool,
     probe: AtomicU32,
     slice_ns: AtomicU64,
@@ -58,6 +65,7 @@ pub static GUEST: Guest = Guest {
     starting: AtomicBool::new(false),
     vps: AtomicU32::new(0),
     stats: AtomicBool::new(false),
+    report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
     probe: AtomicU32::new(Probe::Perf as u32),
     slice_ns: AtomicU64::new(5_000_000),
@@ -113,6 +121,11 @@ impl Guest {
                 tick: signal::tick,
             },
         })?;
+        if self.stats.load(Ordering::Relaxed)
+            && let Ok(copy) = descriptors::keep_copy(libc::STDERR_FILENO)
+        {
+            self.report_to.store(copy, Ordering::Relaxed);
+        }
         self.pid.store(linux.pid() as u32, Ordering::Relaxed);
         let runtime = Runtime::create(linux)?;
         let mut processors = [0u32; 1024];
@@ -184,7 +197,7 @@ impl Guest {
         let kernel = runtime.kernel();
         kernel.gang().leave(kernel.now());
         if self.stats.load(Ordering::Relaxed) {
-            stats::print(runtime);
+            stats::print(runtime, self.report_to.load(Ordering::Relaxed));
         }
     }
 }

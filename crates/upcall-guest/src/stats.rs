@@ -1,4 +1,4 @@
-//! `--stats`: what the runtime counted, on standard error when the process ends.
+//! `--stats`: what the runtime counted, on standard error, as it was at the start, when the process ends.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ impl Write for Text {
 }
 
 /// Prints the counters of a runtime.
-pub fn print(runtime: &'static Runtime) {
+pub fn print(runtime: &'static Runtime, descriptor: i32) {
     let stats = runtime.stats();
     let mut text = Text {
         bytes: [0; 2048],
@@ -73,5 +73,5 @@ pub fn print(runtime: &'static Runtime) {
              (errno {errno}); see upcall doctor syscall-user-dispatch"
         );
     }
-    sys::say(&text.bytes[..text.len]);
+    sys::say_to(descriptor, &text.bytes[..text.len]);
 }

@@ -40,8 +40,13 @@ pub fn error(answer: Answer) -> Option<i32> {
 
 /// Writes to standard error as far as the kernel takes it.
 pub fn say(text: &[u8]) {
+    say_to(libc::STDERR_FILENO, text);
+}
+
+/// Writes to a descriptor as far as the kernel takes it.
+pub fn say_to(descriptor: i32, text: &[u8]) {
     // SAFETY: reads `text` only.
-    unsafe { sys!(SYS_write, 2, text.as_ptr(), text.len()) };
+    unsafe { sys!(SYS_write, descriptor, text.as_ptr(), text.len()) };
 }
 
 /// Processor time of a kernel thread of this process, nanoseconds; 0 when it is gone.

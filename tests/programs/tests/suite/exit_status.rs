@@ -2,12 +2,35 @@
 
 use crate::case;
 use program_tests::case::verbatim;
-use program_tests::guest;
 use program_tests::program::{Input, Outcome, Output, Program};
+use program_tests::{guest, provision};
 use std::os::unix::process::ExitStatusExt;
 
 /// The guests that this module runs.
-pub const GUESTS: &[&str] = &["exits", "inherits", "writes_for_ever", "reads_stdin"];
+pub const GUESTS: &[&str] = &[
+    "exits",
+    "inherits",
+    "writes_for_ever",
+    "reads_stdin",
+    "stderr_closed",
+];
+
+/// Many programs close standard error before they end, to see whether their last write succeeded.
+#[test]
+fn counters_are_printed_though_standard_error_is_closed() {
+    let case = case("counters_are_printed_though_standard_error_is_closed");
+    if case.launcher().upcall().is_none() {
+        provision::skip(case.name(), "the launcher is no `upcall run`");
+        return;
+    }
+    let Some(path) = guest::compile(case.name(), case.scratch(), "stderr_closed.c") else {
+        return;
+    };
+    let launcher = case.launcher().with("--stats");
+    let outcome = Program::new(path).run(&case.fresh("launched"), Some(&launcher));
+    assert!(outcome.status.success(), "{}", outcome.talk());
+    assert_eq!(outcome.counted("threads created"), 1, "{}", outcome.talk());
+}
 
 /// Runs `guests/exits.c` and checks that the native run, too, ends as expected.
 fn ends(name: &str, how: &str, expected: &str) {
