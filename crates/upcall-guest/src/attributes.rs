@@ -242,10 +242,7 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         | libc::PR_SET_KEEPCAPS
         | libc::PR_SET_SECUREBITS
         | libc::PR_CAPBSET_DROP
-        | libc::PR_CAP_AMBIENT => {
-            let [number, words @ ..] = frame.words();
-            process::everywhere(runtime, number as i64, words)
-        }
+        | libc::PR_CAP_AMBIENT => process::everywhere(runtime, frame.words()),
         _ => raw(frame),
     }
 }

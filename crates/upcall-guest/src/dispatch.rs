@@ -87,8 +87,7 @@ pub fn turn_on() {
         return;
     }
     if let Some(runtime) = GUEST.runtime() {
-        let (number, words) = sud::request();
-        process::everywhere(runtime, number, words);
+        process::everywhere(runtime, sud::request());
     }
 }
 

@@ -196,14 +196,13 @@ static OUTSIDE_CALLS: AtomicUsize = AtomicUsize::new(0);
 /// A call of libc's own helpers, or of a child that shares the memory for a while (vfork): they
 /// wait in the kernel.
 pub fn outside(frame: &mut Frame) {
-    let request = frame.clone();
     // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_foreign`,
     // after the lock under which the waker found too few threads.
     OUTSIDE_CALLS.fetch_add(1, Ordering::SeqCst);
     // SAFETY: the entry's own frame.
     unsafe { entry::native(frame) };
     OUTSIDE_CALLS.fetch_sub(1, Ordering::SeqCst);
-    frame.rax = serve_foreign(&request, frame.rax as i64) as u64;
+    frame.rax = serve_foreign(frame, frame.rax as i64) as u64;
 }
 
 /// The process is a child of fork: nobody else is there.

@@ -263,10 +263,11 @@ static EVERYWHERE: Everywhere = Everywhere {
 static ONE_AT_A_TIME: SpinLock<()> = SpinLock::new(());
 
 /// Makes a call that changes the calling kernel thread on every activation: its identity, as
-/// setuid(2) requires of a process, or whether calls are dispatched. In program context.
-pub fn everywhere(runtime: &'static Runtime, number: i64, words: [u64; 6]) -> i64 {
+/// setuid(2) requires of a process, or whether calls are dispatched. `call`: its number and words. In
+/// program context.
+pub fn everywhere(runtime: &'static Runtime, call: [u64; 7]) -> i64 {
     // First here: if it is not allowed, nobody does it.
-    let (first, other) = ask(runtime, number, words, 0);
+    let (first, other) = ask(runtime, call, 0);
     if first == 0 && other != 0 {
         // As glibc: a process with two identities must not go on.
         runtime
@@ -280,8 +281,7 @@ pub fn everywhere(runtime: &'static Runtime, number: i64, words: [u64; 6]) -> i6
 /// have become one on another activation: no two trace the same one.
 pub fn trace(runtime: &'static Runtime, frame: &Frame) -> i64 {
     const NOT_THE_TRACER: i64 = -(libc::ESRCH as i64);
-    let [number, words @ ..] = frame.words();
-    let (first, other) = ask(runtime, number as i64, words, NOT_THE_TRACER);
+    let (first, other) = ask(runtime, frame.words(), NOT_THE_TRACER);
     if first == NOT_THE_TRACER {
         other
     } else {
@@ -291,7 +291,9 @@ pub fn trace(runtime: &'static Runtime, frame: &Frame) -> i64 {
 
 /// Makes a call here, and if it is answered so, on every other activation. Returns the answer here
 /// and the one elsewhere that differs, if there is one.
-fn ask(runtime: &'static Runtime, number: i64, words: [u64; 6], expected: i64) -> (i64, i64) {
+fn ask(runtime: &'static Runtime, call: [u64; 7], expected: i64) -> (i64, i64) {
+    let [number, words @ ..] = call;
+    let number = number as i64;
     // A kernel thread of libc's own is not inside and need not leave.
     let activation = (!caller::is_outside()).then(|| runtime.enter());
     let guard = ONE_AT_A_TIME.lock(runtime.kernel());

@@ -128,23 +128,23 @@ pub fn probe() -> Result<(), Unavailable> {
 /// # Upcall safety
 /// Everywhere.
 pub fn enable() -> Result<(), Unavailable> {
-    let (number, words) = request();
+    let [number, words @ ..] = request();
     // SAFETY: the call that the document describes.
-    outcome(unsafe { raw_syscall(number, words) })
+    outcome(unsafe { raw_syscall(number as i64, words) })
 }
 
 /// The system call that [`enable`] makes: its number and words.
-pub fn request() -> (i64, [u64; 6]) {
+pub fn request() -> [u64; 7] {
     let range = range();
-    let words = [
+    [
+        libc::SYS_prctl as u64,
         PR_SET_SYSCALL_USER_DISPATCH,
         ON,
         range.start as u64,
         range.len() as u64,
         (&raw const BLOCK) as u64,
         0,
-    ];
-    (libc::SYS_prctl, words)
+    ]
 }
 
 /// Switches dispatch off for the current kernel thread.

@@ -252,10 +252,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_setgroups
         | libc::SYS_capset
         | libc::SYS_landlock_restrict_self
-        | libc::SYS_set_mempolicy => {
-            let [number, words @ ..] = frame.words();
-            process::everywhere(runtime, number as i64, words)
-        }
+        | libc::SYS_set_mempolicy => process::everywhere(runtime, frame.words()),
         libc::SYS_ptrace => process::trace(runtime, frame),
         libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
 

@@ -1,26 +1,12 @@
 /* The kernel takes ptrace(2) requests from the kernel thread that is the tracer alone: a thread that
  * parks and runs again between its requests is the tracer still, of a child that it has made and of
  * a process that it has seized. */
-#include "case.h"
+#include "crowd.h"
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #define REQUESTS 40
-static atomic_int stop;
-
-static void *crowd(void *unused)
-{
-    (void)unused;
-    while (!atomic_load(&stop)) {
-        usleep(200);
-        for (volatile int i = 0; i < 20000; i++) {
-        }
-    }
-    return NULL;
-}
-
 static long requests(pid_t child)
 {
     long failed = 0;
@@ -72,9 +58,7 @@ static void *trace_seized(void *unused)
 
 int main(void)
 {
-    pthread_t crowds[4];
-    for (int i = 0; i < 4; i++)
-        crowds[i] = start(crowd, NULL);
+    begin_crowd();
     pthread_t made = start(trace_child, NULL), seized = start(trace_seized, NULL);
     long failed = (long)join(made);
     check("ptrace_threads_child", failed == 0, "%ld steps failed", failed);
@@ -83,8 +67,6 @@ int main(void)
     errno = 0;
     check("ptrace_threads_nobody", ptrace(PTRACE_CONT, getppid(), NULL, NULL) == -1 && errno == ESRCH,
           "errno %d", errno);
-    atomic_store(&stop, 1);
-    for (int i = 0; i < 4; i++)
-        join(crowds[i]);
+    end_crowd();
     return verdict();
 }

@@ -1,23 +1,9 @@
 /* What a thread has given up it does not have back after it has parked: no_new_privs and effective
  * capabilities, looked at wherever it runs. */
-#include "case.h"
+#include "crowd.h"
 #include <linux/capability.h>
-#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-
-static atomic_int stop;
-
-static void *crowd(void *unused)
-{
-    (void)unused;
-    while (!atomic_load(&stop)) {
-        usleep(200);
-        for (volatile int i = 0; i < 20000; i++) {
-        }
-    }
-    return NULL;
-}
 
 static void *body(void *unused)
 {
@@ -40,13 +26,9 @@ static void *body(void *unused)
 
 int main(void)
 {
-    pthread_t crowds[4];
-    for (int i = 0; i < 4; i++)
-        crowds[i] = start(crowd, NULL);
+    begin_crowd();
     long back = (long)join(start(body, NULL));
     check("thread_privileges", back == 0, "%ld times back", back);
-    atomic_store(&stop, 1);
-    for (int i = 0; i < 4; i++)
-        join(crowds[i]);
+    end_crowd();
     return verdict();
 }

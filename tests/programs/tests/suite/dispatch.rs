@@ -1,25 +1,13 @@
 //! When Syscall User Dispatch is on: with system-call instructions that are not rewritten, and only
 //! then; and what is said where it cannot be. What the programs do with it is in `guests.rs`.
 
-use crate::case;
+use crate::real;
 use program_tests::case::Case;
 use program_tests::program::{Outcome, Program};
 use program_tests::{guest, provision};
-use std::path::PathBuf;
 
 /// Guests that are no cases of `guests.rs`.
 pub const GUESTS: &[&str] = &["deny_dispatch"];
-
-/// A case for the real command, and the guest that it is about.
-fn real(name: &str, file: &str) -> Option<(Case, PathBuf)> {
-    let case = case(name);
-    if case.launcher().upcall().is_none() {
-        provision::skip(name, "the launcher is no `upcall run`");
-        return None;
-    }
-    let guest = guest::compile(name, case.scratch(), file)?;
-    Some((case, guest))
-}
 
 /// The numbers of `--stats`: refused sites, whether dispatch is on, calls that it caught.
 fn stats(outcome: &Outcome) -> [u64; 3] {

@@ -1,9 +1,9 @@
 //! Every way to end and to be started: the status and the surroundings are the native ones.
 
-use crate::case;
+use crate::{case, real};
 use program_tests::case::verbatim;
+use program_tests::guest;
 use program_tests::program::{Input, Outcome, Output, Program};
-use program_tests::{guest, provision};
 use std::os::unix::process::ExitStatusExt;
 
 /// The guests that this module runs.
@@ -18,12 +18,10 @@ pub const GUESTS: &[&str] = &[
 /// Many programs close standard error before they end, to see whether their last write succeeded.
 #[test]
 fn counters_are_printed_though_standard_error_is_closed() {
-    let case = case("counters_are_printed_though_standard_error_is_closed");
-    if case.launcher().upcall().is_none() {
-        provision::skip(case.name(), "the launcher is no `upcall run`");
-        return;
-    }
-    let Some(path) = guest::compile(case.name(), case.scratch(), "stderr_closed.c") else {
+    let Some((case, path)) = real(
+        "counters_are_printed_though_standard_error_is_closed",
+        "stderr_closed.c",
+    ) else {
         return;
     };
     let launcher = case.launcher().with("--stats");

@@ -14,9 +14,31 @@ mod tools;
 mod turns;
 
 use program_tests::case::Case;
-use std::path::Path;
+use program_tests::{guest, provision};
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
 /// A case in this suite's scratch directory.
 fn case(name: &str) -> Case {
     Case::new(name, Path::new(env!("CARGO_TARGET_TMPDIR")))
+}
+
+/// A case for the real command, and the guest that it is about; none where it must be skipped.
+fn real(name: &str, file: &str) -> Option<(Case, PathBuf)> {
+    let case = case(name);
+    if case.launcher().upcall().is_none() {
+        provision::skip(name, "the launcher is no `upcall run`");
+        return None;
+    }
+    let guest = guest::compile(name, case.scratch(), file)?;
+    Some((case, guest))
+}
+
+/// As [`real`], for a case that takes two processors.
+fn real_on_two(name: &str, file: &str) -> Option<(Case, PathBuf)> {
+    if available_parallelism().map_or(1, usize::from) < 2 {
+        provision::skip(name, "it takes two processors, and one is allowed");
+        return None;
+    }
+    real(name, file)
 }

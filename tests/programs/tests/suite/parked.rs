@@ -1,8 +1,7 @@
 //! Threads that wait for descriptors are parked: they do not take an activation each.
 
-use crate::case;
+use crate::real;
 use program_tests::program::Program;
-use program_tests::{guest, provision};
 
 /// The guests that only this module runs.
 pub const GUESTS: &[&str] = &["pipe_unwatched"];
@@ -10,12 +9,7 @@ pub const GUESTS: &[&str] = &["pipe_unwatched"];
 /// 200 threads of which all wait at once, in every way there is.
 #[test]
 fn waiting_threads_are_parked() {
-    let case = case("waiting_threads_are_parked");
-    if case.launcher().upcall().is_none() {
-        provision::skip(case.name(), "the launcher is no `upcall run`");
-        return;
-    }
-    let Some(path) = guest::compile(case.name(), case.scratch(), "poll_many.c") else {
+    let Some((case, path)) = real("waiting_threads_are_parked", "poll_many.c") else {
         return;
     };
     let launcher = case.launcher().with("--stats");
@@ -35,12 +29,10 @@ fn waiting_threads_are_parked() {
 /// Whoever sits in the poller would be woken for it, and find it drained.
 #[test]
 fn a_pipe_on_which_threads_block_is_watched_no_more() {
-    let case = case("a_pipe_on_which_threads_block_is_watched_no_more");
-    if case.launcher().upcall().is_none() {
-        provision::skip(case.name(), "the launcher is no `upcall run`");
-        return;
-    }
-    let Some(path) = guest::compile(case.name(), case.scratch(), "pipe_unwatched.c") else {
+    let Some((case, path)) = real(
+        "a_pipe_on_which_threads_block_is_watched_no_more",
+        "pipe_unwatched.c",
+    ) else {
         return;
     };
     let outcome = Program::new(path).run(&case.fresh("launched"), Some(case.launcher()));

@@ -1,25 +1,15 @@
 //! Where virtual processors go when a process of somebody else computes on a processor of theirs.
 //! Skipped where the program may use one processor only, or the others are never idle.
 
-use crate::case;
+use crate::real_on_two;
 use program_tests::program::Program;
-use program_tests::{guest, provision};
-use std::thread::available_parallelism;
+use program_tests::provision;
 
 /// The guests that this module runs.
 pub const GUESTS: &[&str] = &["beside_hog"];
 
 fn beside_hog(name: &str, vps: &str, threads: &str, hog: &str, verdict: &str) {
-    let case = case(name);
-    if case.launcher().upcall().is_none() {
-        provision::skip(name, "the launcher is no `upcall run`");
-        return;
-    }
-    if available_parallelism().map_or(1, usize::from) < 2 {
-        provision::skip(name, "it takes two processors, and one is allowed");
-        return;
-    }
-    let Some(path) = guest::compile(name, case.scratch(), "beside_hog.c") else {
+    let Some((case, path)) = real_on_two(name, "beside_hog.c") else {
         return;
     };
     let launcher = case.launcher().with(vps);

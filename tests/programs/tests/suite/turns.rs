@@ -1,33 +1,18 @@
 //! Two programs at once that spin on the same two processors: they take turns, and what happens to
 //! one does not stop the other.
 
-use crate::case;
+use crate::real_on_two;
 use program_tests::case::Case;
 use program_tests::guard::{Running, limit};
 use program_tests::program::{Outcome, Program};
-use program_tests::{guest, provision};
-use std::path::{Path, PathBuf};
-use std::thread::{available_parallelism, yield_now};
+use std::path::Path;
+use std::thread::yield_now;
 use std::time::Instant;
 
 /// The guests that this module runs.
 pub const GUESTS: &[&str] = &["spin_copies"];
 
 const ROUNDS: &str = "5000";
-
-/// The guest, or why the case is skipped.
-fn guest(case: &Case) -> Option<PathBuf> {
-    let name = case.name();
-    if case.launcher().upcall().is_none() {
-        provision::skip(name, "the launcher is no `upcall run`");
-        return None;
-    }
-    if available_parallelism().map_or(1, usize::from) < 2 {
-        provision::skip(name, "it takes two processors, and one is allowed");
-        return None;
-    }
-    guest::compile(name, case.scratch(), "spin_copies.c")
-}
 
 /// Starts a copy and waits until it has come to its rounds.
 fn begin(case: &Case, path: &Path, label: &str, rounds: &str) -> Running {
@@ -59,8 +44,9 @@ fn check(case: &Case, outcome: &Outcome) {
 
 #[test]
 fn programs_that_spin_take_turns() {
-    let case = case("programs_that_spin_take_turns");
-    let Some(path) = guest(&case) else { return };
+    let Some((case, path)) = real_on_two("programs_that_spin_take_turns", "spin_copies.c") else {
+        return;
+    };
     let other = begin(&case, &path, "other", "0");
     let outcome = begin(&case, &path, "copy", ROUNDS).finish();
     drop(other);
@@ -71,8 +57,9 @@ fn programs_that_spin_take_turns() {
 
 #[test]
 fn turns_can_be_switched_off() {
-    let case = case("turns_can_be_switched_off");
-    let Some(path) = guest(&case) else { return };
+    let Some((case, path)) = real_on_two("turns_can_be_switched_off", "spin_copies.c") else {
+        return;
+    };
     let dir = case.fresh("copy");
     let launcher = case.launcher().with("--stats");
     let outcome = Program::new(path)
@@ -86,8 +73,9 @@ fn turns_can_be_switched_off() {
 
 /// One of two is sent a signal in the middle; the other comes to its end.
 fn survives(name: &str, signal: libc::c_int) {
-    let case = case(name);
-    let Some(path) = guest(&case) else { return };
+    let Some((case, path)) = real_on_two(name, "spin_copies.c") else {
+        return;
+    };
     let other = begin(&case, &path, "other", "0");
     let copy = begin(&case, &path, "copy", ROUNDS);
     other.signal(signal);
