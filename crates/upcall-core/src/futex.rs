@@ -4,7 +4,8 @@
 //! FUTEX_CMP_REQUEUE). Waiters of a word hang in a bucket of a hash table, first come, first served.
 //!
 //! Protocol of a wait:
-//! 1. Lock the bucket, compare the word, enter the bucket's queue in state `Parking`.
+//! 1. Lock the bucket, compare the word, enter the bucket's queue: in state `Parking` with a deadline,
+//!    which may be met at any time, else `Queued`.
 //! 2. Leave the thread's stack; the lock is opened on the activation's own stack, so that a waker
 //!    who finds the thread finds it saved.
 //! 3. Whoever claims the thread makes it ready. A waker claims it in the queue and then takes it out.
@@ -17,7 +18,7 @@ use crate::activation::Activation;
 use crate::kernel::Kernel;
 use crate::lock::{Guard, SpinLock};
 use crate::runtime::Runtime;
-use crate::thread::{Claim, PARKING, Thread, WakeReason};
+use crate::thread::{Claim, PARKING, QUEUED, RUNNING, Thread, WakeReason};
 use crate::vp::Vp;
 
 const BUCKETS: usize = 1 << 14;
@@ -94,20 +95,31 @@ impl<K: Kernel> Futexes<K> {
         &self.buckets[hash >> (usize::BITS - BUCKETS.trailing_zeros())]
     }
 
-    /// Locks the bucket in which `thread` hangs, if it still does.
-    fn withdraw(&self, kernel: &K, thread: &'static Thread<K>) {
+    /// Locks the bucket in which `thread` hangs, or is about to, if any.
+    fn bucket_of(
+        &self,
+        kernel: &K,
+        thread: &'static Thread<K>,
+    ) -> Option<Guard<'static, Queue<K>>> {
         loop {
-            // Acquire: pairs with the Release in `Queue::remove`.
-            let key = thread.wait_key.load(Ordering::Acquire);
+            // SeqCst: pairs with the Release in `Queue::remove`, and with the store in
+            // `Runtime::futex_wait` that comes before its look for a signal.
+            let key = thread.wait_key.load(Ordering::SeqCst);
             if key == 0 {
-                return;
+                return None;
             }
-            let mut queue = self.bucket(key).lock(kernel);
+            let queue = self.bucket(key).lock(kernel);
             // A requeue may have moved it between the look and the lock.
             if thread.wait_key.load(Ordering::Relaxed) == key {
-                queue.remove(thread);
-                return;
+                return Some(queue);
             }
+        }
+    }
+
+    /// Takes `thread` out of the bucket in which it hangs, if it still does.
+    fn withdraw(&self, kernel: &K, thread: &'static Thread<K>) {
+        if let Some(mut queue) = self.bucket_of(kernel, thread) {
+            queue.remove(thread);
         }
     }
 }
@@ -148,19 +160,25 @@ impl<K: Kernel> Runtime<K> {
             self.kernel().broken("futex wait without a thread");
         };
         let bucket = self.futexes().bucket(key);
+        // Before the lock, whose locked instruction stands between it and the look for a signal:
+        // whoever has one finds the key, or is found. Pairs with `Runtime::interrupt`.
+        thread.wait_key.store(key, Ordering::Relaxed);
         let mut queue = bucket.lock(self.kernel());
         if !matches() {
+            thread.wait_key.store(0, Ordering::Relaxed);
             return (activation, Waited::Mismatch);
         }
         if deadline.is_some_and(|deadline| deadline <= self.kernel().now()) {
             // Needs no alarm: it gives way as if it had slept.
+            thread.wait_key.store(0, Ordering::Relaxed);
             drop(queue);
             let activation = self.give_way(activation);
             return (activation, Waited::Ended(WakeReason::TimedOut));
         }
-        thread.state.store(PARKING, Ordering::Relaxed);
+        let simple = deadline.is_none() && !self.kernel().is_interrupted(thread);
+        let state = if simple { QUEUED } else { PARKING };
+        thread.state.store(state, Ordering::Relaxed);
         thread.wait_mask.store(mask, Ordering::Relaxed);
-        thread.wait_key.store(key, Ordering::Relaxed);
         queue.push(thread);
         if let Some(deadline) = deadline
             && self
@@ -169,20 +187,32 @@ impl<K: Kernel> Runtime<K> {
                 .is_err()
         {
             queue.remove(thread);
-            thread
-                .state
-                .store(crate::thread::RUNNING, Ordering::Relaxed);
+            thread.state.store(RUNNING, Ordering::Relaxed);
             return (activation, Waited::NoMemory);
         }
         core::mem::forget(queue);
-        let activation = self.park(
-            activation,
-            unlock_bucket,
-            core::ptr::from_ref(bucket) as usize,
-        );
+        let after = if simple {
+            unlock_bucket
+        } else {
+            finish_in_bucket
+        };
+        let activation = self.park(activation, after, core::ptr::from_ref(bucket) as usize);
         self.futexes().withdraw(self.kernel(), thread);
         self.timers().remove(self.kernel(), thread);
         (activation, Waited::Ended(thread.wake_reason()))
+    }
+
+    /// Claims a parked thread for something that is the thread's own, as [`Thread::claim`] with
+    /// [`WakeReason::Interrupted`]; it may be parked in a futex. The caller has made a note that
+    /// [`Kernel::is_interrupted`] finds, with a locked instruction.
+    pub fn interrupt(&'static self, thread: &'static Thread<K>) -> Claim {
+        if let Some(mut queue) = self.futexes().bucket_of(self.kernel(), thread)
+            && thread.state.load(Ordering::Relaxed) == QUEUED
+        {
+            queue.remove(thread);
+            return thread.claim_in_bucket(WakeReason::Interrupted);
+        }
+        thread.claim(WakeReason::Interrupted)
     }
 
     /// As [`Runtime::futex_wake`], for a kernel thread that is no activation.
@@ -235,7 +265,7 @@ impl<K: Kernel> Runtime<K> {
             }
             // Claimed while it is in the queue, so that it is this wait that ends: a thread that is
             // out of the queue may already wait for something else. The loser takes itself out.
-            let claim = thread.claim(WakeReason::Woken);
+            let claim = thread.claim_in_bucket(WakeReason::Woken);
             if claim == Claim::Lost {
                 continue;
             }
@@ -331,13 +361,23 @@ impl<K: Kernel> Runtime<K> {
 }
 
 fn unlock_bucket<K: Kernel>(
+    _: &'static Runtime<K>,
+    _: &'static Activation<K>,
+    _: &'static Thread<K>,
+    bucket: usize,
+) -> Option<&'static Thread<K>> {
+    // SAFETY: `futex_wait` passes the address of a bucket whose guard it forgot.
+    unsafe { (*(bucket as *const Bucket<K>)).unlock() };
+    None
+}
+
+fn finish_in_bucket<K: Kernel>(
     runtime: &'static Runtime<K>,
     activation: &'static Activation<K>,
     thread: &'static Thread<K>,
     bucket: usize,
 ) -> Option<&'static Thread<K>> {
-    // SAFETY: `futex_wait` passes the address of a bucket whose guard it forgot.
-    unsafe { (*(bucket as *const Bucket<K>)).unlock() };
+    unlock_bucket(runtime, activation, thread, bucket);
     runtime.finish_park(activation, thread);
     None
 }

@@ -6,12 +6,15 @@
 //! | `Parking` | still its activation, on its way out; it is already findable by wakers |
 //! | `Parked` | the thread: registers saved; whoever claims it makes it ready |
 //! | `Claimed` | a waker came while it was parking: its own activation makes it ready |
+//! | `Queued` | as `Parked`, for whoever holds the lock of the futex bucket in which it hangs |
 //! | `Ready` | the ready list that holds it |
 //!
 //! Claiming decides all races between wake-up, timeout and interruption: whoever moves the state
 //! away from `Parking` or `Parked` is the one wake-up; everybody else has lost. The thread itself
 //! cleans up afterwards (leaves the wait queue, takes back its deadline), so a claimer needs no
-//! lock but its own.
+//! lock but its own. A `Queued` thread waits for one word and for nothing else, which is the most
+//! frequent wait: the lock under which its waker finds it decides, without a locked instruction
+//! more, and a signal for it takes that lock too ([`Runtime::interrupt`](crate::Runtime::interrupt)).
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -37,6 +40,7 @@ pub(crate) const PARKING: u32 = 1;
 pub(crate) const PARKED: u32 = 2;
 pub(crate) const CLAIMED: u32 = 3;
 pub(crate) const READY: u32 = 4;
+pub(crate) const QUEUED: u32 = 5;
 
 /// A user-level thread. Lives in recycled memory: a reference stays valid, its identity does not.
 #[repr(C, align(64))]
@@ -104,6 +108,19 @@ impl<K: Kernel> Thread<K> {
                 }
                 Err(found) => state = found,
             }
+        }
+    }
+
+    /// As [`Thread::claim`], for the holder of the lock of the bucket in which the thread hangs.
+    #[inline]
+    pub(crate) fn claim_in_bucket(&self, reason: WakeReason) -> Claim {
+        // Relaxed: `Queued` comes and goes under the lock alone.
+        if self.state.load(Ordering::Relaxed) == QUEUED {
+            self.state.store(READY, Ordering::Relaxed);
+            self.reason.store(reason as u32, Ordering::Relaxed);
+            Claim::Ready
+        } else {
+            self.claim(reason)
         }
     }
 

@@ -18,7 +18,7 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use upcall_core::thread::Claim;
-use upcall_core::{Kernel, SpinLock, WakeReason};
+use upcall_core::{Kernel, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::raw_syscall;
@@ -142,7 +142,7 @@ fn enqueue(
         return Err(Sent::Yes);
     }
     // Under the lock, without which the thread cannot end.
-    Ok(thread.claim(WakeReason::Interrupted) == Claim::Ready)
+    Ok(runtime.interrupt(thread) == Claim::Ready)
 }
 
 /// Takes the first signal in `set` that the thread has not seen.

@@ -269,7 +269,7 @@ impl Me {
         let activation = self.runtime.enter();
         let kernel = self.runtime.kernel();
         thread.kernel.pending.store(true, Ordering::SeqCst);
-        if thread.claim(WakeReason::Interrupted) == Claim::Ready {
+        if self.runtime.interrupt(thread) == Claim::Ready {
             self.runtime.make_ready(activation, thread);
         } else {
             for _ in 0..2 {
