@@ -1,5 +1,5 @@
 //! A kernel for unit tests of single structures: it maps memory and notes the alarm. Nothing runs
-//! on it; the whole runtime is tested on the machine of `tests/deterministic`.
+//! on it; the whole runtime is tested on the machine of `upcall-sim`.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};

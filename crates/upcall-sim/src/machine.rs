@@ -6,27 +6,31 @@
 //! time slice. Blocking, sleeping and polling are states of a vessel; the clock is a number that
 //! moves with the points and jumps to the next event when nothing can run.
 //!
-//! Invariants watched: see `watch.rs`. Approach rejected: kernel threads under a lock-step
+//! What decides at a point is the [`Policy`]; what must hold is in `watch.rs`. Approach rejected: kernel threads under a lock-step
 //! scheduler, which a debugger shows better but which costs a futex a point.
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
-use upcall_core::{Activation, Runtime, ThreadList, WakeReason, arch, thread::Claim};
+use upcall_core::{Activation, arch};
 
+use crate::policy::{Call, Next, Policy};
 use crate::sim::Sim;
+use crate::space::Space;
 use crate::stepping;
 use crate::style::Style;
 
 /// A vessel is stepped for fewer instructions than this at a time.
 const STEPS: u64 = 200;
 
+/// A thread of the runtime on this kernel.
 pub type Thread = upcall_core::Thread<Sim>;
 
 /// What a vessel does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doing {
+    /// Runs, or could.
     Runnable,
     /// In `Kernel::sleep`.
     Sleeping,
@@ -34,91 +38,108 @@ pub enum Doing {
     Polling,
     /// In a system call, or on a page fault, until that time.
     Blocked {
+        /// When it ends.
         until: u64,
+        /// It is a page fault.
         fault: bool,
     },
+    /// It has ended.
     Gone,
 }
 
 /// A simulated kernel thread.
 pub struct Vessel {
+    /// Its address space.
+    pub space: usize,
+    /// The activation that it is, once there is one.
     pub activation: Cell<Option<&'static Activation<Sim>>>,
-    pub context: Cell<usize>,
+    pub(crate) context: Cell<usize>,
+    /// What it does.
     pub doing: Cell<Doing>,
+    /// Where it is bound.
     pub processor: Cell<u32>,
+    /// It is of the idle class.
     pub sentinel: Cell<bool>,
     /// It gives way: others of its processor come first.
     pub yields: Cell<bool>,
+    /// An interruption waits for it.
     pub interrupted: Cell<bool>,
+    /// Its time slice is over.
     pub slice_over: Cell<bool>,
 }
 
-/// A descriptor of the simulated kernel: an edge, or threads that wait for one.
-#[derive(Default)]
-pub struct Descriptor {
-    pub edge: bool,
-    pub waiting: Vec<&'static Thread>,
-}
-
+/// The machine.
 pub struct Machine {
+    /// How badly it behaves.
     pub style: Style,
-    pub runtime: Cell<Option<&'static Runtime<Sim>>>,
-    pub vessels: RefCell<Vec<Vessel>>,
-    pub running: Cell<usize>,
+    /// What is the kernel's of each address space.
+    pub spaces: Vec<Space>,
+    pub(crate) vessels: RefCell<Vec<Vessel>>,
+    pub(crate) running: Cell<usize>,
+    policy: RefCell<Box<dyn Policy>>,
     home: Cell<usize>,
     scratch: RefCell<Box<[u128; 512]>>,
     random: Cell<u64>,
+    /// The time, in nanoseconds.
     pub clock: Cell<u64>,
-    pub alarm: Cell<u64>,
-    /// How often the alarm was set.
-    pub alarms: Cell<u64>,
+    /// Points so far.
     pub points: Cell<u64>,
     /// Times that a vessel was in the simulated kernel.
-    pub reached: Cell<u64>,
+    pub(crate) reached: Cell<u64>,
     /// Whether a vessel runs, and not the machine.
     resumed: Cell<bool>,
-    pub spawn_failed: Cell<bool>,
-    pub descriptors: RefCell<Vec<Descriptor>>,
-    /// Descriptors whose edge nobody has collected.
-    pub fired: RefCell<Vec<usize>>,
-    /// When which descriptor fires.
-    pub firings: RefCell<Vec<(u64, usize)>>,
-    pub nr_waiting: Cell<usize>,
     memory: RefCell<Vec<(*mut u8, Layout)>>,
     /// How deep the vessel is in the simulated kernel.
     depth: Cell<u32>,
-    pub done: Cell<bool>,
-    pub failure: RefCell<Option<String>>,
+    pub(crate) done: Cell<bool>,
+    pub(crate) failure: RefCell<Option<String>>,
 }
 
 impl Machine {
-    pub fn new(seed: u64, style: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> Style) -> Self {
+    /// A machine of `spaces` address spaces, without a vessel. Its style is drawn from the seed, as
+    /// everything that follows.
+    pub fn new(
+        seed: u64,
+        spaces: usize,
+        style: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> Style,
+        policy: impl FnOnce(&Style) -> Box<dyn Policy>,
+    ) -> Self {
         let random = Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let style = style(&mut |below| draw(&random) % below);
+        let policy = RefCell::new(policy(&style));
         Machine {
             style,
-            runtime: Cell::new(None),
+            spaces: (0..spaces).map(|_| Space::new()).collect(),
             vessels: RefCell::default(),
             running: Cell::new(0),
+            policy,
             home: Cell::new(0),
             scratch: RefCell::new(Box::new([0; 512])),
             random,
             clock: Cell::new(1_000),
-            alarm: Cell::new(u64::MAX),
-            alarms: Cell::new(0),
             points: Cell::new(0),
             reached: Cell::new(0),
             resumed: Cell::new(false),
-            spawn_failed: Cell::new(false),
-            descriptors: RefCell::default(),
-            fired: RefCell::default(),
-            firings: RefCell::default(),
-            nr_waiting: Cell::new(0),
             memory: RefCell::default(),
             depth: Cell::new(0),
             done: Cell::new(false),
             failure: RefCell::new(None),
         }
+    }
+
+    /// Asks the policy.
+    pub(crate) fn ask<R>(&self, ask: impl FnOnce(&mut dyn Policy) -> R) -> R {
+        ask(self.policy.borrow_mut().as_mut())
+    }
+
+    /// How many vessels there are; ended ones included.
+    pub fn nr_vessels(&self) -> usize {
+        self.vessels.borrow().len()
+    }
+
+    /// The address space of the vessel that runs.
+    pub fn space(&self) -> &Space {
+        &self.spaces[self.me(|vessel| vessel.space)]
     }
 
     /// A number below `below`.
@@ -132,7 +153,7 @@ impl Machine {
     }
 
     /// Zeroed memory until the end of the run.
-    pub fn memory(&self, length: usize) -> *mut u8 {
+    pub(crate) fn memory(&self, length: usize) -> *mut u8 {
         // Aligned by hand: an aligned allocation would be zeroed by writing, not by the kernel.
         let layout = Layout::from_size_align(length + 4096, 16).unwrap();
         // SAFETY: the size is not zero.
@@ -143,11 +164,18 @@ impl Machine {
     }
 
     /// Adds a vessel that begins at `landing(argument)` on `stack`.
-    pub fn add_vessel(&self, stack: usize, landing: Landing, argument: usize) -> usize {
+    pub(crate) fn add_vessel(
+        &self,
+        space: usize,
+        stack: usize,
+        landing: Landing,
+        argument: usize,
+    ) -> usize {
         // SAFETY: the stack is free.
         let context = unsafe { arch::prepare(stack, landing, argument, 0, 0) };
         let mut vessels = self.vessels.borrow_mut();
         vessels.push(Vessel {
+            space,
             activation: Cell::new(None),
             context: Cell::new(context),
             doing: Cell::new(Doing::Runnable),
@@ -171,7 +199,7 @@ impl Machine {
     }
 
     /// Resumes a vessel until it comes back.
-    pub fn resume(&self, index: usize) {
+    pub(crate) fn resume(&self, index: usize) {
         self.running.set(index);
         let context = self.vessel(index, |vessel| vessel.context.get());
         self.resumed.set(true);
@@ -180,7 +208,7 @@ impl Machine {
     }
 
     /// Whether a vessel runs, and not the machine.
-    pub fn is_in_vessel(&self) -> bool {
+    pub(crate) fn is_in_vessel(&self) -> bool {
         self.resumed.get()
     }
 
@@ -194,7 +222,7 @@ impl Machine {
     }
 
     /// The vessel is in the simulated kernel until the answer is dropped.
-    pub fn enter(&self) -> InKernel<'_> {
+    pub(crate) fn enter(&self) -> InKernel<'_> {
         stepping::disarm();
         self.reached.set(self.reached.get() + 1);
         self.depth.set(self.depth.get() + 1);
@@ -202,16 +230,15 @@ impl Machine {
     }
 
     /// Whether the running vessel is where it must not be stepped.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.depth.get() != 0
             || !self.me(|vessel| vessel.activation.get().is_some_and(|it| it.is_inside()))
     }
 
     /// In the middle of the runtime: lets others run. Returns after how many instructions next.
-    pub fn preempt(&self) -> u64 {
+    pub(crate) fn preempt(&self) -> u64 {
         self.depth.set(self.depth.get() + 1);
-        self.me(|vessel| vessel.yields.set(self.chance(2)));
-        self.come_back();
+        self.stop(Call::Preempted);
         self.handle();
         self.depth.set(self.depth.get() - 1);
         self.pick(STEPS)
@@ -228,14 +255,14 @@ impl Machine {
     }
 
     /// Waits in the kernel, in a state from which the machine takes the vessel out.
-    pub fn wait(&self, doing: Doing) {
+    pub(crate) fn wait(&self, doing: Doing) {
         self.me(|vessel| vessel.doing.set(doing));
         self.come_back();
     }
 
     /// Perhaps a page fault of who sits in the poller: what comes meanwhile waits for the page, and no
     /// longer.
-    pub fn fault_in_seat(&self) {
+    pub(crate) fn fault_in_seat(&self) {
         if self.style.seat_faults != 0 && self.chance(self.style.seat_faults) {
             let until = self.clock.get() + self.pick(20_000);
             while self.clock.get() < until {
@@ -246,19 +273,24 @@ impl Machine {
     }
 
     /// A place at which anything may happen.
-    pub fn point(&self, yields: bool) {
-        if self.runtime.get().is_none() || self.me(|vessel| vessel.activation.get().is_none()) {
+    pub fn point(&self, call: Call) {
+        if self.me(|vessel| vessel.activation.get().is_none()) {
             return;
         }
-        if yields || self.chance(3) {
-            self.me(|vessel| vessel.yields.set(yields));
-            self.come_back();
-        }
+        self.stop(call);
         self.handle();
     }
 
+    fn stop(&self, call: Call) {
+        let next = self.ask(|policy| policy.at_point(self, call));
+        if next != Next::GoOn {
+            self.me(|vessel| vessel.yields.set(next == Next::GiveWay));
+            self.come_back();
+        }
+    }
+
     /// Signal handlers: before the vessel executes anything else.
-    pub fn handle(&self) {
+    pub(crate) fn handle(&self) {
         loop {
             let interrupted = self.me(|vessel| vessel.interrupted.replace(false));
             let slice_over = self.me(|vessel| vessel.slice_over.replace(false));
@@ -278,7 +310,7 @@ impl Machine {
     }
 
     /// Ends the run with a failure; never returns to the vessel.
-    pub fn fail(&self, what: String) -> ! {
+    pub(crate) fn fail(&self, what: String) -> ! {
         self.failure.borrow_mut().get_or_insert(what);
         loop {
             self.come_back();
@@ -286,48 +318,15 @@ impl Machine {
     }
 
     /// Ends the run.
-    pub fn finish(&self) -> ! {
+    pub(crate) fn finish(&self) -> ! {
         self.done.set(true);
         loop {
             self.come_back();
         }
     }
 
-    /// The threads whose descriptors have fired or whose deadlines have come.
-    pub fn collect(&self, runtime: &'static Runtime<Sim>) -> ThreadList<Sim> {
-        let mut list = ThreadList::new();
-        let fired = self.fired.take();
-        for index in fired {
-            let descriptor = &mut self.descriptors.borrow_mut()[index];
-            let mut found = false;
-            for thread in descriptor.waiting.drain(..) {
-                self.nr_waiting.set(self.nr_waiting.get() - 1);
-                match thread.claim(WakeReason::Woken) {
-                    Claim::Ready => {
-                        list.push_back(thread);
-                        found = true;
-                    }
-                    Claim::Soon => found = true,
-                    Claim::Lost => {}
-                }
-            }
-            descriptor.edge |= !found;
-        }
-        if self.clock.get() >= self.alarm.get() {
-            runtime.expire(&mut list);
-        }
-        list
-    }
-
-    /// The time, which has passed since it was asked for last.
-    pub fn tick_clock(&self) -> u64 {
-        let now = self.clock.get() + 20 + self.pick(200);
-        self.clock.set(now);
-        now
-    }
-
     /// The vessel of an activation.
-    pub fn vessel_of(activation: &'static Activation<Sim>) -> Option<usize> {
+    pub(crate) fn vessel_of(activation: &'static Activation<Sim>) -> Option<usize> {
         activation.kernel.get().checked_sub(1)
     }
 }
@@ -342,7 +341,7 @@ impl Drop for Machine {
 }
 
 /// See [`Machine::enter`].
-pub struct InKernel<'a>(&'a Machine);
+pub(crate) struct InKernel<'a>(&'a Machine);
 
 impl Drop for InKernel<'_> {
     fn drop(&mut self) {
@@ -366,7 +365,7 @@ impl Deref for InKernel<'_> {
 }
 
 /// Where a vessel begins.
-pub type Landing = extern "C" fn(usize, usize, usize) -> !;
+pub(crate) type Landing = extern "C" fn(usize, usize, usize) -> !;
 
 fn draw(random: &Cell<u64>) -> u64 {
     // xorshift64*

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
 
-use crate::explore;
-use crate::machine::Descriptor;
-use crate::threads::{Handle, Me, word};
+use upcall_sim::{Descriptor, Handle, Me, explore, word};
 
 /// Longer than any run.
 const FOREVER: u64 = 1 << 40;
@@ -185,7 +183,7 @@ fn a_deadline_that_has_passed_sets_no_alarm() {
         });
         let threads = threads.collect();
         join_all(me, threads);
-        assert_eq!(me.machine.alarms.get(), 0);
+        assert_eq!(me.space.alarms.get(), 0);
     });
 }
 
@@ -271,7 +269,7 @@ fn page_faults() {
 fn descriptors() {
     explore("descriptors", |me| {
         for _ in 0..4 {
-            me.machine
+            me.space
                 .descriptors
                 .borrow_mut()
                 .push(Descriptor::default());
@@ -337,7 +335,7 @@ fn signals() {
 fn everything() {
     explore("everything", |me| {
         for _ in 0..6 {
-            me.machine
+            me.space
                 .descriptors
                 .borrow_mut()
                 .push(Descriptor::default());

@@ -1,15 +1,19 @@
 //! The kernel interface on the simulated machine.
 
-use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use upcall_core::{Activation, Errno, Kernel, Role, Runtime, ThreadList, Waiting};
 
 use crate::machine::{Doing, InKernel, Machine, Thread};
+use crate::policy::Call;
+use crate::space::Space;
 
-/// The kernel of one run.
-pub struct Sim(pub *const Machine);
+/// The kernel under one address space.
+pub struct Sim {
+    machine: *const Machine,
+    space: usize,
+}
 
 // SAFETY: everything runs on one kernel thread.
 unsafe impl Sync for Sim {}
@@ -19,10 +23,12 @@ unsafe impl Sync for Sim {}
 pub struct Number(AtomicUsize);
 
 impl Number {
+    /// The number.
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Sets it.
     pub fn set(&self, number: usize) {
         self.0.store(number, Ordering::Relaxed);
     }
@@ -31,15 +37,27 @@ impl Number {
 /// What the kernel keeps with a thread: one signal.
 #[derive(Default)]
 pub struct Signals {
+    /// It has come and was not delivered.
     pub pending: AtomicBool,
+    /// How often it was delivered.
     pub delivered: AtomicUsize,
 }
 
 impl Sim {
+    /// The kernel of one of a machine's address spaces.
+    pub fn new(machine: &'static Machine, space: usize) -> Self {
+        Sim { machine, space }
+    }
+
+    fn space(&self) -> &Space {
+        // SAFETY: the machine outlives the run.
+        &unsafe { &*self.machine }.spaces[self.space]
+    }
+
     /// The machine, in which the caller is until it drops the answer.
     fn machine(&self) -> InKernel<'_> {
         // SAFETY: the machine outlives the run.
-        unsafe { &*self.0 }.enter()
+        unsafe { &*self.machine }.enter()
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
@@ -62,7 +80,7 @@ unsafe impl Kernel for Sim {
     }
 
     fn set_inside(&self) {
-        self.machine().point(false);
+        self.machine().point(Call::SetInside);
         self.word(Activation::<Self>::OFFSET_INSIDE)
             .store(1, Ordering::SeqCst);
     }
@@ -70,25 +88,26 @@ unsafe impl Kernel for Sim {
     fn clear_inside(&self) -> bool {
         self.word(Activation::<Self>::OFFSET_INSIDE)
             .store(0, Ordering::SeqCst);
-        self.machine().point(false);
+        self.machine().point(Call::ClearInside);
         self.word(Activation::<Self>::OFFSET_ATTENTION)
             .load(Ordering::SeqCst)
             != 0
     }
 
     fn now(&self) -> u64 {
-        self.machine().point(false);
-        self.machine().tick_clock()
+        self.machine().point(Call::Now);
+        let machine = self.machine();
+        machine.ask(|policy| policy.now(&machine))
     }
 
     fn yield_processor(&self) {
-        self.machine().point(true);
+        self.machine().point(Call::Yield);
     }
 
     fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
         // In the kernel from the comparison to the sleep, as futex(2) is.
         let machine = self.machine();
-        machine.point(false);
+        machine.point(Call::Sleep);
         if activation.wake_word().load(Ordering::SeqCst) == seen {
             machine.wait(Doing::Sleeping);
         }
@@ -96,7 +115,7 @@ unsafe impl Kernel for Sim {
 
     fn wake(&self, activation: &'static Activation<Self>) {
         let machine = self.machine();
-        machine.point(false);
+        machine.point(Call::Wake);
         if let Some(index) = Machine::vessel_of(activation) {
             machine.vessel(index, |vessel| {
                 if matches!(vessel.doing.get(), Doing::Sleeping | Doing::Polling) {
@@ -104,7 +123,7 @@ unsafe impl Kernel for Sim {
                 }
             });
         }
-        machine.point(false);
+        machine.point(Call::Wake);
     }
 
     fn interrupt(&self, activation: &'static Activation<Self>) {
@@ -122,12 +141,12 @@ unsafe impl Kernel for Sim {
                 }
             });
         }
-        machine.point(false);
+        machine.point(Call::Interrupt);
     }
 
     fn is_blocked(&self, activation: &'static Activation<Self>, cheap_doubt: bool) -> bool {
         let machine = self.machine();
-        machine.point(false);
+        machine.point(Call::IsBlocked);
         let Some(index) = Machine::vessel_of(activation) else {
             return false;
         };
@@ -138,7 +157,7 @@ unsafe impl Kernel for Sim {
     }
 
     fn waiting(&self, activation: &'static Activation<Self>) -> Waiting {
-        self.machine().point(false);
+        self.machine().point(Call::Waiting);
         match activation.kernel.get() % 3 {
             0 => Waiting::Interruptible,
             _ => Waiting::Deaf,
@@ -147,7 +166,7 @@ unsafe impl Kernel for Sim {
 
     fn spawn(&self, activation: &'static Activation<Self>, sentinel: bool) -> Result<(), Errno> {
         let machine = self.machine();
-        machine.point(false);
+        machine.point(Call::Spawn);
         // It inherits the idle class, and would run threads there.
         if machine.style.sentinel && !sentinel && self.current().role() == Role::Standby {
             machine.fail("a sentinel starts an activation for threads".into());
@@ -156,10 +175,11 @@ unsafe impl Kernel for Sim {
             .filter(|vessel| vessel.doing.get() != Doing::Gone)
             .count();
         if alive >= machine.style.most_vessels {
-            machine.spawn_failed.set(true);
+            self.space().spawn_failed.set(true);
             return Err(Errno(11));
         }
         let index = machine.add_vessel(
+            self.space,
             activation.stack_top(),
             begin,
             std::ptr::from_ref(activation) as usize,
@@ -170,12 +190,12 @@ unsafe impl Kernel for Sim {
             vessel.sentinel.set(sentinel);
             vessel.processor.set(activation.vp().processor());
         });
-        machine.point(false);
+        machine.point(Call::Spawn);
         Ok(())
     }
 
     fn exit_activation(&self, _activation: &'static Activation<Self>) -> ! {
-        self.machine().point(false);
+        self.machine().point(Call::Exit);
         self.machine().wait(Doing::Gone);
         unreachable!("a vessel that is gone was resumed")
     }
@@ -183,11 +203,11 @@ unsafe impl Kernel for Sim {
     fn bind(&self, activation: &'static Activation<Self>) {
         self.machine()
             .me(|vessel| vessel.processor.set(activation.vp().processor()));
-        self.machine().point(false);
+        self.machine().point(Call::Bind);
     }
 
     fn install(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
-        self.machine().point(false);
+        self.machine().point(Call::Install);
         if thread.kernel.pending.load(Ordering::SeqCst) {
             activation.attend(Activation::<Self>::DEFERRED);
         }
@@ -196,7 +216,7 @@ unsafe impl Kernel for Sim {
     fn uninstall(&self, _activation: &'static Activation<Self>, _thread: &'static Thread) {}
 
     fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
-        self.machine().point(false);
+        self.machine().point(Call::Map);
         NonNull::new(self.machine().memory(length)).ok_or(Errno(12))
     }
 
@@ -209,31 +229,31 @@ unsafe impl Kernel for Sim {
         wait: Option<u32>,
     ) -> ThreadList<Self> {
         let machine = self.machine();
-        machine.point(false);
+        machine.point(Call::Poll);
         if wait.is_some() {
             machine.fault_in_seat();
         }
         if let Some(seen) = wait
             && activation.wake_word().load(Ordering::SeqCst) == seen
-            && machine.fired.borrow().is_empty()
-            && machine.clock.get() < machine.alarm.get()
+            && !self.space().has_news(machine.clock.get())
         {
             machine.wait(Doing::Polling);
             machine.handle();
             machine.fault_in_seat();
         }
-        machine.collect(runtime)
+        self.space().collect(runtime, machine.clock.get())
     }
 
     fn wants_poller(&self) -> bool {
-        self.machine().point(false);
-        self.machine().nr_waiting.get() != 0 || self.machine().alarm.get() != u64::MAX
+        self.machine().point(Call::WantsPoller);
+        self.space().wants_poller()
     }
 
     fn set_alarm(&self, deadline: u64) {
-        self.machine().alarm.set(deadline);
-        self.machine().alarms.set(self.machine().alarms.get() + 1);
-        self.machine().point(false);
+        let space = self.space();
+        space.alarm.set(deadline);
+        space.alarms.set(space.alarms.get() + 1);
+        self.machine().point(Call::SetAlarm);
     }
 
     fn slack(&self, _: &'static Thread) -> u64 {
@@ -241,7 +261,7 @@ unsafe impl Kernel for Sim {
     }
 
     fn is_interrupted(&self, thread: &'static Thread) -> bool {
-        self.machine().point(false);
+        self.machine().point(Call::IsInterrupted);
         thread.kernel.pending.load(Ordering::SeqCst)
     }
 
@@ -274,7 +294,7 @@ unsafe impl Kernel for Sim {
     }
 
     fn sentinel(&self) -> bool {
-        self.machine().point(false);
+        self.machine().point(Call::Sentinel);
         self.machine().style.sentinel
     }
 
@@ -291,9 +311,4 @@ extern "C" fn begin(activation: usize, _: usize, _: usize) -> ! {
         .word(Activation::<Sim>::OFFSET_INSIDE)
         .store(1, Ordering::SeqCst);
     activation.runtime().activation_main(activation)
-}
-
-thread_local! {
-    /// What is being run, for the message of a panic that cannot unwind.
-    pub static RUN: Cell<(&'static str, u64)> = const { Cell::new(("", 0)) };
 }

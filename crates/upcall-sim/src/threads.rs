@@ -8,15 +8,22 @@ use upcall_core::thread::Claim;
 use upcall_core::{Activation, Kernel, Runtime, WakeReason};
 
 use crate::machine::{Doing, Machine, Thread};
+use crate::policy::Call;
 use crate::sim::Sim;
+use crate::space::Space;
 
 const STACK: usize = 128 << 10;
 
 /// A thread's view of the world.
 #[derive(Clone, Copy)]
 pub struct Me {
+    /// Its machine.
     pub machine: &'static Machine,
+    /// What is the kernel's of its address space.
+    pub space: &'static Space,
+    /// Its runtime.
     pub runtime: &'static Runtime<Sim>,
+    /// The thread itself.
     pub thread: &'static Thread,
 }
 
@@ -31,39 +38,62 @@ pub fn word(value: u32) -> &'static AtomicU32 {
 #[derive(Clone, Copy)]
 pub struct Handle {
     done: &'static AtomicU32,
+    /// The thread.
     pub thread: &'static Thread,
 }
 
-/// Runs `main` as first thread of a new runtime.
-pub fn boot(machine: &'static Machine, main: impl FnOnce(Me) + 'static) {
-    let body: Body = Box::new(main);
+/// Runs `main` as first thread of a new runtime, the address space `space`, with a virtual processor
+/// on each of `processors`.
+pub fn boot(
+    machine: &'static Machine,
+    space: usize,
+    processors: &[u32],
+    main: impl FnOnce(Me) + 'static,
+) {
+    let boot = Boot {
+        machine,
+        space,
+        processors: processors.to_vec(),
+        body: Box::new(main),
+    };
     machine.add_vessel(
+        space,
         machine.memory(STACK) as usize + STACK,
         first,
-        Box::into_raw(Box::new((machine, body))) as usize,
+        Box::into_raw(Box::new(boot)) as usize,
     );
+}
+
+struct Boot {
+    machine: &'static Machine,
+    space: usize,
+    processors: Vec<u32>,
+    body: Body,
 }
 
 extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
     // SAFETY: `boot` passes it.
-    let (machine, body) = *unsafe { Box::from_raw(argument as *mut (&'static Machine, Body)) };
-    let runtime = Runtime::create(Sim(machine)).unwrap();
-    let (activation, thread) = runtime.adopt(&machine.style.processors).unwrap();
-    activation.kernel.set(1);
+    let boot = *unsafe { Box::from_raw(argument as *mut Boot) };
+    let machine = boot.machine;
+    let space = &machine.spaces[boot.space];
+    let runtime = Runtime::create(Sim::new(machine, boot.space)).unwrap();
+    let (activation, thread) = runtime.adopt(&boot.processors).unwrap();
+    activation.kernel.set(machine.running.get() + 1);
     machine.me(|vessel| {
         vessel.activation.set(Some(activation));
-        vessel.processor.set(machine.style.processors[0]);
+        vessel.processor.set(boot.processors[0]);
     });
-    machine.runtime.set(Some(runtime));
+    space.runtime.set(Some(runtime));
     // Fails where kernel threads run out at once: the first virtual processor works.
     let _ = runtime.start();
     runtime.leave(activation);
     let me = Me {
         machine,
+        space,
         runtime,
         thread,
     };
-    if catch_unwind(AssertUnwindSafe(|| body(me))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| (boot.body)(me))).is_err() {
         machine.fail("main panicked".to_owned());
     }
     machine.finish()
@@ -72,7 +102,8 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
 extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
     // SAFETY: `Me::spawn` passes them.
     let (machine, done) = unsafe { (&*(machine as *const Machine), &*(done as *const AtomicU32)) };
-    let runtime = machine.runtime.get().unwrap();
+    let space = machine.space();
+    let runtime = space.runtime.get().unwrap();
     let activation = runtime.kernel().current();
     let thread = activation.thread().unwrap();
     runtime.leave(activation);
@@ -81,6 +112,7 @@ extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
     let body = *unsafe { Box::from_raw(argument as *mut Body) };
     let me = Me {
         machine,
+        space,
         runtime,
         thread,
     };
@@ -103,7 +135,7 @@ extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
 impl Me {
     /// Some instructions of the thread's own.
     pub fn step(self) {
-        self.machine.point(false);
+        self.machine.point(Call::Step);
         let now = self.runtime.kernel().current().thread().unwrap();
         assert!(
             std::ptr::eq(now, self.thread),
@@ -111,12 +143,14 @@ impl Me {
         );
     }
 
+    /// At most so many steps.
     pub fn steps(self, most: u64) {
         for _ in 0..self.machine.pick(most + 1) {
             self.step();
         }
     }
 
+    /// A new thread.
     pub fn spawn(self, body: impl FnOnce(Me) + 'static) -> Handle {
         let body: Body = Box::new(body);
         let body = Box::into_raw(Box::new(body)) as usize;
@@ -144,12 +178,14 @@ impl Me {
         Handle { done, thread }
     }
 
+    /// Waits for the end of a thread.
     pub fn join(self, handle: Handle) {
         while handle.done.load(Ordering::SeqCst) == 0 {
             self.wait(handle.done, 0, None);
         }
     }
 
+    /// Waits for a wake-up of `word` if it has this value.
     pub fn wait(self, word: &'static AtomicU32, value: u32, deadline: Option<u64>) -> Waited {
         self.wait_while(word, deadline, || word.load(Ordering::SeqCst) == value)
     }
@@ -175,6 +211,7 @@ impl Me {
         waited
     }
 
+    /// Wakes at most `count` that wait for `word`; says how many.
     pub fn wake(self, word: &'static AtomicU32, count: usize) -> usize {
         let activation = self.runtime.enter();
         let key = std::ptr::from_ref(word) as usize;
@@ -183,6 +220,7 @@ impl Me {
         woken
     }
 
+    /// Wakes `wake` that wait for `from`; the others wait for `to` from now on.
     pub fn requeue(self, from: &'static AtomicU32, to: &'static AtomicU32, wake: usize) {
         let (from, to) = (
             std::ptr::from_ref(from) as usize,
@@ -194,6 +232,7 @@ impl Me {
         self.runtime.leave(activation);
     }
 
+    /// Sleeps so many nanoseconds.
     pub fn sleep(self, time: u64) {
         let deadline = self.machine.clock.get() + time;
         let activation = self.runtime.enter();
@@ -219,7 +258,7 @@ impl Me {
     }
 
     fn block(self, time: u64, fault: bool) {
-        self.machine.point(false);
+        self.machine.point(Call::Block);
         let until = self.machine.clock.get() + time;
         while self.machine.clock.get() < until {
             self.machine.wait(Doing::Blocked { until, fault });
@@ -231,14 +270,14 @@ impl Me {
     pub fn read(self, descriptor: usize) {
         let activation = self.runtime.enter();
         let ready = {
-            let machine = self.machine.enter();
-            let mut descriptors = machine.descriptors.borrow_mut();
+            let _in_kernel = self.machine.enter();
+            let mut descriptors = self.space.descriptors.borrow_mut();
             let descriptor = &mut descriptors[descriptor];
             let ready = std::mem::take(&mut descriptor.edge);
             if !ready {
                 self.runtime.begin_park(self.thread);
                 descriptor.waiting.push(self.thread);
-                machine.nr_waiting.set(machine.nr_waiting.get() + 1);
+                self.space.nr_waiting.set(self.space.nr_waiting.get() + 1);
             }
             ready
         };
@@ -261,7 +300,7 @@ impl Me {
     /// Something will come for a descriptor.
     pub fn write(self, descriptor: usize, later: u64) {
         let time = self.machine.clock.get() + later;
-        self.machine.firings.borrow_mut().push((time, descriptor));
+        self.space.firings.borrow_mut().push((time, descriptor));
     }
 
     /// Sends a thread a signal.
@@ -284,6 +323,7 @@ impl Me {
         self.runtime.leave(activation);
     }
 
+    /// Gives way to other threads.
     pub fn yield_now(self) {
         self.runtime.yield_now();
         self.step();

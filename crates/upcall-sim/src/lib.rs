@@ -1,0 +1,51 @@
+//! A simulated machine, driven by a seed, on which [`upcall_core`] runs as it is.
+//!
+//! The runtime knows the kernel by one trait. Here that trait is [`Sim`], on a [`Machine`] of simulated
+//! processors inside one kernel thread: vessels (simulated kernel threads) that are switched at
+//! *points*, system calls and page faults that take their time, preemption, interruptions, a
+//! kernel that gives no more threads. Nothing else is random, so a seed decides everything, and a
+//! failing run is replayed by its seed.
+//!
+//! | part | what |
+//! |---|---|
+//! | [`machine`] | vessels, points, memory, the loop |
+//! | [`space`](mod@space) | what the kernel keeps with one address space |
+//! | [`sim`] | [`upcall_core::Kernel`] on it |
+//! | [`policy`] | who runs next and what a step costs: the part that is replaced |
+//! | [`mod@explore`] | the policy that looks for bugs: anything may happen at any point |
+//! | [`threads`] | the threads of a run, and what they can do |
+//! | [`style`] | what kind of machine a seed gives, and how badly it behaves |
+//! | `watch` | what must hold |
+//! | `stepping` | preemption at any instruction |
+//! | `bound` | an end to loops that reach no point |
+//!
+//! # Example
+//!
+//! ```no_run
+//! upcall_sim::explore("sleepers", |me| {
+//!     let sleepers: Vec<_> = (0..3).map(|_| me.spawn(|me| me.sleep(5_000))).collect();
+//!     for sleeper in sleepers {
+//!         me.join(sleeper);
+//!     }
+//! });
+//! ```
+
+mod bound;
+pub mod explore;
+pub mod machine;
+pub mod policy;
+mod run;
+pub mod sim;
+pub mod space;
+mod stepping;
+pub mod style;
+pub mod threads;
+mod watch;
+
+pub use explore::explore;
+pub use machine::{Doing, Machine, Thread};
+pub use policy::{Call, Policy};
+pub use sim::Sim;
+pub use space::{Descriptor, Space};
+pub use style::Style;
+pub use threads::{Handle, Me, boot, word};

@@ -1,0 +1,100 @@
+//! What the simulated kernel keeps with one address space.
+
+use std::cell::{Cell, RefCell};
+
+use upcall_core::{Runtime, ThreadList, WakeReason, thread::Claim};
+
+use crate::machine::Thread;
+use crate::sim::Sim;
+
+/// A descriptor of the simulated kernel: an edge, or threads that wait for one.
+#[derive(Default)]
+pub struct Descriptor {
+    /// It has fired, and nobody was waiting.
+    pub edge: bool,
+    /// Threads parked on it.
+    pub waiting: Vec<&'static Thread>,
+}
+
+/// An address space.
+#[derive(Default)]
+pub struct Space {
+    /// Its runtime, once that is there.
+    pub runtime: Cell<Option<&'static Runtime<Sim>>>,
+    /// When the poller has to return, on [`crate::Machine::clock`].
+    pub alarm: Cell<u64>,
+    /// How often the alarm was set.
+    pub alarms: Cell<u64>,
+    /// The kernel has refused a kernel thread.
+    pub spawn_failed: Cell<bool>,
+    /// What threads can wait for.
+    pub descriptors: RefCell<Vec<Descriptor>>,
+    /// Descriptors whose edge nobody has collected.
+    pub(crate) fired: RefCell<Vec<usize>>,
+    /// When which descriptor fires.
+    pub(crate) firings: RefCell<Vec<(u64, usize)>>,
+    /// Threads parked on descriptors.
+    pub(crate) nr_waiting: Cell<usize>,
+}
+
+impl Space {
+    pub(crate) fn new() -> Self {
+        Space {
+            alarm: Cell::new(u64::MAX),
+            ..Space::default()
+        }
+    }
+
+    /// Whether something has come for who sits in the poller.
+    pub(crate) fn has_news(&self, now: u64) -> bool {
+        now >= self.alarm.get() || !self.fired.borrow().is_empty()
+    }
+
+    /// Descriptors whose time has come fire.
+    pub(crate) fn fire(&self, now: u64) {
+        self.firings.borrow_mut().retain(|&(time, descriptor)| {
+            if time <= now {
+                self.fired.borrow_mut().push(descriptor);
+            }
+            time > now
+        });
+    }
+
+    /// When the poller's wait ends, if nothing is there yet.
+    pub(crate) fn next_news(&self) -> u64 {
+        let firings = self.firings.borrow();
+        let first = firings.iter().map(|&(time, _)| time).min();
+        first.unwrap_or(u64::MAX).min(self.alarm.get())
+    }
+
+    /// Whether somebody has to sit in the poller's seat.
+    pub(crate) fn wants_poller(&self) -> bool {
+        self.nr_waiting.get() != 0 || self.alarm.get() != u64::MAX
+    }
+
+    /// The threads whose descriptors have fired or whose deadlines have come.
+    pub(crate) fn collect(&self, runtime: &'static Runtime<Sim>, now: u64) -> ThreadList<Sim> {
+        let mut list = ThreadList::new();
+        let fired = self.fired.take();
+        for index in fired {
+            let descriptor = &mut self.descriptors.borrow_mut()[index];
+            let mut found = false;
+            for thread in descriptor.waiting.drain(..) {
+                self.nr_waiting.set(self.nr_waiting.get() - 1);
+                match thread.claim(WakeReason::Woken) {
+                    Claim::Ready => {
+                        list.push_back(thread);
+                        found = true;
+                    }
+                    Claim::Soon => found = true,
+                    Claim::Lost => {}
+                }
+            }
+            descriptor.edge |= !found;
+        }
+        if now >= self.alarm.get() {
+            runtime.expire(&mut list);
+        }
+        list
+    }
+}
