@@ -235,7 +235,7 @@ impl Machine {
             || !self.me(|vessel| vessel.activation.get().is_some_and(|it| it.is_inside()))
     }
 
-    /// In the middle of the runtime: lets others run. Returns after how many instructions next.
+    /// In the middle of the runtime, where `stepping` stopped it: lets others run. Returns after how many instructions next.
     pub(crate) fn preempt(&self) -> u64 {
         self.depth.set(self.depth.get() + 1);
         self.stop(Call::Preempted);

@@ -102,7 +102,10 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
 extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
     // SAFETY: `Me::spawn` passes them.
     let (machine, done) = unsafe { (&*(machine as *const Machine), &*(done as *const AtomicU32)) };
-    let space = machine.space();
+    let space = {
+        let _in_kernel = machine.enter();
+        machine.space()
+    };
     let runtime = space.runtime.get().unwrap();
     let activation = runtime.kernel().current();
     let thread = activation.thread().unwrap();
