@@ -30,22 +30,32 @@
 //! });
 //! ```
 
+mod arena;
 mod bound;
+pub mod drive;
 pub mod explore;
+pub mod invariants;
 pub mod machine;
+pub mod plan;
 pub mod policy;
+mod report;
+mod rounds;
 mod run;
+mod shared;
+mod shrink;
 pub mod sim;
 pub mod space;
 mod stepping;
 pub mod style;
 pub mod threads;
-mod watch;
+mod turns;
 
-pub use explore::explore;
+pub use drive::explore;
+pub use explore::Explore;
 pub use machine::{Doing, Machine, Thread};
+pub use plan::Plan;
 pub use policy::{Call, Policy};
 pub use sim::Sim;
 pub use space::{Descriptor, Space};
 pub use style::Style;
-pub use threads::{Handle, Me, boot, word};
+pub use threads::{Handle, Me, boot};

@@ -9,13 +9,18 @@
 //! What decides at a point is the [`Policy`]; what must hold is in `watch.rs`. Approach rejected: kernel threads under a lock-step
 //! scheduler, which a debugger shows better but which costs a futex a point.
 
-use std::alloc::Layout;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::mem::MaybeUninit;
 use std::ops::Deref;
 
 use upcall_core::{Activation, arch};
 
+use crate::arena::Arena;
+use crate::plan::Plan;
 use crate::policy::{Call, Next, Policy};
+use crate::rounds::Rounds;
 use crate::sim::Sim;
 use crate::space::Space;
 use crate::stepping;
@@ -23,6 +28,9 @@ use crate::style::Style;
 
 /// A vessel is stepped for fewer instructions than this at a time.
 const STEPS: u64 = 200;
+
+/// Kernel threads of one run; ended ones included, which are not used again.
+const MOST_VESSELS: usize = 1 << 14;
 
 /// A thread of the runtime on this kernel.
 pub type Thread = upcall_core::Thread<Sim>;
@@ -43,6 +51,11 @@ pub enum Doing {
         /// It is a page fault.
         fault: bool,
     },
+    /// Woken, and not yet where it runs again.
+    Waking {
+        /// When it is.
+        until: u64,
+    },
     /// It has ended.
     Gone,
 }
@@ -56,6 +69,14 @@ pub struct Vessel {
     pub(crate) context: Cell<usize>,
     /// What it does.
     pub doing: Cell<Doing>,
+    /// Where it is in [`Machine::runnable`].
+    place: Cell<usize>,
+    /// The round in which it has to run.
+    pub(crate) due: Cell<u64>,
+    /// The round in which its thread ran without a virtual processor, plus one.
+    pub(crate) astray: Cell<u64>,
+    /// Its thread was on a page fault, and was not in the runtime since.
+    pub(crate) faulted: Cell<bool>,
     /// Where it is bound.
     pub processor: Cell<u32>,
     /// It is of the idle class.
@@ -74,21 +95,34 @@ pub struct Machine {
     pub style: Style,
     /// What is the kernel's of each address space.
     pub spaces: Vec<Space>,
-    pub(crate) vessels: RefCell<Vec<Vessel>>,
+    vessels: Box<[UnsafeCell<MaybeUninit<Vessel>>]>,
+    nr_vessels: Cell<usize>,
+    /// Those that can run, in no order.
+    pub(crate) runnable: RefCell<Vec<usize>>,
+    /// Those that are blocked, by when that ends; those that came back earlier are still here.
+    pub(crate) blocked: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
     pub(crate) running: Cell<usize>,
     policy: RefCell<Box<dyn Policy>>,
     home: Cell<usize>,
     scratch: RefCell<Box<[u128; 512]>>,
     random: Cell<u64>,
+    seed: u64,
+    draws: Cell<u64>,
+    /// After so many nothing is drawn any more.
+    most_draws: Cell<u64>,
+    size: Cell<u64>,
+    pub(crate) rounds: Rounds,
     /// The time, in nanoseconds.
     pub clock: Cell<u64>,
     /// Points so far.
     pub points: Cell<u64>,
     /// Times that a vessel was in the simulated kernel.
     pub(crate) reached: Cell<u64>,
+    /// Which vessel made the last step, if one did.
+    pub(crate) ran: Cell<Option<usize>>,
     /// Whether a vessel runs, and not the machine.
     resumed: Cell<bool>,
-    memory: RefCell<Vec<(*mut u8, Layout)>>,
+    memory: Arena,
     /// How deep the vessel is in the simulated kernel.
     depth: Cell<u32>,
     pub(crate) done: Cell<bool>,
@@ -110,21 +144,35 @@ impl Machine {
         Machine {
             style,
             spaces: (0..spaces).map(|_| Space::new()).collect(),
-            vessels: RefCell::default(),
+            vessels: Self::room(),
+            nr_vessels: Cell::new(0),
+            runnable: RefCell::default(),
+            blocked: RefCell::default(),
             running: Cell::new(0),
             policy,
             home: Cell::new(0),
             scratch: RefCell::new(Box::new([0; 512])),
             random,
+            seed,
+            draws: Cell::new(0),
+            most_draws: Cell::new(u64::MAX),
+            size: Cell::new(1),
+            rounds: Rounds::default(),
             clock: Cell::new(1_000),
             points: Cell::new(0),
             reached: Cell::new(0),
+            ran: Cell::new(None),
             resumed: Cell::new(false),
-            memory: RefCell::default(),
+            memory: Arena::new(),
             depth: Cell::new(0),
             done: Cell::new(false),
             failure: RefCell::new(None),
         }
+    }
+
+    fn room() -> Box<[UnsafeCell<MaybeUninit<Vessel>>]> {
+        // SAFETY: what may be uninitialized may be.
+        unsafe { Box::new_uninit_slice(MOST_VESSELS).assume_init() }
     }
 
     /// Asks the policy.
@@ -134,7 +182,7 @@ impl Machine {
 
     /// How many vessels there are; ended ones included.
     pub fn nr_vessels(&self) -> usize {
-        self.vessels.borrow().len()
+        self.nr_vessels.get()
     }
 
     /// The address space of the vessel that runs.
@@ -142,25 +190,49 @@ impl Machine {
         &self.spaces[self.me(|vessel| vessel.space)]
     }
 
-    /// A number below `below`.
+    /// Less happens than the seed would give; before anything does.
+    pub fn limit(&self, plan: &Plan) {
+        self.most_draws.set(plan.calm);
+        self.size.set(plan.size);
+    }
+
+    /// A number below `below`; 0 once there are no draws left.
     pub fn pick(&self, below: u64) -> u64 {
+        if self.is_calm() {
+            return 0;
+        }
+        self.draws.set(self.draws.get() + 1);
         draw(&self.random) % below
     }
 
-    /// True once in `times`.
+    /// How many numbers were drawn since the machine began.
+    pub(crate) fn draws(&self) -> u64 {
+        self.draws.get()
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Whether nothing is drawn any more.
+    pub fn is_calm(&self) -> bool {
+        self.draws.get() >= self.most_draws.get()
+    }
+
+    /// True once in `times`; never for 0.
     pub fn chance(&self, times: u64) -> bool {
-        self.pick(times) == 0
+        times != 0 && self.pick(times) == times - 1
+    }
+
+    /// How often a scenario does what it would do `most` times: less often in a smaller run.
+    pub fn some(&self, most: u64) -> u64 {
+        most.div_ceil(self.size.get())
     }
 
     /// Zeroed memory until the end of the run.
     pub(crate) fn memory(&self, length: usize) -> *mut u8 {
-        // Aligned by hand: an aligned allocation would be zeroed by writing, not by the kernel.
-        let layout = Layout::from_size_align(length + 4096, 16).unwrap();
-        // SAFETY: the size is not zero.
-        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
-        assert!(!memory.is_null());
-        self.memory.borrow_mut().push((memory, layout));
-        memory.map_addr(|address| address.next_multiple_of(4096))
+        self.memory.take(length)
     }
 
     /// Adds a vessel that begins at `landing(argument)` on `stack`.
@@ -173,24 +245,100 @@ impl Machine {
     ) -> usize {
         // SAFETY: the stack is free.
         let context = unsafe { arch::prepare(stack, landing, argument, 0, 0) };
-        let mut vessels = self.vessels.borrow_mut();
-        vessels.push(Vessel {
+        let index = self.nr_vessels.get();
+        if index == MOST_VESSELS {
+            self.fail("kernel threads without bound".to_owned());
+        }
+        let vessel = Vessel {
             space,
             activation: Cell::new(None),
             context: Cell::new(context),
-            doing: Cell::new(Doing::Runnable),
+            doing: Cell::new(Doing::Gone),
+            place: Cell::new(usize::MAX),
+            due: Cell::new(0),
+            astray: Cell::new(0),
+            faulted: Cell::new(false),
             processor: Cell::new(0),
             sentinel: Cell::new(false),
             yields: Cell::new(false),
             interrupted: Cell::new(false),
             slice_over: Cell::new(false),
+        };
+        // SAFETY: nobody refers to this one, which is beyond those that there are.
+        unsafe { self.vessels[index].get().write(MaybeUninit::new(vessel)) };
+        self.nr_vessels.set(index + 1);
+        self.set_doing(index, Doing::Runnable);
+        let alive = &self.spaces[space].alive;
+        alive.set(alive.get() + 1);
+        index
+    }
+
+    /// What a vessel does from here on.
+    pub(crate) fn set_doing(&self, index: usize, doing: Doing) {
+        self.vessel(index, |vessel| {
+            let before = vessel.doing.replace(doing);
+            self.rounds.changed(vessel, doing);
+            let mut runnable = self.runnable.borrow_mut();
+            match (before == Doing::Runnable, doing == Doing::Runnable) {
+                (false, true) => {
+                    vessel.place.set(runnable.len());
+                    runnable.push(index);
+                }
+                (true, false) => {
+                    let place = vessel.place.get();
+                    runnable.swap_remove(place);
+                    if let Some(&moved) = runnable.get(place) {
+                        self.vessel(moved, |vessel| vessel.place.set(place));
+                    }
+                }
+                _ => {}
+            }
         });
-        vessels.len() - 1
+        match doing {
+            Doing::Blocked { until, .. } | Doing::Waking { until } => {
+                self.blocked.borrow_mut().push(Reverse((until, index)))
+            }
+            Doing::Polling => self.vessel(index, |vessel| {
+                self.spaces[vessel.space].pollers.borrow_mut().push(index);
+            }),
+            _ => {}
+        }
     }
 
     /// Looks at one vessel.
     pub fn vessel<R>(&self, index: usize, look: impl FnOnce(&Vessel) -> R) -> R {
-        look(&self.vessels.borrow()[index])
+        assert!(index < self.nr_vessels.get());
+        // SAFETY: written, and never again.
+        look(unsafe { (*self.vessels[index].get()).assume_init_ref() })
+    }
+
+    /// Wakes a vessel, if it sleeps or polls; it runs again after up to `late` nanoseconds.
+    pub(crate) fn wake(&self, index: usize, late: u64) {
+        if let Doing::Sleeping | Doing::Polling = self.doing(index) {
+            let doing = match late {
+                0 => Doing::Runnable,
+                _ => Doing::Waking {
+                    until: self.clock.get() + self.pick(late),
+                },
+            };
+            self.set_doing(index, doing);
+        }
+    }
+
+    /// Interrupts a vessel.
+    pub(crate) fn interrupt(&self, index: usize) {
+        self.vessel(index, |vessel| vessel.interrupted.set(true));
+        self.wake(index, 0);
+        if let Doing::Blocked { fault: false, .. } = self.doing(index)
+            && self.chance(self.style.cut_short)
+        {
+            self.set_doing(index, Doing::Runnable);
+        }
+    }
+
+    /// What a vessel does.
+    pub fn doing(&self, index: usize) -> Doing {
+        self.vessel(index, |vessel| vessel.doing.get())
     }
 
     /// Looks at the vessel that runs.
@@ -200,6 +348,7 @@ impl Machine {
 
     /// Resumes a vessel until it comes back.
     pub(crate) fn resume(&self, index: usize) {
+        self.rounds.ran(self, index);
         self.running.set(index);
         let context = self.vessel(index, |vessel| vessel.context.get());
         self.resumed.set(true);
@@ -236,6 +385,10 @@ impl Machine {
     }
 
     /// In the middle of the runtime, where `stepping` stopped it: lets others run. Returns after how many instructions next.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "no trap flag")
+    )]
     pub(crate) fn preempt(&self) -> u64 {
         self.depth.set(self.depth.get() + 1);
         self.stop(Call::Preempted);
@@ -256,14 +409,14 @@ impl Machine {
 
     /// Waits in the kernel, in a state from which the machine takes the vessel out.
     pub(crate) fn wait(&self, doing: Doing) {
-        self.me(|vessel| vessel.doing.set(doing));
+        self.set_doing(self.running.get(), doing);
         self.come_back();
     }
 
     /// Perhaps a page fault of who sits in the poller: what comes meanwhile waits for the page, and no
     /// longer.
     pub(crate) fn fault_in_seat(&self) {
-        if self.style.seat_faults != 0 && self.chance(self.style.seat_faults) {
+        if self.chance(self.style.seat_faults) {
             let until = self.clock.get() + self.pick(20_000);
             while self.clock.get() < until {
                 self.wait(Doing::Blocked { until, fault: true });
@@ -305,6 +458,7 @@ impl Machine {
                 let depth = self.depth.replace(0);
                 activation.runtime().interrupted(slice_over);
                 self.depth.set(depth);
+                self.me(|vessel| vessel.faulted.set(false));
             }
         }
     }
@@ -331,15 +485,6 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        for (memory, layout) in self.memory.take() {
-            // SAFETY: allocated with this layout; nothing runs any more.
-            unsafe { std::alloc::dealloc(memory, layout) };
-        }
-    }
-}
-
 /// See [`Machine::enter`].
 pub(crate) struct InKernel<'a>(&'a Machine);
 
@@ -347,10 +492,7 @@ impl Drop for InKernel<'_> {
     fn drop(&mut self) {
         let machine = self.0;
         machine.depth.set(machine.depth.get() - 1);
-        if machine.depth.get() == 0
-            && machine.style.stepped != 0
-            && machine.chance(machine.style.stepped)
-        {
+        if machine.depth.get() == 0 && machine.chance(machine.style.stepped) {
             stepping::arm(machine, machine.pick(STEPS));
         }
     }

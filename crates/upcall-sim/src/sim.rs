@@ -41,12 +41,21 @@ pub struct Signals {
     pub pending: AtomicBool,
     /// How often it was delivered.
     pub delivered: AtomicUsize,
+    /// The vessel on which the thread was seen last, plus one.
+    pub(crate) seen_on: Number,
+    /// It gives way to others, of its own will.
+    pub(crate) gives_way: AtomicBool,
 }
 
 impl Sim {
     /// The kernel of one of a machine's address spaces.
     pub fn new(machine: &'static Machine, space: usize) -> Self {
         Sim { machine, space }
+    }
+
+    /// Whether a signal would cut the waits of an activation short.
+    pub(crate) fn is_interruptible(activation: &Activation<Self>) -> bool {
+        activation.kernel.get().is_multiple_of(3)
     }
 
     fn space(&self) -> &Space {
@@ -80,7 +89,9 @@ unsafe impl Kernel for Sim {
     }
 
     fn set_inside(&self) {
-        self.machine().point(Call::SetInside);
+        let machine = self.machine();
+        machine.point(Call::SetInside);
+        machine.me(|vessel| vessel.faulted.set(false));
         self.word(Activation::<Self>::OFFSET_INSIDE)
             .store(1, Ordering::SeqCst);
     }
@@ -117,11 +128,7 @@ unsafe impl Kernel for Sim {
         let machine = self.machine();
         machine.point(Call::Wake);
         if let Some(index) = Machine::vessel_of(activation) {
-            machine.vessel(index, |vessel| {
-                if matches!(vessel.doing.get(), Doing::Sleeping | Doing::Polling) {
-                    vessel.doing.set(Doing::Runnable);
-                }
-            });
+            machine.wake(index, machine.style.slow_wakes);
         }
         machine.point(Call::Wake);
     }
@@ -129,17 +136,7 @@ unsafe impl Kernel for Sim {
     fn interrupt(&self, activation: &'static Activation<Self>) {
         let machine = self.machine();
         if let Some(index) = Machine::vessel_of(activation) {
-            let cut = machine.style.cut_short != 0 && machine.chance(machine.style.cut_short);
-            machine.vessel(index, |vessel| {
-                vessel.interrupted.set(true);
-                match vessel.doing.get() {
-                    Doing::Sleeping | Doing::Polling => vessel.doing.set(Doing::Runnable),
-                    Doing::Blocked { fault: false, .. } if cut => {
-                        vessel.doing.set(Doing::Runnable);
-                    }
-                    _ => {}
-                }
-            });
+            machine.interrupt(index);
         }
         machine.point(Call::Interrupt);
     }
@@ -150,17 +147,17 @@ unsafe impl Kernel for Sim {
         let Some(index) = Machine::vessel_of(activation) else {
             return false;
         };
-        match machine.vessel(index, |vessel| vessel.doing.get()) {
+        match machine.doing(index) {
             Doing::Blocked { .. } => true,
-            _ => cheap_doubt && machine.chance(20),
+            _ => cheap_doubt && machine.chance(machine.style.doubts),
         }
     }
 
     fn waiting(&self, activation: &'static Activation<Self>) -> Waiting {
         self.machine().point(Call::Waiting);
-        match activation.kernel.get() % 3 {
-            0 => Waiting::Interruptible,
-            _ => Waiting::Deaf,
+        match Self::is_interruptible(activation) {
+            true => Waiting::Interruptible,
+            false => Waiting::Deaf,
         }
     }
 
@@ -171,10 +168,8 @@ unsafe impl Kernel for Sim {
         if machine.style.sentinel && !sentinel && self.current().role() == Role::Standby {
             machine.fail("a sentinel starts an activation for threads".into());
         }
-        let alive = (machine.vessels.borrow().iter())
-            .filter(|vessel| vessel.doing.get() != Doing::Gone)
-            .count();
-        if alive >= machine.style.most_vessels {
+        let alive = self.space().alive.get();
+        if alive >= machine.style.most_vessels || machine.chance(machine.style.refusals) {
             self.space().spawn_failed.set(true);
             return Err(Errno(11));
         }
@@ -196,6 +191,8 @@ unsafe impl Kernel for Sim {
 
     fn exit_activation(&self, _activation: &'static Activation<Self>) -> ! {
         self.machine().point(Call::Exit);
+        let alive = &self.space().alive;
+        alive.set(alive.get() - 1);
         self.machine().wait(Doing::Gone);
         unreachable!("a vessel that is gone was resumed")
     }
@@ -207,13 +204,24 @@ unsafe impl Kernel for Sim {
     }
 
     fn install(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
-        self.machine().point(Call::Install);
+        let machine = self.machine();
+        machine.point(Call::Install);
+        if let Err(what) = machine.space().turns.came(thread, machine.rounds.now()) {
+            machine.fail(what);
+        }
         if thread.kernel.pending.load(Ordering::SeqCst) {
             activation.attend(Activation::<Self>::DEFERRED);
         }
     }
 
-    fn uninstall(&self, _activation: &'static Activation<Self>, _thread: &'static Thread) {}
+    fn uninstall(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
+        let machine = self.machine();
+        let vp = activation.vp();
+        // Who lost its virtual processor on the way in goes to the front, not to the end.
+        if vp.word().is_owned_by(activation) {
+            machine.space().turns.left(vp.index(), thread);
+        }
+    }
 
     fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
         self.machine().point(Call::Map);
@@ -287,10 +295,8 @@ unsafe impl Kernel for Sim {
     }
 
     fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
-        Machine::vessel_of(activation).is_none_or(|index| {
-            self.machine()
-                .vessel(index, |vessel| vessel.doing.get() == Doing::Gone)
-        })
+        Machine::vessel_of(activation)
+            .is_none_or(|index| self.machine().doing(index) == Doing::Gone)
     }
 
     fn sentinel(&self) -> bool {

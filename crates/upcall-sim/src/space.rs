@@ -4,8 +4,10 @@ use std::cell::{Cell, RefCell};
 
 use upcall_core::{Runtime, ThreadList, WakeReason, thread::Claim};
 
+use crate::invariants::Books;
 use crate::machine::Thread;
 use crate::sim::Sim;
+use crate::turns::Turns;
 
 /// A descriptor of the simulated kernel: an edge, or threads that wait for one.
 #[derive(Default)]
@@ -33,6 +35,17 @@ pub struct Space {
     pub(crate) fired: RefCell<Vec<usize>>,
     /// When which descriptor fires.
     pub(crate) firings: RefCell<Vec<(u64, usize)>>,
+    /// What the invariants remember.
+    pub(crate) books: RefCell<Books>,
+    pub(crate) turns: Turns,
+    /// Waiters of words that were woken, by those who woke them.
+    pub(crate) woken: Cell<u64>,
+    /// The same, by themselves.
+    pub(crate) awoken: Cell<u64>,
+    /// Vessels that wait for news, and some that do not any more.
+    pub(crate) pollers: RefCell<Vec<usize>>,
+    /// Vessels that have not ended.
+    pub(crate) alive: Cell<usize>,
     /// Threads parked on descriptors.
     pub(crate) nr_waiting: Cell<usize>,
 }
@@ -52,6 +65,9 @@ impl Space {
 
     /// Descriptors whose time has come fire.
     pub(crate) fn fire(&self, now: u64) {
+        if self.firings.borrow().is_empty() {
+            return;
+        }
         self.firings.borrow_mut().retain(|&(time, descriptor)| {
             if time <= now {
                 self.fired.borrow_mut().push(descriptor);

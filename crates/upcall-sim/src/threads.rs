@@ -7,6 +7,7 @@ use upcall_core::futex::Waited;
 use upcall_core::thread::Claim;
 use upcall_core::{Activation, Kernel, Runtime, WakeReason};
 
+use crate::invariants;
 use crate::machine::{Doing, Machine, Thread};
 use crate::policy::Call;
 use crate::sim::Sim;
@@ -28,11 +29,6 @@ pub struct Me {
 }
 
 type Body = Box<dyn FnOnce(Me)>;
-
-/// A word that lives as long as the test.
-pub fn word(value: u32) -> &'static AtomicU32 {
-    Box::leak(Box::new(AtomicU32::new(value)))
-}
 
 /// The end of a thread.
 #[derive(Clone, Copy)]
@@ -84,6 +80,7 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
         vessel.processor.set(boot.processors[0]);
     });
     space.runtime.set(Some(runtime));
+    space.turns.vps.set(boot.processors.len());
     // Fails where kernel threads run out at once: the first virtual processor works.
     let _ = runtime.start();
     runtime.leave(activation);
@@ -136,6 +133,24 @@ extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
 }
 
 impl Me {
+    /// How often to do what would be done `most` times: less often in a smaller run.
+    pub fn some(self, most: u64) -> u64 {
+        self.machine.some(most)
+    }
+
+    /// A word that lives as long as the run.
+    pub fn word(self, value: u32) -> &'static AtomicU32 {
+        // SAFETY: the machine's memory is aligned to pages, and nobody else has this page.
+        let word = unsafe {
+            &*self
+                .machine
+                .memory(size_of::<AtomicU32>())
+                .cast::<AtomicU32>()
+        };
+        word.store(value, Ordering::SeqCst);
+        word
+    }
+
     /// Some instructions of the thread's own.
     pub fn step(self) {
         self.machine.point(Call::Step);
@@ -144,6 +159,9 @@ impl Me {
             std::ptr::eq(now, self.thread),
             "a thread on another's stack"
         );
+        if let Err(what) = invariants::a_stopped_thread_is_resumed_by_the_runtime(self.machine) {
+            self.machine.fail(what);
+        }
     }
 
     /// At most so many steps.
@@ -157,12 +175,13 @@ impl Me {
     pub fn spawn(self, body: impl FnOnce(Me) + 'static) -> Handle {
         let body: Body = Box::new(body);
         let body = Box::into_raw(Box::new(body)) as usize;
-        let done = word(0);
+        let done = self.word(0);
         let stack = self.machine.memory(STACK) as usize + STACK;
         let activation = self.runtime.enter();
         let thread = self.runtime.new_thread().unwrap();
         thread.kernel.pending.store(false, Ordering::SeqCst);
         thread.kernel.delivered.store(0, Ordering::SeqCst);
+        thread.kernel.gives_way.store(false, Ordering::SeqCst);
         // SAFETY: a stack of its own; `landing` does not return.
         unsafe {
             self.runtime.launch(
@@ -207,6 +226,9 @@ impl Me {
             self.runtime
                 .futex_wait(activation, key, u32::MAX, deadline, matches);
         self.runtime.leave(activation);
+        self.space
+            .awoken
+            .set(self.space.awoken.get() + u64::from(waited == Waited::Ended(WakeReason::Woken)));
         self.step();
         if waited == Waited::Ended(WakeReason::TimedOut) {
             assert!(self.machine.clock.get() >= deadline.unwrap(), "early");
@@ -219,6 +241,7 @@ impl Me {
         let activation = self.runtime.enter();
         let key = std::ptr::from_ref(word) as usize;
         let woken = self.runtime.futex_wake(activation, key, count, u32::MAX);
+        self.space.woken.set(self.space.woken.get() + woken as u64);
         self.runtime.leave(activation);
         woken
     }
@@ -230,8 +253,11 @@ impl Me {
             std::ptr::from_ref(to) as usize,
         );
         let activation = self.runtime.enter();
-        self.runtime
+        let moved = self
+            .runtime
             .futex_requeue(activation, from, to, wake, usize::MAX, || true);
+        let woken = moved.map_or(0, |(woken, _)| woken);
+        self.space.woken.set(self.space.woken.get() + woken as u64);
         self.runtime.leave(activation);
     }
 
@@ -263,6 +289,9 @@ impl Me {
     fn block(self, time: u64, fault: bool) {
         self.machine.point(Call::Block);
         let until = self.machine.clock.get() + time;
+        if fault {
+            self.machine.me(|vessel| vessel.faulted.set(true));
+        }
         while self.machine.clock.get() < until {
             self.machine.wait(Doing::Blocked { until, fault });
             self.machine.handle();
@@ -328,7 +357,10 @@ impl Me {
 
     /// Gives way to other threads.
     pub fn yield_now(self) {
+        let gives_way = &self.thread.kernel.gives_way;
+        gives_way.store(true, Ordering::Relaxed);
         self.runtime.yield_now();
+        gives_way.store(false, Ordering::Relaxed);
         self.step();
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
 
-use upcall_sim::{Descriptor, Handle, Me, explore, word};
+use upcall_sim::{Descriptor, Handle, Me, explore};
 
 /// Longer than any run.
 const FOREVER: u64 = 1 << 40;
@@ -51,7 +51,7 @@ fn create_and_join() {
 #[test]
 fn ping_pong() {
     explore("ping_pong", |me| {
-        let ball = word(0);
+        let ball = me.word(0);
         let player = |side: u32| {
             move |me: Me| {
                 for _ in 0..40 {
@@ -76,9 +76,9 @@ fn ping_pong() {
 #[test]
 fn contention() {
     explore("contention", |me| {
-        let mutex = word(0);
-        let inside = word(0);
-        let total = word(0);
+        let mutex = me.word(0);
+        let inside = me.word(0);
+        let total = me.word(0);
         let threads = (0..8).map(|_| {
             me.spawn(move |me| {
                 for _ in 0..15 {
@@ -104,8 +104,8 @@ fn contention() {
 #[test]
 fn requeue() {
     explore("requeue", |me| {
-        let (first, second) = (word(0), word(0));
-        let left = word(10);
+        let (first, second) = (me.word(0), me.word(0));
+        let left = me.word(10);
         let threads = (0..10).map(|index| {
             me.spawn(move |me| {
                 while first.load(Ordering::SeqCst) == 0 && second.load(Ordering::SeqCst) == 0 {
@@ -138,9 +138,9 @@ fn requeue() {
 #[test]
 fn timeouts() {
     explore("timeouts", |me| {
-        let gate = word(0);
-        let woken = word(0);
-        let sent = word(0);
+        let gate = me.word(0);
+        let woken = me.word(0);
+        let sent = me.word(0);
         let threads = (0..8).map(|_| {
             me.spawn(move |me| {
                 for _ in 0..10 {
@@ -169,7 +169,7 @@ fn timeouts() {
 #[test]
 fn a_deadline_that_has_passed_sets_no_alarm() {
     explore("a_deadline_that_has_passed_sets_no_alarm", |me| {
-        let nobody_wakes = word(0);
+        let nobody_wakes = me.word(0);
         let threads = (0..6).map(|_| {
             me.spawn(move |me| {
                 for _ in 0..10 {
@@ -296,7 +296,7 @@ fn descriptors() {
 #[test]
 fn signals() {
     explore("signals", |me| {
-        let never = word(0);
+        let never = me.word(0);
         for _ in 0..10 {
             let threads: Vec<_> = (0..4)
                 .map(|_| {
@@ -340,8 +340,8 @@ fn everything() {
                 .borrow_mut()
                 .push(Descriptor::default());
         }
-        let mutex = word(0);
-        let counted = word(0);
+        let mutex = me.word(0);
+        let counted = me.word(0);
         let threads = (0..12).map(|index| {
             me.spawn(move |me| {
                 for _ in 0..25 {

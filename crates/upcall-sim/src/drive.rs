@@ -1,0 +1,194 @@
+//! Runs a scenario with many seeds, replays one, and shrinks one that fails.
+//!
+//! Every seed is run in a child process, a *worker*, so that one that crashes is a result like any
+//! other, and the one who asks can go on and shrink it. The worker says in shared memory where it is. A
+//! replay runs in the process itself, for a debugger.
+//!
+//! `UPCALL_TEST_SEEDS=N` runs N seeds of each scenario; `UPCALL_TEST_SEED=PLAN` replays one run (see
+//! [`Plan`]). A failing run prints the shortest one found that fails in the same way.
+
+use std::cell::Cell;
+use std::fmt;
+use std::panic;
+
+use crate::bound;
+use crate::explore::Explore;
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::shared::Shared;
+use crate::shrink::shrink;
+use crate::threads::{self, Me};
+
+/// Seeds of each scenario, if not said.
+const SEEDS: u64 = if cfg!(debug_assertions) { 100 } else { 1000 };
+
+/// What a scenario does.
+pub type Scenario = fn(Me);
+
+/// A run that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which run.
+    pub plan: Plan,
+    /// What did not hold, and the state of the machine.
+    pub what: String,
+    /// After how many points.
+    pub points: u64,
+    /// Draws until then.
+    pub draws: u64,
+}
+
+impl Failure {
+    /// The same for failures of one kind: what did not hold, without numbers.
+    pub(crate) fn kind(&self) -> String {
+        let line = self.what.lines().next().unwrap_or("");
+        line.chars().filter(|one| !one.is_ascii_digit()).collect()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} points, {}", self.points, self.what)
+    }
+}
+
+/// Runs `scenario` with many seeds, or replays one run of it: see the module.
+///
+/// # Panics
+///
+/// When a run fails.
+pub fn explore(name: &str, scenario: Scenario) {
+    let replay =
+        |plan: &Plan| format!("UPCALL_TEST_SEED={plan} cargo test --release -p upcall-sim {name}");
+    if let Ok(text) = std::env::var("UPCALL_TEST_SEED") {
+        let plan: Plan = text.parse().expect("UPCALL_TEST_SEED");
+        if let Err(failure) = run(&plan, scenario) {
+            panic!("{name}: {failure}");
+        }
+        return;
+    }
+    let seeds = std::env::var("UPCALL_TEST_SEEDS").ok();
+    let seeds = seeds.map_or(SEEDS, |text| text.parse().expect("UPCALL_TEST_SEEDS"));
+    let Some(first) = hunt((1..=seeds).map(Plan::from), scenario) else {
+        return;
+    };
+    eprintln!("{name} failed: {}\n{first}", replay(&first.plan));
+    let least = shrink(first, scenario);
+    panic!("{name}, shrunk: {least}\nreplay: {}", replay(&least.plan));
+}
+
+/// The first of the plans that fails.
+pub fn hunt(plans: impl Iterator<Item = Plan>, scenario: Scenario) -> Option<Failure> {
+    let shared = Shared::new();
+    // SAFETY: the child uses what glibc and std keep usable after a fork: memory and this module's own.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "no worker");
+    if child == 0 {
+        let failed = work(plans, scenario, &shared);
+        // SAFETY: ends the child, without what the parent's exit would do.
+        unsafe { libc::_exit(i32::from(failed)) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } != child {}
+    if status == 0 {
+        return None;
+    }
+    let mut what = shared.text();
+    if libc::WIFSIGNALED(status) && what.is_empty() {
+        what = format!("ended by signal {}", libc::WTERMSIG(status));
+    }
+    let (points, draws) = (shared.points(), shared.draws());
+    Some(Failure {
+        plan: shared.plan(),
+        what,
+        points,
+        draws,
+    })
+}
+
+/// In the child: says whether a plan failed.
+fn work(plans: impl Iterator<Item = Plan>, scenario: Scenario, shared: &Shared) -> bool {
+    WORKER.set(shared);
+    // Printed by the parent, if at all.
+    panic::set_hook(Box::new(|information| {
+        // SAFETY: null, or of this child, which does not give it back.
+        if let Some(shared) = unsafe { WORKER.get().as_ref() } {
+            shared.tell(&format!("{information}\n"));
+        }
+    }));
+    for plan in plans {
+        shared.begin(&plan);
+        if let Err(failure) = run(&plan, scenario) {
+            shared.tell(&failure.what);
+            shared.count(failure.points, failure.draws);
+            return true;
+        }
+    }
+    false
+}
+
+thread_local! {
+    /// Where the panics of a worker are told.
+    static WORKER: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+}
+
+/// One run, here.
+///
+/// # Errors
+///
+/// What did not hold.
+pub fn run(plan: &Plan, scenario: Scenario) -> Result<(), Failure> {
+    let machine = Machine::new(
+        plan.seed,
+        1,
+        |pick| plan.style(pick),
+        |style| Box::new(Explore::new(style)),
+    );
+    machine.limit(plan);
+    let machine = Box::into_raw(Box::new(machine));
+    // SAFETY: freed below, when nothing refers to it any more.
+    let borrowed: &'static Machine = unsafe { &*machine };
+    threads::boot(borrowed, 0, &borrowed.style.processors, scenario);
+    bound::begin(borrowed);
+    let result = borrowed.run();
+    bound::end();
+    let result = result.map_err(|what| Failure {
+        plan: plan.clone(),
+        what: format!("{what}\n{}", borrowed.describe()),
+        points: borrowed.points.get(),
+        draws: borrowed.draws(),
+    });
+    // SAFETY: made above; the run is over.
+    drop(unsafe { Box::from_raw(machine) });
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the bound is for: the run ends, and says so.
+    #[test]
+    fn an_endless_loop_ends_the_run() {
+        let plan: Plan = "1,without=stepping".parse().unwrap();
+        let failure = hunt([plan].into_iter(), |me: Me| {
+            me.runtime.enter();
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        assert!(failure.is_some_and(|failure| failure.what.contains("endless loop")));
+    }
+
+    #[test]
+    fn a_crash_is_a_failure_with_its_seed() {
+        let seeds = (1..=5).map(Plan::from);
+        let failure = hunt(seeds, |me: Me| {
+            assert!(me.machine.seed() != 3, "the third");
+        });
+        let failure = failure.expect("a failure");
+        assert_eq!(failure.plan.seed, 3);
+        assert!(failure.what.contains("the third"), "{failure}");
+    }
+}

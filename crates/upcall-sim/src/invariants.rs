@@ -1,0 +1,367 @@
+//! What must always hold: each a function, named in the report of a run that breaks it, with the
+//! sentence of the paper from which it comes. [`AFTER_EVERY_EVENT`] are asked whenever the machine has
+//! the processor, [`AT_REST`] when nothing can run, so that nobody is half-way.
+//!
+//! "Soon" is some *rounds*: in each, every vessel that could run all the time has run. How long a
+//! vessel waits is the machine's doing, and says nothing about the runtime.
+//!
+//! Not here, since the runtime does not have it yet: priorities of threads (Anderson et al. 1991,
+//! section 1.2: no high-priority thread waits while a low-priority one runs). That the holder of a
+//! lock is continued first is stated for the runtime's own locks only (section 3.3): a program's
+//! locks are not known to it. How many processors each of several address spaces has is
+//! `upcall-alloc`'s to decide, and its tests' to judge. That no wake-up is doubled is asked of what
+//! ends a wait, which programs can see, not of kernel threads woken in vain, which they cannot.
+
+use upcall_core::vp::State;
+
+use crate::machine::{Doing, Machine};
+use crate::sim::Sim;
+use crate::space::Space;
+
+type Vp = upcall_core::Vp<Sim>;
+
+/// Says what is wrong, if anything is.
+pub type Invariant = fn(&Machine, usize, &Space) -> Result<(), String>;
+
+/// Asked between any two steps, about each address space.
+pub const AFTER_EVERY_EVENT: [(&str, Invariant); 5] = [
+    (
+        "one_activation_runs_on_each_processor",
+        one_activation_runs_on_each_processor,
+    ),
+    (
+        "a_thread_is_on_one_activation",
+        a_thread_is_on_one_activation,
+    ),
+    (
+        "a_lock_holder_is_continued_first",
+        a_lock_holder_is_continued_first,
+    ),
+    (
+        "no_processor_idles_while_a_thread_is_ready",
+        no_processor_idles_while_a_thread_is_ready,
+    ),
+    ("activations_are_bounded", activations_are_bounded),
+];
+
+/// Asked when nothing can run.
+pub const AT_REST: [(&str, Invariant); 5] = [
+    ("no_thread_is_lost", no_thread_is_lost),
+    (
+        "no_wake_up_is_lost_or_doubled",
+        no_wake_up_is_lost_or_doubled,
+    ),
+    ("no_event_is_lost", no_event_is_lost),
+    ("somebody_waits_for_events", somebody_waits_for_events),
+    ("who_is_absent_is_blocked", who_is_absent_is_blocked),
+];
+
+/// A processor may idle so many rounds while a thread is ready: the hysteresis, and the way of a call.
+const IDLE_ROUNDS: u64 = 60;
+
+/// A thread may run so many rounds without a virtual processor: until the signal reaches it that was
+/// to come first.
+const ASTRAY_ROUNDS: u64 = 60;
+
+/// Activations beside threads: for each virtual processor an owner, a standby, its heir and two spares;
+/// and six spares.
+const ACTIVATIONS: (u64, u64) = (5, 6);
+
+/// What the invariants remember of an address space.
+#[derive(Default)]
+pub struct Books {
+    /// The owner of each virtual processor and what it did, after the event before.
+    words: Vec<(usize, State)>,
+    /// In which round a virtual processor was found idle with a thread ready, if it always was since.
+    idle_since: Vec<Option<u64>>,
+}
+
+impl Machine {
+    /// Between any two steps.
+    pub(crate) fn watch(&self) -> Result<(), String> {
+        self.ask_all(&AFTER_EVERY_EVENT)?;
+        for space in &self.spaces {
+            space.books.borrow_mut().remember(space);
+        }
+        Ok(())
+    }
+
+    /// When nothing can run.
+    pub(crate) fn watch_rest(&self) -> Result<(), String> {
+        self.ask_all(&AT_REST)
+    }
+
+    fn ask_all(&self, invariants: &[(&str, Invariant)]) -> Result<(), String> {
+        for (index, space) in self.spaces.iter().enumerate() {
+            if space.runtime.get().is_none() {
+                continue;
+            }
+            for (name, holds) in invariants {
+                holds(self, index, space).map_err(|what| format!("{name}: {what}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel would have to run a vessel to learn anything from it: it cannot run.
+    fn is_stopped(&self, vessel: usize) -> bool {
+        matches!(
+            self.doing(vessel),
+            Doing::Blocked { .. } | Doing::Sleeping | Doing::Polling
+        )
+    }
+}
+
+impl Books {
+    fn remember(&mut self, space: &Space) {
+        self.words.clear();
+        let words = space.vps().iter().filter_map(word);
+        self.words.extend(words);
+    }
+}
+
+impl Space {
+    fn vps(&self) -> &'static [Vp] {
+        self.runtime.get().map_or(&[], |runtime| runtime.vps())
+    }
+}
+
+/// The vessel that owns a virtual processor, and what it does.
+fn word(vp: &Vp) -> Option<(usize, State)> {
+    let word = vp.word();
+    Some((Machine::vessel_of(word.owner())?, word.state()))
+}
+
+/// "There are always exactly as many running activations as processors": each virtual processor has
+/// one owner that has not ended, and owns no other (Anderson et al. 1991, section 3.1).
+pub fn one_activation_runs_on_each_processor(
+    machine: &Machine,
+    _: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let books = space.books.borrow();
+    for (index, vp) in space.vps().iter().enumerate() {
+        let Some((owner, _)) = word(vp) else { continue };
+        if books
+            .words
+            .get(index)
+            .is_some_and(|&(before, _)| before == owner)
+        {
+            continue;
+        }
+        if machine.doing(owner) == Doing::Gone {
+            return Err(format!("vp {index} is owned by an ended activation"));
+        }
+        let others = space
+            .vps()
+            .iter()
+            .enumerate()
+            .filter(|&(other, _)| other != index);
+        for (other, vp) in others {
+            if word(vp).is_some_and(|(its, _)| its == owner) {
+                return Err(format!("vessel {owner} owns vp {index} and vp {other}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A thread is in one place; its state was saved once, and is resumed once (section 3.1).
+pub fn a_thread_is_on_one_activation(machine: &Machine, _: usize, _: &Space) -> Result<(), String> {
+    let carried = |vessel: usize| {
+        let activation = machine.vessel(vessel, |vessel| vessel.activation.get());
+        let alive = activation.filter(|_| machine.doing(vessel) != Doing::Gone);
+        alive.and_then(|activation| activation.thread())
+    };
+    let Some(vessel) = machine.ran.get() else {
+        return Ok(());
+    };
+    let Some(thread) = carried(vessel) else {
+        return Ok(());
+    };
+    let before = thread.kernel.seen_on.get();
+    thread.kernel.seen_on.set(vessel + 1);
+    match before.checked_sub(1) {
+        Some(other) if other != vessel => match carried(other) {
+            Some(its) if std::ptr::eq(its, thread) => {
+                Err(format!("one is on vessel {vessel} and on vessel {other}"))
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Once the kernel has stopped a thread, only the runtime resumes it (section 3.1: it is "never directly
+/// resumed by the kernel"): a thread executes only on the activation that owns a virtual processor, or
+/// learns soon that this one does not. Asked at each step of a thread.
+///
+/// A thread that comes back from a page fault may learn it at its next interruption only, which is the
+/// end of its slice at the latest: whoever runs instead tells it when it has time.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn a_stopped_thread_is_resumed_by_the_runtime(machine: &Machine) -> Result<(), String> {
+    machine.me(|vessel| {
+        let Some(activation) = vessel.activation.get() else {
+            return Ok(());
+        };
+        if vessel.faulted.get() || activation.vp().word().is_owned_by(activation) {
+            vessel.astray.set(0);
+            return Ok(());
+        }
+        let now = machine.rounds.now();
+        let since = vessel.astray.get().checked_sub(1).unwrap_or(now);
+        vessel.astray.set(since + 1);
+        if now - since > ASTRAY_ROUNDS {
+            let name = "a_stopped_thread_is_resumed_by_the_runtime";
+            return Err(format!(
+                "{name}: it still runs after {} rounds",
+                now - since
+            ));
+        }
+        Ok(())
+    })
+}
+
+/// An activation that was stopped inside the runtime, where it may hold a lock, is continued first:
+/// nobody else takes its virtual processor (section 3.3, recovery).
+pub fn a_lock_holder_is_continued_first(
+    machine: &Machine,
+    _: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let books = space.books.borrow();
+    for (index, (vp, &(owner, state))) in space.vps().iter().zip(&books.words).enumerate() {
+        if state == State::Runtime
+            && machine.ran.get() != Some(owner)
+            && word(vp).is_some_and(|(now, _)| now != owner)
+        {
+            return Err(format!(
+                "vessel {owner} was replaced on vp {index} inside the runtime"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// "No processor idles in the presence of ready threads" (section 1.2), beyond the hysteresis of
+/// section 4.2 and the way of a call. An owner that is blocked in the kernel leaves its processor idle,
+/// too. Not asked once the kernel has refused a kernel thread, nor where a sentinel has to wait for other
+/// virtual processors' activations.
+pub fn no_processor_idles_while_a_thread_is_ready(
+    machine: &Machine,
+    _: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let mut books = space.books.borrow_mut();
+    let vps = space.vps();
+    books.idle_since.resize(vps.len(), None);
+    let excepted = space.spawn_failed.get() || machine.style.may_starve_sentinels();
+    if excepted || !vps.iter().any(|vp| vp.has_ready()) {
+        books.idle_since.fill(None);
+        return Ok(());
+    }
+    let now = machine.rounds.now();
+    let Books { words, idle_since } = &mut *books;
+    for (index, (vp, since)) in vps.iter().zip(idle_since).enumerate() {
+        let owner = word(vp).map(|(owner, _)| owner);
+        let before = words.get(index).map(|&(owner, _)| owner);
+        if owner != before || !owner.is_some_and(|owner| machine.is_stopped(owner)) {
+            *since = None;
+            continue;
+        }
+        let rounds = now - *since.get_or_insert(now);
+        if rounds > IDLE_ROUNDS {
+            return Err(format!("vp {index} since {rounds} rounds"));
+        }
+    }
+    Ok(())
+}
+
+/// Activations are recycled (section 4.3), and there are never more than the threads that there were
+/// at once can need.
+pub fn activations_are_bounded(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    let Some(runtime) = space.runtime.get() else {
+        return Ok(());
+    };
+    let (each, more) = ACTIVATIONS;
+    let most = each * space.vps().len() as u64 + more + 2 * runtime.stats().threads.peak();
+    let alive = space.alive.get() as u64;
+    if alive > most {
+        return Err(format!("there are {alive}, and may be {most}"));
+    }
+    Ok(())
+}
+
+/// A thread that can run is not forgotten (section 1.2). Not asked once the kernel has refused a
+/// kernel thread.
+pub fn no_thread_is_lost(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    match space.vps().iter().find(|vp| vp.has_ready()) {
+        Some(vp) if !space.spawn_failed.get() => {
+            Err(format!("one is ready on vp {} and nobody runs", vp.index()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every wake-up that a waker was told to have delivered has ended one wait (section 3.1: the thread
+/// system is told of every event; and 2.2, what comes of events that are not told).
+pub fn no_wake_up_is_lost_or_doubled(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    let (sent, came) = (space.woken.get(), space.awoken.get());
+    if sent != came && !space.spawn_failed.get() {
+        return Err(format!("{sent} were sent, {came} came"));
+    }
+    Ok(())
+}
+
+/// No thread waits for a descriptor that has fired (section 3.1, as above).
+pub fn no_event_is_lost(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    for (index, descriptor) in space.descriptors.borrow().iter().enumerate() {
+        if descriptor.edge && !descriptor.waiting.is_empty() {
+            return Err(format!(
+                "descriptor {index} has fired, and somebody waits for it"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// While threads wait for deadlines or descriptors, an activation does (section 3.1: an event needs a
+/// vessel in which to be told). Not asked while an owner is on a page fault, which no call announces;
+/// neither once the kernel has refused a kernel thread.
+pub fn somebody_waits_for_events(
+    machine: &Machine,
+    index: usize,
+    space: &Space,
+) -> Result<(), String> {
+    if space.spawn_failed.get() || !space.wants_poller() {
+        return Ok(());
+    }
+    let polling = machine.count(index, |doing| doing == Doing::Polling);
+    let faults = machine.count(index, |doing| {
+        matches!(doing, Doing::Blocked { fault: true, .. })
+    });
+    if polling == 0 && faults == 0 {
+        return Err("nobody sits in the poller's seat".to_owned());
+    }
+    Ok(())
+}
+
+/// Who counts as absent is blocked in the kernel: what came back was let in (section 3.1, *unblocked*).
+pub fn who_is_absent_is_blocked(
+    machine: &Machine,
+    index: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let Some(runtime) = space.runtime.get() else {
+        return Ok(());
+    };
+    let absent = runtime.stats().absent.get();
+    let blocked = machine.count(index, |doing| matches!(doing, Doing::Blocked { .. }));
+    if absent > blocked as u64 {
+        return Err(format!("{absent} are absent, {blocked} are blocked"));
+    }
+    Ok(())
+}

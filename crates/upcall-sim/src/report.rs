@@ -1,0 +1,63 @@
+//! The state of a machine, for the report of a failure.
+
+use std::sync::atomic::Ordering;
+
+use upcall_core::Activation;
+use upcall_core::vp::State;
+
+use crate::machine::{Doing, Machine};
+use crate::sim::Sim;
+use crate::space::Space;
+
+impl Machine {
+    fn describe_space(&self, space: &Space, text: &mut String) {
+        let runtime = space.runtime.get();
+        for vp in runtime.into_iter().flat_map(|runtime| runtime.vps()) {
+            let word = vp.word();
+            let state: State = word.state();
+            let owner = Self::vessel_of(word.owner());
+            *text += &format!("vp {}: {state:?} of {owner:?}", vp.index());
+            *text += if vp.has_ready() {
+                ", threads ready\n"
+            } else {
+                "\n"
+            };
+        }
+    }
+
+    /// The state, for the report of a failure.
+    pub fn describe(&self) -> String {
+        let (clock, points) = (self.clock.get(), self.points.get());
+        let mut text = format!("{:?}\nclock {clock} points {points}\n", self.style);
+        for (index, space) in self.spaces.iter().enumerate() {
+            let (alarm, waiting) = (space.alarm.get(), space.nr_waiting.get());
+            text += &format!("space {index}: alarm {alarm} waiting {waiting}\n");
+            self.describe_space(space, &mut text);
+        }
+        let alive = |&index: &usize| self.doing(index) != Doing::Gone;
+        for index in (0..self.nr_vessels()).filter(alive) {
+            self.vessel(index, |vessel| {
+                let activation = vessel.activation.get();
+                let is = |what: fn(&Activation<Sim>) -> bool| activation.is_some_and(what);
+                text += &format!(
+                    "vessel {index}: {:?}, processor {}, role {:?}, thread {}, in call {}, wake {}\n",
+                    vessel.doing.get(),
+                    vessel.processor.get(),
+                    activation.map(Activation::role),
+                    is(|activation| activation.thread().is_some()),
+                    is(Activation::is_in_call),
+                    activation.map_or(0, |activation| activation.wake_word().load(Ordering::Relaxed)),
+                );
+            });
+        }
+        text
+    }
+
+    /// How many vessels of an address space do that.
+    pub(crate) fn count(&self, space: usize, is: fn(Doing) -> bool) -> usize {
+        (0..self.nr_vessels())
+            .filter(|&index| self.vessel(index, |vessel| vessel.space == space))
+            .filter(|&index| is(self.doing(index)))
+            .count()
+    }
+}

@@ -1,0 +1,55 @@
+//! Who gave way, and in which order: what [`threads_take_turns`](crate::invariants::threads_take_turns)
+//! remembers.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+
+use crate::machine::Thread;
+
+/// How long who was taken from a ready list first may still be on its way to run, in rounds.
+const ON_THE_WAY: u64 = 40;
+
+struct Waiting {
+    thread: &'static Thread,
+    vp: u32,
+    /// Since which round another one, who came later, runs.
+    passed: Cell<Option<u64>>,
+}
+
+/// Threads that gave way and have not run since, in this order.
+#[derive(Default)]
+pub(crate) struct Turns {
+    waiting: RefCell<Vec<Waiting>>,
+    /// How many virtual processors there are.
+    pub(crate) vps: Cell<usize>,
+}
+
+impl Turns {
+    /// A thread does not run any more.
+    pub(crate) fn left(&self, vp: u32, thread: &'static Thread) {
+        if thread.kernel.gives_way.load(Ordering::Relaxed) {
+            let passed = Cell::new(None);
+            self.waiting
+                .borrow_mut()
+                .push(Waiting { thread, vp, passed });
+        }
+    }
+
+    /// A thread runs; what is wrong with that.
+    pub(crate) fn came(&self, thread: &'static Thread, round: u64) -> Result<(), String> {
+        let mut waiting = self.waiting.borrow_mut();
+        let is_it = |one: &Waiting| std::ptr::eq(one.thread, thread);
+        let Some(place) = waiting.iter().position(is_it) else {
+            return Ok(());
+        };
+        let vp = waiting.remove(place).vp;
+        for first in waiting[..place].iter().filter(|one| one.vp == vp) {
+            let since = first.passed.get().unwrap_or(round);
+            first.passed.set(Some(since));
+            if self.vps.get() == 1 || round - since > ON_THE_WAY {
+                return Err("threads_take_turns: who gave way first has not run yet".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
