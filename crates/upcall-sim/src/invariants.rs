@@ -45,7 +45,7 @@ pub const AFTER_EVERY_EVENT: [(&str, Invariant); 5] = [
 ];
 
 /// Asked when nothing can run.
-pub const AT_REST: [(&str, Invariant); 5] = [
+pub const AT_REST: [(&str, Invariant); 6] = [
     ("no_thread_is_lost", no_thread_is_lost),
     (
         "no_wake_up_is_lost_or_doubled",
@@ -54,6 +54,7 @@ pub const AT_REST: [(&str, Invariant); 5] = [
     ("no_event_is_lost", no_event_is_lost),
     ("somebody_waits_for_events", somebody_waits_for_events),
     ("who_is_absent_is_blocked", who_is_absent_is_blocked),
+    ("superfluous_activations_end", superfluous_activations_end),
 ];
 
 /// A processor may idle so many rounds while a thread is ready: the hysteresis, and the way of a call.
@@ -103,12 +104,20 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether the kernel would have to run a vessel to learn anything from it: it cannot run.
-    fn is_stopped(&self, vessel: usize) -> bool {
-        matches!(
-            self.doing(vessel),
-            Doing::Blocked { .. } | Doing::Sleeping | Doing::Polling
-        )
+    /// Whether a vessel waits in the kernel, for anything but a page of the runtime's own, which is
+    /// always there soon.
+    fn idles(&self, vessel: usize) -> bool {
+        match self.doing(vessel) {
+            Doing::Blocked { .. } => !self.is_in_the_seat(vessel),
+            Doing::Sleeping | Doing::Polling => true,
+            Doing::Runnable | Doing::Waking { .. } | Doing::Gone => false,
+        }
+    }
+
+    /// Of one that is blocked: whether it is the poller, on a page fault of its own.
+    fn is_in_the_seat(&self, vessel: usize) -> bool {
+        let activation = self.vessel(vessel, |vessel| vessel.activation.get());
+        activation.is_some_and(|activation| activation.thread().is_none())
     }
 }
 
@@ -268,7 +277,7 @@ pub fn no_processor_idles_while_a_thread_is_ready(
     for (index, (vp, since)) in vps.iter().zip(idle_since).enumerate() {
         let owner = word(vp).map(|(owner, _)| owner);
         let before = words.get(index).map(|&(owner, _)| owner);
-        if owner != before || !owner.is_some_and(|owner| machine.is_stopped(owner)) {
+        if owner != before || !owner.is_some_and(|owner| machine.idles(owner)) {
             *since = None;
             continue;
         }
@@ -296,8 +305,14 @@ pub fn activations_are_bounded(_: &Machine, _: usize, space: &Space) -> Result<(
 }
 
 /// A thread that can run is not forgotten (section 1.2). Not asked once the kernel has refused a
-/// kernel thread.
-pub fn no_thread_is_lost(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+/// kernel thread; neither while a virtual processor that was called for it is on a page fault of its
+/// own.
+pub fn no_thread_is_lost(machine: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    let mut owners = space.vps().iter().filter_map(word).map(|(owner, _)| owner);
+    let is_blocked = |owner| matches!(machine.doing(owner), Doing::Blocked { .. });
+    if owners.any(|owner| is_blocked(owner) && machine.is_in_the_seat(owner)) {
+        return Ok(());
+    }
     match space.vps().iter().find(|vp| vp.has_ready()) {
         Some(vp) if !space.spawn_failed.get() => {
             Err(format!("one is ready on vp {} and nobody runs", vp.index()))
@@ -362,6 +377,33 @@ pub fn who_is_absent_is_blocked(
     let blocked = machine.count(index, |doing| matches!(doing, Doing::Blocked { .. }));
     if absent > blocked as u64 {
         return Err(format!("{absent} are absent, {blocked} are blocked"));
+    }
+    Ok(())
+}
+
+/// Activations that nothing needs any more are given back (section 4.3): beside those that carry threads,
+/// there are as many as are kept.
+pub fn superfluous_activations_end(
+    machine: &Machine,
+    index: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let Some(runtime) = space.runtime.get() else {
+        return Ok(());
+    };
+    let carries = |vessel: &usize| {
+        let activation = machine.vessel(*vessel, |vessel| vessel.activation.get());
+        activation.is_some_and(|activation| activation.thread().is_some())
+    };
+    let of_it = |vessel: &usize| machine.vessel(*vessel, |vessel| vessel.space) == index;
+    let alive = (0..machine.nr_vessels())
+        .filter(|vessel| machine.doing(*vessel) != Doing::Gone)
+        .filter(of_it);
+    let free = alive.filter(|vessel| !carries(vessel)).count() as u64;
+    let (each, more) = ACTIVATIONS;
+    let kept = each * space.vps().len() as u64 + more + runtime.stats().absent.get();
+    if free > kept {
+        return Err(format!("{free} carry nothing, {kept} are kept"));
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ fn unlock(me: Me, mutex: &'static AtomicU32) {
 #[test]
 fn create_and_join() {
     explore("create_and_join", |me| {
-        let threads = (0..30).map(|_| {
+        let threads = (0..me.some(30)).map(|_| {
             me.spawn(|me| {
                 me.steps(5);
                 me.yield_now();
@@ -54,7 +54,7 @@ fn ping_pong() {
         let ball = me.word(0);
         let player = |side: u32| {
             move |me: Me| {
-                for _ in 0..40 {
+                for _ in 0..me.some(40) {
                     loop {
                         let now = ball.load(Ordering::SeqCst);
                         if now % 2 == side {
@@ -69,7 +69,7 @@ fn ping_pong() {
         };
         let threads = vec![me.spawn(player(0)), me.spawn(player(1))];
         join_all(me, threads);
-        assert_eq!(ball.load(Ordering::SeqCst), 80);
+        assert_eq!(u64::from(ball.load(Ordering::SeqCst)), 2 * me.some(40));
     });
 }
 
@@ -79,9 +79,9 @@ fn contention() {
         let mutex = me.word(0);
         let inside = me.word(0);
         let total = me.word(0);
-        let threads = (0..8).map(|_| {
+        let threads = (0..me.some(8)).map(|_| {
             me.spawn(move |me| {
-                for _ in 0..15 {
+                for _ in 0..me.some(15) {
                     lock(me, mutex);
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     me.steps(3);
@@ -97,7 +97,10 @@ fn contention() {
         });
         let threads = threads.collect();
         join_all(me, threads);
-        assert_eq!(total.load(Ordering::SeqCst), 120);
+        assert_eq!(
+            u64::from(total.load(Ordering::SeqCst)),
+            me.some(8) * me.some(15)
+        );
     });
 }
 
@@ -105,8 +108,8 @@ fn contention() {
 fn requeue() {
     explore("requeue", |me| {
         let (first, second) = (me.word(0), me.word(0));
-        let left = me.word(10);
-        let threads = (0..10).map(|index| {
+        let left = me.word(me.some(10) as u32);
+        let threads = (0..me.some(10)).map(|index| {
             me.spawn(move |me| {
                 while first.load(Ordering::SeqCst) == 0 && second.load(Ordering::SeqCst) == 0 {
                     let deadline = (index % 2 == 0)
@@ -117,7 +120,7 @@ fn requeue() {
             })
         });
         let threads = threads.collect();
-        for _ in 0..20 {
+        for _ in 0..me.some(20) {
             me.steps(5);
             me.requeue(first, second, 0);
             me.requeue(second, first, 1);
@@ -141,9 +144,9 @@ fn timeouts() {
         let gate = me.word(0);
         let woken = me.word(0);
         let sent = me.word(0);
-        let threads = (0..8).map(|_| {
+        let threads = (0..me.some(8)).map(|_| {
             me.spawn(move |me| {
-                for _ in 0..10 {
+                for _ in 0..me.some(10) {
                     let deadline = me.machine.clock.get() + me.machine.pick(6_000);
                     if me.wait(gate, 0, Some(deadline)) == Waited::Ended(WakeReason::Woken) {
                         woken.fetch_add(1, Ordering::SeqCst);
@@ -154,7 +157,7 @@ fn timeouts() {
         });
         let threads: Vec<_> = threads.collect();
         let waker = me.spawn(move |me| {
-            for _ in 0..60 {
+            for _ in 0..me.some(60) {
                 sent.fetch_add(me.wake(gate, 1) as u32, Ordering::SeqCst);
                 me.steps(6);
                 me.yield_now();
@@ -170,9 +173,9 @@ fn timeouts() {
 fn a_deadline_that_has_passed_sets_no_alarm() {
     explore("a_deadline_that_has_passed_sets_no_alarm", |me| {
         let nobody_wakes = me.word(0);
-        let threads = (0..6).map(|_| {
+        let threads = (0..me.some(6)).map(|_| {
             me.spawn(move |me| {
-                for _ in 0..10 {
+                for _ in 0..me.some(10) {
                     me.sleep(0);
                     let now = me.machine.clock.get();
                     let waited = me.wait(nobody_wakes, 0, Some(now));
@@ -190,9 +193,9 @@ fn a_deadline_that_has_passed_sets_no_alarm() {
 #[test]
 fn blocking_calls() {
     explore("blocking_calls", |me| {
-        let threads = (0..12).map(|_| {
+        let threads = (0..me.some(12)).map(|_| {
             me.spawn(|me| {
-                for _ in 0..12 {
+                for _ in 0..me.some(12) {
                     me.steps(10);
                     me.call(me.machine.pick(20_000));
                     if me.machine.chance(4) {
@@ -211,16 +214,18 @@ fn blocking_calls() {
 fn spares_end() {
     explore("spares_end", |me| {
         let vps = me.runtime.vps().len() as u64;
-        for _ in 0..2 {
-            let threads = (0..20).map(|_| me.spawn(|me| me.call(200_000 + me.machine.pick(2_000))));
+        for _ in 0..me.some(2) {
+            let threads =
+                (0..me.some(20)).map(|_| me.spawn(|me| me.call(200_000 + me.machine.pick(2_000))));
             let threads = threads.collect();
             me.steps(4);
             join_all(me, threads);
         }
         me.sleep(2_000_000);
         let left = me.runtime.stats().activations.get();
-        // An owner, a standby and its heir for each, beside the spares that are kept.
-        let kept = vps * 5 + 6;
+        // An owner, a standby and its heir for each, beside the spares that are kept; one more may be
+        // about to end, since the poller has become the owner that runs this.
+        let kept = vps * 5 + 6 + 1;
         assert!(left <= kept, "{left} activations are left, not {kept}");
     });
 }
@@ -229,15 +234,15 @@ fn spares_end() {
 #[test]
 fn sleepers_beside_a_call() {
     explore("sleepers_beside_a_call", |me| {
-        let threads = (0..3).map(|_| {
+        let threads = (0..me.some(3)).map(|_| {
             me.spawn(|me| {
-                for _ in 0..10 {
+                for _ in 0..me.some(10) {
                     me.sleep(1_000 + me.machine.pick(30_000));
                 }
             })
         });
         let threads = threads.collect();
-        for _ in 0..15 {
+        for _ in 0..me.some(15) {
             me.call(50_000);
             me.sleep(2_000);
         }
@@ -248,9 +253,9 @@ fn sleepers_beside_a_call() {
 #[test]
 fn page_faults() {
     explore("page_faults", |me| {
-        let threads = (0..8).map(|_| {
+        let threads = (0..me.some(8)).map(|_| {
             me.spawn(|me| {
-                for _ in 0..10 {
+                for _ in 0..me.some(10) {
                     me.steps(10);
                     me.fault(me.machine.pick(10_000));
                     me.steps(3);
@@ -274,14 +279,14 @@ fn descriptors() {
                 .borrow_mut()
                 .push(Descriptor::default());
         }
-        let threads = (0..4).map(|index| {
+        let threads = (0..me.some(4)).map(|index| {
             me.spawn(move |me| {
-                for _ in 0..15 {
-                    me.write(index, me.machine.pick(15_000));
+                for _ in 0..me.some(15) {
+                    me.write(index as usize, me.machine.pick(15_000));
                     if me.machine.chance(3) {
                         me.call(me.machine.pick(20_000));
                     }
-                    me.read(index);
+                    me.read(index as usize);
                 }
             })
         });
@@ -297,8 +302,8 @@ fn descriptors() {
 fn signals() {
     explore("signals", |me| {
         let never = me.word(0);
-        for _ in 0..10 {
-            let threads: Vec<_> = (0..4)
+        for _ in 0..me.some(10) {
+            let threads: Vec<_> = (0..me.some(4))
                 .map(|_| {
                     me.spawn(move |me| {
                         me.steps(4);
@@ -342,17 +347,17 @@ fn everything() {
         }
         let mutex = me.word(0);
         let counted = me.word(0);
-        let threads = (0..12).map(|index| {
+        let threads = (0..me.some(12)).map(|index| {
             me.spawn(move |me| {
-                for _ in 0..25 {
+                for _ in 0..me.some(25) {
                     match me.machine.pick(9) {
                         0 => me.steps(30),
                         1 => me.call(me.machine.pick(30_000)),
                         2 => me.sleep(me.machine.pick(20_000)),
                         3 => me.yield_now(),
                         4 if index < 6 => {
-                            me.write(index, me.machine.pick(8_000));
-                            me.read(index);
+                            me.write(index as usize, me.machine.pick(8_000));
+                            me.read(index as usize);
                         }
                         5 => {
                             let child = me.spawn(|me| me.call(1_000));
