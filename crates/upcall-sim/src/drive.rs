@@ -5,7 +5,8 @@
 //! replay runs in the process itself, for a debugger.
 //!
 //! `UPCALL_TEST_SEEDS=N` runs N seeds of each scenario; `UPCALL_TEST_SEED=PLAN` replays one run (see
-//! [`Plan`]). A failing run prints the shortest one found that fails in the same way.
+//! [`Plan`]). A failing run prints the shortest one found that fails in the same way, unless
+//! `UPCALL_TEST_SHRINK=0`.
 
 use std::cell::Cell;
 use std::fmt;
@@ -73,6 +74,9 @@ pub fn explore(name: &str, scenario: Scenario) {
         return;
     };
     eprintln!("{name} failed: {}\n{first}", replay(&first.plan));
+    if std::env::var_os("UPCALL_TEST_SHRINK").is_some_and(|value| value == "0") {
+        panic!("{name} failed");
+    }
     let least = shrink(first, scenario);
     panic!("{name}, shrunk: {least}\nreplay: {}", replay(&least.plan));
 }

@@ -42,6 +42,10 @@ pub struct Space {
     pub(crate) woken: Cell<u64>,
     /// The same, by themselves.
     pub(crate) awoken: Cell<u64>,
+    /// Threads whose waits for a descriptor were ended, by the poller.
+    pub(crate) told: Cell<u64>,
+    /// The same, by themselves.
+    pub(crate) heard: Cell<u64>,
     /// Vessels that wait for news, and some that do not any more.
     pub(crate) pollers: RefCell<Vec<usize>>,
     /// Vessels that have not ended.
@@ -97,13 +101,14 @@ impl Space {
             let mut found = false;
             for thread in descriptor.waiting.drain(..) {
                 self.nr_waiting.set(self.nr_waiting.get() - 1);
-                match thread.claim(WakeReason::Woken) {
-                    Claim::Ready => {
-                        list.push_back(thread);
-                        found = true;
-                    }
-                    Claim::Soon => found = true,
-                    Claim::Lost => {}
+                let claim = thread.claim(WakeReason::Woken);
+                if claim == Claim::Lost {
+                    continue;
+                }
+                found = true;
+                self.told.set(self.told.get() + 1);
+                if claim == Claim::Ready {
+                    list.push_back(thread);
                 }
             }
             descriptor.edge |= !found;

@@ -325,6 +325,8 @@ impl Me {
             },
             0,
         );
+        let heard = u64::from(self.thread.wake_reason() == WakeReason::Woken);
+        self.space.heard.set(self.space.heard.get() + heard);
         self.runtime.leave(activation);
         self.step();
     }

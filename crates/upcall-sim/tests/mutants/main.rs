@@ -1,0 +1,224 @@
+//! Mutants of the runtime: each breaks one sentence of the paper, and the simulation must say which.
+//!
+//! A mutant is a text of `upcall-core`, which occurs exactly once, and its replacement, applied to a
+//! copy of the sources in a scratch directory. The copy is built and one scenario is explored; the
+//! report must name the invariant. `cargo test --release -p upcall-sim --test mutants -- --ignored`
+//! does it for all; `UPCALL_TEST_MUTANT=NAME` for one.
+
+mod scratch;
+
+use scratch::Scratch;
+
+/// A change of the runtime that some invariant catches.
+struct Mutant {
+    /// The invariant that catches it, or what the report says; and the mutant's name.
+    caught_by: &'static str,
+    /// In `upcall-core/src`.
+    file: &'static str,
+    text: &'static str,
+    instead: &'static str,
+    scenario: &'static str,
+}
+
+const MUTANTS: &[Mutant] = &[
+    Mutant {
+        caught_by: "one_activation_runs_on_each_processor",
+        file: "spares.rs",
+        text: "if role == Role::Resting && activation.vp().word().is_owned_by(activation)
+                || !activation.change_role(role, Role::Spare)",
+        instead: "if !activation.change_role(role, Role::Spare)",
+        scenario: "blocking_calls",
+    },
+    Mutant {
+        caught_by: "a_thread_is_on_one_activation",
+        file: "thread.rs",
+        text: "_ => return Claim::Lost,",
+        instead: "_ => return Claim::Ready,",
+        scenario: "timeouts",
+    },
+    Mutant {
+        caught_by: "a_lock_holder_is_continued_first",
+        file: "upcall.rs",
+        text: "State::Granted | State::Runtime => return false,",
+        instead: "State::Granted => return false,
+                State::Runtime => {
+                    if vp.replace(word, activation, State::Runtime) {
+                        return true;
+                    }
+                }",
+        scenario: "blocking_calls",
+    },
+    Mutant {
+        caught_by: "a_stopped_thread_is_resumed_by_the_runtime",
+        file: "upcall.rs",
+        text: "self.stats.displaced.add();
+        self.kernel.interrupt(owner);",
+        instead: "self.stats.displaced.add();",
+        scenario: "blocking_calls",
+    },
+    Mutant {
+        caught_by: "no_processor_idles_while_a_thread_is_ready",
+        file: "standby.rs",
+        text: "if self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        instead: "if cheap_doubt && self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        scenario: "page_faults",
+    },
+    Mutant {
+        caught_by: "no_thread_is_lost",
+        file: "passage.rs",
+        text: "vp.ready.push_back(&self.kernel, thread);
+        self.announce_ready(vp);",
+        instead: "vp.ready.push_back(&self.kernel, thread);",
+        scenario: "create_and_join",
+    },
+    Mutant {
+        caught_by: "no_wake_up_is_lost_or_doubled",
+        file: "futex.rs",
+        text: "if claim == Claim::Lost {
+                continue;
+            }
+            queue.remove(thread);
+            if claim == Claim::Ready {
+                self.make_ready_on(vp, thread);
+            }
+            woken += 1;
+        }
+        woken",
+        instead: "if claim == Claim::Lost {
+                woken += 1;
+                continue;
+            }
+            queue.remove(thread);
+            if claim == Claim::Ready {
+                self.make_ready_on(vp, thread);
+            }
+            woken += 1;
+        }
+        woken",
+        scenario: "timeouts",
+    },
+    Mutant {
+        caught_by: "no_event_is_lost",
+        file: "passage.rs",
+        text: "thread.reason.store(state >> 8, Ordering::Relaxed);
+                self.make_ready(activation, thread);",
+        instead: "thread.reason.store(state >> 8, Ordering::Relaxed);",
+        scenario: "descriptors",
+    },
+    Mutant {
+        caught_by: "somebody_waits_for_events",
+        file: "wait.rs",
+        text: "if self.poller.get(Ordering::Relaxed).is_none()
+            && self.poller.replace_if(None, Some(activation))
+        {",
+        instead: "if activation.role() == Role::Spare
+            && self.poller.get(Ordering::Relaxed).is_none()
+            && self.poller.replace_if(None, Some(activation))
+        {",
+        scenario: "sleepers_beside_a_call",
+    },
+    Mutant {
+        caught_by: "who_is_absent_is_blocked",
+        file: "upcall.rs",
+        text: "if marked && owner.absent.swap(false, Ordering::AcqRel) {",
+        instead: "if false && owner.absent.swap(false, Ordering::AcqRel) {",
+        scenario: "blocking_calls",
+    },
+    Mutant {
+        caught_by: "activations_are_bounded",
+        file: "spares.rs",
+        text: "self.take_pooled(vp)
+            .or_else(|| self.spawn_activation(vp, false))",
+        instead: "self.spawn_activation(vp, false)",
+        scenario: "blocking_calls",
+    },
+    Mutant {
+        caught_by: "threads_take_turns",
+        file: "ready.rs",
+        text: "self.with(kernel, |len| Some(len + 1), |list| list.push_back(thread));",
+        instead: "self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));",
+        scenario: "create_and_join",
+    },
+];
+
+/// Seeds that a mutant may take to be caught.
+const SEEDS: u64 = 2000;
+
+/// Points of a shrunk run, at most.
+const SMALL: u64 = 400;
+
+#[test]
+#[ignore = "builds the runtime a dozen times, in a minute or two"]
+fn every_mutant_is_caught_by_its_invariant() {
+    let scratch = Scratch::new("mutants");
+    let one = std::env::var("UPCALL_TEST_MUTANT").ok();
+    let mut escaped = Vec::new();
+    for mutant in MUTANTS {
+        let name = mutant.caught_by;
+        if one.as_ref().is_some_and(|one| one != name) {
+            continue;
+        }
+        scratch.restore();
+        scratch.replace(mutant.file, mutant.text, mutant.instead);
+        let report = scratch.explore(
+            mutant.scenario,
+            &[("UPCALL_TEST_SEEDS", &SEEDS.to_string())],
+        );
+        match report {
+            Some(report) if first_failure(&report).contains(name) => {
+                eprintln!("{name}: {}", first_failure(&report));
+            }
+            Some(report) => escaped.push(format!("{name}: {}", first_failure(&report))),
+            None => escaped.push(format!("{name}: not caught by {SEEDS} seeds")),
+        }
+    }
+    assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}
+
+/// The run that a report ends with is small, and replays exactly.
+#[test]
+#[ignore = "builds the runtime"]
+fn a_failing_run_is_shrunk_and_replays() {
+    let scratch = Scratch::new("shrunk");
+    let mutant = MUTANTS
+        .iter()
+        .find(|mutant| mutant.caught_by == "no_thread_is_lost");
+    let mutant = mutant.expect("in the table");
+    scratch.replace(mutant.file, mutant.text, mutant.instead);
+    let seeds = SEEDS.to_string();
+    let report = scratch.explore(mutant.scenario, &[("UPCALL_TEST_SEEDS", &seeds)]);
+    let report = report.expect("a failure");
+    let shrunk = after(&report, "shrunk: ");
+    let points: u64 = shrunk
+        .split(' ')
+        .next()
+        .and_then(|word| word.parse().ok())
+        .expect("points");
+    assert!(points <= SMALL, "{shrunk}");
+    let plan = after(&report, "replay: UPCALL_TEST_SEED=")
+        .split(' ')
+        .next()
+        .unwrap_or("");
+    let again = scratch.explore(mutant.scenario, &[("UPCALL_TEST_SEED", plan)]);
+    let again = again.expect("the replay fails");
+    let same = format!("{points} points, {}", mutant.caught_by);
+    assert!(again.contains(&same), "{again}");
+    // And without the mutant nothing is wrong with it.
+    scratch.restore();
+    let healthy = scratch.explore(mutant.scenario, &[("UPCALL_TEST_SEED", plan)]);
+    assert!(healthy.is_none(), "{healthy:?}");
+}
+
+/// The line that says what did not hold at first.
+fn first_failure(report: &str) -> &str {
+    let mut lines = report
+        .lines()
+        .skip_while(|line| !line.contains(" failed: "));
+    lines.nth(1).unwrap_or(report)
+}
+
+/// The rest of the line after some text.
+fn after<'a>(report: &'a str, text: &str) -> &'a str {
+    let rest = report.split_once(text).expect(text).1;
+    rest.lines().next().unwrap_or("")
+}
