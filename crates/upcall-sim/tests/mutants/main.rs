@@ -23,10 +23,9 @@ struct Mutant {
 const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "one_activation_runs_on_each_processor",
-        file: "spares.rs",
-        text: "if role == Role::Resting && activation.vp().word().is_owned_by(activation)
-                || !activation.change_role(role, Role::Spare)",
-        instead: "if !activation.change_role(role, Role::Spare)",
+        file: "upcall.rs",
+        text: "let displaced = self.leave_displaced(activation, vp);",
+        instead: "let displaced = false;",
         scenario: "blocking_calls",
     },
     Mutant {
