@@ -6,7 +6,7 @@
 //!
 //! `UPCALL_TEST_SEEDS=N` runs N seeds of each scenario; `UPCALL_TEST_SEED=PLAN` replays one run (see
 //! [`Plan`]). A failing run prints the shortest one found that fails in the same way, unless
-//! `UPCALL_TEST_SHRINK=0`.
+//! `UPCALL_TEST_SHRINK=0`. With `UPCALL_TEST_WANTED=TEXT`, failures that do not say this are passed over.
 
 use std::cell::Cell;
 use std::fmt;
@@ -70,8 +70,16 @@ pub fn explore(name: &str, scenario: Scenario) {
     }
     let seeds = std::env::var("UPCALL_TEST_SEEDS").ok();
     let seeds = seeds.map_or(SEEDS, |text| text.parse().expect("UPCALL_TEST_SEEDS"));
-    let Some(first) = hunt((1..=seeds).map(Plan::from), scenario) else {
-        return;
+    let wanted = std::env::var("UPCALL_TEST_WANTED").unwrap_or_default();
+    let mut next = 1;
+    let first = loop {
+        let Some(failure) = hunt((next..=seeds).map(Plan::from), scenario) else {
+            return;
+        };
+        if failure.what.contains(&wanted) {
+            break failure;
+        }
+        next = failure.plan.seed + 1;
     };
     eprintln!("{name} failed: {}\n{first}", replay(&first.plan));
     if std::env::var_os("UPCALL_TEST_SHRINK").is_some_and(|value| value == "0") {
