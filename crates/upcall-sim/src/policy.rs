@@ -27,6 +27,7 @@ pub enum Call {
     Exit,
     Bind,
     Install,
+    Uninstall,
     Map,
     Poll,
     WantsPoller,

@@ -216,6 +216,7 @@ unsafe impl Kernel for Sim {
 
     fn uninstall(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
         let machine = self.machine();
+        machine.point(Call::Uninstall);
         let vp = activation.vp();
         // Who lost its virtual processor on the way in goes to the front, not to the end.
         if vp.word().is_owned_by(activation) {

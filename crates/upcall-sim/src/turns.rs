@@ -1,5 +1,7 @@
-//! Who gave way, and in which order: what [`threads_take_turns`](crate::invariants::threads_take_turns)
-//! remembers.
+//! Threads take turns: who gave way runs before who gave way later on the same virtual processor
+//! (Anderson et al. 1991, section 4.2, leaves the policy to the program; ours is first in, first out,
+//! and that is what bounds unfairness). Strictly so on one virtual processor; where there are more, who
+//! was stolen from the list first may be on its way for some rounds.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
