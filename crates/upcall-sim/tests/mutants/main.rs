@@ -66,13 +66,6 @@ const MUTANTS: &[Mutant] = &[
         scenario: "page_faults",
     },
     Mutant {
-        caught_by: "no_thread_is_lost",
-        file: "passage.rs",
-        text: "} else if vp.has_ready() || self.seat_is_wanted() || self.kernel.is_contended() {",
-        instead: "} else if self.seat_is_wanted() {",
-        scenario: "blocking_calls",
-    },
-    Mutant {
         caught_by: "no_wake_up_is_lost_or_doubled",
         file: "futex.rs",
         text: "if claim == Claim::Lost {
@@ -130,7 +123,7 @@ const MUTANTS: &[Mutant] = &[
         file: "spares.rs",
         text: "self.take_pooled(vp)
             .or_else(|| self.spawn_activation(vp, false))",
-        instead: "self.spawn_activation(vp, false)",
+        instead: "self.spawn_activation(vp, false).inspect(|spare| spare.stay())",
         scenario: "blocking_calls",
     },
     Mutant {
@@ -186,7 +179,7 @@ fn a_failing_run_is_shrunk_and_replays() {
     let scratch = Scratch::new("shrunk");
     let mutant = MUTANTS
         .iter()
-        .find(|mutant| mutant.caught_by == "no_thread_is_lost");
+        .find(|mutant| mutant.caught_by == "somebody_waits_for_events");
     let mutant = mutant.expect("in the table");
     scratch.replace(mutant.file, mutant.text, mutant.instead);
     let seeds = SEEDS.to_string();
