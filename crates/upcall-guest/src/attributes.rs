@@ -3,8 +3,9 @@
 
 use core::sync::atomic::Ordering;
 
+use upcall_linux::affinity::Set;
 use upcall_linux::poller::When;
-use upcall_linux::{Runtime, Thread, descriptors, slack};
+use upcall_linux::{Runtime, Thread, affinity, descriptors, slack};
 
 use crate::access;
 use crate::entry::{Frame, raw_syscall};
@@ -126,7 +127,7 @@ fn send(
 /// The sched_… calls and priorities, of threads: accepted and answered as for an ordinary thread
 /// without a processor of its own choice; real-time policies, which would stop the virtual
 /// processors, are refused as without privilege. For other processes they are the kernel's.
-pub fn scheduling(frame: &Frame) -> i64 {
+pub fn scheduling(thread: &'static Thread, frame: &Frame) -> i64 {
     let number = frame.rax as i64;
     let who = match number {
         libc::SYS_setpriority | libc::SYS_getpriority => {
@@ -137,12 +138,16 @@ pub fn scheduling(frame: &Frame) -> i64 {
         }
         _ => frame.rdi as i32,
     };
-    if who != 0 && GUEST.identities.find(who).is_none() {
+    let whose = match who {
+        0 => Some(thread),
+        id => GUEST.identities.find(id),
+    };
+    let Some(whose) = whose else {
         return if who >= FIRST { ESRCH } else { raw(frame) };
-    }
+    };
     match number {
-        libc::SYS_sched_getaffinity => get_affinity(frame),
-        libc::SYS_sched_setaffinity => check_affinity(frame),
+        libc::SYS_sched_getaffinity => get_affinity(whose, frame),
+        libc::SYS_sched_setaffinity => set_affinity(whose, frame),
         libc::SYS_sched_setscheduler => policy_allowed(frame.rsi as i32),
         libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + 4) {
             Ok(policy) => policy_allowed(policy as i32),
@@ -180,8 +185,15 @@ fn policy_allowed(policy: i32) -> i64 {
     }
 }
 
-fn get_affinity(frame: &Frame) -> i64 {
-    let mask = process::affinity();
+/// What the thread has asked for, as far as the program may use it, or all of that.
+fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut mask = affinity::allowed();
+    if let Some(asked) = thread.kernel.asked.get()
+        && asked.and(&mask).len() != 0
+    {
+        mask = asked.and(&mask);
+    }
+    let mask = mask.0;
     let bytes = (frame.rsi as usize).min(size_of_val(&mask)) & !7;
     let needed = 8 * (1 + mask.iter().rposition(|&word| word != 0).unwrap_or(0));
     if bytes < needed {
@@ -196,16 +208,19 @@ fn get_affinity(frame: &Frame) -> i64 {
 }
 
 /// A thread may ask for processors of its own; it keeps running on the virtual processors.
-fn check_affinity(frame: &Frame) -> i64 {
-    let allowed = process::affinity();
-    let mut some = false;
-    for (index, word) in allowed.iter().take(frame.rsi as usize / 8).enumerate() {
+fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut asked = Set([0; affinity::WORDS]);
+    for (index, word) in asked.0.iter_mut().take(frame.rsi as usize / 8).enumerate() {
         match access::load_u64(frame.rdx as usize + 8 * index) {
-            Ok(wanted) => some |= wanted & word != 0,
+            Ok(wanted) => *word = wanted,
             Err(access::Fault) => return EFAULT,
         }
     }
-    if some { 0 } else { EINVAL }
+    if asked.and(&affinity::allowed()).is_empty() {
+        return EINVAL;
+    }
+    thread.kernel.asked.set(&asked);
+    0
 }
 
 /// prctl(2): the name, the timer slack and the word to clear are the thread's. What takes privileges

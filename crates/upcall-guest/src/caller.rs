@@ -48,11 +48,15 @@ pub fn is_outside() -> bool {
     }
     // SAFETY: the pseudo-register is set.
     let (activation, thread) = unsafe { (base::current(), base::current_thread()) };
+    is_mark(activation) || thread.is_some_and(|thread| thread.kernel.lent.load(Ordering::Relaxed))
+}
+
+/// Whether this is no activation but a mark.
+pub fn is_mark(activation: &'static Activation) -> bool {
     let address = core::ptr::from_ref(activation) as usize;
     OUTSIDE
         .iter()
         .any(|mark| mark.load(Ordering::Relaxed) == address)
-        || thread.is_some_and(|thread| thread.kernel.lent.load(Ordering::Relaxed))
 }
 
 /// The thread that makes the call.

@@ -2,15 +2,24 @@
 //!
 //! | call | what happens |
 //! |---|---|
-//! | fork | at libc's own site; the child has one thread and leaves the runtime behind |
+//! | fork | in the handler; the child has one thread and leaves the runtime behind |
 //! | vfork | at libc's own site; until the child is gone the thread is *lent*: calls pass through |
 //! | clone with CLONE_VM (posix_spawn) | the child is a kernel thread of its own, marked as no activation |
-//! | exec | with the affinity that the program was started with, not the virtual processor's |
+//! | exec | by the kernel |
 //! | set*id | on every activation: a kernel thread that kept the old identity would be a hole |
+//!
+//! Children and executed programs have the affinity that the thread has asked for, or the program
+//! was given, not the virtual processor's; where the runtime has bound nothing it changes nothing.
+//!
+//! To the kernel a child's parent, and its tracer if it asks for that, is the kernel thread that has
+//! made it (PR_SET_PDEATHSIG, PTRACE_TRACEME): that activation must not end, and no other. Up to the
+//! call the thread may migrate with every signal. So fork is made with all signals blocked, and a
+//! child that shares the memory says itself from which activation it comes.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use upcall_core::{Kernel, SpinLock};
+use upcall_linux::affinity::Set;
 use upcall_linux::{Activation, Runtime, Thread, affinity, base, descriptors, preempt, spawn};
 
 use crate::entry::{self, Frame, mode, raw_syscall};
@@ -25,11 +34,6 @@ const CLONE3_ONLY: u64 = !0xffff_ffff;
 
 /// Set while a child of vfork runs on the memory of a process without a runtime.
 static LENT: AtomicI32 = AtomicI32::new(0);
-
-/// The affinity mask of the program, by 64-bit words.
-pub fn affinity() -> [u64; affinity::WORDS] {
-    affinity::allowed().0
-}
 
 /// Whether the calling kernel thread is a child of vfork on borrowed memory.
 pub fn is_lent() -> bool {
@@ -46,25 +50,45 @@ pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
         _ => 0,
     };
     let shares = flags & CLONE_VM != 0;
-    keep_parent();
+    refresh();
     match request {
         Some(request) if shares && request.stack != 0 => share(frame, &request),
-        request if !has_site(frame) => fork_here(frame, request),
-        _ => {
-            if shares {
-                lend(thread, true);
-            }
+        Some(request) if request.stack != 0 && has_site(frame) => frame.mode = mode::AT_SITE,
+        _ if shares && has_site(frame) => {
+            lend(thread, true);
             frame.mode = mode::AT_SITE;
         }
+        request => fork_here(frame, request, thread),
     }
 }
 
-/// To the kernel the child's parent, and its tracer if it asks for that, is the kernel thread that
-/// has made it (PR_SET_PDEATHSIG, PTRACE_TRACEME).
-fn keep_parent() {
-    if GUEST.runtime().is_some() && !caller::is_outside() {
-        // SAFETY: on an activation.
-        unsafe { base::current() }.stay();
+/// The activation on whose kernel thread, or the copy of one in a child, the call is made: it is
+/// bound to the processor of its virtual processor. None where there is no runtime, nor for kernel
+/// threads of libc's own.
+fn bound() -> Option<&'static Activation> {
+    // SAFETY: the pseudo-register is set.
+    let activation = base::is_set().then(|| unsafe { base::current() })?;
+    (!caller::is_mark(activation)).then_some(activation)
+}
+
+/// What the thread that makes the call has asked for.
+fn asked() -> Option<Set> {
+    caller::current_thread().and_then(|thread| thread.kernel.asked.get())
+}
+
+/// What the program may use, for a thread that is about to pass it on.
+fn refresh() {
+    if let Some(runtime) = GUEST.runtime().filter(|_| !caller::is_outside()) {
+        let activation = runtime.enter();
+        affinity::refresh(runtime, activation);
+        runtime.leave(activation);
+    }
+}
+
+/// Gives the calling kernel thread, if it is bound, the mask that it would have without the runtime.
+fn release() {
+    if bound().is_some_and(affinity::is_ours) {
+        affinity::release(asked());
     }
 }
 
@@ -75,24 +99,43 @@ fn has_site(frame: &Frame) -> bool {
     at_site != 0 && (!dispatch::is_on() || sud::range().contains(&at_site))
 }
 
-/// fork where there is no site to make it at: the child returns through a copy of all frames.
-/// A child of vfork would return through its parent's, so it gets a copy as well.
-fn fork_here(frame: &mut Frame, request: Option<Request>) {
-    let clone = request.is_some();
-    if request.is_some_and(|request| request.stack != 0) || frame.rax as i64 == libc::SYS_clone3 {
-        // Nobody who makes system calls by hand is known to ask for this.
-        frame.rax = -i64::from(libc::ENOSYS) as u64;
-        return;
+/// fork: the child returns through a copy of all frames. So does one of vfork where there is no site
+/// to make it at: it would return through its parent's.
+fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'static Thread>) {
+    let shares = |request: &Request| request.flags & CLONE_VM != 0;
+    match request {
+        Some(request)
+            if request.stack != 0 || shares(&request) && frame.rax as i64 == libc::SYS_clone3 =>
+        {
+            // Nobody who makes system calls by hand is known to ask for this.
+            frame.rax = -i64::from(libc::ENOSYS) as u64;
+            return;
+        }
+        Some(request) if shares(&request) => frame.rdi &= !(CLONE_VM | CLONE_VFORK),
+        Some(_) => {}
+        None => frame.rax = libc::SYS_fork as u64,
     }
-    if clone {
-        frame.rdi &= !(CLONE_VM | CLONE_VFORK);
-    } else {
-        frame.rax = libc::SYS_fork as u64;
+    let runtime = GUEST.runtime().filter(|_| thread.is_some());
+    if let Some(runtime) = runtime {
+        runtime.resume_blocking();
+    }
+    let before = runtime.map(|_| {
+        // From here on the thread stays on its activation.
+        let before = signal::kernel_mask();
+        signal::set_kernel_mask(!0);
+        before
+    });
+    if let Some(activation) = bound() {
+        activation.stay();
     }
     // SAFETY: the program's own call; the child has a copy of this stack.
     frame.rax = unsafe { frame.raw() } as u64;
-    // SAFETY: after such a call, in the parent and in the child.
-    unsafe { after(frame) };
+    if frame.rax == 0 {
+        forked(thread);
+    } else if let (Some(runtime), Some(before)) = (runtime, before) {
+        signal::set_kernel_mask(before);
+        runtime.interrupt_blocking();
+    }
 }
 
 fn lend(thread: Option<&'static Thread>, lent: bool) {
@@ -118,18 +161,32 @@ fn share(frame: &mut Frame, request: &Request) {
     frame.rax = result as u64;
 }
 
+/// What is put on the stack of a child that shares the memory.
+#[repr(C)]
+struct Start {
+    frame: Frame,
+    /// Whether its creator is bound to a processor, and what its thread has asked for.
+    bound: bool,
+    asked: Option<Set>,
+}
+
 /// Starts a kernel thread or process that shares the memory but is no activation: it continues
 /// at the site like the child of the real call, marked for [`caller::is_outside`].
 pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
-    let place = (request.stack - 128 - size_of::<Frame>()) & !63;
-    let copy = place as *mut Frame;
-    // SAFETY: the program gives the stack to the child; the frame fits below the red zone.
+    let place = (request.stack - 128 - size_of::<Start>()) & !63;
+    let bound = bound().is_some();
+    let mut frame = frame.clone();
+    frame.rax = 0;
+    frame.rsp = request.stack as u64;
+    frame.mode = mode::RELOAD;
+    frame.wide = core::ptr::null_mut();
+    // SAFETY: the program gives the stack to the child; this fits below the red zone.
     unsafe {
-        copy.write(frame.clone());
-        (*copy).rax = 0;
-        (*copy).rsp = request.stack as u64;
-        (*copy).mode = mode::RELOAD;
-        (*copy).wide = core::ptr::null_mut();
+        (place as *mut Start).write(Start {
+            frame,
+            bound,
+            asked: if bound { asked() } else { None },
+        });
         spawn::clone_raw(
             flags as usize,
             place,
@@ -146,20 +203,35 @@ pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
     }
 }
 
-extern "C" fn begin_helper(copy: usize) -> ! {
+extern "C" fn begin_helper(start: usize) -> ! {
     caller::mark_outside(true);
     signal::set_kernel_mask(dispatch::blockable(signal::kernel_mask()));
     dispatch::begin();
-    affinity::release();
-    // SAFETY: `foreign` put the frame there.
-    unsafe { entry::resume(copy as *const Frame) }
+    // SAFETY: `foreign` put it there.
+    unsafe { begin(start) }
 }
 
-extern "C" fn begin_foreign(copy: usize) -> ! {
+extern "C" fn begin_foreign(start: usize) -> ! {
+    if let Some(parent) = bound() {
+        parent.stay();
+    }
     caller::mark_outside(false);
-    affinity::release();
-    // SAFETY: `foreign` put the frame there.
-    unsafe { entry::resume(copy as *const Frame) }
+    // SAFETY: `foreign` put it there.
+    unsafe { begin(start) }
+}
+
+/// # Safety
+///
+/// `start` is a [`Start`] for the calling kernel thread.
+unsafe fn begin(start: usize) -> ! {
+    let start = start as *const Start;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*start).bound {
+            affinity::release((*start).asked);
+        }
+        entry::resume(&raw const (*start).frame)
+    }
 }
 
 /// After a call at its site, in the parent and in the child.
@@ -177,23 +249,23 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
     let lent = thread.map_or(is_lent(), |thread| {
         thread.kernel.lent.load(Ordering::SeqCst)
     });
-    if frame.rax != 0 {
-        if lent {
-            lend(thread, false);
+    match (frame.rax != 0, lent) {
+        (true, true) => lend(thread, false),
+        (true, false) => {}
+        (false, true) => {
+            if let Some(parent) = bound() {
+                parent.stay();
+            }
         }
-        keep_parent();
-        return;
+        (false, false) => forked(thread),
     }
-    if lent {
-        return;
-    }
-    forked(thread);
 }
 
 /// The child of fork: one kernel thread, with a copy of everything.
 fn forked(thread: Option<&'static Thread>) {
     if let Some(runtime) = GUEST.runtime() {
-        let mask = thread.map_or(0, |thread| thread.kernel.mask.load(Ordering::Relaxed));
+        let mask = thread.map(|thread| thread.kernel.mask.load(Ordering::Relaxed));
+        release();
         GUEST.forget_runtime();
         signal::forget_own();
         // SAFETY: the only thread of the process; whoever held them stayed in the parent.
@@ -205,9 +277,9 @@ fn forked(thread: Option<&'static Thread>) {
         timers::forget();
         futex::forget();
         descriptors::close_all();
-        affinity::release();
-        // The activation's mask was the thread's, but for the runtime's own signal.
-        alone::set_mask(mask);
+        if let Some(mask) = mask {
+            alone::set_mask(mask);
+        }
     }
     // A child of one that shared the memory has its own.
     base::set(None);
@@ -220,7 +292,8 @@ fn forked(thread: Option<&'static Thread>) {
 
 /// execve(2), execveat(2): returns only if it fails.
 pub fn exec(frame: &Frame) -> i64 {
-    affinity::release();
+    refresh();
+    release();
     // The new program inherits the mask: that of the thread, which its activation has but in part.
     let before = signal::kernel_mask();
     let hidden = match caller::own_thread() {

@@ -239,7 +239,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_sched_setattr
         | libc::SYS_sched_getattr
         | libc::SYS_setpriority
-        | libc::SYS_getpriority => attributes::scheduling(frame),
+        | libc::SYS_getpriority => attributes::scheduling(thread, frame),
         libc::SYS_prctl => attributes::prctl(runtime, thread, frame),
         libc::SYS_setuid
         | libc::SYS_setgid

@@ -199,6 +199,9 @@ fn launch(
     if let Some(creator) = creator {
         state.slack.inherit(&creator.kernel.slack);
     }
+    state
+        .asked
+        .inherit(creator.map(|creator| &creator.kernel.asked));
     state.lent.store(false, Ordering::Relaxed);
     for (own, creators) in state.name.iter().zip(
         creator

@@ -20,11 +20,12 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::Kernel;
 
+use crate::asked;
 use crate::kernel::Linux;
-use crate::placement;
 use crate::state::Binding;
 use crate::sys;
 use crate::{Activation, Runtime};
+use crate::{pace, placement};
 
 /// Words of 64 processors each: processors from 1024 on are not used.
 pub const WORDS: usize = 16;
@@ -62,6 +63,11 @@ impl Set {
         self.0
             .get(processor as usize / 64)
             .is_some_and(|word| word >> (processor % 64) & 1 != 0)
+    }
+
+    /// What it has in common with another one.
+    pub fn and(&self, other: &Set) -> Set {
+        Set(core::array::from_fn(|index| self.0[index] & other.0[index]))
     }
 
     /// Its processors in order.
@@ -110,6 +116,9 @@ pub(crate) fn apply(set: &Set) -> bool {
 
 /// Notes what the calling kernel thread may use, before anything is bound.
 pub fn note() {
+    // A fork may have met its parent at these.
+    CHANGING.store(false, Ordering::Relaxed);
+    pace::MOVING.store(false, Ordering::Relaxed);
     let given = of_kernel_thread(0);
     // Does it have all that there is because nobody asked for less? Then it may have more later.
     apply(&Set([u64::MAX; WORDS]));
@@ -129,12 +138,19 @@ pub fn allowed() -> Set {
     load(&ALLOWED)
 }
 
-/// Gives the calling kernel thread, which is about to leave the runtime, the mask it would have
-/// without the runtime.
-pub fn release() {
-    if !allowed().is_empty() && !apply(&load(&WANTED)) {
+/// Gives the calling kernel thread, which an activation was bound to and which leaves the runtime, the
+/// mask that it would have without the runtime: what its thread has asked for, or what the program
+/// may use.
+pub fn release(asked: Option<Set>) {
+    if !asked.is_some_and(|set| apply(&set)) && !apply(&load(&WANTED)) {
         apply(&allowed());
     }
+}
+
+/// Whether the calling kernel thread has the mask by which this activation bound itself, and no other
+/// one that somebody has given it since.
+pub fn is_ours(activation: &'static Activation) -> bool {
+    foreign_mask(0, &activation.kernel.binding).is_none()
 }
 
 /// Counts the changes of the set.
@@ -167,8 +183,15 @@ pub(crate) fn look(
                 Ordering::Relaxed,
             )
             .is_err()
-        || CHANGING.swap(true, Ordering::Acquire)
     {
+        return;
+    }
+    look_now(kernel, runtime, activation, now);
+}
+
+/// As [`look`], whenever the last time was.
+fn look_now(kernel: &Linux, runtime: &'static Runtime, activation: &'static Activation, now: u64) {
+    if CHANGING.swap(true, Ordering::Acquire) {
         return;
     }
     let foreign = foreign_mask(0, &activation.kernel.binding).or_else(|| {
@@ -187,6 +210,7 @@ pub(crate) fn look(
         {
             // Not the machine's doing: somebody wants it so.
             store(&WANTED, &foreign);
+            asked::forget_all();
             granted = foreign;
         }
         if foreign.is_some() || granted != allowed() {
@@ -198,6 +222,12 @@ pub(crate) fn look(
         kernel.bind(activation);
     }
     CHANGING.store(false, Ordering::Release);
+}
+
+/// What a thread that starts a process or executes a program passes on must be up to date.
+pub fn refresh(runtime: &'static Runtime, activation: &'static Activation) {
+    let kernel = runtime.kernel();
+    look_now(kernel, runtime, activation, kernel.now());
 }
 
 /// The mask of a kernel thread, if it is not the one that the activation bound itself to.

@@ -175,6 +175,7 @@ impl Linux {
         state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
         thread.kernel.mask.store(mask, Ordering::Relaxed);
         thread.kernel.slack.adopt();
+        thread.kernel.asked.inherit(None);
         base::set(Some(activation));
         if tid == self.pid {
             self.first.set(Some(activation), Ordering::Relaxed);

@@ -13,6 +13,7 @@ pub mod sys;
 
 pub mod affinity;
 pub mod arch;
+pub mod asked;
 pub mod cpu_time;
 pub mod descriptors;
 pub mod gang;

@@ -93,7 +93,7 @@ static CROWDS: [Crowd; VPS] = [const {
     }
 }; VPS];
 /// One virtual processor of a process moves at a time.
-static MOVING: AtomicBool = AtomicBool::new(false);
+pub(crate) static MOVING: AtomicBool = AtomicBool::new(false);
 
 /// A slice of the calling activation, the owner of its virtual processor, is over.
 pub(crate) fn tick(kernel: &Linux, runtime: &'static Runtime, activation: &'static Activation) {

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::asked::Asked;
 use crate::observe::Observer;
 use crate::poller::{Choice, Node};
 use crate::slack::Slack;
@@ -208,6 +209,8 @@ pub struct LinuxThread {
     pub cpu_ns: AtomicU64,
     /// Its timer slack.
     pub slack: Slack,
+    /// The processors that it has asked for.
+    pub asked: Asked,
     /// Its name (PR_SET_NAME), 16 bytes.
     pub name: [AtomicU64; 2],
     /// Whether it blocks or parks in a wait for several descriptors.
