@@ -1,6 +1,6 @@
 //! Finds the guest library, and puts it into LD_PRELOAD.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,22 @@ use crate::refusal::Refusal;
 /// The file that is preloaded.
 const NAME: &str = "libupcall_guest.so";
 const MORE: &str = "upcall help run, under Environment";
+
+/// Where this command is. Without /proc: what the kernel was asked to execute, which a shell or
+/// execvp(3) has found by PATH, with links followed.
+pub fn command() -> PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| {
+        // SAFETY: asks only.
+        let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
+        if name.is_null() {
+            return PathBuf::new();
+        }
+        // SAFETY: a string that the kernel has put where it stays for ever.
+        let name = unsafe { CStr::from_ptr(name) };
+        let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+        path.canonicalize().unwrap_or(path)
+    })
+}
 
 /// The guest library: what UPCALL_GUEST_LIB names, else beside this command, else in
 /// ../lib/upcall.

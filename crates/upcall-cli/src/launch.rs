@@ -69,9 +69,9 @@ fn prepare(args: &RunArgs, name: &OsStr, file: &Path) -> Result<(), Stop> {
             "leave that tool out",
         ));
     }
-    let command = std::env::current_exe().unwrap_or_default();
-    let library = guest_library::find(std::env::var_os("UPCALL_GUEST_LIB"), &command).map_err(
-        |mut refusal| {
+    let named = std::env::var_os("UPCALL_GUEST_LIB");
+    let library =
+        guest_library::find(named, &guest_library::command()).map_err(|mut refusal| {
             refusal
                 .remedy
                 .push_str("; --or-native runs the program as it is");
@@ -79,8 +79,7 @@ fn prepare(args: &RunArgs, name: &OsStr, file: &Path) -> Result<(), Stop> {
                 reason: refusal.what.clone(),
                 refusal,
             }
-        },
-    )?;
+        })?;
     let preload = guest_library::preload(&library, existing.as_deref());
     for (variable, value) in settings(args, preload) {
         // SAFETY: this process has one thread.

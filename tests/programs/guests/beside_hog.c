@@ -1,6 +1,6 @@
-/* Threads compute; a process that is bound to one processor computes there too. One thread: it
- * comes to another processor, whether the other process was there first or comes to it. Two: they
- * are never both on one processor.
+/* Threads compute; a process that is bound to one processor computes there too. A thread that is there
+ * comes to another processor, whether the other process was there first or comes to it, if one is left
+ * over. Two threads are never both on one processor.
  *
  * Time is not measured. What counts are looks in which the other processors were idle, or both
  * threads had run; a machine that never grants any says so instead of a verdict. */
@@ -90,19 +90,24 @@ static long look(void)
     return (long)((now(CLOCK_MONOTONIC) - begun) / 10000000);
 }
 
-static void one_thread_moves(int processor)
+static int is_there(int processor, int nr_threads)
+{
+    return threads[0].where == processor || (nr_threads > 1 && threads[1].where == processor);
+}
+
+static void nobody_stays(int processor, int nr_threads)
 {
     int looks = 0, idle = 0;
     idle_elsewhere(processor);
-    while (threads[0].where == processor && idle < ENOUGH && looks++ < MOST_LOOKS) {
+    while (is_there(processor, nr_threads) && idle < ENOUGH && looks++ < MOST_LOOKS) {
         long time = look();
         idle += idle_elsewhere(processor) * 10 >= time * 9;
     }
-    if (threads[0].where == processor && idle < ENOUGH)
+    if (is_there(processor, nr_threads) && idle < ENOUGH)
         printf("skipped: no other processor was idle\n");
     else
-        check("beside_hog_moves", threads[0].where != processor, "on %d after %d looks", processor,
-              idle);
+        check("beside_hog_moves", !is_there(processor, nr_threads), "on %d after %d looks",
+              processor, idle);
 }
 
 /* The only processor on which a thread was seen, or -1, and forgets it. */
@@ -156,9 +161,9 @@ int main(int count, char **arguments)
         processor = threads[0].where;
         hog(processor);
     }
-    if (nr_threads == 1)
-        one_thread_moves(processor);
-    else
+    if (nr_threads < CPU_COUNT(&allowed))
+        nobody_stays(processor, nr_threads);
+    if (nr_threads == 2)
         two_threads_stay_apart();
     fflush(stdout);
     _exit(verdict());

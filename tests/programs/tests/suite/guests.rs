@@ -150,6 +150,7 @@ fn every_source_is_a_case() {
         .map(|(language, name)| format!("{name}.{language}"))
         .chain(
             [
+                "beside_hog.c",
                 "dlopen_sites.c",
                 "dlopen_small_stack.c",
                 "dlopen_tls.c",
@@ -166,7 +167,6 @@ fn every_source_is_a_case() {
                 .iter()
                 .chain(crate::dispatch::GUESTS)
                 .chain(crate::parked::GUESTS)
-                .chain(crate::placed::GUESTS)
                 .chain(crate::turns::GUESTS)
                 .map(|name| format!("{name}.c")),
         )
