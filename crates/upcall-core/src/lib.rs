@@ -22,7 +22,7 @@
 
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, loom, shuttle))]
 extern crate std;
 
 pub mod activation;
@@ -37,6 +37,7 @@ pub mod runtime;
 mod slot;
 pub mod stack;
 pub mod stats;
+pub mod sync;
 #[cfg(test)]
 mod testing;
 pub mod thread;
