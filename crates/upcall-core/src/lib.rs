@@ -27,6 +27,7 @@ extern crate std;
 
 pub mod activation;
 pub mod arch;
+mod edges;
 pub mod futex;
 mod idle;
 pub mod kernel;
@@ -45,6 +46,7 @@ mod timer;
 pub mod vp;
 
 pub use activation::{Activation, Role};
+pub use edges::Edges;
 pub use kernel::{Errno, Kernel, Waiting};
 pub use lock::{Guard, SpinLock};
 pub use ready::ThreadList;

@@ -11,7 +11,7 @@ mod machine {
     pub use core::cell::UnsafeCell;
     pub use core::hint::spin_loop;
     pub use core::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
     /// Sets a flag and says whether it was set.

@@ -107,24 +107,31 @@ impl Word {
             .find(|pool| (&mut pool.used_words, pool.words.clone()));
         let strong = order == Ordering::SeqCst;
         if strong {
-            fence();
+            full_fence();
         }
         let result = access(&words[at]);
         if strong {
-            fence();
+            full_fence();
         }
         result
     }
 }
 
-fn fence() {
+fn full_fence() {
+    fence(Ordering::SeqCst);
+}
+
+/// As in `core`.
+pub fn fence(order: Ordering) {
     #[cfg(loom)]
-    loom::sync::atomic::fence(Ordering::SeqCst);
+    loom::sync::atomic::fence(order);
+    #[cfg(shuttle)]
+    let _ = order;
 }
 
 /// As on the machine; here it is always one.
 pub fn fence_after_locked() {
-    fence();
+    full_fence();
 }
 
 /// As on the machine. A swap that finds the flag set stores what is there already; loom does not know
@@ -145,7 +152,7 @@ macro_rules! atomic {
         pub struct $name$(<$generic>)? {
             $initial: $type,
             word: Word,
-            kind: PhantomData<fn() -> ($($generic)?)>,
+            kind: PhantomData<fn($($generic)?)>,
         }
 
         // SAFETY: see `Word`.

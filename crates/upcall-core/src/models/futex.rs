@@ -7,8 +7,10 @@ use std::boxed::Box;
 
 use super::kernel::Checked;
 use super::{all_ready, check, runtime, threads};
+use crate::Edges;
 use crate::futex::Waited;
 use crate::kernel::Kernel as _;
+use crate::lock::SpinLock;
 use crate::runtime::Runtime;
 use crate::sync::AtomicU32;
 use crate::thread::{Claim, RUNNING, Thread, WakeReason};
@@ -16,13 +18,18 @@ use crate::thread::{Claim, RUNNING, Thread, WakeReason};
 type Rt = &'static Runtime<Checked>;
 type Th = &'static Thread<Checked>;
 
+/// Two words, in two buckets.
 const KEY: usize = 0x1000;
 const OTHER: usize = 0x2004;
 
 /// Parks `thread` as `futex_wait` does, on the activation that the caller is.
 fn wait(runtime: Rt, thread: Th, deadline: Option<u64>) -> Result<(), Waited> {
+    wait_for(KEY, runtime, thread, deadline)
+}
+
+fn wait_for(key: usize, runtime: Rt, thread: Th, deadline: Option<u64>) -> Result<(), Waited> {
     let activation = runtime.kernel.current();
-    let (after, bucket) = runtime.hang(thread, KEY, u32::MAX, deadline, || true)?;
+    let (after, bucket) = runtime.hang(thread, key, u32::MAX, deadline, || true)?;
     // The thread is saved here.
     thread.context.store(7, Ordering::Relaxed);
     assert!(after(runtime, activation, thread, bucket).is_none());
@@ -137,7 +144,7 @@ fn a_wake_up_and_a_deadline_make_a_thread_ready_once() {
 fn a_thread_that_is_moved_to_another_word_is_found_by_a_signal() {
     check(200, || {
         let runtime = runtime(2);
-        let [thread] = threads(runtime);
+        let [thread, next] = threads(runtime);
         wait(runtime, thread, None).unwrap();
         let sender = thread::spawn(move || signal(runtime, thread));
         let activation = runtime.kernel.current();
@@ -145,6 +152,12 @@ fn a_thread_that_is_moved_to_another_word_is_found_by_a_signal() {
         assert!(moved.is_some());
         sender.join().unwrap();
         assert_eq!(runs_again(runtime, thread), WakeReason::Interrupted);
+        // Both queues are as they should be: the one has nobody, whom the next would follow.
+        thread.kernel.0.store(0, Ordering::Relaxed);
+        wait_for(OTHER, runtime, next, None).unwrap();
+        wait(runtime, thread, None).unwrap();
+        assert_eq!(runtime.futex_wake(activation, OTHER, 2, u32::MAX), 1);
+        assert_eq!(runtime.futex_wake(activation, KEY, 2, u32::MAX), 1);
     });
 }
 
@@ -171,5 +184,42 @@ fn a_waiter_sees_the_word_or_is_seen_by_the_waker() {
         }
         let woken = waker.join().unwrap();
         assert_eq!(waits, woken == 1 || !all_ready(runtime).is_empty());
+    });
+}
+
+/// A thread that tries, enters the list and parks; an event that is counted and wakes who is there.
+#[test]
+fn an_edge_that_comes_while_a_thread_parks_is_seen_or_wakes_it() {
+    check(200, || {
+        let runtime = runtime(2);
+        let [thread] = threads(runtime);
+        let edges: &Edges = Box::leak(Box::default());
+        // The list of those who wait.
+        let list: &SpinLock<bool> = Box::leak(Box::new(SpinLock::new(false)));
+        let seen = edges.seen();
+        let collector = thread::spawn(move || {
+            let waits = list.lock(&runtime.kernel);
+            edges.count();
+            if *waits && thread.claim(WakeReason::Woken) == Claim::Ready {
+                assert_eq!(thread.context.load(Ordering::Relaxed), 7);
+                runtime.make_ready(runtime.vps()[1].word().owner(), thread);
+            }
+        });
+        let tries_again = {
+            let mut waits = list.lock(&runtime.kernel);
+            *waits = edges.seen() == seen;
+            !*waits
+        };
+        if !tries_again {
+            runtime.begin_park(thread);
+            if Edges::any_moved([(edges, seen)]) {
+                thread.claim(WakeReason::Woken);
+            }
+            thread.context.store(7, Ordering::Relaxed);
+            runtime.finish_park(runtime.kernel.current(), thread);
+        }
+        collector.join().unwrap();
+        let woken = all_ready(runtime).len();
+        assert_eq!(woken, usize::from(!tries_again));
     });
 }

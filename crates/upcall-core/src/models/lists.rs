@@ -66,9 +66,9 @@ fn a_ready_thread_is_taken_once_and_as_it_was_saved() {
             }
             taken.map(core::ptr::from_ref)
         });
-        vp.ready.push_back(&runtime.kernel, saved(two));
-        let first = vp.ready.exchange(&runtime.kernel, saved(three));
+        let first = vp.ready.exchange(&runtime.kernel, saved(two));
         assert_eq!(first.context.load(Ordering::Relaxed), 7);
+        vp.ready.push_back(&runtime.kernel, saved(three));
         let mut all = all_ready(runtime);
         all.extend(thief.join().unwrap());
         all.extend(all_ready(runtime));

@@ -5,10 +5,17 @@
 //! model catches a fault put into the code.
 //!
 //! Not modelled, since no checker can:
-//! - that two loads and stores of one kernel thread are in order for a signal handler on it, which
-//!   is program order (`set_inside`, `clear_inside`);
-//! - that a context switch on one processor is a full barrier: a standby that runs beside its
-//!   owner's processor reads all that the owner wrote, and loom checks the word as if it did not;
+//! - that a kernel thread sees its own loads and stores in order from its signal handlers
+//!   (`set_inside`, `clear_inside`), which is program order;
+//! - that a context switch is a full barrier: a standby that runs on its owner's processor sees all
+//!   that the owner wrote. The models check the word as if the two had a processor each; where that is
+//!   not true enough, the code says so
+//!   ([`choose_again_from_afar`](Runtime::choose_again_from_afar));
+//! - that on x86-64 every locked instruction is a full barrier. Loom knows it of SeqCst ones only, and
+//!   there of relaxed accesses on both sides as well, more than the language promises. What relies on
+//!   a weaker one calls [`fence_after_locked`](crate::sync::fence_after_locked), which is a barrier on
+//!   other processors and in the models;
+//! - that a futex(2) sleeper is woken: the models' kernel sleeps on a lock and a condition;
 //! - switches of stacks: a model calls what follows the saving of a thread itself.
 
 mod kernel;
@@ -28,10 +35,11 @@ use core::sync::atomic::Ordering;
 use std::vec::Vec;
 
 use self::kernel::Checked;
+#[cfg(loom)]
 use crate::activation::Activation;
 use crate::runtime::Runtime;
-use crate::sync;
 use crate::thread::{READY, Thread};
+#[cfg(loom)]
 use crate::vp::Vp;
 
 /// Checks `execution`, which may use that many atomics.
@@ -39,13 +47,13 @@ use crate::vp::Vp;
 fn check(words: usize, execution: impl Fn() + Sync + Send + 'static) {
     let mut checker = loom::model::Builder::new();
     checker.max_branches = 5000;
-    checker.preemption_bound = checker.preemption_bound.or(Some(2));
+    checker.preemption_bound = checker.preemption_bound.or(Some(3));
     let count = std::sync::atomic::AtomicUsize::new(0);
     let count = std::sync::Arc::new(count);
     let counter = count.clone();
     checker.check(move || {
         counter.fetch_add(1, Ordering::Relaxed);
-        sync::begin(words, words);
+        crate::sync::begin(words, words);
         execution();
     });
     std::println!("{} executions", count.load(Ordering::Relaxed));
@@ -64,6 +72,7 @@ fn threads<const N: usize>(runtime: &'static Runtime<Checked>) -> [&'static Thre
     core::array::from_fn(|_| runtime.new_thread().unwrap())
 }
 
+#[cfg(loom)]
 fn owner(vp: &'static Vp<Checked>) -> &'static Activation<Checked> {
     vp.word().owner()
 }

@@ -6,7 +6,11 @@ use super::{all_ready, kernel::Checked, runtime, threads};
 use crate::sync;
 use crate::thread::Thread;
 
-fn check(executions: usize, execution: impl Fn() + Send + Sync + 'static) {
+fn check(execution: impl Fn() + Send + Sync + 'static) {
+    let executions = std::env::var("UPCALL_SHUTTLE")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1000);
     // Of each bug of a depth up to three, some part of these would find it.
     let model = move || {
         sync::begin(500, 0);
@@ -18,7 +22,7 @@ fn check(executions: usize, execution: impl Fn() + Send + Sync + 'static) {
 /// Three virtual processors put threads into their own lists, exchange, and steal from the others.
 #[test]
 fn no_thread_is_lost_or_doubled_between_three_that_steal() {
-    check(3000, || {
+    check(|| {
         let runtime = runtime(3);
         let all: [&'static Thread<Checked>; 6] = threads(runtime);
         let workers = [0, 1, 2].map(|me: usize| {
