@@ -117,9 +117,12 @@ impl FunctionCode {
     pub fn constant_in_eax(&self, index: usize) -> Option<u32> {
         let mut wanted = Register::RAX;
         for (i, instruction) in self.instructions[..index].iter().enumerate().rev() {
+            let from = instruction.ip() as usize + 1;
             if self
                 .targets
-                .contains(&(self.instructions[i + 1].ip() as usize))
+                .range(from..=instruction.next_ip() as usize)
+                .next()
+                .is_some()
             {
                 return None;
             }
