@@ -116,7 +116,7 @@ impl FunctionCode {
     /// The constant in eax at instruction `index`, where straight-line code shows it.
     pub fn constant_in_eax(&self, index: usize) -> Option<u32> {
         let mut wanted = Register::RAX;
-        for (i, instruction) in self.instructions[..index].iter().enumerate().rev() {
+        for instruction in self.instructions[..index].iter().rev() {
             let from = instruction.ip() as usize + 1;
             if self
                 .targets
