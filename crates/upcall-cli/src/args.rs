@@ -186,4 +186,88 @@ mod tests {
         assert!(Cli::try_parse_from(["upcall", "doctor", "-q"]).is_err());
         assert!(Cli::try_parse_from(["upcall", "doctor", "rseq", "-q"]).is_ok());
     }
+
+    use std::os::unix::ffi::OsStringExt;
+
+    use proptest::prelude::*;
+
+    /// Words that mean something, words that nearly do, and any bytes that an argument can hold.
+    fn word() -> impl Strategy<Value = OsString> {
+        let known = prop::sample::select(vec![
+            "run",
+            "doctor",
+            "bench",
+            "man",
+            "completions",
+            "-p",
+            "--vps",
+            "--vps=",
+            "--backend",
+            "--backend=auto",
+            "--stats",
+            "--stats=1",
+            "--no-children",
+            "--or-native",
+            "--",
+            "-",
+            "",
+            "-h",
+            "--help",
+            "-V",
+            "--json",
+            "-q",
+            "1..",
+            "..",
+            "..1",
+            "0",
+            "1..1024",
+            "2..1",
+            "4294967296",
+            "99999999999999999999999999",
+            "-1",
+            "+1",
+            " 1",
+            "1 ",
+            "\u{661}",
+            "xz",
+            "--vps=18446744073709551615",
+            "-p2",
+            "-pp",
+            "--runtime",
+            "upcall,,nptl",
+            "--seconds",
+        ]);
+        prop_oneof![
+            4 => known.prop_map(OsString::from),
+            1 => prop::collection::vec(1u8..=255, 0..12).prop_map(OsString::from_vec),
+            1 => "-{0,2}[a-z=.0-9]{0,9}".prop_map(OsString::from),
+        ]
+    }
+
+    proptest! {
+        /// Whatever is said, there is an answer, and what goes to the program is the end of it,
+        /// byte for byte.
+        #[test]
+        fn any_command_line_is_taken_or_refused(words in prop::collection::vec(word(), 0..9)) {
+            let line: Vec<OsString> = [OsString::from("upcall")].into_iter().chain(words).collect();
+            match Cli::try_parse_from(&line) {
+                Ok(Cli { command: Command::Run(args) }) => {
+                    prop_assert!(!args.command.is_empty());
+                    prop_assert!(line.ends_with(&args.command));
+                }
+                Ok(_) => {}
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
+        }
+
+        #[test]
+        fn any_number_of_virtual_processors_is_between_one_and_the_most(
+            text in prop_oneof!["[0-9]{0,30}(\\.\\.)?[0-9]{0,30}", any::<String>()],
+            allowed in any::<usize>(),
+        ) {
+            if let Ok(range) = text.parse::<VpRange>() {
+                prop_assert!((1..=1024).contains(&range.resolve(allowed)));
+            }
+        }
+    }
 }

@@ -230,3 +230,35 @@ fn this_test_is_itself_a_program_that_can_be_served() {
     let file = std::fs::read(path).expect("readable");
     assert_eq!(examine(&file), Ok(()));
 }
+
+proptest::proptest! {
+    #[test]
+    fn a_damaged_program_is_a_verdict_and_no_crash(
+        changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), proptest::num::u8::ANY), 0..12),
+        cut in proptest::prelude::any::<proptest::sample::Index>(),
+        whole in proptest::bool::ANY,
+    ) {
+        let mut file = Crafted::default().bytes();
+        proptest::prop_assert_eq!(examine(&file), Ok(()));
+        for (place, value) in changes {
+            let place = place.index(file.len());
+            file[place] = value;
+        }
+        if !whole {
+            let length = cut.index(file.len());
+            file.truncate(length);
+        }
+        let _ = examine(&file);
+    }
+
+    #[test]
+    fn any_first_line_is_read_within_its_bounds(rest in proptest::collection::vec(proptest::sample::select(b"#!/ \t\nenv-S=a\xff\0".to_vec()), 0..300)) {
+        let file = [b"#!".as_slice(), &rest].concat();
+        if let Some(line) = crate::script::shebang(&file) {
+            proptest::prop_assert!(!line.interpreter.is_empty() && !line.interpreter.contains(&b'\n'));
+            if let Some(name) = crate::script::behind_env(&line) {
+                proptest::prop_assert!(!name.is_empty());
+            }
+        }
+    }
+}

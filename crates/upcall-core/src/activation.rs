@@ -11,7 +11,7 @@
 //! A `Carrier` or `Standby` changes its own role and nobody else does. The others are changed
 //! under the pool's lock, except that an activation that stops resting says so by compare-and-swap.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use crate::kernel::Kernel;
 use crate::memory::Recycled;

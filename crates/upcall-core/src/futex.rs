@@ -17,11 +17,12 @@ use core::sync::atomic::Ordering;
 use crate::activation::Activation;
 use crate::kernel::Kernel;
 use crate::lock::{Guard, SpinLock};
-use crate::runtime::Runtime;
+use crate::runtime::{After, Runtime};
+use crate::sync::{CHECKED, fence_after_locked};
 use crate::thread::{Claim, PARKING, QUEUED, RUNNING, Thread, WakeReason};
 use crate::vp::Vp;
 
-const BUCKETS: usize = 1 << 14;
+const BUCKETS: usize = if CHECKED { 2 } else { 1 << 14 };
 
 struct Queue<K: Kernel> {
     head: Option<&'static Thread<K>>,
@@ -159,21 +160,49 @@ impl<K: Kernel> Runtime<K> {
         let Some(thread) = activation.thread() else {
             self.kernel().broken("futex wait without a thread");
         };
+        let (after, bucket) = match self.hang(thread, key, mask, deadline, matches) {
+            Ok(hung) => hung,
+            // Needs no alarm: it gives way as if it had slept.
+            Err(late @ Waited::Ended(_)) => return (self.give_way(activation), late),
+            Err(other) => return (activation, other),
+        };
+        let activation = self.park(activation, after, bucket);
+        self.clean_up(thread);
+        (activation, Waited::Ended(thread.wake_reason()))
+    }
+
+    /// What a thread does that was woken.
+    pub(crate) fn clean_up(&self, thread: &'static Thread<K>) {
+        self.futexes().withdraw(self.kernel(), thread);
+        self.timers().remove(self.kernel(), thread);
+    }
+
+    /// Puts `thread` into the bucket of `key`, whose lock it leaves to the step that must follow when
+    /// its registers are saved: that step and its argument.
+    pub(crate) fn hang(
+        &'static self,
+        thread: &'static Thread<K>,
+        key: usize,
+        mask: u32,
+        deadline: Option<u64>,
+        matches: impl FnOnce() -> bool,
+    ) -> Result<(After<K>, usize), Waited> {
         let bucket = self.futexes().bucket(key);
         // Before the lock, whose locked instruction stands between it and the look for a signal:
         // whoever has one finds the key, or is found. Pairs with `Runtime::interrupt`.
         thread.wait_key.store(key, Ordering::Relaxed);
         let mut queue = bucket.lock(self.kernel());
-        if !matches() {
+        fence_after_locked();
+        let refusal = if !matches() {
+            Some(Waited::Mismatch)
+        } else if deadline.is_some_and(|deadline| deadline <= self.kernel().now()) {
+            Some(Waited::Ended(WakeReason::TimedOut))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
             thread.wait_key.store(0, Ordering::Relaxed);
-            return (activation, Waited::Mismatch);
-        }
-        if deadline.is_some_and(|deadline| deadline <= self.kernel().now()) {
-            // Needs no alarm: it gives way as if it had slept.
-            thread.wait_key.store(0, Ordering::Relaxed);
-            drop(queue);
-            let activation = self.give_way(activation);
-            return (activation, Waited::Ended(WakeReason::TimedOut));
+            return Err(refusal);
         }
         let simple = deadline.is_none() && !self.kernel().is_interrupted(thread);
         let state = if simple { QUEUED } else { PARKING };
@@ -188,7 +217,7 @@ impl<K: Kernel> Runtime<K> {
         {
             queue.remove(thread);
             thread.state.store(RUNNING, Ordering::Relaxed);
-            return (activation, Waited::NoMemory);
+            return Err(Waited::NoMemory);
         }
         core::mem::forget(queue);
         let after = if simple {
@@ -196,10 +225,7 @@ impl<K: Kernel> Runtime<K> {
         } else {
             finish_in_bucket
         };
-        let activation = self.park(activation, after, core::ptr::from_ref(bucket) as usize);
-        self.futexes().withdraw(self.kernel(), thread);
-        self.timers().remove(self.kernel(), thread);
-        (activation, Waited::Ended(thread.wake_reason()))
+        Ok((after, core::ptr::from_ref(bucket) as usize))
     }
 
     /// Claims a parked thread for something that is the thread's own, as [`Thread::claim`] with
@@ -225,7 +251,7 @@ impl<K: Kernel> Runtime<K> {
             self.wake_queue(vp, &mut queue, key, count, mask)
         };
         if woken > 0 {
-            self.choose_again(vp);
+            self.choose_again_from_afar(vp);
         }
         woken
     }

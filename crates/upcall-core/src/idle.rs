@@ -1,9 +1,9 @@
 //! The set of virtual processors that could take work: one bit each, scanned from near to far.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, CHECKED, Ordering};
 
 /// The most virtual processors of one runtime.
-pub(crate) const MAX_VPS: usize = 1024;
+pub(crate) const MAX_VPS: usize = if CHECKED { 64 } else { 1024 };
 const BITS: usize = u64::BITS as usize;
 
 /// A set of virtual processors.

@@ -22,11 +22,12 @@
 
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, loom, shuttle))]
 extern crate std;
 
 pub mod activation;
 pub mod arch;
+mod edges;
 pub mod futex;
 mod idle;
 pub mod kernel;
@@ -37,6 +38,7 @@ pub mod runtime;
 mod slot;
 pub mod stack;
 pub mod stats;
+pub mod sync;
 #[cfg(test)]
 mod testing;
 pub mod thread;
@@ -44,6 +46,7 @@ mod timer;
 pub mod vp;
 
 pub use activation::{Activation, Role};
+pub use edges::Edges;
 pub use kernel::{Errno, Kernel, Waiting};
 pub use lock::{Guard, SpinLock};
 pub use ready::ThreadList;

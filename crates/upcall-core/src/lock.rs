@@ -4,9 +4,9 @@
 //! kernel may still preempt it. A waiter therefore spins briefly and then yields its processor
 //! through the kernel: the holder may be waiting for that very processor.
 
-use core::cell::UnsafeCell;
+use crate::sync::UnsafeCell;
+use crate::sync::{AtomicBool, Ordering, test_and_set};
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kernel::Kernel;
 
@@ -18,7 +18,7 @@ const SPINS: u32 = 100;
 pub(crate) fn spin<K: Kernel>(kernel: &K, spins: &mut u32) {
     *spins += 1;
     if *spins < SPINS {
-        core::hint::spin_loop();
+        crate::sync::spin_loop();
     } else {
         *spins = 0;
         kernel.await_holder();
@@ -47,7 +47,7 @@ impl<T> SpinLock<T> {
     #[inline]
     pub fn lock<K: Kernel>(&self, kernel: &K) -> Guard<'_, T> {
         // Acquire: pairs with the Release in `Guard::drop` and `unlock`.
-        if self.held.swap(true, Ordering::Acquire) {
+        if test_and_set(&self.held, Ordering::Acquire) {
             self.wait(kernel);
         }
         Guard { lock: self }
@@ -60,7 +60,7 @@ impl<T> SpinLock<T> {
             while self.held.load(Ordering::Relaxed) {
                 spin(kernel, &mut spins);
             }
-            if !self.held.swap(true, Ordering::Acquire) {
+            if !test_and_set(&self.held, Ordering::Acquire) {
                 return;
             }
         }

@@ -7,8 +7,8 @@
 //! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
 //! instruction, and a thread can be put back at the front.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::UnsafeCell;
+use crate::sync::{AtomicUsize, Ordering};
 
 use crate::kernel::Kernel;
 use crate::lock::spin;

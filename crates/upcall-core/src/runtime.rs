@@ -3,7 +3,7 @@
 //! How a thread enters and leaves it, and what runs next, is in `passage.rs`; what happens at upcalls
 //! in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::activation::{Activation, Role};
 use crate::arch;
@@ -19,6 +19,9 @@ use crate::thread::Thread;
 use crate::timer::Timers;
 use crate::vp::{State, Vp};
 
+#[cfg(all(test, any(loom, shuttle)))]
+#[path = "models/mod.rs"]
+mod models;
 #[path = "passage.rs"]
 mod passage;
 #[path = "spares.rs"]

@@ -5,9 +5,9 @@
 //! are safe code. Approach rejected: raw pointers in the structures, which would spread `unsafe`
 //! over every list operation.
 
+use crate::sync::{AtomicPtr, Ordering};
 use core::marker::PhantomData;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// Holds an `Option<&'static T>` that several kernel threads may read and write.
 pub struct Slot<T: 'static>(AtomicPtr<T>, PhantomData<&'static T>);

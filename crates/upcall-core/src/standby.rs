@@ -5,10 +5,11 @@ use core::sync::atomic::Ordering;
 use crate::activation::{Activation, Role};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
+use crate::sync::CHECKED;
 use crate::vp::{State, Vp, Word};
 
 /// Looks in a row that find nothing to stand by for, before the standby sleeps.
-const LOOKS: u32 = 4;
+const LOOKS: u32 = if CHECKED { 0 } else { 4 };
 
 impl<K: Kernel> Runtime<K> {
     /// Whether somebody notices if the owner of `vp` blocks, and has somebody to call then.

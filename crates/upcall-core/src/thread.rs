@@ -16,7 +16,7 @@
 //! frequent wait: the lock under which its waker finds it decides, without a locked instruction
 //! more, and a signal for it takes that lock too ([`Runtime::interrupt`](crate::Runtime::interrupt)).
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::activation::Activation;
 use crate::kernel::Kernel;

@@ -15,10 +15,11 @@ use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
 use crate::ready::ThreadList;
 use crate::slot::Slot;
+use crate::sync::CHECKED;
 use crate::thread::{Claim, Thread, WakeReason};
 
 /// The most deadlines at a time: address space, not memory, is reserved for them.
-const CAPACITY: usize = 1 << 22;
+const CAPACITY: usize = if CHECKED { 16 } else { 1 << 22 };
 const WAYS: usize = 4;
 
 struct Heap<K: Kernel> {

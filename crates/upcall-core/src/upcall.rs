@@ -196,7 +196,7 @@ impl<K: Kernel> Runtime<K> {
     /// before it can learn so, and comes back once for every replacement: no mark outlives it. Of
     /// two that try at once the loser may take the winner's mark away: then the owner is not
     /// counted, and returns without an offer.
-    fn replace_blocked(
+    pub(super) fn replace_blocked(
         &'static self,
         vp: &'static Vp<K>,
         word: Word<K>,
@@ -432,8 +432,21 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an
-    /// idle processor takes them, or the owner chooses again as soon as it can.
+    /// idle processor takes them, or the owner chooses again as soon as it can. The caller runs on the
+    /// processor of `vp`, or its owner would not be seen to leave the runtime in time: see
+    /// [`Runtime::choose_again_from_afar`].
     pub(crate) fn choose_again(&'static self, vp: &'static Vp<K>) {
+        self.make_choose(vp, false);
+    }
+
+    /// As [`Runtime::choose_again`], from another processor. An owner leaves the runtime by a store and
+    /// a look for notes, with no barrier in between: from here it may still seem to be inside when it
+    /// has looked. So it is interrupted, which it is after the one or before the other.
+    pub(crate) fn choose_again_from_afar(&'static self, vp: &'static Vp<K>) {
+        self.make_choose(vp, true);
+    }
+
+    fn make_choose(&'static self, vp: &'static Vp<K>, afar: bool) {
         if self.announce_ready(vp) {
             return;
         }
@@ -447,6 +460,7 @@ impl<K: Kernel> Runtime<K> {
             match word.state() {
                 // It left the runtime in between and may not have seen the note.
                 State::User => self.kernel.interrupt(owner),
+                State::Runtime if afar => self.kernel.interrupt(owner),
                 // It became idle without having seen the threads.
                 State::Idle if !self.grant_idle(vp, word) => continue,
                 // It is going to choose, or its standby sees that it is blocked.
@@ -462,8 +476,9 @@ impl<K: Kernel> Runtime<K> {
         let owner = vp.word().owner();
         owner.attend(Activation::<K>::RESCHEDULE);
         let word = vp.word();
-        if word.state() == State::User && word.is_owned_by(owner) {
-            // It left the runtime in between and may not have seen the note.
+        if matches!(word.state(), State::User | State::Runtime) && word.is_owned_by(owner) {
+            // It left the runtime in between and may not have seen the note; see
+            // `choose_again_from_afar`.
             self.kernel.interrupt(owner);
         }
     }

@@ -20,7 +20,7 @@
 //! Approach rejected: relying on the activations of a virtual processor being bound to one
 //! processor, which would make plain stores enough; anybody may change the binding from outside.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::activation::Activation;
 use crate::kernel::Kernel;

@@ -104,7 +104,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Sleeps, or polls if nobody else does.
-    fn rest(&'static self, activation: &'static Activation<K>, seen: u32) {
+    pub(super) fn rest(&'static self, activation: &'static Activation<K>, seen: u32) {
         self.look_at_deferred(activation);
         if self.poller.get(Ordering::Relaxed).is_none()
             && self.poller.replace_if(None, Some(activation))

@@ -116,10 +116,13 @@ impl FunctionCode {
     /// The constant in eax at instruction `index`, where straight-line code shows it.
     pub fn constant_in_eax(&self, index: usize) -> Option<u32> {
         let mut wanted = Register::RAX;
-        for (i, instruction) in self.instructions[..index].iter().enumerate().rev() {
+        for instruction in self.instructions[..index].iter().rev() {
+            let from = instruction.ip() as usize + 1;
             if self
                 .targets
-                .contains(&(self.instructions[i + 1].ip() as usize))
+                .range(from..=instruction.next_ip() as usize)
+                .next()
+                .is_some()
             {
                 return None;
             }

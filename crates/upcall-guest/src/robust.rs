@@ -30,8 +30,11 @@ pub fn release_all(
     let tid = thread.kernel.tid.load(Ordering::Relaxed) as u32;
     // struct robust_list_head: next, futex_offset, list_op_pending
     let word = |address: usize| access::load_u64(address).map(|value| value as usize);
-    let (Ok(mut entry), Ok(offset), Ok(pending)) = (word(head), word(head + 8), word(head + 16))
-    else {
+    let (Ok(mut entry), Ok(offset), Ok(pending)) = (
+        word(head),
+        word(head.wrapping_add(8)),
+        word(head.wrapping_add(16)),
+    ) else {
         return;
     };
     for _ in 0..LIMIT {

@@ -167,4 +167,37 @@ mod tests {
             assert!(seen.contains(&processor), "{processor} in {seen:?}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_to_their_end(
+            bytes in proptest::collection::vec(proptest::sample::select(b"cpu0123456789 \n\0\xff-".to_vec()), 0..400),
+        ) {
+            let mut parser = Parser::default();
+            let mut lines = 0;
+            for &byte in &bytes {
+                if !parser.feed(byte, |_, _| lines += 1) {
+                    break;
+                }
+            }
+            let ends = bytes.iter().filter(|&&byte| byte == b'\n').count();
+            proptest::prop_assert!(lines <= ends);
+        }
+
+        #[test]
+        fn any_numbers_are_found_again(rows in proptest::collection::vec((0u32..4096, proptest::array::uniform10(0u32..=u32::MAX)), 0..9)) {
+            let text: String = rows
+                .iter()
+                .map(|(processor, numbers)| {
+                    let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
+                    format!("cpu{processor} {}\n", numbers.join(" "))
+                })
+                .collect();
+            let expected: Vec<_> = rows
+                .iter()
+                .map(|(processor, numbers)| (*processor, numbers[3].wrapping_add(numbers[4])))
+                .collect();
+            proptest::prop_assert_eq!(parse(&text), expected);
+        }
+    }
 }

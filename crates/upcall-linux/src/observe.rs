@@ -260,11 +260,15 @@ impl Observer {
     /// The state in `/proc/self/task/T/stat`: `R`, `S`, `D`, …
     fn state(&self, tid: i32) -> Option<u8> {
         let mut text = [0u8; 64];
-        let text = read_task_file(&self.stat_file, tid, b"stat\0", &mut text);
-        // The state follows the name, which is in parentheses and may contain some.
-        let end = text.iter().rposition(|&byte| byte == b')')?;
-        text.get(end + 2).copied()
+        state_in(read_task_file(&self.stat_file, tid, b"stat\0", &mut text))
     }
+}
+
+/// The state in the beginning of a `stat` file.
+fn state_in(text: &[u8]) -> Option<u8> {
+    // It follows the name, which is in parentheses and may contain some.
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    text.get(end + 2).copied()
 }
 
 /// Reads the beginning of a file in `/proc/self/task/T`, which stays open in `file`.
@@ -328,5 +332,35 @@ fn open_task_file(tid: i32, name: &[u8]) -> sys::Answer {
             path.as_ptr(),
             libc::O_RDONLY | libc::O_CLOEXEC
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A kernel thread names itself, with up to fifteen bytes of anything.
+        #[test]
+        fn no_name_passes_for_a_state(
+            tid in 1u32..=u32::MAX >> 1,
+            name in prop::collection::vec(any::<u8>(), 0..16),
+            state in prop::sample::select(b"RSDTtXZPI".to_vec()),
+            cut in 0usize..=64,
+        ) {
+            let mut text = format!("{tid} (").into_bytes();
+            text.extend(&name);
+            text.extend(b") ");
+            let at = text.len();
+            text.push(state);
+            text.extend(b" 1 1 1 34817 1 4194304 0 0 0 0 0 0 0 0 20 0");
+            text.truncate(64);
+            prop_assert_eq!(state_in(&text), Some(state));
+            // Cut off, it says nothing, or something of the name, but never more than there is.
+            let part = &text[..cut.min(at)];
+            prop_assert!(state_in(part).is_none_or(|byte| part.contains(&byte)));
+        }
     }
 }

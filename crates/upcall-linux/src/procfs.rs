@@ -164,4 +164,18 @@ mod tests {
         std::fs::remove_file(&file).expect("removable");
         assert_eq!(numbers(&path, &mut into), 0);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn a_set_in_any_text_is_the_number_or_nothing(
+            before in proptest::collection::vec(proptest::num::u8::ANY, 0..50),
+            set in proptest::num::u64::ANY,
+        ) {
+            let mut text = before;
+            set_in(&text, b"SigPnd:\t");
+            text.extend(format!("\nSigPnd:\t{set:016x}\n").bytes());
+            let found = set_in(&text, b"SigPnd:\t");
+            proptest::prop_assert_eq!(found, set);
+        }
+    }
 }

@@ -320,8 +320,9 @@ fn shortest(
     let start = all[first].ip() as usize;
     let mut ended = false;
     for (i, instruction) in all.iter().enumerate().skip(first) {
-        let inside = i != first;
-        if inside && targets.contains(&(instruction.ip() as usize)) {
+        // Between its bytes too: `je 1f; lock; 1: cmpxchg` is decoded as one instruction.
+        let end = instruction.next_ip() as usize;
+        if targets.range(start + 1..end).next().is_some() {
             return None;
         }
         if i > index {

@@ -70,6 +70,17 @@ fn jumps_to_and_behind_the_call_leave_no_window() {
 }
 
 #[test]
+fn a_jump_between_the_bytes_of_a_neighbour_is_a_jump_into_the_window() {
+    // 0: je 3; 2: lock cmpxchg [rdi],esi, whose prefix is jumped over; 6: syscall; ret
+    let code = decode(b"\x74\x01\xf0\x0f\xb1\x37\x0f\x05\xc3");
+    assert_eq!(window(&code).err(), Some(Reason::NoWindow));
+    // 0: syscall; jae 5; 4: syscall; mov eax,39
+    let code = decode(b"\x0f\x05\x73\x01\x0f\x05\xb8\x27\0\0\0");
+    let index = code.index_of(AT + 4).expect("the second call");
+    assert_eq!(choose(&code, index, None, 0).err(), Some(Reason::NoWindow));
+}
+
+#[test]
 fn a_landing_pad_counts_as_a_target() {
     let bytes = b"\xb8\x27\0\0\0\x0f\x05\x48\x3d\0\xf0\xff\xff\xc3";
     let code = decode_with(bytes, vec![AT + 5, AT + 7]);

@@ -13,8 +13,10 @@
 //! fork inherits it, and a stopped process keeps it. Rejected: a name from the environment
 //! (`XDG_RUNTIME_DIR`): two processes with different ones would not see each other.
 
+#[cfg(not(any(loom, shuttle)))]
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use upcall_core::sync::{AtomicU32, AtomicU64, Ordering};
 
 use super::policy::{Member, Phase, Set};
 use crate::procfs::Path;
@@ -60,6 +62,7 @@ struct Shared {
 }
 
 const SIZE: usize = size_of::<Shared>();
+#[cfg(not(any(loom, shuttle)))]
 const _: () = {
     assert!(size_of::<Slot>() == 128);
     assert!(offset_of!(Slot, bell) == 4);
@@ -100,6 +103,14 @@ impl Registry {
     /// As [`Registry::join`], in this file.
     fn join_at(path: &Path, pid: i32) -> Result<Self, Trouble> {
         let shared = attach(path)?;
+        Self::take(shared, pid).ok_or_else(|| {
+            detach(shared);
+            Trouble::Full
+        })
+    }
+
+    /// Takes a slot of nobody's, or of one that is gone.
+    fn take(shared: &'static Shared, pid: i32) -> Option<Self> {
         for id in 0..SLOTS as u32 {
             let slot = &shared.slots[id as usize];
             let owner = slot.pid.load(Ordering::Acquire);
@@ -116,11 +127,10 @@ impl Registry {
                 for word in &slot.busy {
                     word.store(0, Ordering::Relaxed);
                 }
-                return Ok(registry);
+                return Some(registry);
             }
         }
-        detach(shared);
-        Err(Trouble::Full)
+        None
     }
 
     /// Gives the slot back.
@@ -468,6 +478,12 @@ pub fn path() -> String {
     String::from_utf8_lossy(name().as_bytes()).into_owned()
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "hostile_tests.rs"]
+mod hostile_tests;
+#[cfg(all(test, shuttle))]
+#[path = "registry_models.rs"]
+mod models;
 #[cfg(test)]
 #[path = "registry_tests.rs"]
 mod tests;

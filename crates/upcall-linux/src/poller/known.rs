@@ -5,6 +5,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use upcall_core::Edges;
+
 use super::{Poller, Wants};
 use crate::Runtime;
 
@@ -30,7 +32,7 @@ pub(super) struct Known {
     /// The low bits are the [`Kind`]; then what was seen, and 1 + the epoch in which it was seen.
     word: AtomicU32,
     /// How many edges have come. Changed under the entry's lock.
-    pub(super) edges: AtomicU32,
+    pub(super) edges: Edges,
     /// Whether the poller watches it. Changed under the entry's lock.
     pub(super) registered: AtomicBool,
 }

@@ -1,9 +1,9 @@
 //! Parking a thread on descriptors, and waking it. The protocol is in the parent module.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use upcall_core::thread::Claim;
-use upcall_core::{Errno, Kernel, Slot, ThreadList, WakeReason};
+use upcall_core::{Edges, Errno, Kernel, Slot, ThreadList, WakeReason};
 
 use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Kind, Poller, State, slot};
 use crate::kernel::Linux;
@@ -141,7 +141,7 @@ impl Poller {
         let seen = self
             .known
             .get(descriptor as usize)
-            .map_or(0, |known| known.edges.load(Ordering::SeqCst));
+            .map_or(0, |known| known.edges.seen());
         Watch {
             seen,
             ..Watch::new(descriptor, wants)
@@ -156,7 +156,7 @@ impl Poller {
         meaning: u32,
         list: &mut ThreadList<Linux>,
     ) {
-        self.count_edge(descriptor);
+        self.known[descriptor].edges.count();
         let mut at = state.first.get(Ordering::Relaxed);
         while let Some(node) = at {
             // Before it is woken: it may be used for another wait at once.
@@ -165,13 +165,6 @@ impl Poller {
                 wake(node, state, list);
             }
         }
-    }
-
-    fn count_edge(&self, descriptor: usize) {
-        self.known[descriptor].edges.fetch_add(1, Ordering::SeqCst);
-        // Pairs with the fence in `wait`: either the claim finds the thread parking, or the thread
-        // finds the edge counted.
-        fence(Ordering::SeqCst);
     }
 
     /// The file goes away from this number: wakes all, with their own reference to it if the
@@ -183,7 +176,7 @@ impl Poller {
         keeps: bool,
         list: &mut ThreadList<Linux>,
     ) {
-        self.count_edge(descriptor);
+        self.known[descriptor].edges.count();
         while let Some(node) = state.first.get(Ordering::Relaxed) {
             if keeps && let Ok(moved) = descriptors::keep_copy(descriptor as i32) {
                 node.moved.store(moved + 1, Ordering::Relaxed);
@@ -219,13 +212,8 @@ impl Poller {
             return readiness;
         }
         runtime.begin_park(thread);
-        // Pairs with the fence in `count_edge`.
-        fence(Ordering::SeqCst);
-        let came = watches.iter().any(|watch| {
-            let known = &self.known[watch.descriptor as usize];
-            known.edges.load(Ordering::SeqCst) != watch.seen
-        });
-        if came {
+        let known = |watch: &Watch| &self.known[watch.descriptor as usize].edges;
+        if Edges::any_moved(watches.iter().map(|watch| (known(watch), watch.seen))) {
             thread.claim(WakeReason::Woken);
         }
         let polls = !watches.is_empty();
@@ -292,7 +280,7 @@ impl Poller {
                 return Err(Readiness::NotPollable);
             }
             state.unwanted = 0;
-            if known.edges.load(Ordering::Relaxed) != watch.seen {
+            if known.edges.seen() != watch.seen {
                 return Err(Readiness::Try);
             }
             if state.inode != 0 && watch.wants.0 & Wants::IN.0 != 0 {

@@ -1,0 +1,112 @@
+//! Nobody sleeps while there is something to do: idle owners, standbys, the poller's seat.
+
+use core::sync::atomic::Ordering;
+
+use loom::thread;
+
+use super::kernel::{self, Checked};
+use super::{check, owner, runtime, threads};
+use crate::activation::{Activation, Role};
+use crate::runtime::Runtime;
+use crate::vp::{State, Vp};
+
+type Rt = &'static Runtime<Checked>;
+
+fn another(runtime: Rt, vp: &'static Vp<Checked>, role: Role) -> &'static Activation<Checked> {
+    let activation = runtime.new_activation().unwrap();
+    activation.vp.set(Some(vp), Ordering::Relaxed);
+    activation.set_role(role);
+    activation
+}
+
+/// Two virtual processors whose owners work, each with a standby that is awake.
+fn two_busy() -> (Rt, [&'static Activation<Checked>; 2]) {
+    let runtime = runtime(2);
+    let vps = runtime.vps();
+    vps[1].set(owner(&vps[1]), State::Runtime);
+    let standbys = [0, 1].map(|at| {
+        let standby = another(runtime, &vps[at], Role::Standby);
+        vps[at].standby.set(Some(standby), Ordering::Relaxed);
+        standby
+    });
+    runtime.unwatched.store(0, Ordering::Relaxed);
+    (runtime, standbys)
+}
+
+#[test]
+fn a_thread_that_is_made_ready_while_an_owner_falls_idle_is_not_left_lying() {
+    check(260, || {
+        let (runtime, _) = two_busy();
+        let [idle, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
+        let [ready] = threads(runtime);
+        let maker = thread::spawn(move || {
+            kernel::act_as(owner(busy));
+            runtime.make_ready_on(busy, ready);
+        });
+        assert!(runtime.idle(owner(idle), idle));
+        assert_eq!(idle.word().state(), State::Runtime);
+        maker.join().unwrap();
+        assert_eq!(super::all_ready(runtime), [core::ptr::from_ref(ready)]);
+    });
+}
+
+#[test]
+fn a_standby_that_goes_to_sleep_notices_a_thread_that_is_made_ready() {
+    check(300, || {
+        let (runtime, [standby, _]) = two_busy();
+        let [blocked, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
+        let [ready] = threads(runtime);
+        blocked.set(owner(blocked), State::Kernel);
+        let maker = thread::spawn(move || {
+            kernel::act_as(owner(busy));
+            runtime.make_ready_on(blocked, ready);
+        });
+        kernel::act_as(standby);
+        runtime.stand_by(standby, blocked);
+        assert!(blocked.word().is_owned_by(standby));
+        maker.join().unwrap();
+    });
+}
+
+/// The owner goes into a system call, finding no work, while its standby sleeps.
+#[test]
+fn a_thread_that_is_made_ready_while_the_owner_enters_a_call_finds_a_standby() {
+    check(320, || {
+        let (runtime, [standby, _]) = two_busy();
+        let [entering, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
+        let [ready] = threads(runtime);
+        entering.set(owner(entering), State::User);
+        runtime.retire_standby(entering);
+        let sleeper = thread::spawn(move || {
+            kernel::act_as(standby);
+            // As from inside `sleep_unless`.
+            let seen = 0;
+            use crate::kernel::Kernel as _;
+            runtime.kernel.sleep(standby, seen);
+            runtime.rouse_standby(entering);
+            runtime.stand_by(standby, entering);
+        });
+        let maker = thread::spawn(move || {
+            kernel::act_as(owner(busy));
+            runtime.make_ready_on(entering, ready);
+        });
+        runtime.resume_blocking();
+        maker.join().unwrap();
+        sleeper.join().unwrap();
+        assert!(entering.word().is_owned_by(standby));
+    });
+}
+
+#[test]
+fn one_at_a_time_sits_in_the_pollers_seat() {
+    check(220, || {
+        let (runtime, [one, two]) = two_busy();
+        // Rung already: whoever sits down gets up at once.
+        one.wake.store(1, Ordering::Relaxed);
+        two.wake.store(1, Ordering::Relaxed);
+        let other = thread::spawn(move || runtime.rest(one, 0));
+        runtime.rest(two, 0);
+        other.join().unwrap();
+        assert!(runtime.poller.get(Ordering::Relaxed).is_none());
+    });
+}

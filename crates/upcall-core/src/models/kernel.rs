@@ -1,0 +1,220 @@
+//! A kernel whose processors are the threads of a model.
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::vec::Vec;
+
+#[cfg(loom)]
+use loom::{sync::Condvar, sync::Mutex, thread};
+#[cfg(shuttle)]
+use shuttle::{sync::Condvar, sync::Mutex, thread};
+
+use crate::activation::Activation;
+use crate::kernel::{Errno, Kernel, Waiting};
+use crate::ready::ThreadList;
+use crate::runtime::Runtime;
+use crate::sync::{AtomicBool, AtomicU32, UnsafeCell};
+use crate::thread::Thread;
+
+std::thread_local! {
+    /// Memory of the execution, given back when the next one begins: nothing refers to it then.
+    static MAPPED: RefCell<Vec<(*mut u8, Layout)>> = const { RefCell::new(Vec::new()) };
+    /// Who is which activation.
+    static ACTING: RefCell<HashMap<thread::ThreadId, usize>> = RefCell::new(HashMap::new());
+    static NR_ACTIVATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The most activations of a model.
+const BEDS: usize = 6;
+
+pub(super) struct Checked {
+    beds: Vec<(Mutex<()>, Condvar)>,
+    /// Asked by [`Kernel::wants_poller`].
+    pub(super) wants_poller: AtomicBool,
+    /// Touched by whoever sits in [`Kernel::poll`].
+    pub(super) seat: UnsafeCell<u32>,
+    /// Interruptions sent.
+    pub(super) interrupted: AtomicU32,
+}
+
+// SAFETY: the checkers run all threads of a model on one kernel thread, and loom watches the cell.
+unsafe impl Sync for Checked {}
+
+/// What a model keeps with a thread.
+#[derive(Default)]
+pub(super) struct Note(pub(super) AtomicU32);
+
+/// Which of the kernel's beds is the activation's.
+pub(super) struct Bed(usize);
+
+impl Default for Bed {
+    fn default() -> Self {
+        NR_ACTIVATIONS.with(|count| {
+            count.set(count.get() + 1);
+            Bed(count.get() - 1)
+        })
+    }
+}
+
+impl Checked {
+    /// For one execution, whose last one is over.
+    pub(super) fn new() -> Self {
+        MAPPED.with_borrow_mut(|mapped| {
+            for (memory, layout) in mapped.drain(..) {
+                // SAFETY: allocated with this layout by `map`; see `MAPPED`.
+                unsafe { dealloc(memory, layout) };
+            }
+        });
+        ACTING.with_borrow_mut(HashMap::clear);
+        NR_ACTIVATIONS.set(0);
+        Checked {
+            beds: (0..BEDS)
+                .map(|_| (Mutex::new(()), Condvar::new()))
+                .collect(),
+            wants_poller: AtomicBool::new(false),
+            seat: UnsafeCell::new(0),
+            interrupted: AtomicU32::new(0),
+        }
+    }
+}
+
+/// The calling thread of the model is the kernel thread of `activation` from here on.
+pub(super) fn act_as(activation: &'static Activation<Checked>) {
+    let id = thread::current().id();
+    let address = core::ptr::from_ref(activation) as usize;
+    ACTING.with_borrow_mut(|acting| acting.insert(id, address));
+}
+
+// SAFETY: memory stays for the execution; each thread of a model says which activation it is.
+unsafe impl Kernel for Checked {
+    type ActivationState = Bed;
+    type ThreadState = Note;
+
+    fn current(&self) -> &'static Activation<Self> {
+        let id = thread::current().id();
+        let address = ACTING.with_borrow(|acting| acting[&id]);
+        // SAFETY: `act_as` put a reference there.
+        unsafe { &*(address as *const Activation<Self>) }
+    }
+
+    fn set_inside(&self) {}
+
+    fn clear_inside(&self) -> bool {
+        self.current().attention.load(Ordering::Relaxed) != 0
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn yield_processor(&self) {
+        thread::yield_now();
+    }
+
+    fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
+        let (lock, bell) = &self.beds[activation.kernel.0];
+        let mut guard = lock.lock().unwrap();
+        while activation.wake.load(Ordering::SeqCst) == seen {
+            guard = bell.wait(guard).unwrap();
+        }
+    }
+
+    fn wake(&self, activation: &'static Activation<Self>) {
+        let (lock, bell) = &self.beds[activation.kernel.0];
+        drop(lock.lock().unwrap());
+        bell.notify_one();
+    }
+
+    fn interrupt(&self, _: &'static Activation<Self>) {
+        self.interrupted.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// As soon as it may be said.
+    fn is_blocked(&self, _: &'static Activation<Self>, cheap_doubt: bool) -> bool {
+        cheap_doubt
+    }
+
+    fn waiting(&self, _: &'static Activation<Self>) -> Waiting {
+        Waiting::Deaf
+    }
+
+    fn spawn(&self, _: &'static Activation<Self>, _: bool) -> Result<(), Errno> {
+        Err(Errno(11))
+    }
+
+    fn exit_activation(&self, _: &'static Activation<Self>) -> ! {
+        unreachable!("nothing ends")
+    }
+
+    fn bind(&self, _: &'static Activation<Self>) {}
+
+    fn install(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
+
+    fn uninstall(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
+
+    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        let layout = Layout::from_size_align(length, 4096).unwrap();
+        // SAFETY: the length is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        MAPPED.with_borrow_mut(|mapped| mapped.push((memory, layout)));
+        Ok(NonNull::new(memory).unwrap())
+    }
+
+    fn guard(&self, _: NonNull<u8>, _: usize) {}
+
+    fn poll(
+        &self,
+        _: &'static Runtime<Self>,
+        activation: &'static Activation<Self>,
+        wait: Option<u32>,
+    ) -> ThreadList<Self> {
+        // SAFETY: one sits here at a time; that is what the model is about.
+        unsafe { *self.seat.get() += 1 };
+        if let Some(seen) = wait {
+            self.sleep(activation, seen);
+        }
+        ThreadList::new()
+    }
+
+    fn wants_poller(&self) -> bool {
+        self.wants_poller.load(Ordering::SeqCst)
+    }
+
+    fn set_alarm(&self, _: u64) {}
+
+    fn is_interrupted(&self, thread: &'static Thread<Self>) -> bool {
+        thread.kernel.0.load(Ordering::SeqCst) != 0
+    }
+
+    fn deferred(
+        &self,
+        _: &'static Runtime<Self>,
+        _: &'static Activation<Self>,
+        _: Option<&'static Thread<Self>>,
+    ) {
+    }
+
+    fn tick(
+        &self,
+        _: &'static Runtime<Self>,
+        _: &'static Activation<Self>,
+        _: &'static Thread<Self>,
+    ) {
+    }
+
+    fn is_gone(&self, _: &'static Activation<Self>) -> bool {
+        true
+    }
+
+    fn sentinel(&self) -> bool {
+        false
+    }
+
+    fn broken(&self, what: &str) -> ! {
+        panic!("{what}")
+    }
+}

@@ -1,0 +1,162 @@
+//! The lock, the ready list, the set of idle virtual processors, the pools.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use loom::thread::{self, JoinHandle};
+
+use super::kernel::Checked;
+use super::{all_ready, check, runtime, threads};
+use crate::activation::Role;
+use crate::idle::IdleSet;
+use crate::lock::SpinLock;
+
+#[test]
+fn a_lock_has_one_holder_who_sees_what_the_last_did() {
+    check(20, || {
+        let kernel = Arc::new(Checked::new());
+        let lock = Arc::new(SpinLock::new(0));
+        let add = |kernel: &Checked, lock: &SpinLock<i32>| *lock.lock(kernel) += 1;
+        let other = {
+            let (kernel, lock) = (kernel.clone(), lock.clone());
+            thread::spawn(move || add(&kernel, &lock))
+        };
+        add(&kernel, &lock);
+        other.join().unwrap();
+        assert_eq!(*lock.lock(&*kernel), 2);
+    });
+}
+
+#[test]
+fn a_lock_whose_guard_was_forgotten_opens_once() {
+    check(20, || {
+        let kernel = Arc::new(Checked::new());
+        let lock = Arc::new(SpinLock::new(0));
+        let other = {
+            let (kernel, lock) = (kernel.clone(), lock.clone());
+            thread::spawn(move || {
+                let mut guard = lock.lock(&*kernel);
+                *guard += 1;
+                core::mem::forget(guard);
+                // SAFETY: forgotten just now.
+                unsafe { lock.unlock() };
+            })
+        };
+        *lock.lock(&*kernel) += 1;
+        other.join().unwrap();
+        assert_eq!(*lock.lock(&*kernel), 2);
+    });
+}
+
+#[test]
+fn a_ready_thread_is_taken_once_and_as_it_was_saved() {
+    check(120, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let [one, two, three] = threads(runtime);
+        let saved = |thread: &'static crate::Thread<Checked>| {
+            thread.context.store(7, Ordering::Relaxed);
+            thread
+        };
+        vp.ready.push_back(&runtime.kernel, saved(one));
+        let thief = thread::spawn(move || {
+            let taken = vp.ready.pop(&runtime.kernel);
+            if let Some(thread) = taken {
+                assert_eq!(thread.context.load(Ordering::Relaxed), 7);
+            }
+            taken.map(core::ptr::from_ref)
+        });
+        let first = vp.ready.exchange(&runtime.kernel, saved(two));
+        assert_eq!(first.context.load(Ordering::Relaxed), 7);
+        vp.ready.push_back(&runtime.kernel, saved(three));
+        let mut all = all_ready(runtime);
+        all.extend(thief.join().unwrap());
+        all.extend(all_ready(runtime));
+        all.push(core::ptr::from_ref(first));
+        all.sort();
+        let mut expected = [one, two, three].map(core::ptr::from_ref);
+        expected.sort();
+        assert_eq!(all, expected);
+    });
+}
+
+#[test]
+fn a_virtual_processor_that_entered_the_idle_set_is_taken_by_one() {
+    check(30, || {
+        let set = Arc::new(IdleSet::new());
+        set.insert(3);
+        let take = |set: Arc<IdleSet>| -> JoinHandle<u32> {
+            thread::spawn(move || set.take(0).map_or(0, |_| 1))
+        };
+        let others = [take(set.clone()), take(set.clone())];
+        set.insert(5);
+        let mut taken = others
+            .map(|other| other.join().unwrap())
+            .iter()
+            .sum::<u32>();
+        while set.take(0).is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, 2);
+        assert!(set.is_empty(), "the count is wrong");
+    });
+}
+
+#[test]
+fn an_activation_of_the_pool_is_given_to_one() {
+    check(220, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let spare = runtime.new_activation().unwrap();
+        spare.vp.set(Some(vp), Ordering::Relaxed);
+        spare.set_role(Role::Reserved);
+        // Whoever has it counts in its link, which is not an atomic's business.
+        let use_it = move || {
+            let Some(taken) = runtime.take_spare(vp) else {
+                return false;
+            };
+            assert!(core::ptr::eq(taken, spare));
+            assert_eq!(taken.role(), Role::Reserved);
+            true
+        };
+        let giver = thread::spawn(move || runtime.retire_from(spare, Role::Reserved));
+        let mine = use_it();
+        // As one that is about to end takes itself out.
+        let left = !mine && runtime.leave_spares(spare);
+        giver.join().unwrap();
+        let late = use_it();
+        assert_eq!(u32::from(mine) + u32::from(left) + u32::from(late), 1);
+    });
+}
+
+#[test]
+fn memory_is_handed_out_once_until_it_comes_back() {
+    check(160, || {
+        let runtime = runtime(1);
+        let one = runtime.new_thread().unwrap();
+        let other = thread::spawn(move || {
+            runtime.free_thread(one);
+            core::ptr::from_ref(runtime.new_thread().unwrap())
+        });
+        let mine = core::ptr::from_ref(runtime.new_thread().unwrap());
+        assert_ne!(mine, other.join().unwrap());
+    });
+}
+
+#[test]
+fn every_activation_is_known_however_many_begin_at_once() {
+    check(260, || {
+        let runtime = runtime(1);
+        let make = move || core::ptr::from_ref(runtime.new_activation().unwrap());
+        let other = thread::spawn(make);
+        let mine = make();
+        let theirs = other.join().unwrap();
+        let mut known = std::vec::Vec::new();
+        runtime.each_activation(|activation| known.push(core::ptr::from_ref(activation)));
+        assert!(
+            known.contains(&mine) && known.contains(&theirs),
+            "{known:?}"
+        );
+        assert_eq!(known.len(), 3);
+    });
+}

@@ -1,0 +1,164 @@
+//! A virtual processor's word: one owner, who sees what the one before did.
+
+use core::sync::atomic::Ordering;
+
+use loom::thread;
+
+use super::kernel::Checked;
+use super::{check, owner, runtime};
+use crate::activation::{Activation, Role};
+use crate::runtime::Runtime;
+use crate::vp::{State, Vp};
+
+type Rt = &'static Runtime<Checked>;
+
+/// What only the owner of the virtual processor may touch.
+fn touch(runtime: Rt) {
+    // SAFETY: that there is one at a time is what the models check.
+    unsafe { *runtime.kernel.seat.get() += 1 };
+}
+
+fn another(runtime: Rt, vp: &'static Vp<Checked>) -> &'static Activation<Checked> {
+    let activation = runtime.new_activation().unwrap();
+    activation.vp.set(Some(vp), Ordering::Relaxed);
+    activation.set_role(Role::Standby);
+    activation
+}
+
+/// The owner enters and leaves; somebody else takes the processor from it meanwhile.
+fn enter_against_take_over(state: State) {
+    check(140, move || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let (first, second) = (owner(vp), another(runtime, vp));
+        vp.set(first, state);
+        let taker = thread::spawn(move || {
+            let word = vp.word();
+            let taken = word.state() == state && vp.replace(word, second, State::Runtime);
+            if taken {
+                touch(runtime);
+                vp.set(second, State::User);
+            }
+            taken
+        });
+        let mut entered = 0;
+        for _ in 0..2 {
+            if vp.step(first, state, State::Runtime) {
+                touch(runtime);
+                vp.set(first, state);
+                entered += 1;
+            }
+        }
+        let taken = taker.join().unwrap();
+        assert!(taken || entered == 2);
+        assert!(core::ptr::eq(owner(vp), if taken { second } else { first }));
+    });
+}
+
+#[test]
+fn an_owner_that_runs_its_thread_is_replaced_once_or_not_at_all() {
+    enter_against_take_over(State::User);
+}
+
+#[test]
+fn an_owner_in_a_system_call_is_replaced_once_or_not_at_all() {
+    enter_against_take_over(State::Kernel);
+}
+
+/// Rung by one, taken by another that came back from the kernel, or gone back to work by itself.
+#[test]
+fn an_idle_owner_goes_on_with_one_order() {
+    check(260, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let (first, second) = (owner(vp), another(runtime, vp));
+        vp.set(first, State::Idle);
+        let ringer = thread::spawn(move || runtime.grant_idle(vp, vp.word()));
+        let comer = thread::spawn(move || {
+            let has = runtime.acquire(second, vp, false);
+            if has {
+                touch(runtime);
+            }
+            has
+        });
+        let rung = ringer.join().unwrap();
+        let works = vp.step(first, State::Idle, State::Runtime) || {
+            let word = vp.word();
+            word.is_owned_by(first) && word.state() == State::Granted
+        };
+        if works {
+            vp.set(first, State::Runtime);
+            touch(runtime);
+        }
+        let taken = comer.join().unwrap();
+        assert!(works != taken, "works {works}, taken {taken}, rung {rung}");
+    });
+}
+
+#[test]
+fn a_granted_processor_comes_with_all_that_its_giver_did() {
+    check(140, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let next = another(runtime, vp);
+        let heir = thread::spawn(move || {
+            let word = vp.word();
+            if word.is_owned_by(next) && word.state() == State::Granted {
+                vp.set(next, State::Runtime);
+                touch(runtime);
+            }
+        });
+        touch(runtime);
+        vp.set(next, State::Granted);
+        heir.join().unwrap();
+    });
+}
+
+/// Two see it blocked; it comes back at the same time. No mark outlives it.
+#[test]
+fn an_owner_that_was_replaced_comes_back_once() {
+    check(200, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let first = owner(vp);
+        vp.set(first, State::Kernel);
+        let take = |next: &'static Activation<Checked>| {
+            thread::spawn(move || {
+                let word = vp.word();
+                word.is_owned_by(first)
+                    && word.state() == State::Kernel
+                    && runtime.replace_blocked(vp, word, next, State::Runtime)
+            })
+        };
+        let takers = [another(runtime, vp), another(runtime, vp)].map(take);
+        let kept = vp.step(first, State::Kernel, State::Runtime);
+        if !kept && first.absent.swap(false, Ordering::AcqRel) {
+            runtime.stats.absent.down();
+        }
+        let taken: u32 = takers
+            .map(|taker| taker.join().unwrap().into())
+            .iter()
+            .sum();
+        assert_eq!(taken, u32::from(!kept));
+        assert!(!first.absent.load(Ordering::Relaxed));
+        assert_eq!(runtime.stats.absent.get(), 0);
+    });
+}
+
+/// The owner leaves the runtime, and looks for notes afterwards; somebody leaves one, and looks
+/// afterwards whether the owner has left.
+#[test]
+fn an_owner_that_leaves_sees_that_it_must_choose_again_or_is_interrupted() {
+    check(160, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let first = owner(vp);
+        runtime.unwatched.store(0, Ordering::Relaxed);
+        let caller = thread::spawn(move || runtime.choose_again_from_afar(vp));
+        vp.set(first, State::User);
+        let seen = first.attention.load(Ordering::Relaxed) != 0;
+        caller.join().unwrap();
+        let interrupted = runtime.kernel.interrupted.load(Ordering::Relaxed) != 0;
+        assert!(seen || interrupted, "the note is slept through");
+    });
+}

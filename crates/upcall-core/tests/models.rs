@@ -1,0 +1,321 @@
+//! Each model of the runtime catches a fault: a weaker order, or a look that is left out. The faults
+//! are put into a copy of the crate, whose models are then run by the same command.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p upcall-core --test models`
+#![cfg(loom)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The model that catches it, the file, and what stands there once in place of what.
+type Fault = (&'static str, &'static str, &'static str, &'static str);
+
+const FAULTS: &[Fault] = &[
+    (
+        "lists::a_lock_has_one_holder",
+        "lock.rs",
+        "if test_and_set(&self.held, Ordering::Acquire) {\n            self.wait",
+        "if test_and_set(&self.held, Ordering::Relaxed) {\n            self.wait",
+    ),
+    (
+        "lists::a_lock_has_one_holder",
+        "lock.rs",
+        "self.lock.held.store(false, Ordering::Release)",
+        "self.lock.held.store(false, Ordering::Relaxed)",
+    ),
+    (
+        "lists::a_lock_whose_guard_was_forgotten",
+        "lock.rs",
+        "self.held.store(false, Ordering::Release)",
+        "self.held.store(false, Ordering::Relaxed)",
+    ),
+    (
+        "lists::a_ready_thread_is_taken_once",
+        "ready.rs",
+        "self.word.store(locked & !LOCKED, Ordering::Release)",
+        "self.word.store(locked & !LOCKED, Ordering::Relaxed)",
+    ),
+    (
+        "lists::a_ready_thread_is_taken_once",
+        "ready.rs",
+        "compare_exchange(open, locked, Ordering::SeqCst, Ordering::Relaxed)",
+        "compare_exchange(open, locked, Ordering::Relaxed, Ordering::Relaxed)",
+    ),
+    (
+        "lists::a_ready_thread_is_taken_once",
+        "ready.rs",
+        "list.push_back(thread);\n            list.pop_front()",
+        "let first = list.pop_front();\n            list.push_back(thread);\n            first",
+    ),
+    (
+        "lists::a_virtual_processor_that_entered_the_idle_set",
+        "idle.rs",
+        "fetch_and(!bit, Ordering::SeqCst) & bit != 0",
+        "fetch_and(!bit, Ordering::SeqCst) & bit != !0",
+    ),
+    (
+        "lists::an_activation_of_the_pool",
+        "spares.rs",
+        "if activation.role() != Role::Spare {\n            return false;\n        }",
+        "",
+    ),
+    (
+        "lists::memory_is_handed_out_once",
+        "memory.rs",
+        "free.head = object.free_link().get(Ordering::Relaxed);",
+        "",
+    ),
+    (
+        "lists::every_activation_is_known",
+        "runtime.rs",
+        "if self.known.replace_if(head, Some(activation)) {",
+        "self.known.set(Some(activation), Ordering::Release);\n                if true {",
+    ),
+    // The key behind the bucket's lock: the store may come after the look for a signal.
+    (
+        "futex::a_signal_for_a_thread_that_begins_to_wait",
+        "futex.rs",
+        "thread.wait_key.store(key, Ordering::Relaxed);\n        let mut queue = bucket.lock(self.kernel());\n        fence_after_locked();",
+        "let mut queue = bucket.lock(self.kernel());\n        fence_after_locked();\n        thread.wait_key.store(key, Ordering::Relaxed);",
+    ),
+    (
+        "futex::a_signal_for_a_thread_that_begins_to_wait",
+        "futex.rs",
+        "        fence_after_locked();\n",
+        "",
+    ),
+    (
+        "futex::a_signal_for_a_thread_that_begins_to_wait",
+        "futex.rs",
+        "deadline.is_none() && !self.kernel().is_interrupted(thread)",
+        "deadline.is_none()",
+    ),
+    (
+        "futex::a_wake_up_and_a_signal",
+        "futex.rs",
+        "queue.remove(thread);\n            return thread.claim_in_bucket(WakeReason::Interrupted);",
+        "drop(queue);\n            return thread.claim_in_bucket(WakeReason::Interrupted);",
+    ),
+    (
+        "futex::a_thread_that_is_moved",
+        "futex.rs",
+        "if thread.wait_key.load(Ordering::Relaxed) == key {\n                return Some(queue);",
+        "if true {\n                return Some(queue);",
+    ),
+    (
+        "futex::a_thread_that_is_moved",
+        "futex.rs",
+        "source.unlink(thread);",
+        "source.remove(thread);",
+    ),
+    (
+        "futex::a_waiter_sees_the_word",
+        "futex.rs",
+        "let mut queue = bucket.lock(self.kernel());\n        fence_after_locked();\n        let refusal = if !matches() {",
+        "let matched = matches();\n        let mut queue = bucket.lock(self.kernel());\n        fence_after_locked();\n        let refusal = if !matched {",
+    ),
+    (
+        "futex::a_signal_for_a_thread_with_a_deadline",
+        "passage.rs",
+        "if self.kernel.is_interrupted(thread)\n",
+        "if false\n",
+    ),
+    (
+        "futex::an_event_noted_while_a_thread_parks",
+        "passage.rs",
+        ".compare_exchange(PARKING, PARKED, Ordering::SeqCst, Ordering::Acquire)",
+        ".compare_exchange(PARKING, PARKED, Ordering::AcqRel, Ordering::Acquire)",
+    ),
+    (
+        "futex::an_event_noted_while_a_thread_parks",
+        "thread.rs",
+        "let mut state = PARKED;",
+        "let mut state = self.state.load(Ordering::Acquire);",
+    ),
+    (
+        "futex::a_wake_up_and_a_deadline",
+        "thread.rs",
+        "PARKED => (READY, Claim::Ready),",
+        "PARKED | READY => (READY, Claim::Ready),",
+    ),
+    (
+        "futex::an_edge_that_comes",
+        "edges.rs",
+        ".any(|(edges, seen)| edges.seen() != seen)",
+        ".any(|_| false)",
+    ),
+    (
+        "futex::an_edge_that_comes",
+        "edges.rs",
+        "        // Pairs with the fence in `count`.\n        fence(Ordering::SeqCst);\n",
+        "",
+    ),
+    (
+        "owner::an_owner_that_runs_its_thread",
+        "vp.rs",
+        ".store(Word::new(owner, state).bits, Ordering::Release)",
+        ".store(Word::new(owner, state).bits, Ordering::Relaxed)",
+    ),
+    (
+        "owner::an_owner_in_a_system_call",
+        "vp.rs",
+        "Ordering::SeqCst,\n                Ordering::Relaxed,\n            )\n            .is_ok()",
+        "Ordering::Relaxed,\n                Ordering::Relaxed,\n            )\n            .is_ok()",
+    ),
+    (
+        "owner::a_granted_processor",
+        "vp.rs",
+        ".store(Word::new(owner, state).bits, Ordering::Release)",
+        ".store(Word::new(owner, state).bits, Ordering::Relaxed)",
+    ),
+    (
+        "owner::an_idle_owner_goes_on",
+        "wait.rs",
+        "if !vp.replace(word, word.owner(), State::Granted) {\n            return false;\n        }",
+        "vp.set(word.owner(), State::Granted);",
+    ),
+    (
+        "owner::an_owner_that_was_replaced",
+        "upcall.rs",
+        "if marked && owner.absent.swap(false, Ordering::AcqRel) {",
+        "if false {",
+    ),
+    (
+        "owner::an_owner_that_leaves",
+        "upcall.rs",
+        "                State::Runtime if afar => self.kernel.interrupt(owner),\n",
+        "",
+    ),
+    (
+        "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
+        "wait.rs",
+        "vp.has_ready() || self.vps().iter().any(Vp::has_ready)",
+        "false",
+    ),
+    (
+        "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
+        "passage.rs",
+        "vp.ready.push_back(&self.kernel, thread);\n        self.announce_ready(vp);",
+        "self.announce_ready(vp);\n        vp.ready.push_back(&self.kernel, thread);",
+    ),
+    (
+        "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
+        "wait.rs",
+        "activation.wake.fetch_add(1, Ordering::SeqCst);\n        self.kernel.wake(activation);",
+        "self.kernel.wake(activation);\n        activation.wake.fetch_add(1, Ordering::SeqCst);",
+    ),
+    (
+        "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
+        "wait.rs",
+        "word.state() == State::Idle {\n            self.rest(activation, seen);",
+        "word.state() == State::Idle {\n            let seen = activation.wake.load(Ordering::SeqCst);\n            self.rest(activation, seen);",
+    ),
+    (
+        "idle::a_standby_that_goes_to_sleep",
+        "standby.rs",
+        "if !has_reason() {\n            self.kernel.sleep(standby, seen);\n        }",
+        "let _ = has_reason;\n        self.kernel.sleep(standby, seen);",
+    ),
+    (
+        "idle::a_standby_that_goes_to_sleep",
+        "standby.rs",
+        "self.retire_standby(vp);\n        if !has_reason() {",
+        "let reason = has_reason();\n        self.retire_standby(vp);\n        if !reason {",
+    ),
+    (
+        "idle::a_thread_that_is_made_ready_while_the_owner_enters",
+        "passage.rs",
+        "if !rung && self.unwatched.load(Ordering::SeqCst) != 0 {",
+        "if false {",
+    ),
+    (
+        "idle::one_at_a_time",
+        "wait.rs",
+        "self.poller.set(None, Ordering::Release);",
+        "self.poller.set(None, Ordering::Relaxed);",
+    ),
+    (
+        "idle::one_at_a_time",
+        "slot.rs",
+        "Ordering::AcqRel,",
+        "Ordering::Relaxed,",
+    ),
+];
+
+/// A workspace of this crate alone.
+struct Copy {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl Copy {
+    fn new() -> Self {
+        let krate = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let workspace = krate.join("../..");
+        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let root = scratch.join("faults");
+        let _ = fs::remove_dir_all(&root);
+        let to = root.join("crates/upcall-core");
+        copy(&krate.join("src"), &to.join("src"));
+        fs::copy(krate.join("Cargo.toml"), to.join("Cargo.toml")).unwrap();
+        let manifest = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
+        let all = r#"members = ["crates/*", "tests/programs", "tests/vm"]"#;
+        assert_eq!(manifest.matches(all).count(), 1);
+        let manifest = manifest.replace(all, r#"members = ["crates/upcall-core"]"#);
+        fs::write(root.join("Cargo.toml"), manifest).unwrap();
+        fs::copy(workspace.join("Cargo.lock"), root.join("Cargo.lock")).unwrap();
+        // What the checker was built into already.
+        let target = scratch.parent().unwrap().to_path_buf();
+        Copy { root, target }
+    }
+
+    /// Whether the model passes, and what was said.
+    fn passes(&self, model: &str) -> (bool, String) {
+        let output = Command::new(env!("CARGO"))
+            // Built in a moment, run in less.
+            .args(["--config", "profile.dev.package.upcall-core.opt-level=0"])
+            .args(["test", "--offline", "--quiet", "--lib", "--", model])
+            .current_dir(self.root.join("crates/upcall-core"))
+            .env("CARGO_TARGET_DIR", &self.target)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(said.contains("\nrunning 1 test\n"), "{model}: {said}");
+        (output.status.success(), said)
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_fault_is_caught_by_its_model() {
+    let copy = Copy::new();
+    let mut missed = Vec::new();
+    for &(model, file, text, fault) in FAULTS {
+        let path = copy.root.join("crates/upcall-core/src").join(file);
+        let right = fs::read_to_string(&path).unwrap();
+        assert_eq!(right.matches(text).count(), 1, "{file}: {text}");
+        fs::write(&path, right.replace(text, fault)).unwrap();
+        let (passes, said) = copy.passes(model);
+        println!("{model}: {}", if passes { "missed" } else { "caught" });
+        if passes {
+            missed.push(format!("{model}, {file}: {text}\n{said}"));
+        }
+        fs::write(&path, right).unwrap();
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
