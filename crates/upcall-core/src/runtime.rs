@@ -74,6 +74,7 @@ impl<K: Kernel> Runtime<K> {
     /// What [`Kernel::map`] reports when memory is exhausted.
     pub fn create(kernel: K) -> Result<&'static Self, Errno> {
         let futexes = Futexes::new(&kernel)?;
+        let timers = Timers::new(&kernel)?;
         let place = kernel.map(size_of::<Self>())?.as_ptr().cast::<Self>();
         // SAFETY: mapped for ever, page-aligned and large enough; written before it is shared.
         unsafe {
@@ -95,7 +96,7 @@ impl<K: Kernel> Runtime<K> {
                 idle: IdleSet::new(),
                 unwatched: AtomicUsize::new(0),
                 futexes,
-                timers: Timers::new(),
+                timers,
                 stats: Stats::default(),
             });
             Ok(&*place)
@@ -214,12 +215,8 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Gives a thread that is about to park a deadline, in nanoseconds of [`Kernel::now`].
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` when there is no room for another deadline.
-    pub fn arm(&self, thread: &'static Thread<K>, deadline: u64) -> Result<(), Errno> {
-        self.timers.insert(&self.kernel, thread, deadline)
+    pub fn arm(&self, thread: &'static Thread<K>, deadline: u64) {
+        self.timers.insert(&self.kernel, thread, deadline);
     }
 
     /// Takes a thread's deadline back, if it still has one. For the thread itself.
@@ -241,9 +238,16 @@ impl<K: Kernel> Runtime<K> {
             self.stats.activations.up();
             return Ok(activation);
         }
-        let (activation, fresh) = self.activations.take(&self.kernel)?;
-        if fresh {
-            let stack = self.stacks.take(&self.kernel)?;
+        let (activation, _) = self.activations.take(&self.kernel)?;
+        // None are given back but those for which there was no stack.
+        if activation.stack.load(Ordering::Relaxed) == 0 {
+            let stack = match self.stacks.take(&self.kernel) {
+                Ok(stack) => stack,
+                Err(error) => {
+                    self.activations.give(&self.kernel, activation);
+                    return Err(error);
+                }
+            };
             activation.this.store(
                 core::ptr::from_ref(activation).cast_mut(),
                 Ordering::Relaxed,
