@@ -20,9 +20,11 @@ const HARMLESS: [libc::c_int; 4] = [libc::SIGWINCH, libc::SIGURG, libc::SIGCHLD,
 /// Signals for programs with handlers.
 const HANDLED: [libc::c_int; 2] = [libc::SIGUSR1, libc::SIGALRM];
 
-/// What a program bears beyond what all do.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What a program bears.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bears {
+    /// It ends when it gets no thread. (pigz waits for ever for a lock of its own, natively too.)
+    pub refused_threads: bool,
     /// It has handlers for [`HANDLED`].
     pub signals: bool,
     /// Its children may be killed: it reports how they ended, and waits for that.
@@ -43,6 +45,8 @@ enum Fault {
     Hogs,
     /// Into a control group and out again, by its number in [`Groups`].
     Group(usize),
+    /// Its pages are taken away.
+    PageOut,
     /// A processor is taken from the machine and given back.
     Unplug,
     /// A child is killed.
@@ -70,11 +74,12 @@ impl Groups {
                 vec![("cpuset.mems", memory.trim()), ("cpuset.cpus", "0")],
                 vec![("cpuset.cpus", "0")],
             ),
+            // Of the older hierarchies none will do: at its limit the program is killed, or, where it is
+            // not, the kernel cannot write the frames of signals, and kills it for that.
             (
                 "memory",
-                // Who needs more waits, deaf to signals, until it is taken out again.
-                vec![("memory.oom_control", "1")],
-                vec![],
+                vec![("memory.high", "4M")],
+                vec![("memory.high", "4M")],
             ),
         ];
         let mut all = Vec::new();
@@ -142,6 +147,7 @@ impl<'a> Plan<'a> {
             Fault::Affinity { one },
             Fault::Affinity { one },
             Fault::Hogs,
+            Fault::PageOut,
         ];
         kinds.extend((0..self.groups.all.len()).map(Fault::Group));
         if self.bears.signals {
@@ -257,16 +263,11 @@ impl<'a> Plan<'a> {
                 let Some(home) = home(pid, controller) else {
                     return format!("no way back from {controller}");
                 };
-                let tight = *controller == "memory" && bound_memory(group, true);
                 let entry = group.directory().join("cgroup.procs");
                 if let Err(error) = fs::write(entry, pid.to_string()) {
                     return format!("{controller}: {error}");
                 }
                 thread::sleep(length);
-                if tight {
-                    // First: who waits for memory waits for that of the group, wherever it is by then.
-                    bound_memory(group, false);
-                }
                 // Its children were born there.
                 let procs = fs::read_to_string(group.directory().join("cgroup.procs"));
                 let procs = procs.unwrap_or_default();
@@ -279,6 +280,7 @@ impl<'a> Plan<'a> {
                     procs.lines().count()
                 )
             }
+            Fault::PageOut => format!("{} bytes", page_out(pid)),
             Fault::Unplug => {
                 let last = allowed().last().copied().unwrap_or(0);
                 let file = format!("/sys/devices/system/cpu/cpu{last}/online");
@@ -294,14 +296,32 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Leaves the programs in the group next to no memory, or any amount; says whether it could.
-fn bound_memory(group: &Group, tight: bool) -> bool {
-    let (first, second) = if tight { ("4M", "4M") } else { ("-1", "max") };
-    let files = [("memory.limit_in_bytes", first), ("memory.high", second)];
-    files.iter().any(|(file, value)| {
-        let file = group.directory().join(file);
-        file.exists() && fs::write(file, value).is_ok()
-    })
+/// Takes the process's pages away as the kernel does when memory is short: what is in files is read again
+/// at the next touch, and the rest is swapped out where there is swap (process_madvise(2)). The bytes.
+fn page_out(pid: libc::pid_t) -> i64 {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let ranges = maps.lines().filter_map(|line| {
+        let (start, end) = line.split(' ').next()?.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?;
+        Some((start, usize::from_str_radix(end, 16).ok()? - start))
+    });
+    // SAFETY: system calls on plain values and one iovec each; the memory named is the other's, whose
+    // contents do not change; the descriptor is closed by who opened it.
+    unsafe {
+        let process = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        let mut bytes = 0;
+        for (start, length) in ranges {
+            let range = libc::iovec {
+                iov_base: start as *mut libc::c_void,
+                iov_len: length,
+            };
+            let number = libc::SYS_process_madvise;
+            let advice = libc::MADV_PAGEOUT;
+            bytes += libc::syscall(number, process, &raw const range, 1, advice, 0).max(0);
+        }
+        libc::close(process as libc::c_int);
+        bytes
+    }
 }
 
 fn kill_child(pid: libc::pid_t, chosen: u64) -> String {

@@ -148,13 +148,15 @@ impl Soak {
             .join(format!("soak-errors-{}", std::process::id()));
         let drawn = Errors::drawn(&mut random, &self.library, &log);
         let kind = random.below(5);
-        let errors = self.options.errors && (kind >= 3 || !self.options.outside);
-        let outside = self.options.outside && (kind != 3 || !self.options.errors);
+        let errors = self.options.errors
+            && subject.bears.refused_threads
+            && (kind >= 3 || !self.options.outside);
+        let outside = self.options.outside && (kind != 3 || !errors);
         let settings = random.pick(SETTINGS);
         self.round(subject, seed, settings, errors.then_some(drawn), outside);
     }
 
-    /// Each call that is reached, always, with each error: from the start, and once threads run.
+    /// Each call that is reached, with each error: from the first time on, and from later ones.
     fn sweep(&mut self, subjects: &[Subject]) {
         let log = self
             .case
@@ -173,12 +175,11 @@ impl Soak {
                 .into_iter()
                 .find(|pair| !done.contains(pair))
             {
-                for (skip, subject) in [0, 150]
-                    .iter()
-                    .flat_map(|skip| subjects.iter().map(move |it| (*skip, it)))
-                {
-                    let errors = Errors::always(&pair.0, &pair.1, skip, &self.library, &log);
-                    self.round(subject, 0, settings, Some(errors), false);
+                for &skip in errors::skips(&pair.0) {
+                    for subject in subjects {
+                        let errors = Errors::always(&pair.0, &pair.1, skip, &self.library, &log);
+                        self.round(subject, 0, settings, Some(errors), false);
+                    }
                 }
                 done.insert(pair);
             }

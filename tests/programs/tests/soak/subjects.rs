@@ -10,6 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+const BEARS: Bears = Bears {
+    refused_threads: true,
+    signals: false,
+    killed_children: false,
+};
+
 /// A program with its input.
 pub struct Subject {
     pub name: String,
@@ -26,7 +32,7 @@ impl Subject {
             name: name.to_owned(),
             program,
             canonical: verbatim,
-            bears: Bears::default(),
+            bears: BEARS,
             file: None,
         }
     }
@@ -97,7 +103,14 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
         if let Some(path) = provision::program(name, tool, package) {
             let program = Program::new(path).args(words);
             let program = program.input(Input::Bytes(blob.to_vec()));
-            subjects.push(Subject::new(tool, program));
+            let bears = Bears {
+                refused_threads: tool != "pigz",
+                ..BEARS
+            };
+            subjects.push(Subject {
+                bears,
+                ..Subject::new(tool, program)
+            });
         }
     }
     if let Some(path) = provision::program(name, "rg", "ripgrep") {
@@ -139,14 +152,14 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
             "soak_mixed.c",
             Bears {
                 signals: true,
-                ..Bears::default()
+                ..BEARS
             },
         ),
         (
             "soak_children.c",
             Bears {
                 killed_children: true,
-                ..Bears::default()
+                ..BEARS
             },
         ),
     ] {
