@@ -46,6 +46,8 @@ pub struct Runtime<K: Kernel> {
     spares: SpinLock<Spares<K>>,
     /// There may be none for a sentinel to call. Written with the pool locked, read as a hint.
     spares_are_few: AtomicBool,
+    /// The kernel has refused the last activation that was asked for.
+    short: AtomicBool,
     known: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
     idle: IdleSet,
@@ -86,6 +88,7 @@ impl<K: Kernel> Runtime<K> {
                 activations: Slab::new(),
                 stacks: StackPool::new(ACTIVATION_STACK),
                 spares_are_few: AtomicBool::new(true),
+                short: AtomicBool::new(false),
                 spares: SpinLock::new(Spares {
                     head: None,
                     len: 0,
@@ -159,11 +162,19 @@ impl<K: Kernel> Runtime<K> {
         for vp in self.vps().iter().skip(1) {
             if let Err(error) = self.kernel.spawn(vp.word().owner(), false) {
                 self.stats.refused.add();
+                self.short.store(true, Ordering::Relaxed);
                 return Err(error);
             }
             self.idle.insert(vp.index());
         }
         Ok(())
+    }
+
+    /// Whether the kernel gives no further activations for now: an owner that blocks has perhaps no
+    /// successor, and everything waits with it. Who can park does.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
     }
 
     /// The kernel underneath.

@@ -59,11 +59,14 @@ pub struct Groups {
     all: Vec<(&'static str, Group)>,
 }
 
+/// Files of a control group, and what is written to them.
+type Settings<'a> = Vec<(&'a str, &'a str)>;
+
 impl Groups {
     pub fn new() -> Self {
         let root = program_tests::group::ROOT;
         let memory = fs::read_to_string(format!("{root}/cpuset/cpuset.mems")).unwrap_or_default();
-        let wanted: [(&str, Vec<(&str, &str)>, Vec<(&str, &str)>); 3] = [
+        let wanted: [(&str, Settings<'_>, Settings<'_>); 3] = [
             (
                 "cpu",
                 vec![("cpu.cfs_period_us", "20000"), ("cpu.cfs_quota_us", "5000")],
