@@ -19,7 +19,7 @@ use crate::kernel::Kernel;
 use crate::lock::{Guard, SpinLock};
 use crate::runtime::{After, Runtime};
 use crate::sync::{CHECKED, fence_after_locked};
-use crate::thread::{Claim, PARKING, QUEUED, RUNNING, Thread, WakeReason};
+use crate::thread::{Claim, PARKING, QUEUED, Thread, WakeReason};
 use crate::vp::Vp;
 
 const BUCKETS: usize = if CHECKED { 2 } else { 1 << 14 };
@@ -78,8 +78,6 @@ pub enum Waited {
     Mismatch,
     /// It waited, and this ended it.
     Ended(WakeReason),
-    /// There was no memory for the deadline.
-    NoMemory,
 }
 
 impl<K: Kernel> Futexes<K> {
@@ -209,15 +207,8 @@ impl<K: Kernel> Runtime<K> {
         thread.state.store(state, Ordering::Relaxed);
         thread.wait_mask.store(mask, Ordering::Relaxed);
         queue.push(thread);
-        if let Some(deadline) = deadline
-            && self
-                .timers()
-                .insert(self.kernel(), thread, deadline)
-                .is_err()
-        {
-            queue.remove(thread);
-            thread.state.store(RUNNING, Ordering::Relaxed);
-            return Err(Waited::NoMemory);
+        if let Some(deadline) = deadline {
+            self.timers().insert(self.kernel(), thread, deadline);
         }
         core::mem::forget(queue);
         let after = if simple {

@@ -152,6 +152,7 @@ impl<K: Kernel> Runtime<K> {
     /// interruption there is, and few activations are away.
     pub fn prefers_blocking(&self, activation: &'static Activation<K>) -> bool {
         activation.vp().only_computes()
+            && !self.is_short()
             && self.stats.absent.get() < 4 * self.vps().len() as u64 + FEW_AWAY
     }
 

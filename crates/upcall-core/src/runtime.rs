@@ -49,6 +49,8 @@ pub struct Runtime<K: Kernel> {
     spares: SpinLock<Spares<K>>,
     /// There may be none for a sentinel to call. Written with the pool locked, read as a hint.
     spares_are_few: AtomicBool,
+    /// The kernel has refused the last activation that was asked for.
+    short: AtomicBool,
     known: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
     idle: IdleSet,
@@ -77,6 +79,7 @@ impl<K: Kernel> Runtime<K> {
     /// What [`Kernel::map`] reports when memory is exhausted.
     pub fn create(kernel: K) -> Result<&'static Self, Errno> {
         let futexes = Futexes::new(&kernel)?;
+        let timers = Timers::new(&kernel)?;
         let place = kernel.map(size_of::<Self>())?.as_ptr().cast::<Self>();
         // SAFETY: mapped for ever, page-aligned and large enough; written before it is shared.
         unsafe {
@@ -88,6 +91,7 @@ impl<K: Kernel> Runtime<K> {
                 activations: Slab::new(),
                 stacks: StackPool::new(ACTIVATION_STACK),
                 spares_are_few: AtomicBool::new(true),
+                short: AtomicBool::new(false),
                 spares: SpinLock::new(Spares {
                     head: None,
                     len: 0,
@@ -98,7 +102,7 @@ impl<K: Kernel> Runtime<K> {
                 idle: IdleSet::new(),
                 unwatched: AtomicUsize::new(0),
                 futexes,
-                timers: Timers::new(),
+                timers,
                 stats: Stats::default(),
             });
             Ok(&*place)
@@ -161,11 +165,19 @@ impl<K: Kernel> Runtime<K> {
         for vp in self.vps().iter().skip(1) {
             if let Err(error) = self.kernel.spawn(vp.word().owner(), false) {
                 self.stats.refused.add();
+                self.short.store(true, Ordering::Relaxed);
                 return Err(error);
             }
             self.idle.insert(vp.index());
         }
         Ok(())
+    }
+
+    /// Whether the kernel gives no further activations for now: an owner that blocks has perhaps no
+    /// successor, and everything waits with it. Who can park does.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
     }
 
     /// The kernel underneath.
@@ -217,12 +229,8 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Gives a thread that is about to park a deadline, in nanoseconds of [`Kernel::now`].
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` when there is no room for another deadline.
-    pub fn arm(&self, thread: &'static Thread<K>, deadline: u64) -> Result<(), Errno> {
-        self.timers.insert(&self.kernel, thread, deadline)
+    pub fn arm(&self, thread: &'static Thread<K>, deadline: u64) {
+        self.timers.insert(&self.kernel, thread, deadline);
     }
 
     /// Takes a thread's deadline back, if it still has one. For the thread itself.
@@ -244,9 +252,16 @@ impl<K: Kernel> Runtime<K> {
             self.stats.activations.up();
             return Ok(activation);
         }
-        let (activation, fresh) = self.activations.take(&self.kernel)?;
-        if fresh {
-            let stack = self.stacks.take(&self.kernel)?;
+        let (activation, _) = self.activations.take(&self.kernel)?;
+        // None are given back but those for which there was no stack.
+        if activation.stack.load(Ordering::Relaxed) == 0 {
+            let stack = match self.stacks.take(&self.kernel) {
+                Ok(stack) => stack,
+                Err(error) => {
+                    self.activations.give(&self.kernel, activation);
+                    return Err(error);
+                }
+            };
             activation.this.store(
                 core::ptr::from_ref(activation).cast_mut(),
                 Ordering::Relaxed,

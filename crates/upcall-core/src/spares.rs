@@ -118,14 +118,19 @@ impl<K: Kernel> Runtime<K> {
     ) -> Option<&'static Activation<K>> {
         let Ok(activation) = self.new_activation() else {
             self.stats.refused.add();
+            self.short.store(true, Ordering::Relaxed);
             return None;
         };
         activation.vp.set(Some(vp), Ordering::Relaxed);
         activation.set_role(Role::Reserved);
         if self.kernel.spawn(activation, sentinel).is_err() {
             self.stats.refused.add();
+            self.short.store(true, Ordering::Relaxed);
             self.bury(activation);
             return None;
+        }
+        if self.is_short() {
+            self.short.store(false, Ordering::Relaxed);
         }
         Some(activation)
     }

@@ -18,12 +18,13 @@ use crate::slot::Slot;
 use crate::sync::CHECKED;
 use crate::thread::{Claim, Thread, WakeReason};
 
-/// The most deadlines at a time: address space, not memory, is reserved for them.
+/// The most deadlines at a time, at least as many as there can be threads: address space, not memory,
+/// is reserved for them.
 const CAPACITY: usize = if CHECKED { 16 } else { 1 << 22 };
 const WAYS: usize = 4;
 
 struct Heap<K: Kernel> {
-    places: Option<&'static [Slot<Thread<K>>]>,
+    places: &'static [Slot<Thread<K>>],
     len: usize,
     /// When the kernel's alarm rings, `u64::MAX` when it is not set.
     alarm: u64,
@@ -36,32 +37,21 @@ unsafe impl<K: Kernel> Send for Heap<K> {}
 pub(crate) struct Timers<K: Kernel>(SpinLock<Heap<K>>);
 
 impl<K: Kernel> Timers<K> {
-    pub(crate) const fn new() -> Self {
-        Timers(SpinLock::new(Heap {
-            places: None,
+    /// With room for a deadline of every thread: a wait cannot fail for want of memory, which no program
+    /// expects of a wait.
+    pub(crate) fn new(kernel: &K) -> Result<Self, Errno> {
+        Ok(Timers(SpinLock::new(Heap {
+            places: reserve(kernel)?,
             len: 0,
             alarm: u64::MAX,
-        }))
+        })))
     }
 
     /// Adds a deadline for a thread that has none.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` when there is no room for another deadline.
-    pub(crate) fn insert(
-        &self,
-        kernel: &K,
-        thread: &'static Thread<K>,
-        deadline: u64,
-    ) -> Result<(), Errno> {
-        const ENOMEM: Errno = Errno(12);
+    pub(crate) fn insert(&self, kernel: &K, thread: &'static Thread<K>, deadline: u64) {
         let mut heap = self.0.lock(kernel);
-        if heap.places.is_none() {
-            heap.places = Some(reserve(kernel)?);
-        }
         if heap.len == CAPACITY {
-            return Err(ENOMEM);
+            kernel.broken("more deadlines than there can be threads");
         }
         let latest = deadline.saturating_add(kernel.slack(thread));
         thread.deadline.store(deadline, Ordering::Relaxed);
@@ -74,7 +64,6 @@ impl<K: Kernel> Timers<K> {
             heap.alarm = latest;
             kernel.set_alarm(latest);
         }
-        Ok(())
     }
 
     /// Takes a thread's deadline back, if it still has one.
@@ -130,7 +119,7 @@ fn reserve<K: Kernel>(kernel: &K) -> Result<&'static [Slot<Thread<K>>], Errno> {
 
 impl<K: Kernel> Heap<K> {
     fn at(&self, place: usize) -> Option<&'static Thread<K>> {
-        self.places?.get(place)?.get(Ordering::Relaxed)
+        self.places.get(place)?.get(Ordering::Relaxed)
     }
 
     fn first(&self) -> Option<&'static Thread<K>> {
@@ -143,9 +132,7 @@ impl<K: Kernel> Heap<K> {
     }
 
     fn put(&self, place: usize, thread: &'static Thread<K>) {
-        if let Some(places) = self.places {
-            places[place].set(Some(thread), Ordering::Relaxed);
-        }
+        self.places[place].set(Some(thread), Ordering::Relaxed);
         // Release: pairs with the Acquire in `remove`.
         thread.heap_place.store(place as u32 + 1, Ordering::Release);
     }
@@ -214,7 +201,7 @@ mod tests {
             let kernel = Bare::new();
             let mut pick = numbers(seed * 7919);
             let threads: [&Thread<Bare>; 64] = kernel.threads();
-            let timers = Timers::new();
+            let timers = Timers::new(&kernel).unwrap();
             // By the latest time and the thread: the deadline.
             let mut model = BTreeMap::new();
             let mut now = 0;
@@ -228,7 +215,7 @@ mod tests {
                         let slack = pick(3) * 50;
                         kernel.slack.store(slack, Ordering::Relaxed);
                         thread.state.store(PARKED, Ordering::Relaxed);
-                        timers.insert(&kernel, thread, deadline).unwrap();
+                        timers.insert(&kernel, thread, deadline);
                         model.insert((deadline + slack, number), deadline);
                     }
                     (2, Some(key)) => {
@@ -279,10 +266,10 @@ mod tests {
         let kernel = Bare::new();
         kernel.slack.store(50, Ordering::Relaxed);
         let threads: [&Thread<Bare>; 3] = kernel.threads();
-        let timers = Timers::new();
+        let timers = Timers::new(&kernel).unwrap();
         for (thread, deadline) in threads.into_iter().zip([1000, 1040, 1060]) {
             thread.state.store(PARKED, Ordering::Relaxed);
-            timers.insert(&kernel, thread, deadline).unwrap();
+            timers.insert(&kernel, thread, deadline);
             assert_eq!(kernel.alarm.load(Ordering::Relaxed), 1050);
         }
         let mut list = ThreadList::new();
@@ -298,11 +285,11 @@ mod tests {
     fn a_thread_without_slack_is_on_time() {
         let kernel = Bare::new();
         let [late, exact] = kernel.threads();
-        let timers = Timers::new();
+        let timers = Timers::new(&kernel).unwrap();
         for (thread, deadline, slack) in [(late, 1000, 500), (exact, 1100, 0)] {
             kernel.slack.store(slack, Ordering::Relaxed);
             thread.state.store(PARKED, Ordering::Relaxed);
-            timers.insert(&kernel, thread, deadline).unwrap();
+            timers.insert(&kernel, thread, deadline);
         }
         assert_eq!(kernel.alarm.load(Ordering::Relaxed), 1100);
         let mut list = ThreadList::new();
@@ -316,7 +303,7 @@ mod tests {
         const ROUNDS: u32 = 100_000;
         let kernel = Bare::new();
         let [thread] = kernel.threads();
-        let timers = Timers::new();
+        let timers = Timers::new(&kernel).unwrap();
         let done = AtomicBool::new(false);
         let late = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -328,7 +315,7 @@ mod tests {
             });
             let late = (0..ROUNDS).find(|round| {
                 thread.state.store(PARKED, Ordering::Relaxed);
-                timers.insert(&kernel, thread, 1).unwrap();
+                timers.insert(&kernel, thread, 1);
                 for _ in 0..round % 64 {
                     core::hint::spin_loop();
                 }
@@ -351,9 +338,9 @@ mod tests {
     fn a_deadline_that_was_taken_back_does_not_expire() {
         let kernel = Bare::new();
         let [one, two] = kernel.threads();
-        let timers = Timers::new();
-        timers.insert(&kernel, one, 5).unwrap();
-        timers.insert(&kernel, two, 3).unwrap();
+        let timers = Timers::new(&kernel).unwrap();
+        timers.insert(&kernel, one, 5);
+        timers.insert(&kernel, two, 3);
         timers.remove(&kernel, two);
         timers.remove(&kernel, two);
         let mut list = ThreadList::new();

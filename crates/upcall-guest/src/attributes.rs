@@ -8,7 +8,7 @@ use upcall_linux::poller::When;
 use upcall_linux::{Runtime, Thread, affinity, descriptors, slack};
 
 use crate::access;
-use crate::entry::{Frame, raw_syscall};
+use crate::entry::{Frame, pass_through};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
@@ -324,7 +324,7 @@ fn close_ranges(frame: &Frame, first: u32, last: u32) -> i64 {
         }
         // SAFETY: a part of the program's own call.
         (unsafe {
-            raw_syscall(
+            pass_through(
                 libc::SYS_close_range,
                 [u64::from(from), u64::from(to), frame.rdx, 0, 0, 0],
             )

@@ -19,7 +19,9 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-pub use crate::arch::{NEVER, Progress, give_up, program_call, progress, raw_syscall, resume};
+pub use crate::arch::{
+    NEVER, Progress, give_up, pass_through, program_call, progress, raw_syscall, resume,
+};
 
 /// What an entry shall do after the hook.
 pub mod mode {

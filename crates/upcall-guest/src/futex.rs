@@ -166,7 +166,6 @@ fn wait(
     runtime.leave(activation);
     match waited {
         Waited::Mismatch => failed(libc::EAGAIN),
-        Waited::NoMemory => failed(libc::ENOMEM),
         Waited::Ended(WakeReason::Woken) => 0,
         Waited::Ended(WakeReason::TimedOut) => failed(libc::ETIMEDOUT),
         Waited::Ended(WakeReason::Interrupted) => failed(libc::EINTR),

@@ -105,6 +105,16 @@ impl Guest {
             return Ok(runtime);
         }
         debug_assert!(!self.starting.swap(true, Ordering::Relaxed));
+        let started = self.start_fresh();
+        self.starting.store(false, Ordering::Relaxed);
+        if started.is_err() && self.runtime().is_none() {
+            // The next pthread_create tries again.
+            descriptors::close_all();
+        }
+        started
+    }
+
+    fn start_fresh(&self) -> Result<&'static Runtime, Errno> {
         let linux = Linux::open(Settings {
             sentinel: self.sentinel.load(Ordering::Relaxed),
             probe: match self.probe.load(Ordering::Relaxed) {
@@ -130,7 +140,9 @@ impl Guest {
         let runtime = Runtime::create(linux)?;
         let mut processors = [0u32; 1024];
         let count = self.choose_processors(&mut processors);
-        let (activation, thread) = runtime.adopt(&processors[..count])?;
+        let kernel = runtime.kernel();
+        let adopted = runtime.adopt(&processors[..count]);
+        let (activation, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
         runtime
             .kernel()
             .adopt(activation, thread, signal::kernel_mask() | alone::hidden());
@@ -148,7 +160,6 @@ impl Guest {
         // one works, which is all that the program had.
         let started = runtime.start();
         runtime.leave(activation);
-        self.starting.store(false, Ordering::Relaxed);
         started.map(|()| runtime)
     }
 

@@ -14,7 +14,7 @@ use upcall_core::Kernel;
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
-use crate::entry::{Frame, NEVER, program_call, raw_syscall};
+use crate::entry::{Frame, NEVER, pass_through, program_call, raw_syscall};
 use crate::guest::GUEST;
 use crate::{again, caller, poll};
 
@@ -137,7 +137,7 @@ fn block(
         0,
     ];
     // SAFETY: the rest of the program's own write.
-    let more = runtime.blocking(|| unsafe { raw_syscall(libc::SYS_write, rest) }) as i64;
+    let more = runtime.blocking(|| unsafe { pass_through(libc::SYS_write, rest) }) as i64;
     moved as i64 + more.max(0)
 }
 

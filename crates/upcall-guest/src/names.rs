@@ -25,6 +25,7 @@ const OPEN: usize = 16;
 static WRITTEN: [AtomicU64; OPEN] = [const { AtomicU64::new(0) }; OPEN];
 static NR_WRITTEN: AtomicI32 = AtomicI32::new(0);
 
+#[cfg_attr(feature = "inject", track_caller)]
 fn raw(number: i64, words: [u64; 6]) -> i64 {
     // SAFETY: the callers pass buffers of their own.
     (unsafe { raw_syscall(number, words) }) as i64

@@ -22,7 +22,7 @@ use upcall_core::{Kernel, SpinLock};
 use upcall_linux::affinity::Set;
 use upcall_linux::{Activation, Runtime, Thread, affinity, base, descriptors, preempt, spawn};
 
-use crate::entry::{self, Frame, mode, raw_syscall};
+use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{alone, caller, dispatch, futex, pending, signal, sud, timers};
@@ -415,7 +415,7 @@ pub fn make_requested_call(activation: &'static Activation) {
     }
     let words = core::array::from_fn(|index| EVERYWHERE.words[index].load(Ordering::Relaxed));
     // SAFETY: the program's own call with its own arguments.
-    let answer = unsafe { raw_syscall(EVERYWHERE.number.load(Ordering::Relaxed), words) } as i64;
+    let answer = unsafe { pass_through(EVERYWHERE.number.load(Ordering::Relaxed), words) } as i64;
     if answer != EVERYWHERE.expected.load(Ordering::Relaxed) {
         EVERYWHERE.answer.store(answer, Ordering::Relaxed);
     }

@@ -16,6 +16,8 @@ extern "C" fn start() {
     if !is_preloaded() {
         return;
     }
+    #[cfg(feature = "inject")]
+    upcall_linux::inject::configure();
     if env::var_os("UPCALL_CHILDREN").is_some_and(|value| value == "0") {
         // The program itself is served, what it executes is not.
         // SAFETY: constructors run before the program's threads.

@@ -188,7 +188,6 @@ fn park(runtime: &'static Runtime, deadline: u64) -> i64 {
     runtime.leave(activation);
     match waited {
         Waited::Ended(WakeReason::Interrupted) => EINTR,
-        Waited::NoMemory => -i64::from(libc::ENOMEM),
         _ => 0,
     }
 }

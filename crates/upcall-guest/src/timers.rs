@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use upcall_linux::{Activation, Runtime, Thread, preempt};
 
 use crate::access;
-use crate::entry::{Frame, raw_syscall};
+use crate::entry::{Frame, pass_through};
 use crate::guest::GUEST;
 use crate::pending::{self, Information};
 use crate::signal::bit;
@@ -80,7 +80,7 @@ pub fn create(frame: &Frame) -> Option<i64> {
     ];
     // SAFETY: reads the event; writes where the program wants the number.
     let answer = unsafe {
-        raw_syscall(
+        pass_through(
             libc::SYS_timer_create,
             [frame.rdi, own.as_ptr() as u64, frame.rdx, 0, 0, 0],
         )

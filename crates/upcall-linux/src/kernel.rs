@@ -79,6 +79,7 @@ impl Linux {
         Ok(Linux {
             settings,
             pid,
+            // First, since it may fail, and a place among the others would be kept.
             poller: Poller::open()?,
             sentinels: AtomicBool::new(settings.sentinel),
             watch: Watch::default(),
@@ -245,6 +246,13 @@ impl Linux {
                 )
             };
         }
+    }
+}
+
+impl Drop for Linux {
+    /// There was no memory for the runtime: the others need not wait for this process.
+    fn drop(&mut self) {
+        self.gang.leave(vdso::monotonic_ns());
     }
 }
 

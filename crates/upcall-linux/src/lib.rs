@@ -17,6 +17,8 @@ pub mod asked;
 pub mod cpu_time;
 pub mod descriptors;
 pub mod gang;
+#[cfg(feature = "inject")]
+pub mod inject;
 pub mod kernel;
 pub mod limits;
 mod load;

@@ -42,12 +42,10 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
     // SAFETY: the stack is the activation's own and free; the id word lives as long as the
     // activation; `begin` does not return.
     let answer = unsafe {
-        clone_raw(
+        start_kernel_thread(
             FLAGS as usize,
             activation.stack_top(),
             tid,
-            tid,
-            0,
             begin,
             core::ptr::from_ref(activation) as usize,
         )
@@ -105,6 +103,27 @@ pub unsafe fn clone_raw(
     let words = [parent_tid, child_tid, tls, begin as usize, argument];
     // SAFETY: the caller's conditions.
     unsafe { arch::clone(flags, stack & !15, &words) }
+}
+
+/// [`clone_raw`] on behalf of the runtime.
+///
+/// # Safety
+///
+/// As [`clone_raw`].
+#[cfg_attr(feature = "inject", track_caller)]
+unsafe fn start_kernel_thread(
+    flags: usize,
+    stack: usize,
+    tid: usize,
+    begin: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> isize {
+    #[cfg(feature = "inject")]
+    if let Some(answer) = crate::inject::answer(libc::SYS_clone, &[flags, stack, tid, tid, 0, 0]) {
+        return answer;
+    }
+    // SAFETY: the caller's conditions.
+    unsafe { clone_raw(flags, stack, tid, tid, 0, begin, argument) }
 }
 
 /// Moves the calling kernel thread to the idle scheduling class, which needs no privilege.

@@ -29,8 +29,24 @@ macro_rules! sys {
             words[at] = given[at];
             at += 1;
         }
-        $crate::arch::call($number, words)
+        $crate::sys::own($number, words)
     }};
+}
+
+/// A system call of the runtime's own: what [`sys!`] expands to.
+///
+/// # Safety
+///
+/// As [`crate::arch::call`].
+#[inline(always)]
+#[cfg_attr(feature = "inject", track_caller)]
+pub unsafe fn own(number: i64, words: [usize; 6]) -> Answer {
+    #[cfg(feature = "inject")]
+    if let Some(answer) = crate::inject::answer(number, &words) {
+        return answer;
+    }
+    // SAFETY: the caller's conditions.
+    unsafe { crate::arch::call(number, words) }
 }
 
 /// The error in an answer, as positive number.

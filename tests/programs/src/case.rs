@@ -232,7 +232,11 @@ fn size(file: Option<&Vec<u8>>) -> String {
 }
 
 /// Every regular file below `dir`, by relative path.
-fn files_of(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+///
+/// # Panics
+///
+/// When one cannot be read.
+pub fn files_of(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
     while let Some(next) = open.pop() {

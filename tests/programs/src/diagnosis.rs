@@ -110,10 +110,11 @@ fn describe_process(report: &mut String, pid: libc::pid_t) {
             .collect();
         writeln!(
             report,
-            "--- {} {} syscall {} | {}",
+            "--- {} {} syscall {} wchan {} | {}",
             task.file_name().display(),
             read("comm").trim(),
             read("syscall").trim(),
+            read("wchan").trim(),
             status.join(" ").replace('\t', " "),
         )
         .unwrap();

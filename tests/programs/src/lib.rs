@@ -19,6 +19,7 @@
 pub mod case;
 pub mod corpus;
 pub mod diagnosis;
+pub mod group;
 pub mod guard;
 pub mod guest;
 pub mod launcher;

@@ -59,9 +59,10 @@ pub fn prefers_blocking(runtime: &'static Runtime, activation: &'static Activati
     if runtime.prefers_blocking(activation) {
         return true;
     }
-    activation
-        .thread()
-        .is_some_and(|thread| thread.kernel.choice.blocks())
+    !runtime.is_short()
+        && activation
+            .thread()
+            .is_some_and(|thread| thread.kernel.choice.blocks())
         && !activation.vp().has_ready()
         && runtime.stats().absent.get() < runtime.vps().len() as u64
 }

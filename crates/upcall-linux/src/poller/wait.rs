@@ -223,9 +223,8 @@ impl Poller {
             self.waiters.fetch_add(1, Ordering::Relaxed);
             runtime.stats().polled.add();
         }
-        let timed = deadline.is_none_or(|deadline| runtime.arm(thread, deadline).is_ok());
-        if !timed {
-            thread.claim(WakeReason::Interrupted);
+        if let Some(deadline) = deadline {
+            runtime.arm(thread, deadline);
         }
         let activation = runtime.park(
             activation,

@@ -168,6 +168,7 @@ fn every_source_is_a_case() {
                 .chain(crate::dispatch::GUESTS)
                 .chain(crate::parked::GUESTS)
                 .chain(crate::turns::GUESTS)
+                .chain(&["soak_children", "soak_mixed"])
                 .map(|name| format!("{name}.c")),
         )
         .collect();

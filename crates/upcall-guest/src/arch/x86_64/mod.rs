@@ -7,8 +7,8 @@ mod state;
 
 pub use enter::{Entry, entry, resume};
 pub use raw::{
-    NEVER, Progress, anchor, give_up, program_call, progress, raw_syscall, raw_syscall_at,
-    reserved_stub_area, signal_return,
+    NEVER, Progress, anchor, give_up, pass_through, program_call, progress, raw_syscall,
+    raw_syscall_at, reserved_stub_area, signal_return,
 };
 pub use search::each_long_branch;
 pub use state::setup;

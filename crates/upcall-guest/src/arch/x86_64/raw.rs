@@ -154,7 +154,25 @@ unsafe extern "C" {
 /// # Upcall safety
 /// Everywhere: no TLS, no allocation, no libc.
 #[inline]
+#[cfg_attr(feature = "inject", track_caller)]
 pub unsafe fn raw_syscall(nr: i64, args: [u64; 6]) -> isize {
+    #[cfg(feature = "inject")]
+    if let Some(answer) = upcall_linux::inject::answer(nr, &args.map(|word| word as usize)) {
+        return answer;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { pass_through(nr, args) }
+}
+
+/// As [`raw_syscall`], for a call that the program makes itself, in parts or everywhere.
+///
+/// # Safety
+/// As [`raw_syscall`].
+///
+/// # Upcall safety
+/// As [`raw_syscall`].
+#[inline]
+pub unsafe fn pass_through(nr: i64, args: [u64; 6]) -> isize {
     let [a, b, c, d, e, f] = args.map(|x| x as usize);
     // SAFETY: the assembly obeys the C convention; the rest is the caller's promise.
     unsafe { upcall_raw_syscall(nr as usize, a, b, c, d, e, f) }

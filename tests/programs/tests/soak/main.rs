@@ -1,0 +1,245 @@
+//! Programs under faults: nothing lost, no hang, no crash.
+//!
+//! Each round starts an unmodified program under `upcall run`, disturbs it from outside ([`faults`]), lets
+//! system calls of the runtime fail ([`errors`]), or both, and compares output, files and exit status with
+//! the native run ([`round`]). A program that hangs is described before it is killed
+//! (`program_tests::diagnosis`). A failure prints the seed of its round and the log of faults.
+//!
+//! ```text
+//! cargo test --release -p program-tests --test soak -- [--seconds N] [--seed S] [--round S] \
+//!     [--errors|--outside] [--unplug] [PART OF A PROGRAM'S NAME ...]
+//! ```
+//!
+//! `--seconds` (60) after the start no further round is drawn; `--seed` decides them; `--round` repeats one by the seed
+//! that its failure printed. `--unplug` takes the machine's last processor away and gives it back: by
+//! hand only, where nobody else minds.
+//!
+//! First, in any case, every call of the runtime that may fail does so always, with each of its errors.
+
+mod errors;
+mod faults;
+mod random;
+mod round;
+mod subjects;
+
+use errors::{Errors, Table};
+use faults::Groups;
+use program_tests::case::Case;
+use program_tests::provision;
+use random::Random;
+use round::{Disturbance, End, Native};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use subjects::Subject;
+
+/// How the runtime is set up, so that all of it is reached.
+const SETTINGS: &[&[(&str, &str)]] = &[
+    &[],
+    &[("UPCALL_SLICE_US", "200"), ("UPCALL_VPS", "4")],
+    &[("UPCALL_SENTINEL", "1")],
+    &[("UPCALL_PROBE", "perf")],
+    &[("UPCALL_PROBE", "yields")],
+];
+
+struct Options {
+    seconds: u64,
+    seed: u64,
+    round: Option<u64>,
+    errors: bool,
+    outside: bool,
+    unplug: bool,
+    only: Vec<String>,
+}
+
+fn options() -> Options {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut options = Options {
+        seconds: 60,
+        seed: now.map_or(0, |time| time.as_nanos() as u64),
+        round: None,
+        errors: true,
+        outside: true,
+        unplug: false,
+        only: Vec::new(),
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let text = words.next().unwrap_or_default();
+            text.parse()
+                .unwrap_or_else(|_| panic!("{word} {text}: want a number"))
+        };
+        match word.as_str() {
+            "--seconds" => options.seconds = number(),
+            "--seed" => options.seed = number(),
+            "--round" => options.round = Some(number()),
+            "--errors" => options.outside = false,
+            "--outside" => options.errors = false,
+            "--unplug" => options.unplug = true,
+            other if other.starts_with('-') => panic!("unknown option {other}"),
+            other => options.only.push(other.to_owned()),
+        }
+    }
+    options
+}
+
+/// What has happened to a program so far.
+#[derive(Default)]
+struct Count {
+    rounds: usize,
+    refused: usize,
+    faults: usize,
+}
+
+struct Soak {
+    case: Case,
+    options: Options,
+    groups: Groups,
+    library: std::path::PathBuf,
+    natives: BTreeMap<String, Native>,
+    counts: BTreeMap<String, Count>,
+    table: Table,
+}
+
+impl Soak {
+    fn round(
+        &mut self,
+        subject: &Subject,
+        seed: u64,
+        settings: &[(&'static str, &'static str)],
+        errors: Option<Errors>,
+        outside: bool,
+    ) {
+        if !self.natives.contains_key(&subject.name) {
+            let native = round::native(&self.case, subject, &self.groups);
+            self.natives.insert(subject.name.clone(), native);
+        }
+        let disturbance = Disturbance {
+            seed,
+            outside,
+            unplugs: self.options.unplug,
+            errors,
+            settings: settings.to_vec(),
+            groups: &self.groups,
+        };
+        let native = &self.natives[&subject.name];
+        match round::round(&self.case, subject, native, &disturbance, &mut self.table) {
+            Ok((end, faults)) => {
+                let count = self.counts.entry(subject.name.clone()).or_default();
+                count.rounds += 1;
+                count.refused += usize::from(end == End::Refused);
+                count.faults += faults;
+            }
+            Err(what) => {
+                println!("{what}");
+                panic!("round {seed} of seed {} failed", self.options.seed);
+            }
+        }
+    }
+
+    /// A round in which the seed decides all: the program, and what is done to it.
+    fn drawn(&mut self, subjects: &[Subject], seed: u64) {
+        let mut random = Random::new(seed ^ 0x5eed);
+        let subject = random.pick(subjects);
+        let log = self
+            .case
+            .scratch()
+            .join(format!("soak-errors-{}", std::process::id()));
+        let drawn = Errors::drawn(&mut random, &self.library, &log);
+        let kind = random.below(5);
+        let errors = self.options.errors
+            && subject.bears.refused_threads
+            && (kind >= 3 || !self.options.outside);
+        let outside = self.options.outside && (kind != 3 || !errors);
+        let settings = random.pick(SETTINGS);
+        self.round(subject, seed, settings, errors.then_some(drawn), outside);
+    }
+
+    /// Each call that is reached, with each error: from the first time on, and from later ones.
+    fn sweep(&mut self, subjects: &[Subject]) {
+        let log = self
+            .case
+            .scratch()
+            .join(format!("soak-errors-{}", std::process::id()));
+        let mut done = BTreeSet::new();
+        for settings in SETTINGS {
+            for subject in subjects {
+                let none = Errors::always("none", "none", 0, &self.library, &log);
+                self.round(subject, 0, settings, Some(none), false);
+            }
+            // An error may lead to calls that are not made without it.
+            while let Some(pair) = self
+                .table
+                .pairs()
+                .into_iter()
+                .find(|pair| !done.contains(pair))
+            {
+                for &skip in errors::skips(&pair.0) {
+                    for subject in subjects {
+                        let errors = Errors::always(&pair.0, &pair.1, skip, &self.library, &log);
+                        self.round(subject, 0, settings, Some(errors), false);
+                    }
+                }
+                done.insert(pair);
+            }
+        }
+    }
+
+    fn report(&self) {
+        println!("program                 rounds  threads refused   faults from outside");
+        for (name, count) in &self.counts {
+            println!(
+                "{name:<22} {:>7} {:>16} {:>21}",
+                count.rounds, count.refused, count.faults
+            );
+        }
+        println!("{}", self.table.text());
+    }
+}
+
+fn main() {
+    let options = options();
+    let case = Case::new("soak", Path::new(env!("CARGO_TARGET_TMPDIR")));
+    if case.launcher().upcall().is_none() {
+        provision::skip("soak", "the launcher is no `upcall run`");
+        return;
+    }
+    println!("soak: seed {}", options.seed);
+    let library = errors::library(case.scratch());
+    let subjects = subjects::all(&case, &options.only);
+    let sweeping = if options.only.is_empty() {
+        vec![subjects::BRIEF.into()]
+    } else {
+        options.only.clone()
+    };
+    let swept = subjects::all(&case, &sweeping);
+    let (seed, only_round) = (options.seed, options.round);
+    let (seconds, errors) = (options.seconds, options.errors);
+    let mut soak = Soak {
+        case,
+        options,
+        groups: Groups::new(),
+        library,
+        natives: BTreeMap::new(),
+        counts: BTreeMap::new(),
+        table: Table::default(),
+    };
+    if let Some(round) = only_round {
+        soak.drawn(&subjects, round);
+        return soak.report();
+    }
+    let start = Instant::now();
+    if errors {
+        soak.sweep(&swept);
+        println!("swept in {} s", start.elapsed().as_secs());
+    }
+    let mut random = Random::new(seed);
+    while start.elapsed() < Duration::from_secs(seconds) {
+        let round = random.next();
+        soak.drawn(&subjects, round);
+    }
+    soak.report();
+    let missing = soak.table.missing();
+    assert!(!errors || missing.is_empty(), "never given: {missing:?}");
+}

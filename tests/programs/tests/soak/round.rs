@@ -1,0 +1,189 @@
+//! One round: a program, started, disturbed, and compared with its native run.
+
+use crate::errors::{Errors, Table};
+use crate::faults::{Bears, Groups, Plan};
+use crate::subjects::Subject;
+use program_tests::case::{Case, files_of};
+use program_tests::launcher::Launcher;
+use program_tests::program::Outcome;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a program is disturbed before it may end in peace.
+const DISTURBED: Duration = Duration::from_secs(10);
+
+/// What a native run gives.
+pub struct Native {
+    outcome: Outcome,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+/// What is done to a program.
+pub struct Disturbance<'a> {
+    pub seed: u64,
+    pub outside: bool,
+    pub unplugs: bool,
+    pub errors: Option<Errors>,
+    pub settings: Vec<(&'static str, &'static str)>,
+    pub groups: &'a Groups,
+}
+
+/// How a round ended well.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum End {
+    /// As natively.
+    Same,
+    /// A new thread was refused with EAGAIN, and the program said so.
+    Refused,
+}
+
+/// Runs it natively; only what it needs to come to its end is done to it.
+pub fn native(case: &Case, subject: &Subject, groups: &Groups) -> Native {
+    let dir = case.fresh("native");
+    subject.prepare(&dir);
+    let running = subject.program.start(&dir, None);
+    let bears = Bears {
+        signals: false,
+        ..subject.bears
+    };
+    Plan::new(0, bears, groups, false).kill_children(running.pid());
+    let outcome = running.finish();
+    assert!(
+        outcome.status.success(),
+        "{}: the native run fails: {}\n{}",
+        subject.name,
+        outcome.ending(),
+        outcome.talk()
+    );
+    Native {
+        outcome,
+        files: files_of(&dir),
+    }
+}
+
+/// A round, and how many faults came from outside; what went wrong otherwise, with all that is known.
+pub fn round(
+    case: &Case,
+    subject: &Subject,
+    native: &Native,
+    disturbance: &Disturbance<'_>,
+    table: &mut Table,
+) -> Result<(End, usize), String> {
+    let dir = case.fresh("launched");
+    subject.prepare(&dir);
+    let mut program = subject.program.clone();
+    for (name, value) in &disturbance.settings {
+        program = program.env(name, value);
+    }
+    if let Some(errors) = &disturbance.errors {
+        std::fs::remove_file(&errors.log).ok();
+        program = program
+            .env("UPCALL_GUEST_LIB", &errors.library)
+            .env("UPCALL_INJECT", &errors.settings)
+            .env("UPCALL_INJECT_LOG", &errors.log);
+    }
+    let bears = subject.bears;
+    let plan = Plan::new(
+        disturbance.seed,
+        bears,
+        disturbance.groups,
+        disturbance.unplugs,
+    );
+    let plan = RefCell::new(plan);
+    let launcher = case.launcher().with("--stats");
+    // A hang panics, with what it looks like.
+    let run = catch_unwind(AssertUnwindSafe(|| {
+        start(&program, &dir, &launcher, disturbance, &plan)
+    }));
+    let refuses = disturbance
+        .errors
+        .as_ref()
+        .is_some_and(|errors| table.add(&errors.log));
+    let log = plan.into_inner().log;
+    let verdict = match run {
+        Ok(outcome) => judge(subject, native, &outcome, &files_of(&dir), refuses),
+        Err(panic) => Err(panic
+            .downcast_ref::<String>()
+            .cloned()
+            .unwrap_or_else(|| "the harness itself panicked".into())),
+    };
+    verdict.map(|end| (end, log.len())).map_err(|what| {
+        let errors = disturbance.errors.as_ref();
+        let given = errors.and_then(|errors| std::fs::read_to_string(&errors.log).ok());
+        let given = given.unwrap_or_default();
+        let given: Vec<&str> = given.lines().filter(|line| line.starts_with("gave")).collect();
+        format!(
+            "{}: {what}\n--- settings {:?}, errors {:?}\n--- faults of seed {}\n{}\n--- errors given, \
+             the last of {}\n{}",
+            subject.name,
+            disturbance.settings,
+            errors.map(|errors| &errors.settings),
+            disturbance.seed,
+            log.join("\n"),
+            given.len(),
+            given[given.len().saturating_sub(60)..].join("\n"),
+        )
+    })
+}
+
+fn start(
+    program: &program_tests::program::Program,
+    dir: &Path,
+    launcher: &Launcher,
+    disturbance: &Disturbance<'_>,
+    plan: &RefCell<Plan<'_>>,
+) -> Outcome {
+    let running = program.start(dir, Some(launcher));
+    let mut plan = plan.borrow_mut();
+    if disturbance.outside {
+        plan.disturb(running.pid(), DISTURBED);
+    }
+    plan.kill_children(running.pid());
+    running.finish()
+}
+
+fn judge(
+    subject: &Subject,
+    native: &Native,
+    launched: &Outcome,
+    files: &BTreeMap<String, Vec<u8>>,
+    refuses: bool,
+) -> Result<End, String> {
+    let said = String::from_utf8_lossy(&launched.stderr);
+    for never in [
+        "broken invariant",
+        "panicked at crates/",
+        "memory allocation of",
+    ] {
+        if said.contains(never) {
+            return Err(format!("\"{never}\"\n{}", launched.talk()));
+        }
+    }
+    let canonical = subject.canonical;
+    let same_end = launched.status == native.outcome.status;
+    let same_bytes = canonical(&launched.stdout) == canonical(&native.outcome.stdout);
+    if same_end && same_bytes && *files == native.files {
+        return Ok(End::Same);
+    }
+    // std::thread's constructor throws, and a program that does not catch ends by SIGABRT.
+    let threw =
+        launched.status.signal() == Some(libc::SIGABRT) && said.contains("terminate called");
+    let told = launched.status.code().is_some_and(|code| code != 0) || threw;
+    // Our own C programs say which call it was.
+    let names_it = String::from_utf8_lossy(&launched.stdout).contains("pthread_create(");
+    let told = told && (names_it || !subject.program.path().to_string_lossy().contains("_c-"));
+    if refuses && told {
+        return Ok(End::Refused);
+    }
+    Err(format!(
+        "native {}, launched {}; the same output: {same_bytes}, the same files: {}\n{}",
+        native.outcome.ending(),
+        launched.ending(),
+        *files == native.files,
+        launched.talk()
+    ))
+}

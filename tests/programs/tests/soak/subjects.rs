@@ -1,0 +1,192 @@
+//! The programs that are disturbed, all unmodified. What they print and write does not depend on when
+//! what happens.
+
+use crate::faults::Bears;
+use program_tests::case::{Canonical, Case, sorted_lines, verbatim};
+use program_tests::program::{Input, Program};
+use program_tests::{corpus, guest, provision};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+const BEARS: Bears = Bears {
+    refused_threads: true,
+    signals: false,
+    killed_children: false,
+};
+
+/// A program with its input.
+pub struct Subject {
+    pub name: String,
+    pub program: Program,
+    pub canonical: Canonical,
+    pub bears: Bears,
+    /// What lies in its directory at the start.
+    pub file: Option<(&'static str, Arc<Vec<u8>>)>,
+}
+
+impl Subject {
+    fn new(name: &str, program: Program) -> Self {
+        Subject {
+            name: name.to_owned(),
+            program,
+            canonical: verbatim,
+            bears: BEARS,
+            file: None,
+        }
+    }
+
+    pub fn prepare(&self, dir: &Path) {
+        if let Some((name, bytes)) = &self.file {
+            fs::write(dir.join(name), &**bytes).expect("the case's directory is writable");
+        }
+    }
+}
+
+/// Guests of the suite whose verdicts do not depend on how long anything takes.
+const GUESTS: &[&str] = &[
+    "cxx_atomic_wait.cpp",
+    "cxx_exceptions.cpp",
+    "cxx_latch_barrier.cpp",
+    "cxx_mutexes.cpp",
+    "epoll_threads.c",
+    "file_blocking.c",
+    "fork_from_thread.c",
+    "malloc_threads.c",
+    "many_threads.c",
+    "mutex_robust.c",
+    "omp_for.c",
+    "omp_sync.c",
+    "omp_tasks.c",
+    "poll_many.c",
+    "process_shared.c",
+    "raw_futex.c",
+    "rs_channels.rs",
+    "rs_children.rs",
+    "rs_tcp.rs",
+    "rs_threads.rs",
+    "rwlock_barrier.c",
+    "semaphores.c",
+    "signal_storm.c",
+    "sigwait.c",
+    "spawn.c",
+    "stdio_locks.c",
+];
+
+const SCRIPTS: &[&str] = &[
+    "py_futures",
+    "py_multiprocessing",
+    "py_subprocess",
+    "py_threads",
+];
+
+/// Every kind of wait in a short time.
+pub const BRIEF: &str = "brief mix";
+
+/// All that can run here; `only` names some.
+pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
+    let name = case.name();
+    let mut subjects = Vec::new();
+    let blob =
+        Arc::new(fs::read(corpus::blob(case.scratch(), 6 << 20)).expect("the corpus is readable"));
+    let tools: [(&str, &str, &[&str]); 3] = [
+        (
+            "xz",
+            "xz-utils",
+            &["-T4", "--block-size=512KiB", "-0", "-c"],
+        ),
+        ("zstd", "zstd", &["-T4", "-q", "-9", "-c"]),
+        ("pigz", "pigz", &["-p", "4", "-n", "-c"]),
+    ];
+    for (tool, package, words) in tools {
+        if let Some(path) = provision::program(name, tool, package) {
+            let program = Program::new(path).args(words);
+            let program = program.input(Input::Bytes(blob.to_vec()));
+            let bears = Bears {
+                refused_threads: tool != "pigz",
+                ..BEARS
+            };
+            subjects.push(Subject {
+                bears,
+                ..Subject::new(tool, program)
+            });
+        }
+    }
+    if let Some(path) = provision::program(name, "rg", "ripgrep") {
+        let words = ["-j4", "--no-config", "-n", "--no-heading", r"\breturn\b"];
+        let program = Program::new(path)
+            .args(words)
+            .arg(corpus::tree(case.scratch(), 1500));
+        subjects.push(Subject {
+            canonical: sorted_lines,
+            ..Subject::new("ripgrep", program)
+        });
+    }
+    let text: Vec<u8> = blob
+        .iter()
+        .copied()
+        .filter(|byte| *byte == b'\n' || *byte >= 32)
+        .collect();
+    let words = ["--parallel=4", "-S", "8M", "-o", "sorted", "data"];
+    subjects.push(Subject {
+        file: Some(("data", Arc::new(text))),
+        ..Subject::new("sort", Program::new("sort").args(words).env("LC_ALL", "C"))
+    });
+    for script in SCRIPTS {
+        if let Some(python) = python(name) {
+            let path = guest::sources().join(format!("{script}.py"));
+            let program = Program::new(python)
+                .args(["-B", "-X", "faulthandler"])
+                .arg(path);
+            subjects.push(Subject::new(script, program));
+        }
+    }
+    for file in GUESTS {
+        if let Some(path) = guest::compile(name, case.scratch(), file) {
+            subjects.push(Subject::new(file, Program::new(path)));
+        }
+    }
+    for (file, bears) in [
+        (
+            "soak_mixed.c",
+            Bears {
+                signals: true,
+                ..BEARS
+            },
+        ),
+        (
+            "soak_children.c",
+            Bears {
+                killed_children: true,
+                ..BEARS
+            },
+        ),
+    ] {
+        if let Some(path) = guest::compile(name, case.scratch(), file) {
+            subjects.push(Subject {
+                bears,
+                ..Subject::new(file, Program::new(path))
+            });
+        }
+    }
+    if let Some(path) = guest::compile(name, case.scratch(), "soak_mixed.c") {
+        subjects.push(Subject::new(BRIEF, Program::new(path).arg("8")));
+    }
+    subjects.retain(|subject| {
+        only.is_empty() || only.iter().any(|part| subject.name.contains(part.as_str()))
+    });
+    subjects
+}
+
+/// The interpreter itself: `python3` in `PATH` may be a script that chooses one.
+fn python(case: &str) -> Option<PathBuf> {
+    let named = provision::program(case, "python3", "python3")?;
+    let answer = Command::new(named)
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .expect("python3 can be started");
+    Some(PathBuf::from(
+        String::from_utf8_lossy(&answer.stdout).trim(),
+    ))
+}
