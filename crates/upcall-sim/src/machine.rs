@@ -118,6 +118,8 @@ pub struct Machine {
     pub points: Cell<u64>,
     /// Times that a vessel was in the simulated kernel.
     pub(crate) reached: Cell<u64>,
+    /// How many are on a page fault in a poller's seat.
+    pub(crate) seat_faults: Cell<u32>,
     /// Which vessel made the last step, if one did.
     pub(crate) ran: Cell<Option<usize>>,
     /// Whether a vessel runs, and not the machine.
@@ -161,6 +163,7 @@ impl Machine {
             clock: Cell::new(1_000),
             points: Cell::new(0),
             reached: Cell::new(0),
+            seat_faults: Cell::new(0),
             ran: Cell::new(None),
             resumed: Cell::new(false),
             memory: Arena::new(),
@@ -418,10 +421,12 @@ impl Machine {
     pub(crate) fn fault_in_seat(&self) {
         if self.chance(self.style.seat_faults) {
             let until = self.clock.get() + self.pick(20_000);
+            self.seat_faults.set(self.seat_faults.get() + 1);
             while self.clock.get() < until {
                 self.wait(Doing::Blocked { until, fault: true });
                 self.handle();
             }
+            self.seat_faults.set(self.seat_faults.get() - 1);
         }
     }
 

@@ -379,3 +379,23 @@ fn everything() {
         join_all(me, threads);
     });
 }
+
+/// A page fault is announced to nobody: all the same somebody must see what comes for the others.
+#[test]
+fn sleepers_beside_a_page_fault() {
+    explore("sleepers_beside_a_page_fault", |me| {
+        let threads = (0..3).map(|_| {
+            me.spawn(|me| {
+                for _ in 0..10 {
+                    me.sleep(1_000 + me.machine.pick(30_000));
+                }
+            })
+        });
+        let threads = threads.collect();
+        for _ in 0..15 {
+            me.fault(50_000);
+            me.sleep(2_000);
+        }
+        join_all(me, threads);
+    });
+}
