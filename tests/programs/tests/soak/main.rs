@@ -10,8 +10,8 @@
 //!     [--errors|--outside] [--unplug] [PART OF A PROGRAM'S NAME ...]
 //! ```
 //!
-//! `--seconds` (60) after the start no further round is drawn; `--seed` decides them; `--round` repeats one by the seed
-//! that its failure printed. `--unplug` takes the machine's last processor away and gives it back: by
+//! `--seconds` (60) after the start no further round is drawn; `--seed` (1) decides them; `--round` repeats one by
+//! the seed that its failure printed. `--unplug` takes the machine's last processor away and gives it back: by
 //! hand only, where nobody else minds.
 //!
 //! First, in any case, every call of the runtime that may fail does so always, with each of its errors.
@@ -30,7 +30,7 @@ use random::Random;
 use round::{Disturbance, End, Native};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use subjects::Subject;
 
 /// How the runtime is set up, so that all of it is reached.
@@ -53,10 +53,9 @@ struct Options {
 }
 
 fn options() -> Options {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut options = Options {
         seconds: 60,
-        seed: now.map_or(0, |time| time.as_nanos() as u64),
+        seed: 1,
         round: None,
         errors: true,
         outside: true,
