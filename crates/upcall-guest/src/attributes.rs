@@ -189,7 +189,7 @@ fn policy_allowed(policy: i32) -> i64 {
 fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     let mut mask = affinity::allowed();
     if let Some(asked) = thread.kernel.asked.get()
-        && asked.and(&mask).len() != 0
+        && !asked.and(&mask).is_empty()
     {
         mask = asked.and(&mask);
     }
