@@ -50,6 +50,11 @@ impl<K: Kernel> Runtime<K> {
         }
         // One creator at a time: a sentinel too many could not be put to another use.
         while !vp.calling.swap(true, Ordering::SeqCst) {
+            if vp.standby.get(Ordering::SeqCst).is_some() {
+                // Another caller was quicker.
+                vp.calling.store(false, Ordering::SeqCst);
+                return self.wake_standby(vp);
+            }
             let standby = if sentinel {
                 self.spawn_activation(vp, true)
             } else {

@@ -206,6 +206,10 @@ unsafe impl Kernel for Sim {
     fn install(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
         let machine = self.machine();
         machine.point(Call::Install);
+        if machine.me(|vessel| vessel.sentinel.get()) {
+            // It may not get to run for ever, and others wait for what it holds.
+            machine.fail("a sentinel carries a thread".into());
+        }
         if let Err(what) = machine.space().turns.came(thread, machine.rounds.now()) {
             machine.fail(what);
         }
