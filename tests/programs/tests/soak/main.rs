@@ -14,7 +14,7 @@
 //! the seed that its failure printed. `--unplug` takes the machine's last processor away and gives it back: by
 //! hand only, where nobody else minds.
 //!
-//! First, in any case, every call of the runtime that may fail does so always, with each of its errors.
+//! Errors are drawn with `--errors` only. First, in any case, every call of the runtime that may fail does so always, with each of its errors.
 
 mod errors;
 mod faults;
@@ -147,9 +147,8 @@ impl Soak {
             .join(format!("soak-errors-{}", std::process::id()));
         let drawn = Errors::drawn(&mut random, &self.library, &log);
         let kind = random.below(5);
-        let errors = self.options.errors
-            && subject.bears.refused_threads
-            && (kind >= 3 || !self.options.outside);
+        // Only where they are asked for: a program that is refused its threads may end, each in its way.
+        let errors = self.options.errors && subject.bears.refused_threads && !self.options.outside;
         let outside = self.options.outside && (kind != 3 || !errors);
         let settings = random.pick(SETTINGS);
         self.round(subject, seed, settings, errors.then_some(drawn), outside);
