@@ -53,6 +53,19 @@ pub fn program(case: &str, name: &str, package: &str) -> Option<PathBuf> {
     None
 }
 
+/// As [`program`], the Python interpreter itself: `python3` in `PATH` may be a script that chooses
+/// one.
+pub fn python(case: &str) -> Option<PathBuf> {
+    let named = program(case, "python3", "python3")?;
+    let answer = Command::new(named)
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .expect("python3 can be started");
+    Some(PathBuf::from(
+        String::from_utf8_lossy(&answer.stdout).trim(),
+    ))
+}
+
 /// Asks apt once per package; the answer is whether the program is there afterwards.
 fn install(package: &str) {
     static ASKED: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -6,8 +6,7 @@ use program_tests::case::{Canonical, Case, sorted_lines, verbatim};
 use program_tests::program::{Input, Program};
 use program_tests::{corpus, guest, provision};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 
 const BEARS: Bears = Bears {
@@ -134,7 +133,7 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
         ..Subject::new("sort", Program::new("sort").args(words).env("LC_ALL", "C"))
     });
     for script in SCRIPTS {
-        if let Some(python) = python(name) {
+        if let Some(python) = provision::python(name) {
             let path = guest::sources().join(format!("{script}.py"));
             let program = Program::new(python)
                 .args(["-B", "-X", "faulthandler"])
@@ -177,16 +176,4 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
         only.is_empty() || only.iter().any(|part| subject.name.contains(part.as_str()))
     });
     subjects
-}
-
-/// The interpreter itself: `python3` in `PATH` may be a script that chooses one.
-fn python(case: &str) -> Option<PathBuf> {
-    let named = provision::program(case, "python3", "python3")?;
-    let answer = Command::new(named)
-        .args(["-c", "import sys; print(sys.executable)"])
-        .output()
-        .expect("python3 can be started");
-    Some(PathBuf::from(
-        String::from_utf8_lossy(&answer.stdout).trim(),
-    ))
 }

@@ -51,7 +51,7 @@ fn rs(name: &str) {
 
 fn py(name: &str) {
     let case = case(name);
-    if let Some(python) = python(name) {
+    if let Some(python) = provision::python(name) {
         case.verdicts(&script(python, name));
     }
 }
@@ -69,18 +69,6 @@ fn script(python: PathBuf, name: &str) -> Program {
     Program::new(python)
         .args(["-B", "-X", "faulthandler"])
         .arg(guest::sources().join(format!("{name}.py")))
-}
-
-/// The interpreter itself: `python3` in `PATH` may be a script that chooses one.
-pub fn python(case: &str) -> Option<PathBuf> {
-    let named = provision::program(case, "python3", "python3")?;
-    let answer = Command::new(named)
-        .args(["-c", "import sys; print(sys.executable)"])
-        .output()
-        .expect("python3 can be started");
-    Some(PathBuf::from(
-        String::from_utf8_lossy(&answer.stdout).trim(),
-    ))
 }
 
 /// A library is loaded by its path, so this guest takes an argument.
@@ -129,7 +117,7 @@ fn loads(name: &str, program: &str, plugin: &str) {
 #[test]
 fn py_sqlite() {
     let case = case("py_sqlite");
-    let Some(python) = python("py_sqlite") else {
+    let Some(python) = provision::python("py_sqlite") else {
         return;
     };
     let found = Command::new(&python)
