@@ -69,26 +69,10 @@ const MUTANTS: &[Mutant] = &[
         caught_by: "no_wake_up_is_lost_or_doubled",
         file: "futex.rs",
         text: "if claim == Claim::Lost {
-                continue;
-            }
-            queue.remove(thread);
-            if claim == Claim::Ready {
-                self.make_ready_on(vp, thread);
-            }
-            woken += 1;
-        }
-        woken",
+                continue;",
         instead: "if claim == Claim::Lost {
                 woken += 1;
-                continue;
-            }
-            queue.remove(thread);
-            if claim == Claim::Ready {
-                self.make_ready_on(vp, thread);
-            }
-            woken += 1;
-        }
-        woken",
+                continue;",
         scenario: "timeouts",
     },
     Mutant {
