@@ -29,7 +29,8 @@ pub struct FunctionCode {
     pub instructions: Vec<Instruction>,
     /// Addresses inside the function where control may arrive other than by falling through.
     pub targets: BTreeSet<usize>,
-    /// A jump through a table that could not be found: any instruction may be a target.
+    /// A jump through a table that could not be found, or bytes that are no instruction, behind
+    /// which jumps are not seen: any instruction may be a target.
     pub unknown_targets: bool,
     /// Some instruction uses vector state beyond xmm (VEX, EVEX), x87 or MMX.
     pub wide_state: bool,
@@ -60,9 +61,11 @@ impl FunctionCode {
         let covered = start + function.covered as u64;
         let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
         let mut instructions = Vec::with_capacity((bytes.len() / 4).min(1024));
+        let mut unknown_targets = false;
         while decoder.can_decode() {
             let instruction = decoder.decode();
             if instruction.is_invalid() {
+                unknown_targets = instruction.ip() < covered;
                 break;
             }
             instructions.push(instruction);
@@ -79,7 +82,7 @@ impl FunctionCode {
             range: function.range.clone(),
             instructions,
             targets: function.landing_pads.iter().copied().collect(),
-            unknown_targets: false,
+            unknown_targets,
             wide_state: false,
             tiles: false,
             signal_trampoline: function.signal_trampoline,
@@ -169,6 +172,7 @@ impl FunctionCode {
 
     fn find_targets(&mut self, image: &Image<'_>) {
         let mut bases = Vec::new();
+        let mut tables = false;
         for (index, instruction) in self.instructions.iter().enumerate() {
             let mut add = |address: u64| {
                 if self.range.contains(&(address as usize)) {
@@ -192,15 +196,15 @@ impl FunctionCode {
                 && through_table(&self.instructions[..=index])
             {
                 bases.push(instruction.memory_displacement64() as usize);
-                self.unknown_targets = true;
+                tables = true;
             }
         }
-        if self.unknown_targets {
+        if tables {
             let mut found = false;
             for base in bases {
                 found |= read_table(image, base, &self.range, &mut self.targets);
             }
-            self.unknown_targets = !found;
+            self.unknown_targets |= !found;
         }
     }
 

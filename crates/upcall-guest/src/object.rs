@@ -124,6 +124,18 @@ pub struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
+    /// Code by itself, without an unwind table.
+    pub fn of_code(start: usize, bytes: &'a [u8]) -> Self {
+        Self {
+            parts: vec![Part {
+                start,
+                bytes,
+                executable: true,
+            }],
+            eh_frame_hdr: None,
+        }
+    }
+
     /// The bytes from `address` to the end of the piece that holds it.
     pub fn tail(&self, address: usize) -> Option<&'a [u8]> {
         let part = self.parts.iter().find(|p| p.range().contains(&address))?;
@@ -312,14 +324,7 @@ mod tests {
 
     #[test]
     fn image_reads_only_what_one_part_holds() {
-        let image = Image {
-            parts: vec![Part {
-                start: 0x1000,
-                bytes: &[1, 2, 3, 4],
-                executable: true,
-            }],
-            eh_frame_hdr: None,
-        };
+        let image = Image::of_code(0x1000, &[1, 2, 3, 4]);
         assert_eq!(image.bytes(0x1001..0x1003), Some(&[2u8, 3][..]));
         assert_eq!(image.bytes(0x1003..0x1005), None);
         assert_eq!(image.array::<2>(0x1002), Some([3, 4]));

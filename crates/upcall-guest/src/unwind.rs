@@ -203,7 +203,7 @@ impl Cursor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Part, Role, loaded};
+    use crate::object::{Role, loaded};
 
     #[test]
     fn a_function_of_libc_is_found_from_any_of_its_bytes() {
@@ -236,14 +236,7 @@ mod tests {
         let bytes = [0xff, 0xff, 0x01, 8, 0, 4, 0, 0, 4, 4, 0x90, 1, 0];
         let mut with_long_pad = bytes.to_vec();
         with_long_pad[3] = 9;
-        let image = Image {
-            parts: vec![Part {
-                start: 0x500,
-                bytes: &with_long_pad,
-                executable: false,
-            }],
-            eh_frame_hdr: None,
-        };
+        let image = Image::of_code(0x500, &with_long_pad);
         assert_eq!(landing_pads(&image, 0x500, 0x1000), Some(vec![0x1090]));
     }
 }

@@ -10,12 +10,13 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use upcall_guest::code::FunctionCode;
-use upcall_guest::object::{Image, Part, loaded};
+use upcall_guest::object::{Image, loaded};
 use upcall_guest::site::{Window, choose, scan};
 use upcall_guest::stub;
 use upcall_guest::unwind::Function;
-use yaxpeax_arch::{Decoder, LengthedInstruction, U8Reader};
-use yaxpeax_x86::long_mode::{InstDecoder, Instruction, Opcode, Operand};
+use yaxpeax_x86::long_mode::Opcode;
+
+use support::Other;
 
 const AT: usize = 0x10_0000;
 
@@ -59,84 +60,29 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece(), 1..24).prop_map(|pieces| pieces.concat())
 }
 
-fn image(bytes: &[u8]) -> Image<'_> {
-    Image {
-        parts: vec![Part {
-            start: AT,
-            bytes,
-            executable: true,
-        }],
-        eh_frame_hdr: None,
-    }
-}
-
-/// The instructions as the other decoder sees them: address, itself, and where it branches to.
-fn listing(bytes: &[u8]) -> Vec<(usize, Instruction)> {
-    let mut all = Vec::new();
+/// The instructions as the other decoder sees them, as far as it can.
+fn listing(bytes: &[u8]) -> Vec<Other> {
     let mut at = 0;
-    while let Ok(instruction) = InstDecoder::default().decode(&mut U8Reader::new(&bytes[at..])) {
-        let length = instruction.len().to_const() as usize;
-        all.push((AT + at, instruction));
-        at += length;
-        if at >= bytes.len() {
-            break;
-        }
-    }
-    all
-}
-
-fn branch(at: usize, instruction: &Instruction) -> Option<usize> {
-    let distance = match instruction.operand(0) {
-        Operand::ImmediateI8 { imm } => i64::from(imm),
-        Operand::ImmediateI32 { imm } => i64::from(imm),
-        _ => return None,
+    let next = || {
+        let decoded = Other::decode(AT + at, bytes.get(at..)?)?;
+        at += decoded.length;
+        Some(decoded)
     };
-    use Opcode::*;
-    let is_branch = matches!(
-        instruction.opcode(),
-        JMP | CALL
-            | JO
-            | JNO
-            | JB
-            | JNB
-            | JZ
-            | JNZ
-            | JNA
-            | JA
-            | JS
-            | JNS
-            | JP
-            | JNP
-            | JL
-            | JGE
-            | JLE
-            | JG
-            | JRCXZ
-            | LOOP
-            | LOOPZ
-            | LOOPNZ
-            | XBEGIN
-    );
-    let next = at + instruction.len().to_const() as usize;
-    is_branch.then(|| next.wrapping_add(distance as usize))
+    std::iter::from_fn(next).collect()
 }
 
 /// The window is whole instructions around a system call, for the other decoder too.
 fn check(bytes: &[u8], site: usize, window: &Window) -> Result<(), TestCaseError> {
-    // Of two REX prefixes in a row the processor takes the last; the other decoder does not.
-    let is_rex = |byte: &u8| byte & 0xf0 == 0x40;
-    if bytes.windows(2).any(|pair| pair.iter().all(is_rex)) {
-        return Ok(());
-    }
     let listing = listing(bytes);
-    let at = |address: usize| listing.iter().find(|(at, _)| *at == address);
-    let known = listing
-        .last()
-        .map_or(AT, |(at, i)| at + i.len().to_const() as usize);
+    let at = |address: usize| listing.iter().find(|i| i.address == address);
+    let known = listing.last().map_or(AT, Other::end);
+    // It knows fewer instructions (AVX512-FP16 is unknown to it, for one). Where it gives up before
+    // the window's end it has no opinion, and another case is drawn.
+    prop_assume!(known >= window.range.end);
     prop_assert!(window.range.contains(&site) && window.range.len() >= 5);
     prop_assert!(window.range.start >= AT && window.range.end <= AT + bytes.len());
     prop_assert!(
-        at(site).is_some_and(|(_, i)| i.opcode() == Opcode::SYSCALL),
+        at(site).is_some_and(|i| i.instruction.opcode() == Opcode::SYSCALL),
         "no call at {site:#x}"
     );
     prop_assert!(
@@ -147,15 +93,16 @@ fn check(bytes: &[u8], site: usize, window: &Window) -> Result<(), TestCaseError
         window.range.end == known || at(window.range.end).is_some(),
         "ends inside an instruction"
     );
-    for (address, instruction) in &listing {
-        if let Some(target) = branch(*address, instruction) {
+    for other in &listing {
+        let (address, instruction) = (other.address, &other.instruction);
+        if let Some(target) = other.target() {
             prop_assert!(
                 target <= window.range.start || target >= window.range.end,
                 "{instruction} at {address:#x} leads into {:x?}",
                 window.range
             );
         }
-        if window.range.contains(address) {
+        if window.range.contains(&address) {
             prop_assert!(instruction.opcode() != Opcode::CALL, "a call is moved");
         }
     }
@@ -181,7 +128,7 @@ static LOADER: LazyLock<Vec<u8>> = LazyLock::new(|| {
 proptest! {
     #[test]
     fn a_window_of_any_function_is_whole_instructions_that_nothing_leads_into(bytes in body()) {
-        let image = image(&bytes);
+        let image = Image::of_code(AT, &bytes);
         let function = Function {
             range: AT..AT + bytes.len(),
             landing_pads: Vec::new(),
@@ -202,7 +149,7 @@ proptest! {
 
     #[test]
     fn nothing_is_rewritten_where_no_function_is_known(bytes in body()) {
-        for site in scan(&image(&bytes), &[]).sites {
+        for site in scan(&Image::of_code(AT, &bytes), &[]).sites {
             prop_assert!(site.window.is_err());
             prop_assert_eq!(&bytes[site.address - AT..][..2], b"\x0f\x05");
         }

@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use goblin::elf::{Elf, header, section_header, sym};
 use upcall_guest::site::{SYSCALL_LENGTH, Scan, scan};
 use upcall_guest::stub;
-use yaxpeax_arch::{Decoder, LengthedInstruction, U8Reader};
-use yaxpeax_x86::long_mode::{InstDecoder, Instruction, Opcode, Operand};
+use yaxpeax_x86::long_mode::Opcode;
+
+use support::Other;
 
 const LABEL: &str = "a symbol";
 const ROOTS: &str = "/lib:/lib64:/usr/lib:/usr/libexec:/usr/bin:/usr/sbin:/bin:/sbin";
@@ -67,41 +68,6 @@ struct Opinion {
     arrivals: Vec<(usize, String)>,
 }
 
-fn relative_target(instruction: &Instruction, next: usize) -> Option<usize> {
-    let distance = match instruction.operand(0) {
-        Operand::ImmediateI8 { imm } => i64::from(imm),
-        Operand::ImmediateI32 { imm } => i64::from(imm),
-        _ => return None,
-    };
-    use Opcode::*;
-    let branch = matches!(
-        instruction.opcode(),
-        JMP | CALL
-            | JO
-            | JNO
-            | JB
-            | JNB
-            | JZ
-            | JNZ
-            | JNA
-            | JA
-            | JS
-            | JNS
-            | JP
-            | JNP
-            | JL
-            | JGE
-            | JLE
-            | JG
-            | JRCXZ
-            | LOOP
-            | LOOPZ
-            | LOOPNZ
-            | XBEGIN
-    );
-    branch.then(|| next.wrapping_add(distance as usize))
-}
-
 /// Decodes all code from the first byte of each section on, and anew at each symbol.
 fn opinion(elf: &Elf<'_>, bytes: &[u8], windows: &[Range<usize>]) -> Opinion {
     let mut opinion = Opinion::default();
@@ -136,7 +102,6 @@ fn opinion(elf: &Elf<'_>, bytes: &[u8], windows: &[Range<usize>]) -> Opinion {
             opinion.arrivals.push((address, "a relocation".into()));
         }
     }
-    let decoder = InstDecoder::default();
     for section in &elf.section_headers {
         let code = section.sh_flags & u64::from(section_header::SHF_EXECINSTR) != 0;
         let Some(range) = section.file_range().filter(|_| code) else {
@@ -150,28 +115,26 @@ fn opinion(elf: &Elf<'_>, bytes: &[u8], windows: &[Range<usize>]) -> Opinion {
         while at < text.len() {
             let address = start + at;
             let anew = symbols.range(address + 1..).next().map(|s| s - start);
-            let decoded = decoder.decode(&mut U8Reader::new(&text[at..]));
-            let Ok(instruction) = decoded else {
+            let Some(decoded) = Other::decode(address, &text[at..]) else {
                 at += 1;
                 continue;
             };
-            let length = instruction.len().to_const() as usize;
-            if anew.is_some_and(|symbol| symbol < at + length) {
+            if anew.is_some_and(|symbol| symbol < at + decoded.length) {
                 at = anew.unwrap_or(at + 1);
                 continue;
             }
-            let next = address + length;
+            let instruction = &decoded.instruction;
             if near(address) {
                 opinion.boundaries.insert(address);
             }
             if instruction.opcode() == Opcode::SYSCALL {
                 opinion.calls.insert(address);
             }
-            if let Some(target) = relative_target(&instruction, next).filter(|&t| inside(t)) {
+            if let Some(target) = decoded.target().filter(|&t| inside(t)) {
                 let who = format!("{instruction} at {address:#x}");
                 opinion.arrivals.push((target, who));
             }
-            at += length;
+            at += decoded.length;
         }
         if near(start + text.len()) {
             opinion.boundaries.insert(start + text.len());

@@ -45,7 +45,8 @@ pub enum Reason {
     Sigreturn,
     /// Its function uses AMX tiles, which a frame does not save.
     Tiles,
-    /// Its function jumps through a table that could not be read.
+    /// Its function jumps through a table that could not be read, or has bytes that are no
+    /// instruction: where it jumps to is not known.
     UnknownTargets,
     /// No window of five bytes free of calls and jump targets exists.
     NoWindow,
@@ -64,7 +65,7 @@ impl fmt::Display for Reason {
             Self::Undecodable => f.write_str("its function cannot be decoded up to it"),
             Self::Sigreturn => f.write_str("it is rt_sigreturn"),
             Self::Tiles => f.write_str("its function uses AMX tiles"),
-            Self::UnknownTargets => f.write_str("its function has an unreadable jump table"),
+            Self::UnknownTargets => f.write_str("where its function jumps to is not known"),
             Self::NoWindow => f.write_str("no five bytes around it are free of jump targets"),
             Self::NotRelocatable(why) => write!(f, "a neighbour cannot be moved: {why}"),
             Self::NoStubMemory(why) => write!(f, "no memory for a stub within 2 GiB: {why}"),

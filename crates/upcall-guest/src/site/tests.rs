@@ -1,7 +1,6 @@
 //! Windows on hand-assembled functions, and stubs made for them.
 
 use super::*;
-use crate::object::Part;
 use crate::stub;
 use crate::unwind::Function;
 
@@ -12,14 +11,7 @@ fn decode(bytes: &[u8]) -> FunctionCode {
 }
 
 fn decode_with(bytes: &[u8], landing_pads: Vec<usize>) -> FunctionCode {
-    let image = Image {
-        parts: vec![Part {
-            start: AT,
-            bytes,
-            executable: true,
-        }],
-        eh_frame_hdr: None,
-    };
+    let image = Image::of_code(AT, bytes);
     let function = Function {
         range: AT..AT + bytes.len(),
         landing_pads,
@@ -129,14 +121,7 @@ fn a_readable_table_gives_its_targets() {
     assert_eq!(table, 24);
     bytes.extend_from_slice(&(21i32 - 24).to_le_bytes());
     bytes.extend_from_slice(&i32::MAX.to_le_bytes());
-    let image = Image {
-        parts: vec![Part {
-            start: AT,
-            bytes: &bytes,
-            executable: true,
-        }],
-        eh_frame_hdr: None,
-    };
+    let image = Image::of_code(AT, &bytes);
     let function = Function {
         range: AT..AT + table,
         landing_pads: Vec::new(),
@@ -150,6 +135,15 @@ fn a_readable_table_gives_its_targets() {
 }
 
 #[test]
+fn behind_bytes_that_are_no_instruction_anything_may_jump() {
+    // mov eax,1; syscall; ret; (no instruction); jmp into the window
+    let code = decode(b"\xb8\x01\0\0\0\x0f\x05\xc3\x06\xeb\xfa");
+    assert_eq!(window(&code).err(), Some(Reason::UnknownTargets));
+    let code = decode(b"\xb8\x01\0\0\0\x0f\x05\xc3");
+    assert!(window(&code).is_ok());
+}
+
+#[test]
 fn bytes_of_a_call_inside_an_immediate_are_no_instruction() {
     // mov eax,0x050f; ret
     let code = decode(b"\xb8\x0f\x05\0\0\xc3");
@@ -160,14 +154,7 @@ fn bytes_of_a_call_inside_an_immediate_are_no_instruction() {
 #[test]
 fn code_behind_the_unwind_entry_counts_while_control_falls_through() {
     let bytes = b"\xb8\x38\0\0\0\x0f\x05\xc3\x0f\x05\xc3";
-    let image = Image {
-        parts: vec![Part {
-            start: AT,
-            bytes,
-            executable: true,
-        }],
-        eh_frame_hdr: None,
-    };
+    let image = Image::of_code(AT, bytes);
     let function = Function {
         range: AT..AT + bytes.len(),
         landing_pads: Vec::new(),
@@ -248,19 +235,8 @@ fn every_instruction_of_a_stub_stands_for_an_original() {
     assert_eq!(jump, [0xe9, 0xfa, 0x4f, 0, 0, 0xcc, 0xcc]);
 }
 
-fn image(bytes: &[u8]) -> Image<'_> {
-    Image {
-        parts: vec![Part {
-            start: AT,
-            bytes,
-            executable: true,
-        }],
-        eh_frame_hdr: None,
-    }
-}
-
 fn believed(bytes: &[u8]) -> bool {
-    let image = image(bytes);
+    let image = Image::of_code(AT, bytes);
     let scan = scan(&image, &[]);
     let at = bytes
         .windows(2)
@@ -307,11 +283,17 @@ fn data_between_code_is_no_call() {
 #[test]
 fn only_an_empty_function_can_be_diverted() {
     let padded = b"\xf3\x0f\x1e\xfa\xc3\x90\x90";
-    assert_eq!(empty_function(&image(padded), AT), Some(AT..AT + 5));
+    assert_eq!(
+        empty_function(&Image::of_code(AT, padded), AT),
+        Some(AT..AT + 5)
+    );
     let nops = b"\xc3\x66\x66\x2e\x0f\x1f\x84\0\0\0\0\0";
-    assert_eq!(empty_function(&image(nops), AT), Some(AT..AT + 12));
+    assert_eq!(
+        empty_function(&Image::of_code(AT, nops), AT),
+        Some(AT..AT + 12)
+    );
     let followed = b"\xc3\x90\xb8\x27\0\0\0\xc3";
-    assert_eq!(empty_function(&image(followed), AT), None);
+    assert_eq!(empty_function(&Image::of_code(AT, followed), AT), None);
     let busy = b"\x50\x58\xc3\x90\x90\x90";
-    assert_eq!(empty_function(&image(busy), AT), None);
+    assert_eq!(empty_function(&Image::of_code(AT, busy), AT), None);
 }
