@@ -24,7 +24,7 @@ use upcall_linux::{Activation, Runtime, Thread, affinity, base, descriptors, pre
 
 use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::guest::GUEST;
-use crate::threads::Request;
+use crate::threads::{self, Request};
 use crate::{alone, caller, dispatch, futex, pending, signal, sud, timers};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
@@ -59,6 +59,18 @@ pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
             frame.mode = mode::AT_SITE;
         }
         request => fork_here(frame, request, thread),
+    }
+}
+
+/// The same for a kernel thread that is no activation: it has nobody to lend its memory for, so
+/// where it asks for vfork it gets fork.
+pub fn create_outside(frame: &mut Frame) {
+    match Request::of(frame) {
+        Some(request) if request.is_thread() => threads::create_helper(frame, &request),
+        Some(request) if request.flags & CLONE_VM != 0 && request.stack != 0 => {
+            share(frame, &request);
+        }
+        request => fork_here(frame, request, None),
     }
 }
 

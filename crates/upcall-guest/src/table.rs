@@ -91,6 +91,11 @@ fn outside(frame: &mut Frame) {
     match frame.rax as i64 {
         libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
         libc::SYS_exit => threads::exit_foreign(frame),
+        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork
+            if caller::is_helper() =>
+        {
+            process::create_outside(frame);
+        }
         libc::SYS_rt_sigaction => {
             // SAFETY: the program's own call.
             frame.rax = unsafe { frame.raw() } as u64;

@@ -132,8 +132,7 @@ fn is_libcs_own(tls: usize) -> bool {
 /// clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
 pub fn create(frame: &mut Frame, request: &Request) {
     if is_libcs_own(request.tls) {
-        GUEST.foreign.fetch_add(1, Ordering::SeqCst);
-        frame.rax = process::foreign(frame, request, request.flags) as u64;
+        create_helper(frame, request);
         return;
     }
     frame.rax = match create_thread(frame, request) {
@@ -142,6 +141,18 @@ pub fn create(frame: &mut Frame, request: &Request) {
         // Whatever is exhausted: EAGAIN is what pthread_create knows.
         Err(Errno(_)) => -i64::from(libc::EAGAIN) as u64,
     };
+}
+
+/// clone or clone3 that asks for a thread which stays a kernel thread: libc's own, or one that such
+/// a thread makes.
+pub fn create_helper(frame: &mut Frame, request: &Request) {
+    // Before it exists: it may end at once.
+    GUEST.foreign.fetch_add(1, Ordering::SeqCst);
+    let answer = process::foreign(frame, request, request.flags);
+    if answer < 0 {
+        GUEST.foreign.fetch_sub(1, Ordering::SeqCst);
+    }
+    frame.rax = answer as u64;
 }
 
 fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
