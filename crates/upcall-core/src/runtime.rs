@@ -51,6 +51,8 @@ pub struct Runtime<K: Kernel> {
     spares_are_few: AtomicBool,
     /// The kernel has refused the last activation that was asked for.
     short: AtomicBool,
+    /// No activation may end.
+    keeps_activations: AtomicBool,
     known: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
     idle: IdleSet,
@@ -92,6 +94,7 @@ impl<K: Kernel> Runtime<K> {
                 stacks: StackPool::new(ACTIVATION_STACK),
                 spares_are_few: AtomicBool::new(true),
                 short: AtomicBool::new(false),
+                keeps_activations: AtomicBool::new(false),
                 spares: SpinLock::new(Spares {
                     head: None,
                     len: 0,

@@ -171,9 +171,18 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
+    /// From now on no activation ends, however many sleep: something in the kernel that outlives a
+    /// call is tied to one of them, and nobody can say to which.
+    pub fn keep_activations(&self) {
+        // Seen by the caller's own activation when it is about to end, and by others with what the
+        // caller publishes afterwards.
+        self.keeps_activations.store(true, Ordering::Relaxed);
+    }
+
     /// Whether there are more spares than what is really blocked justifies.
     pub(super) fn is_surplus(&self, spares: u64) -> bool {
-        spares > 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get()
+        !self.keeps_activations.load(Ordering::Relaxed)
+            && spares > 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get()
     }
 
     pub(super) fn end_activation(&'static self, activation: &'static Activation<K>) -> ! {

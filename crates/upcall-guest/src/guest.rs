@@ -17,7 +17,7 @@ use upcall_linux::{
 };
 
 use crate::identity::Identities;
-use crate::{alone, dispatch, masks, names, pending, signal, stats};
+use crate::{alone, dispatch, masks, names, pending, signal, stats, uring};
 
 /// What `upcall run` decided, from the environment.
 #[derive(Clone, Copy, Debug)]
@@ -156,6 +156,9 @@ impl Guest {
         self.runtime
             .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
         signal::install_own();
+        if uring::is_used() {
+            runtime.keep_activations();
+        }
         // Virtual processors that cannot get a kernel thread now stay idle for ever; the first
         // one works, which is all that the program had.
         let started = runtime.start();

@@ -61,3 +61,4 @@ pub mod threads;
 pub mod time;
 pub mod timers;
 pub mod unwind;
+pub mod uring;

@@ -18,7 +18,7 @@ use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
     again, alone, attributes, caller, dispatch, futex, io, loads, names, poll, process, signal,
-    threads, time, timers,
+    threads, time, timers, uring,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -62,6 +62,15 @@ fn alone(frame: &mut Frame) {
             frame.rax = loads::map(frame) as u64;
         }
         libc::SYS_munmap => frame.rax = loads::unmap(frame) as u64,
+        libc::SYS_io_uring_setup => frame.rax = uring::setup(frame) as u64,
+        libc::SYS_io_uring_enter => {
+            uring::enter();
+            // SAFETY: the entry's own frame.
+            unsafe { entry::native(frame) };
+        }
+        libc::SYS_io_uring_register if let Some(answer) = uring::register(frame) => {
+            frame.rax = answer as u64;
+        }
         number if dispatch::is_on() => {
             let served = match number {
                 libc::SYS_rt_sigprocmask => Some(alone::sigprocmask(frame)),
@@ -288,6 +297,12 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             answer
         }
         libc::SYS_close => attributes::close(runtime, frame),
+        libc::SYS_io_uring_setup => uring::setup(frame),
+        libc::SYS_io_uring_enter => {
+            uring::enter();
+            blocking(frame)
+        }
+        libc::SYS_io_uring_register => uring::register(frame).unwrap_or_else(|| blocking(frame)),
         libc::SYS_dup2 | libc::SYS_dup3 => attributes::duplicate(runtime, frame),
         libc::SYS_close_range => attributes::close_range(runtime, frame),
 

@@ -1,0 +1,138 @@
+//! io_uring(7) for threads that change their kernel thread.
+//!
+//! The kernel ties some of a ring to the kernel thread that uses it. What a thread finds tied to
+//! another than the one that it happens to run on is taken away:
+//!
+//! | tied | here |
+//! |---|---|
+//! | requests in flight end with the kernel thread that has submitted them | from the first submission on no activation ends |
+//! | IORING_SETUP_SINGLE_ISSUER: others may not submit | not passed on; the program is left in its belief |
+//! | IORING_SETUP_DEFER_TASKRUN, …COOP_TASKRUN: completions wait until the submitter enters the kernel | not passed on: the thread that waits for them may run elsewhere |
+//! | registered ring descriptors | refused with EINVAL, as before Linux 5.18 |
+//!
+//! The flags are hints: without them completions arrive earlier, and the kernel interrupts for them.
+//!
+//! Left as it is: when a thread ends, natively its requests are cancelled; here they go on.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::access::{self, Fault};
+use crate::entry::{Frame, pass_through};
+use crate::guest::GUEST;
+
+const SETUP_SQPOLL: u32 = 1 << 1;
+const SETUP_COOP_TASKRUN: u32 = 1 << 8;
+const SETUP_TASKRUN_FLAG: u32 = 1 << 9;
+const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
+const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
+/// The answer is no descriptor but the number of a registered one.
+const SETUP_REGISTERED_FD_ONLY: u32 = 1 << 15;
+
+const REGISTER_RING_FDS: u32 = 20;
+const UNREGISTER_RING_FDS: u32 = 21;
+/// Beside the operation: the ring is named by its registered number.
+const REGISTER_USE_REGISTERED_RING: u32 = 1 << 31;
+
+/// Words of 64 bits in `struct io_uring_params`; the flags are the third of 32 bits.
+const PARAMETERS: usize = 15;
+const FLAGS_AT: usize = 8;
+
+const EINVAL: i64 = -(libc::EINVAL as i64);
+const EFAULT: i64 = -(libc::EFAULT as i64);
+
+/// Some ring was used.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Whether activations must stay because of requests in flight. Asked when a runtime starts.
+pub fn is_used() -> bool {
+    // Pairs with the store in `enter`: who sees it sees that the activations stay.
+    USED.load(Ordering::Acquire)
+}
+
+/// io_uring_enter(2) is about to be made.
+pub fn enter() {
+    if !is_used() {
+        if let Some(runtime) = GUEST.runtime() {
+            runtime.keep_activations();
+        }
+        // Pairs with the load in `is_used`.
+        USED.store(true, Ordering::Release);
+    }
+}
+
+/// What the kernel is asked for in place of `flags`.
+fn passed_on(flags: u32) -> u32 {
+    let deferred = flags & SETUP_DEFER_TASKRUN != 0;
+    let cooperative = flags & (SETUP_COOP_TASKRUN | SETUP_DEFER_TASKRUN) != 0;
+    // What does not go together is the kernel's to refuse.
+    let refused = deferred && flags & SETUP_SINGLE_ISSUER == 0
+        || flags & SETUP_TASKRUN_FLAG != 0 && !cooperative
+        || flags & SETUP_SQPOLL != 0 && (cooperative || flags & SETUP_TASKRUN_FLAG != 0);
+    if refused {
+        return flags;
+    }
+    flags & !(SETUP_COOP_TASKRUN | SETUP_TASKRUN_FLAG | SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN)
+}
+
+/// io_uring_setup(2).
+pub fn setup(frame: &Frame) -> i64 {
+    setup_at(frame.rdi, frame.rsi as usize).unwrap_or(EFAULT)
+}
+
+fn setup_at(entries: u64, parameters: usize) -> Result<i64, Fault> {
+    let asked = access::load_u32(parameters + FLAGS_AT)?;
+    if asked & SETUP_REGISTERED_FD_ONLY != 0 {
+        return Ok(EINVAL);
+    }
+    let mut own = [0u64; PARAMETERS];
+    for (index, word) in own.iter_mut().enumerate() {
+        *word = access::load_u64(parameters + 8 * index)?;
+    }
+    let flags = FLAGS_AT / 8;
+    own[flags] = own[flags] & !0xffff_ffff | u64::from(passed_on(asked));
+    // SAFETY: the parameters are ours and as large as the kernel's.
+    let answer = unsafe {
+        pass_through(
+            libc::SYS_io_uring_setup,
+            [entries, own.as_mut_ptr() as u64, 0, 0, 0, 0],
+        )
+    } as i64;
+    if answer >= 0 {
+        own[flags] = own[flags] & !0xffff_ffff | u64::from(asked);
+        for (index, word) in own.iter().enumerate() {
+            access::store_u64(parameters + 8 * index, *word)?;
+        }
+    }
+    Ok(answer)
+}
+
+/// io_uring_register(2). `None`: it is the kernel's.
+pub fn register(frame: &Frame) -> Option<i64> {
+    let operation = frame.rsi as u32 & !REGISTER_USE_REGISTERED_RING;
+    matches!(operation, REGISTER_RING_FDS | UNREGISTER_RING_FDS).then_some(EINVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_ties_a_ring_to_a_kernel_thread_is_left_out() {
+        let tied = SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN | SETUP_TASKRUN_FLAG;
+        assert_eq!(passed_on(tied | 8), 8);
+        assert_eq!(passed_on(SETUP_COOP_TASKRUN), 0);
+        assert_eq!(passed_on(SETUP_SQPOLL | SETUP_SINGLE_ISSUER), SETUP_SQPOLL);
+        assert_eq!(passed_on(0xff), 0xff);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_it_is_asked_for() {
+        for flags in [
+            SETUP_DEFER_TASKRUN,
+            SETUP_TASKRUN_FLAG,
+            SETUP_SQPOLL | SETUP_COOP_TASKRUN,
+        ] {
+            assert_eq!(passed_on(flags), flags);
+        }
+    }
+}
