@@ -62,12 +62,11 @@ pub fn enter() {
 
 /// What the kernel is asked for in place of `flags`.
 fn passed_on(flags: u32) -> u32 {
-    let deferred = flags & SETUP_DEFER_TASKRUN != 0;
-    let cooperative = flags & (SETUP_COOP_TASKRUN | SETUP_DEFER_TASKRUN) != 0;
+    let has = |some: u32| flags & some != 0;
     // What does not go together is the kernel's to refuse.
-    let refused = deferred && flags & SETUP_SINGLE_ISSUER == 0
-        || flags & SETUP_TASKRUN_FLAG != 0 && !cooperative
-        || flags & SETUP_SQPOLL != 0 && (cooperative || flags & SETUP_TASKRUN_FLAG != 0);
+    let refused = has(SETUP_DEFER_TASKRUN) && !has(SETUP_SINGLE_ISSUER)
+        || has(SETUP_TASKRUN_FLAG) && !has(SETUP_COOP_TASKRUN | SETUP_DEFER_TASKRUN)
+        || has(SETUP_SQPOLL) && has(SETUP_COOP_TASKRUN | SETUP_DEFER_TASKRUN | SETUP_TASKRUN_FLAG);
     if refused {
         return flags;
     }
