@@ -60,15 +60,22 @@ impl<K: Kernel> Runtime<K> {
             }
             return activation;
         }
+        // To have the owner choose again is to displace it: not for one that it has displaced itself, nor
+        // for one that it has chosen meanwhile.
         self.park(
             activation,
-            |runtime, activation, thread, _| {
+            |runtime, activation, thread, displaced| {
                 let vp = activation.vp();
                 vp.ready.push_front(&runtime.kernel, thread);
-                runtime.choose_again(vp);
+                if !runtime.announce_ready(vp)
+                    && displaced == 0
+                    && vp.ready.is_first(&runtime.kernel, thread)
+                {
+                    runtime.ask_owner(vp, false);
+                }
                 None
             },
-            0,
+            usize::from(displaced),
         )
     }
 
@@ -447,9 +454,12 @@ impl<K: Kernel> Runtime<K> {
     }
 
     fn make_choose(&'static self, vp: &'static Vp<K>, afar: bool) {
-        if self.announce_ready(vp) {
-            return;
+        if !self.announce_ready(vp) {
+            self.ask_owner(vp, afar);
         }
+    }
+
+    fn ask_owner(&'static self, vp: &'static Vp<K>, afar: bool) {
         loop {
             let owner = vp.word().owner();
             owner.attend(Activation::<K>::RESCHEDULE);

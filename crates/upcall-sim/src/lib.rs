@@ -50,7 +50,7 @@ pub mod style;
 pub mod threads;
 mod turns;
 
-pub use drive::explore;
+pub use drive::{explore, explore_less};
 pub use explore::Explore;
 pub use machine::{Doing, Machine, Thread};
 pub use plan::Plan;

@@ -133,6 +133,13 @@ const MUTANTS: &[Mutant] = &[
         instead: "self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));",
         scenario: "create_and_join",
     },
+    Mutant {
+        caught_by: "who comes back does not run",
+        file: "upcall.rs",
+        text: "&& displaced == 0",
+        instead: "&& displaced < 2",
+        scenario: "who_comes_back_runs",
+    },
 ];
 
 /// Seeds that a mutant may take to be caught.
