@@ -344,7 +344,7 @@ impl<K: Kernel> Runtime<K> {
         rung
     }
 
-    fn first_vp_after(&self, index: u32) -> impl Iterator<Item = &'static Vp<K>> {
+    pub(super) fn first_vp_after(&self, index: u32) -> impl Iterator<Item = &'static Vp<K>> {
         let vps = self.vps();
         let start = index as usize;
         (1..vps.len()).map(move |step| &vps[(start + step) % vps.len()])

@@ -424,6 +424,7 @@ impl<K: Kernel> Runtime<K> {
         if computes && self.seat_is_wanted() {
             self.call_spare(vp);
         }
+        self.fetch_stranded(vp);
         if !vp.has_ready() && self.kernel.may_run(vp) {
             return Some(thread);
         }
@@ -436,6 +437,20 @@ impl<K: Kernel> Runtime<K> {
         self.stats.preempted.add();
         vp.ready.push_back(&self.kernel, thread);
         None
+    }
+
+    /// A thread that is ready where no processor is, since another address space has it, is nobody's next:
+    /// while all others compute, none of them looks for more. So who has a processor does now and then.
+    fn fetch_stranded(&'static self, vp: &'static Vp<K>) {
+        let strands = |other: &&'static Vp<K>| other.has_ready() && !self.kernel.may_run(other);
+        let mut others = self.first_vp_after(vp.index()).filter(strands);
+        if let Some(other) = others.next()
+            && self.kernel.may_run(vp)
+            && let Some(thread) = other.ready.pop(&self.kernel)
+        {
+            self.stats.stolen.add();
+            vp.ready.push_back(&self.kernel, thread);
+        }
     }
 
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an
