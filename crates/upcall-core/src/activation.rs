@@ -157,6 +157,12 @@ impl<K: Kernel> Activation<K> {
         self.attention.swap(0, Ordering::SeqCst)
     }
 
+    /// Whether it was asked to choose again.
+    #[inline]
+    pub(crate) fn is_to_choose(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) & Self::RESCHEDULE != 0
+    }
+
     /// Leaves a note for the moment when the activation leaves the runtime.
     pub fn attend(&self, what: u32) {
         self.attention.fetch_or(what, Ordering::SeqCst);

@@ -210,14 +210,26 @@ impl<K: Kernel> Runtime<K> {
             activation,
             |runtime, activation, thread, _| {
                 let vp = activation.vp();
-                if runtime.is_plain_turn(activation, vp) {
-                    return Some(vp.ready.exchange(&runtime.kernel, thread));
+                if !runtime.is_plain_turn(activation, vp) {
+                    vp.ready.push_back(&runtime.kernel, thread);
+                    return None;
                 }
-                vp.ready.push_back(&runtime.kernel, thread);
-                None
+                let next = vp.ready.exchange(&runtime.kernel, thread);
+                runtime.is_chosen(activation, next).then_some(next)
             },
             0,
         )
+    }
+
+    /// Whether the first of the ready list is to run; if not, it is back in front. Who asked the owner to
+    /// choose again while it did so may mean this thread, which must not be preempted for having asked.
+    #[inline]
+    fn is_chosen(&self, activation: &'static Activation<K>, thread: &'static Thread<K>) -> bool {
+        let chosen = !activation.is_to_choose();
+        if !chosen {
+            activation.vp().ready.push_front(&self.kernel, thread);
+        }
+        chosen
     }
 
     /// Whether nothing but the ready list has a say in what runs next.
@@ -332,7 +344,7 @@ impl<K: Kernel> Runtime<K> {
         rung
     }
 
-    fn first_vp_after(&self, index: u32) -> impl Iterator<Item = &'static Vp<K>> {
+    pub(super) fn first_vp_after(&self, index: u32) -> impl Iterator<Item = &'static Vp<K>> {
         let vps = self.vps();
         let start = index as usize;
         (1..vps.len()).map(move |step| &vps[(start + step) % vps.len()])
@@ -390,6 +402,9 @@ impl<K: Kernel> Runtime<K> {
                 return;
             }
             if let Some(thread) = self.next_thread(vp) {
+                if !self.is_chosen(activation, thread) {
+                    continue;
+                }
                 if arrived {
                     self.look_around(vp);
                 }

@@ -174,6 +174,12 @@ impl<K: Kernel> ReadyList<K> {
     pub(crate) fn pop(&self, kernel: &K) -> Option<&'static Thread<K>> {
         self.with(kernel, |len| len.checked_sub(1), ThreadList::pop_front)?
     }
+
+    /// Whether it is this thread's turn, at some moment.
+    pub(crate) fn is_first(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
+        let first = self.with(kernel, Some, |list| list.head).flatten();
+        first.is_some_and(|first| core::ptr::eq(first, thread))
+    }
 }
 
 // SAFETY: a list holds references to threads, whose fields are atomics; the list itself is moved
@@ -229,6 +235,10 @@ mod tests {
                 }
             }
             assert_eq!(ready.len(), model.len());
+            for thread in model.iter().take(2) {
+                let first = core::ptr::eq(*thread, model[0]);
+                assert_eq!(ready.is_first(&kernel, thread), first);
+            }
         }
     }
 }

@@ -60,15 +60,22 @@ impl<K: Kernel> Runtime<K> {
             }
             return activation;
         }
+        // To have the owner choose again is to displace it: not for one that it has displaced itself, nor
+        // for one that it has chosen meanwhile.
         self.park(
             activation,
-            |runtime, activation, thread, _| {
+            |runtime, activation, thread, displaced| {
                 let vp = activation.vp();
                 vp.ready.push_front(&runtime.kernel, thread);
-                runtime.choose_again(vp);
+                if !runtime.announce_ready(vp)
+                    && displaced == 0
+                    && vp.ready.is_first(&runtime.kernel, thread)
+                {
+                    runtime.ask_owner(vp, false);
+                }
                 None
             },
-            0,
+            usize::from(displaced),
         )
     }
 
@@ -417,6 +424,7 @@ impl<K: Kernel> Runtime<K> {
         if computes && self.seat_is_wanted() {
             self.call_spare(vp);
         }
+        self.fetch_stranded(vp);
         if !vp.has_ready() && self.kernel.may_run(vp) {
             return Some(thread);
         }
@@ -429,6 +437,20 @@ impl<K: Kernel> Runtime<K> {
         self.stats.preempted.add();
         vp.ready.push_back(&self.kernel, thread);
         None
+    }
+
+    /// A thread that is ready where no processor is, since another address space has it, is nobody's next:
+    /// while all others compute, none of them looks for more. So who has a processor does now and then.
+    fn fetch_stranded(&'static self, vp: &'static Vp<K>) {
+        let strands = |other: &&'static Vp<K>| other.has_ready() && !self.kernel.may_run(other);
+        let mut others = self.first_vp_after(vp.index()).filter(strands);
+        if let Some(other) = others.next()
+            && self.kernel.may_run(vp)
+            && let Some(thread) = other.ready.pop(&self.kernel)
+        {
+            self.stats.stolen.add();
+            vp.ready.push_back(&self.kernel, thread);
+        }
     }
 
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an
@@ -447,9 +469,12 @@ impl<K: Kernel> Runtime<K> {
     }
 
     fn make_choose(&'static self, vp: &'static Vp<K>, afar: bool) {
-        if self.announce_ready(vp) {
-            return;
+        if !self.announce_ready(vp) {
+            self.ask_owner(vp, afar);
         }
+    }
+
+    fn ask_owner(&'static self, vp: &'static Vp<K>, afar: bool) {
         loop {
             let owner = vp.word().owner();
             owner.attend(Activation::<K>::RESCHEDULE);

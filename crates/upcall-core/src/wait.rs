@@ -266,8 +266,9 @@ impl<K: Kernel> Runtime<K> {
         vp: &'static Vp<K>,
     ) -> bool {
         self.stats.taken.add();
-        if vp.has_ready() && !self.idle.is_empty() {
-            self.ring(vp.index());
+        // Not only its own: it may have been rung for another's.
+        if self.work_waits(vp) {
+            self.announce_ready(vp);
         }
         if self.seat_is_wanted() {
             self.call_spare(vp);

@@ -59,6 +59,20 @@ impl fmt::Display for Failure {
 ///
 /// When a run fails.
 pub fn explore(name: &str, scenario: Scenario) {
+    explore_less(name, "1", scenario);
+}
+
+/// As [`explore`], in runs in which no more happens than this [`Plan`] says.
+///
+/// # Panics
+///
+/// When a run fails, or the plan is none.
+pub fn explore_less(name: &str, less: &str, scenario: Scenario) {
+    let less: Plan = less.parse().expect("a plan");
+    let with_seed = |seed| Plan {
+        seed,
+        ..less.clone()
+    };
     let replay =
         |plan: &Plan| format!("UPCALL_TEST_SEED={plan} cargo test --release -p upcall-sim {name}");
     if let Ok(text) = std::env::var("UPCALL_TEST_SEED") {
@@ -73,7 +87,7 @@ pub fn explore(name: &str, scenario: Scenario) {
     let wanted = std::env::var("UPCALL_TEST_WANTED").unwrap_or_default();
     let mut next = 1;
     let first = loop {
-        let Some(failure) = hunt((next..=seeds).map(Plan::from), scenario) else {
+        let Some(failure) = hunt((next..=seeds).map(with_seed), scenario) else {
             return;
         };
         if failure.what.contains(&wanted) {

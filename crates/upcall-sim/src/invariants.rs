@@ -24,7 +24,7 @@ type Vp = upcall_core::Vp<Sim>;
 pub type Invariant = fn(&Machine, usize, &Space) -> Result<(), String>;
 
 /// Asked between any two steps, about each address space.
-pub const AFTER_EVERY_EVENT: [(&str, Invariant); 5] = [
+pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [
     (
         "one_activation_runs_on_each_processor",
         one_activation_runs_on_each_processor,
@@ -40,6 +40,10 @@ pub const AFTER_EVERY_EVENT: [(&str, Invariant); 5] = [
     (
         "no_processor_idles_while_a_thread_is_ready",
         no_processor_idles_while_a_thread_is_ready,
+    ),
+    (
+        "no_thread_waits_for_a_processor_that_was_taken",
+        no_thread_waits_for_a_processor_that_was_taken,
     ),
     ("activations_are_bounded", activations_are_bounded),
 ];
@@ -74,6 +78,9 @@ pub struct Books {
     words: Vec<(usize, State)>,
     /// In which round a virtual processor was found idle with a thread ready, if it always was since.
     idle_since: Vec<Option<u64>>,
+    /// After how many time slices one without a processor was found with a thread ready, if it always was
+    /// since.
+    stranded_since: Vec<Option<u64>>,
 }
 
 impl Machine {
@@ -272,17 +279,56 @@ pub fn no_processor_idles_while_a_thread_is_ready(
         return Ok(());
     }
     let now = machine.rounds.now();
-    let Books { words, idle_since } = &mut *books;
+    let Books {
+        words, idle_since, ..
+    } = &mut *books;
     for (index, (vp, since)) in vps.iter().zip(idle_since).enumerate() {
         let owner = word(vp).map(|(owner, _)| owner);
         let before = words.get(index).map(|&(owner, _)| owner);
-        if owner != before || !owner.is_some_and(|owner| machine.idles(owner)) {
+        let idles = owner.is_some_and(|owner| machine.idles(owner)) && !space.lacks(vp.index());
+        if owner != before || !idles {
             *since = None;
             continue;
         }
         let rounds = now - *since.get_or_insert(now);
         if rounds > IDLE_ROUNDS {
             return Err(format!("vp {index} since {rounds} rounds"));
+        }
+    }
+    Ok(())
+}
+
+/// A thread whose processor was taken is a ready thread like others (section 3.1, *preempted*): the processors
+/// that are left come for it at the ends of their time slices, even if their own threads do nothing but
+/// compute. Each end fetches one, and has one more preempted at most.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn no_thread_waits_for_a_processor_that_was_taken(
+    _: &Machine,
+    _: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let Some(runtime) = space.runtime.get() else {
+        return Ok(());
+    };
+    let mut books = space.books.borrow_mut();
+    let vps = runtime.vps();
+    books.stranded_since.resize(vps.len(), None);
+    let (now, most) = (space.slices.get(), 2 * runtime.stats().threads.peak() + 2);
+    for (vp, since) in vps.iter().zip(&mut books.stranded_since) {
+        let strands = space.lacks(vp.index()) && vp.has_ready();
+        if !strands || vp.word().state() != State::Idle {
+            *since = None;
+            continue;
+        }
+        let slices = now - *since.get_or_insert(now);
+        if slices > most {
+            let index = vp.index();
+            return Err(format!(
+                "one waits on vp {index} since {slices} time slices"
+            ));
         }
     }
     Ok(())
@@ -310,6 +356,9 @@ pub fn no_thread_is_lost(machine: &Machine, _: usize, space: &Space) -> Result<(
     let mut owners = space.vps().iter().filter_map(word).map(|(owner, _)| owner);
     let is_blocked = |owner| matches!(machine.doing(owner), Doing::Blocked { .. });
     if owners.any(|owner| is_blocked(owner) && machine.is_in_the_seat(owner)) {
+        return Ok(());
+    }
+    if space.vps().iter().all(|vp| space.lacks(vp.index())) {
         return Ok(());
     }
     match space.vps().iter().find(|vp| vp.has_ready()) {

@@ -14,6 +14,7 @@
 //! | [`policy`] | who runs next and what a step costs: the part that is replaced |
 //! | [`mod@explore`] | the policy that looks for bugs: anything may happen at any point |
 //! | [`threads`] | the threads of a run, and what they can do |
+//! | `outside` | what others decide: whether a processor is there |
 //! | [`style`] | what kind of machine a seed gives, and how badly it behaves |
 //! | `watch` | what must hold |
 //! | `stepping` | preemption at any instruction |
@@ -36,6 +37,7 @@ pub mod drive;
 pub mod explore;
 pub mod invariants;
 pub mod machine;
+mod outside;
 pub mod plan;
 pub mod policy;
 mod report;
@@ -50,7 +52,7 @@ pub mod style;
 pub mod threads;
 mod turns;
 
-pub use drive::explore;
+pub use drive::{explore, explore_less};
 pub use explore::Explore;
 pub use machine::{Doing, Machine, Thread};
 pub use plan::Plan;

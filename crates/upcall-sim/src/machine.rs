@@ -15,6 +15,7 @@ use std::collections::BinaryHeap;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 
+use upcall_core::vp::State;
 use upcall_core::{Activation, arch};
 
 use crate::arena::Arena;
@@ -461,10 +462,23 @@ impl Machine {
             } else {
                 // Perhaps continues on another vessel.
                 let depth = self.depth.replace(0);
+                if slice_over {
+                    self.count_slice(activation);
+                }
                 activation.runtime().interrupted(slice_over);
                 self.depth.set(depth);
                 self.me(|vessel| vessel.faulted.set(false));
             }
+        }
+    }
+
+    /// A time slice is over: counts it if the thread has a processor.
+    fn count_slice(&self, activation: &'static Activation<Sim>) {
+        let vp = activation.vp();
+        let word = vp.word();
+        let space = self.space();
+        if word.is_owned_by(activation) && word.state() == State::User && !space.lacks(vp.index()) {
+            space.slices.set(space.slices.get() + 1);
         }
     }
 

@@ -34,6 +34,7 @@ pub enum Call {
     SetAlarm,
     IsInterrupted,
     Sentinel,
+    MayRun,
     /// Some instructions of a thread's own.
     Step,
     /// A system call or a page fault of a thread begins.

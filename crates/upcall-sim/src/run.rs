@@ -43,6 +43,7 @@ impl Machine {
         let now = self.clock.get();
         for space in &self.spaces {
             space.fire(now);
+            space.restore(self);
         }
         while self.next_unblocking() <= now {
             let first = self.blocked.borrow_mut().pop();
@@ -99,6 +100,7 @@ impl Machine {
         }
         let mut next = self.next_unblocking();
         for space in &self.spaces {
+            next = next.min(space.back_at.get());
             space
                 .pollers
                 .borrow_mut()

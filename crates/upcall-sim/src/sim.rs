@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use upcall_core::{Activation, Errno, Kernel, Role, Runtime, ThreadList, Waiting};
+use upcall_core::{Activation, Errno, Kernel, Role, Runtime, ThreadList, Vp, Waiting};
 
 use crate::machine::{Doing, InKernel, Machine, Thread};
 use crate::policy::Call;
@@ -297,6 +297,31 @@ unsafe impl Kernel for Sim {
         _activation: &'static Activation<Self>,
         _thread: &'static Thread,
     ) {
+    }
+
+    fn may_run(&self, vp: &'static Vp<Self>) -> bool {
+        let machine = self.machine();
+        let lacks = self.space().lacks(vp.index());
+        if self.space().back_at.get() != u64::MAX {
+            machine.point(Call::MayRun);
+        }
+        !lacks
+    }
+
+    fn await_turn(
+        &self,
+        _runtime: &'static Runtime<Self>,
+        activation: &'static Activation<Self>,
+        seen: u32,
+    ) {
+        let machine = self.machine();
+        machine.point(Call::Sleep);
+        let vp = activation.vp().index();
+        if activation.wake_word().load(Ordering::SeqCst) == seen && self.space().lacks(vp) {
+            let me = machine.running.get();
+            self.space().awaiting.borrow_mut().push((me, vp));
+            machine.wait(Doing::Sleeping);
+        }
     }
 
     fn is_gone(&self, activation: &'static Activation<Self>) -> bool {

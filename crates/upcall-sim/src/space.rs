@@ -1,6 +1,7 @@
 //! What the simulated kernel keeps with one address space.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 use upcall_core::{Runtime, ThreadList, WakeReason, thread::Claim};
 
@@ -29,6 +30,14 @@ pub struct Space {
     pub alarms: Cell<u64>,
     /// The kernel has refused a kernel thread.
     pub spawn_failed: Cell<bool>,
+    /// Virtual processors whose processors are another address space's.
+    pub(crate) taken: RefCell<BTreeSet<u32>>,
+    /// When those come back.
+    pub(crate) back_at: Cell<u64>,
+    /// Vessels that wait for the processor of a virtual processor, and some that do not any more.
+    pub(crate) awaiting: RefCell<Vec<(usize, u32)>>,
+    /// Time slices that have ended on processors that were there.
+    pub(crate) slices: Cell<u64>,
     /// What threads can wait for.
     pub descriptors: RefCell<Vec<Descriptor>>,
     /// Descriptors whose edge nobody has collected.
@@ -58,6 +67,7 @@ impl Space {
     pub(crate) fn new() -> Self {
         Space {
             alarm: Cell::new(u64::MAX),
+            back_at: Cell::new(u64::MAX),
             ..Space::default()
         }
     }

@@ -117,6 +117,30 @@ const MUTANTS: &[Mutant] = &[
         instead: "self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));",
         scenario: "create_and_join",
     },
+    Mutant {
+        caught_by: "no_thread_waits_for_a_processor_that_was_taken",
+        file: "upcall.rs",
+        text: "self.fetch_stranded(vp);",
+        instead: "",
+        scenario: "processors_are_taken",
+    },
+    Mutant {
+        caught_by: "no_thread_is_lost",
+        file: "wait.rs",
+        text: "if self.work_waits(vp) {
+            self.announce_ready(vp);
+        }
+        if self.seat_is_wanted() {",
+        instead: "if self.seat_is_wanted() {",
+        scenario: "processors_are_taken",
+    },
+    Mutant {
+        caught_by: "who comes back does not run",
+        file: "upcall.rs",
+        text: "&& displaced == 0",
+        instead: "&& displaced < 2",
+        scenario: "who_comes_back_runs",
+    },
 ];
 
 /// Seeds that a mutant may take to be caught.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
 
-use upcall_sim::{Descriptor, Handle, Me, explore};
+use upcall_sim::{Descriptor, Handle, Me, explore, explore_less};
 
 /// Longer than any run.
 const FOREVER: u64 = 1 << 40;
@@ -397,5 +397,60 @@ fn sleepers_beside_a_page_fault() {
             me.sleep(2_000);
         }
         join_all(me, threads);
+    });
+}
+
+/// Threads compute on all processors, and come back from calls; some processors are taken, all of them
+/// at times, and come back.
+#[test]
+fn processors_are_taken() {
+    explore("processors_are_taken", |me| {
+        let vps = me.runtime.vps().len();
+        let threads = (0..1 + me.some(7)).map(|_| {
+            me.spawn(|me| {
+                for _ in 0..me.some(8) {
+                    me.steps(150);
+                    if me.machine.chance(8) {
+                        me.call(me.machine.pick(10_000));
+                    }
+                }
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        for _ in 0..me.some(6) {
+            me.steps(20);
+            let least = me.machine.pick(4).min(1) as usize;
+            let until = me.machine.clock.get() + me.machine.pick(60_000);
+            me.lose_processors(least.min(vps)..vps, until);
+        }
+        join_all(me, threads);
+    });
+}
+
+/// Who comes back from the kernel runs until it waits again: the one that was displaced for it does not
+/// have it preempted in turn, nor does its own request to be chosen, if it was before it asked. No time
+/// slice ends here, so that would be for ever. Not stepped: between looking whether to ask and asking there
+/// are a few instructions, and who is preempted there may lose a slice.
+#[test]
+fn who_comes_back_runs() {
+    let less = "1,vps=1,without=slices+interruptions+stepping";
+    explore_less("who_comes_back_runs", less, |me| {
+        for _ in 0..me.some(10) {
+            let back = me.word(0);
+            let caller = me.spawn(move |me| {
+                me.call(me.machine.pick(20_000));
+                back.store(1, Ordering::SeqCst);
+            });
+            me.yield_now();
+            // The call takes a thousand steps at most, of 20 ns at least.
+            for steps in 0.. {
+                if back.load(Ordering::SeqCst) != 0 {
+                    break;
+                }
+                assert!(steps < 5_000, "who comes back does not run");
+                me.step();
+            }
+            me.join(caller);
+        }
     });
 }
