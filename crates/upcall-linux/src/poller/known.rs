@@ -136,11 +136,11 @@ impl Poller {
         }
     }
 
-    /// As [`Poller::kind`], without asking.
-    pub(super) fn known_kind(&self, descriptor: usize) -> Kind {
-        self.known
-            .get(descriptor)
-            .map_or(Kind::Unknown, Known::kind)
+    /// Whether it may be an epoll instance, as far as is known without asking. One whose kind could not
+    /// be learned, or was forgotten since, may be watched, too.
+    pub(super) fn may_be_nested(&self, descriptor: usize) -> bool {
+        let kind = self.known.get(descriptor).map(Known::kind);
+        !matches!(kind, Some(Kind::Pipe | Kind::Socket))
     }
 
     #[cold]
