@@ -9,8 +9,9 @@
 //! - `UPCALL_INJECT=seed=S,every=N[,skip=K][,call=NAME][,error=NAME]`: each call that may fail does so by
 //!   a chance of 1 in N, drawn from the seed and the number of the call; not the first K calls, and only
 //!   one call, or with one error, if named.
-//! - `UPCALL_INJECT_LOG=FILE`: a line for each place that was reached (`reached FILE:LINE CALL ERRORS`)
-//!   and for each error (`gave FILE:LINE CALL ERROR`).
+//! - `UPCALL_INJECT_LOG=FILE`: a line for each place that was reached (`reached FILE:LINE CALL ERRORS`),
+//!   for each error (`gave FILE:LINE CALL ERROR`), and for each thread that the program is refused for
+//!   want of what the kernel has not given (`refused FILE:LINE clone`): that it sees.
 //!
 //! What the program asks for itself never fails here: it would see what it does not see natively.
 //!
@@ -202,6 +203,18 @@ pub fn answer(number: i64, words: &[usize; 6]) -> Option<Answer> {
     let error = *wanted().nth(((drawn >> 32) % count.max(1)) as usize)?;
     report(b"gave ", place, called, &[error]);
     Some(-error as Answer)
+}
+
+/// The program is refused a thread.
+///
+/// # Upcall safety
+///
+/// Everywhere.
+#[track_caller]
+pub fn refused() {
+    if ON.load(Ordering::Relaxed) {
+        report(b"refused ", Location::caller(), b"clone", &[]);
+    }
 }
 
 /// What depends on the words: a wake-up, F_GETFL, names, timer slack and a write to an eventfd do not fail.

@@ -14,7 +14,8 @@
 //! the seed that its failure printed. `--unplug` takes the machine's last processor away and gives it back: by
 //! hand only, where nobody else minds.
 //!
-//! Errors are drawn with `--errors` only. First, in any case, every call of the runtime that may fail does so always, with each of its errors.
+//! First, unless with `--outside`, every call of the runtime that may fail does so always, with each of its
+//! errors. A program that is refused a thread for want of something may end for that, and must say so.
 
 mod errors;
 mod faults;
@@ -156,8 +157,9 @@ impl Soak {
         let log = self.log();
         let drawn = Errors::drawn(&mut random, &self.library, &log);
         let kind = random.below(5);
-        // Only where they are asked for: a program that is refused its threads may end, each in its way.
-        let errors = self.options.errors && subject.bears.refused_threads && !self.options.outside;
+        let errors = self.options.errors
+            && subject.bears.refused_threads
+            && (kind >= 3 || !self.options.outside);
         let outside = self.options.outside && (kind != 3 || !errors);
         let settings = random.pick(SETTINGS);
         self.round(subject, seed, settings, errors.then_some(drawn), outside);

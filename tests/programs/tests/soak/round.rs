@@ -37,7 +37,7 @@ pub struct Disturbance<'a> {
 pub enum End {
     /// As natively.
     Same,
-    /// A new thread was refused with EAGAIN, and the program said so.
+    /// A new thread was refused with EAGAIN, and the program ended for that, and said so.
     Refused,
 }
 
@@ -99,13 +99,13 @@ pub fn round(
     let run = catch_unwind(AssertUnwindSafe(|| {
         start(&program, &dir, &launcher, disturbance, &plan)
     }));
-    let refuses = disturbance
+    let refused = disturbance
         .errors
         .as_ref()
         .is_some_and(|errors| table.add(&errors.log));
     let log = plan.into_inner().log;
     let verdict = match run {
-        Ok(outcome) => judge(subject, native, &outcome, &files_of(&dir), refuses),
+        Ok(outcome) => judge(subject, native, &outcome, &files_of(&dir), refused),
         Err(panic) => Err(panic
             .downcast_ref::<String>()
             .cloned()
@@ -151,7 +151,7 @@ fn judge(
     native: &Native,
     launched: &Outcome,
     files: &BTreeMap<String, Vec<u8>>,
-    refuses: bool,
+    refused: bool,
 ) -> Result<End, String> {
     let said = String::from_utf8_lossy(&launched.stderr);
     for never in [
@@ -173,10 +173,11 @@ fn judge(
     let threw =
         launched.status.signal() == Some(libc::SIGABRT) && said.contains("terminate called");
     let told = launched.status.code().is_some_and(|code| code != 0) || threw;
-    // Our own C programs say which call it was.
-    let names_it = String::from_utf8_lossy(&launched.stdout).contains("pthread_create(");
+    // Our own C programs say which call it was, and OpenMP's library what it could not do.
+    let names_it = String::from_utf8_lossy(&launched.stdout).contains("pthread_create(")
+        || said.contains("libgomp: Thread creation failed");
     let told = told && (names_it || !subject.program.path().to_string_lossy().contains("_c-"));
-    if refuses && told {
+    if refused && told {
         return Ok(End::Refused);
     }
     Err(format!(
