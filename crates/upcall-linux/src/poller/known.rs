@@ -14,7 +14,7 @@ use crate::Runtime;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Kind {
-    /// Nothing yet.
+    /// Nothing yet, or the kernel did not say.
     #[default]
     Unknown = 0,
     /// A pipe or FIFO.
@@ -151,7 +151,7 @@ impl Poller {
             (sys!(libc::SYS_fstat, descriptor, &raw mut status), status)
         };
         if answer != 0 {
-            return Kind::Other;
+            return Kind::Unknown;
         }
         let kind = match status.st_mode & libc::S_IFMT {
             libc::S_IFIFO => Kind::Pipe,
