@@ -53,13 +53,17 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Now this, now that.
-    pub fn drawn(random: &mut Random, library: &Path, log: &Path) -> Self {
+    /// Now this, now that; unless it `refuses` threads, not what they need.
+    pub fn drawn(random: &mut Random, refuses: bool, library: &Path, log: &Path) -> Self {
         let every = random.pick(&[2, 5, 20, 100, 500]);
         let skip = random.pick(&[0, 40, 130, 200, 500]);
         let seed = random.next();
+        let spared = match refuses {
+            true => String::new(),
+            false => format!(",spare={}", FOR_THREADS.join(":")),
+        };
         Errors {
-            settings: format!("seed={seed},every={every},skip={skip}"),
+            settings: format!("seed={seed},every={every},skip={skip}{spared}"),
             library: library.to_owned(),
             log: log.to_owned(),
         }

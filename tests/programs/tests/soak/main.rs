@@ -158,11 +158,10 @@ impl Soak {
         let mut random = Random::new(seed ^ 0x5eed);
         let subject = random.pick(subjects);
         let log = self.log();
-        let drawn = Errors::drawn(&mut random, &self.library, &log);
+        let refuses = subject.bears.refused_threads;
+        let drawn = Errors::drawn(&mut random, refuses, &self.library, &log);
         let kind = random.below(5);
-        let errors = self.options.errors
-            && subject.bears.refused_threads
-            && (kind >= 3 || !self.options.outside);
+        let errors = self.options.errors && (kind >= 3 || !self.options.outside);
         let outside = self.options.outside && (kind != 3 || !errors);
         let settings = random.pick(SETTINGS);
         self.round(subject, seed, settings, errors.then_some(drawn), outside);
