@@ -6,7 +6,8 @@
 //! be learned is not a problem: the call is made, and if it blocks, that is an upcall.
 //!
 //! A socket's time limit (SO_RCVTIMEO, SO_SNDTIMEO) is the wait's deadline. That there is none is
-//! remembered as is that O_NONBLOCK is not set; a limit is asked for at each wait.
+//! remembered as is that O_NONBLOCK is not set; a limit is asked for at each wait. Where the kernel does
+//! not say, the call blocks.
 
 use core::sync::atomic::Ordering;
 
@@ -61,9 +62,12 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
         let answer = match attempt(frame, moved) {
             Attempt::Done(answer) => answer,
             Attempt::WouldBlock => {
-                let limit =
-                    *limit.get_or_insert_with(|| Limit::of(runtime, descriptor, kind, wants));
-                match wait(runtime, &mut watch, limit) {
+                let known = limit.or_else(|| Limit::of(runtime, descriptor, kind, wants));
+                let Some(known) = known else {
+                    return block(runtime, frame, descriptor, kind, moved);
+                };
+                limit = Some(known);
+                match wait(runtime, &mut watch, known) {
                     Wait::Again => continue,
                     Wait::Ended(answer) => answer,
                     Wait::Block => return block(runtime, frame, descriptor, kind, moved),
@@ -71,7 +75,7 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
                         let mut answer = EINTR;
                         while answer == EINTR {
                             answer = block(runtime, frame, file, kind, moved);
-                            if interrupted(limit) {
+                            if interrupted(known) {
                                 break;
                             }
                         }
@@ -119,12 +123,8 @@ fn block(
         let make = || unsafe { program_call(&call, &frame.made, &NEVER) };
         let answer = runtime.blocking(make) as i64;
         if answer == EINTR {
-            interrupted(Limit::of(
-                runtime,
-                descriptor,
-                kind,
-                wants(frame.rax as i64),
-            ));
+            let limit = Limit::of(runtime, descriptor, kind, wants(frame.rax as i64));
+            interrupted(limit.unwrap_or(Limit(None)));
         }
         return answer;
     }
@@ -282,10 +282,13 @@ fn interrupted(limit: Limit) -> bool {
 struct Limit(Option<u64>);
 
 impl Limit {
-    fn of(runtime: &'static Runtime, descriptor: i32, kind: Kind, wants: Wants) -> Self {
+    /// `None` if it could not be learned.
+    fn of(runtime: &'static Runtime, descriptor: i32, kind: Kind, wants: Wants) -> Option<Self> {
+        const ENOTSOCK: i64 = -(libc::ENOTSOCK as i64);
         let poller = runtime.kernel().poller();
-        if kind != Kind::Socket || poller.is_known_endless(descriptor, wants) {
-            return Limit(None);
+        let may_have_one = matches!(kind, Kind::Socket | Kind::Unknown);
+        if !may_have_one || poller.is_known_endless(descriptor, wants) {
+            return Some(Limit(None));
         }
         let option = if wants == Wants::OUT {
             libc::SO_SNDTIMEO
@@ -308,11 +311,17 @@ impl Limit {
                 ],
             )
         };
-        if answer != 0 || time == [0, 0] {
-            poller.note_endless(descriptor, wants);
-            return Limit(None);
+        match answer as i64 {
+            0 if time == [0, 0] => {
+                poller.note_endless(descriptor, wants);
+                Some(Limit(None))
+            }
+            0 => {
+                let limit = time[0] * 1_000_000_000 + time[1] * 1000;
+                Some(Limit(Some(runtime.kernel().now().saturating_add(limit))))
+            }
+            ENOTSOCK => Some(Limit(None)),
+            _ => None,
         }
-        let limit = time[0] * 1_000_000_000 + time[1] * 1000;
-        Limit(Some(runtime.kernel().now().saturating_add(limit)))
     }
 }

@@ -139,7 +139,11 @@ pub fn create(frame: &mut Frame, request: &Request) {
         Ok(tid) => tid as u64,
         Err(Errno(libc::EINVAL)) => -i64::from(libc::EINVAL) as u64,
         // Whatever is exhausted: EAGAIN is what pthread_create knows.
-        Err(Errno(_)) => -i64::from(libc::EAGAIN) as u64,
+        Err(Errno(_)) => {
+            #[cfg(feature = "inject")]
+            upcall_linux::inject::refused();
+            -i64::from(libc::EAGAIN) as u64
+        }
     };
 }
 

@@ -102,9 +102,9 @@ pub fn range() -> Option<(u32, u32)> {
     })
 }
 
-/// Closes all of ours: the child of a fork starts anew.
+/// Closes all of ours: the child of a fork starts anew, under a limit that may be lower by then.
 pub fn close_all() {
-    let base = BASE.load(Ordering::Relaxed);
+    let base = BASE.swap(u64::MAX, Ordering::Relaxed);
     let mut ours = OURS.swap(0, Ordering::Relaxed);
     while ours != 0 {
         let place = ours.trailing_zeros();

@@ -6,11 +6,12 @@
 //! container's filter can give to a correct call are given ([`TABLE`]): a call that always
 //! succeeds (`gettid`, `rt_sigprocmask`, a wake-up) is reported as reached and left alone.
 //!
-//! - `UPCALL_INJECT=seed=S,every=N[,skip=K][,call=NAME][,error=NAME]`: each call that may fail does so by
-//!   a chance of 1 in N, drawn from the seed and the number of the call; not the first K calls, and only
-//!   one call, or with one error, if named.
-//! - `UPCALL_INJECT_LOG=FILE`: a line for each place that was reached (`reached FILE:LINE CALL ERRORS`)
-//!   and for each error (`gave FILE:LINE CALL ERROR`).
+//! - `UPCALL_INJECT=seed=S,every=N[,skip=K][,call=NAME][,error=NAME][,spare=NAME:NAME...]`: each call
+//!   that may fail does so by a chance of 1 in N, drawn from the seed and the number of the call; not the
+//!   first K calls, and only one call, or with one error, if named; those that are spared never.
+//! - `UPCALL_INJECT_LOG=FILE`: a line for each place that was reached (`reached FILE:LINE CALL ERRORS`),
+//!   for each error (`gave FILE:LINE CALL ERROR`), and for each thread that the program is refused for
+//!   want of what the kernel has not given (`refused FILE:LINE clone`): that it sees.
 //!
 //! What the program asks for itself never fails here: it would see what it does not see natively.
 //!
@@ -136,6 +137,7 @@ static SKIP: AtomicU64 = AtomicU64::new(0);
 static MADE: AtomicU64 = AtomicU64::new(0);
 static ONLY_CALL: AtomicPtr<libc::c_char> = AtomicPtr::new(ptr::null_mut());
 static ONLY_ERROR: AtomicPtr<libc::c_char> = AtomicPtr::new(ptr::null_mut());
+static SPARED: AtomicPtr<libc::c_char> = AtomicPtr::new(ptr::null_mut());
 static LOG: AtomicPtr<libc::c_char> = AtomicPtr::new(ptr::null_mut());
 
 /// The places that were reached, by hash; full, further ones are reported each time.
@@ -156,6 +158,7 @@ pub fn configure() {
             Some(("every", value)) => EVERY.store(value.parse().unwrap_or(0), Ordering::Relaxed),
             Some(("skip", value)) => SKIP.store(value.parse().unwrap_or(0), Ordering::Relaxed),
             Some(("call", value)) => ONLY_CALL.store(leak(value), Ordering::Relaxed),
+            Some(("spare", value)) => SPARED.store(leak(value), Ordering::Relaxed),
             Some(("error", value)) => ONLY_ERROR.store(leak(value), Ordering::Relaxed),
             _ => {}
         }
@@ -185,7 +188,7 @@ pub fn answer(number: i64, words: &[usize; 6]) -> Option<Answer> {
         report(b"reached ", place, called, errors);
     }
     let every = EVERY.load(Ordering::Relaxed);
-    if errors.is_empty() || every == 0 || !is_wanted(&ONLY_CALL, called) {
+    if errors.is_empty() || every == 0 || !is_wanted(&ONLY_CALL, called) || is_spared(called) {
         return None;
     }
     let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -204,6 +207,18 @@ pub fn answer(number: i64, words: &[usize; 6]) -> Option<Answer> {
     Some(-error as Answer)
 }
 
+/// The program is refused a thread.
+///
+/// # Upcall safety
+///
+/// Everywhere.
+#[track_caller]
+pub fn refused() {
+    if ON.load(Ordering::Relaxed) {
+        report(b"refused ", Location::caller(), b"clone", &[]);
+    }
+}
+
 /// What depends on the words: a wake-up, F_GETFL, names, timer slack and a write to an eventfd do not fail.
 fn possible(call: &Call, words: &[usize; 6]) -> &'static [i32] {
     let never = match call.number {
@@ -214,15 +229,36 @@ fn possible(call: &Call, words: &[usize; 6]) -> &'static [i32] {
         // The kernel has room, as the address is replaced.
         libc::SYS_mmap => words[3] as i32 & libc::MAP_FIXED != 0,
         libc::SYS_prctl => words[0] != PR_SET_SYSCALL_USER_DISPATCH,
+        libc::SYS_rt_sigqueueinfo => needs_no_room(words[1], words[2]),
+        libc::SYS_rt_tgsigqueueinfo => needs_no_room(words[2], words[3]),
         _ => false,
     };
     if never { &[] } else { call.errors }
+}
+
+/// Without room to queue it the kernel loses what comes with a signal rather than the signal, except for
+/// those that programs count: real-time signals that are not sent as kill(2) sends them (signal(7)).
+fn needs_no_room(signal: usize, information: usize) -> bool {
+    const FIRST_REAL_TIME: usize = 32;
+    const SI_USER: i32 = 0;
+    // SAFETY: the caller's siginfo_t, which the kernel would read: the code is its third word.
+    signal < FIRST_REAL_TIME || unsafe { *(information as *const i32).add(2) } == SI_USER
 }
 
 fn is_wanted(only: &AtomicPtr<libc::c_char>, name: &[u8]) -> bool {
     let only = only.load(Ordering::Relaxed);
     // SAFETY: null, or a string that lives for ever.
     only.is_null() || unsafe { core::ffi::CStr::from_ptr(only) }.to_bytes() == name
+}
+
+fn is_spared(name: &[u8]) -> bool {
+    let spared = SPARED.load(Ordering::Relaxed);
+    // SAFETY: null, or a string that lives for ever.
+    !spared.is_null()
+        && unsafe { core::ffi::CStr::from_ptr(spared) }
+            .to_bytes()
+            .split(|&byte| byte == b':')
+            .any(|one| one == name)
 }
 
 /// The number that belongs to this one: splitmix64.

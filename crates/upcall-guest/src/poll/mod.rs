@@ -242,9 +242,10 @@ pub fn control(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let poller = runtime.kernel().poller();
     let answer = make();
     let limited = [-i64::from(libc::ELOOP), -i64::from(libc::EINVAL)].contains(&answer);
-    if frame.rsi != EPOLL_CTL_ADD || !limited || !poller.give_way(runtime) {
+    if frame.rsi != EPOLL_CTL_ADD || !limited {
         return answer;
     }
+    poller.give_way(runtime);
     let answer = make();
     if answer < 0 {
         poller.stay();

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::ThreadList;
 
-use super::{Kind, Poller, Wants, slot};
+use super::{Poller, Wants, slot};
 use crate::{Activation, Linux, Runtime};
 
 /// When a number is forgotten.
@@ -52,22 +52,21 @@ impl Poller {
     }
 
     /// The kernel has refused the program to nest epoll instances, perhaps because of a watch of ours:
-    /// removes those that can matter. Who waits tries again, and blocks. `false` if there are none.
-    pub fn give_way(&self, runtime: &'static Runtime) -> bool {
-        if self.shallow.swap(true, Ordering::SeqCst) {
-            return false;
-        }
-        for descriptor in 0..=self.highest.load(Ordering::Relaxed) {
-            if self.known_kind(descriptor as usize) == Kind::Other {
+    /// removes those that can matter. Who waits tries again, and blocks. Where another thread is about
+    /// that already, it may not have come to its end: who is refused removes them all, too.
+    pub fn give_way(&self, runtime: &'static Runtime) {
+        // SeqCst, both: pairs with those in `Poller::register`.
+        self.shallow.fetch_add(1, Ordering::SeqCst);
+        for descriptor in 0..=self.highest.load(Ordering::SeqCst) {
+            if self.may_be_nested(descriptor as usize) {
                 self.forget(runtime, descriptor as i32, When::After);
             }
         }
-        true
     }
 
     /// It was not because of ours.
     pub fn stay(&self) {
-        self.shallow.store(false, Ordering::SeqCst);
+        self.shallow.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// The program has written to a pipe: threads of this process that wait for it are made

@@ -14,7 +14,7 @@ use crate::Runtime;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Kind {
-    /// Nothing yet.
+    /// Nothing yet, or the kernel did not say.
     #[default]
     Unknown = 0,
     /// A pipe or FIFO.
@@ -136,11 +136,11 @@ impl Poller {
         }
     }
 
-    /// As [`Poller::kind`], without asking.
-    pub(super) fn known_kind(&self, descriptor: usize) -> Kind {
-        self.known
-            .get(descriptor)
-            .map_or(Kind::Unknown, Known::kind)
+    /// Whether it may be an epoll instance, as far as is known without asking. One whose kind could not
+    /// be learned, or was forgotten since, may be watched, too.
+    pub(super) fn may_be_nested(&self, descriptor: usize) -> bool {
+        let kind = self.known.get(descriptor).map(Known::kind);
+        !matches!(kind, Some(Kind::Pipe | Kind::Socket))
     }
 
     #[cold]
@@ -151,7 +151,7 @@ impl Poller {
             (sys!(libc::SYS_fstat, descriptor, &raw mut status), status)
         };
         if answer != 0 {
-            return Kind::Other;
+            return Kind::Unknown;
         }
         let kind = match status.st_mode & libc::S_IFMT {
             libc::S_IFIFO => Kind::Pipe,

@@ -35,7 +35,7 @@ pub use known::Kind;
 pub(crate) use wait::Node;
 pub use wait::{Readiness, Wants, Watch};
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::epoll_event;
 use upcall_core::{Errno, Slot, SpinLock, ThreadList};
@@ -110,9 +110,9 @@ pub struct Poller {
     flags_epoch: AtomicU32,
     /// Counts the program's writes to what its own threads may wait for ([`choice`]).
     writes: AtomicU32,
-    /// Watches of ours have stood in the way of the program's nesting: what may be an epoll instance
-    /// is not watched any more.
-    shallow: AtomicBool,
+    /// How many of the program's calls watches of ours have, or may have, stood in the way of: unless it
+    /// is 0, what may be an epoll instance is not watched.
+    shallow: AtomicU32,
 }
 
 impl Poller {
@@ -161,7 +161,7 @@ impl Poller {
             highest: AtomicU32::new(0),
             flags_epoch: AtomicU32::new(0),
             writes: AtomicU32::new(0),
-            shallow: AtomicBool::new(false),
+            shallow: AtomicU32::new(0),
         };
         for (descriptor, data) in [(kick, KICK), (alarm, ALARM)] {
             if let Some(number) = error(poller.control(EPOLL_CTL_ADD, descriptor, EPOLLIN, data)) {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use upcall_core::thread::Claim;
 use upcall_core::{Edges, Errno, Kernel, Slot, ThreadList, WakeReason};
 
-use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Kind, Poller, State, slot};
+use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, State, slot};
 use crate::kernel::Linux;
 use crate::sys::error;
 use crate::{Runtime, Thread, descriptors};
@@ -297,12 +297,11 @@ impl Poller {
 
     fn register(&self, descriptor: i32, state: &mut State) -> bool {
         let known = &self.known[descriptor as usize];
-        self.highest.fetch_max(descriptor as u32, Ordering::Relaxed);
-        let flat = matches!(
-            self.known_kind(descriptor as usize),
-            Kind::Pipe | Kind::Socket
-        );
-        if state.refused || !flat && self.shallow.load(Ordering::SeqCst) {
+        // SeqCst, and that of `shallow`: pairs with those in `Poller::give_way`. Who gives way finds
+        // this one, or it is not watched.
+        self.highest.fetch_max(descriptor as u32, Ordering::SeqCst);
+        let given_way = self.shallow.load(Ordering::SeqCst) != 0;
+        if state.refused || given_way && self.may_be_nested(descriptor as usize) {
             return false;
         }
         let answer = self.control(EPOLL_CTL_ADD, descriptor, EVERYTHING, descriptor as u64);

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Calls without which there is no new thread: pthread_create says EAGAIN, and what the program
-/// does then is its own affair.
+/// Calls without which there is no new thread, or, with the first one, no runtime: pthread_create says
+/// EAGAIN, and what the program does then is its own affair.
 const FOR_THREADS: [&str; 8] = [
     "clone",
     "epoll_create1",
@@ -53,13 +53,17 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Now this, now that.
-    pub fn drawn(random: &mut Random, library: &Path, log: &Path) -> Self {
+    /// Now this, now that; unless it `refuses` threads, not what they need.
+    pub fn drawn(random: &mut Random, refuses: bool, library: &Path, log: &Path) -> Self {
         let every = random.pick(&[2, 5, 20, 100, 500]);
         let skip = random.pick(&[0, 40, 130, 200, 500]);
         let seed = random.next();
+        let spared = match refuses {
+            true => String::new(),
+            false => format!(",spare={}", FOR_THREADS.join(":")),
+        };
         Errors {
-            settings: format!("seed={seed},every={every},skip={skip}"),
+            settings: format!("seed={seed},every={every},skip={skip}{spared}"),
             library: library.to_owned(),
             log: log.to_owned(),
         }
@@ -89,20 +93,24 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds the log of a run. Whether a new thread may have been refused.
+    /// Adds the log of a run. Whether the program was refused a thread, with a reason.
     pub fn add(&mut self, log: &Path) -> bool {
-        let mut refuses = false;
+        let (mut exhausted, mut refused) = (false, false);
         for line in fs::read_to_string(log).unwrap_or_default().lines() {
             let mut words = line.split(' ');
             let (Some(verb), Some(place), Some(call)) = (words.next(), words.next(), words.next())
             else {
                 continue;
             };
+            if verb == "refused" {
+                refused |= exhausted;
+                continue;
+            }
             let calls = self.reached.entry(place.to_owned()).or_default();
             calls.insert(call.to_owned());
             let errors = words.map(str::to_owned);
             if verb == "gave" {
-                refuses |= FOR_THREADS.contains(&call);
+                exhausted |= FOR_THREADS.contains(&call);
                 for error in errors {
                     *self.given.entry((call.to_owned(), error)).or_default() += 1;
                 }
@@ -113,7 +121,7 @@ impl Table {
                     .extend(errors);
             }
         }
-        refuses
+        refused
     }
 
     /// Each call that was reached and may fail, with its errors.

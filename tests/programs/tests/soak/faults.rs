@@ -23,7 +23,7 @@ const HANDLED: [libc::c_int; 2] = [libc::SIGUSR1, libc::SIGALRM];
 /// What a program bears.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bears {
-    /// It ends when it gets no thread. (pigz waits for ever for a lock of its own, natively too.)
+    /// It ends when it gets no thread.
     pub refused_threads: bool,
     /// It has handlers for [`HANDLED`].
     pub signals: bool,
@@ -168,11 +168,11 @@ impl<'a> Plan<'a> {
         (fault, length)
     }
 
-    /// Delivers faults until the process has ended or the time is over; at the end nothing of them is left.
+    /// Delivers faults until the process has ended or it is enough; at the end nothing of them is left.
     /// The process must not have been waited for: its id is its own.
-    pub fn disturb(&mut self, pid: libc::pid_t, time: Duration) {
+    pub fn disturb(&mut self, pid: libc::pid_t, enough: impl Fn() -> bool) {
         let start = Instant::now();
-        while start.elapsed() < time && !has_ended(pid) {
+        while !enough() && !has_ended(pid) {
             let (fault, length) = self.draw();
             let pause = Duration::from_micros(1 << self.random.below(16));
             let chosen = self.random.next();

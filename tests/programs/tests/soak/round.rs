@@ -2,19 +2,25 @@
 
 use crate::errors::{Errors, Table};
 use crate::faults::{Bears, Groups, Plan};
-use crate::subjects::Subject;
+use crate::subjects::{Load, Subject};
 use program_tests::case::{Case, files_of};
 use program_tests::launcher::Launcher;
-use program_tests::program::Outcome;
+use program_tests::program::{Outcome, Program};
+use program_tests::server::{self, Address, Service};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// How long a program is disturbed before it may end in peace.
 const DISTURBED: Duration = Duration::from_secs(10);
+
+/// How many clients a server has, and how many turns each.
+const CONNECTIONS: usize = 8;
+const TURNS: usize = 200;
 
 /// What a native run gives.
 pub struct Native {
@@ -37,7 +43,7 @@ pub struct Disturbance<'a> {
 pub enum End {
     /// As natively.
     Same,
-    /// A new thread was refused with EAGAIN, and the program said so.
+    /// A new thread was refused with EAGAIN, and the program ended for that, and said so.
     Refused,
 }
 
@@ -45,13 +51,18 @@ pub enum End {
 pub fn native(case: &Case, subject: &Subject, groups: &Groups) -> Native {
     let dir = case.fresh("native");
     subject.prepare(&dir);
-    let running = subject.program.start(&dir, None);
-    let bears = Bears {
-        signals: false,
-        ..subject.bears
+    let outcome = match &subject.load {
+        Some(load) => serve(load, &subject.program, &dir, None, |_, _| ()),
+        None => {
+            let running = subject.program.start(&dir, None);
+            let bears = Bears {
+                signals: false,
+                ..subject.bears
+            };
+            Plan::new(0, bears, groups, false).kill_children(running.pid());
+            running.finish()
+        }
     };
-    Plan::new(0, bears, groups, false).kill_children(running.pid());
-    let outcome = running.finish();
     assert!(
         outcome.status.success(),
         "{}: the native run fails: {}\n{}",
@@ -61,7 +72,7 @@ pub fn native(case: &Case, subject: &Subject, groups: &Groups) -> Native {
     );
     Native {
         outcome,
-        files: files_of(&dir),
+        files: files(subject, &dir),
     }
 }
 
@@ -79,6 +90,8 @@ pub fn round(
     for (name, value) in &disturbance.settings {
         program = program.env(name, value);
     }
+    // For those that disturb themselves.
+    program = program.env("SOAK_SEED", disturbance.seed.to_string());
     if let Some(errors) = &disturbance.errors {
         std::fs::remove_file(&errors.log).ok();
         program = program
@@ -97,15 +110,15 @@ pub fn round(
     let launcher = case.launcher().with("--stats");
     // A hang panics, with what it looks like.
     let run = catch_unwind(AssertUnwindSafe(|| {
-        start(&program, &dir, &launcher, disturbance, &plan)
+        start(subject, &program, &dir, &launcher, disturbance, &plan)
     }));
-    let refuses = disturbance
+    let refused = disturbance
         .errors
         .as_ref()
         .is_some_and(|errors| table.add(&errors.log));
     let log = plan.into_inner().log;
     let verdict = match run {
-        Ok(outcome) => judge(subject, native, &outcome, &files_of(&dir), refuses),
+        Ok(outcome) => judge(subject, native, &outcome, &files(subject, &dir), refused),
         Err(panic) => Err(panic
             .downcast_ref::<String>()
             .cloned()
@@ -131,19 +144,55 @@ pub fn round(
 }
 
 fn start(
-    program: &program_tests::program::Program,
+    subject: &Subject,
+    program: &Program,
     dir: &Path,
     launcher: &Launcher,
     disturbance: &Disturbance<'_>,
     plan: &RefCell<Plan<'_>>,
 ) -> Outcome {
-    let running = program.start(dir, Some(launcher));
     let mut plan = plan.borrow_mut();
+    let plan = &mut *plan;
+    if let Some(load) = &subject.load {
+        return serve(load, program, dir, Some(launcher), |pid, over| {
+            if disturbance.outside {
+                plan.disturb(pid, || over.load(Ordering::Relaxed));
+            }
+        });
+    }
+    let running = program.start(dir, Some(launcher));
     if disturbance.outside {
-        plan.disturb(running.pid(), DISTURBED);
+        let start = Instant::now();
+        plan.disturb(running.pid(), || start.elapsed() >= DISTURBED);
     }
     plan.kill_children(running.pid());
     running.finish()
+}
+
+/// A server under load; something happens beside it.
+fn serve(
+    load: &Load,
+    program: &Program,
+    dir: &Path,
+    launcher: Option<&Launcher>,
+    beside: impl FnOnce(libc::pid_t, &AtomicBool) + Send,
+) -> Outcome {
+    let service = Service {
+        program: program.clone(),
+        address: &|_| Some(Address::Unix(load.socket.clone())),
+        talk: &|connection, number| (load.talk)(connection, number, TURNS),
+        connections: CONNECTIONS,
+        after: &|connection| (load.after)(connection, CONNECTIONS * TURNS),
+    };
+    server::drive(&service, dir, |dir| program.start(dir, launcher), beside)
+}
+
+/// What it has written, as far as that is always the same: a server's log says when what happened.
+fn files(subject: &Subject, dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    match subject.load {
+        Some(_) => BTreeMap::new(),
+        None => files_of(dir),
+    }
 }
 
 fn judge(
@@ -151,7 +200,7 @@ fn judge(
     native: &Native,
     launched: &Outcome,
     files: &BTreeMap<String, Vec<u8>>,
-    refuses: bool,
+    refused: bool,
 ) -> Result<End, String> {
     let said = String::from_utf8_lossy(&launched.stderr);
     for never in [
@@ -173,10 +222,11 @@ fn judge(
     let threw =
         launched.status.signal() == Some(libc::SIGABRT) && said.contains("terminate called");
     let told = launched.status.code().is_some_and(|code| code != 0) || threw;
-    // Our own C programs say which call it was.
-    let names_it = String::from_utf8_lossy(&launched.stdout).contains("pthread_create(");
+    // Our own C programs say which call it was, and OpenMP's library what it could not do.
+    let names_it = String::from_utf8_lossy(&launched.stdout).contains("pthread_create(")
+        || said.contains("libgomp: Thread creation failed");
     let told = told && (names_it || !subject.program.path().to_string_lossy().contains("_c-"));
-    if refuses && told {
+    if refused && told {
         return Ok(End::Refused);
     }
     Err(format!(

@@ -4,9 +4,11 @@
 use crate::faults::Bears;
 use program_tests::case::{Canonical, Case, sorted_lines, verbatim};
 use program_tests::program::{Input, Program};
+use program_tests::server::{Connection, memcached, redis};
 use program_tests::{corpus, guest, provision};
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const BEARS: Bears = Bears {
@@ -23,6 +25,18 @@ pub struct Subject {
     pub bears: Bears,
     /// What lies in its directory at the start.
     pub file: Option<(&'static str, Arc<Vec<u8>>)>,
+    /// It is a server, and this is done with it.
+    pub load: Option<Load>,
+}
+
+/// What clients do with a server.
+#[derive(Clone, Debug)]
+pub struct Load {
+    pub socket: PathBuf,
+    /// Of one connection: its number, and how many turns.
+    pub talk: fn(Connection, usize, usize) -> io::Result<()>,
+    /// With how many turns there were in all.
+    pub after: fn(Connection, usize) -> io::Result<()>,
 }
 
 impl Subject {
@@ -33,6 +47,7 @@ impl Subject {
             canonical: verbatim,
             bears: BEARS,
             file: None,
+            load: None,
         }
     }
 
@@ -102,6 +117,7 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
         if let Some(path) = provision::program(name, tool, package) {
             let program = Program::new(path).args(words);
             let program = program.input(Input::Bytes(blob.to_vec()));
+            // It would wait for ever for a lock of its own, natively too.
             let bears = Bears {
                 refused_threads: tool != "pigz",
                 ..BEARS
@@ -138,9 +154,19 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
             let program = Program::new(python)
                 .args(["-B", "-X", "faulthandler"])
                 .arg(path);
-            subjects.push(Subject::new(script, program));
+            // Who waits for what the other process, or a thread that parks, does not give any more waits for
+            // ever, natively too.
+            let bears = Bears {
+                refused_threads: !["py_multiprocessing", "py_threads"].contains(script),
+                ..BEARS
+            };
+            subjects.push(Subject {
+                bears,
+                ..Subject::new(script, program)
+            });
         }
     }
+    subjects.extend(servers(name));
     for file in GUESTS {
         if let Some(path) = guest::compile(name, case.scratch(), file) {
             subjects.push(Subject::new(file, Program::new(path)));
@@ -161,6 +187,7 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
                 ..BEARS
             },
         ),
+        ("soak_limits.c", BEARS),
     ] {
         if let Some(path) = guest::compile(name, case.scratch(), file) {
             subjects.push(Subject {
@@ -175,5 +202,44 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
     subjects.retain(|subject| {
         only.is_empty() || only.iter().any(|part| subject.name.contains(part.as_str()))
     });
+    subjects
+}
+
+/// Servers under load. A thread that they are refused ends them before they listen, or one of them all.
+fn servers(case: &str) -> Vec<Subject> {
+    let bears = Bears {
+        refused_threads: false,
+        ..BEARS
+    };
+    // A socket's path must be short, and the scratch directory's may not be.
+    let socket = |name: &str| {
+        std::env::temp_dir().join(format!("upcall-soak-{name}-{}", std::process::id()))
+    };
+    let mut subjects = Vec::new();
+    if let Some(path) = provision::program(case, "memcached", "memcached") {
+        let socket = socket("memcached");
+        let program = memcached::program(path).arg("-s").arg(&socket);
+        subjects.push(Subject {
+            bears,
+            load: Some(Load {
+                socket,
+                talk: memcached::talk,
+                after: memcached::after,
+            }),
+            ..Subject::new("memcached", program)
+        });
+    }
+    if let Some(path) = provision::program(case, "redis-server", "redis-server") {
+        let socket = socket("redis");
+        subjects.push(Subject {
+            bears,
+            load: Some(Load {
+                socket: socket.clone(),
+                talk: redis::talk,
+                after: redis::after,
+            }),
+            ..Subject::new("redis", redis::program(path, &socket))
+        });
+    }
     subjects
 }

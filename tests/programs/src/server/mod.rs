@@ -2,6 +2,9 @@
 //!
 //! Rejected: a load generator program. It would be compared too, and could not check every value.
 
+pub mod memcached;
+pub mod redis;
+
 use crate::case::{Case, repeats, verbatim};
 use crate::guard::{Running, limit};
 use crate::program::{Outcome, Program};
@@ -10,6 +13,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -151,9 +155,8 @@ impl fmt::Debug for Service<'_> {
 ///
 /// When an answer is wrong or the endings differ.
 pub fn parity(case: &Case, service: &Service<'_>) {
-    let native = drive(service, &case.fresh("native"), |dir| {
-        service.program.start(dir, None)
-    });
+    let start = |dir: &Path| service.program.start(dir, None);
+    let native = drive(service, &case.fresh("native"), start, |_, _| ());
     assert!(
         native.status.success(),
         "the native server: {}\n{}",
@@ -163,25 +166,39 @@ pub fn parity(case: &Case, service: &Service<'_>) {
     for turn in 1..=repeats() {
         let dir = case.fresh("launched");
         let start = |dir: &Path| service.program.start(dir, Some(case.launcher()));
-        let launched = drive(service, &dir, start);
+        let launched = drive(service, &dir, start, |_, _| ());
         case.compare(turn, &native, &launched, verbatim);
     }
 }
 
-fn drive(service: &Service<'_>, dir: &Path, start: impl Fn(&Path) -> Running) -> Outcome {
+/// Runs the service under load until SIGTERM. `beside` gets the process id when the load begins, and
+/// what tells whether it is over; then it has to return.
+///
+/// # Panics
+///
+/// When the server does not come to listen, or an answer is wrong.
+pub fn drive(
+    service: &Service<'_>,
+    dir: &Path,
+    start: impl FnOnce(&Path) -> Running,
+    beside: impl FnOnce(libc::pid_t, &AtomicBool) + Send,
+) -> Outcome {
     let mut running = start(dir);
     let Some(address) = listening(service, dir, &mut running) else {
         running.give_up("nobody listens within the hang guard's limit");
     };
-    let talk = service.talk;
+    let (talk, pid, over) = (service.talk, running.pid(), AtomicBool::new(false));
     let results: Vec<io::Result<()>> = thread::scope(|scope| {
-        let address = &address;
+        let (address, over) = (&address, &over);
+        scope.spawn(move || beside(pid, over));
         let threads: Vec<_> = (0..service.connections)
             .map(|number| scope.spawn(move || talk(Connection::open(address)?, number)))
             .collect();
-        threads
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        over.store(true, Ordering::Relaxed);
+        results
             .into_iter()
-            .map(|thread| thread.join().expect("no client panics"))
+            .map(|result| result.expect("no client panics"))
             .collect()
     });
     for (number, result) in results.into_iter().enumerate() {

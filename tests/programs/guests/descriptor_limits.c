@@ -1,0 +1,99 @@
+/* The limit of descriptors is lowered, to none at last: what is open works on, threads begin, wait and end;
+ * and in a child that starts with a lower limit than its parent had. */
+#include "case.h"
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+static int ends[2], pair[2], instance;
+
+static void *reads(void *unused)
+{
+    char byte = 0;
+    (void)unused;
+    return (void *)(long)(read(ends[0], &byte, 1) == 1 && byte == 'p');
+}
+
+static void *receives(void *unused)
+{
+    char byte = 0;
+    (void)unused;
+    return (void *)(long)(recv(pair[0], &byte, 1, 0) == 1 && byte == 's');
+}
+
+static void *waits(void *unused)
+{
+    struct epoll_event event;
+    (void)unused;
+    return (void *)(long)(epoll_wait(instance, &event, 1, -1) == 1 && event.data.u32 == 5);
+}
+
+static void *sleeps(void *unused)
+{
+    (void)unused;
+    settle();
+    return (void *)1;
+}
+
+static void limit(rlim_t most)
+{
+    struct rlimit files;
+    MUST(getrlimit(RLIMIT_NOFILE, &files));
+    files.rlim_cur = most;
+    MUST(setrlimit(RLIMIT_NOFILE, &files));
+}
+
+/* How many of four threads did what they should. */
+static long works(void)
+{
+    pthread_t threads[] = {start(reads, NULL), start(receives, NULL), start(waits, NULL),
+                           start(sleeps, NULL)};
+    settle();
+    MUST(write(ends[1], "p", 1) != 1);
+    MUST(send(pair[1], "s", 1, 0) != 1);
+    long right = 0;
+    for (int i = 0; i < 4; i++)
+        right += (long)join(threads[i]);
+    return right;
+}
+
+/* In a child, with so many descriptors at most. */
+static void child(const char *name, rlim_t most)
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    MUST(pid < 0);
+    if (pid == 0) {
+        limit(most);
+        long right = works();
+        _exit(right == 4 ? 0 : 10 + (int)right);
+    }
+    int status;
+    MUST(waitpid(pid, &status, 0) != pid);
+    check(name, status == 0, "status %x", status);
+}
+
+int main(void)
+{
+    int writable[2];
+    struct epoll_event event = {EPOLLOUT, {.u32 = 5}};
+    MUST(pipe(ends));
+    MUST(pipe(writable));
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    instance = epoll_create1(0);
+    MUST(epoll_ctl(instance, EPOLL_CTL_ADD, writable[1], &event));
+    child("child_before", 40);
+    long right = works();
+    check("limits_before", right == 4, "%ld", right);
+    child("child_after", 40);
+    limit(40);
+    right = works();
+    check("limit_40", right == 4, "%ld", right);
+    limit(0);
+    right = works();
+    check("limit_0", right == 4, "%ld", right);
+    return verdict();
+}
