@@ -36,22 +36,31 @@ const fn bit(signal: i32) -> u64 {
 pub const ALTSTACK_ROOM: usize = 12 << 10;
 
 static ALTSTACK_WANTED: AtomicBool = AtomicBool::new(false);
-static ALTSTACK_SMALL: AtomicBool = AtomicBool::new(false);
+static ALTSTACK_UNFIT: AtomicBool = AtomicBool::new(false);
 
 /// The program wants signals on the alternate stack.
 pub fn want_altstack() {
-    ALTSTACK_WANTED.store(true, Ordering::Relaxed);
+    // SeqCst: who sets an alternate stack looks here afterwards, and who wants it looks at all
+    // stacks afterwards: one of them sees that two share one. Pairs with `wants_altstack`.
+    ALTSTACK_WANTED.store(true, Ordering::SeqCst);
 }
 
-/// A thread has an alternate stack with less than [`ALTSTACK_ROOM`].
+/// Whether the program wants signals on the alternate stack.
+pub fn wants_altstack() -> bool {
+    // SeqCst: pairs with `want_altstack`.
+    ALTSTACK_WANTED.load(Ordering::SeqCst)
+}
+
+/// A thread has an alternate stack with less than [`ALTSTACK_ROOM`], or with another thread: one
+/// that is preempted stays on it while others run.
 pub fn refuse_altstack() {
-    ALTSTACK_SMALL.store(true, Ordering::Relaxed);
+    ALTSTACK_UNFIT.store(true, Ordering::Relaxed);
 }
 
 /// Whether [`SIGNAL`] goes to the alternate stack.
 #[inline]
 pub fn uses_altstack() -> bool {
-    ALTSTACK_WANTED.load(Ordering::Relaxed) && !ALTSTACK_SMALL.load(Ordering::Relaxed)
+    ALTSTACK_WANTED.load(Ordering::Relaxed) && !ALTSTACK_UNFIT.load(Ordering::Relaxed)
 }
 
 const MARK_TICK: usize = 0x5550_4341_4c4c_0001;

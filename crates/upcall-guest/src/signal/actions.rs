@@ -9,6 +9,7 @@ use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::{access, arch, masks};
 
+use super::calls::some_share_altstack;
 use super::on_signal;
 
 pub(super) const SA_RESTORER: u64 = 0x0400_0000;
@@ -297,9 +298,14 @@ pub fn sigaction(frame: &Frame) -> i64 {
         if action.handler > SIG_IGN
             && action.flags & libc::SA_ONSTACK as u64 != 0
             && !is_fault(signal)
+            // The thread raises it itself, and does not go on.
+            && signal != libc::SIGABRT
             && !is_libcs(signal)
         {
             preempt::want_altstack();
+            if some_share_altstack() {
+                preempt::refuse_altstack();
+            }
             install_own_again();
         }
         let answer = set_kernel_action(signal, &kernel_action(signal, &action));

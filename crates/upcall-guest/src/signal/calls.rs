@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Activation, Runtime, Thread, preempt};
 
 use crate::entry::{Frame, raw_syscall};
+use crate::guest::GUEST;
 use crate::{access, arch, masks, pending};
 
 use super::actions::{bit, install_own_again};
@@ -55,19 +56,54 @@ pub fn adopt_altstack(activation: &'static Activation, thread: &'static Thread) 
         )
     };
     if stack.ss_flags & libc::SS_DISABLE == 0 {
-        if stack.ss_size < preempt::ALTSTACK_ROOM {
+        let words = [stack.ss_sp as usize, stack.ss_size, 0];
+        for (slot, word) in thread.kernel.altstack.iter().zip(words).rev() {
+            // SeqCst: as `preempt::want_altstack` says.
+            slot.store(word, Ordering::SeqCst);
+        }
+        if stack.ss_size < preempt::ALTSTACK_ROOM
+            || preempt::wants_altstack() && shares_altstack(thread)
+        {
             preempt::refuse_altstack();
             install_own_again();
-        }
-        let words = [stack.ss_sp as usize, stack.ss_size, 0];
-        for (slot, word) in thread.kernel.altstack.iter().zip(words) {
-            slot.store(word, Ordering::Relaxed);
         }
         activation
             .kernel
             .altstack
             .store(stack.ss_sp as usize, Ordering::Relaxed);
     }
+}
+
+/// Whether another thread's alternate stack lies in this thread's. A program may do that whose
+/// handlers end the process.
+fn shares_altstack(thread: &'static Thread) -> bool {
+    let range = |of: &'static Thread| {
+        // SeqCst: as `preempt::want_altstack` says.
+        let [start, size, _] = of
+            .kernel
+            .altstack
+            .each_ref()
+            .map(|w| w.load(Ordering::SeqCst));
+        start..start.saturating_add(if start == 0 { 0 } else { size })
+    };
+    let own = range(thread);
+    let mut shared = false;
+    GUEST.identities.each(|other| {
+        let its = range(other);
+        shared = !core::ptr::eq(other, thread) && own.start < its.end && its.start < own.end;
+        !shared
+    });
+    shared
+}
+
+/// Whether any two threads have an alternate stack in common.
+pub(super) fn some_share_altstack() -> bool {
+    let mut shared = false;
+    GUEST.identities.each(|thread| {
+        shared = shares_altstack(thread);
+        !shared
+    });
+    shared
 }
 
 /// rt_sigprocmask(2).

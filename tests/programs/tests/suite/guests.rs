@@ -19,7 +19,7 @@ macro_rules! guests {
 }
 
 guests! {
-    c: affinity_children affinity_outside blocks_500 crowded_blocks thread_limits aio aio_idle helpers alarm_main altstack_per_thread altstack_small_stack atfork backtrace_thread c11_threads cancel_async
+    c: affinity_children affinity_outside blocks_500 crowded_blocks thread_limits aio aio_idle helpers alarm_main altstack_per_thread altstack_shared altstack_small_stack atfork backtrace_thread c11_threads cancel_async
        cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel cancel_waits cond_timeouts
        descriptor_limits descriptor_numbers descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread file_blocking
        fork_from_thread fork_migrating fork_return jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit
