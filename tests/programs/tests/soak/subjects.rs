@@ -86,6 +86,7 @@ const GUESTS: &[&str] = &[
     "signal_storm.c",
     "sigwait.c",
     "spawn.c",
+    "start_again.c",
     "stdio_locks.c",
 ];
 

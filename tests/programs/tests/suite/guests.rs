@@ -28,7 +28,7 @@ guests! {
        registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo signal_before_threads
        sigsys_blocked siglongjmp_segv signal_blocked_late signal_in_handler_entry signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
        signals_without_room sigwait sleep_many socket_timeouts spawn spawn_handlers
-       spin_wait stack_overflow stdio_locks stop_continue thread_attributes thread_cpu_clock
+       spin_wait stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_name_of_other thread_odd_calls thread_privileges timer_signal timer_slack timer_thread ucontext_in_threads vdso_small_stack vfork_waits;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
        cxx_mutexes cxx_thread_local;
