@@ -65,6 +65,7 @@ const GUESTS: &[&str] = &[
     "cxx_exceptions.cpp",
     "cxx_latch_barrier.cpp",
     "cxx_mutexes.cpp",
+    "descriptor_limits.c",
     "epoll_threads.c",
     "file_blocking.c",
     "fork_from_thread.c",
