@@ -13,7 +13,8 @@ use core::sync::atomic::{
 use upcall_core::{Errno, Kernel};
 use upcall_linux::observe::Probe;
 use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, placement, preempt,
+    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, memory, placement,
+    preempt,
 };
 
 use crate::identity::Identities;
@@ -115,6 +116,7 @@ impl Guest {
     }
 
     fn start_fresh(&self) -> Result<&'static Runtime, Errno> {
+        let attempt = memory::attempt();
         let linux = Linux::open(Settings {
             sentinel: self.sentinel.load(Ordering::Relaxed),
             probe: match self.probe.load(Ordering::Relaxed) {
@@ -137,12 +139,14 @@ impl Guest {
             self.report_to.store(copy, Ordering::Relaxed);
         }
         self.pid.store(linux.pid() as u32, Ordering::Relaxed);
-        let runtime = Runtime::create(linux)?;
+        let gang = *linux.gang();
+        let leave = |_: &Errno| gang.leave(upcall_linux::clock(libc::CLOCK_MONOTONIC));
+        let runtime = Runtime::create(linux).inspect_err(leave)?;
         let mut processors = [0u32; 1024];
         let count = self.choose_processors(&mut processors);
-        let kernel = runtime.kernel();
         let adopted = runtime.adopt(&processors[..count]);
-        let (activation, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
+        let (activation, thread) = adopted.inspect_err(leave)?;
+        attempt.succeeds();
         runtime
             .kernel()
             .adopt(activation, thread, signal::kernel_mask() | alone::hidden());

@@ -6,7 +6,7 @@ use upcall_core::Errno;
 
 use crate::sys::{self, error};
 
-/// Below the limit by so much, to leave the program the very top.
+/// Below the limit by so much, to leave the program the very top; of a low limit, the upper half.
 const BELOW_LIMIT: usize = 64;
 /// Never above this: the kernel's table grows with the largest number.
 const HIGHEST: usize = 1 << 16;
@@ -22,12 +22,12 @@ fn base() -> usize {
     if known != u64::MAX {
         return known as usize;
     }
-    let mut limit = [0u64; 2];
+    // The usual one, if it is not told.
+    let mut limit = [1024u64; 2];
     // SAFETY: writes two words.
     unsafe { sys!(SYS_PRLIMIT64, 0, libc::RLIMIT_NOFILE, 0, limit.as_mut_ptr()) };
-    let base = (limit[0] as usize)
-        .clamp(BELOW_LIMIT, HIGHEST)
-        .saturating_sub(BELOW_LIMIT);
+    let limit = limit[0].min(HIGHEST as u64) as usize;
+    let base = limit.saturating_sub(BELOW_LIMIT).max(limit / 2);
     BASE.store(base as u64, Ordering::Relaxed);
     base
 }

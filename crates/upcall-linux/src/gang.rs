@@ -26,11 +26,10 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use upcall_core::{Kernel, Vp};
+use upcall_core::{Errno, Kernel, Vp};
 
 use crate::kernel::Linux;
-use crate::sys::{self, error};
-use crate::{Activation, Runtime};
+use crate::{Activation, Runtime, memory};
 
 pub mod policy;
 pub mod registry;
@@ -58,6 +57,7 @@ pub struct Report {
 }
 
 /// This process's part in the turns.
+#[derive(Clone, Copy)]
 pub struct Gang {
     state: Option<&'static State>,
 }
@@ -138,23 +138,13 @@ impl Gang {
     /// [`Trouble`]; the process then runs without turns.
     pub fn join(pid: i32) -> Result<Self, Trouble> {
         let registry = Registry::join(pid)?;
-        // SAFETY: a new mapping somewhere.
-        let place = unsafe {
-            sys!(
-                sys::SYS_mmap,
-                0,
-                size_of::<State>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                usize::MAX,
-                0
-            )
+        let place = match memory::map(size_of::<State>()) {
+            Ok(place) => place as *mut State,
+            Err(Errno(number)) => {
+                registry.leave();
+                return Err(Trouble::Open(number));
+            }
         };
-        if let Some(number) = error(place) {
-            registry.leave();
-            return Err(Trouble::Open(number));
-        }
-        let place = place as *mut State;
         // SAFETY: zeroed, page-aligned, large enough, mapped for ever; zero is valid for all fields
         // that are not written here (atomics, `Resting`, empty members), before it is shared.
         let state = unsafe {

@@ -8,11 +8,11 @@ use upcall_core::{Errno, Kernel, Role, Slot, ThreadList, Vp, Waiting};
 use crate::gang::Gang;
 use crate::poller::Poller;
 use crate::state::{AWAKE, Binding, IN_FUTEX, IN_POLL, IN_TURN, LinuxActivation, LinuxThread};
-use crate::sys::{self, error};
+use crate::sys;
 use crate::watch::Watch;
 use crate::{
-    Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, observe, pace, preempt,
-    slack, spawn, vdso,
+    Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, memory, observe, pace,
+    preempt, slack, spawn, vdso,
 };
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
@@ -438,22 +438,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
-        // SAFETY: a new mapping somewhere.
-        let answer = unsafe {
-            sys!(
-                sys::SYS_mmap,
-                0,
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                usize::MAX,
-                0
-            )
-        };
-        match error(answer) {
-            Some(number) => Err(Errno(number)),
-            None => NonNull::new(answer as *mut u8).ok_or(Errno(libc::ENOMEM)),
-        }
+        NonNull::new(memory::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
     }
 
     fn guard(&self, page: NonNull<u8>, length: usize) {

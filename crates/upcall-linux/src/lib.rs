@@ -22,6 +22,7 @@ pub mod inject;
 pub mod kernel;
 pub mod limits;
 mod load;
+pub mod memory;
 pub mod observe;
 mod pace;
 pub mod placement;

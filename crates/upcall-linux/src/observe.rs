@@ -164,8 +164,7 @@ impl Observer {
         for file in [&self.syscall_file, &self.stat_file] {
             let file = file.swap(0, Ordering::Relaxed);
             if file != 0 {
-                // SAFETY: a descriptor of ours.
-                unsafe { sys!(sys::SYS_close, file - 1) };
+                descriptors::give_back(file - 1);
             }
         }
     }
@@ -295,8 +294,7 @@ fn read_task_file<'a>(file: &AtomicI32, tid: i32, name: &[u8], text: &'a mut [u8
         // Opened for a kernel thread that has ended since: the next look opens it anew.
         let stale = file.swap(0, Ordering::Relaxed);
         if stale != 0 {
-            // SAFETY: a descriptor of ours.
-            unsafe { sys!(sys::SYS_close, stale - 1) };
+            descriptors::give_back(stale - 1);
         }
     }
     &text[..read.max(0) as usize]

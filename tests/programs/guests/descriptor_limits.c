@@ -1,8 +1,7 @@
 /* The limit of descriptors is lowered, to none at last: what is open works on, threads begin, wait and end;
  * and in a child that starts with a lower limit than its parent had. */
 #include "case.h"
-#include <poll.h>
-#include <signal.h>
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -60,6 +59,21 @@ static long works(void)
     return right;
 }
 
+/* Opens as many as there may be; each works. */
+static long opens(void)
+{
+    int files[64], count = 0;
+    long right = 0;
+    while (count < 64 && (files[count] = open("/dev/zero", O_RDONLY)) >= 0)
+        count++;
+    for (int i = 0; i < count; i++) {
+        char byte = 1;
+        right += read(files[i], &byte, 1) == 1 && byte == 0;
+        close(files[i]);
+    }
+    return count > 4 && right == count;
+}
+
 /* In a child, with so many descriptors at most. */
 static void child(const char *name, rlim_t most)
 {
@@ -68,8 +82,10 @@ static void child(const char *name, rlim_t most)
     MUST(pid < 0);
     if (pid == 0) {
         limit(most);
-        long right = works();
-        _exit(right == 4 ? 0 : 10 + (int)right);
+        long right = 0;
+        for (int i = 0; i < 5; i++)
+            right += works() + opens();
+        _exit(right == 25 ? 0 : 10 + (int)right);
     }
     int status;
     MUST(waitpid(pid, &status, 0) != pid);

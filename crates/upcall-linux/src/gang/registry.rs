@@ -15,10 +15,12 @@
 
 #[cfg(not(any(loom, shuttle)))]
 use core::mem::offset_of;
+use core::ptr;
 
 use upcall_core::sync::{AtomicU32, AtomicU64, Ordering};
 
 use super::policy::{Member, Phase, Set};
+use crate::memory;
 use crate::procfs::Path;
 use crate::sys::{self, error};
 
@@ -103,10 +105,12 @@ impl Registry {
     /// As [`Registry::join`], in this file.
     fn join_at(path: &Path, pid: i32) -> Result<Self, Trouble> {
         let shared = attach(path)?;
-        Self::take(shared, pid).ok_or_else(|| {
+        let Some(registry) = Self::take(shared, pid) else {
             detach(shared);
-            Trouble::Full
-        })
+            return Err(Trouble::Full);
+        };
+        memory::note(ptr::from_ref(shared) as usize, SIZE);
+        Ok(registry)
     }
 
     /// Takes a slot of nobody's, or of one that is gone.

@@ -42,7 +42,7 @@ use upcall_core::{Errno, Slot, SpinLock, ThreadList};
 
 use crate::kernel::Linux;
 use crate::sys::{self, error};
-use crate::{Runtime, descriptors, vdso};
+use crate::{Runtime, descriptors, memory, vdso};
 use known::Known;
 
 const EPOLL_CTL_ADD: usize = 1;
@@ -130,21 +130,10 @@ impl Poller {
                 libc::CLOCK_MONOTONIC,
                 libc::TFD_CLOEXEC | libc::TFD_NONBLOCK
             ))?;
-            let memory = sys!(
-                sys::SYS_mmap,
-                0,
-                DESCRIPTORS * (size_of::<Entry>() + size_of::<Known>()),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                usize::MAX,
-                0
-            );
-            if let Some(number) = error(memory) {
-                return Err(Errno(number));
-            }
+            let memory = memory::map(DESCRIPTORS * (size_of::<Entry>() + size_of::<Known>()))?;
             // An all-zero entry is an open lock around an unregistered descriptor.
             let entries = core::slice::from_raw_parts(memory as *const Entry, DESCRIPTORS);
-            let behind = memory as usize + size_of_val(entries);
+            let behind = memory + size_of_val(entries);
             let known = core::slice::from_raw_parts(behind as *const Known, DESCRIPTORS);
             (epoll, kick, alarm, entries, known)
         };

@@ -64,6 +64,7 @@ const GUESTS: &[&str] = &[
     "cxx_exceptions.cpp",
     "cxx_latch_barrier.cpp",
     "cxx_mutexes.cpp",
+    "descriptor_limits.c",
     "epoll_threads.c",
     "file_blocking.c",
     "fork_from_thread.c",
@@ -85,6 +86,7 @@ const GUESTS: &[&str] = &[
     "signal_storm.c",
     "sigwait.c",
     "spawn.c",
+    "start_again.c",
     "stdio_locks.c",
 ];
 

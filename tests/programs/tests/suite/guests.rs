@@ -19,17 +19,24 @@ macro_rules! guests {
 }
 
 guests! {
-    c: affinity_children affinity_outside blocks_500 crowded_blocks thread_limits aio aio_idle helpers alarm_main altstack_per_thread altstack_shared altstack_small_stack atfork backtrace_thread c11_threads cancel_async
-       cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel cancel_waits cond_timeouts
-       descriptor_limits descriptor_numbers descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread file_blocking
-       fork_from_thread fork_migrating fork_return jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit
-       malloc_threads many_threads mutex_pi mutex_robust mutex_types nonblocking
-       omp_for omp_nested omp_sync omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer ptrace_threads raw_futex refused_site
-       registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo signal_before_threads
-       sigsys_blocked siglongjmp_segv signal_blocked_late signal_in_handler_entry signal_mask_delivery signal_masks signal_storm signal_to_ending signal_to_parked
-       signals_without_room sigwait sleep_many socket_timeouts spawn spawn_handlers
-       spin_wait stack_overflow stdio_locks stop_continue thread_attributes thread_cpu_clock
-       thread_exit thread_name_of_other thread_odd_calls thread_privileges timer_signal timer_slack timer_thread ucontext_in_threads uring vdso_small_stack vfork_waits;
+    c: affinity_children affinity_outside aio aio_idle alarm_main altstack_per_thread
+       altstack_shared altstack_small_stack atfork backtrace_thread blocks_500 c11_threads
+       cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
+       cancel_waits cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
+       descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
+       file_blocking fork_from_thread fork_migrating fork_return helpers jit_altstack jit_calls
+       jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
+       many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync
+       omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared
+       profiling_timer ptrace_threads raw_futex refused_site registers registers_in_signals
+       resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv
+       signal_before_threads signal_blocked_late signal_in_handler_entry signal_mask_delivery
+       signal_masks signal_storm signal_to_ending signal_to_parked signals_without_room
+       sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
+       stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock
+       thread_exit thread_limits thread_name_of_other thread_odd_calls thread_privileges
+       timer_signal timer_slack timer_thread ucontext_in_threads uring vdso_small_stack
+       vfork_waits;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
        cxx_mutexes cxx_thread_local;
     rs: rs_channels rs_children rs_panic rs_park rs_sleep rs_tcp rs_threads;
