@@ -59,12 +59,13 @@ impl<K: Kernel> Runtime<K> {
             match activation.role() {
                 Role::Standby => self.stand_by(activation, vp),
                 Role::Spare => {
-                    if self.is_surplus(self.spares.lock(&self.kernel).len)
-                        && !self.seat_is_wanted()
-                        && !activation.stays()
-                        && self.leave_spares(activation)
-                    {
-                        self.end_activation(activation);
+                    if self.is_surplus(self.spares.lock(&self.kernel).len) {
+                        if activation.stays() {
+                            // Another one, in its place.
+                            self.end_surplus();
+                        } else if !self.seat_is_wanted() && self.leave_spares(activation) {
+                            self.end_activation(activation);
+                        }
                     }
                     self.rest(activation, seen);
                 }

@@ -12,6 +12,7 @@
 //! `upcall-alloc`'s to decide, and its tests' to judge. That no wake-up is doubled is asked of what
 //! ends a wait, which programs can see, not of kernel threads woken in vain, which they cannot.
 
+use upcall_core::Role;
 use upcall_core::vp::State;
 
 use crate::machine::{Doing, Machine};
@@ -49,7 +50,7 @@ pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [
 ];
 
 /// Asked when nothing can run.
-pub const AT_REST: [(&str, Invariant); 5] = [
+pub const AT_REST: [(&str, Invariant); 6] = [
     ("no_thread_is_lost", no_thread_is_lost),
     (
         "no_wake_up_is_lost_or_doubled",
@@ -58,6 +59,7 @@ pub const AT_REST: [(&str, Invariant); 5] = [
     ("no_event_is_lost", no_event_is_lost),
     ("somebody_waits_for_events", somebody_waits_for_events),
     ("who_is_absent_is_blocked", who_is_absent_is_blocked),
+    ("superfluous_activations_end", superfluous_activations_end),
 ];
 
 /// A processor may idle so many rounds while a thread is ready: the hysteresis, and the way of a call.
@@ -70,6 +72,10 @@ const ASTRAY_ROUNDS: u64 = 60;
 /// Activations beside threads: for each virtual processor an owner, a standby, its heir and two spares;
 /// and six spares.
 const ACTIVATIONS: (u64, u64) = (5, 6);
+
+/// Spares that are kept for each virtual processor, and beside those; one more for each activation that
+/// is absent, which will need its owner's place when it comes back. The rule of `upcall-core`'s pool.
+const SPARES: (u64, u64) = (2, 6);
 
 /// What the invariants remember of an address space.
 #[derive(Default)]
@@ -433,4 +439,45 @@ pub fn who_is_absent_is_blocked(
         return Err(format!("{absent} are absent, {blocked} are blocked"));
     }
     Ok(())
+}
+
+/// Activations without work are kept for the next use up to a bound, and end beyond it (section 4.3):
+/// nobody is half-way at rest, so each that carries nothing has one of four reasons to be there. It owns
+/// a virtual processor, is the standby of one, is reserved for a sentinel as its heir, or is a spare.
+pub fn superfluous_activations_end(
+    machine: &Machine,
+    index: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let Some(runtime) = space.runtime.get() else {
+        return Ok(());
+    };
+    let vps = space.vps().len() as u64;
+    let (each, more) = SPARES;
+    let spares = each * vps + more + runtime.stats().absent.get();
+    let heirs = if machine.style.sentinel { vps } else { 0 };
+    let (mut standing_by, mut reserved, mut spare, mut idle) = (0, 0, 0, 0);
+    for vessel in (0..machine.nr_vessels()).filter(|&vessel| machine.doing(vessel) != Doing::Gone) {
+        let (its, activation) = machine.vessel(vessel, |one| (one.space, one.activation.get()));
+        let Some(activation) = activation.filter(|one| its == index && one.thread().is_none())
+        else {
+            continue;
+        };
+        match activation.role() {
+            Role::Standby => standing_by += 1,
+            Role::Reserved => reserved += 1,
+            Role::Spare => spare += 1,
+            Role::Carrier | Role::Resting => idle += 1,
+        }
+    }
+    let counts = [
+        ("stand by", standing_by, vps),
+        ("are reserved", reserved, heirs),
+        ("are spares", spare, spares),
+        ("are idle owners", idle, vps),
+    ];
+    match counts.into_iter().find(|&(_, are, may_be)| are > may_be) {
+        Some((what, are, may_be)) => Err(format!("{are} {what}, {may_be} may")),
+        None => Ok(()),
+    }
 }
