@@ -27,7 +27,8 @@ use crate::space::Space;
 use crate::stepping;
 use crate::style::Style;
 
-/// A vessel is stepped for fewer instructions than this at a time.
+/// A vessel is stepped for fewer instructions than this at a time, mostly for much fewer: it reaches the
+/// next point after some dozens, and steps that end there were for nothing.
 const STEPS: u64 = 200;
 
 /// Kernel threads of one run; ended ones included, which are not used again.
@@ -398,7 +399,12 @@ impl Machine {
         self.stop(Call::Preempted);
         self.handle();
         self.depth.set(self.depth.get() - 1);
-        self.pick(STEPS)
+        self.steps()
+    }
+
+    /// For how many instructions a vessel is stepped.
+    fn steps(&self) -> u64 {
+        self.pick(1 + self.pick(STEPS))
     }
 
     fn switch(&self, save: *mut usize, to: usize) {
@@ -512,7 +518,7 @@ impl Drop for InKernel<'_> {
         let machine = self.0;
         machine.depth.set(machine.depth.get() - 1);
         if machine.depth.get() == 0 && machine.chance(machine.style.stepped) {
-            stepping::arm(machine, machine.pick(STEPS));
+            stepping::arm(machine, machine.steps());
         }
     }
 }
