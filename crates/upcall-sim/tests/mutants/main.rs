@@ -8,6 +8,7 @@
 mod scratch;
 
 use scratch::Scratch;
+use upcall_sim::invariants::{AFTER_EVERY_EVENT, AT_REST};
 
 /// A change of the runtime that some invariant catches.
 struct Mutant {
@@ -111,6 +112,24 @@ const MUTANTS: &[Mutant] = &[
         scenario: "blocking_calls",
     },
     Mutant {
+        caught_by: "superfluous_activations_end",
+        file: "wait.rs",
+        text: "if activation.stays() {
+                            // Another one, in its place.
+                            self.end_surplus();
+                        }",
+        instead: "if activation.stays() {}",
+        scenario: "page_faults",
+    },
+    Mutant {
+        caught_by: "no_thread_is_lost",
+        file: "wait.rs",
+        text: "self.stats.rung.add();
+        self.notify(word.owner());",
+        instead: "self.stats.rung.add();",
+        scenario: "descriptors",
+    },
+    Mutant {
         caught_by: "threads_take_turns",
         file: "ready.rs",
         text: "self.with(kernel, |len| Some(len + 1), |list| list.push_back(thread));",
@@ -178,6 +197,15 @@ fn every_mutant_is_caught_by_its_invariant() {
         }
     }
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}
+
+#[test]
+fn every_invariant_has_a_mutant() {
+    let invariants = AFTER_EVERY_EVENT.iter().chain(&AT_REST);
+    for (name, _) in invariants {
+        let has_one = MUTANTS.iter().any(|mutant| mutant.caught_by == *name);
+        assert!(has_one, "{name}");
+    }
 }
 
 /// The run that a report ends with is small, and replays exactly.
