@@ -165,6 +165,8 @@ impl<K: Kernel> Runtime<K> {
         drop(displaced);
         self.stats.displaced.add();
         self.kernel.interrupt(owner);
+        // One less is absent, and nobody retires in its place, who would look.
+        self.end_surplus();
         true
     }
 
