@@ -16,10 +16,8 @@ use upcall_core::Role;
 use upcall_core::vp::State;
 
 use crate::machine::{Doing, Machine};
-use crate::sim::Sim;
+use crate::sim::Vp;
 use crate::space::Space;
-
-type Vp = upcall_core::Vp<Sim>;
 
 /// Says what is wrong, if anything is.
 pub type Invariant = fn(&Machine, usize, &Space) -> Result<(), String>;
@@ -92,21 +90,27 @@ pub struct Books {
 impl Machine {
     /// Between any two steps.
     pub(crate) fn watch(&self) -> Result<(), String> {
-        self.ask_all(&AFTER_EVERY_EVENT)?;
+        self.ask_all(&AFTER_EVERY_EVENT, |_| true)?;
         for space in &self.spaces {
             space.books.borrow_mut().remember(space);
         }
         Ok(())
     }
 
-    /// When nothing can run.
+    /// When nothing can run. What has a ready thread and no processor is not at rest.
     pub(crate) fn watch_rest(&self) -> Result<(), String> {
-        self.ask_all(&AT_REST)
+        self.ask_all(&AT_REST, |space| {
+            space.has_processor() || !space.vps().iter().any(Vp::has_ready)
+        })
     }
 
-    fn ask_all(&self, invariants: &[(&str, Invariant)]) -> Result<(), String> {
+    fn ask_all(
+        &self,
+        invariants: &[(&str, Invariant)],
+        is_asked: impl Fn(&Space) -> bool,
+    ) -> Result<(), String> {
         for (index, space) in self.spaces.iter().enumerate() {
-            if space.runtime.get().is_none() {
+            if space.runtime.get().is_none() || !is_asked(space) {
                 continue;
             }
             for (name, holds) in invariants {
@@ -246,6 +250,44 @@ pub fn a_stopped_thread_is_resumed_by_the_runtime(machine: &Machine) -> Result<(
     })
 }
 
+/// As many activations run as processors are assigned (section 3.1, *processor preempted*): once the program
+/// was told that a processor was taken, the thread that runs there stops soon.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn a_taken_processor_is_given_up(machine: &Machine) -> Result<(), String> {
+    machine.me(|vessel| {
+        let runs = vessel
+            .activation
+            .get()
+            .filter(|activation| activation.vp().word().is_owned_by(activation));
+        let stopped = runs.and_then(|activation| {
+            machine.spaces[vessel.space].stopped(activation.vp().processor())
+        });
+        let Some(told) = stopped.and_then(|stopped| stopped.told) else {
+            vessel.overstays.set(0);
+            return Ok(());
+        };
+        let now = machine.rounds.now();
+        let since = vessel
+            .overstays
+            .get()
+            .checked_sub(1)
+            .unwrap_or(now)
+            .max(told);
+        vessel.overstays.set(since + 1);
+        if now - since > ASTRAY_ROUNDS {
+            let name = "a_taken_processor_is_given_up";
+            return Err(format!(
+                "{name}: its thread runs there for {} rounds",
+                now - since
+            ));
+        }
+        Ok(())
+    })
+}
+
 /// An activation that was stopped inside the runtime, where it may hold a lock, is continued first:
 /// nobody else takes its virtual processor (section 3.3, recovery).
 pub fn a_lock_holder_is_continued_first(
@@ -291,8 +333,8 @@ pub fn no_processor_idles_while_a_thread_is_ready(
     for (index, (vp, since)) in vps.iter().zip(idle_since).enumerate() {
         let owner = word(vp).map(|(owner, _)| owner);
         let before = words.get(index).map(|&(owner, _)| owner);
-        let idles = owner.is_some_and(|owner| machine.idles(owner)) && !space.lacks(vp.index());
-        if owner != before || !idles {
+        let lacks = space.lacks(vp.index()) || space.stopped(vp.processor()).is_some();
+        if lacks || owner != before || !owner.is_some_and(|owner| machine.idles(owner)) {
             *since = None;
             continue;
         }

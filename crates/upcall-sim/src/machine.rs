@@ -19,6 +19,7 @@ use upcall_core::vp::State;
 use upcall_core::{Activation, arch};
 
 use crate::arena::Arena;
+use crate::daemon::Daemon;
 use crate::plan::Plan;
 use crate::policy::{Call, Next, Policy};
 use crate::rounds::Rounds;
@@ -77,6 +78,8 @@ pub struct Vessel {
     pub(crate) due: Cell<u64>,
     /// The round in which its thread ran without a virtual processor, plus one.
     pub(crate) astray: Cell<u64>,
+    /// The round since which its thread has run on a processor that is another space's, plus one.
+    pub(crate) overstays: Cell<u64>,
     /// Its thread was on a page fault, and was not in the runtime since.
     pub(crate) faulted: Cell<bool>,
     /// Where it is bound.
@@ -89,6 +92,10 @@ pub struct Vessel {
     pub interrupted: Cell<bool>,
     /// Its time slice is over.
     pub slice_over: Cell<bool>,
+    /// It waits for a processor of its address space.
+    pub(crate) in_turn: Cell<bool>,
+    /// It is a kernel thread that carries nothing and hears what the daemon says.
+    pub(crate) listens: Cell<bool>,
 }
 
 /// The machine.
@@ -114,6 +121,7 @@ pub struct Machine {
     most_draws: Cell<u64>,
     size: Cell<u64>,
     pub(crate) rounds: Rounds,
+    pub(crate) daemon: Daemon,
     /// The time, in nanoseconds.
     pub clock: Cell<u64>,
     /// Points so far.
@@ -162,6 +170,7 @@ impl Machine {
             most_draws: Cell::new(u64::MAX),
             size: Cell::new(1),
             rounds: Rounds::default(),
+            daemon: Daemon::default(),
             clock: Cell::new(1_000),
             points: Cell::new(0),
             reached: Cell::new(0),
@@ -262,12 +271,15 @@ impl Machine {
             place: Cell::new(usize::MAX),
             due: Cell::new(0),
             astray: Cell::new(0),
+            overstays: Cell::new(0),
             faulted: Cell::new(false),
             processor: Cell::new(0),
             sentinel: Cell::new(false),
             yields: Cell::new(false),
             interrupted: Cell::new(false),
             slice_over: Cell::new(false),
+            in_turn: Cell::new(false),
+            listens: Cell::new(false),
         };
         // SAFETY: nobody refers to this one, which is beyond those that there are.
         unsafe { self.vessels[index].get().write(MaybeUninit::new(vessel)) };
@@ -419,6 +431,7 @@ impl Machine {
 
     /// Waits in the kernel, in a state from which the machine takes the vessel out.
     pub(crate) fn wait(&self, doing: Doing) {
+        self.me(|vessel| vessel.overstays.set(0));
         self.set_doing(self.running.get(), doing);
         self.come_back();
     }
@@ -439,11 +452,17 @@ impl Machine {
 
     /// A place at which anything may happen.
     pub fn point(&self, call: Call) {
-        if self.me(|vessel| vessel.activation.get().is_none()) {
-            return;
+        if self.me(|vessel| vessel.activation.get().is_some()) {
+            self.stop(call);
+            self.handle();
+        } else if self.me(|vessel| vessel.listens.get()) {
+            self.stop(call);
         }
-        self.stop(call);
-        self.handle();
+    }
+
+    /// Others may run.
+    pub(crate) fn give_way(&self) {
+        self.come_back();
     }
 
     fn stop(&self, call: Call) {

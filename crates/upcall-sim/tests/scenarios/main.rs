@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+mod together;
+
 use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
 
