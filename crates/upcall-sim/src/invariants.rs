@@ -47,6 +47,18 @@ pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [
     ("activations_are_bounded", activations_are_bounded),
 ];
 
+/// Asked at each step of a thread, about the vessel that makes it.
+pub const AT_EACH_STEP: [(&str, fn(&Machine) -> Result<(), String>); 2] = [
+    (
+        "a_stopped_thread_is_resumed_by_the_runtime",
+        a_stopped_thread_is_resumed_by_the_runtime,
+    ),
+    (
+        "a_taken_processor_is_given_up",
+        a_taken_processor_is_given_up,
+    ),
+];
+
 /// Asked when nothing can run.
 pub const AT_REST: [(&str, Invariant); 6] = [
     ("no_thread_is_lost", no_thread_is_lost),
@@ -95,6 +107,14 @@ impl Machine {
             space.books.borrow_mut().remember(space);
         }
         Ok(())
+    }
+
+    /// At each step of a thread.
+    pub(crate) fn watch_step(&self) -> Result<(), String> {
+        let mut broken = AT_EACH_STEP
+            .iter()
+            .map(|(name, holds)| holds(self).map_err(|what| format!("{name}: {what}")));
+        broken.find(Result::is_err).unwrap_or(Ok(()))
     }
 
     /// When nothing can run. What has a ready thread and no processor is not at rest.
@@ -240,11 +260,7 @@ pub fn a_stopped_thread_is_resumed_by_the_runtime(machine: &Machine) -> Result<(
         let since = vessel.astray.get().checked_sub(1).unwrap_or(now);
         vessel.astray.set(since + 1);
         if now - since > ASTRAY_ROUNDS {
-            let name = "a_stopped_thread_is_resumed_by_the_runtime";
-            return Err(format!(
-                "{name}: it still runs after {} rounds",
-                now - since
-            ));
+            return Err(format!("it still runs after {} rounds", now - since));
         }
         Ok(())
     })
@@ -278,11 +294,7 @@ pub fn a_taken_processor_is_given_up(machine: &Machine) -> Result<(), String> {
             .max(told);
         vessel.overstays.set(since + 1);
         if now - since > ASTRAY_ROUNDS {
-            let name = "a_taken_processor_is_given_up";
-            return Err(format!(
-                "{name}: its thread runs there for {} rounds",
-                now - since
-            ));
+            return Err(format!("its thread runs there for {} rounds", now - since));
         }
         Ok(())
     })

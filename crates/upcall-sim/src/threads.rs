@@ -8,7 +8,6 @@ use upcall_core::thread::Claim;
 use upcall_core::{Activation, Kernel, Runtime, WakeReason};
 
 use crate::daemon;
-use crate::invariants;
 use crate::machine::{Doing, Machine, Thread};
 use crate::policy::Call;
 use crate::sim::Sim;
@@ -230,9 +229,7 @@ impl Me {
             std::ptr::eq(now, self.thread),
             "a thread on another's stack"
         );
-        let stopped = invariants::a_stopped_thread_is_resumed_by_the_runtime(self.machine);
-        let taken = invariants::a_taken_processor_is_given_up(self.machine);
-        if let Err(what) = stopped.and(taken) {
+        if let Err(what) = self.machine.watch_step() {
             self.machine.fail(what);
         }
     }

@@ -12,8 +12,8 @@ fn computes(me: Me) {
     let counted = me.word(0);
     let threads = (0..me.some(6)).map(|_| {
         me.spawn(move |me| {
-            for _ in 0..me.some(8) {
-                me.steps(30);
+            for _ in 0..me.some(4) {
+                me.steps(150);
                 lock(me, mutex);
                 let now = counted.load(Ordering::SeqCst);
                 me.steps(2);
@@ -26,7 +26,7 @@ fn computes(me: Me) {
         })
     });
     join_all(me, threads.collect());
-    let all = me.some(6) * me.some(8);
+    let all = me.some(6) * me.some(4);
     assert_eq!(u64::from(counted.load(Ordering::SeqCst)), all);
 }
 
