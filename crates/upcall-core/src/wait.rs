@@ -233,6 +233,10 @@ impl<K: Kernel> Runtime<K> {
         if word.is_owned_by(activation) && word.state() == State::Granted {
             vp.set(activation, State::Runtime);
             activation.set_role(Role::Carrier);
+            if vp.bequeathed.get(Ordering::Relaxed).is_some() {
+                // It lost the virtual processor in its sleep, and is its heir now.
+                self.inherit(vp);
+            }
             self.kernel.bind(activation);
             return true;
         }
