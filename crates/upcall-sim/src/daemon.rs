@@ -57,6 +57,8 @@ struct Life {
 /// What the daemon's word says about a processor that is not the space's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stopped {
+    /// The listener has seen it.
+    heard: bool,
     /// In which round its listener had told the program so.
     pub(crate) told: Option<u64>,
 }
@@ -182,7 +184,10 @@ impl Machine {
                         given = true;
                     }
                     (false, false) => {
-                        *word = Some(Stopped { told: None });
+                        *word = Some(Stopped {
+                            heard: false,
+                            told: None,
+                        });
                         taken = true;
                     }
                     _ => {}
@@ -282,14 +287,23 @@ pub(crate) extern "C" fn listen(machine: usize, _: usize, _: usize) -> ! {
         let Some(runtime) = space.runtime.get() else {
             continue;
         };
-        for vp in runtime.vps() {
-            let processor = vp.processor() as usize;
-            let untold = |word: &Option<Stopped>| word.is_some_and(|word| word.told.is_none());
-            if !untold(&space.stopped.borrow()[processor]) {
-                continue;
+        let mut heard = Vec::new();
+        for (processor, word) in space.stopped.borrow_mut().iter_mut().enumerate() {
+            if let Some(word) = word.as_mut().filter(|word| !word.heard) {
+                word.heard = true;
+                heard.push(processor as u32);
             }
+        }
+        // Several virtual processors may be on one.
+        for vp in runtime
+            .vps()
+            .iter()
+            .filter(|vp| heard.contains(&vp.processor()))
+        {
             runtime.recall(vp);
-            if let Some(word) = &mut space.stopped.borrow_mut()[processor] {
+        }
+        for word in space.stopped.borrow_mut().iter_mut().flatten() {
+            if word.heard && word.told.is_none() {
                 word.told = Some(machine.rounds.now());
             }
         }

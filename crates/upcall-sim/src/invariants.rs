@@ -6,21 +6,28 @@
 //! vessel waits is the machine's doing, and says nothing about the runtime.
 //!
 //! Not here, since the runtime does not have it yet: priorities of threads (Anderson et al. 1991,
-//! section 1.2: no high-priority thread waits while a low-priority one runs). That the holder of a
+//! section 1.2: no high-priority thread waits while a low-priority one runs). They will need a ready list
+//! whose highest priority others see without its lock, and the downcall *preempt* to the owner that
+//! runs the lowest one when a higher thread becomes ready; what steals, rings and grants to the displaced
+//! asks no priority now. That the holder of a
 //! lock is continued first is stated for the runtime's own locks only (section 3.3): a program's
-//! locks are not known to it. How many processors each of several address spaces has is
-//! `upcall-alloc`'s to decide, and its tests' to judge. That no wake-up is doubled is asked of what
+//! locks are not known to it. How many processors each of several address spaces
+//! has is `upcall-alloc`'s to decide, and its tests' to judge; here, that a space keeps to it. That no wake-up is doubled is asked of what
 //! ends a wait, which programs can see, not of kernel threads woken in vain, which they cannot.
 
 use upcall_core::Role;
 use upcall_core::vp::State;
 
 use crate::machine::{Doing, Machine};
-use crate::sim::Vp;
+use crate::rounds;
+use crate::sim::{Sim, Vp};
 use crate::space::Space;
 
 /// Says what is wrong, if anything is.
 pub type Invariant = fn(&Machine, usize, &Space) -> Result<(), String>;
+
+/// As [`Invariant`], about the vessel that makes a step.
+pub type StepInvariant = fn(&Machine) -> Result<(), String>;
 
 /// Asked between any two steps, about each address space.
 pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [
@@ -48,7 +55,7 @@ pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [
 ];
 
 /// Asked at each step of a thread, about the vessel that makes it.
-pub const AT_EACH_STEP: [(&str, fn(&Machine) -> Result<(), String>); 2] = [
+pub const AT_EACH_STEP: [(&str, StepInvariant); 2] = [
     (
         "a_stopped_thread_is_resumed_by_the_runtime",
         a_stopped_thread_is_resumed_by_the_runtime,
@@ -72,15 +79,20 @@ pub const AT_REST: [(&str, Invariant); 6] = [
     ("superfluous_activations_end", superfluous_activations_end),
 ];
 
-/// A processor may idle so many rounds while a thread is ready: the hysteresis, and the way of a call.
-const IDLE_ROUNDS: u64 = 60;
+/// A processor may idle, while a thread is ready, for so many calls (see [`rounds::of_a_call`]): that of who
+/// makes it ready; and that of who was called first, and found something else to run.
+const IDLE_CALLS: u64 = 2;
 
-/// A thread may run so many rounds without a virtual processor: until the signal reaches it that was
-/// to come first.
-const ASTRAY_ROUNDS: u64 = 60;
+/// A thread may run so many rounds without a virtual processor, or on a processor that is not its space's.
+/// Who displaced or told it sends the signal before its next point: in the round that was under way
+/// the signal is sent, and in the next the thread passes a point and has it. Who was replaced as blocked
+/// and is not is first put where who replaced it settles what it left, after one point (the time is
+/// noted).
+const ASTRAY_ROUNDS: u64 = 3;
 
 /// Activations beside threads: for each virtual processor an owner, a standby, its heir and two spares;
-/// and six spares.
+/// and six spares. For each thread there may be two: the one that it is blocked with, and a spare that is
+/// kept because that one is absent, or has just brought its thread back and not yet found the pool.
 const ACTIVATIONS: (u64, u64) = (5, 6);
 
 /// Spares that are kept for each virtual processor, and beside those; one more for each activation that
@@ -92,11 +104,13 @@ const SPARES: (u64, u64) = (2, 6);
 pub struct Books {
     /// The owner of each virtual processor and what it did, after the event before.
     words: Vec<(usize, State)>,
-    /// In which round a virtual processor was found idle with a thread ready, if it always was since.
-    idle_since: Vec<Option<u64>>,
     /// After how many time slices one without a processor was found with a thread ready, if it always was
     /// since.
     stranded_since: Vec<Option<u64>>,
+    /// For how many rounds a virtual processor was always idle with a thread ready.
+    idle_for: Vec<Option<u64>>,
+    /// The round of the event before.
+    round: u64,
 }
 
 impl Machine {
@@ -104,7 +118,7 @@ impl Machine {
     pub(crate) fn watch(&self) -> Result<(), String> {
         self.ask_all(&AFTER_EVERY_EVENT, |_| true)?;
         for space in &self.spaces {
-            space.books.borrow_mut().remember(space);
+            space.books.borrow_mut().remember(space, self.rounds.now());
         }
         Ok(())
     }
@@ -158,7 +172,8 @@ impl Machine {
 }
 
 impl Books {
-    fn remember(&mut self, space: &Space) {
+    fn remember(&mut self, space: &Space, round: u64) {
+        self.round = round;
         self.words.clear();
         let words = space.vps().iter().filter_map(word);
         self.words.extend(words);
@@ -241,8 +256,9 @@ pub fn a_thread_is_on_one_activation(machine: &Machine, _: usize, _: &Space) -> 
 /// resumed by the kernel"): a thread executes only on the activation that owns a virtual processor, or
 /// learns soon that this one does not. Asked at each step of a thread.
 ///
-/// A thread that comes back from a page fault may learn it at its next interruption only, which is the
-/// end of its slice at the latest: whoever runs instead tells it when it has time.
+/// Excused is who was replaced on a page fault, until whoever runs instead has told it; and, if a signal
+/// would have cut its wait short, until it enters the runtime, or its slice ends: invariant 3 of
+/// ARCHITECTURE.md.
 ///
 /// # Errors
 ///
@@ -252,7 +268,9 @@ pub fn a_stopped_thread_is_resumed_by_the_runtime(machine: &Machine) -> Result<(
         let Some(activation) = vessel.activation.get() else {
             return Ok(());
         };
-        if vessel.faulted.get() || activation.vp().word().is_owned_by(activation) {
+        let never_told = activation.is_absent() && Sim::is_interruptible(activation);
+        if activation.is_unsettled() || never_told || activation.vp().word().is_owned_by(activation)
+        {
             vessel.astray.set(0);
             return Ok(());
         }
@@ -332,26 +350,34 @@ pub fn no_processor_idles_while_a_thread_is_ready(
 ) -> Result<(), String> {
     let mut books = space.books.borrow_mut();
     let vps = space.vps();
-    books.idle_since.resize(vps.len(), None);
+    books.idle_for.resize(vps.len(), None);
     let excepted = space.spawn_failed.get() || machine.style.may_starve_sentinels();
     if excepted || !vps.iter().any(|vp| vp.has_ready()) {
-        books.idle_since.fill(None);
+        books.idle_for.fill(None);
         return Ok(());
     }
     let now = machine.rounds.now();
+    // How long the kernel takes to wake somebody is not the runtime's doing.
+    let passed = if space.waking.get() == 0 {
+        now - books.round
+    } else {
+        0
+    };
+    let most = IDLE_CALLS * rounds::of_a_call(&machine.style);
     let Books {
-        words, idle_since, ..
+        words, idle_for, ..
     } = &mut *books;
-    for (index, (vp, since)) in vps.iter().zip(idle_since).enumerate() {
+    for (index, (vp, idle)) in vps.iter().zip(idle_for).enumerate() {
         let owner = word(vp).map(|(owner, _)| owner);
         let before = words.get(index).map(|&(owner, _)| owner);
         let lacks = space.lacks(vp.index()) || space.stopped(vp.processor()).is_some();
         if lacks || owner != before || !owner.is_some_and(|owner| machine.idles(owner)) {
-            *since = None;
+            *idle = None;
             continue;
         }
-        let rounds = now - *since.get_or_insert(now);
-        if rounds > IDLE_ROUNDS {
+        let rounds = idle.map_or(0, |before| before + passed);
+        *idle = Some(rounds);
+        if rounds > most {
             return Err(format!("vp {index} since {rounds} rounds"));
         }
     }

@@ -80,8 +80,6 @@ pub struct Vessel {
     pub(crate) astray: Cell<u64>,
     /// The round since which its thread has run on a processor that is another space's, plus one.
     pub(crate) overstays: Cell<u64>,
-    /// Its thread was on a page fault, and was not in the runtime since.
-    pub(crate) faulted: Cell<bool>,
     /// Where it is bound.
     pub processor: Cell<u32>,
     /// It is of the idle class.
@@ -272,7 +270,6 @@ impl Machine {
             due: Cell::new(0),
             astray: Cell::new(0),
             overstays: Cell::new(0),
-            faulted: Cell::new(false),
             processor: Cell::new(0),
             sentinel: Cell::new(false),
             yields: Cell::new(false),
@@ -294,6 +291,9 @@ impl Machine {
     pub(crate) fn set_doing(&self, index: usize, doing: Doing) {
         self.vessel(index, |vessel| {
             let before = vessel.doing.replace(doing);
+            let waking = &self.spaces[vessel.space].waking;
+            let is_waking = |doing| usize::from(matches!(doing, Doing::Waking { .. }));
+            waking.set(waking.get() + is_waking(doing) - is_waking(before));
             self.rounds.changed(vessel, doing);
             let mut runnable = self.runnable.borrow_mut();
             match (before == Doing::Runnable, doing == Doing::Runnable) {
@@ -365,7 +365,6 @@ impl Machine {
 
     /// Resumes a vessel until it comes back.
     pub(crate) fn resume(&self, index: usize) {
-        self.rounds.ran(self, index);
         self.running.set(index);
         let context = self.vessel(index, |vessel| vessel.context.get());
         self.resumed.set(true);
@@ -462,10 +461,14 @@ impl Machine {
 
     /// Others may run.
     pub(crate) fn give_way(&self) {
+        self.rounds.passed(self, self.running.get());
         self.come_back();
     }
 
     fn stop(&self, call: Call) {
+        if call != Call::Preempted {
+            self.rounds.passed(self, self.running.get());
+        }
         let next = self.ask(|policy| policy.at_point(self, call));
         if next != Next::GoOn {
             self.me(|vessel| vessel.yields.set(next == Next::GiveWay));
@@ -492,7 +495,6 @@ impl Machine {
                 }
                 activation.runtime().interrupted(slice_over);
                 self.depth.set(depth);
-                self.me(|vessel| vessel.faulted.set(false));
             }
         }
     }

@@ -7,6 +7,7 @@ use upcall_core::{Activation, Errno, Kernel, Role, Runtime, ThreadList, Waiting}
 
 use crate::machine::{Doing, InKernel, Machine, Thread};
 use crate::policy::Call;
+use crate::rounds;
 use crate::space::Space;
 
 /// A virtual processor of the runtime on this kernel.
@@ -94,7 +95,6 @@ unsafe impl Kernel for Sim {
     fn set_inside(&self) {
         let machine = self.machine();
         machine.point(Call::SetInside);
-        machine.me(|vessel| vessel.faulted.set(false));
         self.word(Activation::<Self>::OFFSET_INSIDE)
             .store(1, Ordering::SeqCst);
     }
@@ -216,7 +216,11 @@ unsafe impl Kernel for Sim {
             // It may not get to run for ever, and others wait for what it holds.
             machine.fail("a sentinel carries a thread".into());
         }
-        if let Err(what) = machine.space().turns.came(thread, machine.rounds.now()) {
+        if let Err(what) = machine.space().turns.came(
+            thread,
+            machine.rounds.now(),
+            rounds::of_a_call(&machine.style),
+        ) {
             machine.fail(what);
         }
         if thread.kernel.pending.load(Ordering::SeqCst) {

@@ -58,6 +58,8 @@ pub struct Space {
     pub(crate) heard: Cell<u64>,
     /// Vessels that wait for news, and some that do not any more.
     pub(crate) pollers: RefCell<Vec<usize>>,
+    /// Vessels that were woken and do not run yet.
+    pub(crate) waking: Cell<usize>,
     /// Vessels that have not ended.
     pub(crate) alive: Cell<usize>,
     /// Threads parked on descriptors.

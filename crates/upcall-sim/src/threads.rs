@@ -359,9 +359,6 @@ impl Me {
     fn block(self, time: u64, fault: bool) {
         self.machine.point(Call::Block);
         let until = self.machine.clock.get() + time;
-        if fault {
-            self.machine.me(|vessel| vessel.faulted.set(true));
-        }
         while self.machine.clock.get() < until {
             self.machine.wait(Doing::Blocked { until, fault });
             self.machine.handle();
