@@ -179,6 +179,18 @@ impl<K: Kernel> Activation<K> {
         self.in_call.load(Ordering::Relaxed)
     }
 
+    /// Whether it was replaced while it was blocked, and has not come back yet.
+    pub fn is_absent(&self) -> bool {
+        self.absent.load(Ordering::Acquire)
+    }
+
+    /// Whether it was replaced outside of any announced call, and whoever runs instead has not told it
+    /// yet.
+    pub fn is_unsettled(&'static self) -> bool {
+        self.unsettled.load(Ordering::Relaxed)
+            || self.vp().bequeathed.holds(self, Ordering::Relaxed)
+    }
+
     /// Keeps it from ending although it may be superfluous.
     pub fn stay(&self) {
         self.stays.store(true, Ordering::Relaxed);

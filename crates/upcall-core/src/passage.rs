@@ -81,7 +81,7 @@ impl<K: Kernel> Runtime<K> {
             if bits & Activation::<K>::RESCHEDULE != 0
                 && (vp.has_ready() || !self.kernel.may_run(vp))
             {
-                activation = self.park_ready(activation);
+                activation = self.park_to_choose(activation);
             }
             activation.vp().set(activation, State::User);
             if !self.kernel.clear_inside() {
@@ -230,6 +230,22 @@ impl<K: Kernel> Runtime<K> {
             activation.vp().ready.push_front(&self.kernel, thread);
         }
         chosen
+    }
+
+    /// As [`Runtime::park_ready`], where something has come that may have a say in what runs next, and in
+    /// whether anything may.
+    pub(super) fn park_to_choose(
+        &'static self,
+        activation: &'static Activation<K>,
+    ) -> &'static Activation<K> {
+        self.park(
+            activation,
+            |runtime, activation, thread, _| {
+                activation.vp().ready.push_back(&runtime.kernel, thread);
+                None
+            },
+            0,
+        )
     }
 
     /// Whether nothing but the ready list has a say in what runs next.
@@ -392,8 +408,10 @@ impl<K: Kernel> Runtime<K> {
                 vp.polled_ns.store(self.kernel.now(), Ordering::Relaxed);
                 self.add_ready(vp, list);
             }
-            if !self.kernel.may_run(vp) && !self.pause(activation, vp) {
-                return;
+            while !self.kernel.may_run(vp) {
+                if !self.pause(activation, vp) {
+                    return;
+                }
             }
             if self.stats.absent.get() != 0 && !self.let_return(activation) {
                 return;

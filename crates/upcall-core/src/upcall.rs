@@ -58,6 +58,10 @@ impl<K: Kernel> Runtime<K> {
             if self.unwatched.load(Ordering::SeqCst) != 0 {
                 self.look_around(vp);
             }
+            if !self.kernel.may_run(vp) {
+                // Its processor was taken meanwhile: the thread stops as soon as it leaves the runtime.
+                activation.attend(Activation::<K>::RESCHEDULE);
+            }
             return activation;
         }
         // To have the owner choose again is to displace it: not for one that it has displaced itself, nor
@@ -165,6 +169,8 @@ impl<K: Kernel> Runtime<K> {
         drop(displaced);
         self.stats.displaced.add();
         self.kernel.interrupt(owner);
+        // One less is absent, and nobody retires in its place, who would look.
+        self.end_surplus();
         true
     }
 
@@ -381,7 +387,7 @@ impl<K: Kernel> Runtime<K> {
                     self.park(activation, Self::slice_ended, 0)
                 } else if vp.has_ready() || !self.kernel.may_run(vp) {
                     self.stats.preempted.add();
-                    self.park_ready(activation)
+                    self.park_to_choose(activation)
                 } else {
                     activation
                 };

@@ -49,7 +49,9 @@ impl<K: Kernel> Runtime<K> {
                         self.inherit(vp);
                         return;
                     }
-                    State::Idle => self.rest_as_owner(activation, vp, seen),
+                    State::Idle => {
+                        self.rest_as_owner(activation, vp, || self.rest(activation, seen));
+                    }
                     State::User | State::Kernel => self
                         .kernel
                         .broken("an owner without a thread outside of the runtime"),
@@ -59,12 +61,13 @@ impl<K: Kernel> Runtime<K> {
             match activation.role() {
                 Role::Standby => self.stand_by(activation, vp),
                 Role::Spare => {
-                    if self.is_surplus(self.spares.lock(&self.kernel).len)
-                        && !self.seat_is_wanted()
-                        && !activation.stays()
-                        && self.leave_spares(activation)
-                    {
-                        self.end_activation(activation);
+                    if self.is_surplus(self.spares.lock(&self.kernel).len) {
+                        if activation.stays() {
+                            // Another one, in its place.
+                            self.end_surplus();
+                        } else if !self.seat_is_wanted() && self.leave_spares(activation) {
+                            self.end_activation(activation);
+                        }
                     }
                     self.rest(activation, seen);
                 }
@@ -74,17 +77,18 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Rests while it owns the idle virtual processor; perhaps it does not any more afterwards.
+    /// Rests while it owns the idle virtual processor; perhaps it does not any more afterwards, and is
+    /// a spare.
     fn rest_as_owner(
         &'static self,
         activation: &'static Activation<K>,
         vp: &'static Vp<K>,
-        seen: u32,
+        rest: impl FnOnce(),
     ) {
         activation.change_role(Role::Carrier, Role::Resting);
         let word = vp.word();
         if word.is_owned_by(activation) && word.state() == State::Idle {
-            self.rest(activation, seen);
+            rest();
         }
         activation.change_role(Role::Resting, Role::Carrier);
     }
@@ -150,7 +154,7 @@ impl<K: Kernel> Runtime<K> {
         let spare = activation.role() == Role::Spare && self.leave_spares(activation);
         let free = spare || activation.change_role(Role::Resting, Role::Carrier);
         let vp = activation.vp();
-        if free && self.acquire(activation, vp, true) {
+        if free && self.kernel.may_run(vp) && self.acquire(activation, vp, true) {
             // Before anything else, a displaced activation included.
             if let Some(first) = list.pop_front() {
                 self.add_ready(vp, list);
@@ -229,6 +233,10 @@ impl<K: Kernel> Runtime<K> {
         if word.is_owned_by(activation) && word.state() == State::Granted {
             vp.set(activation, State::Runtime);
             activation.set_role(Role::Carrier);
+            if vp.bequeathed.get(Ordering::Relaxed).is_some() {
+                // It lost the virtual processor in its sleep, and is its heir now.
+                self.inherit(vp);
+            }
             self.kernel.bind(activation);
             return true;
         }
@@ -247,7 +255,7 @@ impl<K: Kernel> Runtime<K> {
                 return true;
             }
             self.kernel.resting(self, activation);
-            self.rest_as_owner(activation, vp, seen);
+            self.rest_as_owner(activation, vp, || self.rest(activation, seen));
         }
     }
 
@@ -288,7 +296,9 @@ impl<K: Kernel> Runtime<K> {
             if activation.take_attention() & Activation::<K>::DEFERRED != 0 {
                 self.kernel.deferred(self, activation, None);
             }
-            self.kernel.await_turn(self, activation, seen);
+            self.rest_as_owner(activation, vp, || {
+                self.kernel.await_turn(self, activation, seen);
+            });
         }
         self.reclaim_and_look(activation, vp)
     }

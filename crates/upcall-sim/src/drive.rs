@@ -18,13 +18,62 @@ use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::shared::Shared;
 use crate::shrink::shrink;
-use crate::threads::{self, Me};
+use crate::threads::{self, KernelThread, Me};
 
 /// Seeds of each scenario, if not said.
 const SEEDS: u64 = if cfg!(debug_assertions) { 100 } else { 1000 };
 
 /// What a scenario does.
-pub type Scenario = fn(Me);
+#[derive(Clone, Copy)]
+pub enum Scenario {
+    /// One program, which has the machine for itself.
+    Alone(fn(Me)),
+    /// Several programs, between which a daemon divides the processors.
+    Together(&'static [Program]),
+}
+
+/// One of several programs.
+#[derive(Clone, Copy)]
+pub enum Program {
+    /// One that runs on the runtime, with a virtual processor for each processor.
+    Ours(fn(Me)),
+    /// One that has so many kernel threads, each of which does that.
+    Others(usize, fn(KernelThread)),
+}
+
+impl Scenario {
+    fn spaces(self) -> usize {
+        match self {
+            Scenario::Alone(_) => 1,
+            Scenario::Together(programs) => programs.len(),
+        }
+    }
+
+    fn boot(self, machine: &'static Machine) {
+        let processors = &machine.style.processors;
+        let programs = match self {
+            Scenario::Alone(main) => return threads::boot(machine, 0, processors, main),
+            Scenario::Together(programs) => programs,
+        };
+        machine.start_daemon();
+        for (space, program) in programs.iter().enumerate() {
+            match *program {
+                Program::Ours(main) => {
+                    threads::boot(machine, space, processors, main);
+                    threads::boot_listener(machine, space);
+                }
+                Program::Others(count, body) => {
+                    for _ in 0..count {
+                        threads::boot_kernel_thread(machine, space, body);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Processors of a machine that several programs share, at most.
+const MOST_SHARED: usize = 8;
 
 /// A run that failed.
 #[derive(Clone, Debug)]
@@ -58,8 +107,8 @@ impl fmt::Display for Failure {
 /// # Panics
 ///
 /// When a run fails.
-pub fn explore(name: &str, scenario: Scenario) {
-    explore_less(name, "1", scenario);
+pub fn explore(name: &str, main: fn(Me)) {
+    explore_less(name, "1", main);
 }
 
 /// As [`explore`], in runs in which no more happens than this [`Plan`] says.
@@ -67,7 +116,20 @@ pub fn explore(name: &str, scenario: Scenario) {
 /// # Panics
 ///
 /// When a run fails, or the plan is none.
-pub fn explore_less(name: &str, less: &str, scenario: Scenario) {
+pub fn explore_less(name: &str, less: &str, main: fn(Me)) {
+    explore_all(name, less, Scenario::Alone(main));
+}
+
+/// As [`explore`], several programs on one machine, between which a daemon divides the processors.
+///
+/// # Panics
+///
+/// When a run fails.
+pub fn explore_together(name: &str, programs: &'static [Program]) {
+    explore_all(name, "1", Scenario::Together(programs));
+}
+
+fn explore_all(name: &str, less: &str, scenario: Scenario) {
     let less: Plan = less.parse().expect("a plan");
     let with_seed = |seed| Plan {
         seed,
@@ -167,15 +229,22 @@ thread_local! {
 pub fn run(plan: &Plan, scenario: Scenario) -> Result<(), Failure> {
     let machine = Machine::new(
         plan.seed,
-        1,
-        |pick| plan.style(pick),
+        scenario.spaces(),
+        |pick| {
+            let mut style = plan.style(pick);
+            style.spaces = scenario.spaces();
+            if style.spaces > 1 {
+                style.processors.truncate(MOST_SHARED);
+            }
+            style
+        },
         |style| Box::new(Explore::new(style)),
     );
     machine.limit(plan);
     let machine = Box::into_raw(Box::new(machine));
     // SAFETY: freed below, when nothing refers to it any more.
     let borrowed: &'static Machine = unsafe { &*machine };
-    threads::boot(borrowed, 0, &borrowed.style.processors, scenario);
+    scenario.boot(borrowed);
     bound::begin(borrowed);
     let result = borrowed.run();
     bound::end();
@@ -198,21 +267,21 @@ mod tests {
     #[test]
     fn an_endless_loop_ends_the_run() {
         let plan: Plan = "1,without=stepping".parse().unwrap();
-        let failure = hunt([plan].into_iter(), |me: Me| {
+        let scenario = Scenario::Alone(|me| {
             me.runtime.enter();
             loop {
                 std::hint::spin_loop();
             }
         });
+        let failure = hunt([plan].into_iter(), scenario);
         assert!(failure.is_some_and(|failure| failure.what.contains("endless loop")));
     }
 
     #[test]
     fn a_crash_is_a_failure_with_its_seed() {
         let seeds = (1..=5).map(Plan::from);
-        let failure = hunt(seeds, |me: Me| {
-            assert!(me.machine.seed() != 3, "the third");
-        });
+        let scenario = Scenario::Alone(|me| assert!(me.machine.seed() != 3, "the third"));
+        let failure = hunt(seeds, scenario);
         let failure = failure.expect("a failure");
         assert_eq!(failure.plan.seed, 3);
         assert!(failure.what.contains("the third"), "{failure}");

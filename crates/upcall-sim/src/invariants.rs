@@ -6,22 +6,28 @@
 //! vessel waits is the machine's doing, and says nothing about the runtime.
 //!
 //! Not here, since the runtime does not have it yet: priorities of threads (Anderson et al. 1991,
-//! section 1.2: no high-priority thread waits while a low-priority one runs). That the holder of a
+//! section 1.2: no high-priority thread waits while a low-priority one runs). They will need a ready list
+//! whose highest priority others see without its lock, and the downcall *preempt* to the owner that
+//! runs the lowest one when a higher thread becomes ready; what steals, rings and grants to the displaced
+//! asks no priority now. That the holder of a
 //! lock is continued first is stated for the runtime's own locks only (section 3.3): a program's
-//! locks are not known to it. How many processors each of several address spaces has is
-//! `upcall-alloc`'s to decide, and its tests' to judge. That no wake-up is doubled is asked of what
+//! locks are not known to it. How many processors each of several address spaces
+//! has is `upcall-alloc`'s to decide, and its tests' to judge; here, that a space keeps to it. That no wake-up is doubled is asked of what
 //! ends a wait, which programs can see, not of kernel threads woken in vain, which they cannot.
 
+use upcall_core::Role;
 use upcall_core::vp::State;
 
 use crate::machine::{Doing, Machine};
-use crate::sim::Sim;
+use crate::rounds;
+use crate::sim::{Sim, Vp};
 use crate::space::Space;
-
-type Vp = upcall_core::Vp<Sim>;
 
 /// Says what is wrong, if anything is.
 pub type Invariant = fn(&Machine, usize, &Space) -> Result<(), String>;
+
+/// As [`Invariant`], about the vessel that makes a step.
+pub type StepInvariant = fn(&Machine) -> Result<(), String>;
 
 /// Asked between any two steps, about each address space.
 pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [
@@ -48,8 +54,20 @@ pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [
     ("activations_are_bounded", activations_are_bounded),
 ];
 
+/// Asked at each step of a thread, about the vessel that makes it.
+pub const AT_EACH_STEP: [(&str, StepInvariant); 2] = [
+    (
+        "a_stopped_thread_is_resumed_by_the_runtime",
+        a_stopped_thread_is_resumed_by_the_runtime,
+    ),
+    (
+        "a_taken_processor_is_given_up",
+        a_taken_processor_is_given_up,
+    ),
+];
+
 /// Asked when nothing can run.
-pub const AT_REST: [(&str, Invariant); 5] = [
+pub const AT_REST: [(&str, Invariant); 6] = [
     ("no_thread_is_lost", no_thread_is_lost),
     (
         "no_wake_up_is_lost_or_doubled",
@@ -58,49 +76,75 @@ pub const AT_REST: [(&str, Invariant); 5] = [
     ("no_event_is_lost", no_event_is_lost),
     ("somebody_waits_for_events", somebody_waits_for_events),
     ("who_is_absent_is_blocked", who_is_absent_is_blocked),
+    ("superfluous_activations_end", superfluous_activations_end),
 ];
 
-/// A processor may idle so many rounds while a thread is ready: the hysteresis, and the way of a call.
-const IDLE_ROUNDS: u64 = 60;
+/// A processor may idle, while a thread is ready, for so many calls (see [`rounds::of_a_call`]): that of who
+/// makes it ready; and that of who was called first, and found something else to run.
+const IDLE_CALLS: u64 = 2;
 
-/// A thread may run so many rounds without a virtual processor: until the signal reaches it that was
-/// to come first.
-const ASTRAY_ROUNDS: u64 = 60;
+/// A thread may run so many rounds without a virtual processor, or on a processor that is not its space's.
+/// Who displaced or told it sends the signal before its next point: in the round that was under way
+/// the signal is sent, and in the next the thread passes a point and has it. Who was replaced as blocked
+/// and is not is first put where who replaced it settles what it left, after one point (the time is
+/// noted).
+const ASTRAY_ROUNDS: u64 = 3;
 
 /// Activations beside threads: for each virtual processor an owner, a standby, its heir and two spares;
-/// and six spares.
+/// and six spares. For each thread there may be two: the one that it is blocked with, and a spare that is
+/// kept because that one is absent, or has just brought its thread back and not yet found the pool.
 const ACTIVATIONS: (u64, u64) = (5, 6);
+
+/// Spares that are kept for each virtual processor, and beside those; one more for each activation that
+/// is absent, which will need its owner's place when it comes back. The rule of `upcall-core`'s pool.
+const SPARES: (u64, u64) = (2, 6);
 
 /// What the invariants remember of an address space.
 #[derive(Default)]
 pub struct Books {
     /// The owner of each virtual processor and what it did, after the event before.
     words: Vec<(usize, State)>,
-    /// In which round a virtual processor was found idle with a thread ready, if it always was since.
-    idle_since: Vec<Option<u64>>,
     /// After how many time slices one without a processor was found with a thread ready, if it always was
     /// since.
     stranded_since: Vec<Option<u64>>,
+    /// For how many rounds a virtual processor was always idle with a thread ready.
+    idle_for: Vec<Option<u64>>,
+    /// The round of the event before.
+    round: u64,
 }
 
 impl Machine {
     /// Between any two steps.
     pub(crate) fn watch(&self) -> Result<(), String> {
-        self.ask_all(&AFTER_EVERY_EVENT)?;
+        self.ask_all(&AFTER_EVERY_EVENT, |_| true)?;
         for space in &self.spaces {
-            space.books.borrow_mut().remember(space);
+            space.books.borrow_mut().remember(space, self.rounds.now());
         }
         Ok(())
     }
 
-    /// When nothing can run.
-    pub(crate) fn watch_rest(&self) -> Result<(), String> {
-        self.ask_all(&AT_REST)
+    /// At each step of a thread.
+    pub(crate) fn watch_step(&self) -> Result<(), String> {
+        let mut broken = AT_EACH_STEP
+            .iter()
+            .map(|(name, holds)| holds(self).map_err(|what| format!("{name}: {what}")));
+        broken.find(Result::is_err).unwrap_or(Ok(()))
     }
 
-    fn ask_all(&self, invariants: &[(&str, Invariant)]) -> Result<(), String> {
+    /// When nothing can run. What has a ready thread and no processor is not at rest.
+    pub(crate) fn watch_rest(&self) -> Result<(), String> {
+        self.ask_all(&AT_REST, |space| {
+            space.has_processor() || !space.vps().iter().any(Vp::has_ready)
+        })
+    }
+
+    fn ask_all(
+        &self,
+        invariants: &[(&str, Invariant)],
+        is_asked: impl Fn(&Space) -> bool,
+    ) -> Result<(), String> {
         for (index, space) in self.spaces.iter().enumerate() {
-            if space.runtime.get().is_none() {
+            if space.runtime.get().is_none() || !is_asked(space) {
                 continue;
             }
             for (name, holds) in invariants {
@@ -128,7 +172,8 @@ impl Machine {
 }
 
 impl Books {
-    fn remember(&mut self, space: &Space) {
+    fn remember(&mut self, space: &Space, round: u64) {
+        self.round = round;
         self.words.clear();
         let words = space.vps().iter().filter_map(word);
         self.words.extend(words);
@@ -211,8 +256,9 @@ pub fn a_thread_is_on_one_activation(machine: &Machine, _: usize, _: &Space) -> 
 /// resumed by the kernel"): a thread executes only on the activation that owns a virtual processor, or
 /// learns soon that this one does not. Asked at each step of a thread.
 ///
-/// A thread that comes back from a page fault may learn it at its next interruption only, which is the
-/// end of its slice at the latest: whoever runs instead tells it when it has time.
+/// Excused is who was replaced on a page fault, until whoever runs instead has told it; and, if a signal
+/// would have cut its wait short, until it enters the runtime, or its slice ends: invariant 3 of
+/// ARCHITECTURE.md.
 ///
 /// # Errors
 ///
@@ -222,7 +268,9 @@ pub fn a_stopped_thread_is_resumed_by_the_runtime(machine: &Machine) -> Result<(
         let Some(activation) = vessel.activation.get() else {
             return Ok(());
         };
-        if vessel.faulted.get() || activation.vp().word().is_owned_by(activation) {
+        let never_told = activation.is_absent() && Sim::is_interruptible(activation);
+        if activation.is_unsettled() || never_told || activation.vp().word().is_owned_by(activation)
+        {
             vessel.astray.set(0);
             return Ok(());
         }
@@ -230,11 +278,41 @@ pub fn a_stopped_thread_is_resumed_by_the_runtime(machine: &Machine) -> Result<(
         let since = vessel.astray.get().checked_sub(1).unwrap_or(now);
         vessel.astray.set(since + 1);
         if now - since > ASTRAY_ROUNDS {
-            let name = "a_stopped_thread_is_resumed_by_the_runtime";
-            return Err(format!(
-                "{name}: it still runs after {} rounds",
-                now - since
-            ));
+            return Err(format!("it still runs after {} rounds", now - since));
+        }
+        Ok(())
+    })
+}
+
+/// As many activations run as processors are assigned (section 3.1, *processor preempted*): once the program
+/// was told that a processor was taken, the thread that runs there stops soon.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn a_taken_processor_is_given_up(machine: &Machine) -> Result<(), String> {
+    machine.me(|vessel| {
+        let runs = vessel
+            .activation
+            .get()
+            .filter(|activation| activation.vp().word().is_owned_by(activation));
+        let stopped = runs.and_then(|activation| {
+            machine.spaces[vessel.space].stopped(activation.vp().processor())
+        });
+        let Some(told) = stopped.and_then(|stopped| stopped.told) else {
+            vessel.overstays.set(0);
+            return Ok(());
+        };
+        let now = machine.rounds.now();
+        let since = vessel
+            .overstays
+            .get()
+            .checked_sub(1)
+            .unwrap_or(now)
+            .max(told);
+        vessel.overstays.set(since + 1);
+        if now - since > ASTRAY_ROUNDS {
+            return Err(format!("its thread runs there for {} rounds", now - since));
         }
         Ok(())
     })
@@ -272,26 +350,34 @@ pub fn no_processor_idles_while_a_thread_is_ready(
 ) -> Result<(), String> {
     let mut books = space.books.borrow_mut();
     let vps = space.vps();
-    books.idle_since.resize(vps.len(), None);
+    books.idle_for.resize(vps.len(), None);
     let excepted = space.spawn_failed.get() || machine.style.may_starve_sentinels();
     if excepted || !vps.iter().any(|vp| vp.has_ready()) {
-        books.idle_since.fill(None);
+        books.idle_for.fill(None);
         return Ok(());
     }
     let now = machine.rounds.now();
+    // How long the kernel takes to wake somebody is not the runtime's doing.
+    let passed = if space.waking.get() == 0 {
+        now - books.round
+    } else {
+        0
+    };
+    let most = IDLE_CALLS * rounds::of_a_call(&machine.style);
     let Books {
-        words, idle_since, ..
+        words, idle_for, ..
     } = &mut *books;
-    for (index, (vp, since)) in vps.iter().zip(idle_since).enumerate() {
+    for (index, (vp, idle)) in vps.iter().zip(idle_for).enumerate() {
         let owner = word(vp).map(|(owner, _)| owner);
         let before = words.get(index).map(|&(owner, _)| owner);
-        let idles = owner.is_some_and(|owner| machine.idles(owner)) && !space.lacks(vp.index());
-        if owner != before || !idles {
-            *since = None;
+        let lacks = space.lacks(vp.index()) || space.stopped(vp.processor()).is_some();
+        if lacks || owner != before || !owner.is_some_and(|owner| machine.idles(owner)) {
+            *idle = None;
             continue;
         }
-        let rounds = now - *since.get_or_insert(now);
-        if rounds > IDLE_ROUNDS {
+        let rounds = idle.map_or(0, |before| before + passed);
+        *idle = Some(rounds);
+        if rounds > most {
             return Err(format!("vp {index} since {rounds} rounds"));
         }
     }
@@ -433,4 +519,45 @@ pub fn who_is_absent_is_blocked(
         return Err(format!("{absent} are absent, {blocked} are blocked"));
     }
     Ok(())
+}
+
+/// Activations without work are kept for the next use up to a bound, and end beyond it (section 4.3):
+/// nobody is half-way at rest, so each that carries nothing has one of four reasons to be there. It owns
+/// a virtual processor, is the standby of one, is reserved for a sentinel as its heir, or is a spare.
+pub fn superfluous_activations_end(
+    machine: &Machine,
+    index: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let Some(runtime) = space.runtime.get() else {
+        return Ok(());
+    };
+    let vps = space.vps().len() as u64;
+    let (each, more) = SPARES;
+    let spares = each * vps + more + runtime.stats().absent.get();
+    let heirs = if machine.style.sentinel { vps } else { 0 };
+    let (mut standing_by, mut reserved, mut spare, mut idle) = (0, 0, 0, 0);
+    for vessel in (0..machine.nr_vessels()).filter(|&vessel| machine.doing(vessel) != Doing::Gone) {
+        let (its, activation) = machine.vessel(vessel, |one| (one.space, one.activation.get()));
+        let Some(activation) = activation.filter(|one| its == index && one.thread().is_none())
+        else {
+            continue;
+        };
+        match activation.role() {
+            Role::Standby => standing_by += 1,
+            Role::Reserved => reserved += 1,
+            Role::Spare => spare += 1,
+            Role::Carrier | Role::Resting => idle += 1,
+        }
+    }
+    let counts = [
+        ("stand by", standing_by, vps),
+        ("are reserved", reserved, heirs),
+        ("are spares", spare, spares),
+        ("are idle owners", idle, vps),
+    ];
+    match counts.into_iter().find(|&(_, are, may_be)| are > may_be) {
+        Some((what, are, may_be)) => Err(format!("{are} {what}, {may_be} may")),
+        None => Ok(()),
+    }
 }

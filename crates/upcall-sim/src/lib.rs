@@ -16,7 +16,8 @@
 //! | [`threads`] | the threads of a run, and what they can do |
 //! | `outside` | what others decide: whether a processor is there |
 //! | [`style`] | what kind of machine a seed gives, and how badly it behaves |
-//! | `watch` | what must hold |
+//! | [`invariants`] | what must hold |
+//! | `daemon` | which of several address spaces has which processor |
 //! | `stepping` | preemption at any instruction |
 //! | `bound` | an end to loops that reach no point |
 //!
@@ -33,6 +34,7 @@
 
 mod arena;
 mod bound;
+mod daemon;
 pub mod drive;
 pub mod explore;
 pub mod invariants;
@@ -52,7 +54,7 @@ pub mod style;
 pub mod threads;
 mod turns;
 
-pub use drive::{explore, explore_less};
+pub use drive::{Program, Scenario, explore, explore_less, explore_together};
 pub use explore::Explore;
 pub use machine::{Doing, Machine, Thread};
 pub use plan::Plan;
@@ -60,4 +62,4 @@ pub use policy::{Call, Policy};
 pub use sim::Sim;
 pub use space::{Descriptor, Space};
 pub use style::Style;
-pub use threads::{Handle, Me, boot};
+pub use threads::{Handle, KernelThread, Me, boot};

@@ -19,6 +19,7 @@ use upcall_core::vp::State;
 use upcall_core::{Activation, arch};
 
 use crate::arena::Arena;
+use crate::daemon::Daemon;
 use crate::plan::Plan;
 use crate::policy::{Call, Next, Policy};
 use crate::rounds::Rounds;
@@ -27,7 +28,8 @@ use crate::space::Space;
 use crate::stepping;
 use crate::style::Style;
 
-/// A vessel is stepped for fewer instructions than this at a time.
+/// A vessel is stepped for fewer instructions than this at a time, mostly for much fewer: it reaches the
+/// next point after some dozens, and steps that end there were for nothing.
 const STEPS: u64 = 200;
 
 /// Kernel threads of one run; ended ones included, which are not used again.
@@ -76,8 +78,8 @@ pub struct Vessel {
     pub(crate) due: Cell<u64>,
     /// The round in which its thread ran without a virtual processor, plus one.
     pub(crate) astray: Cell<u64>,
-    /// Its thread was on a page fault, and was not in the runtime since.
-    pub(crate) faulted: Cell<bool>,
+    /// The round since which its thread has run on a processor that is another space's, plus one.
+    pub(crate) overstays: Cell<u64>,
     /// Where it is bound.
     pub processor: Cell<u32>,
     /// It is of the idle class.
@@ -88,6 +90,10 @@ pub struct Vessel {
     pub interrupted: Cell<bool>,
     /// Its time slice is over.
     pub slice_over: Cell<bool>,
+    /// It waits for a processor of its address space.
+    pub(crate) in_turn: Cell<bool>,
+    /// It is a kernel thread that carries nothing and hears what the daemon says.
+    pub(crate) listens: Cell<bool>,
 }
 
 /// The machine.
@@ -113,6 +119,7 @@ pub struct Machine {
     most_draws: Cell<u64>,
     size: Cell<u64>,
     pub(crate) rounds: Rounds,
+    pub(crate) daemon: Daemon,
     /// The time, in nanoseconds.
     pub clock: Cell<u64>,
     /// Points so far.
@@ -161,6 +168,7 @@ impl Machine {
             most_draws: Cell::new(u64::MAX),
             size: Cell::new(1),
             rounds: Rounds::default(),
+            daemon: Daemon::default(),
             clock: Cell::new(1_000),
             points: Cell::new(0),
             reached: Cell::new(0),
@@ -261,12 +269,14 @@ impl Machine {
             place: Cell::new(usize::MAX),
             due: Cell::new(0),
             astray: Cell::new(0),
-            faulted: Cell::new(false),
+            overstays: Cell::new(0),
             processor: Cell::new(0),
             sentinel: Cell::new(false),
             yields: Cell::new(false),
             interrupted: Cell::new(false),
             slice_over: Cell::new(false),
+            in_turn: Cell::new(false),
+            listens: Cell::new(false),
         };
         // SAFETY: nobody refers to this one, which is beyond those that there are.
         unsafe { self.vessels[index].get().write(MaybeUninit::new(vessel)) };
@@ -281,6 +291,9 @@ impl Machine {
     pub(crate) fn set_doing(&self, index: usize, doing: Doing) {
         self.vessel(index, |vessel| {
             let before = vessel.doing.replace(doing);
+            let waking = &self.spaces[vessel.space].waking;
+            let is_waking = |doing| usize::from(matches!(doing, Doing::Waking { .. }));
+            waking.set(waking.get() + is_waking(doing) - is_waking(before));
             self.rounds.changed(vessel, doing);
             let mut runnable = self.runnable.borrow_mut();
             match (before == Doing::Runnable, doing == Doing::Runnable) {
@@ -352,7 +365,6 @@ impl Machine {
 
     /// Resumes a vessel until it comes back.
     pub(crate) fn resume(&self, index: usize) {
-        self.rounds.ran(self, index);
         self.running.set(index);
         let context = self.vessel(index, |vessel| vessel.context.get());
         self.resumed.set(true);
@@ -398,7 +410,12 @@ impl Machine {
         self.stop(Call::Preempted);
         self.handle();
         self.depth.set(self.depth.get() - 1);
-        self.pick(STEPS)
+        self.steps()
+    }
+
+    /// For how many instructions a vessel is stepped.
+    fn steps(&self) -> u64 {
+        self.pick(1 + self.pick(STEPS))
     }
 
     fn switch(&self, save: *mut usize, to: usize) {
@@ -413,6 +430,7 @@ impl Machine {
 
     /// Waits in the kernel, in a state from which the machine takes the vessel out.
     pub(crate) fn wait(&self, doing: Doing) {
+        self.me(|vessel| vessel.overstays.set(0));
         self.set_doing(self.running.get(), doing);
         self.come_back();
     }
@@ -433,14 +451,24 @@ impl Machine {
 
     /// A place at which anything may happen.
     pub fn point(&self, call: Call) {
-        if self.me(|vessel| vessel.activation.get().is_none()) {
-            return;
+        if self.me(|vessel| vessel.activation.get().is_some()) {
+            self.stop(call);
+            self.handle();
+        } else if self.me(|vessel| vessel.listens.get()) {
+            self.stop(call);
         }
-        self.stop(call);
-        self.handle();
+    }
+
+    /// Others may run.
+    pub(crate) fn give_way(&self) {
+        self.rounds.passed(self, self.running.get());
+        self.come_back();
     }
 
     fn stop(&self, call: Call) {
+        if call != Call::Preempted {
+            self.rounds.passed(self, self.running.get());
+        }
         let next = self.ask(|policy| policy.at_point(self, call));
         if next != Next::GoOn {
             self.me(|vessel| vessel.yields.set(next == Next::GiveWay));
@@ -467,7 +495,6 @@ impl Machine {
                 }
                 activation.runtime().interrupted(slice_over);
                 self.depth.set(depth);
-                self.me(|vessel| vessel.faulted.set(false));
             }
         }
     }
@@ -512,7 +539,7 @@ impl Drop for InKernel<'_> {
         let machine = self.0;
         machine.depth.set(machine.depth.get() - 1);
         if machine.depth.get() == 0 && machine.chance(machine.style.stepped) {
-            stepping::arm(machine, machine.pick(STEPS));
+            stepping::arm(machine, machine.steps());
         }
     }
 }

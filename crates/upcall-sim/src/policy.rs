@@ -26,6 +26,9 @@ pub enum Call {
     Spawn,
     Exit,
     Bind,
+    MayRun,
+    AwaitTurn,
+    Resting,
     Install,
     Uninstall,
     Map,
@@ -34,7 +37,6 @@ pub enum Call {
     SetAlarm,
     IsInterrupted,
     Sentinel,
-    MayRun,
     /// Some instructions of a thread's own.
     Step,
     /// A system call or a page fault of a thread begins.

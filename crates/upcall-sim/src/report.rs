@@ -17,11 +17,13 @@ impl Machine {
             let state: State = word.state();
             let owner = Self::vessel_of(word.owner());
             *text += &format!("vp {}: {state:?} of {owner:?}", vp.index());
-            *text += if vp.has_ready() {
-                ", threads ready\n"
-            } else {
-                "\n"
-            };
+            if vp.has_ready() {
+                *text += ", threads ready";
+            }
+            if let Some(stopped) = space.stopped(vp.processor()) {
+                *text += &format!(", {stopped:?}");
+            }
+            *text += "\n";
         }
     }
 

@@ -26,6 +26,7 @@ impl Machine {
                 return Err("no end in sight".to_owned());
             }
             self.happen();
+            self.watch_over();
             self.watch()?;
             self.ran.set(None);
             match self.ask(|policy| policy.choose(self)) {
@@ -98,7 +99,7 @@ impl Machine {
         if !(0..self.nr_vessels()).any(waking) {
             self.watch_rest()?;
         }
-        let mut next = self.next_unblocking();
+        let mut next = self.next_unblocking().min(self.next_of_daemon());
         for space in &self.spaces {
             next = next.min(space.back_at.get());
             space

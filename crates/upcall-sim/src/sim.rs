@@ -3,11 +3,15 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use upcall_core::{Activation, Errno, Kernel, Role, Runtime, ThreadList, Vp, Waiting};
+use upcall_core::{Activation, Errno, Kernel, Role, Runtime, ThreadList, Waiting};
 
 use crate::machine::{Doing, InKernel, Machine, Thread};
 use crate::policy::Call;
+use crate::rounds;
 use crate::space::Space;
+
+/// A virtual processor of the runtime on this kernel.
+pub(crate) type Vp = upcall_core::Vp<Sim>;
 
 /// The kernel under one address space.
 pub struct Sim {
@@ -91,7 +95,6 @@ unsafe impl Kernel for Sim {
     fn set_inside(&self) {
         let machine = self.machine();
         machine.point(Call::SetInside);
-        machine.me(|vessel| vessel.faulted.set(false));
         self.word(Activation::<Self>::OFFSET_INSIDE)
             .store(1, Ordering::SeqCst);
     }
@@ -169,7 +172,10 @@ unsafe impl Kernel for Sim {
             machine.fail("a sentinel starts an activation for threads".into());
         }
         let alive = self.space().alive.get();
-        if alive >= machine.style.most_vessels || machine.chance(machine.style.refusals) {
+        // Together with others a program that cannot start has none of the processors.
+        let starts = machine.style.spaces > 1 && !self.space().has_started.get();
+        let refused = alive >= machine.style.most_vessels || machine.chance(machine.style.refusals);
+        if refused && !starts {
             self.space().spawn_failed.set(true);
             return Err(Errno(11));
         }
@@ -210,7 +216,11 @@ unsafe impl Kernel for Sim {
             // It may not get to run for ever, and others wait for what it holds.
             machine.fail("a sentinel carries a thread".into());
         }
-        if let Err(what) = machine.space().turns.came(thread, machine.rounds.now()) {
+        if let Err(what) = machine.space().turns.came(
+            thread,
+            machine.rounds.now(),
+            rounds::of_a_call(&machine.style),
+        ) {
             machine.fail(what);
         }
         if thread.kernel.pending.load(Ordering::SeqCst) {
@@ -299,10 +309,11 @@ unsafe impl Kernel for Sim {
     ) {
     }
 
-    fn may_run(&self, vp: &'static Vp<Self>) -> bool {
+    fn may_run(&self, vp: &'static Vp) -> bool {
         let machine = self.machine();
-        let lacks = self.space().lacks(vp.index());
-        if self.space().back_at.get() != u64::MAX {
+        let space = self.space();
+        let lacks = space.lacks(vp.index()) || space.stopped(vp.processor()).is_some();
+        if space.back_at.get() != u64::MAX {
             machine.point(Call::MayRun);
         }
         !lacks
@@ -315,13 +326,30 @@ unsafe impl Kernel for Sim {
         seen: u32,
     ) {
         let machine = self.machine();
-        machine.point(Call::Sleep);
-        let vp = activation.vp().index();
-        if activation.wake_word().load(Ordering::SeqCst) == seen && self.space().lacks(vp) {
-            let me = machine.running.get();
-            self.space().awaiting.borrow_mut().push((me, vp));
+        machine.point(Call::AwaitTurn);
+        let (vp, space) = (activation.vp(), self.space());
+        let lacks = space.lacks(vp.index());
+        if activation.wake_word().load(Ordering::SeqCst) == seen
+            && (lacks || space.stopped(vp.processor()).is_some())
+        {
+            if lacks {
+                let me = machine.running.get();
+                space.awaiting.borrow_mut().push((me, vp.index()));
+            }
+            machine.me(|vessel| vessel.in_turn.set(true));
             machine.wait(Doing::Sleeping);
+            machine.me(|vessel| vessel.in_turn.set(false));
         }
+    }
+
+    fn is_contended(&self) -> bool {
+        self.machine().is_contended(self.space)
+    }
+
+    fn resting(&self, _runtime: &'static Runtime<Self>, activation: &'static Activation<Self>) {
+        let machine = self.machine();
+        machine.rests(self.space, activation.vp().processor());
+        machine.point(Call::Resting);
     }
 
     fn is_gone(&self, activation: &'static Activation<Self>) -> bool {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use upcall_core::{Runtime, ThreadList, WakeReason, thread::Claim};
 
+use crate::daemon::Stopped;
 use crate::invariants::Books;
 use crate::machine::Thread;
 use crate::sim::Sim;
@@ -57,10 +58,24 @@ pub struct Space {
     pub(crate) heard: Cell<u64>,
     /// Vessels that wait for news, and some that do not any more.
     pub(crate) pollers: RefCell<Vec<usize>>,
+    /// Vessels that were woken and do not run yet.
+    pub(crate) waking: Cell<usize>,
     /// Vessels that have not ended.
     pub(crate) alive: Cell<usize>,
     /// Threads parked on descriptors.
     pub(crate) nr_waiting: Cell<usize>,
+    /// Which processors are not its own, by number; none, where nobody divides them.
+    pub(crate) stopped: RefCell<Vec<Option<Stopped>>>,
+    /// The vessel that hears what was taken.
+    pub(crate) listener: Cell<Option<usize>>,
+    /// Something was taken, and the listener has not heard it yet.
+    pub(crate) is_told: Cell<bool>,
+    /// The vessels of a program that has no runtime.
+    pub(crate) kernel_threads: RefCell<Vec<usize>>,
+    /// The program has an activation for each virtual processor, if it will have them.
+    pub(crate) has_started: Cell<bool>,
+    /// The program has ended.
+    pub(crate) is_over: Cell<bool>,
 }
 
 impl Space {
@@ -70,6 +85,21 @@ impl Space {
             back_at: Cell::new(u64::MAX),
             ..Space::default()
         }
+    }
+
+    /// What the daemon says about a processor, if it is not this one's.
+    pub(crate) fn stopped(&self, processor: u32) -> Option<Stopped> {
+        self.stopped
+            .borrow()
+            .get(processor as usize)
+            .copied()
+            .flatten()
+    }
+
+    /// Whether it has a processor at all.
+    pub(crate) fn has_processor(&self) -> bool {
+        let words = self.stopped.borrow();
+        words.is_empty() || words.iter().any(Option::is_none)
     }
 
     /// Whether something has come for who sits in the poller.

@@ -35,6 +35,10 @@ pub struct Style {
     pub doubts: u64,
     /// Who sits in the poller meets a page fault once in so many times; 0: never.
     pub seat_faults: u64,
+    /// The daemon that divides the processors dies once in so many looks; 0: never.
+    pub deaths: u64,
+    /// How many address spaces there are.
+    pub spaces: usize,
 }
 
 /// What can be taken out of a style.
@@ -54,11 +58,12 @@ pub enum Feature {
     SlowWakes,
     Doubts,
     SeatFaults,
+    Deaths,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 13] = [
+    pub const ALL: [Feature; 14] = [
         Feature::Stepping,
         Feature::Moves,
         Feature::Sentinel,
@@ -72,6 +77,7 @@ impl Feature {
         Feature::SlowWakes,
         Feature::Doubts,
         Feature::SeatFaults,
+        Feature::Deaths,
     ];
 
     /// As a plan names it.
@@ -90,6 +96,7 @@ impl Feature {
             Feature::SlowWakes => "slow-wakes",
             Feature::Doubts => "doubts",
             Feature::SeatFaults => "seat-faults",
+            Feature::Deaths => "deaths",
         }
     }
 }
@@ -128,13 +135,16 @@ impl Style {
             slow_wakes: [0, 0, 2000][pick(3) as usize],
             doubts: [0, 20, 3][pick(3) as usize],
             seat_faults: [0, 10][pick(2) as usize],
+            deaths: [0, 30, 300][pick(3) as usize],
+            spaces: 1,
         }
     }
 
     /// Whether a sentinel may have to wait for the activations of another virtual processor.
     pub fn may_starve_sentinels(&self) -> bool {
         let place = |index: usize| self.processors[index];
-        let shared = (1..self.processors.len()).any(|index| place(index) == place(0));
+        let shared =
+            self.spaces > 1 || (1..self.processors.len()).any(|index| place(index) == place(0));
         self.sentinel && self.starved && (shared || !self.bound)
     }
 
@@ -157,6 +167,7 @@ impl Style {
             Feature::SlowWakes => self.slow_wakes = 0,
             Feature::Doubts => self.doubts = 0,
             Feature::SeatFaults => self.seat_faults = 0,
+            Feature::Deaths => self.deaths = 0,
         }
     }
 }

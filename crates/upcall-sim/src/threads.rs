@@ -7,7 +7,7 @@ use upcall_core::futex::Waited;
 use upcall_core::thread::Claim;
 use upcall_core::{Activation, Kernel, Runtime, WakeReason};
 
-use crate::invariants;
+use crate::daemon;
 use crate::machine::{Doing, Machine, Thread};
 use crate::policy::Call;
 use crate::sim::Sim;
@@ -60,6 +60,18 @@ pub fn boot(
     );
 }
 
+/// Adds the kernel thread by which a program hears what the daemon says.
+pub(crate) fn boot_listener(machine: &'static Machine, space: usize) {
+    let stack = machine.memory(STACK) as usize + STACK;
+    let machine_word = std::ptr::from_ref(machine) as usize;
+    let vessel = machine.add_vessel(space, stack, daemon::listen, machine_word);
+    machine.vessel(vessel, |vessel| vessel.listens.set(true));
+    let space = &machine.spaces[space];
+    space.listener.set(Some(vessel));
+    // It is not for the runtime to count.
+    space.alive.set(space.alive.get() - 1);
+}
+
 struct Boot {
     machine: &'static Machine,
     space: usize,
@@ -83,6 +95,7 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
     space.turns.vps.set(boot.processors.len());
     // Fails where kernel threads run out at once: the first virtual processor works.
     let _ = runtime.start();
+    space.has_started.set(true);
     runtime.leave(activation);
     let me = Me {
         machine,
@@ -93,7 +106,64 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
     if catch_unwind(AssertUnwindSafe(|| (boot.body)(me))).is_err() {
         machine.fail("main panicked".to_owned());
     }
-    machine.finish()
+    machine.end_program(boot.space)
+}
+
+/// Runs `body` as a kernel thread of an address space that has no runtime.
+pub fn boot_kernel_thread(machine: &'static Machine, space: usize, body: fn(KernelThread)) {
+    let thread = KernelThread { machine, space };
+    let boot = Box::into_raw(Box::new((thread, body))) as usize;
+    let stack = machine.memory(STACK) as usize + STACK;
+    let vessel = machine.add_vessel(space, stack, begin_kernel_thread, boot);
+    machine.spaces[space]
+        .kernel_threads
+        .borrow_mut()
+        .push(vessel);
+}
+
+extern "C" fn begin_kernel_thread(boot: usize, _: usize, _: usize) -> ! {
+    // SAFETY: `boot_kernel_thread` passes it.
+    let (thread, body) = *unsafe { Box::from_raw(boot as *mut (KernelThread, fn(KernelThread))) };
+    thread.step();
+    body(thread);
+    let space = &thread.machine.spaces[thread.space];
+    let me = thread.machine.running.get();
+    space.kernel_threads.borrow_mut().retain(|&one| one != me);
+    if space.kernel_threads.borrow().is_empty() {
+        thread.machine.end_program(thread.space);
+    }
+    thread.machine.wait(Doing::Gone);
+    unreachable!("a vessel that is gone was resumed")
+}
+
+/// A thread of a program without a runtime: a vessel that the kernel runs where the program may.
+#[derive(Clone, Copy)]
+pub struct KernelThread {
+    /// Its machine.
+    pub machine: &'static Machine,
+    space: usize,
+}
+
+impl KernelThread {
+    /// Some instructions.
+    pub fn step(self) {
+        self.machine.give_way();
+        while !self.machine.spaces[self.space].has_processor() {
+            self.machine.me(|vessel| vessel.in_turn.set(true));
+            self.machine.wait(Doing::Sleeping);
+            self.machine.me(|vessel| vessel.in_turn.set(false));
+        }
+    }
+
+    /// Blocks so long.
+    pub fn call(self, time: u64) {
+        let until = self.machine.clock.get() + time;
+        self.machine.wait(Doing::Blocked {
+            until,
+            fault: false,
+        });
+        self.step();
+    }
 }
 
 extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
@@ -159,7 +229,7 @@ impl Me {
             std::ptr::eq(now, self.thread),
             "a thread on another's stack"
         );
-        if let Err(what) = invariants::a_stopped_thread_is_resumed_by_the_runtime(self.machine) {
+        if let Err(what) = self.machine.watch_step() {
             self.machine.fail(what);
         }
     }
@@ -289,9 +359,6 @@ impl Me {
     fn block(self, time: u64, fault: bool) {
         self.machine.point(Call::Block);
         let until = self.machine.clock.get() + time;
-        if fault {
-            self.machine.me(|vessel| vessel.faulted.set(true));
-        }
         while self.machine.clock.get() < until {
             self.machine.wait(Doing::Blocked { until, fault });
             self.machine.handle();

@@ -8,9 +8,6 @@ use std::sync::atomic::Ordering;
 
 use crate::machine::Thread;
 
-/// How long who was taken from a ready list first may still be on its way to run, in rounds.
-const ON_THE_WAY: u64 = 40;
-
 struct Waiting {
     thread: &'static Thread,
     vp: u32,
@@ -38,7 +35,14 @@ impl Turns {
     }
 
     /// A thread runs; what is wrong with that.
-    pub(crate) fn came(&self, thread: &'static Thread, round: u64) -> Result<(), String> {
+    /// Who was taken from a ready list first may still be on its way for `on_the_way` rounds: it calls
+    /// others before it runs.
+    pub(crate) fn came(
+        &self,
+        thread: &'static Thread,
+        round: u64,
+        on_the_way: u64,
+    ) -> Result<(), String> {
         let mut waiting = self.waiting.borrow_mut();
         let is_it = |one: &Waiting| std::ptr::eq(one.thread, thread);
         let Some(place) = waiting.iter().position(is_it) else {
@@ -48,7 +52,7 @@ impl Turns {
         for first in waiting[..place].iter().filter(|one| one.vp == vp) {
             let since = first.passed.get().unwrap_or(round);
             first.passed.set(Some(since));
-            if self.vps.get() == 1 || round - since > ON_THE_WAY {
+            if self.vps.get() == 1 || round - since > on_the_way {
                 return Err("threads_take_turns: who gave way first has not run yet".to_owned());
             }
         }

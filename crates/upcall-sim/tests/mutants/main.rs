@@ -8,6 +8,7 @@
 mod scratch;
 
 use scratch::Scratch;
+use upcall_sim::invariants::{AFTER_EVERY_EVENT, AT_EACH_STEP, AT_REST, Invariant};
 
 /// A change of the runtime that some invariant catches.
 struct Mutant {
@@ -111,6 +112,35 @@ const MUTANTS: &[Mutant] = &[
         scenario: "blocking_calls",
     },
     Mutant {
+        caught_by: "superfluous_activations_end",
+        file: "wait.rs",
+        text: "if activation.stays() {
+                            // Another one, in its place.
+                            self.end_surplus();
+                        }",
+        instead: "if activation.stays() {}",
+        scenario: "page_faults",
+    },
+    Mutant {
+        caught_by: "no_thread_is_lost",
+        file: "wait.rs",
+        text: "self.stats.rung.add();
+        self.notify(word.owner());",
+        instead: "self.stats.rung.add();",
+        scenario: "descriptors",
+    },
+    Mutant {
+        caught_by: "a_taken_processor_is_given_up",
+        file: "upcall.rs",
+        text: "} else if vp.has_ready() || !self.kernel.may_run(vp) {
+                    self.stats.preempted.add();
+                    self.park_to_choose(activation)",
+        instead: "} else if vp.has_ready() || !self.kernel.may_run(vp) {
+                    self.stats.preempted.add();
+                    self.park_ready(activation)",
+        scenario: "together::two_programs_and_another",
+    },
+    Mutant {
         caught_by: "threads_take_turns",
         file: "ready.rs",
         text: "self.with(kernel, |len| Some(len + 1), |list| list.push_back(thread));",
@@ -178,6 +208,23 @@ fn every_mutant_is_caught_by_its_invariant() {
         }
     }
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}
+
+#[test]
+fn every_invariant_has_a_mutant() {
+    let names = |invariants: &[(&'static str, Invariant)]| -> Vec<_> {
+        invariants.iter().map(|&(name, _)| name).collect()
+    };
+    let at_each_step = AT_EACH_STEP.iter().map(|&(name, _)| name);
+    let invariants = [
+        names(&AFTER_EVERY_EVENT),
+        names(&AT_REST),
+        at_each_step.collect(),
+    ];
+    for name in invariants.concat() {
+        let has_one = MUTANTS.iter().any(|mutant| mutant.caught_by == name);
+        assert!(has_one, "{name}");
+    }
 }
 
 /// The run that a report ends with is small, and replays exactly.

@@ -7,7 +7,7 @@ use std::process::Command;
 /// The copy.
 pub struct Scratch(PathBuf);
 
-const CRATES: [&str; 2] = ["upcall-core", "upcall-sim"];
+const CRATES: [&str; 3] = ["upcall-alloc", "upcall-core", "upcall-sim"];
 
 fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -25,7 +25,8 @@ impl Scratch {
             .filter(|line| !line.starts_with("members") && !line.starts_with("lto"))
             .filter(|line| !line.starts_with("codegen-units"))
             .collect();
-        let members = r#"members = ["crates/upcall-core", "crates/upcall-sim"]"#;
+        let members = CRATES.map(|name| format!("\"crates/{name}\""));
+        let members = format!("members = [{}]", members.join(", "));
         let manifest = manifest
             .join("\n")
             .replace("[workspace]", &format!("[workspace]\n{members}"));
