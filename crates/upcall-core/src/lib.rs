@@ -29,7 +29,6 @@ pub mod activation;
 pub mod arch;
 mod edges;
 pub mod futex;
-mod idle;
 pub mod kernel;
 mod lock;
 mod memory;
@@ -44,6 +43,7 @@ mod testing;
 pub mod thread;
 mod timer;
 pub mod vp;
+mod vp_set;
 
 pub use activation::{Activation, Role};
 pub use edges::Edges;

@@ -211,7 +211,7 @@ impl<K: Kernel> Runtime<K> {
             |runtime, activation, thread, _| {
                 let vp = activation.vp();
                 if !runtime.is_plain_turn(activation, vp) {
-                    vp.ready.push_back(&runtime.kernel, thread);
+                    runtime.push_back(vp, thread);
                     return None;
                 }
                 let next = vp.ready.exchange(&runtime.kernel, thread);
@@ -227,7 +227,7 @@ impl<K: Kernel> Runtime<K> {
     fn is_chosen(&self, activation: &'static Activation<K>, thread: &'static Thread<K>) -> bool {
         let chosen = !activation.is_to_choose();
         if !chosen {
-            activation.vp().ready.push_front(&self.kernel, thread);
+            self.push_front(activation.vp(), thread);
         }
         chosen
     }
@@ -341,7 +341,7 @@ impl<K: Kernel> Runtime<K> {
 
     #[inline]
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.push_back(&self.kernel, thread);
+        self.push_back(vp, thread);
         self.announce_ready(vp);
     }
 
@@ -354,30 +354,45 @@ impl<K: Kernel> Runtime<K> {
         let rung = !self.idle.is_empty() && self.ring(vp.index());
         // SeqCst: the thread was made visible before; a standby declares itself asleep before the
         // virtual processor leaves the idleness that let it, and the owner looks afterwards.
-        if !rung && self.unwatched.load(Ordering::SeqCst) != 0 {
+        if !rung && !self.unwatched.is_empty() {
             self.watch_busy();
         }
         rung
     }
 
-    pub(super) fn first_vp_after(&self, index: u32) -> impl Iterator<Item = &'static Vp<K>> {
-        let vps = self.vps();
-        let start = index as usize;
-        (1..vps.len()).map(move |step| &vps[(start + step) % vps.len()])
-    }
-
     /// The next thread for a virtual processor: its own, or one that waits elsewhere.
-    fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+    pub(super) fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
         if let Some(thread) = vp.ready.pop(&self.kernel) {
             return Some(thread);
         }
-        for other in self.first_vp_after(vp.index()) {
-            if let Some(thread) = other.ready.pop(&self.kernel) {
+        let vps = self.vps();
+        self.has_ready.find(vp.index(), vps.len(), |index| {
+            let other = &vps[index as usize];
+            let thread = other.ready.pop(&self.kernel);
+            if thread.is_some() {
                 self.stats.stolen.add();
-                return Some(thread);
+            } else {
+                other.ready.if_empty(&self.kernel, || {
+                    self.has_ready.remove(index);
+                });
             }
-        }
-        None
+            thread
+        })
+    }
+
+    /// Puts a thread at the end of the ready list of `vp`. Whose list is not empty is in `has_ready`,
+    /// or somebody is here; whoever looks there in vain takes it out, with the list locked: so who puts
+    /// a thread in afterwards finds it missing.
+    #[inline]
+    pub(super) fn push_back(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_back(&self.kernel, thread);
+        self.has_ready.insert(vp.index());
+    }
+
+    /// The same at the front.
+    pub(super) fn push_front(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_front(&self.kernel, thread);
+        self.has_ready.insert(vp.index());
     }
 
     /// The life of an activation on its own stack, from the top after every thread that it ran.

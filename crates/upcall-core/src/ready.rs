@@ -170,6 +170,11 @@ impl<K: Kernel> ReadyList<K> {
         first.flatten().unwrap_or(thread)
     }
 
+    /// Calls `then` with the list locked, if it is empty.
+    pub(crate) fn if_empty(&self, kernel: &K, then: impl FnOnce()) {
+        self.with(kernel, |len| (len == 0).then_some(0), |_| then());
+    }
+
     #[inline]
     pub(crate) fn pop(&self, kernel: &K) -> Option<&'static Thread<K>> {
         self.with(kernel, |len| len.checked_sub(1), ThreadList::pop_front)?

@@ -3,12 +3,11 @@
 //! How a thread enters and leaves it, and what runs next, is in `passage.rs`; what happens at upcalls
 //! in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 use crate::activation::{Activation, Role};
 use crate::arch;
 use crate::futex::Futexes;
-use crate::idle::{IdleSet, MAX_VPS};
 use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
 use crate::memory::Slab;
@@ -18,6 +17,7 @@ use crate::stats::Stats;
 use crate::thread::Thread;
 use crate::timer::Timers;
 use crate::vp::{State, Vp};
+use crate::vp_set::{MAX_VPS, VpSet};
 
 #[cfg(all(test, any(loom, shuttle)))]
 #[path = "models/mod.rs"]
@@ -55,9 +55,11 @@ pub struct Runtime<K: Kernel> {
     keeps_activations: AtomicBool,
     known: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
-    idle: IdleSet,
+    idle: VpSet,
     /// Virtual processors whose standby sleeps or is missing: their owners may block unnoticed.
-    unwatched: AtomicUsize,
+    unwatched: VpSet,
+    /// Those that have ready threads, and some that had: see `Runtime::push_back`.
+    has_ready: VpSet,
     futexes: Futexes<K>,
     timers: Timers<K>,
     stats: Stats,
@@ -102,8 +104,9 @@ impl<K: Kernel> Runtime<K> {
                 }),
                 known: Slot::empty(),
                 poller: Slot::empty(),
-                idle: IdleSet::new(),
-                unwatched: AtomicUsize::new(0),
+                idle: VpSet::new(),
+                unwatched: VpSet::new(),
+                has_ready: VpSet::new(),
                 futexes,
                 timers,
                 stats: Stats::default(),
@@ -141,12 +144,12 @@ impl<K: Kernel> Runtime<K> {
                 owner.vp.set(Some(&*vp), Ordering::Relaxed);
             }
             owner.set_role(Role::Carrier);
+            self.unwatched.insert(index as u32);
         }
         // SAFETY: written just now, mapped for ever.
         let first = unsafe { &*place };
         self.nr_vps
             .store(processors.len() as u32, Ordering::Relaxed);
-        self.unwatched.store(processors.len(), Ordering::Relaxed);
         self.vps.set(Some(first), Ordering::Release);
         let activation = first.word().owner();
         // Its kernel thread is the process's own.

@@ -15,7 +15,7 @@ impl<K: Kernel> Runtime<K> {
     /// Whether somebody notices if the owner of `vp` blocks, and has somebody to call then.
     #[inline]
     pub(super) fn standby_is_awake(&self, vp: &'static Vp<K>) -> bool {
-        !vp.standby_asleep.load(Ordering::SeqCst)
+        !self.unwatched.contains(vp.index())
             && vp.standby.get(Ordering::Relaxed).is_some()
             && !(self.kernel.sentinel() && self.spares_are_few.load(Ordering::Relaxed))
     }
@@ -62,7 +62,7 @@ impl<K: Kernel> Runtime<K> {
             };
             if let Some(activation) = standby {
                 if vp.standby.replace_if(None, Some(activation)) {
-                    self.unwatched.fetch_sub(1, Ordering::SeqCst);
+                    self.unwatched.remove(vp.index());
                     activation.set_role(Role::Standby);
                     self.notify(activation);
                 } else {
@@ -100,7 +100,7 @@ impl<K: Kernel> Runtime<K> {
         if !vp.standby.replace_if(Some(activation), None) {
             return false;
         }
-        self.unwatched.fetch_add(1, Ordering::SeqCst);
+        self.unwatched.insert(vp.index());
         activation.set_role(Role::Carrier);
         true
     }
@@ -119,7 +119,7 @@ impl<K: Kernel> Runtime<K> {
         loop {
             let seen = standby.wake.load(Ordering::SeqCst);
             self.look_at_deferred(standby);
-            if !vp.standby_asleep.load(Ordering::SeqCst) {
+            if !self.unwatched.contains(vp.index()) {
                 return;
             }
             self.kernel.sleep(standby, seen);
@@ -128,17 +128,12 @@ impl<K: Kernel> Runtime<K> {
 
     /// The standby of `vp` is about to sleep, or unable to act.
     pub(super) fn retire_standby(&self, vp: &'static Vp<K>) {
-        vp.standby_asleep.store(true, Ordering::SeqCst);
-        self.unwatched.fetch_add(1, Ordering::SeqCst);
+        self.unwatched.insert(vp.index());
     }
 
     /// Ends the sleep of the standby of `vp` in the books; says whether it was asleep.
     pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
-        let was_asleep = vp.standby_asleep.swap(false, Ordering::SeqCst);
-        if was_asleep {
-            self.unwatched.fetch_sub(1, Ordering::SeqCst);
-        }
-        was_asleep
+        self.unwatched.remove(vp.index())
     }
 
     /// Whether there would be anything to do if the owner of `vp` blocked. Not for the displaced,

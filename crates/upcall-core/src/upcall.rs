@@ -55,7 +55,7 @@ impl<K: Kernel> Runtime<K> {
         let displaced = self.leave_displaced(activation, vp);
         if self.acquire(activation, vp, !displaced || self.kernel.crowded()) {
             // The standby may have gone to sleep while the virtual processor was offered or idle.
-            if self.unwatched.load(Ordering::SeqCst) != 0 {
+            if !self.unwatched.is_empty() {
                 self.look_around(vp);
             }
             if !self.kernel.may_run(vp) {
@@ -70,7 +70,7 @@ impl<K: Kernel> Runtime<K> {
             activation,
             |runtime, activation, thread, displaced| {
                 let vp = activation.vp();
-                vp.ready.push_front(&runtime.kernel, thread);
+                runtime.push_front(vp, thread);
                 if !runtime.announce_ready(vp)
                     && displaced == 0
                     && vp.ready.is_first(&runtime.kernel, thread)
@@ -441,21 +441,24 @@ impl<K: Kernel> Runtime<K> {
             }
         }
         self.stats.preempted.add();
-        vp.ready.push_back(&self.kernel, thread);
+        self.push_back(vp, thread);
         None
     }
 
     /// A thread that is ready where no processor is, since another address space has it, is nobody's next:
     /// while all others compute, none of them looks for more. So who has a processor does now and then.
     fn fetch_stranded(&'static self, vp: &'static Vp<K>) {
-        let strands = |other: &&'static Vp<K>| other.has_ready() && !self.kernel.may_run(other);
-        let mut others = self.first_vp_after(vp.index()).filter(strands);
-        if let Some(other) = others.next()
+        let vps = self.vps();
+        let stranded = self.has_ready.find(vp.index(), vps.len(), |index| {
+            let other = &vps[index as usize];
+            (other.has_ready() && !self.kernel.may_run(other)).then_some(other)
+        });
+        if let Some(other) = stranded
             && self.kernel.may_run(vp)
             && let Some(thread) = other.ready.pop(&self.kernel)
         {
             self.stats.stolen.add();
-            vp.ready.push_back(&self.kernel, thread);
+            self.push_back(vp, thread);
         }
     }
 

@@ -115,8 +115,6 @@ pub struct Vp<K: Kernel> {
     pub(crate) heir: Slot<Activation<K>>,
     /// The owner from which the heir was given the processor, if it must be settled.
     pub(crate) bequeathed: Slot<Activation<K>>,
-    /// The standby sleeps: it will not notice that the owner blocks.
-    pub(crate) standby_asleep: AtomicBool,
     /// Somebody is creating or waking a standby.
     pub(crate) calling: AtomicBool,
     pub(crate) displaced: SpinLock<Displaced<K>>,
@@ -148,7 +146,6 @@ impl<K: Kernel> Vp<K> {
             standby: Slot::empty(),
             heir: Slot::empty(),
             bequeathed: Slot::empty(),
-            standby_asleep: AtomicBool::new(false),
             calling: AtomicBool::new(false),
             displaced: SpinLock::new(Displaced::none()),
             nr_displaced: AtomicU32::new(0),

@@ -304,7 +304,9 @@ impl<K: Kernel> Runtime<K> {
     }
 
     pub(super) fn work_waits(&self, vp: &'static Vp<K>) -> bool {
-        vp.has_ready() || self.vps().iter().any(Vp::has_ready)
+        let vps = self.vps();
+        let ready = |index: u32| vps[index as usize].has_ready().then_some(());
+        vp.has_ready() || self.has_ready.find(vp.index(), vps.len(), ready).is_some()
     }
 
     /// While activations are absent: lets those that came back have the processor for a moment.
@@ -330,7 +332,7 @@ impl<K: Kernel> Runtime<K> {
         vp: &'static Vp<K>,
     ) -> bool {
         let owns = self.reclaim(activation, vp);
-        if owns && self.unwatched.load(Ordering::SeqCst) != 0 {
+        if owns && !self.unwatched.is_empty() {
             self.look_around(vp);
         }
         owns
@@ -349,10 +351,12 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Calls the standby of every virtual processor that is busy.
+    /// Calls the standby of every virtual processor that is busy and has none, or one that sleeps.
     #[cold]
     pub(super) fn watch_busy(&'static self) {
-        for vp in self.vps() {
+        let vps = self.vps();
+        self.unwatched.find(0, vps.len(), |index| {
+            let vp = &vps[index as usize];
             let word = vp.word();
             let looks_by_itself = match word.state() {
                 State::Idle => true,
@@ -362,15 +366,15 @@ impl<K: Kernel> Runtime<K> {
             if !looks_by_itself {
                 self.call_standby(vp);
             }
-        }
+            None::<()>
+        });
     }
 
     /// Puts an idle virtual processor to work, the nearest to `near`; says whether there was one.
     pub(super) fn ring(&'static self, near: u32) -> bool {
-        while let Some(index) = self.idle.take(near) {
-            let Some(vp) = self.vps().get(index as usize) else {
-                return false;
-            };
+        let vps = self.vps();
+        while let Some(index) = self.idle.take(near, vps.len()) {
+            let vp = &vps[index as usize];
             let word = vp.word();
             match word.state() {
                 State::Idle if self.grant_idle(vp, word) => return true,

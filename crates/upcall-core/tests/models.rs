@@ -50,9 +50,36 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "lists::a_virtual_processor_that_entered_the_idle_set",
-        "idle.rs",
+        "vp_set.rs",
         "fetch_and(!bit, Ordering::SeqCst) & bit != 0",
         "fetch_and(!bit, Ordering::SeqCst) & bit != !0",
+    ),
+    (
+        "lists::a_set_with_a_member",
+        "vp_set.rs",
+        "self.count.fetch_add(1, Ordering::SeqCst);
+        if self.words[word].fetch_or(bit, Ordering::SeqCst) & bit != 0 {
+            self.count.fetch_sub(1, Ordering::SeqCst);
+        }",
+        "if self.words[word].fetch_or(bit, Ordering::SeqCst) & bit == 0 {
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }",
+    ),
+    (
+        "lists::a_thread_that_is_put_where_somebody_looks",
+        "passage.rs",
+        "other.ready.if_empty(&self.kernel, || {
+                    self.has_ready.remove(index);
+                });",
+        "self.has_ready.remove(index);",
+    ),
+    (
+        "lists::a_thread_that_is_put_where_somebody_looks",
+        "passage.rs",
+        "vp.ready.push_back(&self.kernel, thread);
+        self.has_ready.insert(vp.index());",
+        "self.has_ready.insert(vp.index());
+        vp.ready.push_back(&self.kernel, thread);",
     ),
     (
         "lists::an_activation_of_the_pool",
@@ -190,14 +217,14 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "wait.rs",
-        "vp.has_ready() || self.vps().iter().any(Vp::has_ready)",
-        "false",
+        "vp.has_ready() || self.has_ready.find(vp.index(), vps.len(), ready).is_some()",
+        "vp.has_ready()",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "passage.rs",
-        "vp.ready.push_back(&self.kernel, thread);\n        self.announce_ready(vp);",
-        "self.announce_ready(vp);\n        vp.ready.push_back(&self.kernel, thread);",
+        "self.push_back(vp, thread);\n        self.announce_ready(vp);",
+        "self.announce_ready(vp);\n        self.push_back(vp, thread);",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
@@ -226,7 +253,7 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_the_owner_enters",
         "passage.rs",
-        "if !rung && self.unwatched.load(Ordering::SeqCst) != 0 {",
+        "if !rung && !self.unwatched.is_empty() {",
         "if false {",
     ),
     (

@@ -27,9 +27,9 @@ fn two_busy() -> (Rt, [&'static Activation<Checked>; 2]) {
     let standbys = [0, 1].map(|at| {
         let standby = another(runtime, &vps[at], Role::Standby);
         vps[at].standby.set(Some(standby), Ordering::Relaxed);
+        runtime.unwatched.remove(at as u32);
         standby
     });
-    runtime.unwatched.store(0, Ordering::Relaxed);
     (runtime, standbys)
 }
 

@@ -8,8 +8,8 @@ use loom::thread::{self, JoinHandle};
 use super::kernel::Checked;
 use super::{all_ready, check, runtime, threads};
 use crate::activation::Role;
-use crate::idle::IdleSet;
 use crate::lock::SpinLock;
+use crate::vp_set::VpSet;
 
 #[test]
 fn a_lock_has_one_holder_who_sees_what_the_last_did() {
@@ -83,10 +83,10 @@ fn a_ready_thread_is_taken_once_and_as_it_was_saved() {
 #[test]
 fn a_virtual_processor_that_entered_the_idle_set_is_taken_by_one() {
     check(30, || {
-        let set = Arc::new(IdleSet::new());
+        let set = Arc::new(VpSet::new());
         set.insert(3);
-        let take = |set: Arc<IdleSet>| -> JoinHandle<u32> {
-            thread::spawn(move || set.take(0).map_or(0, |_| 1))
+        let take = |set: Arc<VpSet>| -> JoinHandle<u32> {
+            thread::spawn(move || set.take(0, 64).map_or(0, |_| 1))
         };
         let others = [take(set.clone()), take(set.clone())];
         set.insert(5);
@@ -94,11 +94,45 @@ fn a_virtual_processor_that_entered_the_idle_set_is_taken_by_one() {
             .map(|other| other.join().unwrap())
             .iter()
             .sum::<u32>();
-        while set.take(0).is_some() {
+        while set.take(0, 64).is_some() {
             taken += 1;
         }
         assert_eq!(taken, 2);
+        assert!(!set.contains(3) && !set.contains(5));
         assert!(set.is_empty(), "the count is wrong");
+    });
+}
+
+#[test]
+fn a_set_with_a_member_is_never_found_empty() {
+    check(30, || {
+        let set = Arc::new(VpSet::new());
+        set.insert(3);
+        let (comes, goes) = (set.clone(), set.clone());
+        let others = [
+            thread::spawn(move || comes.insert(5)),
+            thread::spawn(move || {
+                goes.remove(5);
+            }),
+        ];
+        assert!(!set.is_empty());
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_is_put_where_somebody_looks_in_vain_is_found_afterwards() {
+    check(160, || {
+        let runtime = runtime(2);
+        let [seeker, other] = [&runtime.vps()[0], &runtime.vps()[1]];
+        let [ready] = threads(runtime);
+        runtime.has_ready.insert(other.index());
+        let maker = thread::spawn(move || runtime.push_back(other, ready));
+        let found = runtime.next_thread(seeker);
+        maker.join().unwrap();
+        assert!(found.is_some() || runtime.work_waits(seeker));
     });
 }
 

@@ -67,6 +67,14 @@ const MUTANTS: &[Mutant] = &[
         scenario: "page_faults",
     },
     Mutant {
+        caught_by: "no_processor_idles_while_a_thread_is_ready",
+        file: "passage.rs",
+        text: "vp.ready.push_back(&self.kernel, thread);
+        self.has_ready.insert(vp.index());",
+        instead: "vp.ready.push_back(&self.kernel, thread);",
+        scenario: "create_and_join",
+    },
+    Mutant {
         caught_by: "no_wake_up_is_lost_or_doubled",
         file: "futex.rs",
         text: "if claim == Claim::Lost {

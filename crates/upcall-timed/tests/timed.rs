@@ -1,0 +1,159 @@
+//! The machine against the paper of 1991, and against itself.
+
+use upcall_timed::costs::{MS, today};
+use upcall_timed::nbody::firefly::{self, System, published, speedup, time};
+use upcall_timed::nbody::program::{Problem, sequential};
+use upcall_timed::{Kind, Me, Outcome, Program, Scheduling, Setup, simulate};
+
+#[test]
+fn published_figures_are_met_within_a_tenth() {
+    for point in published() {
+        let here = (point.measure)();
+        assert!(
+            (here / point.paper - 1.0).abs() <= 0.1,
+            "{}: {} in the paper, {here} here",
+            point.what,
+            point.paper
+        );
+    }
+}
+
+/// Figure 2, in the words of the text.
+#[test]
+fn speedups_have_the_shape_of_figure_2() {
+    // On one, three and six processors.
+    let line = |system| [1, 3, 6].map(|many| speedup(firefly::PROBLEM, system, many, 1));
+    let [topaz, original, new] = firefly::SYSTEMS.map(line);
+    // All worse than the sequential program on one processor, Topaz threads by more.
+    assert!(topaz[0] < original[0] && topaz[0] < new[0]);
+    assert!([topaz[0], original[0], new[0]].iter().all(|&one| one < 1.0));
+    // Topaz threads improve at first, then flatten out.
+    assert!(topaz[1] > 1.8 * topaz[0], "{topaz:?}");
+    assert!(topaz[2] < 1.25 * topaz[1], "{topaz:?}");
+    // The others are better on any number, gain more from the last three, and go nearly together.
+    let gain = |line: [f64; 3]| line[2] - line[1];
+    for (original, new) in original.iter().zip(&new) {
+        assert!((new / original - 1.0).abs() < 0.05, "{original} {new}");
+    }
+    assert!(
+        new[1] > 1.2 * topaz[1] && gain(new) > 1.5 * gain(topaz),
+        "{topaz:?} {new:?}"
+    );
+    // Table 5 is within 5 % of what one copy reaches on three processors.
+    let half = speedup(firefly::PROBLEM, System::New, firefly::PROCESSORS, 2);
+    assert!((half / new[1] - 1.0).abs() <= 0.05, "{half} {}", new[1]);
+}
+
+/// Figure 3, in the words of the text.
+#[test]
+fn times_have_the_shape_of_figure_3() {
+    let [topaz, original, new] =
+        firefly::SYSTEMS.map(|system| [100, 90, 50, 40].map(|memory| time(system, memory)));
+    for line in [topaz, original, new] {
+        // Slowly at first, then more sharply.
+        assert!(line[1] - line[0] < (line[3] - line[2]) / 2.0, "{line:?}");
+    }
+    // Who loses a processor with each miss degrades more quickly; the other two go parallel.
+    assert!(original[1] > 1.25 * new[1] && original[3] > 5.0 * new[3]);
+    let lost = |line: [f64; 4]| line[3] - line[0];
+    assert!(
+        (lost(new) / lost(topaz) - 1.0).abs() < 0.5,
+        "{topaz:?} {new:?}"
+    );
+    assert!(new[0] < 0.75 * topaz[0]);
+}
+
+/// Threads compute what one thread computes, on every kind of thread, with misses and preemption.
+#[test]
+fn threads_move_the_bodies_as_one_thread_does() {
+    let problem = Problem {
+        steps: 2,
+        memory: 80,
+        ..firefly::PROBLEM
+    };
+    let alone = sequential(problem);
+    for system in firefly::SYSTEMS {
+        for result in firefly::run(system, 3, 1, problem) {
+            assert_eq!(result.bodies, alone.bodies);
+            assert!(result.misses > 0);
+        }
+    }
+}
+
+fn spaces(processors: u32, programs: Vec<Program>) -> Outcome {
+    simulate(Setup {
+        processors,
+        scheduling: Scheduling::Allocated(upcall_alloc::Terms::default()),
+        programs,
+        limit: 3_600_000 * MS,
+    })
+}
+
+fn program(kind: Kind, vps: u32, main: impl FnOnce(Me) + 'static) -> Program {
+    Program {
+        kind,
+        costs: match kind {
+            Kind::KernelThreads => today::kernel_threads(),
+            Kind::Activations | Kind::Bound => today::activations(),
+        },
+        vps,
+        daemon: false,
+        main: Box::new(main),
+    }
+}
+
+/// Two hundred threads of a millisecond, a third of which block.
+fn busy(me: Me) {
+    let threads: Vec<_> = (0..200)
+        .map(|index| {
+            me.fork(move |me| {
+                me.work(MS);
+                if index % 3 == 0 {
+                    me.block(2 * MS);
+                }
+                me.work(MS / 10);
+            })
+        })
+        .collect();
+    for thread in threads {
+        me.join(thread);
+    }
+}
+
+/// A run depends on nothing but its setup, and spaces of both kinds share the processors evenly.
+#[test]
+fn spaces_share_processors_evenly_and_repeatably() {
+    let run = || {
+        let kinds = [Kind::Activations, Kind::KernelThreads, Kind::Activations];
+        let outcome = spaces(7, kinds.map(|kind| program(kind, 7, busy)).into());
+        outcome
+            .programs
+            .iter()
+            .map(|one| one.ended)
+            .collect::<Vec<_>>()
+    };
+    let ended = run();
+    assert_eq!(ended, run());
+    // 220 ms of work on 7/3 processors, and remainders of 20 ms take turns.
+    for time in &ended {
+        let ms = *time as f64 / 1e6;
+        assert!((80.0..125.0).contains(&ms), "{ended:?}");
+    }
+}
+
+/// Nobody idles while another address space has work.
+#[test]
+fn a_sequential_space_leaves_its_processors_to_the_other() {
+    let outcome = spaces(
+        8,
+        vec![
+            program(Kind::Activations, 8, |me| me.work(40 * MS)),
+            program(Kind::Activations, 8, busy),
+        ],
+    );
+    let ms = outcome.programs[1].ended as f64 / 1e6;
+    assert!(
+        (31.0..36.0).contains(&ms),
+        "{ms} ms for 220 ms on 7 processors"
+    );
+}
