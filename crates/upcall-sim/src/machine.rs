@@ -6,7 +6,7 @@
 //! time slice. Blocking, sleeping and polling are states of a vessel; the clock is a number that
 //! moves with the points and jumps to the next event when nothing can run.
 //!
-//! What decides at a point is the [`Policy`]; what must hold is in `watch.rs`. Approach rejected: kernel threads under a lock-step
+//! What decides at a point is the [`Policy`]; what must hold is in `invariants`. Approach rejected: kernel threads under a lock-step
 //! scheduler, which a debugger shows better but which costs a futex a point.
 
 use std::cell::{Cell, RefCell, UnsafeCell};

@@ -139,13 +139,9 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "a_taken_processor_is_given_up",
-        file: "upcall.rs",
-        text: "} else if vp.has_ready() || !self.kernel.may_run(vp) {
-                    self.stats.preempted.add();
-                    self.park_to_choose(activation)",
-        instead: "} else if vp.has_ready() || !self.kernel.may_run(vp) {
-                    self.stats.preempted.add();
-                    self.park_ready(activation)",
+        file: "passage.rs",
+        text: "activation = self.park_to_choose(activation);",
+        instead: "activation = self.park_ready(activation);",
         scenario: "together::two_programs_and_another",
     },
     Mutant {
