@@ -241,7 +241,7 @@ impl<K: Kernel> Runtime<K> {
         self.park(
             activation,
             |runtime, activation, thread, _| {
-                activation.vp().ready.push_back(&runtime.kernel, thread);
+                runtime.push_back(activation.vp(), thread);
                 None
             },
             0,
