@@ -235,8 +235,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "wait.rs",
-        "word.state() == State::Idle {\n            self.rest(activation, seen);",
-        "word.state() == State::Idle {\n            let seen = activation.wake.load(Ordering::SeqCst);\n            self.rest(activation, seen);",
+        "self.kernel.resting(self, activation);\n            self.rest_as_owner(activation, vp, || self.rest(activation, seen));",
+        "let _ = seen;\n            self.kernel.resting(self, activation);\n            self.rest_as_owner(activation, vp, || {\n                self.rest(activation, activation.wake.load(Ordering::SeqCst))\n            });",
     ),
     (
         "idle::a_standby_that_goes_to_sleep",
