@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 enum { RING = 6, TURNS = 600, SHORT = 200, MAPS = 200, FILES = 300, SLEEPS = 100, SENT = 300 };
+#include "soak_waits.h"
 
 /* What the kernel answers while a limit is lowered; once more, then. */
 static int refused(int error)
@@ -46,45 +47,6 @@ static pthread_t begin(void *(*body)(void *), void *argument, size_t stack)
     MUST(answer);
     pthread_attr_destroy(&attributes);
     return thread;
-}
-
-static int get(int fd, long *word)
-{
-    return read(fd, word, sizeof *word) == sizeof *word ? 0 : -1;
-}
-static int put(int fd, long word)
-{
-    return write(fd, &word, sizeof word) == sizeof word ? 0 : -1;
-}
-
-static int pipes[RING][2];
-
-static void *ring(void *number)
-{
-    long own = (long)number, word;
-    for (;;) {
-        MUST(get(pipes[own][0], &word));
-        MUST(put(pipes[(own + 1) % RING][1], word + 1));
-        if (word >= TURNS * RING)
-            return NULL;
-    }
-}
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t turn_changed = PTHREAD_COND_INITIALIZER;
-static long turn;
-
-static void *takes_turns(void *number)
-{
-    for (long i = 0; i < TURNS; i++) {
-        pthread_mutex_lock(&mutex);
-        while (turn % 4 != (long)number)
-            pthread_cond_wait(&turn_changed, &mutex);
-        turn++;
-        pthread_cond_broadcast(&turn_changed);
-        pthread_mutex_unlock(&mutex);
-    }
-    return NULL;
 }
 
 static void *echoes(void *end)

@@ -90,6 +90,7 @@ pub fn compile_with(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Op
         source.clone(),
         sources().join("case.h"),
         sources().join("case.rs.inc"),
+        sources().join("soak_waits.h"),
         sources().join("plugin_sites.c"),
     ] {
         fs::read(&path)
