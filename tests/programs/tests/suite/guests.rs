@@ -163,7 +163,7 @@ fn every_source_is_a_case() {
                 .chain(crate::dispatch::GUESTS)
                 .chain(crate::parked::GUESTS)
                 .chain(crate::turns::GUESTS)
-                .chain(&["soak_children", "soak_mixed"])
+                .chain(&["soak_children", "soak_limits", "soak_mixed"])
                 .map(|name| format!("{name}.c")),
         )
         .collect();
