@@ -139,13 +139,12 @@ impl Guest {
             self.report_to.store(copy, Ordering::Relaxed);
         }
         self.pid.store(linux.pid() as u32, Ordering::Relaxed);
-        let gang = *linux.gang();
-        let leave = |_: &Errno| gang.leave(upcall_linux::clock(libc::CLOCK_MONOTONIC));
-        let runtime = Runtime::create(linux).inspect_err(leave)?;
+        let runtime = Runtime::create(linux)?;
+        let kernel = runtime.kernel();
         let mut processors = [0u32; 1024];
         let count = self.choose_processors(&mut processors);
         let adopted = runtime.adopt(&processors[..count]);
-        let (activation, thread) = adopted.inspect_err(leave)?;
+        let (activation, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
         attempt.succeeds();
         runtime
             .kernel()

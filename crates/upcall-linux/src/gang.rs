@@ -57,7 +57,6 @@ pub struct Report {
 }
 
 /// This process's part in the turns.
-#[derive(Clone, Copy)]
 pub struct Gang {
     state: Option<&'static State>,
 }
