@@ -301,6 +301,7 @@ pub fn sigaction(frame: &Frame) -> i64 {
             // The thread raises it itself, and does not go on.
             && signal != libc::SIGABRT
             && !is_libcs(signal)
+            && !preempt::wants_altstack()
         {
             preempt::want_altstack();
             if some_share_altstack() {

@@ -57,6 +57,7 @@ pub fn adopt_altstack(activation: &'static Activation, thread: &'static Thread) 
     };
     if stack.ss_flags & libc::SS_DISABLE == 0 {
         let words = [stack.ss_sp as usize, stack.ss_size, 0];
+        // The address last: with it the thread has a stack, for others.
         for (slot, word) in thread.kernel.altstack.iter().zip(words).rev() {
             // SeqCst: as `preempt::want_altstack` says.
             slot.store(word, Ordering::SeqCst);
