@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use upcall_core::{Kernel, Runtime};
+use upcall_core::{Activation, Kernel, Runtime};
 
 use super::costs::Costs;
 use super::kernel::Timed;
@@ -224,15 +224,13 @@ impl Me {
             self.machine.rouse(index);
             return Joint(done);
         }
-        self.machine.charge(self.costs().fork);
-        let runtime = self.runtime();
-        let activation = runtime.enter();
-        let thread = runtime.new_thread().expect("memory");
-        thread.kernel.0.store(false, Ordering::Relaxed);
-        // SAFETY: a stack of its own; `user_thread` does not return.
-        unsafe { runtime.launch(activation, thread, stack, user_thread, [argument, 0, 0]) };
-        runtime.leave(activation);
-        runtime.kernel().handle();
+        self.at_user_level(self.costs().fork, |runtime, activation| {
+            let thread = runtime.new_thread().expect("memory");
+            thread.kernel.0.store(false, Ordering::Relaxed);
+            // SAFETY: a stack of its own; `user_thread` does not return.
+            unsafe { runtime.launch(activation, thread, stack, user_thread, [argument, 0, 0]) };
+            activation
+        });
         Joint(done)
     }
 
@@ -251,12 +249,11 @@ impl Me {
             self.sleep_in_kernel(word, matches);
             return;
         }
-        self.machine.charge(self.costs().wait);
-        let runtime = self.runtime();
-        let activation = runtime.enter();
-        let (activation, _) = runtime.futex_wait(activation, word.key(), u32::MAX, None, matches);
-        runtime.leave(activation);
-        runtime.kernel().handle();
+        self.at_user_level(self.costs().wait, |runtime, activation| {
+            let (activation, _) =
+                runtime.futex_wait(activation, word.key(), u32::MAX, None, matches);
+            activation
+        });
     }
 
     /// Wakes at most so many that wait.
@@ -266,10 +263,24 @@ impl Me {
             self.rouse(word, count);
             return;
         }
-        self.machine.charge(self.costs().signal);
+        self.at_user_level(self.costs().signal, |runtime, activation| {
+            runtime.futex_wake(activation, word.key(), count as usize, u32::MAX);
+            activation
+        });
+    }
+
+    /// An operation inside the runtime, which may go on on another activation.
+    fn at_user_level(
+        self,
+        cost: u64,
+        operation: impl FnOnce(
+            &'static Runtime<Timed>,
+            &'static Activation<Timed>,
+        ) -> &'static Activation<Timed>,
+    ) {
+        self.machine.charge(cost);
         let runtime = self.runtime();
-        let activation = runtime.enter();
-        runtime.futex_wake(activation, word.key(), count as usize, u32::MAX);
+        let activation = operation(runtime, runtime.enter());
         runtime.leave(activation);
         runtime.kernel().handle();
     }
