@@ -127,7 +127,8 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
 
     /// Threads that wait for descriptors or deadlines and can now run: each was claimed with
     /// [`Thread::claim`]. With `wait`, blocks until there is one, or [`Kernel::wake`]; returns at
-    /// once if `activation.wake` is no longer the value in `wait`.
+    /// once if `activation.wake` is no longer the value in `wait`. Where the activation's virtual
+    /// processor has not its processor, it also returns when that is back ([`Kernel::await_turn`]).
     fn poll(
         &self,
         runtime: &'static Runtime<Self>,

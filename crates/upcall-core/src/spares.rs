@@ -161,14 +161,17 @@ impl<K: Kernel> Runtime<K> {
         self.kernel.broken("a spare activation outside of the pool")
     }
 
-    /// Wakes some spare, or a new one, for the poller's seat.
-    pub(super) fn call_spare(&'static self, vp: &'static Vp<K>) {
+    /// Wakes some spare, or a new one, for the poller's seat; says whether there is one.
+    pub(super) fn call_spare(&'static self, vp: &'static Vp<K>) -> bool {
         let spare = self.spares.lock(&self.kernel).head;
         if let Some(activation) = spare {
             self.notify(activation);
         } else if let Some(activation) = self.spawn_activation(vp, false) {
             self.give_back(activation);
+        } else {
+            return false;
         }
+        true
     }
 
     /// From now on no activation ends, however many sleep: something in the kernel that outlives a

@@ -110,20 +110,27 @@ impl<K: Kernel> Runtime<K> {
     /// Sleeps, or polls if nobody else does.
     pub(super) fn rest(&'static self, activation: &'static Activation<K>, seen: u32) {
         self.look_at_deferred(activation);
-        if self.poller.get(Ordering::Relaxed).is_none()
-            && self.poller.replace_if(None, Some(activation))
-        {
-            // Perhaps it was woken to end, and is needed here.
-            self.end_surplus();
-            let list = self.kernel.poll(self, activation, Some(seen));
-            self.poller.set(None, Ordering::Release);
-            if list.is_empty() && self.kernel.sentinel() {
-                self.stand_in(activation);
-            }
-            self.deliver(activation, list);
-        } else {
+        if !self.sit(activation, seen) {
             self.kernel.sleep(activation, seen);
         }
+    }
+
+    /// Polls, if nobody else does; says whether it did.
+    fn sit(&'static self, activation: &'static Activation<K>, seen: u32) -> bool {
+        if self.poller.get(Ordering::Relaxed).is_some()
+            || !self.poller.replace_if(None, Some(activation))
+        {
+            return false;
+        }
+        // Perhaps it was woken to end, and is needed here.
+        self.end_surplus();
+        let list = self.kernel.poll(self, activation, Some(seen));
+        self.poller.set(None, Ordering::Release);
+        if list.is_empty() && self.kernel.sentinel() {
+            self.stand_in(activation);
+        }
+        self.deliver(activation, list);
+        true
     }
 
     /// Does the sentinels' work for once: another process may keep them from running.
@@ -278,9 +285,6 @@ impl<K: Kernel> Runtime<K> {
         if self.work_waits(vp) {
             self.announce_ready(vp);
         }
-        if self.seat_is_wanted() {
-            self.call_spare(vp);
-        }
         if !vp.step(activation, State::Runtime, State::Idle) {
             self.kernel.broken("an owner that pauses was replaced");
         }
@@ -293,11 +297,14 @@ impl<K: Kernel> Runtime<K> {
             if self.kernel.may_run(vp) {
                 break;
             }
-            if activation.take_attention() & Activation::<K>::DEFERRED != 0 {
-                self.kernel.deferred(self, activation, None);
-            }
+            self.look_at_deferred(activation);
+            // A spare's place; where there is none, its own, or nobody would see that an event makes a
+            // thread ready for which a processor is wanted.
+            let seatless = self.seat_is_wanted() && !self.call_spare(vp);
             self.rest_as_owner(activation, vp, || {
-                self.kernel.await_turn(self, activation, seen);
+                if !seatless || !self.sit(activation, seen) {
+                    self.kernel.await_turn(self, activation, seen);
+                }
             });
         }
         self.reclaim_and_look(activation, vp)
@@ -370,10 +377,18 @@ impl<K: Kernel> Runtime<K> {
         });
     }
 
-    /// Puts an idle virtual processor to work, the nearest to `near`; says whether there was one.
+    /// Puts an idle virtual processor to work, the nearest to `near`; says whether there was one. Who sits in
+    /// the poller last: it hears the call late where the seat's own page fault delays it.
     pub(super) fn ring(&'static self, near: u32) -> bool {
         let vps = self.vps();
-        while let Some(index) = self.idle.take(near, vps.len()) {
+        let seated = self.poller.get(Ordering::Relaxed);
+        let seat = seated.map(|poller| poller.vp().index());
+        let elsewhere = |index| (Some(index) != seat && self.idle.remove(index)).then_some(index);
+        while let Some(index) = self
+            .idle
+            .find(near, vps.len(), elsewhere)
+            .or_else(|| self.idle.take(near, vps.len()))
+        {
             let vp = &vps[index as usize];
             let word = vp.word();
             match word.state() {

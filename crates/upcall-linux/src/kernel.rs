@@ -107,8 +107,11 @@ impl Linux {
     }
 
     /// How long the poller may sleep, milliseconds; -1 for ever.
-    fn pause(&self) -> isize {
-        if self.sentinel() {
+    fn pause(&self, runtime: &'static Runtime, activation: &'static Activation) -> isize {
+        if runtime.is_short() && !self.may_run(activation.vp()) {
+            // For want of others it may be who waits for its turn.
+            1
+        } else if self.sentinel() {
             self.watch.pause(self.now())
         } else {
             -1
@@ -470,7 +473,11 @@ unsafe impl Kernel for Linux {
         }
         let waiting = &activation.kernel.waiting;
         let block = activation.wake_word().load(Ordering::SeqCst) == seen;
-        let timeout_ms = if block { self.pause() } else { 0 };
+        let timeout_ms = if block {
+            self.pause(runtime, activation)
+        } else {
+            0
+        };
         let list = self.poller.collect(runtime, false, timeout_ms);
         waiting.store(AWAKE, Ordering::Relaxed);
         list

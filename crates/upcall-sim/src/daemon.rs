@@ -40,7 +40,7 @@ pub(crate) struct Daemon {
     next: Cell<u64>,
     /// When its words fall.
     falls: Cell<u64>,
-    /// What was published when it last meant to look.
+    /// What was published when it last looked, or meant to.
     seen: RefCell<Vec<u32>>,
     /// Processors that rest: the space, and the number.
     rests: RefCell<Vec<(usize, u32)>>,
@@ -105,6 +105,24 @@ impl Machine {
         self.look(now);
     }
 
+    /// What the daemon knows, for the report of a failure.
+    pub(crate) fn describe_daemon(&self) -> String {
+        let next = self.daemon.next.get();
+        let Some(life) = &*self.daemon.life.borrow() else {
+            return format!("the daemon is away, back at {next}\n");
+        };
+        let mut text = format!("the daemon looks at {next}\n");
+        for (index, name) in life.names.iter().enumerate() {
+            let space = name.and_then(|name| life.allocator.space(name));
+            if let Some(space) = space {
+                let (want, runs, rests) = (space.want(), space.running(), space.resting());
+                text +=
+                    &format!("space {index} wants {want}, runs on {runs:?}, rests on {rests:?}\n");
+            }
+        }
+        text
+    }
+
     /// When the daemon does something by itself.
     pub(crate) fn next_of_daemon(&self) -> u64 {
         match self.daemon.is_on.get() {
@@ -159,8 +177,10 @@ impl Machine {
                 let _ = allocator.idle(now, name, ProcessorId(processor));
             }
         }
-        for (space, name) in self.spaces.iter().zip(&*names) {
+        for (index, (space, name)) in self.spaces.iter().zip(&*names).enumerate() {
             let want = self.published(space);
+            // Also what has changed while it was dead.
+            daemon.seen.borrow_mut()[index] = want;
             let Some(name) = *name else { continue };
             if allocator.space(name).is_some_and(|it| it.want() != want) {
                 allocator.need(now, name, want).expect("it has joined");

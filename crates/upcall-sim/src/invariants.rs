@@ -181,7 +181,7 @@ impl Books {
 }
 
 impl Space {
-    fn vps(&self) -> &'static [Vp] {
+    pub(crate) fn vps(&self) -> &'static [Vp] {
         self.runtime.get().map_or(&[], |runtime| runtime.vps())
     }
 }
@@ -370,7 +370,7 @@ pub fn no_processor_idles_while_a_thread_is_ready(
     for (index, (vp, idle)) in vps.iter().zip(idle_for).enumerate() {
         let owner = word(vp).map(|(owner, _)| owner);
         let before = words.get(index).map(|&(owner, _)| owner);
-        let lacks = space.lacks(vp.index()) || space.stopped(vp.processor()).is_some();
+        let lacks = space.lacks_processor(vp);
         if lacks || owner != before || !owner.is_some_and(|owner| machine.idles(owner)) {
             *idle = None;
             continue;
@@ -404,7 +404,7 @@ pub fn no_thread_waits_for_a_processor_that_was_taken(
     books.stranded_since.resize(vps.len(), None);
     let (now, most) = (space.slices.get(), 2 * runtime.stats().threads.peak() + 2);
     for (vp, since) in vps.iter().zip(&mut books.stranded_since) {
-        let strands = space.lacks(vp.index()) && vp.has_ready();
+        let strands = space.lacks_processor(vp) && vp.has_ready();
         if !strands || vp.word().state() != State::Idle {
             *since = None;
             continue;

@@ -504,7 +504,8 @@ impl Machine {
         let vp = activation.vp();
         let word = vp.word();
         let space = self.space();
-        if word.is_owned_by(activation) && word.state() == State::User && !space.lacks(vp.index()) {
+        let runs = word.is_owned_by(activation) && word.state() == State::User;
+        if runs && !space.lacks_processor(vp) {
             space.slices.set(space.slices.get() + 1);
         }
     }

@@ -1,6 +1,7 @@
 //! What others decide: whether a processor is there.
 
 use crate::machine::Machine;
+use crate::sim::Vp;
 use crate::space::Space;
 use crate::threads::Me;
 
@@ -34,6 +35,11 @@ impl Space {
     /// Whether a virtual processor's processor is another address space's.
     pub(crate) fn lacks(&self, vp: u32) -> bool {
         self.taken.borrow().contains(&vp)
+    }
+
+    /// Whether a virtual processor has not its processor now, whoever says so.
+    pub(crate) fn lacks_processor(&self, vp: &Vp) -> bool {
+        self.lacks(vp.index()) || self.stopped(vp.processor()).is_some()
     }
 
     /// Gives back the processors whose time has come, and wakes who waits for one that is back.

@@ -36,18 +36,20 @@ impl Machine {
             text += &format!("space {index}: alarm {alarm} waiting {waiting}\n");
             self.describe_space(space, &mut text);
         }
+        text += &self.describe_daemon();
         let alive = |&index: &usize| self.doing(index) != Doing::Gone;
         for index in (0..self.nr_vessels()).filter(alive) {
             self.vessel(index, |vessel| {
                 let activation = vessel.activation.get();
                 let is = |what: fn(&Activation<Sim>) -> bool| activation.is_some_and(what);
                 text += &format!(
-                    "vessel {index}: {:?}, processor {}, role {:?}, thread {}, in call {}, wake {}\n",
+                    "vessel {index}: {:?}, processor {}, role {:?}, thread {}, in call {}, absent {}, wake {}\n",
                     vessel.doing.get(),
                     vessel.processor.get(),
                     activation.map(Activation::role),
                     is(|activation| activation.thread().is_some()),
                     is(Activation::is_in_call),
+                    is(Activation::is_absent),
                     activation.map_or(0, |activation| activation.wake_word().load(Ordering::Relaxed)),
                 );
             });

@@ -73,6 +73,20 @@ impl Sim {
         unsafe { &*self.machine }.enter()
     }
 
+    /// Waits; where the activation's virtual processor has not its processor, until that is back.
+    fn wait_in_turn(&self, activation: &'static Activation<Self>, doing: Doing) {
+        let machine = self.machine();
+        let (vp, space) = (activation.vp(), self.space());
+        if space.lacks(vp.index()) {
+            let me = machine.running.get();
+            space.awaiting.borrow_mut().push((me, vp.index()));
+        }
+        let waits = space.lacks_processor(vp);
+        machine.me(|vessel| vessel.in_turn.set(waits));
+        machine.wait(doing);
+        machine.me(|vessel| vessel.in_turn.set(false));
+    }
+
     fn word(&self, offset: usize) -> &AtomicU32 {
         let activation = std::ptr::from_ref(self.current()) as usize;
         // SAFETY: the offsets are those of 32-bit words of the activation.
@@ -216,10 +230,14 @@ unsafe impl Kernel for Sim {
             // It may not get to run for ever, and others wait for what it holds.
             machine.fail("a sentinel carries a thread".into());
         }
-        if let Err(what) = machine.space().turns.came(
+        let space = self.space();
+        let stranded = |vp: &Vp| space.lacks_processor(vp) && vp.has_ready();
+        let strands = || space.vps().iter().any(stranded);
+        if let Err(what) = space.turns.came(
             thread,
             machine.rounds.now(),
             rounds::of_a_call(&machine.style),
+            strands,
         ) {
             machine.fail(what);
         }
@@ -260,7 +278,7 @@ unsafe impl Kernel for Sim {
             && activation.wake_word().load(Ordering::SeqCst) == seen
             && !self.space().has_news(machine.clock.get())
         {
-            machine.wait(Doing::Polling);
+            self.wait_in_turn(activation, Doing::Polling);
             machine.handle();
             machine.fault_in_seat();
         }
@@ -312,7 +330,7 @@ unsafe impl Kernel for Sim {
     fn may_run(&self, vp: &'static Vp) -> bool {
         let machine = self.machine();
         let space = self.space();
-        let lacks = space.lacks(vp.index()) || space.stopped(vp.processor()).is_some();
+        let lacks = space.lacks_processor(vp);
         if space.back_at.get() != u64::MAX {
             machine.point(Call::MayRun);
         }
@@ -327,18 +345,10 @@ unsafe impl Kernel for Sim {
     ) {
         let machine = self.machine();
         machine.point(Call::AwaitTurn);
-        let (vp, space) = (activation.vp(), self.space());
-        let lacks = space.lacks(vp.index());
-        if activation.wake_word().load(Ordering::SeqCst) == seen
-            && (lacks || space.stopped(vp.processor()).is_some())
-        {
-            if lacks {
-                let me = machine.running.get();
-                space.awaiting.borrow_mut().push((me, vp.index()));
-            }
-            machine.me(|vessel| vessel.in_turn.set(true));
-            machine.wait(Doing::Sleeping);
-            machine.me(|vessel| vessel.in_turn.set(false));
+        let vp = activation.vp();
+        let space = self.space();
+        if activation.wake_word().load(Ordering::SeqCst) == seen && space.lacks_processor(vp) {
+            self.wait_in_turn(activation, Doing::Sleeping);
         }
     }
 

@@ -1,7 +1,9 @@
 //! Threads take turns: who gave way runs before who gave way later on the same virtual processor
 //! (Anderson et al. 1991, section 4.2, leaves the policy to the program; ours is first in, first out,
 //! and that is what bounds unfairness). Strictly so on one virtual processor; where there are more, who
-//! was stolen from the list first may be on its way for some rounds.
+//! was stolen from the list first may be on its way for some rounds. Not asked while threads wait
+//! where the processor was taken: one that was stolen may have been put back there, until others come
+//! for it ([`crate::invariants::no_thread_waits_for_a_processor_that_was_taken`]).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
@@ -36,12 +38,14 @@ impl Turns {
 
     /// A thread runs; what is wrong with that.
     /// Who was taken from a ready list first may still be on its way for `on_the_way` rounds: it calls
-    /// others before it runs.
+    /// others before it runs. `strands` says whether threads
+    /// wait where the processor was taken.
     pub(crate) fn came(
         &self,
         thread: &'static Thread,
         round: u64,
         on_the_way: u64,
+        strands: impl Fn() -> bool,
     ) -> Result<(), String> {
         let mut waiting = self.waiting.borrow_mut();
         let is_it = |one: &Waiting| std::ptr::eq(one.thread, thread);
@@ -50,6 +54,10 @@ impl Turns {
         };
         let vp = waiting.remove(place).vp;
         for first in waiting[..place].iter().filter(|one| one.vp == vp) {
+            if strands() {
+                first.passed.set(None);
+                continue;
+            }
             let since = first.passed.get().unwrap_or(round);
             first.passed.set(Some(since));
             if self.vps.get() == 1 || round - since > on_the_way {
