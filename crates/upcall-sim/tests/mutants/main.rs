@@ -95,13 +95,11 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "somebody_waits_for_events",
         file: "wait.rs",
-        text: "if self.poller.get(Ordering::Relaxed).is_none()
-            && self.poller.replace_if(None, Some(activation))
-        {",
-        instead: "if activation.role() == Role::Spare
-            && self.poller.get(Ordering::Relaxed).is_none()
-            && self.poller.replace_if(None, Some(activation))
-        {",
+        text: "if self.poller.get(Ordering::Relaxed).is_some()
+            || !self.poller.replace_if",
+        instead: "if activation.role() != Role::Spare
+            || self.poller.get(Ordering::Relaxed).is_some()
+            || !self.poller.replace_if",
         scenario: "sleepers_beside_a_call",
     },
     Mutant {
@@ -164,8 +162,8 @@ const MUTANTS: &[Mutant] = &[
         text: "if self.work_waits(vp) {
             self.announce_ready(vp);
         }
-        if self.seat_is_wanted() {",
-        instead: "if self.seat_is_wanted() {",
+        if !vp.step",
+        instead: "if !vp.step",
         scenario: "processors_are_taken",
     },
     Mutant {
