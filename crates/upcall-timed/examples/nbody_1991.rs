@@ -1,14 +1,17 @@
 //! Tables 1, 4 and 5 and Figures 2 and 3 of Anderson et al. (1991), beside what they give here. With
-//! the argument `sensitivity`: Table 5 where the application, or the kernel's turn, is another.
+//! the argument `sensitivity`: Table 5 where the application, or the machine, is another (of which one
+//! further argument picks a part); with `where`: where the processors' time goes.
 
+use upcall_timed::costs::{Costs, US};
 use upcall_timed::nbody::firefly::{
-    PROBLEM, PROCESSORS, SYSTEMS, System, published, speedup, time,
+    PROBLEM, PROCESSORS, SYSTEMS, System, published, shares, speedup, speedup_with, time,
 };
 use upcall_timed::nbody::program::{Problem, sequential};
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("sensitivity") => sensitivity(),
+        Some("where") => where_time_goes(),
         _ => figures(),
     }
 }
@@ -59,7 +62,11 @@ fn row(first: impl std::fmt::Display, unit: &str, figure: impl Fn(System) -> f64
 }
 
 fn sensitivity() {
+    let picked = std::env::args().nth(2).unwrap_or_default();
     let table_5 = |what: String, problem: Problem| {
+        if !what.starts_with(&picked) {
+            return;
+        }
         row(what, "", |system| speedup(problem, system, PROCESSORS, 2));
     };
     let scaled = |value: u64, percent| value * percent / 100;
@@ -78,6 +85,7 @@ fn sensitivity() {
         let insertion = scaled(PROBLEM.insertion, percent);
         let page = scaled(PROBLEM.page.into(), percent) as u32;
         let quantum = scaled(PROBLEM.quantum, percent);
+        let daemon = scaled(PROBLEM.daemon, percent);
         let with = |what: &str, problem| table_5(format!("{what} {percent} %"), problem);
         with(
             "bodies",
@@ -104,5 +112,48 @@ fn sensitivity() {
         );
         with("page", Problem { page, ..PROBLEM });
         with("quantum", Problem { quantum, ..PROBLEM });
+        // Only whole bodies.
+        if (PROBLEM.grain as u64 * percent).is_multiple_of(100) {
+            let grain = scaled(PROBLEM.grain as u64, percent) as usize;
+            with("grain", Problem { grain, ..PROBLEM });
+        }
+        with("daemon", Problem { daemon, ..PROBLEM });
+    }
+    let machine = |what: &str, change: fn(&mut Costs)| {
+        if !what.starts_with(&picked) {
+            return;
+        }
+        row(what, "", |system| {
+            speedup_with(PROBLEM, system, PROCESSORS, 2, change)
+        });
+    };
+    machine("bus 0 %", |costs| costs.bus = 0);
+    machine("bus 2 %", |costs| costs.bus = 2);
+    machine("no one lock", |costs| costs.one_lock = false);
+}
+
+fn where_time_goes() {
+    println!(
+        "{:>24} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}",
+        "percent", "forces", "lookups", "alone", "others", "rest", "lock held"
+    );
+    let slow_lookups = Problem {
+        lookup: 100 * US,
+        ..PROBLEM
+    };
+    for (name, problem) in [("", PROBLEM), (", lookup 100 us", slow_lookups)] {
+        for system in SYSTEMS {
+            let it = shares(problem, system, PROCESSORS);
+            println!(
+                "{:>24} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>10.1}",
+                format!("{system:?}{name}"),
+                it.forces,
+                it.lookups,
+                it.alone,
+                it.others,
+                it.rest,
+                it.lock
+            );
+        }
     }
 }

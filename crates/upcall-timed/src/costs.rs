@@ -22,8 +22,10 @@ pub struct Costs {
     pub signal: u64,
     /// Acquire and release a free lock.
     pub lock: u64,
-    /// How much of a plain kernel thread's operation runs under the kernel's one lock, in percent.
-    pub under_lock: u64,
+    /// Whether a plain kernel thread's operation, the trap apart, runs under one lock of the kernel.
+    pub one_lock: bool,
+    /// How much longer computing takes for each other processor that computes, in percent: the bus.
+    pub bus: u64,
     /// The kernel switches from one kernel thread to another.
     pub switch: u64,
     /// Enter and leave the kernel.
@@ -53,14 +55,20 @@ pub struct Costs {
 pub mod firefly {
     use super::{Costs, MS, US};
 
-    /// A procedure call.
+    /// A procedure call (§2.1).
     pub const CALL: u64 = 7 * US;
-    /// A kernel trap.
+    /// A kernel trap (§2.1).
     pub const TRAP: u64 = 19 * US;
-    /// A miss of the application's buffer cache blocks in the kernel for so long.
+    /// A miss of the application's buffer cache blocks in the kernel for so long (§5.3).
     pub const MISS: u64 = 50 * MS;
 
-    /// Original FastThreads: Null Fork 34 µs, Signal-Wait 37 µs.
+    /// Computing takes so many percent longer for each other processor that computes: two copies on six
+    /// processors come within 5 % of one on three, and what is missing is the bus and a
+    /// daemon (§5.3). The daemon's part is less than one of these, so the bus with three processors
+    /// more slows by at most 4 %: for each no more than 1.4, of which this is a round figure.
+    pub const BUS: u64 = 1;
+
+    /// Original FastThreads: Null Fork 34 µs, Signal-Wait 37 µs (Tables 1 and 4).
     pub fn fast_threads() -> Costs {
         Costs {
             fork: 12 * US,
@@ -70,7 +78,8 @@ pub mod firefly {
             wait: 16 * US,
             signal: 16 * US,
             lock: 2 * US,
-            under_lock: 0,
+            one_lock: false,
+            bus: BUS,
             switch: 100 * US,
             trap: TRAP,
             kernel_wait: 151 * US,
@@ -84,9 +93,9 @@ pub mod firefly {
         }
     }
 
-    /// FastThreads on activations: 3 µs more a fork for counting busy threads, which a signal and
-    /// its wait count too, and 2 µs for the check whether a preempted thread is resumed. Upcalls
-    /// cost what Signal-Wait through the kernel, which makes two, takes more than that of Topaz
+    /// FastThreads on activations (Table 4, §5.1): 3 µs more a fork for counting busy threads, which a
+    /// signal and its wait count too, and 2 µs for the check whether a preempted thread is
+    /// resumed. Upcalls (§5.2) cost what Signal-Wait through the kernel, which makes two, takes more than that of Topaz
     /// threads: 2.4 ms less 441 µs.
     pub fn activations() -> Costs {
         let plain = fast_threads();
@@ -106,8 +115,8 @@ pub mod firefly {
         }
     }
 
-    /// Topaz kernel threads: Null Fork 948 µs, Signal-Wait 441 µs. How much of that is under the
-    /// kernel's one lock is fitted to Table 5.
+    /// Topaz kernel threads: Null Fork 948 µs, Signal-Wait 441 µs (Table 1). That the kernel's part of
+    /// each is under one lock is assumed.
     pub fn topaz() -> Costs {
         Costs {
             fork: 500 * US,
@@ -115,12 +124,12 @@ pub mod firefly {
             exit: 341 * US,
             wait: 170 * US,
             signal: 171 * US,
-            under_lock: 60,
+            one_lock: true,
             ..fast_threads()
         }
     }
 
-    /// Ultrix processes: Null Fork 11.3 ms, Signal-Wait 1.84 ms.
+    /// Ultrix processes: Null Fork 11.3 ms, Signal-Wait 1.84 ms (Table 1).
     pub fn ultrix() -> Costs {
         Costs {
             fork: 8 * MS,
@@ -129,6 +138,7 @@ pub mod firefly {
             wait: 720 * US,
             signal: 720 * US,
             switch: 400 * US,
+            one_lock: false,
             ..topaz()
         }
     }
@@ -149,7 +159,8 @@ pub mod today {
             wait: 40,
             signal: 40,
             lock: 10,
-            under_lock: 0,
+            one_lock: false,
+            bus: 0,
             switch: 700,
             trap: 100,
             kernel_wait: 400,
@@ -171,7 +182,7 @@ pub mod today {
             exit: 1_700,
             wait: 600,
             signal: 700,
-            under_lock: 0,
+            one_lock: false,
             ..activations()
         }
     }

@@ -361,6 +361,14 @@ impl Machine {
         }
     }
 
+    /// On how many processors somebody computes, the running vessel apart.
+    pub(crate) fn nr_computing(&self) -> u64 {
+        let vessels = self.vessels.borrow();
+        let current = self.processors.iter().filter_map(|it| it.current.get());
+        let computing = current.filter(|&index| vessels[index].cuttable.get());
+        computing.count() as u64
+    }
+
     /// The running vessel spends time; returns what it did not spend, because it was interrupted.
     pub(crate) fn spend(&self, cost: u64, cuttable: bool) -> u64 {
         let now = self.now.get();

@@ -168,13 +168,18 @@ impl Me {
         self.machine.now.get()
     }
 
-    /// An operation of the kernel on its threads, of which a part runs under its one lock.
+    /// An operation of the kernel on its threads, perhaps under its one lock.
     fn in_kernel(self, cost: u64) {
-        let now = self.now();
-        let free = self.machine.kernel_lock.get().max(now);
-        let held = cost * self.costs().under_lock / 100;
-        self.machine.kernel_lock.set(free + held);
-        self.machine.charge(free - now + cost);
+        let costs = self.costs();
+        if !costs.one_lock {
+            self.machine.charge(cost);
+            return;
+        }
+        let enters = self.now() + costs.trap;
+        let has_lock = self.machine.kernel_lock.get().max(enters);
+        let leaves = has_lock + cost - costs.trap;
+        self.machine.kernel_lock.set(leaves);
+        self.machine.charge(leaves - self.now());
     }
 
     /// Computes for so long.
@@ -183,8 +188,13 @@ impl Me {
         let mut report = space.report.get();
         report.computed += time;
         space.report.set(report);
+        let time = match space.costs.bus {
+            0 => time,
+            bus => time + time * bus * self.machine.nr_computing() / 100,
+        };
         if !self.is_user() {
-            self.machine.charge(time);
+            // Nobody interrupts it.
+            self.machine.spend(time, true);
             return;
         }
         let runtime = self.runtime();

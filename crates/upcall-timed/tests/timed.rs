@@ -18,28 +18,32 @@ fn published_figures_are_met_within_a_tenth() {
     }
 }
 
-/// Figure 2, in the words of the text.
+/// Figure 2, in the words of the text, and in the figures that follow from them.
 #[test]
 fn speedups_have_the_shape_of_figure_2() {
-    // On one, three and six processors.
-    let line = |system| [1, 3, 6].map(|many| speedup(firefly::PROBLEM, system, many, 1));
+    let line = |system| [1, 3, 4, 5, 6].map(|many| speedup(firefly::PROBLEM, system, many, 1));
     let [topaz, original, new] = firefly::SYSTEMS.map(line);
     // All worse than the sequential program on one processor, Topaz threads by more.
     assert!(topaz[0] < original[0] && topaz[0] < new[0]);
     assert!([topaz[0], original[0], new[0]].iter().all(|&one| one < 1.0));
-    // Topaz threads improve at first, then flatten out.
+    // Topaz threads improve at first, then flatten out: the sixth processor brings nothing.
+    let last = |line: [f64; 5]| line[4] - line[3];
     assert!(topaz[1] > 1.8 * topaz[0], "{topaz:?}");
-    assert!(topaz[2] < 1.25 * topaz[1], "{topaz:?}");
-    // The others are better on any number, gain more from the last three, and go nearly together.
-    let gain = |line: [f64; 3]| line[2] - line[1];
-    for (original, new) in original.iter().zip(&new) {
-        assert!((new / original - 1.0).abs() < 0.05, "{original} {new}");
+    assert!(topaz[4] < 1.25 * topaz[1] && last(topaz) < 0.1, "{topaz:?}");
+    // The others do not. Two copies (2.45 in Table 5) are within 5 % of one on three processors, so
+    // that reaches 2.45 to 2.58. By Amdahl's law, with no more than 1 on one processor, the serial
+    // part is then at most (3 / 2.45 - 1) / 2 = 11.2 %, and on six processors there are at
+    // least 1 / (0.112 + 0.888 / 6) = 3.84.
+    for line in [original, new] {
+        assert!((2.45 * 0.95..2.58 * 1.05).contains(&line[1]), "{line:?}");
+        assert!(line[4] > 3.84 && last(line) > 0.3, "{line:?}");
     }
-    assert!(
-        new[1] > 1.2 * topaz[1] && gain(new) > 1.5 * gain(topaz),
-        "{topaz:?} {new:?}"
-    );
-    // Table 5 is within 5 % of what one copy reaches on three processors.
+    // Daemons preempt virtual processors of original FastThreads even where others are idle: the lines
+    // part a little on four and five. On six the order is the same, and the difference small.
+    for many in 2..5 {
+        assert!(topaz[many] < original[many] && original[many] < new[many]);
+        assert!(new[many] < 1.05 * original[many], "{original:?} {new:?}");
+    }
     let half = speedup(firefly::PROBLEM, System::New, firefly::PROCESSORS, 2);
     assert!((half / new[1] - 1.0).abs() <= 0.05, "{half} {}", new[1]);
 }

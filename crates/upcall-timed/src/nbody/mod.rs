@@ -4,7 +4,7 @@
 //! | part | what |
 //! |---|---|
 //! | here | bodies, the tree, the forces: physics, and nothing that knows of threads |
-//! | [`program`] | the same, a thread for each body, on any kind of simulated thread |
+//! | [`program`] | the same, a thread for every few bodies, on any kind of simulated thread |
 //! | [`firefly`] | the experiments of 1991 with it |
 
 pub mod firefly;

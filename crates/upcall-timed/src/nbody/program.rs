@@ -1,5 +1,5 @@
-//! N-body as a program of threads: in each step the tree is built by the main thread, then each body
-//! has a thread that computes its acceleration, then the bodies move.
+//! N-body as a program of threads: in each step the tree is built by the main thread, then every few
+//! bodies have a thread that computes their accelerations, then the bodies move.
 //!
 //! The tree lies in pages that come through a buffer cache of the program's own (Anderson §5.3), under
 //! one lock. A thread that misses blocks in the kernel. Work is computed for real when the thread
@@ -22,6 +22,8 @@ pub struct Problem {
     pub bodies: usize,
     /// How many steps in time.
     pub steps: usize,
+    /// How many bodies a thread serves, which are neighbours.
+    pub grain: usize,
     /// One body attracts another.
     pub interaction: u64,
     /// A body passes a cell while the tree is built, or is moved.
@@ -36,6 +38,8 @@ pub struct Problem {
     pub memory: u32,
     /// How long the kernel lets a kernel thread run while others are ready.
     pub quantum: u64,
+    /// How long a daemon of the kernel runs each time.
+    pub daemon: u64,
     /// Which bodies.
     pub seed: u64,
 }
@@ -49,6 +53,10 @@ pub struct Result {
     pub ended: u64,
     /// Misses of the cache.
     pub misses: u64,
+    /// Time for which the lock of the cache was held to look pages up.
+    pub locked: u64,
+    /// Time for which one thread worked alone: the tree, the moves.
+    pub alone: u64,
     /// The bodies at the end.
     pub bodies: Vec<Body>,
 }
@@ -109,6 +117,7 @@ struct Shared {
     lock: Mutex,
     cache: RefCell<Cache>,
     misses: Cell<u64>,
+    locked: Cell<u64>,
 }
 
 impl Shared {
@@ -140,7 +149,9 @@ impl Shared {
     fn compute(&self, me: Me, index: usize) {
         for (page, time) in self.traverse(index) {
             let hit = me.locked(&self.lock, || {
+                let began = me.now();
                 me.work(self.problem.lookup);
+                self.locked.set(self.locked.get() + me.now() - began);
                 self.cache.borrow_mut().touch(page)
             });
             if !hit {
@@ -152,7 +163,7 @@ impl Shared {
     }
 }
 
-/// Runs the problem with a thread for each body. The result is in `result` when the thread ends.
+/// Runs the problem with a thread for every few bodies. The result is in `result` when the thread ends.
 pub fn parallel(me: Me, problem: Problem, result: &RefCell<Result>) {
     let bodies = plummer(problem.bodies, problem.seed);
     let tree = Tree::new(&bodies);
@@ -165,15 +176,26 @@ pub fn parallel(me: Me, problem: Problem, result: &RefCell<Result>) {
         tree: RefCell::new(tree),
         lock: Mutex::default(),
         misses: Cell::new(0),
+        locked: Cell::new(0),
     });
+    let mut alone = 0;
+    let mut by_one = |work: u64| {
+        let began = me.now();
+        me.work(work * problem.insertion);
+        alone += me.now() - began;
+    };
     for _ in 0..problem.steps {
         let tree = Tree::new(&shared.bodies.borrow());
-        me.work(tree.steps * problem.insertion);
-        let order = tree.order().to_vec();
+        by_one(tree.steps);
+        let order: Rc<[u32]> = tree.order().into();
         shared.tree.replace(tree);
-        let threads = order.into_iter().map(|index| {
-            let shared = shared.clone();
-            me.fork(move |me| shared.compute(me, index as usize))
+        let threads = (0..problem.bodies).step_by(problem.grain).map(|first| {
+            let (shared, order) = (shared.clone(), order.clone());
+            me.fork(move |me| {
+                for &index in order.iter().skip(first).take(problem.grain) {
+                    shared.compute(me, index as usize);
+                }
+            })
         });
         let threads: Vec<_> = threads.collect();
         for thread in threads {
@@ -184,28 +206,30 @@ pub fn parallel(me: Me, problem: Problem, result: &RefCell<Result>) {
             &shared.accelerations.borrow(),
             0.01,
         );
-        me.work(problem.bodies as u64 * problem.insertion);
+        by_one(problem.bodies as u64);
     }
     let mut result = result.borrow_mut();
     result.ended = me.now();
     result.misses = shared.misses.get();
+    result.locked = shared.locked.get();
+    result.alone = alone;
     result.bodies = shared.bodies.borrow().clone();
 }
 
 /// The same without threads, locks and misses; the time is that of its computing.
 pub fn sequential(problem: Problem) -> Result {
     let mut bodies = plummer(problem.bodies, problem.seed);
-    let mut time = 0;
+    let (mut time, mut locked, mut alone) = (0, 0, 0);
     for _ in 0..problem.steps {
         let tree = Tree::new(&bodies);
-        time += (tree.steps + bodies.len() as u64) * problem.insertion;
+        alone += (tree.steps + bodies.len() as u64) * problem.insertion;
         let accelerations: Vec<_> = (0..bodies.len())
             .map(|index| {
                 let mut hand = VecDeque::from([u32::MAX; HAND]);
                 tree.acceleration(&bodies, index, |place, interactions| {
                     let page = place / problem.page;
                     if !hand.contains(&page) {
-                        time += problem.lookup;
+                        locked += problem.lookup;
                         hand.pop_front();
                         hand.push_back(page);
                     }
@@ -215,10 +239,13 @@ pub fn sequential(problem: Problem) -> Result {
             .collect();
         advance(&mut bodies, &accelerations, 0.01);
     }
+    let time = time + locked + alone;
     Result {
         sequential: time,
         ended: time,
         misses: 0,
+        locked,
+        alone,
         bodies,
     }
 }
