@@ -24,9 +24,8 @@ pub enum Slices {
 
 /// A thread's view of a machine. Words are leaked: a run is short.
 pub trait World: Copy + 'static {
-    /// Whether the runtime is told of every processor that is taken. Elsewhere the kernel may share one
-    /// out by itself, and it depends on the time who is told to take turns.
-    const TELLS_OF_LOSS: bool;
+    /// How long calls take that end by themselves, in nanoseconds: longer than everything else in a round.
+    const CALL_NS: u64;
 
     /// A thread that was started.
     type Handle;

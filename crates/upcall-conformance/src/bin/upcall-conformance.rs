@@ -7,10 +7,11 @@
 use std::{fs, io, mem, process, thread};
 
 use upcall_conformance::scenarios;
-use upcall_conformance::threads::{Threads, step};
+use upcall_conformance::threads::{Threads, processor_time, step};
 
-/// Steps that a thread of a rival computes: some tenths of a second.
-const VISIT: usize = 400_000;
+/// The processor time, in nanoseconds, that each thread of a rival uses: ten turns between programs
+/// (`upcall_linux::gang`), so that it waits for one and has others wait.
+const VISIT_NS: u64 = 200_000_000;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,8 +33,7 @@ fn number(text: &str) -> usize {
 }
 
 fn scenario(name: &str, processors: usize, rounds: u32) -> io::Result<()> {
-    let all = scenarios::<Threads>();
-    let scenario = (all.iter().find(|one| one.name == name))
+    let scenario = scenarios::find::<Threads>(name)
         .ok_or_else(|| io::Error::other(format!("no scenario {name}")))?;
     pin(processors)?;
     let world = Threads::new(processors, rounds)?;
@@ -84,7 +84,11 @@ fn allowed() -> io::Result<libc::cpu_set_t> {
 fn rival(processors: usize) -> io::Result<()> {
     thread::scope(|scope| {
         for _ in 0..processors {
-            scope.spawn(|| (0..VISIT).for_each(|_| step()));
+            scope.spawn(|| {
+                while processor_time(libc::CLOCK_THREAD_CPUTIME_ID) < VISIT_NS {
+                    (0..100).for_each(|_| step());
+                }
+            });
         }
     });
     Ok(())
