@@ -13,13 +13,18 @@ use crate::world::{Counters, Kind, Slices, World};
 /// Repetitions of each scenario with one seed.
 const ROUNDS: u32 = 3;
 /// Seeds of each scenario, if not said.
-const SEEDS: u64 = 50;
+const SEEDS: u64 = 40;
 /// How the failure of a run begins that could not be made.
 const LACKS: &str = "lacks: ";
 /// The most nanoseconds that pass between two points without a jump of the clock.
 const POINT_NS: u64 = 220;
 /// How long a rival has the processors.
 const VISIT_NS: u64 = 500_000;
+/// When somebody outside opens a gate.
+const LATER_NS: u64 = 20_000;
+/// So many seeds of a scenario that is not about it, of which one is stepped: preempted at any instruction
+/// of the runtime.
+const STEPPED: u64 = 4;
 
 /// A thread of a simulated machine.
 #[derive(Clone, Copy)]
@@ -81,6 +86,11 @@ impl World for Sim {
 
     fn open(self, gate: &'static Gate, count: usize) {
         self.0.open(gate, count);
+    }
+
+    fn open_later(self, gate: &'static Gate, count: usize) {
+        let until = self.0.machine.clock.get() + LATER_NS;
+        self.0.open_at(gate, count, until);
     }
 
     fn call_for(self, ns: u64) {
@@ -180,6 +190,8 @@ fn skip(title: &str, why: &str) {
 /// As bad a machine as any, but for what the scenario is about.
 fn style(pick: &mut dyn FnMut(u64) -> u64, vps: u64, slices: Slices) -> Style {
     let processors = 1 + pick(vps);
+    // Stepping costs a signal for each instruction.
+    let stepped = slices == Slices::Shortest || pick(STEPPED) == 0;
     let drawn = Style::draw(pick);
     Style {
         processors: (0..vps).map(|index| (index % processors) as u32).collect(),
@@ -190,15 +202,13 @@ fn style(pick: &mut dyn FnMut(u64) -> u64, vps: u64, slices: Slices) -> Style {
         // A page fault of an idle owner in the poller's seat delays all, by design.
         seat_faults: 0,
         slice: match slices {
-            Slices::Endless => u64::MAX,
-            Slices::Short => 200,
+            // Who comes back, and is preempted between looking whether the owner must choose again and asking
+            // for it, waits for a slice: see `who_comes_back_runs` in the scenarios of `upcall-sim`.
+            Slices::Endless if !stepped => u64::MAX,
+            Slices::Endless | Slices::Short => 200,
             Slices::Shortest => 20,
         },
-        // A signal for each instruction: only where it is what the scenario is about.
-        stepped: match slices {
-            Slices::Shortest => 50,
-            _ => 0,
-        },
+        stepped: if stepped { 400 } else { 0 },
         ..drawn
     }
 }

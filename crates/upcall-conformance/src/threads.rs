@@ -1,10 +1,11 @@
 //! Kernel threads as a world: an ordinary program, which knows nothing of what carries it.
 //!
 //! Calls that block wait for a System V semaphore, whose waiters can be counted (`GETNCNT`); page
-//! faults are those of a userfaultfd(2) region. What comes from outside comes from child processes: a
-//! rival that computes, one that changes affinities. There is one such world in a process.
+//! faults are those of a userfaultfd(2) region. What comes from outside comes from child processes: one
+//! that opens gates, a rival that computes, one that changes affinities. There is one such world in a process.
 
 use std::hint::black_box;
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,6 +19,8 @@ use crate::world::{Kind, World};
 
 /// Semaphores of the set; gates take turns with them.
 const SEMAPHORES: usize = 200;
+/// After so long gates are opened from outside.
+const LATER: Duration = Duration::from_millis(2);
 /// Pages that can be waited for.
 const PAGES: usize = 4096;
 
@@ -47,6 +50,8 @@ struct Pages {
 
 static PAGES_OF_PROCESS: OnceLock<Result<Pages, String>> = OnceLock::new();
 static RIVAL: Mutex<Option<Child>> = Mutex::new(None);
+/// Opens gates when a line on its standard input says which.
+static OPENER: Mutex<Option<Child>> = Mutex::new(None);
 static NEXT_GATE: AtomicUsize = AtomicUsize::new(0);
 
 impl Threads {
@@ -69,8 +74,32 @@ impl Threads {
         })
     }
 
+    /// In another process: opens the gates that standard input names, each some time after it was named.
+    pub fn open_gates(set: libc::c_int) -> io::Result<()> {
+        let world = Threads {
+            processors: 1,
+            rounds: 1,
+            set,
+        };
+        for line in io::stdin().lines() {
+            let line = line?;
+            let (number, count) = line.split_once(' ').unwrap_or_default();
+            let number = number.parse().map_err(io::Error::other)?;
+            let count = count.parse().map_err(io::Error::other)?;
+            thread::sleep(LATER);
+            world.operate(number, count, None);
+        }
+        Ok(())
+    }
+
     /// Nobody waits any more.
     pub fn end(self) {
+        let opener = OPENER.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut child) = opener {
+            // It ends with its input.
+            drop(child.stdin.take());
+            child.wait().expect("a child can be awaited");
+        }
         // SAFETY: a system call on plain values.
         unsafe { libc::semctl(self.set, 0, libc::IPC_RMID) };
     }
@@ -151,9 +180,13 @@ fn timespec(time: Duration) -> libc::timespec {
 
 /// This program with other arguments, as a process of its own, whose `--stats` nobody takes for ours.
 fn myself(arguments: &[String]) -> Child {
+    myself_with(arguments, Stdio::null())
+}
+
+fn myself_with(arguments: &[String], input: Stdio) -> Child {
     Command::new(std::env::current_exe().expect("the program has a path"))
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -280,6 +313,18 @@ impl World for Threads {
                 assert!(filled, "a page cannot be filled");
             }
         }
+    }
+
+    fn open_later(self, gate: Gate, count: usize) {
+        let Gate::Semaphore(number) = gate else {
+            panic!("a page is filled by the program itself");
+        };
+        let mut opener = OPENER.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = opener.get_or_insert_with(|| {
+            myself_with(&["open".to_owned(), self.set.to_string()], Stdio::piped())
+        });
+        let input = child.stdin.as_mut().expect("it has a pipe");
+        writeln!(input, "{number} {count}").expect("somebody reads");
     }
 
     fn call_for(self, ns: u64) {

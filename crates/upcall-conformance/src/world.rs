@@ -24,7 +24,7 @@ pub enum Slices {
 
 /// A thread's view of a machine. Words are leaked: a run is short.
 pub trait World: Copy + 'static {
-    /// How long calls take that end by themselves, in nanoseconds: longer than everything else in a round.
+    /// How long calls take that end by themselves, in nanoseconds: long enough for others to run.
     const CALL_NS: u64;
 
     /// A thread that was started.
@@ -74,6 +74,10 @@ pub trait World: Copy + 'static {
 
     /// Lets so many pass a gate; all of them, if it is one of page faults.
     fn open(self, gate: Self::Gate, count: usize);
+
+    /// As [`World::open`], by somebody outside of the program and after a while: the caller can go on
+    /// computing before.
+    fn open_later(self, gate: Self::Gate, count: usize);
 
     /// Waits in the kernel for so many nanoseconds, in a call like those that wait on gates.
     fn call_for(self, ns: u64);

@@ -80,16 +80,26 @@ impl Me {
         self.step();
     }
 
-    /// Lets so many pass.
+    /// Lets so many pass, now.
     pub fn open(self, gate: &'static Gate, count: usize) {
+        self.open_at(gate, count, 0);
+    }
+
+    /// Lets so many pass; those that wait go on at that time, if it is still to come.
+    pub fn open_at(self, gate: &'static Gate, count: usize, until: u64) {
         let first: Vec<usize> = {
             let mut inside = gate.inside();
             inside.permits += count;
             inside.vessels.iter().take(count).copied().collect()
         };
         for index in first {
-            if let Doing::Blocked { .. } = self.machine.doing(index) {
-                self.machine.set_doing(index, Doing::Runnable);
+            if let Doing::Blocked { fault, .. } = self.machine.doing(index) {
+                let doing = if until > self.machine.clock.get() {
+                    Doing::Blocked { until, fault }
+                } else {
+                    Doing::Runnable
+                };
+                self.machine.set_doing(index, doing);
             }
         }
         self.step();

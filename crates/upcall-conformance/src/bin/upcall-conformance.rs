@@ -1,8 +1,9 @@
 //! One scenario, as an ordinary program with threads.
 //!
 //! `upcall-conformance NAME PROCESSORS ROUNDS`: prints `ok NAME`, or `skipped: REASON`. The other
-//! forms are what the scenarios start as processes of their own: `rival PROCESSORS` computes for a
-//! while, `affinity PID one|all` changes where the threads of a process may run.
+//! forms are what the scenarios start as processes of their own: `open SET` opens the gates that its input
+//! names, `rival PROCESSORS` computes for a while, `affinity PID one|all` changes where the threads of a
+//! process may run.
 
 use std::{fs, io, mem, process, thread};
 
@@ -18,6 +19,7 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let answer = match words[..] {
         ["rival", processors] => rival(number(processors)),
+        ["open", set] => Threads::open_gates(number(set) as libc::c_int),
         ["affinity", whose, how] => change_affinity(whose, how == "one"),
         [name, processors, rounds] => scenario(name, number(processors), number(rounds) as u32),
         _ => Err(io::Error::other("want: NAME PROCESSORS ROUNDS")),

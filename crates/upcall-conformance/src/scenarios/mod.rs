@@ -26,8 +26,8 @@ pub struct Facts {
     pub processors: u64,
     /// [`World::rounds`].
     pub rounds: u64,
-    /// Whether the runtime is told that processors are taken from a program that computes on all but
-    /// one of them. Elsewhere the kernel shares them out by itself.
+    /// Whether the runtime is told of every processor that is taken. Elsewhere the kernel shares some out by
+    /// itself.
     pub is_told: bool,
     /// What was counted.
     pub counters: Counters,

@@ -31,16 +31,15 @@ pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
 /// Calls end when nothing else is to be done anywhere.
 fn unblock_while_idle<W: World>(w: W) -> Result<(), String> {
     for _ in 0..w.rounds() {
-        let (near, back) = (word(), word());
+        let gate = w.gate(Kind::Call)?;
+        let back = word();
         let threads = on_each(w, move |w| {
-            add_one(near);
-            w.call_for(W::CALL_NS);
+            w.pass(gate);
             add_one(back);
             w.wake(back, 1);
         });
-        while !is(near, w.processors() as u32) {
-            w.yield_now();
-        }
+        all_wait(w, gate);
+        w.open_later(gate, w.processors());
         loop {
             let now = back.load(Ordering::SeqCst);
             if now == w.processors() as u32 {
@@ -53,20 +52,18 @@ fn unblock_while_idle<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// Calls end, by themselves, when every processor has a thread that computes, and waits for those that
-/// come back. Had one of these to end the calls, it could be in a system call of its own at that moment.
+/// Calls end when every processor has a thread that computes, and waits for those that come back. Had one
+/// of these to end the calls, it could be in a system call of its own at that moment.
 fn unblock_while_busy<W: World>(w: W) -> Result<(), String> {
     let all = w.processors() as u32;
     for _ in 0..w.rounds() {
-        let (near, busy, back) = (word(), word(), word());
+        let gate = w.gate(Kind::Call)?;
+        let (busy, back) = (word(), word());
         let mut threads = on_each(w, move |w| {
-            add_one(near);
-            w.call_for(W::CALL_NS);
+            w.pass(gate);
             add_one(back);
         });
-        while !is(near, all) {
-            w.yield_now();
-        }
+        all_wait(w, gate);
         threads.extend((1..all).map(|_| {
             w.spawn(move |w| {
                 add_one(busy);
@@ -74,6 +71,7 @@ fn unblock_while_busy<W: World>(w: W) -> Result<(), String> {
             })
         }));
         compute_until(w, || is(busy, all - 1));
+        w.open_later(gate, w.processors());
         compute_until(w, || is(back, all));
         join_all(w, threads);
     }

@@ -3,7 +3,6 @@
 
 use std::env;
 use std::path::Path;
-use std::process::Command;
 
 use program_tests::case::{self, Case};
 use program_tests::program::{Outcome, Program};
@@ -17,12 +16,20 @@ const SLICE: &str = "UPCALL_SLICE_US";
 /// Repetitions of each scenario in a run.
 const ROUNDS: u32 = 20;
 
+/// One backend of `upcall run`.
+pub struct Backend {
+    /// As `--backend` has it.
+    pub name: &'static str,
+    /// Whether the runtime is told of every processor that is taken from the program.
+    pub is_told: bool,
+}
+
 /// Runs a scenario natively and then, as often as `UPCALL_TEST_REPEAT` says, on this backend.
 ///
 /// # Panics
 ///
 /// When a run fails.
-pub fn run(backend: &str, name: &str, processors: usize) {
+pub fn run(backend: &Backend, name: &str, processors: usize) {
     let scenario = scenarios::find(name).expect("a scenario of that name");
     let title = format!("{name}_with_{processors}");
     let case = Case::new(&title, Path::new(env!("CARGO_TARGET_TMPDIR")));
@@ -35,32 +42,19 @@ pub fn run(backend: &str, name: &str, processors: usize) {
     let launcher = (case.launcher())
         .with("--stats")
         .with(&format!("-p{processors}"))
-        .with(&format!("--backend={backend}"));
-    // Turns are for programs that compute on several processors.
-    let is_told = processors > 1 && takes_turns(launcher.upcall());
+        .with(&format!("--backend={}", backend.name));
     let mut happened = false;
     for _ in 0..case::repeats() {
         let outcome = program.run(&case.fresh("launched"), Some(&launcher));
         if !check_end(&title, "under upcall", &outcome) {
             return;
         }
-        let facts = facts(&outcome, is_told);
+        let facts = facts(&outcome, backend.is_told);
         let (fine, counters) = ((scenario.holds)(&facts), facts.counters);
         assert!(fine, "{title}: does not hold: {counters:?}");
         happened |= (scenario.happens)(&facts);
     }
     assert!(happened, "{title}: it never came to what it is about");
-}
-
-/// Whether programs under this command take turns on processors on which they compute.
-fn takes_turns(upcall: Option<&Path>) -> bool {
-    let doctor = upcall.map(|upcall| {
-        Command::new(upcall)
-            .args(["doctor", "turns", "-q"])
-            .status()
-    });
-    let works = doctor.is_some_and(|status| status.expect("upcall can be started").success());
-    works && env::var("UPCALL_GANG").as_deref() != Ok("0")
 }
 
 fn program(scenario: &Scenario<Threads>, processors: usize) -> Program {
