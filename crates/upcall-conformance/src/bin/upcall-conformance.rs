@@ -10,9 +10,9 @@ use std::{fs, io, mem, process, thread};
 use upcall_conformance::scenarios;
 use upcall_conformance::threads::{Threads, processor_time, step};
 
-/// The processor time, in nanoseconds, that each thread of a rival uses: ten turns between programs
+/// The processor time, in nanoseconds, that each thread of a rival uses: five turns between programs
 /// (`upcall_linux::gang`), so that it waits for one and has others wait.
-const VISIT_NS: u64 = 200_000_000;
+const VISIT_NS: u64 = 100_000_000;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
