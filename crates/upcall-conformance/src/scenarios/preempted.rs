@@ -56,10 +56,16 @@ fn preempt_in_critical_section<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// Threads that do little else than go into the runtime: preempted there, they are continued first.
+/// Threads that do little else than go into the runtime: preempted there, they are continued first, whoever
+/// comes back from a call meanwhile.
 fn preempt_in_runtime<W: World>(w: W) -> Result<(), String> {
     let turns = 4 * w.rounds();
-    let (lock, total) = (word(), word());
+    let (lock, total, over) = (word(), word(), word());
+    let caller = w.spawn(move |w| {
+        while is(over, 0) {
+            w.call_for(W::CALL_NS / 100);
+        }
+    });
     let players = (0..w.processors()).flat_map(|_| {
         let ball = word();
         [0, 1].map(|side| {
@@ -81,6 +87,8 @@ fn preempt_in_runtime<W: World>(w: W) -> Result<(), String> {
     let players: Vec<_> = players.collect();
     let all = players.len() as u32;
     join_all(w, players);
+    add_one(over);
+    w.join(caller);
     assert_eq!(total.load(Ordering::SeqCst), all * turns);
     Ok(())
 }

@@ -62,7 +62,6 @@ const UPCALL: &str = "upcall-core/src/upcall.rs";
 const PASSAGE: &str = "upcall-core/src/passage.rs";
 const STANDBY: &str = "upcall-core/src/standby.rs";
 const SPARES: &str = "upcall-core/src/spares.rs";
-const VP_SET: &str = "upcall-core/src/vp_set.rs";
 const WAIT: &str = "upcall-core/src/wait.rs";
 const KERNEL: &str = "upcall-linux/src/kernel.rs";
 const OBSERVE: &str = "upcall-linux/src/observe.rs";
@@ -134,11 +133,10 @@ const MUTANTS: &[Mutant] = &[
     // Seen only by who is preempted between two instructions.
     of_runtime(
         "preempt_in_runtime",
-        VP_SET,
-        "if self.words[word].fetch_or(bit, Ordering::SeqCst) & bit != 0 {",
-        "let before = self.words[word].load(Ordering::SeqCst);\n        \
-         self.words[word].store(before | bit, Ordering::SeqCst);\n        \
-         if before & bit != 0 {",
+        WAIT,
+        "if vp.step(activation, State::Idle, State::Runtime) {",
+        "if vp.word().is_owned_by(activation) && vp.word().state() == State::Idle {\n            \
+         vp.set(activation, State::Runtime);",
     ),
     of_runtime(
         "last_processor",
@@ -184,12 +182,6 @@ const MUTANTS: &[Mutant] = &[
         PREEMPT,
         "sys!(sys::SYS_timer_settime, timer, 0, setting.as_ptr(), 0);",
         "let _ = setting;",
-    ),
-    of_standby(
-        "preempt_in_runtime",
-        PREEMPT,
-        "if activation.is_inside() {",
-        "if activation.is_inside() && meaning != Meaning::Tick {",
     ),
     of_standby(
         "need",
