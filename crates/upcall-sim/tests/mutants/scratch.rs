@@ -15,7 +15,7 @@ fn workspace() -> &'static Path {
 }
 
 impl Scratch {
-    /// A copy, by this name, of these directories of the workspace as they are: crates, with all that they
+    /// A copy, by this name, which no other test has, of these directories of the workspace as they are: crates, with all that they
     /// depend on.
     pub fn new(name: &str, crates: &'static [&'static str]) -> Self {
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
