@@ -18,6 +18,7 @@ use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::shared::Shared;
 use crate::shrink::shrink;
+use crate::style::Style;
 use crate::threads::{self, KernelThread, Me};
 
 /// Seeds of each scenario, if not said.
@@ -42,11 +43,13 @@ pub enum Program {
 }
 
 impl Scenario {
-    fn spaces(self) -> usize {
-        match self {
-            Scenario::Alone(_) => 1,
-            Scenario::Together(programs) => programs.len(),
+    fn style(self, pick: &mut dyn FnMut(u64) -> u64) -> Style {
+        let mut style = Style::draw(pick);
+        if let Scenario::Together(programs) = self {
+            style.spaces = programs.len();
+            style.processors.truncate(MOST_SHARED);
         }
+        style
     }
 
     fn boot(self, machine: &'static Machine) {
@@ -131,25 +134,24 @@ pub fn explore_together(name: &str, programs: &'static [Program]) {
 
 fn explore_all(name: &str, less: &str, scenario: Scenario) {
     let less: Plan = less.parse().expect("a plan");
-    let with_seed = |seed| Plan {
-        seed,
-        ..less.clone()
-    };
-    let replay =
-        |plan: &Plan| format!("UPCALL_TEST_SEED={plan} cargo test --release -p upcall-sim {name}");
-    if let Ok(text) = std::env::var("UPCALL_TEST_SEED") {
-        let plan: Plan = text.parse().expect("UPCALL_TEST_SEED");
-        if let Err(failure) = run(&plan, scenario) {
-            panic!("{name}: {failure}");
+    let attempt = |plan: &Plan| run(plan, scenario);
+    let seeds = match asked(SEEDS) {
+        Asked::Replay(plan) => {
+            if let Err(failure) = attempt(&plan) {
+                panic!("{name}: {failure}");
+            }
+            return;
         }
-        return;
-    }
-    let seeds = std::env::var("UPCALL_TEST_SEEDS").ok();
-    let seeds = seeds.map_or(SEEDS, |text| text.parse().expect("UPCALL_TEST_SEEDS"));
+        Asked::Seeds(seeds) => seeds,
+    };
     let wanted = std::env::var("UPCALL_TEST_WANTED").unwrap_or_default();
     let mut next = 1;
     let first = loop {
-        let Some(failure) = hunt((next..=seeds).map(with_seed), scenario) else {
+        let plans = (next..=seeds).map(|seed| Plan {
+            seed,
+            ..less.clone()
+        });
+        let Err(failure) = hunt(plans, attempt) else {
             return;
         };
         if failure.what.contains(&wanted) {
@@ -157,22 +159,56 @@ fn explore_all(name: &str, less: &str, scenario: Scenario) {
         }
         next = failure.plan.seed + 1;
     };
+    let replay = |plan: &Plan| replay("upcall-sim", name, plan);
     eprintln!("{name} failed: {}\n{first}", replay(&first.plan));
     if std::env::var_os("UPCALL_TEST_SHRINK").is_some_and(|value| value == "0") {
         panic!("{name} failed");
     }
-    let least = shrink(first, scenario);
+    let least = shrink(first, attempt);
     panic!("{name}, shrunk: {least}\nreplay: {}", replay(&least.plan));
 }
 
-/// The first of the plans that fails.
-pub fn hunt(plans: impl Iterator<Item = Plan>, scenario: Scenario) -> Option<Failure> {
+/// What the environment asks for.
+pub enum Asked {
+    /// This run.
+    Replay(Plan),
+    /// Runs with so many seeds, from 1 on.
+    Seeds(u64),
+}
+
+/// What the environment asks for; so many seeds, if nothing.
+///
+/// # Panics
+///
+/// When it is neither a number nor a plan.
+pub fn asked(seeds: u64) -> Asked {
+    if let Ok(text) = std::env::var("UPCALL_TEST_SEED") {
+        return Asked::Replay(text.parse().expect("UPCALL_TEST_SEED"));
+    }
+    let text = std::env::var("UPCALL_TEST_SEEDS").ok();
+    Asked::Seeds(text.map_or(seeds, |text| text.parse().expect("UPCALL_TEST_SEEDS")))
+}
+
+/// The command that replays a run of a test.
+pub fn replay(package: &str, name: &str, plan: &Plan) -> String {
+    format!("UPCALL_TEST_SEED={plan} cargo test --release -p {package} {name}")
+}
+
+/// Attempts one plan after the other in a worker, and adds up what the attempts say.
+///
+/// # Errors
+///
+/// The first that failed.
+pub fn hunt(
+    plans: impl Iterator<Item = Plan>,
+    attempt: impl Fn(&Plan) -> Result<u64, Failure>,
+) -> Result<u64, Failure> {
     let shared = Shared::new();
     // SAFETY: the child uses what glibc and std keep usable after a fork: memory and this module's own.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no worker");
     if child == 0 {
-        let failed = work(plans, scenario, &shared);
+        let failed = work(plans, attempt, &shared);
         // SAFETY: ends the child, without what the parent's exit would do.
         unsafe { libc::_exit(i32::from(failed)) };
     }
@@ -180,14 +216,14 @@ pub fn hunt(plans: impl Iterator<Item = Plan>, scenario: Scenario) -> Option<Fai
     // SAFETY: our own child.
     while unsafe { libc::waitpid(child, &raw mut status, 0) } != child {}
     if status == 0 {
-        return None;
+        return Ok(shared.sum());
     }
     let mut what = shared.text();
     if libc::WIFSIGNALED(status) && what.is_empty() {
         what = format!("ended by signal {}", libc::WTERMSIG(status));
     }
     let (points, draws) = (shared.points(), shared.draws());
-    Some(Failure {
+    Err(Failure {
         plan: shared.plan(),
         what,
         points,
@@ -196,7 +232,11 @@ pub fn hunt(plans: impl Iterator<Item = Plan>, scenario: Scenario) -> Option<Fai
 }
 
 /// In the child: says whether a plan failed.
-fn work(plans: impl Iterator<Item = Plan>, scenario: Scenario, shared: &Shared) -> bool {
+fn work(
+    plans: impl Iterator<Item = Plan>,
+    attempt: impl Fn(&Plan) -> Result<u64, Failure>,
+    shared: &Shared,
+) -> bool {
     WORKER.set(shared);
     // Printed by the parent, if at all.
     panic::set_hook(Box::new(|information| {
@@ -207,10 +247,13 @@ fn work(plans: impl Iterator<Item = Plan>, scenario: Scenario, shared: &Shared) 
     }));
     for plan in plans {
         shared.begin(&plan);
-        if let Err(failure) = run(&plan, scenario) {
-            shared.tell(&failure.what);
-            shared.count(failure.points, failure.draws);
-            return true;
+        match attempt(&plan) {
+            Ok(number) => shared.add(number),
+            Err(failure) => {
+                shared.tell(&failure.what);
+                shared.count(failure.points, failure.draws);
+                return true;
+            }
         }
     }
     false
@@ -221,33 +264,38 @@ thread_local! {
     static WORKER: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
 
-/// One run, here.
+/// One run of a scenario, of which nothing is counted.
+fn run(plan: &Plan, scenario: Scenario) -> Result<u64, Failure> {
+    let draw = |pick: &mut dyn FnMut(u64) -> u64| scenario.style(pick);
+    play(plan, draw, |machine| scenario.boot(machine), || Ok(0))
+}
+
+/// One run, here, on a machine whose style `draw` gives and on which `boot` puts programs; `judge`
+/// says afterwards what came of it.
 ///
 /// # Errors
 ///
 /// What did not hold.
-pub fn run(plan: &Plan, scenario: Scenario) -> Result<(), Failure> {
+pub fn play(
+    plan: &Plan,
+    draw: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> Style,
+    boot: impl FnOnce(&'static Machine),
+    judge: impl FnOnce() -> Result<u64, String>,
+) -> Result<u64, Failure> {
     let machine = Machine::new(
         plan.seed,
-        scenario.spaces(),
-        |pick| {
-            let mut style = plan.style(pick);
-            style.spaces = scenario.spaces();
-            if style.spaces > 1 {
-                style.processors.truncate(MOST_SHARED);
-            }
-            style
-        },
+        |pick| plan.reduce(draw(pick)),
         |style| Box::new(Explore::new(style)),
     );
     machine.limit(plan);
     let machine = Box::into_raw(Box::new(machine));
     // SAFETY: freed below, when nothing refers to it any more.
     let borrowed: &'static Machine = unsafe { &*machine };
-    scenario.boot(borrowed);
+    boot(borrowed);
     bound::begin(borrowed);
     let result = borrowed.run();
     bound::end();
+    let result = result.and_then(|()| judge());
     let result = result.map_err(|what| Failure {
         plan: plan.clone(),
         what: format!("{what}\n{}", borrowed.describe()),
@@ -273,16 +321,16 @@ mod tests {
                 std::hint::spin_loop();
             }
         });
-        let failure = hunt([plan].into_iter(), scenario);
-        assert!(failure.is_some_and(|failure| failure.what.contains("endless loop")));
+        let hunted = hunt([plan].into_iter(), |plan| run(plan, scenario));
+        assert!(hunted.is_err_and(|failure| failure.what.contains("endless loop")));
     }
 
     #[test]
     fn a_crash_is_a_failure_with_its_seed() {
         let seeds = (1..=5).map(Plan::from);
         let scenario = Scenario::Alone(|me| assert!(me.machine.seed() != 3, "the third"));
-        let failure = hunt(seeds, scenario);
-        let failure = failure.expect("a failure");
+        let hunted = hunt(seeds, |plan| run(plan, scenario));
+        let failure = hunted.expect_err("a failure");
         assert_eq!(failure.plan.seed, 3);
         assert!(failure.what.contains("the third"), "{failure}");
     }

@@ -14,7 +14,7 @@
 //! | [`policy`] | who runs next and what a step costs: the part that is replaced |
 //! | [`mod@explore`] | the policy that looks for bugs: anything may happen at any point |
 //! | [`threads`] | the threads of a run, and what they can do |
-//! | `outside` | what others decide: whether a processor is there |
+//! | [`outside`] | what others decide: the end of a call, processors taken, no more kernel threads |
 //! | [`style`] | what kind of machine a seed gives, and how badly it behaves |
 //! | [`invariants`] | what must hold |
 //! | `daemon` | which of several address spaces has which processor |
@@ -39,7 +39,7 @@ pub mod drive;
 pub mod explore;
 pub mod invariants;
 pub mod machine;
-mod outside;
+pub mod outside;
 pub mod plan;
 pub mod policy;
 mod report;
@@ -57,6 +57,7 @@ mod turns;
 pub use drive::{Program, Scenario, explore, explore_less, explore_together};
 pub use explore::Explore;
 pub use machine::{Doing, Machine, Thread};
+pub use outside::Gate;
 pub use plan::Plan;
 pub use policy::{Call, Policy};
 pub use sim::Sim;

@@ -144,16 +144,16 @@ impl Machine {
     /// everything that follows.
     pub fn new(
         seed: u64,
-        spaces: usize,
         style: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> Style,
         policy: impl FnOnce(&Style) -> Box<dyn Policy>,
     ) -> Self {
         let random = Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let style = style(&mut |below| draw(&random) % below);
         let policy = RefCell::new(policy(&style));
+        let spaces = (0..style.spaces).map(|_| Space::new()).collect();
         Machine {
             style,
-            spaces: (0..spaces).map(|_| Space::new()).collect(),
+            spaces,
             vessels: Self::room(),
             nr_vessels: Cell::new(0),
             runnable: RefCell::default(),

@@ -1,11 +1,115 @@
-//! What others decide: whether a processor is there.
+//! What others decide: when a call ends, whether a processor is there, whether there are more kernel
+//! threads.
 
-use crate::machine::Machine;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::machine::{Doing, Machine};
+use crate::policy::Call;
 use crate::sim::Vp;
 use crate::space::Space;
 use crate::threads::Me;
 
+/// Where system calls or page faults last until somebody lets them end.
+pub struct Gate {
+    fault: bool,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    /// So many may pass that have not yet.
+    permits: usize,
+    /// The vessels that wait, in the order of their coming.
+    vessels: Vec<usize>,
+}
+
+impl Gate {
+    /// A closed one, for ever; `fault`: passing it is a page fault and no call.
+    pub fn closed(fault: bool) -> &'static Self {
+        Box::leak(Box::new(Gate {
+            fault,
+            inside: Mutex::default(),
+        }))
+    }
+
+    /// Never held across a point.
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many wait in it.
+    pub fn nr_waiting(&self) -> usize {
+        self.inside().vessels.len()
+    }
+
+    /// Takes a permit, if there is one.
+    fn admits(&self) -> bool {
+        let mut inside = self.inside();
+        let admits = inside.permits > 0;
+        inside.permits -= usize::from(admits);
+        admits
+    }
+
+    fn wait(&self, machine: &Machine) {
+        let vessel = machine.running.get();
+        self.inside().vessels.push(vessel);
+        machine.wait(Doing::Blocked {
+            until: u64::MAX,
+            fault: self.fault,
+        });
+        self.inside().vessels.retain(|&other| other != vessel);
+        // Perhaps goes on in another vessel.
+        machine.handle();
+    }
+}
+
 impl Me {
+    /// Waits in the kernel until the gate lets it pass.
+    pub fn pass(self, gate: &'static Gate) {
+        let pass = || {
+            self.machine.point(Call::Block);
+            while !gate.admits() {
+                gate.wait(self.machine);
+            }
+        };
+        if gate.fault {
+            pass();
+        } else {
+            self.runtime.blocking(pass);
+        }
+        self.step();
+    }
+
+    /// Lets so many pass, now.
+    pub fn open(self, gate: &'static Gate, count: usize) {
+        self.open_at(gate, count, 0);
+    }
+
+    /// Lets so many pass; those that wait go on at that time, if it is still to come.
+    pub fn open_at(self, gate: &'static Gate, count: usize, until: u64) {
+        let first: Vec<usize> = {
+            let mut inside = gate.inside();
+            inside.permits += count;
+            inside.vessels.iter().take(count).copied().collect()
+        };
+        for index in first {
+            if let Doing::Blocked { fault, .. } = self.machine.doing(index) {
+                let doing = if until > self.machine.clock.get() {
+                    Doing::Blocked { until, fault }
+                } else {
+                    Doing::Runnable
+                };
+                self.machine.set_doing(index, doing);
+            }
+        }
+        self.step();
+    }
+
+    /// The kernel gives this address space no more kernel threads.
+    pub fn exhaust(self) {
+        self.space.exhausted.set(true);
+    }
+
     /// The processors of these virtual processors are another address space's until that time, and
     /// those of all others are this one's.
     pub fn lose_processors(self, which: std::ops::Range<usize>, until: u64) {
@@ -27,7 +131,7 @@ impl Me {
 
     /// Whether a processor is another address space's.
     pub fn lacks_processors(self) -> bool {
-        !self.space.taken.borrow().is_empty()
+        self.space.loses_processors()
     }
 }
 
@@ -40,6 +144,11 @@ impl Space {
     /// Whether a virtual processor has not its processor now, whoever says so.
     pub(crate) fn lacks_processor(&self, vp: &Vp) -> bool {
         self.lacks(vp.index()) || self.stopped(vp.processor()).is_some()
+    }
+
+    /// Whether any is.
+    pub(crate) fn loses_processors(&self) -> bool {
+        !self.taken.borrow().is_empty()
     }
 
     /// Gives back the processors whose time has come, and wakes who waits for one that is back.

@@ -36,9 +36,8 @@ impl From<u64> for Plan {
 }
 
 impl Plan {
-    /// The style that the seed gives, less what is not to happen.
-    pub(crate) fn style(&self, pick: &mut dyn FnMut(u64) -> u64) -> Style {
-        let mut style = Style::draw(pick);
+    /// A style, less what is not to happen.
+    pub(crate) fn reduce(&self, mut style: Style) -> Style {
         style.processors.truncate(self.vps);
         for &feature in &self.without {
             style.remove(feature);

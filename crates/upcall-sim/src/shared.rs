@@ -13,6 +13,7 @@ const TEXT: usize = 1 << 16;
 struct Page {
     points: AtomicU64,
     draws: AtomicU64,
+    sum: AtomicU64,
     plan_length: AtomicUsize,
     text_length: AtomicUsize,
     plan: [u8; PLAN],
@@ -67,6 +68,15 @@ impl Shared {
     pub(crate) fn count(&self, points: u64, draws: u64) {
         self.page().points.store(points, Ordering::Relaxed);
         self.page().draws.store(draws, Ordering::Relaxed);
+    }
+
+    /// Adds what an attempt said.
+    pub(crate) fn add(&self, number: u64) {
+        self.page().sum.fetch_add(number, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.page().sum.load(Ordering::Relaxed)
     }
 
     pub(crate) fn points(&self) -> u64 {

@@ -9,18 +9,19 @@
 //! 3. Nothing is drawn any more after some point, by halves: what still fails failed because of
 //!    what was drawn before.
 
-use crate::drive::{Failure, Scenario, hunt};
+use crate::drive::{Failure, hunt};
 use crate::plan::Plan;
 use crate::style::Feature;
 
 /// Seeds with which a smaller plan is tried.
 const SEEDS: u64 = 400;
 
-/// The smallest failing run found.
-pub fn shrink(failure: Failure, scenario: Scenario) -> Failure {
+/// The smallest failing run found, by attempts at which one failed.
+pub(crate) fn shrink(failure: Failure, attempt: impl Fn(&Plan) -> Result<u64, Failure>) -> Failure {
     let kind = failure.kind();
     let same = |plans: &mut dyn Iterator<Item = Plan>| {
-        hunt(plans, scenario).filter(|failure| failure.kind() == kind)
+        let hunted = hunt(plans, &attempt);
+        hunted.err().filter(|failure| failure.kind() == kind)
     };
     let mut least = failure;
     for feature in Feature::ALL {

@@ -186,11 +186,13 @@ unsafe impl Kernel for Sim {
             machine.fail("a sentinel starts an activation for threads".into());
         }
         let alive = self.space().alive.get();
+        let space = self.space();
         // Together with others a program that cannot start has none of the processors.
-        let starts = machine.style.spaces > 1 && !self.space().has_started.get();
-        let refused = alive >= machine.style.most_vessels || machine.chance(machine.style.refusals);
+        let starts = machine.style.spaces > 1 && !space.has_started.get();
+        let full = alive >= machine.style.most_vessels || space.exhausted.get();
+        let refused = full || machine.chance(machine.style.refusals);
         if refused && !starts {
-            self.space().spawn_failed.set(true);
+            space.spawn_failed.set(true);
             return Err(Errno(11));
         }
         let index = machine.add_vessel(
@@ -331,7 +333,7 @@ unsafe impl Kernel for Sim {
         let machine = self.machine();
         let space = self.space();
         let lacks = space.lacks_processor(vp);
-        if space.back_at.get() != u64::MAX {
+        if space.loses_processors() {
             machine.point(Call::MayRun);
         }
         !lacks

@@ -35,6 +35,8 @@ pub struct Space {
     pub(crate) taken: RefCell<BTreeSet<u32>>,
     /// When those come back.
     pub(crate) back_at: Cell<u64>,
+    /// The kernel gives no more kernel threads.
+    pub(crate) exhausted: Cell<bool>,
     /// Vessels that wait for the processor of a virtual processor, and some that do not any more.
     pub(crate) awaiting: RefCell<Vec<(usize, u32)>>,
     /// Time slices that have ended on processors that were there.

@@ -30,7 +30,7 @@ pub(crate) mod posix;
 mod resolver;
 mod semaphore;
 mod signal;
-mod uffd;
+pub mod uffd;
 mod unblock;
 mod yields;
 

@@ -192,6 +192,16 @@ impl Region {
         Ok(region)
     }
 
+    /// The page at an address of the region.
+    pub fn page_at(&self, address: u64) -> usize {
+        (address as usize - self.base as usize) / PAGE
+    }
+
+    /// The address of a page.
+    pub fn address_of(&self, index: usize) -> u64 {
+        (self.base as usize + index * PAGE) as u64
+    }
+
     /// Touches page `index`; false if the region has no such page.
     pub fn touch(&self, index: usize) -> bool {
         if index >= self.pages {

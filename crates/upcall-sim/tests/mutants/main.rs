@@ -21,6 +21,26 @@ struct Mutant {
     scenario: &'static str,
 }
 
+impl Mutant {
+    fn apply(&self, scratch: &Scratch) {
+        let file = format!("crates/upcall-core/src/{}", self.file);
+        scratch.replace(&file, self.text, self.instead);
+    }
+}
+
+/// Builds the copy and explores a scenario there: the report, if it fails.
+fn explore(scratch: &Scratch, scenario: &str, variables: &[(&str, &str)]) -> Option<String> {
+    let arguments = ["--exact", scenario];
+    scratch.run("upcall-sim", "scenarios", &arguments, variables)
+}
+
+/// What is copied.
+const CRATES: &[&str] = &[
+    "crates/upcall-alloc",
+    "crates/upcall-core",
+    "crates/upcall-sim",
+];
+
 const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "one_activation_runs_on_each_processor",
@@ -184,7 +204,7 @@ const SMALL: u64 = 400;
 #[test]
 #[ignore = "builds the runtime a dozen times, in a minute or two"]
 fn every_mutant_is_caught_by_its_invariant() {
-    let scratch = Scratch::new("mutants");
+    let scratch = Scratch::new("mutants", CRATES);
     let one = std::env::var("UPCALL_TEST_MUTANT").ok();
     let mut escaped = Vec::new();
     for mutant in MUTANTS {
@@ -194,14 +214,14 @@ fn every_mutant_is_caught_by_its_invariant() {
             continue;
         }
         scratch.restore();
-        scratch.replace(mutant.file, mutant.text, mutant.instead);
+        mutant.apply(&scratch);
         let seeds = SEEDS.to_string();
         let variables = [
             ("UPCALL_TEST_SEEDS", &*seeds),
             ("UPCALL_TEST_SHRINK", "0"),
             ("UPCALL_TEST_WANTED", name),
         ];
-        let report = scratch.explore(mutant.scenario, &variables);
+        let report = explore(&scratch, mutant.scenario, &variables);
         match report {
             Some(report) => {
                 eprintln!("{name}: {}", first_failure(&report));
@@ -233,14 +253,14 @@ fn every_invariant_has_a_mutant() {
 #[test]
 #[ignore = "builds the runtime"]
 fn a_failing_run_is_shrunk_and_replays() {
-    let scratch = Scratch::new("shrunk");
+    let scratch = Scratch::new("shrunk", CRATES);
     let mutant = MUTANTS
         .iter()
         .find(|mutant| mutant.caught_by == "somebody_waits_for_events");
     let mutant = mutant.expect("in the table");
-    scratch.replace(mutant.file, mutant.text, mutant.instead);
+    mutant.apply(&scratch);
     let seeds = SEEDS.to_string();
-    let report = scratch.explore(mutant.scenario, &[("UPCALL_TEST_SEEDS", &seeds)]);
+    let report = explore(&scratch, mutant.scenario, &[("UPCALL_TEST_SEEDS", &seeds)]);
     let report = report.expect("a failure");
     let shrunk = after(&report, "shrunk: ");
     let points: u64 = shrunk
@@ -253,13 +273,13 @@ fn a_failing_run_is_shrunk_and_replays() {
         .split(' ')
         .next()
         .unwrap_or("");
-    let again = scratch.explore(mutant.scenario, &[("UPCALL_TEST_SEED", plan)]);
+    let again = explore(&scratch, mutant.scenario, &[("UPCALL_TEST_SEED", plan)]);
     let again = again.expect("the replay fails");
     let same = format!("{points} points, {}", mutant.caught_by);
     assert!(again.contains(&same), "{again}");
     // And without the mutant nothing is wrong with it.
     scratch.restore();
-    let healthy = scratch.explore(mutant.scenario, &[("UPCALL_TEST_SEED", plan)]);
+    let healthy = explore(&scratch, mutant.scenario, &[("UPCALL_TEST_SEED", plan)]);
     assert!(healthy.is_none(), "{healthy:?}");
 }
 

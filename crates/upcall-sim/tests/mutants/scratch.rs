@@ -1,23 +1,25 @@
-//! A copy of the runtime and of its simulation, to be changed and built.
+//! A copy of some crates of the workspace, to be changed and built. The mutants of other crates use it, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The copy.
-pub struct Scratch(PathBuf);
-
-const CRATES: [&str; 3] = ["upcall-alloc", "upcall-core", "upcall-sim"];
+pub struct Scratch {
+    place: PathBuf,
+    crates: &'static [&'static str],
+}
 
 fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 impl Scratch {
-    /// A copy of what is there, by this name.
-    pub fn new(name: &str) -> Self {
+    /// A copy, by this name, which no other test has, of these directories of the workspace as they are: crates, with all that they
+    /// depend on.
+    pub fn new(name: &str, crates: &'static [&'static str]) -> Self {
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let scratch = Scratch(place);
+        let scratch = Scratch { place, crates };
         let manifest = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace");
         let manifest: Vec<&str> = manifest
             .lines()
@@ -25,73 +27,63 @@ impl Scratch {
             .filter(|line| !line.starts_with("members") && !line.starts_with("lto"))
             .filter(|line| !line.starts_with("codegen-units"))
             .collect();
-        let members = CRATES.map(|name| format!("\"crates/{name}\""));
+        let members: Vec<_> = crates.iter().map(|path| format!("\"{path}\"")).collect();
         let members = format!("members = [{}]", members.join(", "));
         let manifest = manifest
             .join("\n")
             .replace("[workspace]", &format!("[workspace]\n{members}"));
-        fs::create_dir_all(&scratch.0).expect("a scratch directory");
-        fs::write(scratch.0.join("Cargo.toml"), manifest).expect("its manifest");
-        fs::copy(workspace().join("Cargo.lock"), scratch.0.join("Cargo.lock")).expect("its lock");
+        fs::create_dir_all(&scratch.place).expect("a scratch directory");
+        fs::write(scratch.place.join("Cargo.toml"), manifest).expect("its manifest");
+        let lock = "Cargo.lock";
+        fs::copy(workspace().join(lock), scratch.place.join(lock)).expect("its lock");
         scratch.restore();
         scratch
     }
 
     /// The sources as they are.
     pub fn restore(&self) {
-        for name in CRATES {
-            let (from, to) = (
-                workspace().join("crates").join(name),
-                self.0.join("crates").join(name),
-            );
-            fs::create_dir_all(&to).expect("a scratch directory");
-            copy(&from.join("Cargo.toml"), &to.join("Cargo.toml"));
-            copy(&from.join("src"), &to.join("src"));
+        for path in self.crates {
+            copy(&workspace().join(path), &self.place.join(path));
         }
-        let scenarios = "crates/upcall-sim/tests/scenarios";
-        copy(&workspace().join(scenarios), &self.0.join(scenarios));
     }
 
-    /// Replaces a text of the runtime that occurs once.
+    /// Replaces a text that occurs once in a file of the workspace.
     ///
     /// # Panics
     ///
     /// When it occurs more often, or not at all.
     pub fn replace(&self, file: &str, text: &str, instead: &str) {
-        let file = self.0.join("crates/upcall-core/src").join(file);
-        let before = fs::read_to_string(&file).expect("a file of the runtime");
-        assert_eq!(
-            before.matches(text).count(),
-            1,
-            "{}: {text}",
-            file.display()
-        );
-        fs::write(&file, before.replace(text, instead)).expect("a scratch file");
+        let path = self.place.join(file);
+        let before = fs::read_to_string(&path).expect("a file of the copy");
+        assert_eq!(before.matches(text).count(), 1, "{file}: {text}");
+        fs::write(&path, before.replace(text, instead)).expect("a scratch file");
     }
 
-    /// Builds the copy and explores a scenario there: the report, if it fails.
+    /// Builds a test of the copy and runs it, with these arguments and variables: the report, if it fails.
     ///
     /// # Panics
     ///
     /// When it cannot be built.
-    pub fn explore(&self, scenario: &str, variables: &[(&str, &str)]) -> Option<String> {
+    pub fn run(
+        &self,
+        package: &str,
+        test: &str,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Option<String> {
         let cargo = || {
             let mut cargo = Command::new(env!("CARGO"));
             cargo
-                .current_dir(&self.0)
-                .env("CARGO_TARGET_DIR", self.0.join("target"));
-            cargo.args([
-                "test",
-                "--offline",
-                "--release",
-                "-p",
-                "upcall-sim",
-                "--test",
-                "scenarios",
-            ]);
+                .current_dir(&self.place)
+                .env("CARGO_TARGET_DIR", self.place.join("target"));
+            cargo.args(["test", "--offline", "--release", "-p", package]);
+            cargo.args(["--test", test]);
             cargo
                 .env_remove("UPCALL_TEST_SEED")
-                .env("RUST_BACKTRACE", "0");
+                .env_remove("UPCALL_TEST_LAUNCHER")
+                .env("RUST_BACKTRACE", "0")
+                // The next one differs in a line.
+                .env("CARGO_INCREMENTAL", "1");
             cargo
         };
         let built = cargo().arg("--no-run").output().expect("cargo");
@@ -101,7 +93,8 @@ impl Scratch {
             String::from_utf8_lossy(&built.stderr)
         );
         let mut run = cargo();
-        run.args(["--", "--exact", scenario])
+        run.arg("--")
+            .args(arguments)
             .envs(variables.iter().copied());
         let ran = run.output().expect("cargo");
         let report = String::from_utf8_lossy(&ran.stdout).into_owned();

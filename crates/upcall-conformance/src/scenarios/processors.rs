@@ -1,0 +1,110 @@
+//! Processors that have nothing to do, and get something.
+
+use super::{Scenario, add_one, compute_until, is, join_all, on_each, word};
+use crate::world::{Kind, World};
+
+/// How long a program rests.
+const REST_NS: u64 = 20_000_000;
+
+/// The scenarios of this module.
+pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
+    vec![
+        Scenario {
+            least: 2,
+            happens: |facts| facts.counters.added > 0,
+            ..Scenario::new("add", add)
+        },
+        Scenario {
+            least: 2,
+            happens: |facts| facts.counters.added > 0,
+            ..Scenario::new("need", need)
+        },
+        Scenario::new("idle", idle),
+    ]
+}
+
+/// A call ends on a processor where another thread waits for that, computing, while others are idle.
+fn add<W: World>(w: W) -> Result<(), String> {
+    for _ in 0..w.rounds() {
+        let back = word();
+        let gates = gates(w)?;
+        let pass = |gate| {
+            w.spawn(move |w| {
+                w.pass(gate);
+                add_one(back);
+            })
+        };
+        let threads: Vec<_> = gates.iter().copied().map(pass).collect();
+        for &gate in &gates {
+            while w.nr_waiting(gate) == 0 {
+                w.yield_now();
+            }
+        }
+        // One of them was blocked on the processor that this thread has now.
+        for (index, &gate) in gates.iter().enumerate() {
+            w.open(gate, 1);
+            compute_until(w, || is(back, index as u32 + 1));
+        }
+        join_all(w, threads);
+    }
+    Ok(())
+}
+
+/// A gate for each virtual processor.
+fn gates<W: World>(w: W) -> Result<Vec<W::Gate>, String> {
+    (0..w.processors()).map(|_| w.gate(Kind::Call)).collect()
+}
+
+/// Nobody computes: nothing is used.
+fn idle<W: World>(w: W) -> Result<(), String> {
+    for _ in 0..3 {
+        let threads = on_each(w, |w| w.sleep(REST_NS));
+        w.sleep(REST_NS / 4);
+        let before = w.busy_ns();
+        w.sleep(REST_NS / 2);
+        let used = w.busy_ns() - before;
+        assert!(used < REST_NS / 4, "{used} ns of computing in a rest");
+        join_all(w, threads);
+    }
+    Ok(())
+}
+
+/// All processors rest but one, on which a thread makes others ready, old ones and new ones, and waits
+/// for all of them, computing, as they do for each other.
+fn need<W: World>(w: W) -> Result<(), String> {
+    let others = w.processors() as u32 - 1;
+    for _ in 0..w.rounds() {
+        let (waiting, go, met, here) = (word(), word(), word(), word());
+        let sleepers: Vec<_> = (0..others)
+            .map(|_| {
+                w.spawn(move |w| {
+                    add_one(waiting);
+                    while is(go, 0) {
+                        w.wait(go, 0);
+                    }
+                    add_one(met);
+                    compute_until(w, || is(met, others));
+                })
+            })
+            .collect();
+        while !is(waiting, others) {
+            w.yield_now();
+        }
+        w.sleep(W::CALL_NS / 10);
+        add_one(go);
+        w.wake(go, others);
+        compute_until(w, || is(met, others));
+        join_all(w, sleepers);
+        let newcomers: Vec<_> = (0..others)
+            .map(|_| {
+                w.spawn(move |w| {
+                    add_one(here);
+                    compute_until(w, || is(here, others));
+                })
+            })
+            .collect();
+        compute_until(w, || is(here, others));
+        join_all(w, newcomers);
+    }
+    Ok(())
+}

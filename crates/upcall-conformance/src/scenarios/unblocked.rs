@@ -1,0 +1,138 @@
+//! Threads that come back from the kernel, and those in whose stead they run.
+
+use std::sync::atomic::Ordering;
+
+use super::{
+    Scenario, add_one, all_wait, compute_until, endless_on_one, is, join_all, on_each, word,
+};
+use crate::world::{Kind, World};
+
+/// The scenarios of this module.
+pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
+    vec![
+        Scenario {
+            happens: |facts| facts.counters.unblocked > 0,
+            ..Scenario::new("unblock_while_idle", unblock_while_idle)
+        },
+        Scenario {
+            slices: endless_on_one,
+            happens: |facts| facts.counters.displaced > 0,
+            ..Scenario::new("unblock_while_busy", unblock_while_busy)
+        },
+        Scenario {
+            slices: endless_on_one,
+            happens: |facts| facts.counters.displaced > 0,
+            ..Scenario::new("resume", resume)
+        },
+        Scenario::new("priority_unblock", priority_unblock),
+    ]
+}
+
+/// Calls end when nothing else is to be done anywhere.
+fn unblock_while_idle<W: World>(w: W) -> Result<(), String> {
+    for _ in 0..w.rounds() {
+        let gate = w.gate(Kind::Call)?;
+        let back = word();
+        let threads = on_each(w, move |w| {
+            w.pass(gate);
+            add_one(back);
+            w.wake(back, 1);
+        });
+        all_wait(w, gate);
+        w.open_later(gate, w.processors());
+        loop {
+            let now = back.load(Ordering::SeqCst);
+            if now == w.processors() as u32 {
+                break;
+            }
+            w.wait(back, now);
+        }
+        join_all(w, threads);
+    }
+    Ok(())
+}
+
+/// Calls end when every processor has a thread that computes, and waits for those that come back. Had one
+/// of these to end the calls, it could be in a system call of its own at that moment.
+fn unblock_while_busy<W: World>(w: W) -> Result<(), String> {
+    let all = w.processors() as u32;
+    for _ in 0..w.rounds() {
+        let gate = w.gate(Kind::Call)?;
+        let (busy, back) = (word(), word());
+        let mut threads = on_each(w, move |w| {
+            w.pass(gate);
+            add_one(back);
+        });
+        all_wait(w, gate);
+        threads.extend((1..all).map(|_| {
+            w.spawn(move |w| {
+                add_one(busy);
+                compute_until(w, || is(back, all));
+            })
+        }));
+        compute_until(w, || is(busy, all - 1));
+        w.open_later(gate, w.processors());
+        compute_until(w, || is(back, all));
+        join_all(w, threads);
+    }
+    Ok(())
+}
+
+/// Who comes back is more urgent than the only thread that runs, which therefore finds that the other
+/// has run.
+fn priority_unblock<W: World>(w: W) -> Result<(), String> {
+    // The runtime is there from the first thread on, and answers from then on.
+    w.join(w.spawn(|_| ()));
+    w.set_priority(1)?;
+    if w.processors() != 1 {
+        return Err("where there is another processor, it says nothing".to_owned());
+    }
+    for _ in 0..w.rounds() {
+        let gate = w.gate(Kind::Call)?;
+        let ran = word();
+        let urgent = w.spawn(move |w| {
+            w.set_priority(2).expect("there are priorities");
+            w.pass(gate);
+            add_one(ran);
+        });
+        all_wait(w, gate);
+        w.open(gate, 1);
+        w.step();
+        assert!(is(ran, 1), "the less urgent thread ran first");
+        w.join(urgent);
+    }
+    Ok(())
+}
+
+/// Threads compute on all processors; others come back from calls there, again and again. Between any two
+/// rounds those that were displaced go on: they begin the next one.
+fn resume<W: World>(w: W) -> Result<(), String> {
+    let all = w.processors() as u32;
+    let rounds = w.rounds();
+    let (near, busy, back, round) = (word(), word(), word(), word());
+    let mut threads = on_each(w, move |w| {
+        add_one(near);
+        for own in 1..=rounds {
+            while round.load(Ordering::SeqCst) < own {
+                w.call_for(W::CALL_NS / 10);
+            }
+            add_one(back);
+        }
+    });
+    while !is(near, all) {
+        w.yield_now();
+    }
+    threads.extend((1..all).map(|_| {
+        w.spawn(move |w| {
+            add_one(busy);
+            compute_until(w, || is(back, rounds * all));
+        })
+    }));
+    compute_until(w, || is(busy, all - 1));
+    for own in 1..=rounds {
+        add_one(round);
+        compute_until(w, || is(back, own * all));
+    }
+    join_all(w, threads);
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! That each scenario can fail: changed lines of the runtime, or of a backend, and the scenario that catches
+//! each.
+//!
+//! ```text
+//! cargo test --release -p upcall-conformance --test mutants -- --ignored --nocapture
+//! ```
+//!
+//! A mutant is a text that occurs exactly once, and its replacement, applied to a copy of the sources. The
+//! copy is built for each; `UPCALL_TEST_MUTANT=SCENARIO` does it for those of one scenario.
+
+#[path = "../../../upcall-sim/tests/mutants/scratch.rs"]
+mod scratch;
+
+use scratch::Scratch;
+use upcall_conformance::scenarios;
+use upcall_conformance::threads::Threads;
+
+/// A change that a scenario catches.
+struct Mutant {
+    scenario: &'static str,
+    /// The test that runs it: `sim`, or that of a backend.
+    on: &'static str,
+    /// In `crates`.
+    file: &'static str,
+    text: &'static str,
+    instead: &'static str,
+}
+
+/// Of the runtime, on the simulated machine.
+const fn of_runtime(
+    scenario: &'static str,
+    file: &'static str,
+    text: &'static str,
+    instead: &'static str,
+) -> Mutant {
+    Mutant {
+        scenario,
+        on: "sim",
+        file,
+        text,
+        instead,
+    }
+}
+
+/// Of the backend `standby`.
+const fn of_standby(
+    scenario: &'static str,
+    file: &'static str,
+    text: &'static str,
+    instead: &'static str,
+) -> Mutant {
+    Mutant {
+        scenario,
+        on: "standby",
+        file,
+        text,
+        instead,
+    }
+}
+
+const UPCALL: &str = "upcall-core/src/upcall.rs";
+const PASSAGE: &str = "upcall-core/src/passage.rs";
+const STANDBY: &str = "upcall-core/src/standby.rs";
+const SPARES: &str = "upcall-core/src/spares.rs";
+const READY: &str = "upcall-core/src/ready.rs";
+const WAIT: &str = "upcall-core/src/wait.rs";
+const KERNEL: &str = "upcall-linux/src/kernel.rs";
+const OBSERVE: &str = "upcall-linux/src/observe.rs";
+const PREEMPT: &str = "upcall-linux/src/preempt.rs";
+
+/// Scenarios without one: the runtime has no priorities yet.
+const WITHOUT: [&str; 1] = ["priority_unblock"];
+
+const MUTANTS: &[Mutant] = &[
+    of_runtime(
+        "block",
+        STANDBY,
+        "if self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        "if word.state() == State::User && self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+    ),
+    of_runtime(
+        "fault",
+        STANDBY,
+        "if self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        "if word.state() == State::Kernel && self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+    ),
+    of_runtime(
+        "recycle",
+        SPARES,
+        "self.take_pooled(vp)\n            .or_else(|| self.spawn_activation(vp, false))",
+        "self.spawn_activation(vp, false)",
+    ),
+    of_runtime(
+        "exhaustion",
+        SPARES,
+        "if self.kernel.spawn(activation, sentinel).is_err() {",
+        "if self.kernel.spawn(activation, sentinel).is_err() && sentinel {",
+    ),
+    // Threads whose calls have ended are made ready, and a sleeping processor is not told.
+    of_runtime(
+        "unblock_while_idle",
+        WAIT,
+        "self.notify(word.owner());\n        true",
+        "true",
+    ),
+    // Who was displaced has the owner choose again, and so displaces in its turn.
+    of_runtime(
+        "unblock_while_busy",
+        UPCALL,
+        "&& displaced == 0",
+        "&& displaced < 2",
+    ),
+    // Who was displaced goes on by itself.
+    of_runtime(
+        "resume",
+        UPCALL,
+        "self.stats.displaced.add();\n        self.kernel.interrupt(owner);",
+        "self.stats.displaced.add();",
+    ),
+    of_runtime(
+        "preempt_in_critical_section",
+        UPCALL,
+        "if !vp.has_ready() && self.kernel.may_run(vp) {",
+        "if self.kernel.may_run(vp) {",
+    ),
+    // Who is stopped inside the runtime is replaced.
+    of_runtime(
+        "preempt_in_runtime",
+        UPCALL,
+        "State::Granted | State::Runtime => return false,",
+        "State::Runtime => return vp.replace(word, activation, State::Runtime),\n                \
+         State::Granted => return false,",
+    ),
+    // Lists that are not locked: seen only by who is preempted between two instructions.
+    of_runtime(
+        "preempt_in_runtime",
+        READY,
+        "let locked = (announce(open / ONE)? * ONE) | LOCKED;",
+        "let locked = announce(open / ONE)? * ONE;",
+    ),
+    of_runtime(
+        "last_processor",
+        PASSAGE,
+        "while !self.kernel.may_run(vp) {",
+        "while false {",
+    ),
+    // A thread whose processor was taken waits until it comes back.
+    of_runtime("warning", UPCALL, "self.fetch_stranded(vp);", ""),
+    of_runtime(
+        "add",
+        WAIT,
+        "State::Idle if self.grant_idle(vp, word) => return true,",
+        "State::Idle if word.owner().thread().is_some() && self.grant_idle(vp, word) => return true,",
+    ),
+    of_runtime(
+        "need",
+        PASSAGE,
+        "let rung = !self.idle.is_empty() && self.ring(vp.index());",
+        "let rung = false;",
+    ),
+    of_runtime(
+        "idle",
+        WAIT,
+        "if self.kernel.now().wrapping_sub(began) >= spell {",
+        "if self.kernel.now().wrapping_sub(began) >= spell.max(1 << 40) {",
+    ),
+    of_standby(
+        "block",
+        OBSERVE,
+        "PROC => cheap_doubt ||",
+        "PROC => !cheap_doubt &&",
+    ),
+    // Blocked outside of any call: a page fault.
+    of_standby(
+        "fault",
+        OBSERVE,
+        "[b'-' | b'0'..=b'9', ..]",
+        "[b'0'..=b'9', ..]",
+    ),
+    of_standby(
+        "preempt_in_critical_section",
+        PREEMPT,
+        "sys!(sys::SYS_timer_settime, timer, 0, setting.as_ptr(), 0);",
+        "let _ = setting;",
+    ),
+    of_standby(
+        "need",
+        KERNEL,
+        "IN_POLL => self.poller.kick(),",
+        "IN_POLL => {}",
+    ),
+    of_standby(
+        "idle",
+        KERNEL,
+        "activation.wake_word().load(Ordering::SeqCst) == seen;",
+        "activation.wake_word().load(Ordering::SeqCst) != seen;",
+    ),
+];
+
+/// What is copied.
+const CRATES: &[&str] = &[
+    "crates/upcall-alloc",
+    "crates/upcall-bench",
+    "crates/upcall-cli",
+    "crates/upcall-conformance",
+    "crates/upcall-core",
+    "crates/upcall-guest",
+    "crates/upcall-linux",
+    "crates/upcall-sim",
+    "tests/programs",
+];
+
+/// Seeds that a mutant may take on the simulated machine, and seconds after which a program hangs.
+const LIMITS: [(&str, &str); 2] = [("UPCALL_TEST_SEEDS", "200"), ("UPCALL_TEST_GUARD", "30")];
+
+#[test]
+#[ignore = "builds the runtime for each mutant: minutes"]
+fn each_scenario_catches_its_mutants() {
+    let scratch = Scratch::new("conformance-mutants", CRATES);
+    let only = std::env::var("UPCALL_TEST_MUTANT").ok();
+    let wanted = |one: &&Mutant| only.as_deref().is_none_or(|only| only == one.scenario);
+    let mutants: Vec<_> = MUTANTS.iter().filter(wanted).collect();
+    // Nothing fails without them.
+    for on in ["sim", "standby"] {
+        let with_mutants = mutants.iter().filter(|one| one.on == on);
+        let names: Vec<_> = with_mutants.map(|one| one.scenario).collect();
+        let report = run(&scratch, on, &names);
+        assert!(
+            report.is_none(),
+            "{on}, as it is: {}",
+            report.unwrap_or_default()
+        );
+    }
+    let mut missed = Vec::new();
+    for Mutant {
+        scenario,
+        on,
+        file,
+        text,
+        instead,
+    } in mutants
+    {
+        scratch.restore();
+        scratch.replace(&format!("crates/{file}"), text, instead);
+        match run(&scratch, on, &[scenario]) {
+            Some(report) => eprintln!("{scenario} on {on}: {}", first_failure(&report)),
+            None => missed.push(format!("{scenario} on {on}")),
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {}", missed.join(", "));
+}
+
+#[test]
+fn every_scenario_has_a_mutant() {
+    for scenario in scenarios::<Threads>() {
+        let has_one = MUTANTS.iter().any(|one| one.scenario == scenario.name);
+        assert_ne!(
+            has_one,
+            WITHOUT.contains(&scenario.name),
+            "{}",
+            scenario.name
+        );
+    }
+}
+
+/// These scenarios with all numbers of processors, in the copy: the report, if one fails.
+fn run(scratch: &Scratch, on: &str, scenarios: &[&str]) -> Option<String> {
+    let names = |name| ["with_1", "with_2", "with_4"].map(|with| format!("{name}::{with}"));
+    let names: Vec<String> = scenarios.iter().flat_map(names).collect();
+    let mut arguments = vec!["--exact"];
+    arguments.extend(names.iter().map(String::as_str));
+    if scenarios.is_empty() {
+        return None;
+    }
+    scratch.run("upcall-conformance", on, &arguments, &LIMITS)
+}
+
+/// The line that says what did not hold at first.
+fn first_failure(report: &str) -> &str {
+    let mut lines = report.lines();
+    lines.find(|line| line.contains("panicked at "));
+    lines.next().unwrap_or(report)
+}
