@@ -25,6 +25,7 @@
 #[cfg(any(test, loom, shuttle))]
 extern crate std;
 
+mod accepted;
 pub mod activation;
 pub mod arch;
 mod edges;
@@ -42,9 +43,11 @@ pub mod sync;
 mod testing;
 pub mod thread;
 mod timer;
+mod turnstile;
 pub mod vp;
 mod vp_set;
 
+pub use accepted::Accepted;
 pub use activation::{Activation, Role};
 pub use edges::Edges;
 pub use kernel::{Errno, Kernel, Waiting};
@@ -53,4 +56,5 @@ pub use ready::ThreadList;
 pub use runtime::Runtime;
 pub use slot::Slot;
 pub use thread::{Thread, WakeReason};
+pub use turnstile::Turnstile;
 pub use vp::Vp;

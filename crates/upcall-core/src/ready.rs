@@ -194,7 +194,7 @@ unsafe impl<K: Kernel> Send for ThreadList<K> {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Bare, numbers};
+    use crate::testing::{Bare, numbers, rounds};
     use std::collections::VecDeque;
 
     /// Against a queue: order, length, and that a thread put in is ready.
@@ -206,7 +206,7 @@ mod tests {
         let ready = ReadyList::new();
         let mut model: VecDeque<&Thread<Bare>> = VecDeque::new();
         let mut outside: VecDeque<_> = threads.into();
-        for _ in 0..5000 {
+        for _ in 0..rounds(5000) {
             match pick(4) {
                 0 => {
                     if let Some(thread) = outside.pop_front() {

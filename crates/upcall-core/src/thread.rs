@@ -172,12 +172,13 @@ impl<K: Kernel> Recycled for Thread<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Bare;
+    use crate::testing::{Bare, rounds};
 
     /// Whoever claims a thread while it finishes parking must not lose to the finishing itself.
     #[test]
     fn a_claim_is_not_lost_while_the_thread_parks() {
-        const ROUNDS: u32 = 200_000;
+        // Each waits for another thread: dear for an interpreter.
+        const ROUNDS: u32 = rounds(rounds(200_000));
         // The other side is at another place of its step in each round; on one processor, or among
         // other programs, it may not run at all.
         let await_round = |word: &AtomicU32, round| {

@@ -188,7 +188,7 @@ impl<K: Kernel> Heap<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Bare, numbers};
+    use crate::testing::{Bare, numbers, rounds};
     use crate::thread::{PARKED, READY, RUNNING};
     use core::sync::atomic::AtomicBool;
     use std::collections::BTreeMap;
@@ -197,7 +197,7 @@ mod tests {
     /// slack that differs.
     #[test]
     fn a_heap_is_a_sorted_map() {
-        for seed in 1..50 {
+        for seed in 1..=rounds(50).into() {
             let kernel = Bare::new();
             let mut pick = numbers(seed * 7919);
             let threads: [&Thread<Bare>; 64] = kernel.threads();
@@ -300,7 +300,7 @@ mod tests {
     /// A thread whose deadline has just passed was woken, took its deadline back, and waits without one.
     #[test]
     fn a_wait_without_a_deadline_does_not_time_out() {
-        const ROUNDS: u32 = 100_000;
+        const ROUNDS: u32 = rounds(100_000);
         let kernel = Bare::new();
         let [thread] = kernel.threads();
         let timers = Timers::new(&kernel).unwrap();

@@ -140,7 +140,7 @@ mod tests {
         for end in [1, 63, 64, 65, 130, END] {
             let set = VpSet::new();
             let mut model = BTreeSet::new();
-            for _ in 0..2000 {
+            for _ in 0..crate::testing::rounds(2000) {
                 let index = pick(end as u64) as u32;
                 match pick(4) {
                     0 => {

@@ -94,6 +94,12 @@ const FAULTS: &[Fault] = &[
         "",
     ),
     (
+        "lists::a_stack_is_handed_out_once",
+        "stack.rs",
+        "free.head = unsafe { *((top - size_of::<usize>()) as *const usize) };",
+        "",
+    ),
+    (
         "lists::every_activation_is_known",
         "runtime.rs",
         "if self.known.replace_if(head, Some(activation)) {",
@@ -267,6 +273,43 @@ const FAULTS: &[Fault] = &[
         "slot.rs",
         "Ordering::AcqRel,",
         "Ordering::Relaxed,",
+    ),
+    // The look for the mark may come before the others see that nobody is inside.
+    (
+        "small::what_was_changed_before",
+        "turnstile.rs",
+        "            fence(Ordering::SeqCst);\n",
+        "",
+    ),
+    (
+        "small::what_was_changed_before",
+        "turnstile.rs",
+        "            self.asked.swap(false, Ordering::SeqCst);\n            let done = act();",
+        "            let done = act();\n            self.asked.swap(false, Ordering::SeqCst);",
+    ),
+    (
+        "small::a_signal_that_a_thread_accepts",
+        "accepted.rs",
+        "look().inspect(opened)",
+        "let _ = opened;\n            None",
+    ),
+    (
+        "small::a_signal_that_a_thread_accepts",
+        "accepted.rs",
+        "look().inspect(opened)",
+        "let _ = opened;\n            look()",
+    ),
+    (
+        "small::whoever_goes_to_sleep",
+        "accepted.rs",
+        "signals & !before & self.open() != 0",
+        "let _ = before;\n            false",
+    ),
+    (
+        "small::whoever_goes_to_sleep",
+        "accepted.rs",
+        "let before = self.handled.fetch_or(signals, Ordering::SeqCst);",
+        "let before = self.handled.fetch_or(signals, Ordering::AcqRel);",
     ),
 ];
 

@@ -5,7 +5,7 @@
 //! The first thread keeps the process's id. Approach rejected: the id of the activation, which
 //! changes whenever the thread migrates.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use upcall_core::Slot;
 use upcall_linux::{Runtime, Thread, sys};
@@ -17,7 +17,8 @@ const MOST: usize = 1 << 22;
 /// Threads by id.
 pub struct Identities {
     table: AtomicPtr<Slot<Thread>>,
-    next: AtomicU32,
+    /// How many ids were tried; it does not come round, or [`Identities::each`] would stop short.
+    next: AtomicU64,
     first: Slot<Thread>,
 }
 
@@ -26,7 +27,7 @@ impl Identities {
     pub const fn new() -> Self {
         Identities {
             table: AtomicPtr::new(core::ptr::null_mut()),
-            next: AtomicU32::new(0),
+            next: AtomicU64::new(0),
             first: Slot::empty(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A signal for the process must wake somebody if any thread accepts it, although that thread may
 //! be parked; one that all threads block must stay pending in the kernel, where sigwait(3) and
-//! sigpending(2) find it. `OPEN` holds what some thread may accept: changes of a mask only add to
+//! sigpending(2) find it. [`Accepted`] holds what some thread may accept: changes of a mask only add to
 //! it, and who finds that nobody accepts a signal takes it out. So the activation that takes a
 //! signal asks who accepts it, and a signal that would end the process is caught for that
 //! (`signal.rs`). For what the kernel does by itself, to stop the process, the first thread's mask
@@ -11,63 +11,59 @@
 //! Approach rejected: counting, for each signal, the threads that accept it. libc blocks and
 //! opens all signals around each thread creation.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
-use upcall_linux::preempt;
+use upcall_core::Accepted;
+use upcall_linux::{Thread, preempt};
 
 use crate::guest::GUEST;
 use crate::signal::bit;
 
-static OPEN: AtomicU64 = AtomicU64::new(0);
-static HANDLED: AtomicU64 = AtomicU64::new(0);
+static ACCEPTED: Accepted = Accepted::new();
 
 /// The runtime starts with one thread.
 pub fn start(mask: u64) {
-    OPEN.store(!mask, Ordering::SeqCst);
+    ACCEPTED.start(mask);
 }
 
 /// The kernel calls the runtime's handler for the signal now, or does not any more.
 pub fn handles(signal: i32, handled: bool) {
-    if handled {
-        let before = HANDLED.fetch_or(bit(signal), Ordering::SeqCst);
-        if before & bit(signal) == 0 && OPEN.load(Ordering::SeqCst) & bit(signal) != 0 {
-            nudge();
-        }
-    } else {
-        HANDLED.fetch_and(!bit(signal), Ordering::SeqCst);
+    if ACCEPTED.handles(bit(signal), handled) {
+        nudge();
     }
 }
 
 /// A thread has this mask now.
 #[inline]
 pub fn opens(mask: u64) {
-    let more = !mask & !OPEN.load(Ordering::SeqCst);
-    if more != 0 {
-        OPEN.fetch_or(more, Ordering::SeqCst);
-        if more & HANDLED.load(Ordering::SeqCst) != 0 {
-            nudge();
-        }
+    if ACCEPTED.opens(mask) {
+        nudge();
     }
 }
 
-/// Nobody accepts the signal, as far as the caller has seen.
-pub fn closes(signal: i32) {
-    OPEN.fetch_and(!bit(signal), Ordering::SeqCst);
+/// A thread that accepts the signal, as `look` finds one; if there is none, it is closed.
+pub fn find_or_close(
+    signal: i32,
+    look: impl Fn() -> Option<(&'static Thread, i32)>,
+) -> Option<(&'static Thread, i32)> {
+    ACCEPTED.find_or_close(bit(signal), look, |(thread, _)| {
+        opens(thread.kernel.mask.load(Ordering::SeqCst));
+    })
 }
 
 /// The signals that an activation without a thread can take and pass on.
 pub fn passable() -> u64 {
-    OPEN.load(Ordering::SeqCst) & HANDLED.load(Ordering::SeqCst) & !preempt::OWN
+    ACCEPTED.passable() & !preempt::OWN
 }
 
 /// The mask with which an activation without a thread sleeps.
 pub fn resting() -> u64 {
+    let (open, handled) = (ACCEPTED.open(), ACCEPTED.handled());
     let first = match GUEST.identities.first() {
         Some(first) => first.kernel.mask.load(Ordering::Relaxed),
-        None => !OPEN.load(Ordering::SeqCst),
+        None => !open,
     };
-    let handled = HANDLED.load(Ordering::SeqCst);
-    first & !handled | !OPEN.load(Ordering::SeqCst) & handled
+    first & !handled | !open & handled
 }
 
 /// Those that sleep do so with another mask from now on.

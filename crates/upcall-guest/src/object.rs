@@ -310,7 +310,8 @@ mod tests {
         assert_eq!(libc.role, Role::Library);
         assert!(libc.eh_frame_hdr.is_some());
         assert!(libc.segments.iter().any(Segment::is_executable));
-        assert!(libc.contains(libc::read as *const () as usize));
+        // Not one that a sanitizer's runtime puts itself before.
+        assert!(libc.contains(libc::getppid as *const () as usize));
     }
 
     #[test]

@@ -393,13 +393,7 @@ pub fn pass(
         return;
     }
     loop {
-        let receiver = receiver(signal).or_else(|| {
-            masks::closes(signal);
-            // Somebody may have opened its mask in between.
-            let receiver = receiver(signal)?;
-            masks::opens(receiver.0.kernel.mask.load(Ordering::SeqCst));
-            Some(receiver)
-        });
+        let receiver = masks::find_or_close(signal, || receiver(signal));
         let Some(receiver) = receiver else {
             queue_to_process(activation, signal, information);
             return;

@@ -10,8 +10,8 @@
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr, Pointer,
-    UnwindSection,
+    BaseAddresses, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, LittleEndian, ParsedEhFrameHdr,
+    Pointer, UnwindSection,
 };
 
 use crate::object::Image;
@@ -41,6 +41,7 @@ pub struct Tables<'a> {
     image: &'a Image<'a>,
     header: ParsedEhFrameHdr<Bytes<'a>>,
     frames: EhFrame<Bytes<'a>>,
+    frames_at: u64,
     bases: BaseAddresses,
 }
 
@@ -60,6 +61,7 @@ impl<'a> Tables<'a> {
             image,
             header,
             frames: EhFrame::new(image.tail(frames_at as usize)?, LittleEndian),
+            frames_at,
             bases: bases.set_eh_frame(frames_at),
         })
     }
@@ -77,23 +79,28 @@ impl<'a> Tables<'a> {
         if address.checked_sub(function.range.end)? >= UNCOVERED {
             return None;
         }
-        function.range.end = (address..address + UNCOVERED)
+        let limit = address.checked_add(UNCOVERED)?;
+        function.range.end = (address..limit)
             .find(|&a| self.function_at(a).is_some())
-            .unwrap_or(address + UNCOVERED);
+            .unwrap_or(limit);
         Some(function)
     }
 
     /// The last function that starts at `address` or before.
     fn nearest(&self, address: usize) -> Option<Function> {
         let table = self.header.table()?;
-        let pointer = table.lookup(address as u64, &self.bases).ok()?;
-        let offset = table.pointer_to_offset(pointer).ok()?;
+        let Pointer::Direct(entry_at) = table.lookup(address as u64, &self.bases).ok()? else {
+            return None;
+        };
+        // Not `pointer_to_offset`, which believes that no entry lies before the first.
+        let offset = EhFrameOffset(entry_at.checked_sub(self.frames_at)? as usize);
         let entry = self
             .frames
             .fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset)
             .ok()?;
         let signal_trampoline = entry.is_signal_trampoline();
-        let start = entry.initial_address() as usize + usize::from(signal_trampoline);
+        let start = entry.initial_address() as usize;
+        let start = start.checked_add(usize::from(signal_trampoline))?;
         let range = start..entry.end_address() as usize;
         let landing_pads = match entry.lsda() {
             Some(Pointer::Direct(lsda)) => {
@@ -215,9 +222,10 @@ mod tests {
         // SAFETY: libc stays loaded and no test of this binary rewrites it.
         let image = unsafe { object.image() };
         let tables = Tables::new(&image).expect("libc has an unwind table");
-        let read = libc::read as *const () as usize;
-        let function = tables.function_at(read).expect("read has an entry");
-        assert_eq!(function.range.start, read);
+        // Not one that a sanitizer's runtime puts itself before.
+        let asked = libc::getppid as *const () as usize;
+        let function = tables.function_at(asked).expect("it has an entry");
+        assert_eq!(function.range.start, asked);
         assert_eq!(tables.function_at(function.range.end - 1), Some(function));
     }
 
@@ -228,6 +236,21 @@ mod tests {
             let image = unsafe { object.image() };
             assert!(Tables::new(&image).is_none_or(|t| t.function_at(0).is_none()));
         }
+    }
+
+    #[test]
+    fn a_table_that_names_an_entry_before_the_first_names_no_function() {
+        // Version 1; the frames 16 bytes behind the field; one entry, whose function is where the table
+        // is and whose frame is four bytes before that.
+        let mut bytes = vec![1, 0x1b, 0x03, 0x3b];
+        for word in [16i32, 1, 0, -4, 0, 0] {
+            bytes.extend(word.to_le_bytes());
+        }
+        let mut image = Image::of_code(0x500, &bytes);
+        image.eh_frame_hdr = Some(0x500);
+        let tables = Tables::new(&image).expect("a table");
+        assert_eq!(tables.function_at(0x500), None);
+        assert_eq!(tables.function_before(usize::MAX), None);
     }
 
     #[test]

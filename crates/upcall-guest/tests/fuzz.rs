@@ -9,14 +9,10 @@ mod support;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use upcall_guest::code::FunctionCode;
 use upcall_guest::object::{Image, loaded};
-use upcall_guest::site::{Window, choose, scan};
-use upcall_guest::stub;
-use upcall_guest::unwind::Function;
-use yaxpeax_x86::long_mode::Opcode;
+use upcall_guest::site::scan;
 
-use support::Other;
+use support::check::{check_function, check_scan};
 
 const AT: usize = 0x10_0000;
 
@@ -60,64 +56,6 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece(), 1..24).prop_map(|pieces| pieces.concat())
 }
 
-/// The instructions as the other decoder sees them, as far as it can.
-fn listing(bytes: &[u8]) -> Vec<Other> {
-    let mut at = 0;
-    let next = || {
-        let decoded = Other::decode(AT + at, bytes.get(at..)?)?;
-        at += decoded.length;
-        Some(decoded)
-    };
-    std::iter::from_fn(next).collect()
-}
-
-/// The window is whole instructions around a system call, for the other decoder too.
-fn check(bytes: &[u8], site: usize, window: &Window) -> Result<(), TestCaseError> {
-    let listing = listing(bytes);
-    let at = |address: usize| listing.iter().find(|i| i.address == address);
-    let known = listing.last().map_or(AT, Other::end);
-    // It knows fewer instructions (AVX512-FP16 is unknown to it, for one). Where it gives up before
-    // the window's end it has no opinion, and another case is drawn.
-    prop_assume!(known >= window.range.end);
-    prop_assert!(window.range.contains(&site) && window.range.len() >= 5);
-    prop_assert!(window.range.start >= AT && window.range.end <= AT + bytes.len());
-    prop_assert!(
-        at(site).is_some_and(|i| i.instruction.opcode() == Opcode::SYSCALL),
-        "no call at {site:#x}"
-    );
-    prop_assert!(
-        at(window.range.start).is_some(),
-        "starts inside an instruction"
-    );
-    prop_assert!(
-        window.range.end == known || at(window.range.end).is_some(),
-        "ends inside an instruction"
-    );
-    for other in &listing {
-        let (address, instruction) = (other.address, &other.instruction);
-        if let Some(target) = other.target() {
-            prop_assert!(
-                target <= window.range.start || target >= window.range.end,
-                "{instruction} at {address:#x} leads into {:x?}",
-                window.range
-            );
-        }
-        if window.range.contains(&address) {
-            prop_assert!(instruction.opcode() != Opcode::CALL, "a call is moved");
-        }
-    }
-    let written = stub::jump(&window.range, AT + 0x10_0000).unwrap();
-    prop_assert_eq!(written.len(), window.range.len());
-    let original = &bytes[window.range.start - AT..window.range.end - AT];
-    // Refused or made: no third way.
-    if let Ok(stub) = stub::build(window, original, AT + 0x10_0000, AT + 0xf_0000) {
-        prop_assert!(stub.bytes.len() <= stub::LONGEST);
-        prop_assert!(stub.range.contains(&stub.resume) && stub.range.contains(&stub.at_site));
-        prop_assert!(stub.rows.is_sorted_by_key(|row| row.pc));
-    }
-    Ok(())
-}
-
 /// The loader: the smallest object that has all there is.
 static LOADER: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let objects = loaded();
@@ -128,23 +66,7 @@ static LOADER: LazyLock<Vec<u8>> = LazyLock::new(|| {
 proptest! {
     #[test]
     fn a_window_of_any_function_is_whole_instructions_that_nothing_leads_into(bytes in body()) {
-        let image = Image::of_code(AT, &bytes);
-        let function = Function {
-            range: AT..AT + bytes.len(),
-            landing_pads: Vec::new(),
-            signal_trampoline: false,
-            covered: bytes.len(),
-        };
-        let Some(code) = FunctionCode::decode(&image, &function) else {
-            return Ok(());
-        };
-        for (index, instruction) in code.instructions.iter().enumerate() {
-            if instruction.code() == iced_x86::Code::Syscall
-                && let Ok(window) = choose(&code, index, code.constant_in_eax(index), AT)
-            {
-                check(&bytes, instruction.ip() as usize, &window)?;
-            }
-        }
+        check_function(AT, &bytes);
     }
 
     #[test]
@@ -192,16 +114,6 @@ proptest! {
         let Some(image) = support::try_image(&bytes) else {
             return Ok(());
         };
-        let scan = scan(&image, &[]);
-        let mut end = 0;
-        for site in &scan.sites {
-            prop_assert_eq!(image.bytes(site.address..site.address + 2), Some(&b"\x0f\x05"[..]));
-            if let Ok(window) = &site.window {
-                prop_assert!(window.range.contains(&site.address));
-                prop_assert!(window.range.start >= end && window.range.len() >= 5);
-                prop_assert!(image.bytes(window.range.clone()).is_some());
-                end = window.range.end;
-            }
-        }
+        check_scan(&image);
     }
 }

@@ -26,7 +26,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use upcall_core::{Errno, Kernel, Vp};
+use upcall_core::{Errno, Kernel, Turnstile, Vp};
 
 use crate::kernel::Linux;
 use crate::{Activation, Runtime, memory};
@@ -65,9 +65,8 @@ struct State {
     registry: Registry,
     times: Times,
     processors: Processors,
-    asked: AtomicBool,
-    deciding: AtomicBool,
-    /// Belongs to whoever has set `deciding`.
+    decisions: Turnstile,
+    /// Belongs to whoever is inside of `decisions`.
     inner: UnsafeCell<Inner>,
     left: AtomicBool,
     sleepers: AtomicU32,
@@ -99,7 +98,7 @@ struct Calls {
     offers: u64,
 }
 
-// SAFETY: `inner` is used by the holder of `deciding` only; the rest is atomics.
+// SAFETY: `inner` is used inside of `decisions` only; the rest is atomics.
 unsafe impl Sync for State {}
 
 fn load(words: &[AtomicU64; Set::WORDS]) -> Set {
@@ -294,25 +293,23 @@ impl State {
     /// Decides about the phase and does what follows from it; if somebody else is at it, that
     /// one does it again.
     fn decide(&self, runtime: &'static Runtime, current: &'static Activation) {
-        self.asked.store(true, Ordering::SeqCst);
-        while self.asked.load(Ordering::SeqCst) && !self.left.load(Ordering::Relaxed) {
-            if self.deciding.swap(true, Ordering::Acquire) {
-                return;
-            }
-            self.asked.store(false, Ordering::SeqCst);
-            // SAFETY: `deciding` was clear and is set now: nobody else uses `inner`.
+        let decide = || {
+            // SAFETY: one at a time is inside of `decisions`.
             let inner = unsafe { &mut *self.inner.get() };
             let now = runtime.kernel().now();
-            let calls = self.decide_once(inner, runtime, current, now);
-            self.deciding.store(false, Ordering::Release);
-            // Afterwards: who is woken may take this processor at once.
+            (now, self.decide_once(inner, runtime, current, now))
+        };
+        // Outside: who is woken may take this processor at once.
+        let call = |(now, calls): (u64, Calls)| {
             for id in bits(calls.rings) {
                 self.registry.ring(id);
             }
             for id in bits(calls.offers) {
                 self.registry.offer(id, now);
             }
-        }
+        };
+        self.decisions
+            .ask(|| self.left.load(Ordering::Relaxed), decide, call);
     }
 
     fn decide_once(

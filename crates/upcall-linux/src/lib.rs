@@ -16,6 +16,8 @@ pub mod arch;
 pub mod asked;
 pub mod cpu_time;
 pub mod descriptors;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod gang;
 #[cfg(feature = "inject")]
 pub mod inject;

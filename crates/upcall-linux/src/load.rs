@@ -75,7 +75,7 @@ pub(crate) fn idle_percent(processor: u32) -> u64 {
 
 /// Reads lines such as `cpu3 user nice system idle iowait …`.
 #[derive(Default)]
-struct Parser {
+pub(crate) struct Parser {
     /// Letters of "cpu" seen, then 3; a fixed mark for a line that begins otherwise.
     letters: usize,
     processor: Option<u32>,
@@ -89,7 +89,7 @@ const NAME: &[u8] = b"cpu";
 
 impl Parser {
     /// Takes a byte; says whether lines of processors may still come.
-    fn feed(&mut self, byte: u8, mut found: impl FnMut(u32, u32)) -> bool {
+    pub(crate) fn feed(&mut self, byte: u8, mut found: impl FnMut(u32, u32)) -> bool {
         if self.letters < NAME.len() {
             if byte != NAME[self.letters] {
                 return false;

@@ -42,6 +42,7 @@ const PERF_RECORD_MISC_SWITCH_OUT: u16 = 1 << 13;
 const PERF_RECORD_MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 const PERF_FLAG_FD_CLOEXEC: usize = 8;
 const DATA_HEAD: usize = 1024;
+const RECORD_ALIGN: usize = 8;
 
 /// perf_event_attr, version 0 and a little: 112 bytes.
 #[repr(C)]
@@ -216,17 +217,7 @@ impl Observer {
     fn switched_out(&self) -> bool {
         let ring = self.ring.load(Ordering::Relaxed);
         // SAFETY: the ring is mapped while the activation exists: a control page and a data page.
-        unsafe {
-            let head = (*((ring + DATA_HEAD) as *const AtomicU64)).load(Ordering::Acquire);
-            if head == 0 {
-                return false;
-            }
-            let record = ring + PAGE + (head as usize & (PAGE - 1));
-            // perf_event_header: type (32 bits), misc (16), size (16).
-            let misc = ((record + 4) as *const u16).read_volatile();
-            misc & PERF_RECORD_MISC_SWITCH_OUT != 0
-                && misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT == 0
-        }
+        unsafe { went_to_sleep(ring) }
     }
 
     /// Whether its processor time is the same for the third time in a row, between which the
@@ -263,8 +254,26 @@ impl Observer {
     }
 }
 
+/// Whether the newest record of the ring says that its kernel thread went to sleep.
+///
+/// # Safety
+///
+/// Two pages are mapped there. They may hold anything: the program can write what is mapped.
+pub(crate) unsafe fn went_to_sleep(ring: usize) -> bool {
+    // SAFETY: the caller's promise.
+    let head = unsafe { &*((ring + DATA_HEAD) as *const AtomicU64) }.load(Ordering::Acquire);
+    if head == 0 {
+        return false;
+    }
+    // Records begin at multiples of eight bytes; so this one's header lies within the page.
+    let record = ring + PAGE + (head as usize & (PAGE - RECORD_ALIGN));
+    // SAFETY: see above. perf_event_header: type (32 bits), misc (16), size (16).
+    let misc = unsafe { ((record + 4) as *const u16).read_volatile() };
+    misc & PERF_RECORD_MISC_SWITCH_OUT != 0 && misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT == 0
+}
+
 /// The state in the beginning of a `stat` file.
-fn state_in(text: &[u8]) -> Option<u8> {
+pub(crate) fn state_in(text: &[u8]) -> Option<u8> {
     // It follows the name, which is in parentheses and may contain some.
     let end = text.iter().rposition(|&byte| byte == b')')?;
     text.get(end + 2).copied()
@@ -338,6 +347,44 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A control page, a page of records, and what lies behind them.
+    #[repr(C, align(4096))]
+    struct Ring([[u8; PAGE]; 3]);
+
+    fn ring_with(head: u64, record_at: usize, misc: u16) -> Box<Ring> {
+        let mut ring = Box::new(Ring([[0; PAGE]; 3]));
+        ring.0[0][DATA_HEAD..][..8].copy_from_slice(&head.to_ne_bytes());
+        ring.0[1][record_at + 4..][..2].copy_from_slice(&misc.to_ne_bytes());
+        ring
+    }
+
+    fn says_asleep(ring: &Ring) -> bool {
+        // SAFETY: two pages and more.
+        unsafe { went_to_sleep(ring.0.as_ptr() as usize) }
+    }
+
+    #[test]
+    fn the_newest_record_says_whether_it_sleeps() {
+        let at = |head: i64, misc| says_asleep(&ring_with(head as u64, 40, misc));
+        assert!(at(40, PERF_RECORD_MISC_SWITCH_OUT));
+        // The kernel counts down from zero.
+        assert!(at(40 - 4096 * 3, PERF_RECORD_MISC_SWITCH_OUT));
+        let preempted = PERF_RECORD_MISC_SWITCH_OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+        assert!(!at(40, preempted) && !at(40, 0));
+        assert!(!says_asleep(&ring_with(0, 0, PERF_RECORD_MISC_SWITCH_OUT)));
+    }
+
+    /// The program can make the page writable and put any head there.
+    #[test]
+    fn a_head_that_points_at_the_end_of_the_ring_is_not_read_behind_it() {
+        for head in 4088..=4095 {
+            for high in [0, !4095] {
+                let ring = ring_with(high | head, 4088, PERF_RECORD_MISC_SWITCH_OUT);
+                assert!(says_asleep(&ring), "{head}");
+            }
+        }
+    }
 
     proptest! {
         /// A kernel thread names itself, with up to fifteen bytes of anything.

@@ -119,7 +119,7 @@ pub fn own_pending() -> u64 {
 }
 
 /// The hexadecimal number after these words.
-fn set_in(text: &[u8], words: &[u8]) -> u64 {
+pub(crate) fn set_in(text: &[u8], words: &[u8]) -> u64 {
     let Some(at) = text.windows(words.len()).position(|part| part == words) else {
         return 0;
     };

@@ -9,6 +9,7 @@ use super::kernel::Checked;
 use super::{all_ready, check, runtime, threads};
 use crate::activation::Role;
 use crate::lock::SpinLock;
+use crate::stack::StackPool;
 use crate::vp_set::VpSet;
 
 #[test]
@@ -174,6 +175,27 @@ fn memory_is_handed_out_once_until_it_comes_back() {
         });
         let mine = core::ptr::from_ref(runtime.new_thread().unwrap());
         assert_ne!(mine, other.join().unwrap());
+    });
+}
+
+#[test]
+fn a_stack_is_handed_out_once_until_it_comes_back() {
+    check(20, || {
+        const SIZE: usize = 1 << 21;
+        let kernel = Arc::new(Checked::new());
+        let pool = Arc::new(StackPool::new(SIZE));
+        let taken = pool.take(&*kernel).unwrap();
+        let other = {
+            let (kernel, pool) = (kernel.clone(), pool.clone());
+            thread::spawn(move || {
+                // SAFETY: taken above, used by nobody.
+                unsafe { pool.give(&*kernel, taken) };
+                pool.take(&*kernel).unwrap()
+            })
+        };
+        let [one, two] = [0, 1].map(|_| pool.take(&*kernel).unwrap());
+        let theirs = other.join().unwrap();
+        assert!(one != two && one != theirs && two != theirs);
     });
 }
 

@@ -4,6 +4,27 @@
 //! ([`crate::sync`]); each thread of a model plays a kernel thread. `tests/models.rs` shows that each
 //! model catches a fault put into the code.
 //!
+//! | lock-free | checked by |
+//! |---|---|
+//! | a virtual processor's word, `absent`, `attention` (`vp`, `upcall`) | `owner` |
+//! | going to sleep and waking: idle owners, standbys and who calls them, the poller's seat (`wait`, `standby`) | `idle` |
+//! | a thread's state, parking and claims; futex buckets and keys; deadlines; `edges` | `futex` |
+//! | `lock`, `ready`, `vp_set`, `spares`, `memory`, `stack`, known activations, `slot` | `lists`, `stealing` |
+//! | `turnstile` (who decides about turns), `accepted` (masks of signals: `upcall_guest::masks`) | `small` |
+//! | heirs, displaced and unsettled activations (`vp`, `standby`) | none: the simulated machine, where nothing is reordered |
+//! | `upcall_linux::gang::registry`: who has which slot | its own models (shuttle); its content, by `fuzz/` and proptest: it may be anything |
+//! | `gang`: busy and stopped processors | none: relaxed sets, right again at the next tick |
+//! | `observe`: the newest record of a ring that the kernel writes | none: one read of 16 bits behind the kernel's head. It may be old; the word's compare-and-swap decides. Its content, by `fuzz/` |
+//! | `asked`, and `patch::TABLES` in the guest | none: written once, by one, and then published (Release, Acquire) |
+//! | `descriptors`, `load`, `pace`, `watch`, `affinity`, `slack`, the poller's `known` and counters, `stats` | none: hints and counts; who acts on them asks the kernel or a lock |
+//! | `state`: a signal's inbox | none: one kernel thread and its own handlers |
+//! | `Linux::lie_down` and `nudge`: the mark, the mask, the kernel's sleep | `small` has the order; the kernel between is left out |
+//! | the guest's `pending` | none: under one lock; the bits are looked at without it, and again after |
+//! | the guest's `identity`, `timers`, `names`: slots taken by compare-and-swap | none: a slot names its owner, which is asked again under `pending`'s lock |
+//! | the guest's `signal::actions` | none, and it is not atomic: who looks while another thread changes an action can see parts of both |
+//! | the guest's `process::everywhere`, `preempt::owes_call` | none: one caller under a lock; a signal carries the rest |
+//! | the guest's counts of kernel waits (`futex`) | none: a count, then the kernel's look at the word; no checker has that |
+//!
 //! Not modelled, since no checker can:
 //! - that a kernel thread sees its own loads and stores in order from its signal handlers
 //!   (`set_inside`, `clear_inside`), which is program order;
@@ -28,6 +49,8 @@ mod idle;
 mod lists;
 #[cfg(loom)]
 mod owner;
+#[cfg(loom)]
+mod small;
 #[cfg(shuttle)]
 mod stealing;
 

@@ -1,6 +1,8 @@
 //! An ELF file as an image, without loading it; and another decoder than the one that is tested.
 #![allow(dead_code, reason = "not every test uses all")]
 
+pub mod check;
+
 use goblin::elf::program_header::{PF_W, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
 use upcall_guest::object::{Image, Part};
 use yaxpeax_arch::{Decoder, LengthedInstruction, U8Reader};

@@ -482,6 +482,9 @@ pub fn path() -> String {
     String::from_utf8_lossy(name().as_bytes()).into_owned()
 }
 
+#[cfg(fuzzing)]
+#[path = "registry_fuzzing.rs"]
+pub mod fuzzing;
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[path = "hostile_tests.rs"]
 mod hostile_tests;

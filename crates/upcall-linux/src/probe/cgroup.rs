@@ -38,15 +38,10 @@ impl Groups<'_> {
         });
         let v1 = self.levels(Some("cpu")).into_iter().filter_map(|level| {
             let file = level.join("cpu.cfs_quota_us");
-            let quota: f64 = (self.read)(&file)?.trim().parse().ok()?;
-            let period: f64 = (self.read)(&level.join("cpu.cfs_period_us"))?
-                .trim()
-                .parse()
-                .ok()?;
-            (quota > 0.0 && period > 0.0).then_some(CpuQuota {
-                processors: quota / period,
-                file,
-            })
+            let quota = (self.read)(&file)?;
+            let period = (self.read)(&level.join("cpu.cfs_period_us"))?;
+            let processors = share(quota.trim(), period.trim())?;
+            Some(CpuQuota { processors, file })
         });
         v2.chain(v1)
             .min_by(|a, b| a.processors.total_cmp(&b.processors))
@@ -125,9 +120,13 @@ impl Groups<'_> {
 /// `cpu.max`: quota and period in microseconds, or `max` for none.
 fn parse_cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
-    let quota: f64 = words.next()?.parse().ok()?;
-    let period: f64 = words.next()?.parse().ok()?;
-    (quota > 0.0 && period > 0.0).then_some(quota / period)
+    share(words.next()?, words.next()?)
+}
+
+/// What a quota in a period comes to, in processors. Whole numbers: "inf" and "nan" are none.
+fn share(quota: &str, period: &str) -> Option<f64> {
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    (quota > 0 && period > 0).then_some(quota as f64 / period as f64)
 }
 
 #[cfg(test)]
@@ -200,6 +199,21 @@ mod tests {
             };
             assert_eq!(groups.cpu_quota(), None);
             assert_eq!(groups.pids_max(), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_bound() {
+        for text in [
+            "inf 100000",
+            "nan nan",
+            "0 0",
+            "1e3 1",
+            "-1 100000",
+            "5",
+            "",
+        ] {
+            assert_eq!(parse_cpu_max(text), None, "{text}");
         }
     }
 
