@@ -47,6 +47,9 @@ pub struct Signals {
     pub delivered: AtomicUsize,
     /// The vessel on which the thread was seen last, plus one.
     pub(crate) seen_on: Number,
+    /// In which round a less urgent thread was first seen to run while this one waited, and in which last,
+    /// plus one.
+    pub(crate) passed: (Number, Number),
     /// It gives way to others, of its own will.
     pub(crate) gives_way: AtomicBool,
 }

@@ -1,0 +1,83 @@
+//! Threads of different urgency.
+
+use std::sync::atomic::Ordering;
+
+use upcall_core::Rank;
+use upcall_sim::{Handle, Me, explore};
+
+use crate::{join_all, lock, unlock};
+
+/// Some rank around the common one.
+fn some_rank(me: Me) -> u64 {
+    Rank::COMMON.0 - 3 + me.machine.pick(6)
+}
+
+/// Threads compute, give way, sleep and block, and change their own urgency and that of others.
+#[test]
+fn priorities() {
+    explore("priorities", |me| {
+        let mutex = me.word(0);
+        let counted = me.word(0);
+        let mut threads: Vec<Handle> = Vec::new();
+        for _ in 0..me.some(8) {
+            let brother = threads.last().map(|handle| handle.thread);
+            threads.push(me.spawn(move |me| {
+                me.set_rank(me.thread, some_rank(me));
+                for _ in 0..me.some(12) {
+                    match me.machine.pick(9) {
+                        0 => me.call(me.machine.pick(20_000)),
+                        1 => me.sleep(me.machine.pick(20_000)),
+                        2 => me.fault(me.machine.pick(5_000)),
+                        3 => me.yield_now(),
+                        4 => {
+                            lock(me, mutex);
+                            let now = counted.load(Ordering::SeqCst);
+                            me.steps(3);
+                            counted.store(now + 1, Ordering::SeqCst);
+                            unlock(me, mutex);
+                        }
+                        5 => me.set_rank(me.thread, some_rank(me)),
+                        6 => {
+                            // It may have ended, and be another one.
+                            if let Some(brother) = brother {
+                                me.set_rank(brother, some_rank(me));
+                            }
+                        }
+                        _ => me.steps(60),
+                    }
+                }
+            }));
+        }
+        join_all(me, threads);
+    });
+}
+
+/// One that is more urgent than all comes back from the kernel while the others compute, on its own
+/// virtual processor and elsewhere, and then waits for its turn with its equals.
+#[test]
+fn the_urgent_come_back() {
+    explore("the_urgent_come_back", |me| {
+        let mut threads = Vec::new();
+        for _ in 0..me.some(3) {
+            threads.push(me.spawn(|me| {
+                me.set_rank(me.thread, 1);
+                for _ in 0..me.some(10) {
+                    me.call(me.machine.pick(5_000));
+                    me.steps(20);
+                }
+            }));
+        }
+        for urgency in 1..=me.some(6) {
+            threads.push(me.spawn(move |me| {
+                me.set_rank(me.thread, 10 * urgency);
+                for _ in 0..me.some(10) {
+                    me.steps(100);
+                    if me.machine.chance(4) {
+                        me.yield_now();
+                    }
+                }
+            }));
+        }
+        join_all(me, threads);
+    });
+}
