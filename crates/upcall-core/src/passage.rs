@@ -222,7 +222,7 @@ impl<K: Kernel> Runtime<K> {
     /// Whether the first of the ready list is to run; if not, it is back in front. Who asked the owner to
     /// choose again while it did so may mean this thread, which must not be preempted for having asked.
     #[inline]
-    fn is_chosen(
+    pub(super) fn is_chosen(
         &'static self,
         activation: &'static Activation<K>,
         thread: &'static Thread<K>,
@@ -320,10 +320,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// As [`Runtime::yield_now`], inside the runtime.
     #[inline]
-    pub fn give_way(
-        &'static self,
-        activation: &'static Activation<K>,
-    ) -> &'static Activation<K> {
+    pub fn give_way(&'static self, activation: &'static Activation<K>) -> &'static Activation<K> {
         let vp = activation.vp();
         if vp.has_ready()
             || vp.nr_displaced.load(Ordering::Relaxed) != 0

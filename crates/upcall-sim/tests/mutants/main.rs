@@ -52,9 +52,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a_thread_is_on_one_activation",
         file: "upcall.rs",
-        text: "if !vp.has_ready() && self.kernel.may_run(vp) {
+        text: "if !self.gives_way(vp, Some(thread)) {
             return Some(thread);",
-        instead: "if !vp.has_ready() && self.kernel.may_run(vp) {
+        instead: "if !self.gives_way(vp, Some(thread)) {
             vp.ready.push_back(&self.kernel, thread);
             return Some(thread);",
         scenario: "blocking_calls",
@@ -185,6 +185,60 @@ const MUTANTS: &[Mutant] = &[
         if !vp.step",
         instead: "if !vp.step",
         scenario: "processors_are_taken",
+    },
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "passage.rs",
+        text: "if !self.announce_ready(vp) && self.is_ranked() {
+            self.preempt_for(vp, rank);
+        }",
+        instead: "let _ = rank;
+        self.announce_ready(vp);",
+        scenario: "priorities::priorities",
+    },
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "passage.rs",
+        text: "return self.most_urgent(vp);",
+        instead: "return vp.ready.pop(&self.kernel).or_else(|| self.most_urgent(vp));",
+        scenario: "priorities::priorities",
+    },
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "urgency.rs",
+        text: "        !self.is_more_urgent_ready(vp, rank)
+    }
+
+    /// Whether the thread of",
+        instead: "        true
+    }
+
+    /// Whether the thread of",
+        scenario: "priorities::priorities",
+    },
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "upcall.rs",
+        text: "if self.is_ranked() && self.is_less_urgent(activation, owner) {",
+        instead: "if false && self.is_less_urgent(activation, owner) {",
+        scenario: "priorities::priorities",
+    },
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "upcall.rs",
+        text: "if runtime.is_ranked() {
+                    runtime.put_back(vp, thread);
+                    return None;
+                }",
+        instead: "",
+        scenario: "priorities::the_urgent_come_back",
+    },
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "urgency.rs",
+        text: "self.ask_owner(carrier.vp(), !here);",
+        instead: "let _ = here;",
+        scenario: "priorities::priorities",
     },
     Mutant {
         caught_by: "who comes back does not run",
