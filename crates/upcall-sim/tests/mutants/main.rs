@@ -194,27 +194,7 @@ const MUTANTS: &[Mutant] = &[
         }",
         instead: "let _ = rank;
         self.announce_ready(vp);",
-        scenario: "priorities::priorities",
-    },
-    Mutant {
-        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "passage.rs",
-        text: "return self.most_urgent(vp);",
-        instead: "return vp.ready.pop(&self.kernel).or_else(|| self.most_urgent(vp));",
-        scenario: "priorities::priorities",
-    },
-    Mutant {
-        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "urgency.rs",
-        text: "        !self.is_more_urgent_ready(vp, rank)
-    }
-
-    /// Whether the thread of",
-        instead: "        true
-    }
-
-    /// Whether the thread of",
-        scenario: "priorities::priorities",
+        scenario: "priorities::the_urgent_are_woken",
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",

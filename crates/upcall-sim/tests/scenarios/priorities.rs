@@ -81,3 +81,36 @@ fn the_urgent_come_back() {
         join_all(me, threads);
     });
 }
+
+/// One that is more urgent than all is woken by another, who computes afterwards, as the others do all the
+/// time.
+#[test]
+fn the_urgent_are_woken() {
+    explore("the_urgent_are_woken", |me| {
+        let rounds = me.some(6) as u32;
+        let word = me.word(0);
+        let mut threads = vec![me.spawn(move |me| {
+            me.set_rank(me.thread, 1);
+            for round in 0..rounds {
+                while word.load(Ordering::SeqCst) == round {
+                    me.wait(word, round, None);
+                }
+                me.steps(10);
+            }
+        })];
+        for urgency in 1..=me.some(4) {
+            threads.push(me.spawn(move |me| {
+                me.set_rank(me.thread, 10 * urgency);
+                for _ in 0..rounds {
+                    me.steps(50);
+                    if urgency == 1 {
+                        word.fetch_add(1, Ordering::SeqCst);
+                        me.wake(word, 1);
+                    }
+                    me.steps(400);
+                }
+            }));
+        }
+        join_all(me, threads);
+    });
+}
