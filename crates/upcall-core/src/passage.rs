@@ -228,7 +228,8 @@ impl<K: Kernel> Runtime<K> {
         thread: &'static Thread<K>,
     ) -> bool {
         let vp = activation.vp();
-        let chosen = !activation.is_to_choose() && (!self.is_ranked() || self.claims(vp, thread));
+        // The claim first: who puts it back does not ask this virtual processor for what it ran before.
+        let chosen = (!self.is_ranked() || self.claims(vp, thread)) && !activation.is_to_choose();
         if !chosen {
             self.put_back(vp, thread);
         }

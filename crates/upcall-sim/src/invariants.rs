@@ -331,6 +331,7 @@ pub fn no_thread_waits_while_a_less_urgent_one_runs(machine: &Machine) -> Result
     let Some(thread) = activation.thread() else {
         return Ok(());
     };
+    // It may have come back without having been chosen.
     thread.kernel.passed.1.set(0);
     if excepted {
         return Ok(());

@@ -235,6 +235,7 @@ unsafe impl Kernel for Sim {
             // It may not get to run for ever, and others wait for what it holds.
             machine.fail("a sentinel carries a thread".into());
         }
+        thread.kernel.passed.1.set(0);
         let space = self.space();
         let stranded = |vp: &Vp| space.lacks_processor(vp) && vp.has_ready();
         let strands = || space.vps().iter().any(stranded);

@@ -205,12 +205,14 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "upcall.rs",
-        text: "if runtime.is_ranked() {
-                    runtime.put_back(vp, thread);
-                    return None;
-                }",
-        instead: "",
+        file: "urgency.rs",
+        text: "self.push_front(vp, thread);
+        if self.is_ranked() && !self.announce_ready(vp) {
+            self.preempt_for(vp, rank);
+        }",
+        instead: "self.push_front(vp, thread);
+        let _ = rank;
+        self.announce_ready(vp);",
         scenario: "priorities::the_urgent_come_back",
     },
     Mutant {
@@ -218,7 +220,7 @@ const MUTANTS: &[Mutant] = &[
         file: "urgency.rs",
         text: "self.ask_owner(carrier.vp(), !here);",
         instead: "let _ = here;",
-        scenario: "priorities::priorities",
+        scenario: "priorities::who_is_demoted_gives_way",
     },
     Mutant {
         caught_by: "who comes back does not run",

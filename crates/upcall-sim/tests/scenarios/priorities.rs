@@ -114,3 +114,31 @@ fn the_urgent_are_woken() {
         join_all(me, threads);
     });
 }
+
+/// One that sleeps most of the time says how urgent the others are, who compute.
+#[test]
+fn who_is_demoted_gives_way() {
+    explore("who_is_demoted_gives_way", |me| {
+        let mut threads = Vec::new();
+        for _ in 0..me.some(5) {
+            threads.push(me.spawn(|me| {
+                for _ in 0..me.some(6) {
+                    me.steps(300);
+                    me.yield_now();
+                }
+            }));
+        }
+        let computing: Vec<_> = threads.iter().map(|handle| handle.thread).collect();
+        let chief = me.spawn(move |me| {
+            me.set_rank(me.thread, 1);
+            for _ in 0..me.some(20) {
+                // It may have ended, and be another one.
+                let one = computing[me.machine.pick(computing.len() as u64) as usize];
+                me.set_rank(one, 10 + me.machine.pick(3));
+                me.sleep(me.machine.pick(10_000));
+            }
+        });
+        join_all(me, threads);
+        me.join(chief);
+    });
+}
