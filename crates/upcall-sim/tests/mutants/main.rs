@@ -198,13 +198,6 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "upcall.rs",
-        text: "if self.is_ranked() && self.is_less_urgent(activation, owner) {",
-        instead: "if false && self.is_less_urgent(activation, owner) {",
-        scenario: "priorities::priorities",
-    },
-    Mutant {
-        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
         file: "urgency.rs",
         text: "self.push_front(vp, thread);
         if self.is_ranked() && !self.announce_ready(vp) {
@@ -214,13 +207,6 @@ const MUTANTS: &[Mutant] = &[
         let _ = rank;
         self.announce_ready(vp);",
         scenario: "priorities::the_urgent_come_back",
-    },
-    Mutant {
-        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "urgency.rs",
-        text: "self.ask_owner(carrier.vp(), !here);",
-        instead: "let _ = here;",
-        scenario: "priorities::who_is_demoted_gives_way",
     },
     Mutant {
         caught_by: "who comes back does not run",

@@ -122,8 +122,9 @@ fn who_is_demoted_gives_way() {
         let mut threads = Vec::new();
         for _ in 0..me.some(5) {
             threads.push(me.spawn(|me| {
-                for _ in 0..me.some(6) {
-                    me.steps(300);
+                me.set_rank(me.thread, 10);
+                for _ in 0..me.some(3) {
+                    me.steps(800);
                     me.yield_now();
                 }
             }));
@@ -131,11 +132,11 @@ fn who_is_demoted_gives_way() {
         let computing: Vec<_> = threads.iter().map(|handle| handle.thread).collect();
         let chief = me.spawn(move |me| {
             me.set_rank(me.thread, 1);
-            for _ in 0..me.some(20) {
+            for _ in 0..me.some(10) {
                 // It may have ended, and be another one.
                 let one = computing[me.machine.pick(computing.len() as u64) as usize];
-                me.set_rank(one, 10 + me.machine.pick(3));
-                me.sleep(me.machine.pick(10_000));
+                me.set_rank(one, 10 + me.machine.pick(2));
+                me.sleep(me.machine.pick(100_000));
             }
         });
         join_all(me, threads);
