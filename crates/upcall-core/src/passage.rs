@@ -78,9 +78,7 @@ impl<K: Kernel> Runtime<K> {
                 activation = self.enter();
             }
             let vp = activation.vp();
-            if bits & Activation::<K>::RESCHEDULE != 0
-                && (vp.has_ready() || !self.kernel.may_run(vp))
-            {
+            if bits & Activation::<K>::RESCHEDULE != 0 && self.gives_way(vp, activation.thread()) {
                 activation = self.park_to_choose(activation);
             }
             activation.vp().set(activation, State::User);
@@ -224,10 +222,16 @@ impl<K: Kernel> Runtime<K> {
     /// Whether the first of the ready list is to run; if not, it is back in front. Who asked the owner to
     /// choose again while it did so may mean this thread, which must not be preempted for having asked.
     #[inline]
-    fn is_chosen(&self, activation: &'static Activation<K>, thread: &'static Thread<K>) -> bool {
-        let chosen = !activation.is_to_choose();
+    pub(super) fn is_chosen(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+    ) -> bool {
+        let vp = activation.vp();
+        // The claim first: who puts it back does not ask this virtual processor for what it ran before.
+        let chosen = (!self.is_ranked() || self.claims(vp, thread)) && !activation.is_to_choose();
         if !chosen {
-            self.push_front(activation.vp(), thread);
+            self.put_back(vp, thread);
         }
         chosen
     }
@@ -241,7 +245,12 @@ impl<K: Kernel> Runtime<K> {
         self.park(
             activation,
             |runtime, activation, thread, _| {
-                runtime.push_back(activation.vp(), thread);
+                let vp = activation.vp();
+                if runtime.is_ranked() && runtime.is_more_urgent_ready(vp, thread.rank()) {
+                    runtime.put_back(vp, thread);
+                } else {
+                    runtime.push_back(vp, thread);
+                }
                 None
             },
             0,
@@ -254,6 +263,7 @@ impl<K: Kernel> Runtime<K> {
         activation.attention.load(Ordering::Relaxed) == 0
             && vp.nr_displaced.load(Ordering::Relaxed) == 0
             && self.stats.absent.get() == 0
+            && !self.is_ranked()
             && !self.poller_is_due(vp)
     }
 
@@ -311,10 +321,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// As [`Runtime::yield_now`], inside the runtime.
     #[inline]
-    pub(crate) fn give_way(
-        &'static self,
-        activation: &'static Activation<K>,
-    ) -> &'static Activation<K> {
+    pub fn give_way(&'static self, activation: &'static Activation<K>) -> &'static Activation<K> {
         let vp = activation.vp();
         if vp.has_ready()
             || vp.nr_displaced.load(Ordering::Relaxed) != 0
@@ -341,8 +348,11 @@ impl<K: Kernel> Runtime<K> {
 
     #[inline]
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        let rank = thread.rank();
         self.push_back(vp, thread);
-        self.announce_ready(vp);
+        if !self.announce_ready(vp) && self.is_ranked() {
+            self.preempt_for(vp, rank);
+        }
     }
 
     /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
@@ -362,6 +372,9 @@ impl<K: Kernel> Runtime<K> {
 
     /// The next thread for a virtual processor: its own, or one that waits elsewhere.
     pub(super) fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+        if self.is_ranked() {
+            return self.most_urgent(vp);
+        }
         if let Some(thread) = vp.ready.pop(&self.kernel) {
             return Some(thread);
         }
@@ -372,12 +385,17 @@ impl<K: Kernel> Runtime<K> {
             if thread.is_some() {
                 self.stats.stolen.add();
             } else {
-                other.ready.if_empty(&self.kernel, || {
-                    self.has_ready.remove(index);
-                });
+                self.forget_empty(other);
             }
             thread
         })
+    }
+
+    /// A ready list was found empty: takes it out of `has_ready`, if it still is.
+    pub(super) fn forget_empty(&self, vp: &'static Vp<K>) {
+        vp.ready.if_empty(&self.kernel, || {
+            self.has_ready.remove(vp.index());
+        });
     }
 
     /// Puts a thread at the end of the ready list of `vp`. Whose list is not empty is in `has_ready`,
@@ -481,6 +499,9 @@ impl<K: Kernel> Runtime<K> {
         thread.state.store(RUNNING, Ordering::Relaxed);
         thread.carrier.set(Some(activation), Ordering::Release);
         activation.thread.set(Some(thread), Ordering::Relaxed);
+        if self.is_ranked() {
+            self.publish_rank(activation, thread);
+        }
         vp.count_dispatch();
         self.kernel.install(activation, thread);
         // SAFETY: the thread came from a ready list: its registers are saved and nobody else

@@ -6,12 +6,16 @@
 //! out, FastThreads' choice, starves threads of programs that were written for a fair kernel.
 //! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
 //! instruction, and a thread can be put back at the front.
+//!
+//! Threads of one rank are first in, first out; those of another than the common one hang in a sorted tree
+//! beside the list ([`crate::rank`]), so that programs without ranks pay one comparison for them.
 
 use crate::sync::UnsafeCell;
 use crate::sync::{AtomicUsize, Ordering};
 
 use crate::kernel::Kernel;
 use crate::lock::spin;
+use crate::rank::{Rank, Ranked};
 use crate::thread::{READY, Thread};
 
 /// Threads linked one after the other. Owned by whoever holds the value.
@@ -81,6 +85,91 @@ impl<K: Kernel> ThreadList<K> {
         self.len -= 1;
         Some(thread)
     }
+
+    fn contains(&self, thread: &'static Thread<K>) -> bool {
+        core::iter::successors(self.head, |one| one.next.get(Ordering::Relaxed))
+            .any(|one| core::ptr::eq(one, thread))
+    }
+
+    /// Takes this thread out.
+    fn remove(&mut self, thread: &'static Thread<K>) {
+        let mut others = ThreadList::new();
+        while let Some(first) = self.pop_front() {
+            if !core::ptr::eq(first, thread) {
+                others.push_back(first);
+            }
+        }
+        *self = others;
+    }
+}
+
+/// Ready threads, the most urgent first.
+struct Queue<K: Kernel> {
+    common: ThreadList<K>,
+    ranked: Ranked<K>,
+}
+
+impl<K: Kernel> Queue<K> {
+    #[inline]
+    fn push_back(&mut self, thread: &'static Thread<K>) {
+        match thread.rank() {
+            Rank::COMMON => self.common.push_back(thread),
+            rank => self.ranked.push_back(thread, rank),
+        }
+    }
+
+    #[inline]
+    fn push_front(&mut self, thread: &'static Thread<K>) {
+        match thread.rank() {
+            Rank::COMMON => self.common.push_front(thread),
+            rank => self.ranked.push_front(thread, rank),
+        }
+    }
+
+    #[inline]
+    fn pop_front(&mut self) -> Option<&'static Thread<K>> {
+        if self.ranked.is_empty() {
+            return self.common.pop_front();
+        }
+        match self.ranked.first() {
+            Some((_, rank)) if rank < Rank::COMMON || self.common.is_empty() => {
+                self.ranked.pop_front()
+            }
+            _ => self.common.pop_front(),
+        }
+    }
+
+    /// The first, and the rank with which it came.
+    fn first(&self) -> Option<(&'static Thread<K>, Rank)> {
+        let common = self.common.head.map(|thread| (thread, Rank::COMMON));
+        match self.ranked.first() {
+            Some((_, rank)) if rank > Rank::COMMON && common.is_some() => common,
+            Some(ranked) => Some(ranked),
+            None => common,
+        }
+    }
+
+    /// Puts a thread that waits here where its rank belongs; says whether it does wait here. Who has its
+    /// place already keeps it.
+    fn replace(&mut self, thread: &'static Thread<K>) -> bool {
+        let rank = thread.rank();
+        let listed = if self.ranked.contains(thread) {
+            thread.listed_rank()
+        } else if self.common.contains(thread) {
+            Rank::COMMON
+        } else {
+            return false;
+        };
+        if listed != rank {
+            if listed == Rank::COMMON {
+                self.common.remove(thread);
+            } else {
+                self.ranked.remove(thread);
+            }
+            self.push_back(thread);
+        }
+        true
+    }
 }
 
 /// The ready threads of one virtual processor, and a lock around them that says how many there are:
@@ -89,7 +178,7 @@ impl<K: Kernel> ThreadList<K> {
 pub(crate) struct ReadyList<K: Kernel> {
     /// Twice the length, plus one while it is locked.
     word: AtomicUsize,
-    list: UnsafeCell<ThreadList<K>>,
+    list: UnsafeCell<Queue<K>>,
 }
 
 // SAFETY: the list is reached only by who holds the lock; see `ThreadList`.
@@ -102,7 +191,10 @@ impl<K: Kernel> ReadyList<K> {
     pub(crate) const fn new() -> Self {
         ReadyList {
             word: AtomicUsize::new(0),
-            list: UnsafeCell::new(ThreadList::new()),
+            list: UnsafeCell::new(Queue {
+                common: ThreadList::new(),
+                ranked: Ranked::new(),
+            }),
         }
     }
 
@@ -120,7 +212,7 @@ impl<K: Kernel> ReadyList<K> {
         &self,
         kernel: &K,
         announce: impl Fn(usize) -> Option<usize>,
-        change: impl FnOnce(&mut ThreadList<K>) -> R,
+        change: impl FnOnce(&mut Queue<K>) -> R,
     ) -> Option<R> {
         let mut spins = 0;
         let mut word = self.word.load(Ordering::Relaxed);
@@ -177,13 +269,29 @@ impl<K: Kernel> ReadyList<K> {
 
     #[inline]
     pub(crate) fn pop(&self, kernel: &K) -> Option<&'static Thread<K>> {
-        self.with(kernel, |len| len.checked_sub(1), ThreadList::pop_front)?
+        self.with(kernel, |len| len.checked_sub(1), Queue::pop_front)?
     }
 
     /// Whether it is this thread's turn, at some moment.
     pub(crate) fn is_first(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
-        let first = self.with(kernel, Some, |list| list.head).flatten();
-        first.is_some_and(|first| core::ptr::eq(first, thread))
+        let first = self.with(kernel, Some, |list| list.first()).flatten();
+        first.is_some_and(|(first, _)| core::ptr::eq(first, thread))
+    }
+
+    /// The rank of the most urgent, at some moment.
+    pub(crate) fn first_rank(&self, kernel: &K) -> Option<Rank> {
+        let first = self.with(
+            kernel,
+            |len| (len != 0).then_some(len),
+            |list| list.first().map(|first| first.1),
+        );
+        first.flatten()
+    }
+
+    /// Puts a thread that waits here where its rank, which has changed, belongs; says whether it does.
+    pub(crate) fn replace(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
+        self.with(kernel, Some, |list| list.replace(thread))
+            .unwrap_or(false)
     }
 }
 

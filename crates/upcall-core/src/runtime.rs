@@ -11,6 +11,7 @@ use crate::futex::Futexes;
 use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
 use crate::memory::Slab;
+use crate::rank::Rank;
 use crate::slot::Slot;
 use crate::stack::StackPool;
 use crate::stats::Stats;
@@ -30,6 +31,8 @@ mod spares;
 mod standby;
 #[path = "upcall.rs"]
 mod upcall;
+#[path = "urgency.rs"]
+mod urgency;
 #[path = "wait.rs"]
 mod wait;
 
@@ -53,6 +56,8 @@ pub struct Runtime<K: Kernel> {
     short: AtomicBool,
     /// No activation may end.
     keeps_activations: AtomicBool,
+    /// A thread has had another rank than the common one.
+    ranked: AtomicBool,
     known: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
     idle: VpSet,
@@ -97,6 +102,7 @@ impl<K: Kernel> Runtime<K> {
                 spares_are_few: AtomicBool::new(true),
                 short: AtomicBool::new(false),
                 keeps_activations: AtomicBool::new(false),
+                ranked: AtomicBool::new(false),
                 spares: SpinLock::new(Spares {
                     head: None,
                     len: 0,
@@ -306,6 +312,7 @@ impl<K: Kernel> Runtime<K> {
     /// What [`Kernel::map`] reports when memory is exhausted.
     pub fn new_thread(&self) -> Result<&'static Thread<K>, Errno> {
         let (thread, _) = self.threads.take(&self.kernel)?;
+        thread.rank.store(Rank::COMMON.0, Ordering::Relaxed);
         self.stats.threads.up();
         Ok(thread)
     }

@@ -16,11 +16,14 @@
 //! frequent wait: the lock under which its waker finds it decides, without a locked instruction
 //! more, and a signal for it takes that lock too ([`Runtime::interrupt`](crate::Runtime::interrupt)).
 
+use intrusive_collections::RBTreeAtomicLink;
+
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::activation::Activation;
 use crate::kernel::Kernel;
 use crate::memory::Recycled;
+use crate::rank::Rank;
 use crate::slot::Slot;
 
 /// Why a parked thread runs again.
@@ -65,6 +68,12 @@ pub struct Thread<K: Kernel> {
     /// The deadline and the slack: when it must run. What the heap is ordered by.
     pub(crate) latest: AtomicU64,
 
+    /// Its [`Rank`].
+    pub(crate) rank: AtomicU64,
+    /// Its place among the ranked threads of a ready list, and the rank with which it went there.
+    pub(crate) rank_link: RBTreeAtomicLink,
+    pub(crate) listed_rank: AtomicU64,
+
     /// What the backend keeps with the thread.
     pub kernel: K::ThreadState,
 }
@@ -78,6 +87,27 @@ impl<K: Kernel> Thread<K> {
     /// Whether it runs on some activation, as far as one can know from outside.
     pub fn is_running(&self) -> bool {
         self.state.load(Ordering::Acquire) == RUNNING
+    }
+
+    /// Whether it waits for a virtual processor, as far as one can know from outside.
+    pub fn is_ready(&self) -> bool {
+        self.state.load(Ordering::Acquire) == READY
+    }
+
+    /// Its urgency.
+    #[inline]
+    pub fn rank(&self) -> Rank {
+        // SeqCst: see `Runtime::set_rank`.
+        Rank(self.rank.load(Ordering::SeqCst))
+    }
+
+    /// The rank with which it went into a ready list. Guarded by the list's lock.
+    pub(crate) fn listed_rank(&self) -> Rank {
+        Rank(self.listed_rank.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_listed_rank(&self, rank: Rank) {
+        self.listed_rank.store(rank.0, Ordering::Relaxed);
     }
 
     /// Claims a parked thread for `reason`. The caller that gets [`Claim::Ready`] must make the
@@ -164,6 +194,9 @@ impl<K: Kernel> Recycled for Thread<K> {
             heap_place: AtomicU32::new(0),
             deadline: AtomicU64::new(0),
             latest: AtomicU64::new(0),
+            rank: AtomicU64::new(Rank::COMMON.0),
+            rank_link: RBTreeAtomicLink::new(),
+            listed_rank: AtomicU64::new(Rank::COMMON.0),
             kernel: K::ThreadState::default(),
         }
     }

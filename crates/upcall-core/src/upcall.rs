@@ -62,6 +62,11 @@ impl<K: Kernel> Runtime<K> {
                 // Its processor was taken meanwhile: the thread stops as soon as it leaves the runtime.
                 activation.attend(Activation::<K>::RESCHEDULE);
             }
+            if self.is_ranked()
+                && let Some(thread) = activation.thread()
+            {
+                self.publish_rank(activation, thread);
+            }
             return activation;
         }
         // To have the owner choose again is to displace it: not for one that it has displaced itself, nor
@@ -70,6 +75,10 @@ impl<K: Kernel> Runtime<K> {
             activation,
             |runtime, activation, thread, displaced| {
                 let vp = activation.vp();
+                if runtime.is_ranked() {
+                    runtime.put_back(vp, thread);
+                    return None;
+                }
                 runtime.push_front(vp, thread);
                 if !runtime.announce_ready(vp)
                     && displaced == 0
@@ -135,6 +144,9 @@ impl<K: Kernel> Runtime<K> {
                     if !displace || !self.idle.is_empty() {
                         return false;
                     }
+                    if self.is_ranked() && self.is_less_urgent(activation, owner) {
+                        return false;
+                    }
                     if self.displace(activation, vp, word) {
                         return true;
                     }
@@ -182,6 +194,9 @@ impl<K: Kernel> Runtime<K> {
         }
         // It may be blocked on a page fault by now.
         self.look_around(vp);
+        if self.is_ranked() && !self.may_be_granted(vp) {
+            return false;
+        }
         let mut displaced = vp.displaced.lock(&self.kernel);
         let Some(activation) = displaced.pop() else {
             return false;
@@ -249,6 +264,11 @@ impl<K: Kernel> Runtime<K> {
                 vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
                 drop(displaced);
                 self.owner_blocked(vp, owner, word);
+                if self.is_ranked()
+                    && let Some(thread) = next.thread()
+                {
+                    self.publish_rank(next, thread);
+                }
             } else {
                 displaced.push(next);
             }
@@ -385,7 +405,7 @@ impl<K: Kernel> Runtime<K> {
                 let activation = if tick {
                     // Not on the thread's stack, which may be small and holds the kernel's frame.
                     self.park(activation, Self::slice_ended, 0)
-                } else if vp.has_ready() || !self.kernel.may_run(vp) {
+                } else if self.gives_way(vp, activation.thread()) {
                     self.stats.preempted.add();
                     self.park_to_choose(activation)
                 } else {
@@ -431,7 +451,7 @@ impl<K: Kernel> Runtime<K> {
             self.call_spare(vp);
         }
         self.fetch_stranded(vp);
-        if !vp.has_ready() && self.kernel.may_run(vp) {
+        if !self.gives_way(vp, Some(thread)) {
             return Some(thread);
         }
         if vp.has_ready() {
@@ -483,7 +503,7 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    fn ask_owner(&'static self, vp: &'static Vp<K>, afar: bool) {
+    pub(super) fn ask_owner(&'static self, vp: &'static Vp<K>, afar: bool) {
         loop {
             let owner = vp.word().owner();
             owner.attend(Activation::<K>::RESCHEDULE);

@@ -25,6 +25,7 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::activation::Activation;
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
+use crate::rank::Rank;
 use crate::ready::ReadyList;
 use crate::slot::Slot;
 
@@ -129,6 +130,8 @@ pub struct Vp<K: Kernel> {
     pub(crate) dispatches_at_tick: AtomicU64,
     /// When the poller was last looked at from here, in nanoseconds.
     pub(crate) polled_ns: AtomicU64,
+    /// The rank of the thread that it runs, or ran last: see [`crate::rank`].
+    pub(crate) rank: AtomicU64,
     /// Threads it has run. Only its owner writes.
     pub(crate) dispatches: AtomicU64,
     /// When returning activations were last let in (nanoseconds).
@@ -154,6 +157,7 @@ impl<K: Kernel> Vp<K> {
             only_computes: AtomicBool::new(false),
             dispatches_at_tick: AtomicU64::new(0),
             polled_ns: AtomicU64::new(0),
+            rank: AtomicU64::new(Rank::COMMON.0),
             dispatches: AtomicU64::new(0),
             offered_ns: AtomicU64::new(0),
             processor: AtomicU32::new(processor),
@@ -280,6 +284,11 @@ impl<K: Kernel> Displaced<K> {
         activation.next.set(self.head, Ordering::Relaxed);
         activation.displaced.store(true, Ordering::Relaxed);
         self.head = Some(activation);
+    }
+
+    /// The rank of the thread in the last displaced.
+    pub(crate) fn first_rank(&self) -> Option<Rank> {
+        self.head?.thread().map(|thread| thread.rank())
     }
 
     pub(crate) fn pop(&mut self) -> Option<&'static Activation<K>> {

@@ -161,7 +161,11 @@ impl<K: Kernel> Runtime<K> {
         let spare = activation.role() == Role::Spare && self.leave_spares(activation);
         let free = spare || activation.change_role(Role::Resting, Role::Carrier);
         let vp = activation.vp();
-        if free && self.kernel.may_run(vp) && self.acquire(activation, vp, true) {
+        if free
+            && !self.is_ranked()
+            && self.kernel.may_run(vp)
+            && self.acquire(activation, vp, true)
+        {
             // Before anything else, a displaced activation included.
             if let Some(first) = list.pop_front() {
                 self.add_ready(vp, list);

@@ -221,6 +221,18 @@ const FAULTS: &[Fault] = &[
         "",
     ),
     (
+        "urgency::a_more_urgent_thread",
+        "urgency.rs",
+        "        vp.rank.store(rank.0, Ordering::SeqCst);\n        !self.is_more_urgent_ready(vp, rank)\n    }\n\n    /// A thread that was chosen",
+        "        let most = !self.is_more_urgent_ready(vp, rank);\n        vp.rank.store(rank.0, Ordering::SeqCst);\n        most\n    }\n\n    /// A thread that was chosen",
+    ),
+    (
+        "urgency::a_more_urgent_thread",
+        "urgency.rs",
+        "        vp.rank.store(rank.0, Ordering::SeqCst);\n        !self.is_more_urgent_ready(vp, rank)\n    }\n\n    /// A thread that was chosen",
+        "        vp.rank.store(rank.0, Ordering::Release);\n        !self.is_more_urgent_ready(vp, rank)\n    }\n\n    /// A thread that was chosen",
+    ),
+    (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "wait.rs",
         "vp.has_ready() || self.has_ready.find(vp.index(), vps.len(), ready).is_some()",
@@ -229,8 +241,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "passage.rs",
-        "self.push_back(vp, thread);\n        self.announce_ready(vp);",
-        "self.announce_ready(vp);\n        self.push_back(vp, thread);",
+        "self.push_back(vp, thread);\n        if !self.announce_ready(vp) && self.is_ranked() {",
+        "let announced = self.announce_ready(vp);\n        self.push_back(vp, thread);\n        if !announced && self.is_ranked() {",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",

@@ -5,11 +5,7 @@
 //! "Soon" is some *rounds*: in each, every vessel that could run all the time has run. How long a
 //! vessel waits is the machine's doing, and says nothing about the runtime.
 //!
-//! Not here, since the runtime does not have it yet: priorities of threads (Anderson et al. 1991,
-//! section 1.2: no high-priority thread waits while a low-priority one runs). They will need a ready list
-//! whose highest priority others see without its lock, and the downcall *preempt* to the owner that
-//! runs the lowest one when a higher thread becomes ready; what steals, rings and grants to the displaced
-//! asks no priority now. That the holder of a
+//! That the holder of a
 //! lock is continued first is stated for the runtime's own locks only (section 3.3): a program's
 //! locks are not known to it. How many processors each of several address spaces
 //! has is `upcall-alloc`'s to decide, and its tests' to judge; here, that a space keeps to it. That no wake-up is doubled is asked of what
@@ -18,7 +14,7 @@
 use upcall_core::Role;
 use upcall_core::vp::State;
 
-use crate::machine::{Doing, Machine};
+use crate::machine::{Doing, Machine, Thread};
 use crate::rounds;
 use crate::sim::{Sim, Vp};
 use crate::space::Space;
@@ -55,7 +51,11 @@ pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [
 ];
 
 /// Asked at each step of a thread, about the vessel that makes it.
-pub const AT_EACH_STEP: [(&str, StepInvariant); 2] = [
+pub const AT_EACH_STEP: [(&str, StepInvariant); 3] = [
+    (
+        "no_thread_waits_while_a_less_urgent_one_runs",
+        no_thread_waits_while_a_less_urgent_one_runs,
+    ),
     (
         "a_stopped_thread_is_resumed_by_the_runtime",
         a_stopped_thread_is_resumed_by_the_runtime,
@@ -82,6 +82,11 @@ pub const AT_REST: [(&str, Invariant); 6] = [
 /// A processor may idle, while a thread is ready, for so many calls (see [`rounds::of_a_call`]): that of who
 /// makes it ready; and that of who was called first, and found something else to run.
 const IDLE_CALLS: u64 = 2;
+
+/// A thread may run, while a more urgent one waits, for so many calls: that of who makes it ready; that of
+/// who was asked and found that it has changed meanwhile; and that of the standby, if who was asked is
+/// blocked.
+const INVERTED_CALLS: u64 = 3;
 
 /// A thread may run so many rounds without a virtual processor, or on a processor that is not its space's.
 /// Who displaced or told it sends the signal before its next point: in the round that was under way
@@ -162,6 +167,22 @@ impl Machine {
             Doing::Sleeping | Doing::Polling => true,
             Doing::Runnable | Doing::Waking { .. } | Doing::Gone => false,
         }
+    }
+
+    /// Whether an activation runs its thread on the processor of `vp` that does not know yet that it was
+    /// replaced.
+    fn is_used_astray(&self, vp: &Vp) -> bool {
+        let runnable = self.runnable.borrow();
+        runnable.iter().any(|&vessel| {
+            let activation = self.vessel(vessel, |vessel| vessel.activation.get());
+            let carrier = activation.filter(|one| one.thread().is_some() && !one.is_in_call());
+            carrier.is_some_and(|one| std::ptr::eq(one.vp(), vp) && !vp.word().is_owned_by(one))
+        })
+    }
+
+    /// Whether a vessel that carries nothing is on a page fault of its own.
+    fn is_delayed(&self, vessel: usize) -> bool {
+        matches!(self.doing(vessel), Doing::Blocked { .. }) && self.is_in_the_seat(vessel)
     }
 
     /// Of one that is blocked: whether it is the poller, on a page fault of its own.
@@ -268,8 +289,9 @@ pub fn a_stopped_thread_is_resumed_by_the_runtime(machine: &Machine) -> Result<(
         let Some(activation) = vessel.activation.get() else {
             return Ok(());
         };
-        let never_told = activation.is_absent() && Sim::is_interruptible(activation);
-        if activation.is_unsettled() || never_told || activation.vp().word().is_owned_by(activation)
+        if activation.is_unsettled()
+            || (activation.is_absent() && Sim::is_interruptible(activation))
+            || activation.vp().word().is_owned_by(activation)
         {
             vessel.astray.set(0);
             return Ok(());
@@ -281,6 +303,72 @@ pub fn a_stopped_thread_is_resumed_by_the_runtime(machine: &Machine) -> Result<(
             return Err(format!("it still runs after {} rounds", now - since));
         }
         Ok(())
+    })
+}
+
+/// "No high-priority thread waits for a processor while a low-priority thread runs" (section 1.2), on any
+/// virtual processor, beyond the way of a call. A stopped thread waits, too. Asked at each step of a thread.
+///
+/// Excused is what the kernel takes time for: an activation that is woken, or that is on a page fault of
+/// the runtime's own.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn no_thread_waits_while_a_less_urgent_one_runs(machine: &Machine) -> Result<(), String> {
+    let (space, activation) = machine.me(|vessel| (vessel.space, vessel.activation.get()));
+    let space = &machine.spaces[space];
+    let Some(activation) = activation.filter(|one| one.vp().word().is_owned_by(one)) else {
+        return Ok(());
+    };
+    let excepted = space.spawn_failed.get()
+        || space.waking.get() != 0
+        || machine.style.may_starve_sentinels()
+        || space.vps().iter().any(|vp| {
+            let owner = word(vp).map(|(owner, _)| owner);
+            space.lacks_processor(vp) || owner.is_some_and(|it| machine.is_delayed(it))
+        });
+    let Some(thread) = activation.thread() else {
+        return Ok(());
+    };
+    // It may have come back without having been chosen.
+    thread.kernel.passed.1.set(0);
+    if excepted {
+        return Ok(());
+    }
+    let now = machine.rounds.now();
+    let call = rounds::of_a_call(&machine.style);
+    for waits in space.ranked.borrow().iter() {
+        if waits.rank() >= thread.rank() || !is_waiting(machine, waits) {
+            continue;
+        }
+        let (since, last) = &waits.kernel.passed;
+        let is_new = last.get() == 0 || now - (last.get() as u64 - 1) > call;
+        last.set(now as usize + 1);
+        if is_new {
+            since.set(now as usize);
+        }
+        let rounds = now - since.get() as u64;
+        if rounds > INVERTED_CALLS * call {
+            let (waits, runs) = (waits.rank().0, thread.rank().0);
+            return Err(format!(
+                "rank {waits} has waited for {rounds} rounds while rank {runs} runs"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a thread could run: it is ready, or stopped in an activation that was displaced.
+fn is_waiting(machine: &Machine, thread: &'static Thread) -> bool {
+    if thread.is_ready() {
+        return true;
+    }
+    let carrier = thread.carrier().filter(|_| thread.is_running());
+    carrier.is_some_and(|carrier| {
+        let vessel = Machine::vessel_of(carrier);
+        !carrier.vp().word().is_owned_by(carrier)
+            && vessel.is_some_and(|vessel| machine.doing(vessel) == Doing::Runnable)
     })
 }
 
@@ -341,7 +429,8 @@ pub fn a_lock_holder_is_continued_first(
 
 /// "No processor idles in the presence of ready threads" (section 1.2), beyond the hysteresis of
 /// section 4.2 and the way of a call. An owner that is blocked in the kernel leaves its processor idle,
-/// too. Not asked once the kernel has refused a kernel thread, nor where a sentinel has to wait for other
+/// too, unless one that was replaced and not told yet computes there (how long it may,
+/// [`a_stopped_thread_is_resumed_by_the_runtime`] says). Not asked once the kernel has refused a kernel thread, nor where a sentinel has to wait for other
 /// virtual processors' activations.
 pub fn no_processor_idles_while_a_thread_is_ready(
     machine: &Machine,
@@ -371,7 +460,8 @@ pub fn no_processor_idles_while_a_thread_is_ready(
         let owner = word(vp).map(|(owner, _)| owner);
         let before = words.get(index).map(|&(owner, _)| owner);
         let lacks = space.lacks_processor(vp);
-        if lacks || owner != before || !owner.is_some_and(|owner| machine.idles(owner)) {
+        let idles = owner.is_some_and(|owner| machine.idles(owner)) && !machine.is_used_astray(vp);
+        if lacks || owner != before || !idles {
             *idle = None;
             continue;
         }

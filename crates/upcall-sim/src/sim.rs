@@ -47,6 +47,9 @@ pub struct Signals {
     pub delivered: AtomicUsize,
     /// The vessel on which the thread was seen last, plus one.
     pub(crate) seen_on: Number,
+    /// In which round a less urgent thread was first seen to run while this one waited, and in which last,
+    /// plus one.
+    pub(crate) passed: (Number, Number),
     /// It gives way to others, of its own will.
     pub(crate) gives_way: AtomicBool,
 }
@@ -232,6 +235,7 @@ unsafe impl Kernel for Sim {
             // It may not get to run for ever, and others wait for what it holds.
             machine.fail("a sentinel carries a thread".into());
         }
+        thread.kernel.passed.1.set(0);
         let space = self.space();
         let stranded = |vp: &Vp| space.lacks_processor(vp) && vp.has_ready();
         let strands = || space.vps().iter().any(stranded);

@@ -50,6 +50,8 @@ pub struct Space {
     /// What the invariants remember.
     pub(crate) books: RefCell<Books>,
     pub(crate) turns: Turns,
+    /// Threads that may have ranks.
+    pub(crate) ranked: RefCell<Vec<&'static Thread>>,
     /// Waiters of words that were woken, by those who woke them.
     pub(crate) woken: Cell<u64>,
     /// The same, by themselves.

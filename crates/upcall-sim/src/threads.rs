@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::futex::Waited;
 use upcall_core::thread::Claim;
-use upcall_core::{Activation, Kernel, Runtime, WakeReason};
+use upcall_core::{Activation, Kernel, Rank, Runtime, WakeReason};
 
 use crate::daemon;
 use crate::machine::{Doing, Machine, Thread};
@@ -424,12 +424,33 @@ impl Me {
         self.runtime.leave(activation);
     }
 
+    /// A thread is so urgent from here on; smaller is more.
+    pub fn set_rank(self, thread: &'static Thread, rank: u64) {
+        let activation = self.runtime.enter();
+        {
+            let _in_kernel = self.machine.enter();
+            let mut ranked = self.space.ranked.borrow_mut();
+            if !ranked.iter().any(|one| std::ptr::eq(*one, thread)) {
+                ranked.push(thread);
+            }
+        }
+        self.runtime.set_rank(activation, thread, Rank(rank));
+        {
+            let _in_kernel = self.machine.enter();
+            self.space.turns.forget(thread);
+        }
+        self.runtime.leave(activation);
+    }
+
     /// Gives way to other threads.
     pub fn yield_now(self) {
         let gives_way = &self.thread.kernel.gives_way;
+        let activation = self.runtime.enter();
+        // Not before, nor after: who is preempted keeps its place among its equals.
         gives_way.store(true, Ordering::Relaxed);
-        self.runtime.yield_now();
+        let activation = self.runtime.give_way(activation);
         gives_way.store(false, Ordering::Relaxed);
+        self.runtime.leave(activation);
         self.step();
     }
 }

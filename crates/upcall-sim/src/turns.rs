@@ -1,4 +1,4 @@
-//! Threads take turns: who gave way runs before who gave way later on the same virtual processor
+//! Threads of one rank take turns: who gave way runs before who gave way later on the same virtual processor
 //! (Anderson et al. 1991, section 4.2, leaves the policy to the program; ours is first in, first out,
 //! and that is what bounds unfairness). Strictly so on one virtual processor; where there are more, who
 //! was stolen from the list first may be on its way for some rounds. Not asked while threads wait
@@ -8,11 +8,15 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
+use upcall_core::Rank;
+
 use crate::machine::Thread;
 
 struct Waiting {
     thread: &'static Thread,
     vp: u32,
+    /// Its rank then: with another one it comes after its equals.
+    rank: Rank,
     /// Since which round another one, who came later, runs.
     passed: Cell<Option<u64>>,
 }
@@ -30,10 +34,20 @@ impl Turns {
     pub(crate) fn left(&self, vp: u32, thread: &'static Thread) {
         if thread.kernel.gives_way.load(Ordering::Relaxed) {
             let passed = Cell::new(None);
-            self.waiting
-                .borrow_mut()
-                .push(Waiting { thread, vp, passed });
+            self.waiting.borrow_mut().push(Waiting {
+                thread,
+                vp,
+                rank: thread.rank(),
+                passed,
+            });
         }
+    }
+
+    /// A thread has got another rank.
+    pub(crate) fn forget(&self, thread: &'static Thread) {
+        self.waiting
+            .borrow_mut()
+            .retain(|one| !std::ptr::eq(one.thread, thread));
     }
 
     /// A thread runs; what is wrong with that.
@@ -52,8 +66,12 @@ impl Turns {
         let Some(place) = waiting.iter().position(is_it) else {
             return Ok(());
         };
-        let vp = waiting.remove(place).vp;
-        for first in waiting[..place].iter().filter(|one| one.vp == vp) {
+        let Waiting { vp, rank, .. } = waiting.remove(place);
+        if rank != thread.rank() {
+            return Ok(());
+        }
+        let equals = |one: &&Waiting| one.vp == vp && one.rank == rank && one.thread.rank() == rank;
+        for first in waiting[..place].iter().filter(equals) {
             if strands() {
                 first.passed.set(None);
                 continue;

@@ -20,7 +20,7 @@ fn another(runtime: Rt, vp: &'static Vp<Checked>, role: Role) -> &'static Activa
 }
 
 /// Two virtual processors whose owners work, each with a standby that is awake.
-fn two_busy() -> (Rt, [&'static Activation<Checked>; 2]) {
+pub(super) fn two_busy() -> (Rt, [&'static Activation<Checked>; 2]) {
     let runtime = runtime(2);
     let vps = runtime.vps();
     vps[1].set(owner(&vps[1]), State::Runtime);

@@ -53,6 +53,8 @@ mod owner;
 mod small;
 #[cfg(shuttle)]
 mod stealing;
+#[cfg(loom)]
+mod urgency;
 
 use core::sync::atomic::Ordering;
 use std::vec::Vec;

@@ -52,9 +52,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a_thread_is_on_one_activation",
         file: "upcall.rs",
-        text: "if !vp.has_ready() && self.kernel.may_run(vp) {
+        text: "if !self.gives_way(vp, Some(thread)) {
             return Some(thread);",
-        instead: "if !vp.has_ready() && self.kernel.may_run(vp) {
+        instead: "if !self.gives_way(vp, Some(thread)) {
             vp.ready.push_back(&self.kernel, thread);
             return Some(thread);",
         scenario: "blocking_calls",
@@ -185,6 +185,28 @@ const MUTANTS: &[Mutant] = &[
         if !vp.step",
         instead: "if !vp.step",
         scenario: "processors_are_taken",
+    },
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "passage.rs",
+        text: "if !self.announce_ready(vp) && self.is_ranked() {
+            self.preempt_for(vp, rank);
+        }",
+        instead: "let _ = rank;
+        self.announce_ready(vp);",
+        scenario: "priorities::the_urgent_are_woken",
+    },
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "urgency.rs",
+        text: "self.push_front(vp, thread);
+        if self.is_ranked() && !self.announce_ready(vp) {
+            self.preempt_for(vp, rank);
+        }",
+        instead: "self.push_front(vp, thread);
+        let _ = rank;
+        self.announce_ready(vp);",
+        scenario: "priorities::the_urgent_come_back",
     },
     Mutant {
         caught_by: "who comes back does not run",

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+mod priorities;
 mod together;
 
 use upcall_core::WakeReason;

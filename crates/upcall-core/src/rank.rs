@@ -1,0 +1,108 @@
+//! Urgency: which ready thread runs first, and before whom.
+//!
+//! A policy speaks to the runtime in one number for each thread, its [`Rank`]; smaller is more urgent. The
+//! runtime keeps: *no thread waits while a less urgent one runs*, on whatever virtual processor
+//! (Anderson et al. 1992, section 3.1: the thread system asks for the preemption of a processor that
+//! runs a thread of lower priority). Fixed priorities, earliest deadline first and what else orders
+//! threads is a choice of numbers; a policy cannot lose a thread, nor run it twice. Threads of one
+//! rank take turns, and all have the common one until somebody says otherwise: a program without ranks
+//! pays a comparison where a thread becomes ready, and one where one is chosen.
+//!
+//! Protocol:
+//! 1. Who makes a thread ready puts it into a ready list, then looks at what the virtual processors run
+//!    ([`crate::Vp`]'s `rank`). If nobody is idle and one runs something less urgent, the one that runs the
+//!    least urgent is to choose again.
+//! 2. Who chooses takes the most urgent of all ready lists, says so in its virtual processor's `rank`,
+//!    and looks at the lists again: what came meanwhile was seen by 1 or is seen here.
+//! 3. Who comes back from the kernel takes its virtual processor from a running thread only if that is
+//!    not more urgent.
+//!
+//! The runtime's part is in `urgency.rs`. Both looks are at every virtual processor: O(P), in programs with ranks alone. Rejected: one list for all
+//! threads with a rank, which has no such look in 2, and one lock instead, on which all processors
+//! meet; the look in 1 stays. Rejected, too: a policy that is called for the next thread under the
+//! list's lock, as in Danjean's specialization layer (2003, section 3.2): it can order threads by what the numbers
+//! cannot say, and can lose them, loop, and hold the lock while it faults.
+
+use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeAtomicLink, intrusive_adapter};
+
+use crate::kernel::Kernel;
+use crate::thread::Thread;
+
+/// How urgent a thread is; smaller is more urgent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Rank(pub u64);
+
+impl Rank {
+    /// What threads have until somebody says otherwise.
+    pub const COMMON: Rank = Rank(1 << 63);
+}
+
+intrusive_adapter!(ByRank<K> = &'static Thread<K>: Thread<K> { rank_link => RBTreeAtomicLink } where K: Kernel);
+
+impl<'a, K: Kernel> KeyAdapter<'a> for ByRank<K> {
+    type Key = Rank;
+
+    fn get_key(&self, thread: &'a Thread<K>) -> Rank {
+        thread.listed_rank()
+    }
+}
+
+/// Ready threads that have another rank than the common one, in this order; owned by whoever holds the
+/// value.
+pub(crate) struct Ranked<K: Kernel>(RBTree<ByRank<K>>);
+
+impl<K: Kernel> Ranked<K> {
+    pub(crate) const fn new() -> Self {
+        Ranked(RBTree::new(ByRank::NEW))
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Behind those of the same rank.
+    #[cold]
+    pub(crate) fn push_back(&mut self, thread: &'static Thread<K>, rank: Rank) {
+        thread.set_listed_rank(rank);
+        self.0
+            .upper_bound_mut(Bound::Included(&rank))
+            .insert_after(thread);
+    }
+
+    /// Before those of the same rank.
+    #[cold]
+    pub(crate) fn push_front(&mut self, thread: &'static Thread<K>, rank: Rank) {
+        thread.set_listed_rank(rank);
+        self.0
+            .lower_bound_mut(Bound::Included(&rank))
+            .insert_before(thread);
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<&'static Thread<K>> {
+        self.0.front_mut().remove()
+    }
+
+    pub(crate) fn first(&self) -> Option<(&'static Thread<K>, Rank)> {
+        let thread = self.0.front().clone_pointer()?;
+        Some((thread, thread.listed_rank()))
+    }
+
+    pub(crate) fn contains(&self, thread: &'static Thread<K>) -> bool {
+        let rank = thread.listed_rank();
+        let mut at = self.0.lower_bound(Bound::Included(&rank));
+        while let Some(here) = at.get().filter(|here| here.listed_rank() == rank) {
+            if core::ptr::eq(here, thread) {
+                return true;
+            }
+            at.move_next();
+        }
+        false
+    }
+
+    /// Takes a thread out, which is here.
+    pub(crate) fn remove(&mut self, thread: &'static Thread<K>) {
+        // SAFETY: it is in this tree.
+        unsafe { self.0.cursor_mut_from_ptr(thread) }.remove();
+    }
+}

@@ -1,0 +1,194 @@
+//! Who runs first where threads have ranks, and who gives way: see [`crate::rank`] for the protocol.
+
+use core::sync::atomic::Ordering;
+
+use crate::activation::Activation;
+use crate::kernel::Kernel;
+use crate::rank::Rank;
+use crate::runtime::Runtime;
+use crate::thread::{READY, RUNNING, Thread};
+use crate::vp::Vp;
+
+impl<K: Kernel> Runtime<K> {
+    /// Whether any thread has had another rank than the common one.
+    #[inline]
+    pub(super) fn is_ranked(&self) -> bool {
+        // Relaxed: who takes a ranked thread out of a list sees what was written before it was put in, and
+        // looks after that (`is_chosen`).
+        self.ranked.load(Ordering::Relaxed)
+    }
+
+    /// Gives a thread a rank, which counts at once: a ready thread changes its place, one that runs gives
+    /// way to who is more urgent now. Called inside the runtime.
+    pub fn set_rank(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+        rank: Rank,
+    ) {
+        if rank != Rank::COMMON {
+            self.ranked.store(true, Ordering::SeqCst);
+        }
+        // SeqCst: who has the thread in its hands reads the rank after it has made it ready or running.
+        if thread.rank.swap(rank.0, Ordering::SeqCst) == rank.0 || !self.is_ranked() {
+            return;
+        }
+        match thread.state.load(Ordering::SeqCst) {
+            READY => {
+                let near = activation.vp();
+                let mut lists = self.vps().iter();
+                if lists.any(|vp| vp.ready.replace(&self.kernel, thread))
+                    && !self.announce_ready(near)
+                {
+                    self.preempt_for(near, rank);
+                }
+            }
+            RUNNING => {
+                if let Some(carrier) = thread.carrier() {
+                    let here = core::ptr::eq(carrier, activation);
+                    self.ask_owner(carrier.vp(), !here);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The most urgent of all ready threads, the nearest of equals.
+    pub(super) fn most_urgent(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+        let vps = self.vps();
+        loop {
+            let mut first = vp.ready.first_rank(&self.kernel).map(|rank| (rank, vp));
+            self.has_ready.find(vp.index(), vps.len(), |index| {
+                let other = &vps[index as usize];
+                match other.ready.first_rank(&self.kernel) {
+                    Some(rank) if first.is_none_or(|(before, _)| rank < before) => {
+                        first = Some((rank, other));
+                    }
+                    Some(_) => {}
+                    None => self.forget_empty(other),
+                }
+                None::<()>
+            });
+            let (_, place) = first?;
+            // Somebody else may have been quicker; what is there instead is looked at by `claims`.
+            if let Some(thread) = place.ready.pop(&self.kernel) {
+                if !core::ptr::eq(place, vp) {
+                    self.stats.stolen.add();
+                }
+                return Some(thread);
+            }
+        }
+    }
+
+    /// Whether a thread that is more urgent than `rank` waits in some ready list.
+    pub(super) fn is_more_urgent_ready(&'static self, near: &'static Vp<K>, rank: Rank) -> bool {
+        let vps = self.vps();
+        let more_urgent = |index: u32| {
+            let first = vps[index as usize].ready.first_rank(&self.kernel);
+            first.filter(|&first| first < rank)
+        };
+        self.has_ready
+            .find(near.index(), vps.len(), more_urgent)
+            .is_some()
+    }
+
+    /// The owner of `vp` is about to run the thread: says whether it may.
+    pub(super) fn claims(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> bool {
+        let rank = thread.rank();
+        // SeqCst: who makes a more urgent one ready looks here afterwards.
+        vp.rank.store(rank.0, Ordering::SeqCst);
+        !self.is_more_urgent_ready(vp, rank)
+    }
+
+    /// A thread that was chosen waits again, before its equals.
+    pub(super) fn put_back(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        let rank = thread.rank();
+        self.push_front(vp, thread);
+        if self.is_ranked() && !self.announce_ready(vp) {
+            self.preempt_for(vp, rank);
+        }
+    }
+
+    /// The thread runs on the activation, which owns its virtual processor, from here on: if its rank has
+    /// changed, or somebody is more urgent, it chooses again.
+    #[cold]
+    pub(super) fn publish_rank(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+    ) {
+        let vp = activation.vp();
+        let rank = thread.rank();
+        // SeqCst: see `claims`.
+        vp.rank.store(rank.0, Ordering::SeqCst);
+        if thread.rank() != rank || self.is_more_urgent_waiting(vp, rank) {
+            activation.attend(Activation::<K>::RESCHEDULE);
+        }
+    }
+
+    /// As [`Runtime::is_more_urgent_ready`], or stopped in an activation that was displaced from `vp`.
+    fn is_more_urgent_waiting(&'static self, vp: &'static Vp<K>, rank: Rank) -> bool {
+        self.displaced_rank(vp).is_some_and(|first| first < rank)
+            || self.is_more_urgent_ready(vp, rank)
+    }
+
+    fn displaced_rank(&'static self, vp: &'static Vp<K>) -> Option<Rank> {
+        if vp.nr_displaced.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        vp.displaced.lock(&self.kernel).first_rank()
+    }
+
+    /// Whether who was displaced from `vp` last is more urgent than all that is ready.
+    pub(super) fn may_be_granted(&'static self, vp: &'static Vp<K>) -> bool {
+        let Some(rank) = self.displaced_rank(vp) else {
+            return true;
+        };
+        // SeqCst: see `claims`.
+        vp.rank.store(rank.0, Ordering::SeqCst);
+        !self.is_more_urgent_ready(vp, rank)
+    }
+
+    /// Whether the thread of an activation that came back is less urgent than what its virtual processor
+    /// runs.
+    pub(super) fn is_less_urgent(
+        &self,
+        activation: &'static Activation<K>,
+        owner: &'static Activation<K>,
+    ) -> bool {
+        match (activation.thread(), owner.thread()) {
+            (Some(comes), Some(runs)) => comes.rank() > runs.rank(),
+            _ => false,
+        }
+    }
+
+    /// Whether the thread that runs on `vp`, whose owner was asked to choose again, gives way.
+    pub(super) fn gives_way(
+        &'static self,
+        vp: &'static Vp<K>,
+        thread: Option<&'static Thread<K>>,
+    ) -> bool {
+        if !self.kernel.may_run(vp) {
+            return true;
+        }
+        let Some(thread) = thread.filter(|_| self.is_ranked()) else {
+            return vp.has_ready();
+        };
+        let rank = thread.rank();
+        // SeqCst: see `claims`.
+        vp.rank.store(rank.0, Ordering::SeqCst);
+        let first = vp.ready.first_rank(&self.kernel);
+        first.is_some_and(|first| first <= rank) || self.is_more_urgent_waiting(vp, rank)
+    }
+
+    /// A thread of this rank is ready, and no virtual processor idle: the one that runs the least urgent
+    /// thread chooses again, if that is less urgent (the downcall `preempt`).
+    pub(super) fn preempt_for(&'static self, near: &'static Vp<K>, rank: Rank) {
+        let busy = self.vps().iter().filter(|vp| self.kernel.may_run(vp));
+        // SeqCst: see `claims`.
+        let least = busy.max_by_key(|vp| vp.rank.load(Ordering::SeqCst));
+        if let Some(vp) = least.filter(|vp| vp.rank.load(Ordering::SeqCst) > rank.0) {
+            self.ask_owner(vp, !core::ptr::eq(vp, near));
+        }
+    }
+}

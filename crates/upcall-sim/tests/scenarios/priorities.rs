@@ -1,0 +1,145 @@
+//! Threads of different urgency.
+
+use std::sync::atomic::Ordering;
+
+use upcall_core::Rank;
+use upcall_sim::{Handle, Me, explore};
+
+use crate::{join_all, lock, unlock};
+
+/// Some rank around the common one.
+fn some_rank(me: Me) -> u64 {
+    Rank::COMMON.0 - 3 + me.machine.pick(6)
+}
+
+/// Threads compute, give way, sleep and block, and change their own urgency and that of others.
+#[test]
+fn priorities() {
+    explore("priorities", |me| {
+        let mutex = me.word(0);
+        let counted = me.word(0);
+        let mut threads: Vec<Handle> = Vec::new();
+        for _ in 0..me.some(8) {
+            let brother = threads.last().map(|handle| handle.thread);
+            threads.push(me.spawn(move |me| {
+                me.set_rank(me.thread, some_rank(me));
+                for _ in 0..me.some(12) {
+                    match me.machine.pick(9) {
+                        0 => me.call(me.machine.pick(20_000)),
+                        1 => me.sleep(me.machine.pick(20_000)),
+                        2 => me.fault(me.machine.pick(5_000)),
+                        3 => me.yield_now(),
+                        4 => {
+                            lock(me, mutex);
+                            let now = counted.load(Ordering::SeqCst);
+                            me.steps(3);
+                            counted.store(now + 1, Ordering::SeqCst);
+                            unlock(me, mutex);
+                        }
+                        5 => me.set_rank(me.thread, some_rank(me)),
+                        6 => {
+                            // It may have ended, and be another one.
+                            if let Some(brother) = brother {
+                                me.set_rank(brother, some_rank(me));
+                            }
+                        }
+                        _ => me.steps(60),
+                    }
+                }
+            }));
+        }
+        join_all(me, threads);
+    });
+}
+
+/// One that is more urgent than all comes back from the kernel while the others compute, on its own
+/// virtual processor and elsewhere, and then waits for its turn with its equals.
+#[test]
+fn the_urgent_come_back() {
+    explore("the_urgent_come_back", |me| {
+        let mut threads = Vec::new();
+        for _ in 0..me.some(3) {
+            threads.push(me.spawn(|me| {
+                me.set_rank(me.thread, 1);
+                for _ in 0..me.some(10) {
+                    me.call(me.machine.pick(5_000));
+                    me.steps(20);
+                }
+            }));
+        }
+        for urgency in 1..=me.some(6) {
+            threads.push(me.spawn(move |me| {
+                me.set_rank(me.thread, 10 * urgency);
+                for _ in 0..me.some(10) {
+                    me.steps(100);
+                    if me.machine.chance(4) {
+                        me.yield_now();
+                    }
+                }
+            }));
+        }
+        join_all(me, threads);
+    });
+}
+
+/// One that is more urgent than all is woken by another, who computes afterwards, as the others do all the
+/// time.
+#[test]
+fn the_urgent_are_woken() {
+    explore("the_urgent_are_woken", |me| {
+        let rounds = me.some(6) as u32;
+        let word = me.word(0);
+        let mut threads = vec![me.spawn(move |me| {
+            me.set_rank(me.thread, 1);
+            for round in 0..rounds {
+                while word.load(Ordering::SeqCst) == round {
+                    me.wait(word, round, None);
+                }
+                me.steps(10);
+            }
+        })];
+        for urgency in 1..=me.some(4) {
+            threads.push(me.spawn(move |me| {
+                me.set_rank(me.thread, 10 * urgency);
+                for _ in 0..rounds {
+                    me.steps(50);
+                    if urgency == 1 {
+                        word.fetch_add(1, Ordering::SeqCst);
+                        me.wake(word, 1);
+                    }
+                    me.steps(400);
+                }
+            }));
+        }
+        join_all(me, threads);
+    });
+}
+
+/// One that sleeps most of the time says how urgent the others are, who compute.
+#[test]
+fn who_is_demoted_gives_way() {
+    explore("who_is_demoted_gives_way", |me| {
+        let mut threads = Vec::new();
+        for _ in 0..me.some(5) {
+            threads.push(me.spawn(|me| {
+                me.set_rank(me.thread, 10);
+                for _ in 0..me.some(3) {
+                    me.steps(800);
+                    me.yield_now();
+                }
+            }));
+        }
+        let computing: Vec<_> = threads.iter().map(|handle| handle.thread).collect();
+        let chief = me.spawn(move |me| {
+            me.set_rank(me.thread, 1);
+            for _ in 0..me.some(10) {
+                // It may have ended, and be another one.
+                let one = computing[me.machine.pick(computing.len() as u64) as usize];
+                me.set_rank(one, 10 + me.machine.pick(2));
+                me.sleep(me.machine.pick(100_000));
+            }
+        });
+        join_all(me, threads);
+        me.join(chief);
+    });
+}
