@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 
+use upcall_core::Rank;
 use upcall_sim::drive::{self, Asked, Failure};
 use upcall_sim::{Gate, Handle, Machine, Me, Plan, Style};
 
@@ -123,8 +124,10 @@ impl World for Sim {
         Ok(())
     }
 
-    fn set_priority(self, _priority: u32) -> Result<(), String> {
-        Err("the runtime has no priorities".to_owned())
+    fn set_priority(self, priority: u32) -> Result<(), String> {
+        self.0
+            .set_rank(self.0.thread, Rank::COMMON.0 - u64::from(priority));
+        Ok(())
     }
 }
 

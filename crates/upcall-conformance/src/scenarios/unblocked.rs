@@ -7,6 +7,9 @@ use super::{
 };
 use crate::world::{Kind, World};
 
+/// For so many steps a thread computes while a less urgent one comes back: more than that takes.
+const MORE_URGENT_STEPS: u32 = 2000;
+
 /// The scenarios of this module.
 pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     vec![
@@ -78,28 +81,35 @@ fn unblock_while_busy<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// Who comes back is more urgent than the only thread that runs, which therefore finds that the other
-/// has run.
+/// Who comes back is more urgent than the only thread that runs, and runs; or it is less urgent, and waits.
 fn priority_unblock<W: World>(w: W) -> Result<(), String> {
     // The runtime is there from the first thread on, and answers from then on.
     w.join(w.spawn(|_| ()));
-    w.set_priority(1)?;
+    w.set_priority(0)?;
     if w.processors() != 1 {
         return Err("where there is another processor, it says nothing".to_owned());
     }
-    for _ in 0..w.rounds() {
+    for priority in [3, 1].repeat(w.rounds() as usize) {
         let gate = w.gate(Kind::Call)?;
         let ran = word();
-        let urgent = w.spawn(move |w| {
-            w.set_priority(2).expect("there are priorities");
+        let comes_back = w.spawn(move |w| {
+            w.set_priority(priority).expect("there are priorities");
             w.pass(gate);
             add_one(ran);
         });
         all_wait(w, gate);
-        w.open(gate, 1);
-        w.step();
-        assert!(is(ran, 1), "the less urgent thread ran first");
-        w.join(urgent);
+        w.set_priority(2)?;
+        w.open_later(gate, 1);
+        if priority > 2 {
+            compute_until(w, || is(ran, 1));
+        } else {
+            for _ in 0..MORE_URGENT_STEPS {
+                w.step();
+                assert!(!is(ran, 1), "the less urgent thread ran");
+            }
+        }
+        w.join(comes_back);
+        w.set_priority(0)?;
     }
     Ok(())
 }
