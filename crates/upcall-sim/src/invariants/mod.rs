@@ -1,0 +1,141 @@
+//! What must always hold: each a function, named in the report of a run that breaks it, with the
+//! sentence of the paper from which it comes. [`AFTER_EVERY_EVENT`] are asked whenever the machine has
+//! the processor, [`AT_REST`] when nothing can run, so that nobody is half-way.
+//!
+//! "Soon" is some *rounds*: in each, every vessel that could run all the time has run. How long a
+//! vessel waits is the machine's doing, and says nothing about the runtime.
+//!
+//! That the holder of a lock is continued first is stated for the runtime's own locks only (section 3.3):
+//! a program's locks are not known to it. How many processors each of several address spaces has is
+//! `upcall-alloc`'s to decide, and its tests' to judge; here, that a space keeps to it. That no wake-up is
+//! doubled is asked of what ends a wait, which programs can see, not of kernel threads woken in vain,
+//! which they cannot.
+
+mod events;
+mod rest;
+mod steps;
+
+use upcall_core::vp::State;
+
+use crate::machine::{Doing, Machine};
+use crate::sim::Vp;
+use crate::space::Space;
+
+pub use events::*;
+pub use rest::*;
+pub use steps::*;
+
+/// Says what is wrong, if anything is.
+pub type Invariant = fn(&Machine, usize, &Space) -> Result<(), String>;
+
+/// As [`Invariant`], about the vessel that makes a step.
+pub type StepInvariant = fn(&Machine) -> Result<(), String>;
+
+/// What the invariants remember of an address space.
+#[derive(Default)]
+pub struct Books {
+    /// The owner of each virtual processor and what it did, after the event before.
+    words: Vec<(usize, State)>,
+    /// After how many time slices one without a processor was found with a thread ready, if it always was
+    /// since.
+    stranded_since: Vec<Option<u64>>,
+    /// For how many rounds a virtual processor was always idle with a thread ready.
+    idle_for: Vec<Option<u64>>,
+    /// The round of the event before.
+    round: u64,
+}
+
+impl Machine {
+    /// Between any two steps.
+    pub(crate) fn watch(&self) -> Result<(), String> {
+        self.ask_all(&AFTER_EVERY_EVENT, |_| true)?;
+        for space in &self.spaces {
+            space.books.borrow_mut().remember(space, self.rounds.now());
+        }
+        Ok(())
+    }
+
+    /// At each step of a thread.
+    pub(crate) fn watch_step(&self) -> Result<(), String> {
+        let mut broken = AT_EACH_STEP
+            .iter()
+            .map(|(name, holds)| holds(self).map_err(|what| format!("{name}: {what}")));
+        broken.find(Result::is_err).unwrap_or(Ok(()))
+    }
+
+    /// When nothing can run. What has a ready thread and no processor is not at rest.
+    pub(crate) fn watch_rest(&self) -> Result<(), String> {
+        self.ask_all(&AT_REST, |space| {
+            space.has_processor() || !space.vps().iter().any(Vp::has_ready)
+        })
+    }
+
+    fn ask_all(
+        &self,
+        invariants: &[(&str, Invariant)],
+        is_asked: impl Fn(&Space) -> bool,
+    ) -> Result<(), String> {
+        for (index, space) in self.spaces.iter().enumerate() {
+            if space.runtime.get().is_none() || !is_asked(space) {
+                continue;
+            }
+            for (name, holds) in invariants {
+                holds(self, index, space).map_err(|what| format!("{name}: {what}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a vessel waits in the kernel, for anything but a page of the runtime's own, which is
+    /// always there soon.
+    fn idles(&self, vessel: usize) -> bool {
+        match self.doing(vessel) {
+            Doing::Blocked { .. } => !self.is_in_the_seat(vessel),
+            Doing::Sleeping | Doing::Polling => true,
+            Doing::Runnable | Doing::Waking { .. } | Doing::Gone => false,
+        }
+    }
+
+    /// Whether an activation runs its thread on the processor of `vp` that does not know yet that it was
+    /// replaced.
+    fn is_used_astray(&self, vp: &Vp) -> bool {
+        let runnable = self.runnable.borrow();
+        runnable.iter().any(|&vessel| {
+            let activation = self.vessel(vessel, |vessel| vessel.activation.get());
+            let carrier = activation.filter(|one| one.thread().is_some() && !one.is_in_call());
+            carrier.is_some_and(|one| std::ptr::eq(one.vp(), vp) && !vp.word().is_owned_by(one))
+        })
+    }
+
+    /// Whether a vessel that carries nothing is on a page fault of its own.
+    fn is_delayed(&self, vessel: usize) -> bool {
+        matches!(self.doing(vessel), Doing::Blocked { .. }) && self.is_in_the_seat(vessel)
+    }
+
+    /// Of one that is blocked: whether it is the poller, on a page fault of its own.
+    fn is_in_the_seat(&self, vessel: usize) -> bool {
+        let activation = self.vessel(vessel, |vessel| vessel.activation.get());
+        activation.is_some_and(|activation| activation.thread().is_none())
+    }
+}
+
+impl Books {
+    fn remember(&mut self, space: &Space, round: u64) {
+        self.round = round;
+        self.words.clear();
+        let words = space.vps().iter().filter_map(word);
+        self.words.extend(words);
+    }
+}
+
+impl Space {
+    pub(crate) fn vps(&self) -> &'static [Vp] {
+        self.runtime.get().map_or(&[], |runtime| runtime.vps())
+    }
+}
+
+/// The vessel that owns a virtual processor, and what it does.
+fn word(vp: &Vp) -> Option<(usize, State)> {
+    let word = vp.word();
+    Some((Machine::vessel_of(word.owner())?, word.state()))
+}

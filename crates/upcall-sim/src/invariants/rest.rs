@@ -1,0 +1,151 @@
+//! What must hold when nothing can run.
+
+use upcall_core::Role;
+
+use super::{Invariant, word};
+use crate::machine::{Doing, Machine};
+use crate::space::Space;
+
+/// Asked when nothing can run.
+pub const AT_REST: [(&str, Invariant); 6] = [
+    ("no_thread_is_lost", no_thread_is_lost),
+    (
+        "no_wake_up_is_lost_or_doubled",
+        no_wake_up_is_lost_or_doubled,
+    ),
+    ("no_event_is_lost", no_event_is_lost),
+    ("somebody_waits_for_events", somebody_waits_for_events),
+    ("who_is_absent_is_blocked", who_is_absent_is_blocked),
+    ("superfluous_activations_end", superfluous_activations_end),
+];
+
+/// Spares that are kept for each virtual processor, and beside those; one more for each activation that
+/// is absent, which will need its owner's place when it comes back. The rule of `upcall-core`'s pool.
+const SPARES: (u64, u64) = (2, 6);
+
+/// A thread that can run is not forgotten (section 1.2). Not asked once the kernel has refused a
+/// kernel thread; neither while a virtual processor that was called for it is on a page fault of its
+/// own.
+pub fn no_thread_is_lost(machine: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    let mut owners = space.vps().iter().filter_map(word).map(|(owner, _)| owner);
+    let is_blocked = |owner| matches!(machine.doing(owner), Doing::Blocked { .. });
+    if owners.any(|owner| is_blocked(owner) && machine.is_in_the_seat(owner)) {
+        return Ok(());
+    }
+    if space.vps().iter().all(|vp| space.lacks(vp.index())) {
+        return Ok(());
+    }
+    match space.vps().iter().find(|vp| vp.has_ready()) {
+        Some(vp) if !space.spawn_failed.get() => {
+            Err(format!("one is ready on vp {} and nobody runs", vp.index()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every wake-up that a waker was told to have delivered has ended one wait (section 3.1: the thread
+/// system is told of every event; and 2.2, what comes of events that are not told).
+pub fn no_wake_up_is_lost_or_doubled(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    let (sent, came) = (space.woken.get(), space.awoken.get());
+    if sent != came && !space.spawn_failed.get() {
+        return Err(format!("{sent} were sent, {came} came"));
+    }
+    Ok(())
+}
+
+/// Every event that the poller took has ended one thread's wait, and no thread waits for one that is there
+/// (section 3.1, as above).
+pub fn no_event_is_lost(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    let (told, came) = (space.told.get(), space.heard.get());
+    if told != came && !space.spawn_failed.get() {
+        return Err(format!("{told} were told, {came} came"));
+    }
+    for (index, descriptor) in space.descriptors.borrow().iter().enumerate() {
+        if descriptor.edge && !descriptor.waiting.is_empty() {
+            return Err(format!(
+                "descriptor {index} has fired, and somebody waits for it"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// While threads wait for deadlines or descriptors, an activation does (section 3.1: an event needs a
+/// vessel in which to be told), if only as soon as the page is there that it has touched itself. Not asked
+/// once the kernel has refused a kernel thread, nor while an owner is on a page fault beside a sentinel.
+pub fn somebody_waits_for_events(
+    machine: &Machine,
+    index: usize,
+    space: &Space,
+) -> Result<(), String> {
+    if space.spawn_failed.get() || !space.wants_poller() {
+        return Ok(());
+    }
+    let polling = machine.count(index, |doing| doing == Doing::Polling);
+    let faults = machine.count(index, |doing| {
+        matches!(doing, Doing::Blocked { fault: true, .. })
+    });
+    let excused = machine.style.sentinel && faults != 0 || machine.seat_faults.get() != 0;
+    if polling == 0 && !excused {
+        return Err("nobody sits in the poller's seat".to_owned());
+    }
+    Ok(())
+}
+
+/// Who counts as absent is blocked in the kernel: what came back was let in (section 3.1, *unblocked*).
+pub fn who_is_absent_is_blocked(
+    machine: &Machine,
+    index: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let Some(runtime) = space.runtime.get() else {
+        return Ok(());
+    };
+    let absent = runtime.stats().absent.get();
+    let blocked = machine.count(index, |doing| matches!(doing, Doing::Blocked { .. }));
+    if absent > blocked as u64 {
+        return Err(format!("{absent} are absent, {blocked} are blocked"));
+    }
+    Ok(())
+}
+
+/// Activations without work are kept for the next use up to a bound, and end beyond it (section 4.3):
+/// nobody is half-way at rest, so each that carries nothing has one of four reasons to be there. It owns
+/// a virtual processor, is the standby of one, is reserved for a sentinel as its heir, or is a spare.
+pub fn superfluous_activations_end(
+    machine: &Machine,
+    index: usize,
+    space: &Space,
+) -> Result<(), String> {
+    let Some(runtime) = space.runtime.get() else {
+        return Ok(());
+    };
+    let vps = space.vps().len() as u64;
+    let (each, more) = SPARES;
+    let spares = each * vps + more + runtime.stats().absent.get();
+    let heirs = if machine.style.sentinel { vps } else { 0 };
+    let (mut standing_by, mut reserved, mut spare, mut idle) = (0, 0, 0, 0);
+    for vessel in (0..machine.nr_vessels()).filter(|&vessel| machine.doing(vessel) != Doing::Gone) {
+        let (its, activation) = machine.vessel(vessel, |one| (one.space, one.activation.get()));
+        let Some(activation) = activation.filter(|one| its == index && one.thread().is_none())
+        else {
+            continue;
+        };
+        match activation.role() {
+            Role::Standby => standing_by += 1,
+            Role::Reserved => reserved += 1,
+            Role::Spare => spare += 1,
+            Role::Carrier | Role::Resting => idle += 1,
+        }
+    }
+    let counts = [
+        ("stand by", standing_by, vps),
+        ("are reserved", reserved, heirs),
+        ("are spares", spare, spares),
+        ("are idle owners", idle, vps),
+    ];
+    match counts.into_iter().find(|&(_, are, may_be)| are > may_be) {
+        Some((what, are, may_be)) => Err(format!("{are} {what}, {may_be} may")),
+        None => Ok(()),
+    }
+}
