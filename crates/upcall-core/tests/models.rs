@@ -68,10 +68,10 @@ const FAULTS: &[Fault] = &[
     (
         "lists::a_thread_that_is_put_where_somebody_looks",
         "passage.rs",
-        "other.ready.if_empty(&self.kernel, || {
-                    self.has_ready.remove(index);
-                });",
-        "self.has_ready.remove(index);",
+        "vp.ready.if_empty(&self.kernel, || {
+            self.has_ready.remove(vp.index());
+        });",
+        "self.has_ready.remove(vp.index());",
     ),
     (
         "lists::a_thread_that_is_put_where_somebody_looks",

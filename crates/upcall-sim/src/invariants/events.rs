@@ -125,8 +125,8 @@ pub fn a_lock_holder_is_continued_first(
 /// "No processor idles in the presence of ready threads" (section 1.2), beyond the hysteresis of
 /// section 4.2 and the way of a call. An owner that is blocked in the kernel leaves its processor idle,
 /// too, unless one that was replaced and not told yet computes there (how long it may,
-/// [`a_stopped_thread_is_resumed_by_the_runtime`] says). Not asked once the kernel has refused a kernel thread, nor where a sentinel has to wait for other
-/// virtual processors' activations.
+/// [`super::a_stopped_thread_is_resumed_by_the_runtime`] says). Not asked once the kernel has refused a
+/// kernel thread, nor where a sentinel has to wait for other virtual processors' activations.
 pub fn no_processor_idles_while_a_thread_is_ready(
     machine: &Machine,
     _: usize,
