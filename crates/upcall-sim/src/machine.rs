@@ -76,7 +76,7 @@ pub struct Vessel {
     place: Cell<usize>,
     /// The round in which it has to run.
     pub(crate) due: Cell<u64>,
-    /// The round in which its thread ran without a virtual processor, plus one.
+    /// The round since which its thread has run without a virtual processor, plus one.
     pub(crate) astray: Cell<u64>,
     /// The round since which its thread has run on a processor that is another space's, plus one.
     pub(crate) overstays: Cell<u64>,
@@ -291,6 +291,9 @@ impl Machine {
     pub(crate) fn set_doing(&self, index: usize, doing: Doing) {
         self.vessel(index, |vessel| {
             let before = vessel.doing.replace(doing);
+            if doing != Doing::Runnable {
+                vessel.astray.set(0);
+            }
             let waking = &self.spaces[vessel.space].waking;
             let is_waking = |doing| usize::from(matches!(doing, Doing::Waking { .. }));
             waking.set(waking.get() + is_waking(doing) - is_waking(before));
