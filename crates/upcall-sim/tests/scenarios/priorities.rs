@@ -19,11 +19,11 @@ fn priorities() {
         let mutex = me.word(0);
         let counted = me.word(0);
         let mut threads: Vec<Handle> = Vec::new();
-        for _ in 0..me.some(8) {
+        for _ in 0..me.some(6) {
             let brother = threads.last().map(|handle| handle.thread);
             threads.push(me.spawn(move |me| {
                 me.set_rank(me.thread, some_rank(me));
-                for _ in 0..me.some(12) {
+                for _ in 0..me.some(8) {
                     match me.machine.pick(9) {
                         0 => me.call(me.machine.pick(20_000)),
                         1 => me.sleep(me.machine.pick(20_000)),
@@ -87,7 +87,7 @@ fn the_urgent_come_back() {
 #[test]
 fn the_urgent_are_woken() {
     explore("the_urgent_are_woken", |me| {
-        let rounds = me.some(6) as u32;
+        let rounds = me.some(3) as u32;
         let word = me.word(0);
         let mut threads = vec![me.spawn(move |me| {
             me.set_rank(me.thread, 1);
@@ -124,7 +124,7 @@ fn who_is_demoted_gives_way() {
             threads.push(me.spawn(|me| {
                 me.set_rank(me.thread, 10);
                 for _ in 0..me.some(3) {
-                    me.steps(800);
+                    me.steps(300);
                     me.yield_now();
                 }
             }));
