@@ -152,7 +152,8 @@ impl Guest {
         signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
         masks::start(thread.kernel.mask.load(Ordering::Relaxed));
         signal::adopt_altstack(activation, thread);
-        pending::adopt(runtime, thread);
+        pending::reserve(runtime);
+        pending::adopt(runtime, activation, thread);
         names::adopt_first(thread);
         self.identities.adopt_first(thread);
         self.living.store(1, Ordering::Relaxed);

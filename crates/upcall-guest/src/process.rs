@@ -306,6 +306,12 @@ fn forked(thread: Option<&'static Thread>) {
 pub fn exec(frame: &Frame) -> i64 {
     refresh();
     release();
+    let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
+    if let Some(runtime) = runtime {
+        let activation = runtime.enter();
+        pending::return_kept(runtime, activation);
+        runtime.leave(activation);
+    }
     // The new program inherits the mask: that of the thread, which its activation has but in part.
     let before = signal::kernel_mask();
     let hidden = match caller::own_thread() {
@@ -320,7 +326,7 @@ pub fn exec(frame: &Frame) -> i64 {
     if hidden != 0 {
         signal::set_kernel_mask(before);
     }
-    if let Some(runtime) = GUEST.runtime().filter(|_| !caller::is_outside()) {
+    if let Some(runtime) = runtime {
         let activation = runtime.enter();
         runtime.kernel().bind_again(activation);
         runtime.leave(activation);

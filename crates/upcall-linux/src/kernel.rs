@@ -224,20 +224,21 @@ impl Linux {
         let state = &activation.kernel;
         // First the mark, then the mask: who changes what the mask depends on looks at the mark.
         state.waiting.store(how, Ordering::SeqCst);
-        if !state.inbox.is_full() {
-            self.set_resting_mask(activation);
-        }
-        if state.inbox.is_full() {
+        self.set_resting_mask(activation);
+        if !state.inbox.is_empty() {
             state.waiting.store(AWAKE, Ordering::Relaxed);
             return false;
         }
         true
     }
 
-    /// Sets the calling kernel thread's signal mask, except for the runtime's own signal.
+    /// Sets the calling kernel thread's signal mask, except for the runtime's own signals. With a signal
+    /// in the inbox everything stays blocked until that is delivered.
+    #[inline]
     pub fn set_mask(&self, activation: &'static Activation, mask: u64) {
-        let mask = mask & !preempt::OWN;
-        if activation.kernel.mask.swap(mask, Ordering::Relaxed) != mask {
+        let (mask, state) = (mask & !preempt::OWN, &activation.kernel);
+        if state.mask.load(Ordering::Relaxed) != mask && state.inbox.is_empty() {
+            state.mask.store(mask, Ordering::Relaxed);
             // SAFETY: reads eight bytes.
             unsafe {
                 sys!(
@@ -372,6 +373,8 @@ unsafe impl Kernel for Linux {
     }
 
     fn exit_activation(&self, activation: &'static Activation) -> ! {
+        // With its mask open it has perhaps taken one more signal: nothing may be left with it.
+        (self.settings.hooks.deferred)(activation.runtime(), activation, None);
         activation.kernel.observer.close();
         preempt::end_slices(activation);
         loop {
@@ -412,10 +415,7 @@ unsafe impl Kernel for Linux {
             unsafe { base::set_thread_pointer(activation, pointer) };
         }
         let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
-        // With a signal in the inbox everything stays blocked until it is delivered.
-        if state.mask.load(Ordering::Relaxed) != mask && !state.inbox.is_full() {
-            self.set_mask(activation, mask);
-        }
+        self.set_mask(activation, mask);
         if thread.kernel.pending.load(Ordering::Relaxed) & !mask != 0 {
             activation.attend(Activation::DEFERRED);
         }
