@@ -249,3 +249,31 @@ pub struct LinuxThread {
     /// Its place in the list of the first descriptor that it waits for.
     pub(crate) node: Node,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inbox_gives_each_signal_out_once() {
+        const REAL_TIME: i32 = 40;
+        let inbox = Inbox::default();
+        assert!(inbox.is_empty() && inbox.take().is_none());
+        assert!(inbox.put(REAL_TIME, &[1; 16]));
+        assert!(inbox.put(REAL_TIME, &[2; 16]));
+        // What nobody blocks, some of it twice.
+        let own = (1..=31).filter(|signal| preempt::OWN & 1 << (signal - 1) != 0);
+        for signal in own.clone().chain(own) {
+            assert!(inbox.put(signal, &[signal as u64; 16]));
+        }
+        assert!(!inbox.put(REAL_TIME, &[3; 16]), "it is full");
+        assert_eq!(inbox.take(), Some((REAL_TIME, [1; 16])));
+        assert_eq!(inbox.take(), Some((REAL_TIME, [2; 16])));
+        let mut left = 0;
+        while let Some((signal, words)) = inbox.take() {
+            assert_eq!(words, [signal as u64; 16]);
+            left |= 1 << (signal - 1);
+        }
+        assert_eq!(left, preempt::OWN);
+    }
+}

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-enum { SENT = 3000, AT_ONCE = 4, THREADS = 3 };
+enum { SENT = 1000, AT_ONCE = 4, THREADS = 3 };
 static atomic_long sum;
 static atomic_int handled;
 static sigset_t queued;

@@ -9,8 +9,8 @@
 //!    processor back, and the frame shows the thread at libc's own system-call instruction, where
 //!    unwinders and cancellation expect it: at the instruction while the call has left nothing
 //!    behind and may be made again, after it otherwise.
-//! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation, which
-//!    from there on blocks all of the program's signals, so there is never a second one; when it
+//! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation
+//!    ([`upcall_linux::Inbox`]), which from there on blocks all of the program's signals; when it
 //!    leaves the runtime the signal is queued to it again, and then the mask is opened.
 //! 3. An activation without a thread sleeps with a mask that lets through what some thread accepts
 //!    (`masks.rs`), so that signals for the process wake somebody although all threads are parked.
@@ -527,7 +527,7 @@ pub fn deferred(
                 pending::queue_one(runtime, activation, thread, mask);
             }
             while let Some((signal, information)) = activation.kernel.inbox.take() {
-                // As above, and delivered is one at a time.
+                // One at a time, as `pending::queue_one` says.
                 pending::pass(runtime, activation, signal, &information);
             }
             activation.kernel.mask.store(mask, Ordering::Relaxed);

@@ -234,12 +234,11 @@ fn main() {
     println!("soak: seed {}", options.seed);
     let library = errors::library(case.scratch());
     let subjects = subjects::all(&case, &options.only);
-    let sweeping = if options.only.is_empty() {
-        vec![subjects::BRIEF.into()]
-    } else {
-        options.only.clone()
-    };
-    let swept = subjects::all(&case, &sweeping);
+    let mut swept = subjects.clone();
+    swept.retain(|subject| subject.bears.lasting_errors);
+    if options.only.is_empty() || swept.is_empty() {
+        swept = subjects::all(&case, &[subjects::BRIEF.into()]);
+    }
     let (seed, only_round) = (options.seed, options.round);
     let (seconds, errors) = (options.seconds, options.errors);
     let mut soak = Soak {

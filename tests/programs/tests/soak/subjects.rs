@@ -13,11 +13,13 @@ use std::sync::Arc;
 
 const BEARS: Bears = Bears {
     refused_threads: true,
+    lasting_errors: true,
     signals: false,
     killed_children: false,
 };
 
 /// A program with its input.
+#[derive(Clone)]
 pub struct Subject {
     pub name: String,
     pub program: Program,
@@ -189,7 +191,13 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
                 ..BEARS
             },
         ),
-        ("soak_limits.c", BEARS),
+        (
+            "soak_limits.c",
+            Bears {
+                lasting_errors: false,
+                ..BEARS
+            },
+        ),
     ] {
         if let Some(path) = guest::compile(name, case.scratch(), file) {
             subjects.push(Subject {
