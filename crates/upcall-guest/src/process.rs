@@ -304,14 +304,15 @@ fn forked(thread: Option<&'static Thread>) {
 
 /// execve(2), execveat(2): returns only if it fails.
 pub fn exec(frame: &Frame) -> i64 {
-    refresh();
-    release();
     let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
     if let Some(runtime) = runtime {
+        // The new program inherits what is pending, but not our memory.
         let activation = runtime.enter();
         pending::return_kept(runtime, activation);
         runtime.leave(activation);
     }
+    refresh();
+    release();
     // The new program inherits the mask: that of the thread, which its activation has but in part.
     let before = signal::kernel_mask();
     let hidden = match caller::own_thread() {
