@@ -41,7 +41,7 @@ pub struct LinuxActivation {
     pub inbox: Inbox,
     /// The last signal that the runtime has queued to the kernel thread. Kept by the guest.
     pub queued: Noted,
-    /// The number of the last call of [`preempt::new_call`](crate::preempt::new_call) that it has made.
+    /// The number of the last call of [`preempt::new_call`] that it has made.
     pub(crate) served: AtomicU32,
     /// How to learn whether it is blocked.
     pub(crate) observer: Observer,
