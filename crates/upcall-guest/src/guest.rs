@@ -127,6 +127,7 @@ impl Guest {
             slice_ns: self.slice_ns.load(Ordering::Relaxed),
             gang: self.gang.load(Ordering::Relaxed),
             hooks: Hooks {
+                may_start: dispatch::may_start,
                 begin: dispatch::begin,
                 deferred: signal::deferred,
                 resting_mask: masks::resting,

@@ -296,7 +296,7 @@ fn forked(thread: Option<&'static Thread>) {
     // A child of one that shared the memory has its own.
     base::set(None);
     alone::forget();
-    dispatch::begin();
+    dispatch::forked();
     // SAFETY: asks only.
     let pid = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
     GUEST.pid.store(pid, Ordering::Relaxed);

@@ -23,6 +23,9 @@ const PAGE: usize = 4096;
 /// What the layer above does at events that are its own.
 #[derive(Clone, Copy)]
 pub struct Hooks {
+    /// Before the calling kernel thread starts that of an activation: whether that one will have what
+    /// `begin` gives it.
+    pub may_start: fn() -> Result<(), Errno>,
     /// The first steps of an activation in its own kernel thread, inside the runtime: what each
     /// kernel thread of the process must have.
     pub begin: fn(),
@@ -365,6 +368,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn spawn(&self, activation: &'static Activation, sentinel: bool) -> Result<(), Errno> {
+        (self.settings.hooks.may_start)()?;
         activation
             .kernel
             .sentinel

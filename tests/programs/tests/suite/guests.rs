@@ -24,8 +24,8 @@ guests! {
        cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
        cancel_waits cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
-       file_blocking fork_from_thread fork_migrating fork_return helpers jit_altstack jit_calls
-       jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
+       file_blocking filter_after_jit fork_from_thread fork_migrating fork_return helpers
+       jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
        many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync
        omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared
        profiling_timer ptrace_threads raw_futex refused_site registers registers_in_signals
