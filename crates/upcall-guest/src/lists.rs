@@ -4,6 +4,8 @@
 //! All nodes come from one pool, under one lock, which is for those inside the runtime: signal handlers
 //! keep what they must in the activation ([`upcall_linux::Inbox`]).
 
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -16,6 +18,17 @@ use crate::signal::bit;
 pub type Information = [u64; 16];
 
 const CHUNK: usize = 1 << 16;
+const FIRST_NODES: usize = 256;
+
+/// Nodes for which the kernel need not have memory.
+struct Reserve(UnsafeCell<[MaybeUninit<Node>; FIRST_NODES]>);
+
+// SAFETY: the nodes are the pool's, and reached only under its lock.
+unsafe impl Sync for Reserve {}
+
+static RESERVE: Reserve = Reserve(UnsafeCell::new(
+    [const { MaybeUninit::uninit() }; FIRST_NODES],
+));
 
 struct Node {
     next: *mut Node,
@@ -74,21 +87,35 @@ impl List {
 }
 
 impl Pool {
-    /// Maps more nodes, if there is memory. Best before it is short.
-    pub fn grow(&mut self, runtime: &'static Runtime) -> bool {
+    /// The runtime of this process starts: the nodes that are always there. None of them is in a list.
+    pub fn begin(&mut self) {
+        self.free = ptr::null_mut();
+        // SAFETY: nobody uses them.
+        unsafe { self.add(RESERVE.0.get().cast(), FIRST_NODES) };
+    }
+
+    /// Maps more nodes, if there is memory.
+    fn grow(&mut self, runtime: &'static Runtime) -> bool {
         let Ok(chunk) = runtime.kernel().map(CHUNK) else {
             return false;
         };
-        let chunk = chunk.as_ptr().cast::<Node>();
-        for index in 0..CHUNK / size_of::<Node>() {
-            // SAFETY: inside the mapping.
+        // SAFETY: a new mapping.
+        unsafe { self.add(chunk.as_ptr().cast(), CHUNK / size_of::<Node>()) };
+        true
+    }
+
+    /// # Safety
+    ///
+    /// There are so many nodes, which nobody else uses.
+    unsafe fn add(&mut self, nodes: *mut Node, count: usize) {
+        for index in 0..count {
+            // SAFETY: the caller's promise.
             unsafe {
-                let node = chunk.add(index);
-                (*node).next = self.free;
+                let node = nodes.add(index);
+                (&raw mut (*node).next).write(self.free);
                 self.free = node;
             }
         }
-        true
     }
 
     /// Adds a signal at the end of a list; `false`: there is no memory. `shared`: it is the process's,

@@ -47,7 +47,7 @@ pub fn for_thread(thread: &'static Thread) -> u64 {
 
 /// The runtime starts: some memory for signals, in case there is none later.
 pub fn reserve(runtime: &'static Runtime) {
-    POOL.lock(runtime.kernel()).grow(runtime);
+    POOL.lock(runtime.kernel()).begin();
 }
 
 /// A siginfo_t for a signal that one thread of this process sends to another.
