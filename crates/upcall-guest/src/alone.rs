@@ -10,7 +10,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use upcall_linux::{Inbox, base};
+use upcall_linux::{Noted, base};
 
 use crate::entry::{Frame, raw_syscall};
 use crate::signal::{self, kernel_mask, set_kernel_mask};
@@ -20,7 +20,7 @@ use crate::{access, dispatch, pending, process};
 /// Whether the program blocks SIGSYS.
 static BLOCKS: AtomicBool = AtomicBool::new(false);
 /// A SIGSYS that came while it did.
-static KEPT: Inbox = Inbox::empty();
+static KEPT: Noted = Noted::empty();
 
 /// Whether the calling kernel thread is the one thread of a process without a runtime. Libc's own
 /// kernel threads and children of vfork are not.

@@ -60,7 +60,7 @@ pub fn sigpending(thread: &'static Thread, frame: &Frame) -> i64 {
         return answer;
     }
     let at = frame.rdi as usize;
-    let own = thread.kernel.pending.load(Ordering::Relaxed);
+    let own = pending::for_thread(thread);
     match access::load_u64(at).and_then(|set| access::store_u64(at, set | own)) {
         Ok(()) => 0,
         Err(access::Fault) => EFAULT,

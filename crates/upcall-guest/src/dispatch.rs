@@ -13,13 +13,17 @@
 //! |---|---|
 //! | the one that asks | [`turn_on`] |
 //! | activations that exist | in the handler of the runtime's own signal, before `turn_on` returns |
-//! | activations that begin later | [`begin`] |
-//! | the child of fork | `process::after` |
-//! | threads that libc starts for itself | when they begin; not those that exist already |
+//! | activations that begin later | [`begin`], if their creator [`may_start`] them |
+//! | the child of fork | [`forked`] |
+//! | threads that libc starts for itself | as activations; not those that exist already |
 //! | the child of vfork, posix_spawn | never: it is about to exec, which switches it off |
 //!
 //! Where the kernel lacks it or a filter forbids it the program goes on without: `--stats` and
-//! `doctor` say so.
+//! `doctor` say so. A filter that comes later than dispatch holds for those that begin afterwards, and one
+//! of them without it would end for ever with the first thread that calls exit(2) on it, unseen. So
+//! whoever starts one asks first, for itself: the new one has its filters.
+//!
+//! Rejected: starting it, and waiting for what it says. The creator holds locks of the runtime.
 //!
 //! Rejected: switching it on with the runtime, with the first thread. Until then nothing but
 //! rt_sigaction(2) and clone(2) needs to be seen, but a program without a C library under its own
@@ -27,6 +31,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
+use upcall_core::{Errno, Kernel};
 use upcall_linux::preempt;
 
 use crate::guest::GUEST;
@@ -79,16 +84,21 @@ pub fn turn_on() {
     // Release: pairs with the Acquire in `is_on`. From here on new activations do it themselves.
     ON.store(true, Ordering::Release);
     alone::begin();
-    // Before the others: if it does not work here, it works nowhere.
-    if let Err(sud::Unavailable { errno }) = sud::enable() {
-        FAILED.store(errno, Ordering::Relaxed);
-        ON.store(false, Ordering::Release);
-        alone::end();
-        return;
+    // Here before the others: if it does not work here, it works nowhere.
+    let done = match GUEST.runtime() {
+        Some(runtime) => sud::outcome(process::everywhere(runtime, sud::request()) as isize),
+        None => sud::enable(),
+    };
+    if let Err(unavailable) = done {
+        give_up(unavailable);
     }
-    if let Some(runtime) = GUEST.runtime() {
-        process::everywhere(runtime, sud::request());
-    }
+}
+
+/// The process goes on without.
+fn give_up(sud::Unavailable { errno }: sud::Unavailable) {
+    FAILED.store(errno, Ordering::Relaxed);
+    ON.store(false, Ordering::Release);
+    alone::end();
 }
 
 /// The calling process, which has no runtime, asks to be traced: its tracer would meet a SIGSYS at
@@ -99,11 +109,35 @@ pub fn end() {
     }
 }
 
-/// A kernel thread begins that will run code of the program.
+/// The caller is about to start a kernel thread that will run code of the program.
+///
+/// # Errors
+///
+/// EAGAIN: that one could not have its system calls dispatched.
+pub fn may_start() -> Result<(), Errno> {
+    if is_on() && sud::enable().is_err() {
+        return Err(Errno(libc::EAGAIN));
+    }
+    Ok(())
+}
+
+/// A kernel thread begins that will run code of the program; its creator [`may_start`] it.
 pub fn begin() {
-    if is_on() {
-        // It worked for another one of this process.
-        let _ = sud::enable();
+    if is_on()
+        && sud::enable_as_creator().is_err()
+        && let Some(runtime) = GUEST.runtime()
+    {
+        let kernel = runtime.kernel();
+        kernel.broken("a kernel thread cannot have dispatched what its creator can");
+    }
+}
+
+/// The child of fork: a filter may forbid by now what was allowed.
+pub fn forked() {
+    if is_on()
+        && let Err(unavailable) = sud::enable()
+    {
+        give_up(unavailable);
     }
 }
 

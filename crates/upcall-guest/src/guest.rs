@@ -127,6 +127,7 @@ impl Guest {
             slice_ns: self.slice_ns.load(Ordering::Relaxed),
             gang: self.gang.load(Ordering::Relaxed),
             hooks: Hooks {
+                may_start: dispatch::may_start,
                 begin: dispatch::begin,
                 deferred: signal::deferred,
                 resting_mask: masks::resting,
@@ -152,7 +153,8 @@ impl Guest {
         signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
         masks::start(thread.kernel.mask.load(Ordering::Relaxed));
         signal::adopt_altstack(activation, thread);
-        pending::adopt(runtime, thread);
+        pending::reserve(runtime);
+        pending::adopt(runtime, activation, thread);
         names::adopt_first(thread);
         self.identities.adopt_first(thread);
         self.living.store(1, Ordering::Relaxed);

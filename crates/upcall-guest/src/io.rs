@@ -12,7 +12,7 @@
 use core::sync::atomic::Ordering;
 
 use upcall_core::Kernel;
-use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
+use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
 use crate::entry::{Frame, NEVER, pass_through, program_call, raw_syscall};
@@ -64,7 +64,15 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
             Attempt::WouldBlock => {
                 let known = limit.or_else(|| Limit::of(runtime, descriptor, kind, wants));
                 let Some(known) = known else {
-                    return block(runtime, frame, descriptor, kind, moved);
+                    if !runtime.is_short() {
+                        return block(runtime, frame, descriptor, kind, moved);
+                    }
+                    // The activation would block without a successor, perhaps the last one.
+                    let paused = poller::pause(runtime);
+                    if paused == Readiness::Interrupted && interrupted(Limit(None)) {
+                        return if moved > 0 { moved as i64 } else { EINTR };
+                    }
+                    continue;
                 };
                 limit = Some(known);
                 match wait(runtime, &mut watch, known) {

@@ -39,6 +39,7 @@ pub mod futex;
 pub mod guest;
 pub mod identity;
 pub mod io;
+pub mod lists;
 pub mod loads;
 pub mod masks;
 pub mod memory;

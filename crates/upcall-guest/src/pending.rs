@@ -1,63 +1,53 @@
 //! Signals on their way to a thread that is not running.
 //!
-//! A signal for a parked thread is kept with the thread and interrupts its wait; when the thread
-//! leaves the runtime it is queued to the activation's kernel thread (rt_tgsigqueueinfo(2), with
-//! all of its information) and delivered by the kernel at once. For a running thread the
-//! activation is interrupted, which makes it leave the runtime anew.
+//! A signal for a parked thread is kept with the thread ([`lists`](crate::lists)) and interrupts its
+//! wait; when the thread leaves the runtime it is queued to the activation's kernel thread
+//! (rt_tgsigqueueinfo(2), with all of its information) and delivered by the kernel at once. For a
+//! running thread the activation is interrupted, which makes it leave the runtime anew.
 //!
 //! A receiver is named by its id as well: [`Thread`] objects are recycled, and a signal for a thread
 //! that ends at this moment must not reach the next one. Queueing and the end are decided under
 //! one lock; so is what else one thread does to another by its id ([`while_it_lives`]).
 //!
-//! Where the kernel's limit of queued signals is reached (RLIMIT_SIGPENDING), it delivers a signal
-//! without its information or not at all; then it is sent in the one way that needs no room, and
-//! `complete` gives it its information back. A signal that nobody accepts waits in the kernel: with
-//! no room for it there, it waits without information, once for each number.
+//! A signal for the process that an activation has taken goes to a thread that accepts it; if that
+//! thread blocks it before it has seen it, or ends, to the next one. A signal that nobody accepts goes
+//! back to the kernel, where it waits as ever.
+//!
+//! The kernel may have no room for it any more (RLIMIT_SIGPENDING), where it once had. What is about to
+//! be delivered is then sent in the one way that needs no room, which says nothing, and `complete` gives
+//! it its information back. A real-time signal that nobody accepts waits in the process's own list, in
+//! which every thread looks that opens its mask or waits for signals, until there is room in the kernel
+//! again: only there signalfd(2) and the next program see it. *Rejected:* the number alone in the kernel,
+//! and what it says here. Numbers merge, also with a signal that was queued, and nobody can tell
+//! how often one was sent. *Not done:* a standard signal that sigqueue(3) has sent, and that nobody accepts,
+//! loses its value there without a word from the kernel. If there is no memory either, the number waits
+//! alone.
 
-use core::ptr;
 use core::sync::atomic::Ordering;
 
+use upcall_core::Kernel;
 use upcall_core::thread::Claim;
-use upcall_core::{Kernel, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::raw_syscall;
 use crate::guest::GUEST;
+use crate::lists::{List, POOL, PROCESS};
 use crate::masks;
 use crate::signal::{self, Disposition, bit};
 
-/// siginfo_t: 128 bytes.
-pub type Information = [u64; 16];
+pub use crate::lists::{Information, forget};
+
 const SI_TKILL: i32 = -6;
-const NODES: usize = 1 << 16;
 
-struct Node {
-    next: *mut Node,
-    signal: i32,
-    information: Information,
+/// What waits for the thread: for itself, and for the process.
+#[inline]
+pub fn for_thread(thread: &'static Thread) -> u64 {
+    List::of(thread).numbers() | PROCESS.numbers()
 }
 
-struct Pool {
-    free: *mut Node,
-}
-
-// SAFETY: the nodes are reached only under the lock.
-unsafe impl Send for Pool {}
-
-static POOL: SpinLock<Pool> = SpinLock::new(Pool {
-    free: ptr::null_mut(),
-});
-
-/// The child of a fork: nobody holds the pool any more. What it held was the parent's.
-///
-/// # Safety
-///
-/// There is one thread, and it is not in this module.
-pub unsafe fn forget(runtime: &'static Runtime) {
-    // SAFETY: nobody else can be in the section. The nodes may have been left in any state: they
-    // stay behind.
-    unsafe { POOL.unlock() };
-    POOL.lock(runtime.kernel()).free = ptr::null_mut();
+/// The runtime starts: some memory for signals, in case there is none later.
+pub fn reserve(runtime: &'static Runtime) {
+    POOL.lock(runtime.kernel()).begin();
 }
 
 /// A siginfo_t for a signal that one thread of this process sends to another.
@@ -88,56 +78,25 @@ fn is_thread(thread: &'static Thread, id: i32) -> bool {
 }
 
 /// Adds a signal to what the thread has not seen yet and, if it `interrupts`, claims it: then the
-/// caller must make it ready (`true`).
+/// caller must make it ready (`true`). `shared`: it was sent to the process.
 fn enqueue(
     runtime: &'static Runtime,
     (thread, id): (&'static Thread, i32),
-    signal: i32,
-    information: &Information,
+    (signal, information): (i32, &Information),
+    shared: bool,
     interrupts: impl FnOnce() -> bool,
 ) -> Result<bool, Sent> {
     let mut pool = POOL.lock(runtime.kernel());
     if !is_thread(thread, id) {
         return Err(Sent::Gone);
     }
-    let pending = &thread.kernel.pending;
-    if signal < 32 && pending.load(Ordering::Relaxed) & bit(signal) != 0 {
+    let list = List::of(thread);
+    if signal < 32 && list.numbers() & bit(signal) != 0 {
         return Err(Sent::Yes);
     }
-    if pool.free.is_null() {
-        let Ok(chunk) = runtime.kernel().map(NODES) else {
-            return Err(Sent::Full);
-        };
-        let chunk = chunk.as_ptr().cast::<Node>();
-        for index in 0..NODES / size_of::<Node>() {
-            // SAFETY: inside the mapping.
-            unsafe {
-                let node = chunk.add(index);
-                (*node).next = pool.free;
-                pool.free = node;
-            }
-        }
+    if !pool.append(runtime, list, (signal, information), shared) {
+        return Err(Sent::Full);
     }
-    let node = pool.free;
-    // SAFETY: a free node of the pool, under its lock; appended behind the thread's others.
-    unsafe {
-        pool.free = (*node).next;
-        node.write(Node {
-            next: ptr::null_mut(),
-            signal,
-            information: *information,
-        });
-        let mut at = thread.kernel.queue.load(Ordering::Relaxed) as *mut Node;
-        if at.is_null() {
-            thread.kernel.queue.store(node as usize, Ordering::Relaxed);
-        } else {
-            while !(*at).next.is_null() {
-                at = (*at).next;
-            }
-            (*at).next = node;
-        }
-    }
-    pending.fetch_or(bit(signal), Ordering::SeqCst);
     if !interrupts() {
         return Err(Sent::Yes);
     }
@@ -145,42 +104,19 @@ fn enqueue(
     Ok(runtime.interrupt(thread) == Claim::Ready)
 }
 
-/// Takes the first signal in `set` that the thread has not seen.
+/// Takes the first signal in `set` that the thread has not seen, one for itself before one for the
+/// process.
 pub fn dequeue(
     runtime: &'static Runtime,
     thread: &'static Thread,
     set: u64,
 ) -> Option<(i32, Information)> {
-    if thread.kernel.pending.load(Ordering::SeqCst) & set == 0 {
+    if for_thread(thread) & set == 0 {
         return None;
     }
     let mut pool = POOL.lock(runtime.kernel());
-    let mut before: *mut Node = ptr::null_mut();
-    let mut at = thread.kernel.queue.load(Ordering::Relaxed) as *mut Node;
-    let mut found = None;
-    let mut others = 0u64;
-    while !at.is_null() {
-        // SAFETY: nodes of the thread's queue, under the pool's lock.
-        unsafe {
-            let next = (*at).next;
-            if found.is_none() && set & bit((*at).signal) != 0 {
-                found = Some(((*at).signal, (*at).information));
-                if before.is_null() {
-                    thread.kernel.queue.store(next as usize, Ordering::Relaxed);
-                } else {
-                    (*before).next = next;
-                }
-                (*at).next = pool.free;
-                pool.free = at;
-            } else {
-                others |= bit((*at).signal);
-                before = at;
-            }
-            at = next;
-        }
-    }
-    thread.kernel.pending.store(others, Ordering::SeqCst);
-    found
+    pool.remove(List::of(thread), set, false)
+        .or_else(|| pool.remove(PROCESS, set, false))
 }
 
 /// Looks at the thread with that id, or changes it; it does not end meanwhile. `None`: it has ended.
@@ -199,22 +135,57 @@ pub fn while_it_lives<R>(
     done
 }
 
-/// A thread has ended: nothing is queued to it any more, and what it has not seen is gone.
-pub fn close(runtime: &'static Runtime, thread: &'static Thread) {
+/// The thread does not accept the signals in `set` any more: what was for the process goes to others.
+/// Inside the runtime.
+pub fn pass_shared(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    set: u64,
+) {
+    while List::of(thread).numbers() & set != 0 {
+        let shared = POOL
+            .lock(runtime.kernel())
+            .remove(List::of(thread), set, true);
+        let Some((signal, information)) = shared else {
+            return;
+        };
+        pass(runtime, activation, signal, &information);
+    }
+}
+
+/// A thread has ended: nothing is queued to it any more, and what was for it alone is gone. Inside the
+/// runtime.
+pub fn close(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
     {
         let _pool = POOL.lock(runtime.kernel());
         thread.kernel.tid.store(0, Ordering::SeqCst);
     }
-    while dequeue(runtime, thread, !0).is_some() {}
+    pass_shared(runtime, activation, thread, !0);
+    let list = List::of(thread);
+    while list.numbers() != 0 {
+        POOL.lock(runtime.kernel()).remove(list, !0, false);
+    }
 }
 
 /// Sends a signal to the thread with that id. Inside the runtime.
 pub fn send(
     runtime: &'static Runtime,
     activation: &'static Activation,
-    (thread, id): (&'static Thread, i32),
+    receiver: (&'static Thread, i32),
     signal: i32,
     information: &Information,
+) -> Sent {
+    send_to(runtime, activation, receiver, (signal, information), false)
+}
+
+/// `shared`: it was sent to the process.
+fn send_to(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    (thread, id): (&'static Thread, i32),
+    (signal, information): (i32, &Information),
+    shared: bool,
 ) -> Sent {
     let blocked = thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) != 0;
     // Looked at afterwards: if it is the thread still, the mask was its own.
@@ -236,7 +207,13 @@ pub fn send(
     }
     let interrupts =
         || !blocked || thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
-    match enqueue(runtime, (thread, id), signal, information, interrupts) {
+    match enqueue(
+        runtime,
+        (thread, id),
+        (signal, information),
+        shared,
+        interrupts,
+    ) {
         Ok(true) => {
             runtime.make_ready(activation, thread);
             return Sent::Yes;
@@ -244,6 +221,12 @@ pub fn send(
         Ok(false) => {}
         Err(answer) => return answer,
     }
+    call_carrier(runtime, thread);
+    Sent::Yes
+}
+
+/// The thread must look at what waits for it.
+fn call_carrier(runtime: &'static Runtime, thread: &'static Thread) {
     // Running, or about to: the activation that installs it looks at its pending signals after
     // it has noted itself as carrier. A trip through the kernel makes both stores visible.
     for _ in 0..2 {
@@ -254,7 +237,6 @@ pub fn send(
         }
         runtime.kernel().yield_processor();
     }
-    Sent::Yes
 }
 
 /// A siginfo_t that says no more than what kill(2) says: the kernel delivers such a signal even
@@ -343,37 +325,29 @@ pub fn restore(
     }
 }
 
-/// Gives a signal back to the kernel, to the same receiver.
-pub fn give_back(activation: &'static Activation, signal: i32, information: &Information) {
-    if information[1] as u32 as i32 == SI_TKILL {
-        queue_to_kernel(activation, signal, information);
-    } else {
-        queue_to_process(activation, signal, information);
-    }
-}
-
-fn queue_to_process(activation: &'static Activation, signal: i32, information: &Information) {
+/// Leaves a signal to the process, in the kernel. `false`: there is no room.
+fn queue_to_process(
+    activation: &'static Activation,
+    signal: i32,
+    information: &Information,
+) -> bool {
     // Only to its own id may a kernel thread send what looks as if the kernel had sent it; the
     // signal is the process's all the same.
-    let queue = |information: &Information| {
-        // SAFETY: reads 128 bytes.
-        (unsafe {
-            raw_syscall(
-                libc::SYS_rt_sigqueueinfo,
-                [
-                    activation.kernel.tid.load(Ordering::Relaxed) as u64,
-                    signal as u64,
-                    information.as_ptr() as u64,
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        }) as i64
+    // SAFETY: reads 128 bytes.
+    let answer = unsafe {
+        raw_syscall(
+            libc::SYS_rt_sigqueueinfo,
+            [
+                activation.kernel.tid.load(Ordering::Relaxed) as u64,
+                signal as u64,
+                information.as_ptr() as u64,
+                0,
+                0,
+                0,
+            ],
+        )
     };
-    if queue(information) == -i64::from(libc::EAGAIN) {
-        queue(&bare(signal));
-    }
+    answer as i64 != -i64::from(libc::EAGAIN)
 }
 
 /// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending.
@@ -392,21 +366,71 @@ pub fn pass(
         send(runtime, activation, (first, id), signal, information);
         return;
     }
+    let mut information = *information;
     loop {
         let receiver = masks::find_or_close(signal, || receiver(signal));
-        let Some(receiver) = receiver else {
-            queue_to_process(activation, signal, information);
-            return;
+        let list = match receiver {
+            Some(to) => match send_to(runtime, activation, to, (signal, &information), true) {
+                Sent::Yes if accepts(to.0, signal) => return,
+                // It blocks it by now, perhaps without having seen it.
+                Sent::Yes => Some(List::of(to.0)),
+                // It has ended just now, and is in nobody's list.
+                Sent::Gone => continue,
+                Sent::Full => None,
+            },
+            None => None,
         };
-        match send(runtime, activation, receiver, signal, information) {
-            Sent::Yes => return,
-            // It has ended just now, and is in nobody's list.
-            Sent::Gone => {}
-            Sent::Full => {
-                queue_to_process(activation, signal, information);
+        let list = match list {
+            Some(list) => list,
+            None if queue_to_process(activation, signal, &information) => return,
+            None if keep(runtime, signal, &information) => {
+                if self::receiver(signal).is_none() {
+                    return;
+                }
+                // Somebody has opened its mask, perhaps without having seen it.
+                PROCESS
+            }
+            None => {
+                queue_to_process(activation, signal, &bare(signal));
                 return;
             }
-        }
+        };
+        let again = POOL.lock(runtime.kernel()).remove(list, bit(signal), true);
+        let Some((_, kept)) = again else {
+            return;
+        };
+        information = kept;
+    }
+}
+
+/// Adds a signal to what waits for the process, and calls who waits for it. `false`: there is no
+/// memory.
+fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bool {
+    let kept = POOL
+        .lock(runtime.kernel())
+        .append(runtime, PROCESS, (signal, information), true);
+    if kept {
+        GUEST.identities.each(|thread| {
+            if thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0 {
+                call_carrier(runtime, thread);
+            }
+            true
+        });
+    }
+    kept
+}
+
+/// What is kept for want of room in the kernel goes there, as far as there is room by now. Inside the
+/// runtime.
+pub fn return_kept(runtime: &'static Runtime, activation: &'static Activation) {
+    if PROCESS.numbers() == 0 {
+        return;
+    }
+    let mut pool = POOL.lock(runtime.kernel());
+    while let Some((signal, information)) = pool.first(PROCESS)
+        && queue_to_process(activation, signal, &information)
+    {
+        pool.remove(PROCESS, bit(signal), false);
     }
 }
 
@@ -433,15 +457,19 @@ fn take(set: u64) -> Option<(i32, Information)> {
 
 /// The kernel thread becomes an activation: what waits for it waits for its thread, which may be
 /// carried by another one soon.
-pub fn adopt(runtime: &'static Runtime, thread: &'static Thread) {
+pub fn adopt(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
     let id = thread.kernel.tid.load(Ordering::Relaxed);
     loop {
         let set = upcall_linux::own_pending() & thread.kernel.mask.load(Ordering::Relaxed);
         let Some((signal, information)) = (set != 0).then(|| take(set)).flatten() else {
             return;
         };
-        // Without memory it is lost, and the program has other worries.
-        let _ = enqueue(runtime, (thread, id), signal, &information, || false);
+        let found = (signal, &information);
+        if enqueue(runtime, (thread, id), found, false, || false) == Err(Sent::Full) {
+            // There is no memory: this and the others stay where they were.
+            queue_to_kernel(activation, signal, &information);
+            return;
+        }
     }
 }
 
@@ -455,12 +483,16 @@ pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, 
     }
 }
 
+fn accepts(thread: &'static Thread, signal: i32) -> bool {
+    thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) == 0
+}
+
 /// A thread that accepts the signal, and its id.
 fn receiver(signal: i32) -> Option<(&'static Thread, i32)> {
     let mut found = None;
     GUEST.identities.each(|thread| {
         let id = thread.kernel.tid.load(Ordering::SeqCst);
-        if id != 0 && thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) == 0 {
+        if id != 0 && accepts(thread, signal) {
             found = Some((thread, id));
         }
         found.is_none()

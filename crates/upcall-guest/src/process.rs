@@ -296,7 +296,7 @@ fn forked(thread: Option<&'static Thread>) {
     // A child of one that shared the memory has its own.
     base::set(None);
     alone::forget();
-    dispatch::begin();
+    dispatch::forked();
     // SAFETY: asks only.
     let pid = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
     GUEST.pid.store(pid, Ordering::Relaxed);
@@ -304,6 +304,13 @@ fn forked(thread: Option<&'static Thread>) {
 
 /// execve(2), execveat(2): returns only if it fails.
 pub fn exec(frame: &Frame) -> i64 {
+    let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
+    if let Some(runtime) = runtime {
+        // The new program inherits what is pending, but not our memory.
+        let activation = runtime.enter();
+        pending::return_kept(runtime, activation);
+        runtime.leave(activation);
+    }
     refresh();
     release();
     // The new program inherits the mask: that of the thread, which its activation has but in part.
@@ -320,7 +327,7 @@ pub fn exec(frame: &Frame) -> i64 {
     if hidden != 0 {
         signal::set_kernel_mask(before);
     }
-    if let Some(runtime) = GUEST.runtime().filter(|_| !caller::is_outside()) {
+    if let Some(runtime) = runtime {
         let activation = runtime.enter();
         runtime.kernel().bind_again(activation);
         runtime.leave(activation);

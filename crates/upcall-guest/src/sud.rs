@@ -39,7 +39,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::arch;
-use crate::entry::{self, Frame, mode, raw_syscall};
+use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::object::{Object, Role};
 use crate::patch;
 use crate::site::SYSCALL_LENGTH;
@@ -133,6 +133,17 @@ pub fn enable() -> Result<(), Unavailable> {
     outcome(unsafe { raw_syscall(number as i64, words) })
 }
 
+/// As [`enable`], for a kernel thread whose creator was just answered the same call: both have the same
+/// filters.
+///
+/// # Upcall safety
+/// Everywhere.
+pub fn enable_as_creator() -> Result<(), Unavailable> {
+    let [number, words @ ..] = request();
+    // SAFETY: as in `enable`.
+    outcome(unsafe { pass_through(number as i64, words) })
+}
+
 /// The system call that [`enable`] makes: its number and words.
 pub fn request() -> [u64; 7] {
     let range = range();
@@ -157,7 +168,8 @@ pub fn disable() -> Result<(), Unavailable> {
     outcome(unsafe { raw_syscall(libc::SYS_prctl, words) })
 }
 
-fn outcome(result: isize) -> Result<(), Unavailable> {
+/// What the answer to [`request`] means.
+pub fn outcome(result: isize) -> Result<(), Unavailable> {
     match result {
         0 => Ok(()),
         error => Err(Unavailable {

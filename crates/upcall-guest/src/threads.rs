@@ -12,7 +12,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, object, process, robust};
+use crate::{access, dispatch, object, pending, process, robust};
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
 const RED_ZONE: usize = 128;
@@ -150,6 +150,10 @@ pub fn create(frame: &mut Frame, request: &Request) {
 /// clone or clone3 that asks for a thread which stays a kernel thread: libc's own, or one that such
 /// a thread makes.
 pub fn create_helper(frame: &mut Frame, request: &Request) {
+    if let Err(Errno(number)) = dispatch::may_start() {
+        frame.rax = -i64::from(number) as u64;
+        return;
+    }
     // Before it exists: it may end at once.
     GUEST.foreign.fetch_add(1, Ordering::SeqCst);
     let answer = process::foreign(frame, request, request.flags);
@@ -353,7 +357,7 @@ fn ended(
 ) -> Option<&'static Thread> {
     let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
-    crate::signal::close(runtime, thread);
+    pending::close(runtime, activation, thread);
     runtime.free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {
         runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);

@@ -6,9 +6,9 @@
 //! container's filter can give to a correct call are given ([`TABLE`]): a call that always
 //! succeeds (`gettid`, `rt_sigprocmask`, a wake-up) is reported as reached and left alone.
 //!
-//! - `UPCALL_INJECT=seed=S,every=N[,skip=K][,call=NAME][,error=NAME][,spare=NAME:NAME...]`: each call
-//!   that may fail does so by a chance of 1 in N, drawn from the seed and the number of the call; not the
-//!   first K calls, and only one call, or with one error, if named; those that are spared never.
+//! - `UPCALL_INJECT=seed=S,every=N[,skip=K][,call=NAME:NAME...][,error=NAME][,spare=NAME:NAME...]`: each
+//!   call that may fail does so by a chance of 1 in N, drawn from the seed and the number of the call; not
+//!   the first K calls, and only some calls, or with one error, if named; those that are spared never.
 //! - `UPCALL_INJECT_LOG=FILE`: a line for each place that was reached (`reached FILE:LINE CALL ERRORS`),
 //!   for each error (`gave FILE:LINE CALL ERROR`), and for each thread that the program is refused for
 //!   want of what the kernel has not given (`refused FILE:LINE clone`): that it sees.
@@ -246,19 +246,22 @@ fn needs_no_room(signal: usize, information: usize) -> bool {
 }
 
 fn is_wanted(only: &AtomicPtr<libc::c_char>, name: &[u8]) -> bool {
-    let only = only.load(Ordering::Relaxed);
-    // SAFETY: null, or a string that lives for ever.
-    only.is_null() || unsafe { core::ffi::CStr::from_ptr(only) }.to_bytes() == name
+    is_among(only, name).unwrap_or(true)
 }
 
 fn is_spared(name: &[u8]) -> bool {
-    let spared = SPARED.load(Ordering::Relaxed);
-    // SAFETY: null, or a string that lives for ever.
-    !spared.is_null()
-        && unsafe { core::ffi::CStr::from_ptr(spared) }
-            .to_bytes()
-            .split(|&byte| byte == b':')
-            .any(|one| one == name)
+    is_among(&SPARED, name).unwrap_or(false)
+}
+
+/// Whether a list has the name; `None`: there is no list.
+fn is_among(list: &AtomicPtr<libc::c_char>, name: &[u8]) -> Option<bool> {
+    let list = list.load(Ordering::Relaxed);
+    if list.is_null() {
+        return None;
+    }
+    // SAFETY: a string that lives for ever.
+    let names = unsafe { core::ffi::CStr::from_ptr(list) }.to_bytes();
+    Some(names.split(|&byte| byte == b':').any(|one| one == name))
 }
 
 /// The number that belongs to this one: splitmix64.

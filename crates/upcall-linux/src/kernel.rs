@@ -23,6 +23,9 @@ const PAGE: usize = 4096;
 /// What the layer above does at events that are its own.
 #[derive(Clone, Copy)]
 pub struct Hooks {
+    /// Before the calling kernel thread starts that of an activation: whether that one will have what
+    /// `begin` gives it.
+    pub may_start: fn() -> Result<(), Errno>,
     /// The first steps of an activation in its own kernel thread, inside the runtime: what each
     /// kernel thread of the process must have.
     pub begin: fn(),
@@ -224,20 +227,21 @@ impl Linux {
         let state = &activation.kernel;
         // First the mark, then the mask: who changes what the mask depends on looks at the mark.
         state.waiting.store(how, Ordering::SeqCst);
-        if !state.inbox.is_full() {
-            self.set_resting_mask(activation);
-        }
-        if state.inbox.is_full() {
+        self.set_resting_mask(activation);
+        if !state.inbox.is_empty() {
             state.waiting.store(AWAKE, Ordering::Relaxed);
             return false;
         }
         true
     }
 
-    /// Sets the calling kernel thread's signal mask, except for the runtime's own signal.
+    /// Sets the calling kernel thread's signal mask, except for the runtime's own signals. With a signal
+    /// in the inbox everything stays blocked until that is delivered.
+    #[inline]
     pub fn set_mask(&self, activation: &'static Activation, mask: u64) {
-        let mask = mask & !preempt::OWN;
-        if activation.kernel.mask.swap(mask, Ordering::Relaxed) != mask {
+        let (mask, state) = (mask & !preempt::OWN, &activation.kernel);
+        if state.mask.load(Ordering::Relaxed) != mask && state.inbox.is_empty() {
+            state.mask.store(mask, Ordering::Relaxed);
             // SAFETY: reads eight bytes.
             unsafe {
                 sys!(
@@ -364,6 +368,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn spawn(&self, activation: &'static Activation, sentinel: bool) -> Result<(), Errno> {
+        (self.settings.hooks.may_start)()?;
         activation
             .kernel
             .sentinel
@@ -372,6 +377,8 @@ unsafe impl Kernel for Linux {
     }
 
     fn exit_activation(&self, activation: &'static Activation) -> ! {
+        // With its mask open it has perhaps taken one more signal: nothing may be left with it.
+        (self.settings.hooks.deferred)(activation.runtime(), activation, None);
         activation.kernel.observer.close();
         preempt::end_slices(activation);
         loop {
@@ -412,10 +419,7 @@ unsafe impl Kernel for Linux {
             unsafe { base::set_thread_pointer(activation, pointer) };
         }
         let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
-        // With a signal in the inbox everything stays blocked until it is delivered.
-        if state.mask.load(Ordering::Relaxed) != mask && !state.inbox.is_full() {
-            self.set_mask(activation, mask);
-        }
+        self.set_mask(activation, mask);
         if thread.kernel.pending.load(Ordering::Relaxed) & !mask != 0 {
             activation.attend(Activation::DEFERRED);
         }

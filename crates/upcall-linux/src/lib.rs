@@ -41,7 +41,7 @@ mod watch;
 pub use arch::base;
 pub use kernel::{Hooks, Linux, Settings};
 pub use procfs::own_pending;
-pub use state::{Inbox, LinuxActivation, LinuxThread};
+pub use state::{Inbox, LinuxActivation, LinuxThread, Noted};
 
 /// Nanoseconds of a clock (`CLOCK_MONOTONIC`, `CLOCK_REALTIME`), without libc.
 pub fn clock(id: i32) -> u64 {

@@ -7,7 +7,7 @@ use crate::observe::Observer;
 use crate::poller::{Choice, Node};
 use crate::slack::Slack;
 use crate::watch::Glance;
-use crate::{affinity, pace};
+use crate::{affinity, pace, preempt};
 
 /// Where an activation sleeps: what [`Linux::wake`](crate::Linux) must do.
 pub(crate) const AWAKE: u32 = 0;
@@ -37,11 +37,11 @@ pub struct LinuxActivation {
     pub(crate) slack: AtomicU64,
     /// What its own clock said when its thread began to run; 0 when nobody has asked.
     pub(crate) cpu_mark: AtomicU64,
-    /// A signal that waits for the activation to leave the runtime.
+    /// Signals that wait for the activation to leave the runtime.
     pub inbox: Inbox,
     /// The last signal that the runtime has queued to the kernel thread. Kept by the guest.
-    pub queued: Inbox,
-    /// The number of the last call of [`preempt::new_call`](crate::preempt::new_call) that it has made.
+    pub queued: Noted,
+    /// The number of the last call of [`preempt::new_call`] that it has made.
     pub(crate) served: AtomicU32,
     /// How to learn whether it is blocked.
     pub(crate) observer: Observer,
@@ -67,7 +67,7 @@ impl Default for LinuxActivation {
             slack: AtomicU64::new(u64::MAX),
             cpu_mark: AtomicU64::new(0),
             inbox: Inbox::default(),
-            queued: Inbox::default(),
+            queued: Noted::default(),
             served: AtomicU32::new(0),
             observer: Observer::default(),
             glance: Glance::default(),
@@ -92,14 +92,45 @@ impl LinuxActivation {
     }
 }
 
-/// The one signal of the program that came while the activation was inside the runtime.
+/// The signals of the program that came while the activation was inside the runtime.
+///
+/// The first one closes the mask. A section that opens it and had not seen that one yet lets a second
+/// through; after that none opens it ([`Linux::set_mask`](crate::Linux::set_mask)). What is never blocked
+/// ([`preempt::OWN`]) may come besides, each number once.
 #[derive(Default)]
 pub struct Inbox {
+    notes: [Noted; 2 + preempt::OWN.count_ones() as usize],
+}
+
+impl Inbox {
+    /// Keeps a signal with its siginfo_t; a standard signal that is there already is not kept twice, as
+    /// in the kernel. `false`: there is no room. In a signal handler of the activation.
+    pub fn put(&self, signal: i32, information: &[u64; 16]) -> bool {
+        const STANDARD: i32 = 31;
+        let there = |note: &Noted| signal <= STANDARD && note.signal() == signal;
+        self.notes.iter().any(there) || self.notes.iter().any(|note| note.put(signal, information))
+    }
+
+    /// Takes the first one out. On the activation, with its signals blocked.
+    pub fn take(&self) -> Option<(i32, [u64; 16])> {
+        self.notes.iter().find_map(Noted::take)
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        !self.notes.iter().any(Noted::is_full)
+    }
+}
+
+/// Room for one signal with its siginfo_t, for the kernel thread that uses it and its signal handlers.
+#[derive(Default)]
+pub struct Noted {
     signal: AtomicI32,
     information: [AtomicU64; 16],
 }
 
-impl Inbox {
+impl Noted {
     /// Without a signal.
     pub const fn empty() -> Self {
         Self {
@@ -108,8 +139,7 @@ impl Inbox {
         }
     }
 
-    /// Keeps a signal with its siginfo_t; `false` if there is one already. In a signal handler of
-    /// the activation.
+    /// Keeps a signal; `false` if there is one already.
     pub fn put(&self, signal: i32, information: &[u64; 16]) -> bool {
         if self.is_full() {
             return false;
@@ -118,33 +148,34 @@ impl Inbox {
         true
     }
 
-    /// Keeps a signal with its siginfo_t in place of what was there. On the activation.
+    /// Keeps a signal in place of what was there.
     pub fn put_over(&self, signal: i32, information: &[u64; 16]) {
         for (own, word) in self.information.iter().zip(information) {
             own.store(*word, Ordering::Relaxed);
         }
-        self.signal.store(signal, Ordering::Relaxed);
+        // Release: after the words, for a handler that interrupts this.
+        self.signal.store(signal, Ordering::Release);
     }
 
     /// The signal's number; 0 when there is none.
     pub fn signal(&self) -> i32 {
-        self.signal.load(Ordering::Relaxed)
+        self.signal.load(Ordering::Acquire)
     }
 
-    /// Takes the signal out. On the activation, with its signals blocked.
+    /// Takes the signal out.
     pub fn take(&self) -> Option<(i32, [u64; 16])> {
-        let signal = self.signal.swap(0, Ordering::Relaxed);
+        let signal = self.signal();
         (signal != 0).then(|| {
-            (
-                signal,
-                core::array::from_fn(|at| self.information[at].load(Ordering::Relaxed)),
-            )
+            let words = core::array::from_fn(|at| self.information[at].load(Ordering::Relaxed));
+            // Release: after the words, for a handler that interrupts this and finds it empty.
+            self.signal.store(0, Ordering::Release);
+            (signal, words)
         })
     }
 
     /// Whether there is a signal.
     pub fn is_full(&self) -> bool {
-        self.signal.load(Ordering::Relaxed) != 0
+        self.signal() != 0
     }
 }
 
@@ -217,4 +248,32 @@ pub struct LinuxThread {
     pub(crate) choice: Choice,
     /// Its place in the list of the first descriptor that it waits for.
     pub(crate) node: Node,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inbox_gives_each_signal_out_once() {
+        const REAL_TIME: i32 = 40;
+        let inbox = Inbox::default();
+        assert!(inbox.is_empty() && inbox.take().is_none());
+        assert!(inbox.put(REAL_TIME, &[1; 16]));
+        assert!(inbox.put(REAL_TIME, &[2; 16]));
+        // What nobody blocks, some of it twice.
+        let own = (1..=31).filter(|signal| preempt::OWN & 1 << (signal - 1) != 0);
+        for signal in own.clone().chain(own) {
+            assert!(inbox.put(signal, &[signal as u64; 16]));
+        }
+        assert!(!inbox.put(REAL_TIME, &[3; 16]), "it is full");
+        assert_eq!(inbox.take(), Some((REAL_TIME, [1; 16])));
+        assert_eq!(inbox.take(), Some((REAL_TIME, [2; 16])));
+        let mut left = 0;
+        while let Some((signal, words)) = inbox.take() {
+            assert_eq!(words, [signal as u64; 16]);
+            left |= 1 << (signal - 1);
+        }
+        assert_eq!(left, preempt::OWN);
+    }
 }

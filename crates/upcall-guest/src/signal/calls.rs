@@ -170,9 +170,10 @@ pub fn set_thread_mask(runtime: &'static Runtime, thread: &'static Thread, mask:
     runtime.kernel().set_mask(activation, mask);
     // After its own: what was pending for the process is this thread's.
     masks::opens(mask);
-    if thread.kernel.pending.load(Ordering::SeqCst) & !mask != 0 {
+    if pending::for_thread(thread) & !mask != 0 {
         activation.attend(Activation::DEFERRED);
     }
+    pending::pass_shared(runtime, activation, thread, mask);
     runtime.leave(activation);
 }
 

@@ -9,8 +9,8 @@
 //!    processor back, and the frame shows the thread at libc's own system-call instruction, where
 //!    unwinders and cancellation expect it: at the instruction while the call has left nothing
 //!    behind and may be made again, after it otherwise.
-//! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation, which
-//!    from there on blocks all of the program's signals, so there is never a second one; when it
+//! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation
+//!    ([`upcall_linux::Inbox`]), which from there on blocks all of the program's signals; when it
 //!    leaves the runtime the signal is queued to it again, and then the mask is opened.
 //! 3. An activation without a thread sleeps with a mask that lets through what some thread accepts
 //!    (`masks.rs`), so that signals for the process wake somebody although all threads are parked.
@@ -331,7 +331,7 @@ unsafe fn own_signal(
             note_progress(frame, registers);
         }
         let waited_for = thread.kernel.waited_for.load(Ordering::SeqCst);
-        if thread.kernel.pending.load(Ordering::SeqCst) & waited_for != 0 {
+        if pending::for_thread(thread) & waited_for != 0 {
             // The call that waits for them looks before it waits; one that has looked gives up.
             thread.kernel.forbidden.store(1, Ordering::SeqCst);
             if let Some(pc) = give_up(registers[libc::REG_RIP as usize] as usize) {
@@ -378,11 +378,15 @@ unsafe fn defer(
     // What the kernel thread gets when the handler returns.
     set_frame_mask(context, all);
     activation.kernel.mask.store(all, Ordering::Relaxed);
+    // SAFETY: as the kernel passed it.
+    unsafe { pending::complete(activation, signal, information) };
     // SAFETY: a siginfo_t is 128 bytes.
     let words = unsafe { &*information.cast::<pending::Information>() };
     if !activation.kernel.inbox.put(signal, words) {
-        // The mask was opened by a section that had not seen the first one yet.
-        pending::give_back(activation, signal, words);
+        activation
+            .runtime()
+            .kernel()
+            .broken("more signals inside the runtime than the masks let through");
     }
     activation.attend(Activation::DEFERRED);
     // Whoever is about to sleep must look again; who has looked and is about to poll must be told.
@@ -451,7 +455,7 @@ fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc
     set_frame_mask(context, mask & !preempt::OWN);
     thread.kernel.mask.store(mask, Ordering::SeqCst);
     masks::opens(mask);
-    if thread.kernel.pending.load(Ordering::SeqCst) & !mask != 0 {
+    if pending::for_thread(thread) & !mask != 0 {
         runtime.kernel().set_inside();
         pending::queue_one(runtime, activation, thread, mask);
         runtime.kernel().clear_inside();
@@ -522,19 +526,26 @@ pub fn deferred(
             } else {
                 pending::queue_one(runtime, activation, thread, mask);
             }
+            while let Some((signal, information)) = activation.kernel.inbox.take() {
+                // One at a time, as `pending::queue_one` says.
+                pending::pass(runtime, activation, signal, &information);
+            }
             activation.kernel.mask.store(mask, Ordering::Relaxed);
             runtime.leave_quietly(activation);
             // Delivers it, on this kernel thread.
             set_kernel_mask(mask);
             let mask = thread.kernel.mask.load(Ordering::Relaxed);
-            if thread.kernel.pending.load(Ordering::SeqCst) & !mask != 0 {
+            if pending::for_thread(thread) & !mask != 0 {
                 // SAFETY: on an activation; one that installs the thread looks by itself.
                 unsafe { base::current() }.attend(Activation::DEFERRED);
             }
         }
         None => {
-            runtime.kernel().set_mask(activation, !0);
-            if let Some((signal, information)) = activation.kernel.inbox.take() {
+            // Whatever the kernel has: a section may have opened it that had not seen the signal.
+            let all = !preempt::OWN;
+            set_kernel_mask(all);
+            activation.kernel.mask.store(all, Ordering::Relaxed);
+            while let Some((signal, information)) = activation.kernel.inbox.take() {
                 pending::pass(runtime, activation, signal, &information);
             }
             // A standby may not sleep for long, and takes signals for parked threads meanwhile.
@@ -548,6 +559,7 @@ pub fn deferred(
 /// The end of a time slice: signals for the process that the running threads block and a parked
 /// one accepts. See [`upcall_linux::Hooks::tick`].
 pub fn tick(runtime: &'static Runtime, activation: &'static Activation) {
+    pending::return_kept(runtime, activation);
     let wanted = masks::passable();
     if activation.kernel.mask.load(Ordering::Relaxed) & wanted == 0 {
         return;
@@ -563,9 +575,4 @@ pub fn tick(runtime: &'static Runtime, activation: &'static Activation) {
     if pending & wanted != 0 {
         pending::pass_pending(runtime, activation, pending & wanted);
     }
-}
-
-/// A thread has ended: what it did not see is gone, and nothing more reaches it.
-pub fn close(runtime: &'static Runtime, thread: &'static Thread) {
-    pending::close(runtime, thread);
 }

@@ -25,7 +25,7 @@ fn wait_for_signals(
     state.forbidden.store(0, Ordering::Relaxed);
     state.suspended.store(suspended, Ordering::Relaxed);
     state.waited_for.store(set, Ordering::SeqCst);
-    if state.pending.load(Ordering::SeqCst) & set != 0 {
+    if pending::for_thread(thread) & set != 0 {
         state.forbidden.store(1, Ordering::Relaxed);
     }
     // SAFETY: the program's own call.
@@ -49,7 +49,7 @@ pub fn with_mask(
     let state = &thread.kernel;
     loop {
         let before = state.mask.load(Ordering::Relaxed);
-        if state.pending.load(Ordering::SeqCst) & !mask != 0 {
+        if pending::for_thread(thread) & !mask != 0 {
             // Delivers it.
             set_thread_mask(runtime, thread, mask);
             set_thread_mask(runtime, thread, before);
@@ -61,7 +61,7 @@ pub fn with_mask(
         if answer != EINTR || state.seen.load(Ordering::Relaxed) != UNSEEN {
             return answer;
         }
-        if state.pending.load(Ordering::SeqCst) & !mask == 0 {
+        if pending::for_thread(thread) & !mask == 0 {
             return EINTR;
         }
     }

@@ -33,7 +33,7 @@ pub(crate) use choice::Choice;
 pub use forget::When;
 pub use known::Kind;
 pub(crate) use wait::Node;
-pub use wait::{Readiness, Wants, Watch};
+pub use wait::{Readiness, Wants, Watch, pause};
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

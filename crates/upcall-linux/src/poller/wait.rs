@@ -2,13 +2,14 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
+use upcall_core::futex::Waited;
 use upcall_core::thread::Claim;
 use upcall_core::{Edges, Errno, Kernel, Slot, ThreadList, WakeReason};
 
 use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, State, slot};
 use crate::kernel::Linux;
 use crate::sys::error;
-use crate::{Runtime, Thread, descriptors};
+use crate::{Activation, Runtime, Thread, descriptors};
 
 /// What a thread waits for: any of these. Errors and hang-ups come unasked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,6 +19,8 @@ pub struct Wants(pub(super) u32);
 pub(super) const ANY: u32 = 7;
 /// Set in every node: who wants nothing still wants to hear of errors.
 const ERRORS: u32 = 4;
+/// After which a descriptor is tried again that can be neither watched nor blocked on.
+const PAUSE_NS: u64 = 1_000_000;
 /// What is mapped at a time for nodes.
 const CHUNK: usize = 1 << 16;
 
@@ -60,6 +63,14 @@ pub enum Readiness {
     NotPollable,
     /// A descriptor was closed or replaced: [`Watch::moved`] says where its file is.
     Moved,
+}
+
+/// Why a wait does not begin.
+enum Refusal {
+    /// It has an answer already.
+    Answer(Readiness),
+    /// The kernel has no memory or no watch for it now.
+    Exhausted,
 }
 
 /// A descriptor that a thread is going to wait for.
@@ -202,14 +213,22 @@ impl Poller {
         };
         let nodes = &thread.kernel.node;
         let begun = if thread.kernel.seen.load(Ordering::Relaxed) != 0 {
-            Err(Readiness::Interrupted)
+            Err(Refusal::Answer(Readiness::Interrupted))
         } else {
             self.begin(runtime, thread, watches)
         };
-        if let Err(readiness) = begun {
+        if let Err(refusal) = begun {
             self.end(runtime, nodes, watches, false);
+            let answer = match refusal {
+                Refusal::Answer(readiness) => readiness,
+                // The activation would block without a successor, perhaps the last one.
+                Refusal::Exhausted if runtime.is_short() => {
+                    return pause_inside(runtime, activation, deadline);
+                }
+                Refusal::Exhausted => Readiness::NotPollable,
+            };
             runtime.leave(activation);
-            return readiness;
+            return answer;
         }
         runtime.begin_park(thread);
         let known = |watch: &Watch| &self.known[watch.descriptor as usize].edges;
@@ -258,29 +277,32 @@ impl Poller {
         runtime: &'static Runtime,
         thread: &'static Thread,
         watches: &[Watch],
-    ) -> Result<(), Readiness> {
+    ) -> Result<(), Refusal> {
         let first = &thread.kernel.node;
         first.sibling.set(None, Ordering::Relaxed);
         if watches.len() > 1 {
             self.take_nodes(runtime, first, watches.len() - 1)
-                .map_err(|_| Readiness::NotPollable)?;
+                .map_err(|_| Refusal::Exhausted)?;
         }
         let mut node = Some(first);
         for watch in watches {
             let (Some(own), Some(entry)) = (node, self.entries.get(watch.descriptor as usize))
             else {
-                return Err(Readiness::NotPollable);
+                return Err(Refusal::Answer(Readiness::NotPollable));
             };
             let mut state = entry.lock(runtime.kernel());
             let known = &self.known[watch.descriptor as usize];
             if !known.registered.load(Ordering::Relaxed)
                 && !self.register(watch.descriptor, &mut state)
             {
-                return Err(Readiness::NotPollable);
+                return Err(match state.refused {
+                    true => Refusal::Answer(Readiness::NotPollable),
+                    false => Refusal::Exhausted,
+                });
             }
             state.unwanted = 0;
             if known.edges.seen() != watch.seen {
-                return Err(Readiness::Try);
+                return Err(Refusal::Answer(Readiness::Try));
             }
             if state.inode != 0 && watch.wants.0 & Wants::IN.0 != 0 {
                 self.readers[slot(state.inode)].store(watch.descriptor as u32, Ordering::Relaxed);
@@ -405,6 +427,29 @@ impl Poller {
         last.sibling
             .set(free.get(Ordering::Relaxed), Ordering::Relaxed);
         free.set(Some(first), Ordering::Relaxed);
+    }
+}
+
+/// Parks the current thread for a moment, instead of a call that would have to block. Outside the runtime.
+pub fn pause(runtime: &'static Runtime) -> Readiness {
+    pause_inside(runtime, runtime.enter(), None)
+}
+
+/// Parks the current thread for a moment, instead of waiting for what cannot be watched now. Inside the
+/// runtime, which it leaves.
+fn pause_inside(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    deadline: Option<u64>,
+) -> Readiness {
+    let later = runtime.kernel().now().saturating_add(PAUSE_NS);
+    let until = deadline.map_or(later, |deadline| deadline.min(later));
+    let (activation, waited) = runtime.sleep_until(activation, until);
+    runtime.leave(activation);
+    match waited {
+        Waited::Ended(WakeReason::Interrupted) => Readiness::Interrupted,
+        _ if deadline == Some(until) => Readiness::TimedOut,
+        _ => Readiness::Try,
     }
 }
 

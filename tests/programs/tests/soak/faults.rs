@@ -25,6 +25,8 @@ const HANDLED: [libc::c_int; 2] = [libc::SIGUSR1, libc::SIGALRM];
 pub struct Bears {
     /// It ends when it gets no thread.
     pub refused_threads: bool,
+    /// Errors that are given always: it does not ask again for ever.
+    pub lasting_errors: bool,
     /// It has handlers for [`HANDLED`].
     pub signals: bool,
     /// Its children may be killed: it reports how they ended, and waits for that.

@@ -11,17 +11,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Runs only if it is named: real-time signals that were queued can lose their value, or be lost, when the
-/// limit of queued signals falls to none while they are on their way to a thread that blocks them.
-const OPEN: &str = "soak_limits.c";
-
 const BEARS: Bears = Bears {
     refused_threads: true,
+    lasting_errors: true,
     signals: false,
     killed_children: false,
 };
 
 /// A program with its input.
+#[derive(Clone)]
 pub struct Subject {
     pub name: String,
     pub program: Program,
@@ -193,7 +191,13 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
                 ..BEARS
             },
         ),
-        (OPEN, BEARS),
+        (
+            "soak_limits.c",
+            Bears {
+                lasting_errors: false,
+                ..BEARS
+            },
+        ),
     ] {
         if let Some(path) = guest::compile(name, case.scratch(), file) {
             subjects.push(Subject {
@@ -206,8 +210,7 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
         subjects.push(Subject::new(BRIEF, Program::new(path).arg("8")));
     }
     subjects.retain(|subject| {
-        only.is_empty() && subject.name != OPEN
-            || only.iter().any(|part| subject.name.contains(part.as_str()))
+        only.is_empty() || only.iter().any(|part| subject.name.contains(part.as_str()))
     });
     subjects
 }

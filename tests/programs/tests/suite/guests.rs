@@ -24,14 +24,15 @@ guests! {
        cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
        cancel_waits cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
-       file_blocking fork_from_thread fork_migrating fork_return helpers jit_altstack jit_calls
-       jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
+       file_blocking filter_after_jit fork_from_thread fork_migrating fork_return helpers
+       jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
        many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync
        omp_tasks page_faults poll_closed poll_many poll_signals poll_timeouts process_shared
        profiling_timer ptrace_threads raw_futex refused_site registers registers_in_signals
        resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv
        signal_before_threads signal_blocked_late signal_in_handler_entry signal_mask_delivery
-       signal_masks signal_storm signal_to_ending signal_to_parked signals_without_room
+       signal_masks signal_storm signal_to_ending signal_to_parked signals_kept
+       signals_to_process signals_without_room
        sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
        stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_limits thread_name_of_other thread_odd_calls thread_privileges

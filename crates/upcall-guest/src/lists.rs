@@ -1,0 +1,207 @@
+//! Signals that wait in memory of our own, with all that they say: a list for each thread, and one for
+//! the process.
+//!
+//! All nodes come from one pool, under one lock, which is for those inside the runtime: signal handlers
+//! keep what they must in the activation ([`upcall_linux::Inbox`]).
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use upcall_core::{Kernel, SpinLock};
+use upcall_linux::{Runtime, Thread};
+
+use crate::signal::bit;
+
+/// siginfo_t: 128 bytes.
+pub type Information = [u64; 16];
+
+const CHUNK: usize = 1 << 16;
+const FIRST_NODES: usize = 256;
+
+/// Nodes for which the kernel need not have memory.
+struct Reserve(UnsafeCell<[MaybeUninit<Node>; FIRST_NODES]>);
+
+// SAFETY: the nodes are the pool's, and reached only under its lock.
+unsafe impl Sync for Reserve {}
+
+static RESERVE: Reserve = Reserve(UnsafeCell::new(
+    [const { MaybeUninit::uninit() }; FIRST_NODES],
+));
+
+struct Node {
+    next: *mut Node,
+    signal: i32,
+    shared: bool,
+    information: Information,
+}
+
+/// The nodes that no list has.
+pub struct Pool {
+    free: *mut Node,
+}
+
+// SAFETY: the nodes are reached only under the lock.
+unsafe impl Send for Pool {}
+
+/// Whoever holds it may look at any list and change it.
+pub static POOL: SpinLock<Pool> = SpinLock::new(Pool {
+    free: ptr::null_mut(),
+});
+
+/// Which signals are in a list, and its first node.
+#[derive(Clone, Copy)]
+pub struct List {
+    numbers: &'static AtomicU64,
+    first: &'static AtomicUsize,
+}
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+/// Signals of the process.
+pub const PROCESS: List = List {
+    numbers: &NUMBERS,
+    first: &FIRST,
+};
+
+impl List {
+    /// Signals for that thread.
+    pub fn of(thread: &'static Thread) -> Self {
+        List {
+            numbers: &thread.kernel.pending,
+            first: &thread.kernel.queue,
+        }
+    }
+
+    /// The signals that are in it.
+    pub fn numbers(self) -> u64 {
+        // SeqCst: who adds a signal looks at masks afterwards, and who changes a mask looks here
+        // afterwards: one of them sees the other. Pairs with the changes below.
+        self.numbers.load(Ordering::SeqCst)
+    }
+
+    fn head(self) -> *mut Node {
+        self.first.load(Ordering::Relaxed) as *mut Node
+    }
+}
+
+impl Pool {
+    /// The runtime of this process starts: the nodes that are always there. None of them is in a list.
+    pub fn begin(&mut self) {
+        self.free = ptr::null_mut();
+        // SAFETY: nobody uses them.
+        unsafe { self.add(RESERVE.0.get().cast(), FIRST_NODES) };
+    }
+
+    /// Maps more nodes, if there is memory.
+    fn grow(&mut self, runtime: &'static Runtime) -> bool {
+        let Ok(chunk) = runtime.kernel().map(CHUNK) else {
+            return false;
+        };
+        // SAFETY: a new mapping.
+        unsafe { self.add(chunk.as_ptr().cast(), CHUNK / size_of::<Node>()) };
+        true
+    }
+
+    /// # Safety
+    ///
+    /// There are so many nodes, which nobody else uses.
+    unsafe fn add(&mut self, nodes: *mut Node, count: usize) {
+        for index in 0..count {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let node = nodes.add(index);
+                (&raw mut (*node).next).write(self.free);
+                self.free = node;
+            }
+        }
+    }
+
+    /// Adds a signal at the end of a list; `false`: there is no memory. `shared`: it is the process's,
+    /// whoever's list it is in.
+    pub fn append(
+        &mut self,
+        runtime: &'static Runtime,
+        list: List,
+        (signal, information): (i32, &Information),
+        shared: bool,
+    ) -> bool {
+        if self.free.is_null() && !self.grow(runtime) {
+            return false;
+        }
+        let node = self.free;
+        // SAFETY: a free node of the pool, under its lock; appended behind the list's others.
+        unsafe {
+            self.free = (*node).next;
+            node.write(Node {
+                next: ptr::null_mut(),
+                signal,
+                shared,
+                information: *information,
+            });
+            let mut at = list.head();
+            if at.is_null() {
+                list.first.store(node as usize, Ordering::Relaxed);
+            } else {
+                while !(*at).next.is_null() {
+                    at = (*at).next;
+                }
+                (*at).next = node;
+            }
+        }
+        list.numbers.fetch_or(bit(signal), Ordering::SeqCst);
+        true
+    }
+
+    /// Takes the first signal in `set` out of a list, of the process's only if `shared`.
+    pub fn remove(&mut self, list: List, set: u64, shared: bool) -> Option<(i32, Information)> {
+        let mut before: *mut Node = ptr::null_mut();
+        let mut at = list.head();
+        let mut found = None;
+        let mut others = 0u64;
+        while !at.is_null() {
+            // SAFETY: nodes of the list, under the pool's lock.
+            unsafe {
+                let next = (*at).next;
+                if found.is_none() && set & bit((*at).signal) != 0 && (!shared || (*at).shared) {
+                    found = Some(((*at).signal, (*at).information));
+                    if before.is_null() {
+                        list.first.store(next as usize, Ordering::Relaxed);
+                    } else {
+                        (*before).next = next;
+                    }
+                    (*at).next = self.free;
+                    self.free = at;
+                } else {
+                    others |= bit((*at).signal);
+                    before = at;
+                }
+                at = next;
+            }
+        }
+        list.numbers.store(others, Ordering::SeqCst);
+        found
+    }
+
+    /// The first signal of a list, which stays there.
+    pub fn first(&self, list: List) -> Option<(i32, Information)> {
+        let node = list.head();
+        // SAFETY: null, or a node of the list, under the pool's lock.
+        unsafe { node.as_ref() }.map(|node| (node.signal, node.information))
+    }
+}
+
+/// The child of a fork: nobody holds the pool any more. What it held was the parent's.
+///
+/// # Safety
+///
+/// There is one thread, and it is not in this module.
+pub unsafe fn forget(runtime: &'static Runtime) {
+    // SAFETY: nobody else can be in the section. The nodes may have been left in any state: they
+    // stay behind.
+    unsafe { POOL.unlock() };
+    POOL.lock(runtime.kernel()).free = ptr::null_mut();
+    FIRST.store(0, Ordering::Relaxed);
+    NUMBERS.store(0, Ordering::Relaxed);
+}
