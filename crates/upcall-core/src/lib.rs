@@ -18,7 +18,8 @@
 //!    inside an activation that the kernel preempted.
 //! 3. A stopped owner inside the runtime (state [`vp::State::Runtime`]) is never replaced: it is
 //!    continued first (critical-section recovery, Anderson §3.3).
-//! 4. Nothing here allocates from a heap or calls libc: memory comes from [`Kernel::map`].
+//! 4. No thread waits while a less urgent one runs, beyond the way of a call ([`rank`]).
+//! 5. Nothing here allocates from a heap or calls libc: memory comes from [`Kernel::map`].
 
 #![no_std]
 

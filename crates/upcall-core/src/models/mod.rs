@@ -10,6 +10,7 @@
 //! | going to sleep and waking: idle owners, standbys and who calls them, the poller's seat (`wait`, `standby`) | `idle` |
 //! | a thread's state, parking and claims; futex buckets and keys; deadlines; `edges` | `futex` |
 //! | `lock`, `ready`, `vp_set`, `spares`, `memory`, `stack`, known activations, `slot` | `lists`, `stealing` |
+//! | the rank that a virtual processor runs, against ready lists (`rank`, `urgency`) | `urgency` |
 //! | `turnstile` (who decides about turns), `accepted` (masks of signals: `upcall_guest::masks`) | `small` |
 //! | heirs, displaced and unsettled activations (`vp`, `standby`) | none: the simulated machine, where nothing is reordered |
 //! | `upcall_linux::gang::registry`: who has which slot | its own models (shuttle); its content, by `fuzz/` and proptest: it may be anything |
