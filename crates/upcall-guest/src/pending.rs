@@ -45,6 +45,11 @@ pub fn for_thread(thread: &'static Thread) -> u64 {
     List::of(thread).numbers() | PROCESS.numbers()
 }
 
+/// Whether something waits for which the thread waits, or is about to.
+pub fn are_waited_for(thread: &'static Thread) -> bool {
+    for_thread(thread) & thread.kernel.waited_for.load(Ordering::SeqCst) != 0
+}
+
 /// The runtime starts: some memory for signals, in case there is none later.
 pub fn reserve(runtime: &'static Runtime) {
     POOL.lock(runtime.kernel()).begin();
@@ -225,8 +230,11 @@ fn send_to(
     Sent::Yes
 }
 
-/// The thread must look at what waits for it.
+/// The thread must look at what waits for it. One that waits for it in the kernel, or is about to, may
+/// have looked already, and be carried by nobody before its call: that must not wait any more.
 fn call_carrier(runtime: &'static Runtime, thread: &'static Thread) {
+    // After `waited_for` was seen: each wait begins with 0 before that.
+    thread.kernel.forbidden.store(1, Ordering::SeqCst);
     // Running, or about to: the activation that installs it looks at its pending signals after
     // it has noted itself as carrier. A trip through the kernel makes both stores visible.
     for _ in 0..2 {

@@ -330,20 +330,15 @@ unsafe fn own_signal(
         if let Some(frame) = unsafe { frame.as_ref() } {
             note_progress(frame, registers);
         }
-        let waited_for = thread.kernel.waited_for.load(Ordering::SeqCst);
-        if pending::for_thread(thread) & waited_for != 0 {
-            // The call that waits for them looks before it waits; one that has looked gives up.
-            thread.kernel.forbidden.store(1, Ordering::SeqCst);
-            if let Some(pc) = give_up(registers[libc::REG_RIP as usize] as usize) {
-                registers[libc::REG_RIP as usize] = pc as i64;
-            }
-        }
         if activation.wants_attention() {
             // Not that of the call, which may have one of its own: somebody else may run here.
             let mask = thread.kernel.mask.load(Ordering::Relaxed);
             set_kernel_mask(mask & !preempt::OWN);
             preempt::handle(runtime, activation, meaning);
+            // From here to the end the thread stays on its activation.
+            set_kernel_mask(!0);
         }
+        give_up_wait(thread, registers);
         return;
     }
     set_kernel_mask(activation.kernel.mask.load(Ordering::Relaxed));
@@ -352,6 +347,16 @@ unsafe fn own_signal(
     // signals that it deferred: what the thread has is what goes on.
     let mask = thread.kernel.mask.load(Ordering::Relaxed);
     set_frame_mask(context, mask & !preempt::OWN);
+}
+
+/// Before a handler's frame continues the thread, all signals being blocked: if signals have come
+/// for which the thread was about to wait, it does not begin. A call that has not looked yet does so by itself.
+fn give_up_wait(thread: &'static Thread, registers: &mut [libc::greg_t]) {
+    if pending::are_waited_for(thread)
+        && let Some(pc) = give_up(registers[libc::REG_RIP as usize] as usize)
+    {
+        registers[libc::REG_RIP as usize] = pc as i64;
+    }
 }
 
 /// Inside the runtime: kept with the activation until it leaves.
@@ -453,6 +458,8 @@ fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc
     let activation = unsafe { base::current() };
     let mask = frame_mask(context);
     set_frame_mask(context, mask & !preempt::OWN);
+    // SAFETY: the kernel's frame.
+    give_up_wait(thread, unsafe { &mut (*context).uc_mcontext.gregs });
     thread.kernel.mask.store(mask, Ordering::SeqCst);
     masks::opens(mask);
     if pending::for_thread(thread) & !mask != 0 {

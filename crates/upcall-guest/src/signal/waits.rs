@@ -25,7 +25,7 @@ fn wait_for_signals(
     state.forbidden.store(0, Ordering::Relaxed);
     state.suspended.store(suspended, Ordering::Relaxed);
     state.waited_for.store(set, Ordering::SeqCst);
-    if pending::for_thread(thread) & set != 0 {
+    if pending::are_waited_for(thread) {
         state.forbidden.store(1, Ordering::Relaxed);
     }
     // SAFETY: the program's own call.
