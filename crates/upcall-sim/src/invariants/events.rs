@@ -181,9 +181,7 @@ pub fn no_thread_waits_for_a_processor_that_was_taken(
     _: usize,
     space: &Space,
 ) -> Result<(), String> {
-    let Some(runtime) = space.runtime.get() else {
-        return Ok(());
-    };
+    let runtime = space.started();
     let mut books = space.books.borrow_mut();
     let vps = runtime.vps();
     books.stranded_since.resize(vps.len(), None);
@@ -208,9 +206,7 @@ pub fn no_thread_waits_for_a_processor_that_was_taken(
 /// Activations are recycled (section 4.3), and there are never more than the threads that there were
 /// at once can need.
 pub fn activations_are_bounded(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
-    let Some(runtime) = space.runtime.get() else {
-        return Ok(());
-    };
+    let runtime = space.started();
     let (each, more) = ACTIVATIONS;
     let most = each * space.vps().len() as u64 + more + 2 * runtime.stats().threads.peak();
     let alive = space.alive.get() as u64;

@@ -15,10 +15,11 @@ mod events;
 mod rest;
 mod steps;
 
+use upcall_core::Runtime;
 use upcall_core::vp::State;
 
 use crate::machine::{Doing, Machine};
-use crate::sim::Vp;
+use crate::sim::{Sim, Vp};
 use crate::space::Space;
 
 pub use events::*;
@@ -129,6 +130,11 @@ impl Books {
 }
 
 impl Space {
+    /// Its runtime: what is not asked at a step is asked of address spaces that have one.
+    fn started(&self) -> &'static Runtime<Sim> {
+        self.runtime.get().expect("it has started")
+    }
+
     pub(crate) fn vps(&self) -> &'static [Vp] {
         self.runtime.get().map_or(&[], |runtime| runtime.vps())
     }

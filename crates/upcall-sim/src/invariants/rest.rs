@@ -98,9 +98,7 @@ pub fn who_is_absent_is_blocked(
     index: usize,
     space: &Space,
 ) -> Result<(), String> {
-    let Some(runtime) = space.runtime.get() else {
-        return Ok(());
-    };
+    let runtime = space.started();
     let absent = runtime.stats().absent.get();
     let blocked = machine.count(index, |doing| matches!(doing, Doing::Blocked { .. }));
     if absent > blocked as u64 {
@@ -117,9 +115,7 @@ pub fn superfluous_activations_end(
     index: usize,
     space: &Space,
 ) -> Result<(), String> {
-    let Some(runtime) = space.runtime.get() else {
-        return Ok(());
-    };
+    let runtime = space.started();
     let vps = space.vps().len() as u64;
     let (each, more) = SPARES;
     let spares = each * vps + more + runtime.stats().absent.get();
