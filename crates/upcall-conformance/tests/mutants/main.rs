@@ -50,11 +50,8 @@ const fn of_standby(
     instead: &'static str,
 ) -> Mutant {
     Mutant {
-        scenario,
         on: "standby",
-        file,
-        text,
-        instead,
+        ..of_runtime(scenario, file, text, instead)
     }
 }
 
