@@ -229,7 +229,8 @@ impl<K: Kernel> Runtime<K> {
     ) -> bool {
         let vp = activation.vp();
         // The claim first: who puts it back does not ask this virtual processor for what it ran before.
-        let chosen = (!self.is_ranked() || self.claims(vp, thread)) && !activation.is_to_choose();
+        let chosen =
+            (!self.is_ranked() || self.claims(vp, thread.rank())) && !activation.is_to_choose();
         if !chosen {
             self.put_back(vp, thread);
         }
@@ -350,9 +351,7 @@ impl<K: Kernel> Runtime<K> {
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         let rank = thread.rank();
         self.push_back(vp, thread);
-        if !self.announce_ready(vp) && self.is_ranked() {
-            self.preempt_for(vp, rank);
-        }
+        self.announce(vp, rank);
     }
 
     /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
@@ -500,7 +499,7 @@ impl<K: Kernel> Runtime<K> {
         thread.carrier.set(Some(activation), Ordering::Release);
         activation.thread.set(Some(thread), Ordering::Relaxed);
         if self.is_ranked() {
-            self.publish_rank(activation, thread);
+            self.publish_rank(activation);
         }
         vp.count_dispatch();
         self.kernel.install(activation, thread);

@@ -17,11 +17,12 @@
 //! 3. Who comes back from the kernel takes its virtual processor from a running thread only if that is
 //!    not more urgent.
 //!
-//! The runtime's part is in `urgency.rs`. Both looks are at every virtual processor: O(P), in programs with ranks alone. Rejected: one list for all
-//! threads with a rank, which has no such look in 2, and one lock instead, on which all processors
-//! meet; the look in 1 stays. Rejected, too: a policy that is called for the next thread under the
-//! list's lock, as in Danjean's specialization layer (2003, section 3.2): it can order threads by what the numbers
-//! cannot say, and can lose them, loop, and hold the lock while it faults.
+//! The runtime's part is in `urgency.rs`. Both looks are at every virtual processor: O(P), in programs
+//! with ranks alone. Rejected: one list for all threads with a rank, which has no such look in 2, and one
+//! lock instead, on which all processors meet; the look in 1 stays. Rejected, too: a policy that is called
+//! for the next thread under the list's lock, as in Danjean's specialization layer (2003, section 3.2): it
+//! can order threads by what the numbers cannot say, and can lose them, loop, and hold the lock while it
+//! faults.
 
 use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeAtomicLink, intrusive_adapter};
 

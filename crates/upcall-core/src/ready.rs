@@ -131,11 +131,9 @@ impl<K: Kernel> Queue<K> {
         if self.ranked.is_empty() {
             return self.common.pop_front();
         }
-        match self.ranked.first() {
-            Some((_, rank)) if rank < Rank::COMMON || self.common.is_empty() => {
-                self.ranked.pop_front()
-            }
-            _ => self.common.pop_front(),
+        match self.first()?.1 {
+            Rank::COMMON => self.common.pop_front(),
+            _ => self.ranked.pop_front(),
         }
     }
 

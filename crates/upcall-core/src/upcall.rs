@@ -62,10 +62,8 @@ impl<K: Kernel> Runtime<K> {
                 // Its processor was taken meanwhile: the thread stops as soon as it leaves the runtime.
                 activation.attend(Activation::<K>::RESCHEDULE);
             }
-            if self.is_ranked()
-                && let Some(thread) = activation.thread()
-            {
-                self.publish_rank(activation, thread);
+            if self.is_ranked() {
+                self.publish_rank(activation);
             }
             return activation;
         }
@@ -264,10 +262,8 @@ impl<K: Kernel> Runtime<K> {
                 vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
                 drop(displaced);
                 self.owner_blocked(vp, owner, word);
-                if self.is_ranked()
-                    && let Some(thread) = next.thread()
-                {
-                    self.publish_rank(next, thread);
+                if self.is_ranked() {
+                    self.publish_rank(next);
                 }
             } else {
                 displaced.push(next);

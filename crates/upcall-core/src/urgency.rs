@@ -37,10 +37,8 @@ impl<K: Kernel> Runtime<K> {
             READY => {
                 let near = activation.vp();
                 let mut lists = self.vps().iter();
-                if lists.any(|vp| vp.ready.replace(&self.kernel, thread))
-                    && !self.announce_ready(near)
-                {
-                    self.preempt_for(near, rank);
+                if lists.any(|vp| vp.ready.replace(&self.kernel, thread)) {
+                    self.announce(near, rank);
                 }
             }
             RUNNING => {
@@ -92,9 +90,8 @@ impl<K: Kernel> Runtime<K> {
             .is_some()
     }
 
-    /// The owner of `vp` is about to run the thread: says whether it may.
-    pub(super) fn claims(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> bool {
-        let rank = thread.rank();
+    /// The owner of `vp` is about to run a thread of this rank: says whether it may.
+    pub(super) fn claims(&'static self, vp: &'static Vp<K>, rank: Rank) -> bool {
         // SeqCst: who makes a more urgent one ready looks here afterwards.
         vp.rank.store(rank.0, Ordering::SeqCst);
         !self.is_more_urgent_ready(vp, rank)
@@ -104,19 +101,27 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn put_back(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         let rank = thread.rank();
         self.push_front(vp, thread);
-        if self.is_ranked() && !self.announce_ready(vp) {
+        if self.is_ranked() {
+            self.announce(vp, rank);
+        }
+    }
+
+    /// A thread of this rank waits in the ready list of `vp`: as [`Runtime::announce_ready`], and where no
+    /// virtual processor is idle, the least urgent thread gives way to it.
+    #[inline]
+    pub(super) fn announce(&'static self, vp: &'static Vp<K>, rank: Rank) {
+        if !self.announce_ready(vp) && self.is_ranked() {
             self.preempt_for(vp, rank);
         }
     }
 
-    /// The thread runs on the activation, which owns its virtual processor, from here on: if its rank has
-    /// changed, or somebody is more urgent, it chooses again.
+    /// The activation, which owns its virtual processor, runs its thread from here on: if the rank of that
+    /// has changed, or somebody is more urgent, it chooses again.
     #[cold]
-    pub(super) fn publish_rank(
-        &'static self,
-        activation: &'static Activation<K>,
-        thread: &'static Thread<K>,
-    ) {
+    pub(super) fn publish_rank(&'static self, activation: &'static Activation<K>) {
+        let Some(thread) = activation.thread() else {
+            return;
+        };
         let vp = activation.vp();
         let rank = thread.rank();
         // SeqCst: see `claims`.
@@ -141,12 +146,8 @@ impl<K: Kernel> Runtime<K> {
 
     /// Whether who was displaced from `vp` last is more urgent than all that is ready.
     pub(super) fn may_be_granted(&'static self, vp: &'static Vp<K>) -> bool {
-        let Some(rank) = self.displaced_rank(vp) else {
-            return true;
-        };
-        // SeqCst: see `claims`.
-        vp.rank.store(rank.0, Ordering::SeqCst);
-        !self.is_more_urgent_ready(vp, rank)
+        self.displaced_rank(vp)
+            .is_none_or(|rank| self.claims(vp, rank))
     }
 
     /// Whether the thread of an activation that came back is less urgent than what its virtual processor
@@ -183,7 +184,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// A thread of this rank is ready, and no virtual processor idle: the one that runs the least urgent
     /// thread chooses again, if that is less urgent (the downcall `preempt`).
-    pub(super) fn preempt_for(&'static self, near: &'static Vp<K>, rank: Rank) {
+    fn preempt_for(&'static self, near: &'static Vp<K>, rank: Rank) {
         let busy = self.vps().iter().filter(|vp| self.kernel.may_run(vp));
         // SeqCst: see `claims`.
         let least = busy.max_by_key(|vp| vp.rank.load(Ordering::SeqCst));

@@ -241,8 +241,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "passage.rs",
-        "self.push_back(vp, thread);\n        if !self.announce_ready(vp) && self.is_ranked() {",
-        "let announced = self.announce_ready(vp);\n        self.push_back(vp, thread);\n        if !announced && self.is_ranked() {",
+        "self.push_back(vp, thread);\n        self.announce(vp, rank);",
+        "self.announce(vp, rank);\n        self.push_back(vp, thread);",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",

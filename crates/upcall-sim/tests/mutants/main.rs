@@ -189,9 +189,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
         file: "passage.rs",
-        text: "if !self.announce_ready(vp) && self.is_ranked() {
-            self.preempt_for(vp, rank);
-        }",
+        text: "self.announce(vp, rank);",
         instead: "let _ = rank;
         self.announce_ready(vp);",
         scenario: "priorities::the_urgent_are_woken",
@@ -199,12 +197,10 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
         file: "urgency.rs",
-        text: "self.push_front(vp, thread);
-        if self.is_ranked() && !self.announce_ready(vp) {
-            self.preempt_for(vp, rank);
+        text: "if self.is_ranked() {
+            self.announce(vp, rank);
         }",
-        instead: "self.push_front(vp, thread);
-        let _ = rank;
+        instead: "let _ = rank;
         self.announce_ready(vp);",
         scenario: "priorities::the_urgent_come_back",
     },
