@@ -14,6 +14,14 @@ struct shared {
     int turn;
 };
 static struct shared *shared;
+static pid_t child;
+
+/* Where a thread is refused the other process would wait for ever. */
+static void end_child(void)
+{
+    if (child > 0)
+        kill(child, SIGKILL);
+}
 
 static void *count(void *side)
 {
@@ -46,7 +54,8 @@ int main(void)
     MUST(sem_init(&shared->owned, 1, 0));
     shared->turn = 1;
     fflush(stdout);
-    pid_t child = fork();
+    MUST(atexit(end_child));
+    child = fork();
     long side = child == 0 ? 2 : 1;
     join(start(count, (void *)side));
     if (child == 0) {
@@ -64,6 +73,7 @@ int main(void)
     kill(child, SIGKILL);
     int result = pthread_mutex_lock(&shared->robust), status = 0;
     waitpid(child, &status, 0);
+    child = 0;
     check("process_shared_robust", busy == EBUSY && result == EOWNERDEAD, "before %d, after %d",
           busy, result);
     check("process_killed", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "status %#x", status);
