@@ -16,11 +16,20 @@ struct shared {
 static struct shared *shared;
 static pid_t child;
 
-/* Where a thread is refused the other process would wait for ever. */
+static volatile sig_atomic_t killed;
+
+/* Where one of the processes is refused its thread the other one would wait for ever. */
 static void end_child(void)
 {
     if (child > 0)
         kill(child, SIGKILL);
+}
+
+static void child_ended(int signal)
+{
+    (void)signal;
+    if (!killed)
+        _exit(1);
 }
 
 static void *count(void *side)
@@ -55,6 +64,7 @@ int main(void)
     shared->turn = 1;
     fflush(stdout);
     MUST(atexit(end_child));
+    MUST(signal(SIGCHLD, child_ended) == SIG_ERR);
     child = fork();
     long side = child == 0 ? 2 : 1;
     join(start(count, (void *)side));
@@ -70,6 +80,7 @@ int main(void)
     }
     check("process_shared", shared->counter == 600, "%ld of 600", shared->counter);
     int busy = pthread_mutex_trylock(&shared->robust);
+    killed = 1;
     kill(child, SIGKILL);
     int result = pthread_mutex_lock(&shared->robust), status = 0;
     waitpid(child, &status, 0);
