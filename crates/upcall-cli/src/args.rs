@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::builder::{ArgAction, BoolishValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::vps::VpRange;
+use upcall_linux::VpRange;
 
 /// Scheduler activations for unmodified programs.
 #[derive(Parser)]

@@ -53,7 +53,7 @@ pub mod robust;
 pub mod select;
 pub mod signal;
 pub mod site;
-mod start;
+pub mod start;
 pub mod stats;
 pub mod stub;
 pub mod sud;

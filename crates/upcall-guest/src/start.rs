@@ -1,6 +1,10 @@
-//! Start-up: what happens when the library is loaded, before the program's own code.
+//! Start-up: when the library is loaded, before the program's own code; or when a program that links
+//! the crate asks for it ([`embed`]).
 
 use std::env;
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::observe::{Probe, open_switch_ring};
@@ -10,6 +14,10 @@ use upcall_linux::{affinity, base};
 use crate::guest::{GUEST, Options};
 use crate::patch::{Hooks, ObjectReport, patch_all};
 use crate::{caller, dispatch, loads, process, signal, table, threads};
+
+/// By this name programs that link the crate find the library that `upcall run` has put before them.
+#[unsafe(no_mangle)]
+static UPCALL_GUEST_SERVES: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader.
 extern "C" fn start() {
@@ -23,7 +31,17 @@ extern "C" fn start() {
         // SAFETY: constructors run before the program's threads.
         unsafe { env::remove_var("LD_PRELOAD") };
     }
-    GUEST.configure(options());
+    // SAFETY: constructors run before the program's threads.
+    unsafe { serve(Options::from_environment()) };
+}
+
+/// The process's system calls come to the guest from here on.
+///
+/// # Safety
+///
+/// There is one thread, and no other guest in the process.
+unsafe fn serve(options: Options) {
+    GUEST.configure(options);
     base::detect();
     affinity::note();
     caller::prepare();
@@ -35,10 +53,102 @@ extern "C" fn start() {
         after: process::after,
         loader: true,
     };
-    // SAFETY: constructors run before the program's threads; the hooks are this library's.
+    // SAFETY: the caller's promise; the hooks are this crate's.
     let report = unsafe { patch_all(hooks) };
     loads::watch();
     dispatch::refused(report.objects.iter().map(ObjectReport::left_alone).sum());
+    // Release: pairs with the Acquire in `serving`, in whatever copy of the crate.
+    UPCALL_GUEST_SERVES.store(true, Ordering::Release);
+}
+
+/// Why a program cannot be served from within.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotServed {
+    /// The process has so many kernel threads already.
+    HasThreads(usize),
+    /// The kernel gives no memory, descriptors or kernel threads: an error number.
+    Refused(i32),
+}
+
+impl fmt::Display for NotServed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotServed::HasThreads(count) => write!(
+                f,
+                "the process has {count} threads already, which would stay outside of the runtime"
+            ),
+            NotServed::Refused(number) => {
+                let error = std::io::Error::from_raw_os_error(*number);
+                write!(f, "the kernel refuses what the runtime needs: {error}")
+            }
+        }
+    }
+}
+
+/// Who serves the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Server {
+    /// The library that `upcall run` has put before the program.
+    Preloaded,
+    /// This copy of the crate.
+    Own,
+}
+
+/// Who serves the process, if somebody does.
+pub fn server() -> Option<Server> {
+    // SAFETY: dlsym with a constant name; of that name there is an AtomicBool, which lives for ever.
+    let first = unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"UPCALL_GUEST_SERVES".as_ptr());
+        found.cast::<AtomicBool>().as_ref()
+    };
+    // Acquire: pairs with the Release in `serve`.
+    let serves = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+    if serves(&UPCALL_GUEST_SERVES) {
+        return Some(Server::Own);
+    }
+    first
+        .filter(|&flag| !ptr::eq(flag, &UPCALL_GUEST_SERVES) && serves(flag))
+        .map(|_| Server::Preloaded)
+}
+
+/// Serves a program that links the crate, and starts the runtime: the caller is its first thread. In a
+/// process that is served already nothing is done.
+///
+/// # Errors
+///
+/// [`NotServed`]. After [`NotServed::Refused`] the process is served without a runtime, and its first
+/// new thread tries again.
+pub fn embed(options: Options) -> Result<Server, NotServed> {
+    if let Some(server) = server() {
+        return Ok(server);
+    }
+    let threads = kernel_threads();
+    if threads != 1 {
+        return Err(NotServed::HasThreads(threads));
+    }
+    // SAFETY: there is one thread; nobody serves the process.
+    unsafe { serve(options) };
+    GUEST
+        .start()
+        .map(|_| Server::Own)
+        .map_err(|error| NotServed::Refused(error.0))
+}
+
+/// How many kernel threads the process has; where nobody says, whether libc knows of more than one.
+fn kernel_threads() -> usize {
+    if let Ok(threads) = std::fs::read_dir("/proc/self/task") {
+        return threads.count();
+    }
+    // SAFETY: dlsym with a constant name; the symbol is a char of libc's (glibc 2.32 on).
+    let single = unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr());
+        found.cast::<u8>().as_ref()
+    };
+    if single.is_none_or(|single| *single == 0) {
+        2
+    } else {
+        1
+    }
 }
 
 /// Whether this code is in the library that `upcall run` preloads. Programs and libraries that link
@@ -63,27 +173,31 @@ fn is_preloaded() -> bool {
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
-fn options() -> Options {
-    let number = |name: &str| {
-        env::var(name)
-            .ok()
-            .and_then(|value| value.parse::<u64>().ok())
-    };
-    Options {
-        vps: number("UPCALL_VPS").unwrap_or(0) as u32,
-        stats: number("UPCALL_STATS").unwrap_or(0) != 0,
-        sentinel: number("UPCALL_SENTINEL").map_or_else(
-            || choose_unmeasured().mode == StandbyMode::Sentinel,
-            |value| value != 0,
-        ),
-        probe: match env::var("UPCALL_PROBE").as_deref() {
-            Ok("perf") => Probe::Perf,
-            Ok("proc") => Probe::Proc,
-            Ok("yields") => Probe::Yields,
-            _ => best_probe(),
-        },
-        slice_ns: number("UPCALL_SLICE_US").map_or(5_000_000, |us| us.clamp(100, 1_000_000) * 1000),
-        gang: number("UPCALL_GANG").unwrap_or(1) != 0,
+impl Options {
+    /// What the variables say that `upcall run` sets, and the best that works here for the others.
+    pub fn from_environment() -> Self {
+        let number = |name: &str| {
+            env::var(name)
+                .ok()
+                .and_then(|value| value.parse::<u64>().ok())
+        };
+        Options {
+            vps: number("UPCALL_VPS").unwrap_or(0) as u32,
+            stats: number("UPCALL_STATS").unwrap_or(0) != 0,
+            sentinel: number("UPCALL_SENTINEL").map_or_else(
+                || choose_unmeasured().mode == StandbyMode::Sentinel,
+                |value| value != 0,
+            ),
+            probe: match env::var("UPCALL_PROBE").as_deref() {
+                Ok("perf") => Probe::Perf,
+                Ok("proc") => Probe::Proc,
+                Ok("yields") => Probe::Yields,
+                _ => best_probe(),
+            },
+            slice_ns: number("UPCALL_SLICE_US")
+                .map_or(5_000_000, |us| us.clamp(100, 1_000_000) * 1000),
+            gang: number("UPCALL_GANG").unwrap_or(1) != 0,
+        }
     }
 }
 

@@ -36,12 +36,14 @@ pub mod slack;
 pub mod spawn;
 pub mod state;
 mod vdso;
+pub mod vp_range;
 mod watch;
 
 pub use arch::base;
 pub use kernel::{Hooks, Linux, Settings};
 pub use procfs::own_pending;
 pub use state::{Inbox, LinuxActivation, LinuxThread, Noted};
+pub use vp_range::VpRange;
 
 /// Nanoseconds of a clock (`CLOCK_MONOTONIC`, `CLOCK_REALTIME`), without libc.
 pub fn clock(id: i32) -> u64 {

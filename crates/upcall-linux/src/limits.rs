@@ -1,6 +1,4 @@
-//! What the machine and its administrator allow: processors and time on them.
-
-use std::fs;
+//! What the machine and its administrator allow: processors.
 
 use crate::sys;
 
@@ -45,56 +43,6 @@ pub fn processors_into(mask: &mut [u64; 128], processors: &mut [u32; 1024]) -> u
     }
     count.max(1)
 }
-
-/// The processor time that the control group grants, in processors, if it is limited
-/// (cgroup v2 `cpu.max`, v1 `cpu.cfs_quota_us`).
-pub fn quota() -> Option<f64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mut least: Option<f64> = None;
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let mut path = path;
-        loop {
-            let share = if controllers.is_empty() {
-                unified(path)
-            } else if controllers.split(',').any(|one| one == "cpu") {
-                legacy(path)
-            } else {
-                None
-            };
-            least = match (least, share) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
-            };
-            match path.rfind('/') {
-                Some(0) if path.len() > 1 => path = "/",
-                Some(end) if end > 0 => path = &path[..end],
-                _ => break,
-            }
-        }
-    }
-    least
-}
-
-fn unified(path: &str) -> Option<f64> {
-    let text = fs::read_to_string(format!("/sys/fs/cgroup{path}/cpu.max")).ok()?;
-    let (quota, period) = text.trim().split_once(' ')?;
-    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
-}
-
-fn legacy(path: &str) -> Option<f64> {
-    let read = |name: &str| -> Option<f64> {
-        fs::read_to_string(format!("/sys/fs/cgroup/cpu{path}/{name}"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
-    };
-    let quota = read("cpu.cfs_quota_us")?;
-    (quota > 0.0).then_some(quota / read("cpu.cfs_period_us")?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,7 @@
 //! How many virtual processors a program gets.
 
+use std::error::Error;
+use std::fmt;
 use std::str::FromStr;
 
 /// The most virtual processors that one program can have.
@@ -12,7 +14,54 @@ pub struct VpRange {
     max: u32,
 }
 
+/// What is no [`VpRange`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoVpRange {
+    /// Such a number of virtual processors cannot be.
+    OutOfRange(u32),
+    /// The least is more than the most.
+    Empty(u32, u32),
+    /// Not written as a number or a range.
+    Unreadable,
+}
+
+impl fmt::Display for NoVpRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoVpRange::OutOfRange(number) => write!(f, "{number} is not between 1 and {MOST}"),
+            NoVpRange::Empty(min, max) => {
+                write!(f, "the range is empty: {min} is more than {max}")
+            }
+            NoVpRange::Unreadable => {
+                write!(
+                    f,
+                    "expected a number from 1 to {MOST}, or a range such as 2..8"
+                )
+            }
+        }
+    }
+}
+
+impl Error for NoVpRange {}
+
 impl VpRange {
+    /// From `min` to `max`, both included.
+    ///
+    /// # Errors
+    ///
+    /// One of them is not between 1 and 1024, or there is nothing between them.
+    pub fn new(min: u32, max: u32) -> Result<Self, NoVpRange> {
+        for end in [min, max] {
+            if !(1..=MOST).contains(&end) {
+                return Err(NoVpRange::OutOfRange(end));
+            }
+        }
+        if min > max {
+            return Err(NoVpRange::Empty(min, max));
+        }
+        Ok(Self { min, max })
+    }
+
     /// The number to take where this many processors are allowed.
     ///
     /// More than are allowed is what the user asked for when the minimum says so: programs
@@ -25,30 +74,12 @@ impl VpRange {
 }
 
 impl FromStr for VpRange {
-    type Err = String;
+    type Err = NoVpRange;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (min, max) = match text.split_once("..") {
-            Some((min, max)) => (end(min)?, end(max)?),
-            None => {
-                let both = end(text)?;
-                (both, both)
-            }
-        };
-        if min > max {
-            return Err(format!("the range is empty: {min} is more than {max}"));
-        }
-        Ok(Self { min, max })
-    }
-}
-
-fn end(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(number) if (1..=MOST).contains(&number) => Ok(number),
-        Ok(number) => Err(format!("{number} is not between 1 and {MOST}")),
-        Err(_) => Err(format!(
-            "expected a number from 1 to {MOST}, or a range such as 2..8"
-        )),
+        let (min, max) = text.split_once("..").unwrap_or((text, text));
+        let end = |end: &str| end.parse().map_err(|_| NoVpRange::Unreadable);
+        Self::new(end(min)?, end(max)?)
     }
 }
 
@@ -85,7 +116,7 @@ mod tests {
             ("1...3", "expected"),
             ("99999999999", "expected"),
         ] {
-            let error = text.parse::<VpRange>().expect_err(text);
+            let error = text.parse::<VpRange>().expect_err(text).to_string();
             assert!(error.contains(reason), "{text}: {error}");
         }
     }

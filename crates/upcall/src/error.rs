@@ -1,0 +1,51 @@
+//! Why there is no runtime.
+
+use std::error;
+use std::fmt;
+use std::time::Duration;
+
+use upcall_linux::vp_range::NoVpRange;
+
+/// Why [`Runtime::start`](crate::Runtime::start) did not start a runtime. The program goes on with the
+/// kernel's threads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// That many virtual processors cannot be.
+    VirtualProcessors(NoVpRange),
+    /// The time slice is not between 100 µs and 1 s.
+    TimeSlice(Duration),
+    /// This process has so many threads already.
+    HasThreads(usize),
+    /// The kernel refuses what the runtime needs: an error number.
+    Refused(i32),
+    /// Not on this processor architecture.
+    Architecture,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::VirtualProcessors(reason) => write!(f, "virtual processors: {reason}"),
+            Error::TimeSlice(slice) => {
+                write!(f, "time slice: {slice:?} is not between 100 µs and 1 s")
+            }
+            Error::HasThreads(count) => write!(
+                f,
+                "the process has {count} threads already: start the runtime first in main()"
+            ),
+            Error::Refused(number) => write!(
+                f,
+                "the kernel refuses what the runtime needs: {} (see `upcall doctor`)",
+                std::io::Error::from_raw_os_error(*number)
+            ),
+            Error::Architecture => write!(
+                f,
+                "{} is not supported yet, only x86_64 under Linux",
+                std::env::consts::ARCH
+            ),
+        }
+    }
+}
+
+impl error::Error for Error {}

@@ -1,0 +1,29 @@
+//! Threads on scheduler activations, in a program of one's own.
+//!
+//! A [`Runtime`] takes the place of the kernel's scheduler for the threads of the process: they become
+//! user-level threads, which switch without the kernel, and yet none of them takes its processor along when it
+//! blocks, whether in `std`, in a C library, or on a page fault. Anderson, Bershad, Lazowska and Levy,
+//! *Scheduler Activations*, ACM TOCS 1992.
+//!
+//! ```no_run
+//! upcall::Runtime::start()?;
+//! let threads: Vec<_> = (0..10_000)
+//!     .map(|_| std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(1))))
+//!     .collect();
+//! for thread in threads {
+//!     thread.join().unwrap();
+//! }
+//! # Ok::<(), upcall::Error>(())
+//! ```
+//!
+//! All threads that the process makes from then on are such threads, however it makes them. Nothing else of
+//! the crate is there yet.
+//!
+//! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime: a program whose
+//! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.
+
+mod error;
+mod runtime;
+
+pub use error::Error;
+pub use runtime::{Builder, Runtime};

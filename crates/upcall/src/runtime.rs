@@ -1,0 +1,120 @@
+//! The runtime of the process.
+
+use std::time::Duration;
+
+use upcall_linux::VpRange;
+
+use crate::Error;
+
+/// The shortest and the longest time slice.
+const SLICES: [Duration; 2] = [Duration::from_micros(100), Duration::from_secs(1)];
+
+/// The runtime of the process: there is one, and it is there until the process ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Runtime {
+    preloaded: bool,
+}
+
+impl Runtime {
+    /// Starts the runtime as the environment says, or as is best on this machine: [`Builder::start`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::start`].
+    pub fn start() -> Result<Self, Error> {
+        Self::builder().start()
+    }
+
+    /// A runtime with settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Whether `upcall run` has started the program, and with it the runtime: its settings are the
+    /// user's, and not the program's.
+    pub fn is_preloaded(self) -> bool {
+        self.preloaded
+    }
+}
+
+/// Settings of a [`Runtime`]. For what is not set the variables `UPCALL_VPS`, `UPCALL_SLICE_US` and
+/// `UPCALL_STATS` hold, as under `upcall run`.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    vps: Option<(u32, u32)>,
+    slice: Option<Duration>,
+    stats: Option<bool>,
+}
+
+impl Builder {
+    /// As many virtual processors as the process has allowed processors, but not less than `min` and
+    /// not more than `max`; both from 1 to 1024.
+    #[must_use]
+    pub fn virtual_processors(mut self, min: u32, max: u32) -> Self {
+        self.vps = Some((min, max));
+        self
+    }
+
+    /// How long a thread computes while others are ready; from 100 µs to 1 s. Otherwise 5 ms.
+    #[must_use]
+    pub fn time_slice(mut self, slice: Duration) -> Self {
+        self.slice = Some(slice);
+        self
+    }
+
+    /// Whether the counters of the runtime are printed to standard error when the process ends.
+    #[must_use]
+    pub fn stats(mut self, stats: bool) -> Self {
+        self.stats = Some(stats);
+        self
+    }
+
+    /// Starts the runtime: the caller becomes its first thread, and all threads that the process makes
+    /// from here on are threads of the runtime. Where there is a runtime already, that is it, with the
+    /// settings that it was started with.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range, and nothing was done; the process has other threads; the kernel
+    /// gives no memory, descriptors or kernel threads; or this is another processor architecture.
+    pub fn start(&self) -> Result<Runtime, Error> {
+        let range = self
+            .vps
+            .map(|(min, max)| VpRange::new(min, max))
+            .transpose()
+            .map_err(Error::VirtualProcessors)?;
+        if let Some(slice) = self.slice
+            && !(SLICES[0]..=SLICES[1]).contains(&slice)
+        {
+            return Err(Error::TimeSlice(slice));
+        }
+        self.embed(range)
+    }
+
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn embed(&self, range: Option<VpRange>) -> Result<Runtime, Error> {
+        use upcall_guest::guest::Options;
+        use upcall_guest::start::{NotServed, Server, embed};
+
+        let mut options = Options::from_environment();
+        if let Some(range) = range {
+            options.vps = range.resolve(upcall_linux::limits::allowed_processors().len());
+        }
+        if let Some(slice) = self.slice {
+            options.slice_ns = slice.as_nanos() as u64;
+        }
+        options.stats = self.stats.unwrap_or(options.stats);
+        match embed(options) {
+            Ok(server) => Ok(Runtime {
+                preloaded: server == Server::Preloaded,
+            }),
+            Err(NotServed::HasThreads(count)) => Err(Error::HasThreads(count)),
+            Err(NotServed::Refused(number)) => Err(Error::Refused(number)),
+        }
+    }
+
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    fn embed(&self, _range: Option<VpRange>) -> Result<Runtime, Error> {
+        Err(Error::Architecture)
+    }
+}

@@ -1,0 +1,37 @@
+//! What a runtime is refused for, and that the program goes on then.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use upcall::{Error, Runtime};
+
+fn main() {
+    for (min, max, says) in [
+        (0, 4, "0 is not between 1 and 1024"),
+        (1, 1025, "1025 is not between 1 and 1024"),
+        (4, 2, "4 is more than 2"),
+    ] {
+        let error = Runtime::builder()
+            .virtual_processors(min, max)
+            .start()
+            .expect_err(says);
+        assert!(matches!(error, Error::VirtualProcessors(_)));
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    for slice in [Duration::from_micros(99), Duration::from_millis(1001)] {
+        let error = Runtime::builder().time_slice(slice).start().unwrap_err();
+        assert_eq!(error, Error::TimeSlice(slice));
+    }
+    let (go, goes) = mpsc::channel::<()>();
+    let other = std::thread::spawn(move || goes.recv());
+    let error = Runtime::start().unwrap_err();
+    let expected = if upcall_linux::arch::SERVES_PROGRAMS {
+        Error::HasThreads(2)
+    } else {
+        Error::Architecture
+    };
+    assert_eq!(error, expected);
+    drop(go);
+    assert!(other.join().unwrap().is_err());
+    println!("ok");
+}

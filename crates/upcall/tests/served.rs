@@ -1,0 +1,163 @@
+//! A program that starts the runtime by itself: what it makes are user-level threads, and what blocks takes no
+//! processor along. One process, since there is one runtime.
+
+use std::fs::{File, read_dir};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Kernel threads of the process.
+fn activations() -> usize {
+    read_dir("/proc/self/task").expect("/proc").count()
+}
+
+fn many_parked_threads_need_few_activations() {
+    const THREADS: usize = 2000;
+    let gate = Arc::new((Mutex::new((0, false)), Condvar::new()));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let gate = gate.clone();
+            thread::spawn(move || {
+                let (state, changed) = &*gate;
+                let mut state = state.lock().unwrap();
+                state.0 += 1;
+                changed.notify_all();
+                drop(changed.wait_while(state, |state| !state.1).unwrap());
+            })
+        })
+        .collect();
+    let (state, changed) = &*gate;
+    drop(
+        changed
+            .wait_while(state.lock().unwrap(), |state| state.0 < THREADS)
+            .unwrap(),
+    );
+    let beside = activations();
+    assert!(beside < 32, "{THREADS} threads on {beside} kernel threads");
+    state.lock().unwrap().1 = true;
+    changed.notify_all();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// Locks a file anew; waits for whoever has it.
+fn lock(path: &str) -> File {
+    let file = File::open(path).expect("opens");
+    // SAFETY: a file of ours.
+    let answer = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
+    assert_eq!(answer, 0);
+    file
+}
+
+/// On one virtual processor: a thread in a system call that the runtime does not serve by itself.
+fn a_blocked_call_leaves_the_virtual_processor() {
+    // SAFETY: makes a file of ours.
+    let file = unsafe { libc::memfd_create(c"lock".as_ptr(), 0) };
+    assert!(file >= 0);
+    let path = format!("/proc/self/fd/{file}");
+    let held = lock(&path);
+    let blocked = thread::spawn(move || lock(&path));
+    // While it waits in the kernel, others run.
+    for number in 0..100 {
+        assert_eq!(thread::spawn(move || number).join().unwrap(), number);
+    }
+    assert!(!blocked.is_finished());
+    drop(held);
+    blocked.join().unwrap();
+}
+
+fn sockets_and_sleeps_and_panics_are_as_ever() {
+    let (mut here, mut there) = UnixStream::pair().unwrap();
+    let echo = thread::Builder::new()
+        .name("echo".into())
+        .spawn(move || {
+            let mut byte = [0];
+            while there.read(&mut byte).unwrap() == 1 {
+                there.write_all(&byte).unwrap();
+            }
+            thread::current().name().map(str::to_owned)
+        })
+        .unwrap();
+    for byte in 0..=255u8 {
+        let mut back = [0];
+        here.write_all(&[byte]).unwrap();
+        here.read_exact(&mut back).unwrap();
+        assert_eq!(back[0], byte);
+    }
+    drop(here);
+    assert_eq!(echo.join().unwrap().as_deref(), Some("echo"));
+    let before = std::time::Instant::now();
+    thread::sleep(Duration::from_millis(20));
+    assert!(before.elapsed() >= Duration::from_millis(20));
+    let panicked = thread::spawn(|| std::panic::resume_unwind(Box::new(7))).join();
+    assert_eq!(*panicked.unwrap_err().downcast::<i32>().unwrap(), 7);
+}
+
+fn a_thread_that_computes_does_not_keep_others_waiting() {
+    let over = Arc::new(AtomicBool::new(false));
+    let computes = {
+        let over = over.clone();
+        thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        })
+    };
+    let both = Arc::new(Barrier::new(2));
+    let meets = {
+        let both = both.clone();
+        thread::spawn(move || both.wait().is_leader())
+    };
+    let own = both.wait().is_leader();
+    assert_ne!(meets.join().unwrap(), own);
+    over.store(true, Ordering::Relaxed);
+    computes.join().unwrap();
+}
+
+fn children_are_programs_of_their_own() {
+    let output = std::process::Command::new("sh")
+        .args(["-c", "echo child; exit 3"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.stdout, b"child\n");
+}
+
+macro_rules! cases {
+    ($($case:ident)*) => {
+        $(
+            $case();
+            println!("ok {}", stringify!($case));
+        )*
+    };
+}
+
+fn main() {
+    if !upcall_linux::arch::SERVES_PROGRAMS {
+        println!("skipped: not on this architecture");
+        return;
+    }
+    // What hangs ends by this.
+    // SAFETY: asks for a signal.
+    unsafe { libc::alarm(120) };
+    let runtime = upcall::Runtime::builder()
+        .virtual_processors(1, 1)
+        .start()
+        .expect("starts");
+    // `upcall run` on this test tries the other way.
+    let preloaded = std::env::var("LD_PRELOAD").is_ok_and(|list| list.contains("upcall_guest"));
+    assert_eq!(runtime.is_preloaded(), preloaded);
+    assert!(upcall::Runtime::start().is_ok(), "the same once more");
+    cases! {
+        many_parked_threads_need_few_activations
+        a_blocked_call_leaves_the_virtual_processor
+        sockets_and_sleeps_and_panics_are_as_ever
+        a_thread_that_computes_does_not_keep_others_waiting
+        children_are_programs_of_their_own
+    }
+}
