@@ -118,6 +118,7 @@ mod library {
                 entry::nothing
             },
             loader: true,
+            beside: false,
         };
         // SAFETY: constructors run before the program's threads; the hooks are this library's.
         unsafe { patch_all(hooks) };

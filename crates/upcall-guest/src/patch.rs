@@ -14,6 +14,8 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use upcall_linux::arch::own_syscalls;
+
 use crate::arch;
 use crate::arena::Arenas;
 use crate::cfi::{self, Registration};
@@ -33,6 +35,8 @@ pub struct Hooks {
     pub after: Hook,
     /// Rewrite the dynamic loader too.
     pub loader: bool,
+    /// Rewrite what else is in the object that holds this crate: a program that links it.
+    pub beside: bool,
 }
 
 /// What became of one site.
@@ -61,6 +65,8 @@ pub struct ObjectReport {
     pub unwinder: bool,
     /// Whether it has code that can be written, which was not looked at.
     pub writable: bool,
+    /// Whether it holds this crate: Syscall User Dispatch lets all its calls through.
+    pub own: bool,
 }
 
 impl ObjectReport {
@@ -70,8 +76,12 @@ impl ObjectReport {
     }
 
     /// How many sites were left as they are although they may make a call that must be seen: all
-    /// that were not rewritten but `rt_sigreturn`. Code that can be written counts as one.
+    /// that were not rewritten but `rt_sigreturn`. Code that can be written counts as one. Nobody can
+    /// catch those beside this crate.
     pub fn left_alone(&self) -> usize {
+        if self.own {
+            return 0;
+        }
         self.refused()
             .filter(|(_, reason)| **reason != Reason::Sigreturn)
             .count()
@@ -197,7 +207,7 @@ pub unsafe fn patch_all(hooks: Hooks) -> Report {
         Role::Loader => hooks.loader,
         // Its functions make the call for what they cannot answer, a thread's processor time.
         Role::Vdso => true,
-        Role::Runtime => false,
+        Role::Runtime => hooks.beside,
     };
     let report = Report {
         objects: objects
@@ -230,9 +240,14 @@ pub fn log_object(report: &ObjectReport) {
 pub unsafe fn patch_object(object: &Object) -> ObjectReport {
     let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
     let span = object.span();
-    let windows: Vec<Range<usize>> = tables()
-        .flat_map(|t| t.windows.iter().cloned())
+    let windows = tables().flat_map(|t| t.windows.iter().cloned());
+    let own: Vec<Range<usize>> = own_syscalls()
+        .map(|a| a..a + site::SYSCALL_LENGTH)
+        .filter(|own| span.contains(&own.start))
+        .collect();
+    let known: Vec<Range<usize>> = windows
         .filter(|w| span.contains(&w.start))
+        .chain(own.iter().cloned())
         .collect();
     // SAFETY: the loader mapped the object and the caller keeps it; nobody writes while we read.
     let image = unsafe { object.image() };
@@ -240,7 +255,13 @@ pub unsafe fn patch_object(object: &Object) -> ObjectReport {
         mut sites,
         other_pairs,
         cancel,
-    } = site::scan(&image, &windows);
+    } = site::scan(&image, &known);
+    for site in &mut sites {
+        let is_in = |w: &Window| own.iter().any(|own| w.range.contains(&own.start));
+        if site.window.as_ref().is_ok_and(is_in) {
+            site.window = Err(Reason::NoWindow);
+        }
+    }
     if object.role == Role::Vdso {
         // Nothing is done for it, and runtimes call it on stacks without room for a frame (Go).
         sites.retain(|site| site.number != Some(libc::SYS_getrandom as u32));
@@ -298,6 +319,7 @@ pub unsafe fn patch_object(object: &Object) -> ObjectReport {
         other_pairs,
         cancel,
         unwinder: false,
+        own: object.role == Role::Runtime,
         writable: object
             .segments
             .iter()

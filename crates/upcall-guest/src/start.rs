@@ -32,15 +32,16 @@ extern "C" fn start() {
         unsafe { env::remove_var("LD_PRELOAD") };
     }
     // SAFETY: constructors run before the program's threads.
-    unsafe { serve(Options::from_environment()) };
+    unsafe { serve(Options::from_environment(), false) };
 }
 
-/// The process's system calls come to the guest from here on.
+/// The process's system calls come to the guest from here on. `beside`: those in the object that holds
+/// this crate too, but for our own.
 ///
 /// # Safety
 ///
 /// There is one thread, and no other guest in the process.
-unsafe fn serve(options: Options) {
+unsafe fn serve(options: Options, beside: bool) {
     GUEST.configure(options);
     base::detect();
     affinity::note();
@@ -52,6 +53,7 @@ unsafe fn serve(options: Options) {
         handler: table::handler,
         after: process::after,
         loader: true,
+        beside,
     };
     // SAFETY: the caller's promise; the hooks are this crate's.
     let report = unsafe { patch_all(hooks) };
@@ -127,7 +129,7 @@ pub fn embed(options: Options) -> Result<Server, NotServed> {
         return Err(NotServed::HasThreads(threads));
     }
     // SAFETY: there is one thread; nobody serves the process.
-    unsafe { serve(options) };
+    unsafe { serve(options, true) };
     GUEST
         .start()
         .map(|_| Server::Own)

@@ -119,6 +119,43 @@ fn a_thread_that_computes_does_not_keep_others_waiting() {
     computes.join().unwrap();
 }
 
+/// A system-call instruction in the program's own text, beside the runtime's.
+fn calls_in_the_programs_own_text_are_served() {
+    #[inline(never)]
+    fn gettid() -> i32 {
+        #[cfg(target_arch = "x86_64")]
+        let answer: i64;
+        // SAFETY: the call changes nothing but these registers.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!(
+                "syscall",
+                inlateout("rax") libc::SYS_gettid => answer,
+                lateout("rcx") _,
+                lateout("r11") _,
+            );
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("nothing is served");
+        #[cfg(target_arch = "x86_64")]
+        return answer as i32;
+    }
+    // SAFETY: asks only.
+    let known = unsafe { libc::gettid() };
+    assert_eq!(gettid(), known);
+    let other = thread::spawn(|| {
+        // SAFETY: asks only.
+        (gettid(), unsafe { libc::gettid() })
+    });
+    let (own, libcs) = other.join().unwrap();
+    assert_eq!(own, libcs);
+    assert_ne!(own, known);
+    assert!(
+        !std::path::Path::new(&format!("/proc/self/task/{own}")).exists(),
+        "thread {own} is a kernel thread"
+    );
+}
+
 fn children_are_programs_of_their_own() {
     let output = std::process::Command::new("sh")
         .args(["-c", "echo child; exit 3"])
@@ -158,6 +195,7 @@ fn main() {
         a_blocked_call_leaves_the_virtual_processor
         sockets_and_sleeps_and_panics_are_as_ever
         a_thread_that_computes_does_not_keep_others_waiting
+        calls_in_the_programs_own_text_are_served
         children_are_programs_of_their_own
     }
 }

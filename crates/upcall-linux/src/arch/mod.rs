@@ -15,7 +15,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{NAME, RSEQ_SIGNATURE, VDSO_CLOCK, base, call, clone};
+pub use x86_64::{NAME, RSEQ_SIGNATURE, VDSO_CLOCK, base, call, clone, own_syscalls};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

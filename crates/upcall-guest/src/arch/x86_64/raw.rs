@@ -12,6 +12,8 @@ use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
 
+use upcall_linux::own_syscall;
+
 use crate::entry::Frame;
 
 /// Room for about four thousand stubs. libc needs some 40 KiB.
@@ -39,7 +41,7 @@ global_asm!(
     "mov r10, r8",
     "mov r8, r9",
     "mov r9, qword ptr [rsp + 8]",
-    "syscall",
+    own_syscall!(),
     "ret",
     ".cfi_endproc",
     ".size upcall_raw_syscall, . - upcall_raw_syscall",
@@ -67,7 +69,7 @@ global_asm!(
     "upcall_program_call_begins:",
     "cmp dword ptr [r11], 0",
     "jne upcall_program_call_gives_up",
-    "syscall",
+    own_syscall!(),
     ".globl upcall_program_call_made",
     ".hidden upcall_program_call_made",
     "upcall_program_call_made:",
@@ -98,7 +100,7 @@ global_asm!(
     "nop",
     "upcall_signal_return:",
     "mov rax, 15",
-    "syscall",
+    own_syscall!(),
     ".size upcall_signal_return, . - upcall_signal_return",
     ".globl upcall_signal_return_at",
     ".hidden upcall_signal_return_at",
@@ -106,7 +108,7 @@ global_asm!(
     "upcall_signal_return_at:",
     "mov rsp, rdi",
     "mov eax, 15",
-    "syscall",
+    own_syscall!(),
     "ud2",
     ".size upcall_signal_return_at, . - upcall_signal_return_at",
     ".p2align 12, 0xcc",
@@ -194,7 +196,7 @@ pub unsafe fn raw_syscall_at(stack: u64, nr: i64, args: [u64; 2]) -> isize {
         asm!(
             "mov {own}, rsp",
             "mov rsp, {stack}",
-            "syscall",
+            own_syscall!(),
             "mov rsp, {own}",
             own = out(reg) _,
             stack = in(reg) stack,
