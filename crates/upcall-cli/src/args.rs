@@ -64,6 +64,19 @@ pub struct RunArgs {
     )]
     pub backend: Option<Backend>,
 
+    /// Which ready thread runs first
+    ///
+    /// By priority, no thread waits while a less urgent one of the program runs: those with a real-time policy
+    /// come first, by their priority, then all others by their nice value (sched(7)); nobody needs a
+    /// privilege for it.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "UPCALL_POLICY",
+        hide_env_values = true
+    )]
+    pub policy: Option<Policy>,
+
     /// Print what the scheduler did to standard error when the program exits
     #[arg(long, env = "UPCALL_STATS", hide_env_values = true, action = ArgAction::SetTrue,
           value_parser = BoolishValueParser::new())]
@@ -98,6 +111,25 @@ impl Backend {
         match self {
             Self::Auto => "auto",
             Self::Standby => "standby",
+        }
+    }
+}
+
+/// A scheduling policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Policy {
+    /// All take turns
+    RoundRobin,
+    /// The more urgent first; equals take turns
+    Priority,
+}
+
+impl Policy {
+    /// The word for it in the environment.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round-robin",
+            Self::Priority => "priority",
         }
     }
 }

@@ -111,6 +111,9 @@ fn settings(args: &RunArgs, preload: OsString) -> Vec<(&'static str, Option<OsSt
     if let Some(backend) = args.backend {
         settings.push(("UPCALL_BACKEND", Some(backend.word().into())));
     }
+    if let Some(policy) = args.policy {
+        settings.push(("UPCALL_POLICY", Some(policy.word().into())));
+    }
     if std::env::var_os("UPCALL_SENTINEL").is_none() {
         let sentinel = probe::choose().mode == probe::StandbyMode::Sentinel;
         settings.push((

@@ -369,16 +369,19 @@ impl World for Threads {
     }
 
     fn set_priority(self, priority: u32) -> Result<(), String> {
+        if std::env::var("UPCALL_POLICY").as_deref() != Ok("priority") {
+            return Err("threads are not ordered by priority".to_owned());
+        }
+        let policy = match priority {
+            0 => libc::SCHED_OTHER,
+            _ => libc::SCHED_RR,
+        };
         let parameters = libc::sched_param {
             sched_priority: priority as libc::c_int,
         };
         // SAFETY: the calling thread, and valid parameters.
         let error = unsafe {
-            libc::pthread_setschedparam(
-                libc::pthread_self(),
-                libc::SCHED_FIFO,
-                &raw const parameters,
-            )
+            libc::pthread_setschedparam(libc::pthread_self(), policy, &raw const parameters)
         };
         match error {
             0 => Ok(()),

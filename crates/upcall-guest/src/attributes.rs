@@ -1,5 +1,5 @@
 //! Calls about a thread or its descriptors that the kernel thread underneath must not answer:
-//! names, priorities, affinity, ids, and closing.
+//! names, affinity, ids, and closing.
 
 use core::sync::atomic::Ordering;
 
@@ -18,7 +18,6 @@ const PR_GET_TID_ADDRESS: i32 = 40;
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
-const EPERM: i64 = -(libc::EPERM as i64);
 const ESRCH: i64 = -(libc::ESRCH as i64);
 
 fn raw(frame: &Frame) -> i64 {
@@ -124,69 +123,8 @@ fn send(
     }
 }
 
-/// The sched_… calls and priorities, of threads: accepted and answered as for an ordinary thread
-/// without a processor of its own choice; real-time policies, which would stop the virtual
-/// processors, are refused as without privilege. For other processes they are the kernel's.
-pub fn scheduling(thread: &'static Thread, frame: &Frame) -> i64 {
-    let number = frame.rax as i64;
-    let who = match number {
-        libc::SYS_setpriority | libc::SYS_getpriority => {
-            if frame.rdi as i32 != libc::PRIO_PROCESS as i32 {
-                return raw(frame);
-            }
-            frame.rsi as i32
-        }
-        _ => frame.rdi as i32,
-    };
-    let whose = match who {
-        0 => Some(thread),
-        id => GUEST.identities.find(id),
-    };
-    let Some(whose) = whose else {
-        return if who >= FIRST { ESRCH } else { raw(frame) };
-    };
-    match number {
-        libc::SYS_sched_getaffinity => get_affinity(whose, frame),
-        libc::SYS_sched_setaffinity => set_affinity(whose, frame),
-        libc::SYS_sched_setscheduler => policy_allowed(frame.rsi as i32),
-        libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + 4) {
-            Ok(policy) => policy_allowed(policy as i32),
-            Err(access::Fault) => EFAULT,
-        },
-        libc::SYS_sched_getscheduler => i64::from(libc::SCHED_OTHER),
-        libc::SYS_sched_getparam => match access::store_u32(frame.rsi as usize, 0) {
-            Ok(()) => 0,
-            Err(access::Fault) => EFAULT,
-        },
-        libc::SYS_sched_setparam => match access::load_u32(frame.rsi as usize) {
-            Ok(0) => 0,
-            Ok(_) => EINVAL,
-            Err(access::Fault) => EFAULT,
-        },
-        libc::SYS_setpriority => 0,
-        // The answers come from the first activation, which has the process's own settings.
-        _ => {
-            let mut asked = frame.clone();
-            match number {
-                libc::SYS_getpriority => asked.rsi = 0,
-                _ => asked.rdi = 0,
-            }
-            raw(&asked)
-        }
-    }
-}
-
-fn policy_allowed(policy: i32) -> i64 {
-    const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
-    match policy & !SCHED_RESET_ON_FORK {
-        libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => 0,
-        libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE => EPERM,
-        _ => EINVAL,
-    }
-}
-
 /// What the thread has asked for, as far as the program may use it, or all of that.
-fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
+pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     let mut mask = affinity::allowed();
     if let Some(asked) = thread.kernel.asked.get()
         && !asked.and(&mask).is_empty()
@@ -208,7 +146,7 @@ fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
 }
 
 /// A thread may ask for processors of its own; it keeps running on the virtual processors.
-fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
+pub fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     let mut asked = Set([0; affinity::WORDS]);
     for (index, word) in asked.0.iter_mut().take(frame.rsi as usize / 8).enumerate() {
         match access::load_u64(frame.rdx as usize + 8 * index) {

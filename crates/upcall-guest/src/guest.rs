@@ -18,7 +18,7 @@ use upcall_linux::{
 };
 
 use crate::identity::Identities;
-use crate::{alone, dispatch, masks, names, pending, signal, stats, uring};
+use crate::{alone, dispatch, masks, names, pending, scheduling, signal, stats, uring};
 
 /// What `upcall run` decided, from the environment.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,8 @@ pub struct Options {
     pub slice_ns: u64,
     /// Take turns with the user's other programs under the runtime.
     pub gang: bool,
+    /// The scheduling policies and priorities that threads ask for order them.
+    pub by_priority: bool,
 }
 
 /// The guest.
@@ -50,6 +52,7 @@ pub struct Guest {
     probe: AtomicU32,
     slice_ns: AtomicU64,
     gang: AtomicBool,
+    by_priority: AtomicBool,
     /// The process's own id, which is also its first thread's.
     pub pid: AtomicU32,
     /// Threads of the program by id.
@@ -71,6 +74,7 @@ pub static GUEST: Guest = Guest {
     probe: AtomicU32::new(Probe::Perf as u32),
     slice_ns: AtomicU64::new(5_000_000),
     gang: AtomicBool::new(false),
+    by_priority: AtomicBool::new(false),
     pid: AtomicU32::new(0),
     identities: Identities::new(),
     living: AtomicUsize::new(0),
@@ -86,6 +90,13 @@ impl Guest {
         self.probe.store(options.probe as u32, Ordering::Relaxed);
         self.slice_ns.store(options.slice_ns, Ordering::Relaxed);
         self.gang.store(options.gang, Ordering::Relaxed);
+        self.by_priority
+            .store(options.by_priority, Ordering::Relaxed);
+    }
+
+    /// [`Options::by_priority`].
+    pub fn orders_by_priority(&self) -> bool {
+        self.by_priority.load(Ordering::Relaxed)
     }
 
     /// The runtime, once the program has created a thread.
@@ -156,6 +167,7 @@ impl Guest {
         pending::reserve(runtime);
         pending::adopt(runtime, activation, thread);
         names::adopt_first(thread);
+        scheduling::adopt_first(runtime, activation, thread);
         self.identities.adopt_first(thread);
         self.living.store(1, Ordering::Relaxed);
         self.runtime

@@ -50,6 +50,7 @@ pub mod pending;
 pub mod poll;
 pub mod process;
 pub mod robust;
+pub mod scheduling;
 pub mod select;
 pub mod signal;
 pub mod site;

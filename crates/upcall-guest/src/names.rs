@@ -136,7 +136,7 @@ pub fn open(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
     };
     let id = named_by(path)?;
     let thread = GUEST.identities.find(id)?;
-    let name = pending::while_it_lives(runtime, (thread, id), || get(thread))?;
+    let name = pending::while_it_lives(runtime, (thread, id), |_| get(thread))?;
     let in_memory = flags & libc::O_CLOEXEC as u64 != 0;
     let file = raw(
         libc::SYS_memfd_create,
@@ -236,7 +236,7 @@ fn take(runtime: &'static Runtime, descriptor: i32) {
         text[end.unwrap_or(LENGTH)..].fill(0);
         if read
             && let Some(thread) = GUEST.identities.find(id)
-            && pending::while_it_lives(runtime, (thread, id), || set(thread, &text)).is_some()
+            && pending::while_it_lives(runtime, (thread, id), |_| set(thread, &text)).is_some()
         {
             name_in_kernel(id, &text);
         }

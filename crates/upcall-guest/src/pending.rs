@@ -125,16 +125,16 @@ pub fn dequeue(
 }
 
 /// Looks at the thread with that id, or changes it; it does not end meanwhile. `None`: it has ended.
-/// Outside the runtime, where `act` must not go.
+/// Called outside the runtime; `act` is inside it, on this activation, under the lock of signals.
 pub fn while_it_lives<R>(
     runtime: &'static Runtime,
     (thread, id): (&'static Thread, i32),
-    act: impl FnOnce() -> R,
+    act: impl FnOnce(&'static Activation) -> R,
 ) -> Option<R> {
     let activation = runtime.enter();
     let done = {
         let _pool = POOL.lock(runtime.kernel());
-        is_thread(thread, id).then(act)
+        is_thread(thread, id).then(|| act(activation))
     };
     runtime.leave(activation);
     done

@@ -199,6 +199,7 @@ impl Options {
             slice_ns: number("UPCALL_SLICE_US")
                 .map_or(5_000_000, |us| us.clamp(100, 1_000_000) * 1000),
             gang: number("UPCALL_GANG").unwrap_or(1) != 0,
+            by_priority: env::var("UPCALL_POLICY").is_ok_and(|name| name == "priority"),
         }
     }
 }

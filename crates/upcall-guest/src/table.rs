@@ -17,8 +17,8 @@ use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
-    again, alone, attributes, caller, dispatch, futex, io, loads, names, poll, process, signal,
-    threads, time, timers, uring,
+    again, alone, attributes, caller, dispatch, futex, io, loads, names, poll, process, scheduling,
+    signal, threads, time, timers, uring,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -253,7 +253,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_sched_setattr
         | libc::SYS_sched_getattr
         | libc::SYS_setpriority
-        | libc::SYS_getpriority => attributes::scheduling(thread, frame),
+        | libc::SYS_getpriority => scheduling::serve(runtime, thread, frame),
         libc::SYS_prctl => attributes::prctl(runtime, thread, frame),
         libc::SYS_setuid
         | libc::SYS_setgid

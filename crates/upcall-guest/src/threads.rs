@@ -12,7 +12,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, dispatch, object, pending, process, robust};
+use crate::{access, dispatch, object, pending, process, robust, scheduling};
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
 const RED_ZONE: usize = 128;
@@ -229,6 +229,7 @@ fn launch(
     ) {
         own.store(creators.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    scheduling::inherit(runtime, activation, (creator, thread));
     // Only now: signals for the process may be passed to it as soon as it has an id.
     let Some(tid) = GUEST.identities.assign(runtime, thread) else {
         runtime.free_thread(thread);

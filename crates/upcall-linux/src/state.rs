@@ -238,6 +238,8 @@ pub struct LinuxThread {
     pub seen: AtomicU32,
     /// Processor time used, up to when it last stopped running ([`cpu_time`](crate::cpu_time)).
     pub cpu_ns: AtomicU64,
+    /// The policy and priority that it has asked for. Kept by the guest.
+    pub asked_urgency: AtomicU32,
     /// Its timer slack.
     pub slack: Slack,
     /// The processors that it has asked for.

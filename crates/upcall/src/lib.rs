@@ -26,4 +26,4 @@ mod error;
 mod runtime;
 
 pub use error::Error;
-pub use runtime::{Builder, Runtime};
+pub use runtime::{Builder, Policy, Runtime};

@@ -37,12 +37,26 @@ impl Runtime {
     }
 }
 
-/// Settings of a [`Runtime`]. For what is not set the variables `UPCALL_VPS`, `UPCALL_SLICE_US` and
-/// `UPCALL_STATS` hold, as under `upcall run`.
+/// Which ready thread runs first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Policy {
+    /// All threads take turns.
+    #[default]
+    RoundRobin,
+    /// The more urgent first, before all that are less so, on whatever virtual processor; equals take turns. What
+    /// a thread asks for by sched_setscheduler(2) or setpriority(2) counts among the threads of the process,
+    /// without a privilege: real-time policies by their priority, then all others by their nice value.
+    Priority,
+}
+
+/// Settings of a [`Runtime`]. For what is not set the variables `UPCALL_VPS`, `UPCALL_SLICE_US`,
+/// `UPCALL_POLICY` and `UPCALL_STATS` hold, as under `upcall run`.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     vps: Option<(u32, u32)>,
     slice: Option<Duration>,
+    policy: Option<Policy>,
     stats: Option<bool>,
 }
 
@@ -59,6 +73,13 @@ impl Builder {
     #[must_use]
     pub fn time_slice(mut self, slice: Duration) -> Self {
         self.slice = Some(slice);
+        self
+    }
+
+    /// Which ready thread runs first; otherwise all take turns.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
         self
     }
 
@@ -102,6 +123,9 @@ impl Builder {
         }
         if let Some(slice) = self.slice {
             options.slice_ns = slice.as_nanos() as u64;
+        }
+        if let Some(policy) = self.policy {
+            options.by_priority = policy == Policy::Priority;
         }
         options.stats = self.stats.unwrap_or(options.stats);
         match embed(options) {

@@ -43,6 +43,8 @@ pub struct Scenario<W: World> {
     pub slices: fn(usize) -> Slices,
     /// How many virtual processors it takes.
     pub least: usize,
+    /// Whether its threads have priorities.
+    pub by_priority: bool,
     /// What must hold of every run.
     pub holds: fn(&Facts) -> bool,
     /// What must have happened at least once in all runs in a world.
@@ -57,6 +59,7 @@ impl<W: World> Scenario<W> {
             body,
             slices: |_| Slices::Endless,
             least: 1,
+            by_priority: false,
             holds: |_| true,
             happens: |_| true,
         }

@@ -27,7 +27,10 @@ pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
             happens: |facts| facts.counters.displaced > 0,
             ..Scenario::new("resume", resume)
         },
-        Scenario::new("priority_unblock", priority_unblock),
+        Scenario {
+            by_priority: true,
+            ..Scenario::new("priority_unblock", priority_unblock)
+        },
     ]
 }
 

@@ -39,10 +39,13 @@ pub fn run(backend: &Backend, name: &str, processors: usize) {
     let program = program(&scenario, processors);
     let native = program.run(&case.fresh("native"), None);
     check_end(&title, "natively", &native);
-    let launcher = (case.launcher())
+    let mut launcher = (case.launcher())
         .with("--stats")
         .with(&format!("-p{processors}"))
         .with(&format!("--backend={}", backend.name));
+    if scenario.by_priority {
+        launcher = launcher.with("--policy=priority");
+    }
     let mut happened = false;
     for _ in 0..case::repeats() {
         let outcome = program.run(&case.fresh("launched"), Some(&launcher));

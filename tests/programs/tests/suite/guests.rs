@@ -163,6 +163,7 @@ fn every_source_is_a_case() {
                 .iter()
                 .chain(crate::dispatch::GUESTS)
                 .chain(crate::parked::GUESTS)
+                .chain(crate::policies::GUESTS)
                 .chain(crate::turns::GUESTS)
                 .chain(&["soak_children", "soak_limits", "soak_mixed"])
                 .map(|name| format!("{name}.c")),

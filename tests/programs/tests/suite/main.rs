@@ -7,6 +7,7 @@ mod guests;
 mod installed;
 mod memcached;
 mod parked;
+mod policies;
 mod redis;
 mod refusals;
 mod scripts;

@@ -1,0 +1,354 @@
+//! Scheduling policies and priorities, as sched(7) has them: the sched_… calls, setpriority(2) and getpriority(2).
+//!
+//! With `--policy=priority` they order the threads of the program, and say nothing to the kernel: a thread's
+//! [`Rank`] follows from what it has asked for. Real-time threads (SCHED_FIFO, SCHED_RR) come first, by their
+//! priority; then all others by their nice value; then SCHED_IDLE. No thread waits while a less urgent one runs,
+//! and equals take turns: also those of SCHED_FIFO, which is SCHED_RR here. Nobody needs a privilege for it: it is
+//! the program's own processors that they share.
+//!
+//! Without it they are accepted and answered as for an ordinary thread, and real-time policies, which would
+//! stop the virtual processors, are refused as without privilege. For other processes all are the kernel's.
+//!
+//! *Not done:* a mutex does not hand its waiters' urgency to its holder (PTHREAD_PRIO_INHERIT). The child of a
+//! fork begins with what the process has in the kernel.
+
+use core::sync::atomic::Ordering;
+
+use upcall_core::Rank;
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::entry::{Frame, raw_syscall};
+use crate::guest::GUEST;
+use crate::identity::FIRST;
+use crate::{access, attributes, pending};
+
+const EFAULT: i64 = -(libc::EFAULT as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
+const ESRCH: i64 = -(libc::ESRCH as i64);
+const RESET_ON_FORK: i32 = 0x4000_0000;
+
+/// What a thread has asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Request {
+    /// SCHED_….
+    policy: u8,
+    /// From 1 to 99, for the real-time policies; else 0.
+    priority: u8,
+    /// From -20 to 19.
+    nice: i8,
+    /// Threads that it makes begin anew.
+    resets: bool,
+}
+
+impl Request {
+    fn of(thread: &'static Thread) -> Self {
+        let [policy, priority, nice, resets] = thread
+            .kernel
+            .asked_urgency
+            .load(Ordering::Relaxed)
+            .to_le_bytes();
+        Request {
+            policy,
+            priority,
+            nice: nice as i8,
+            resets: resets != 0,
+        }
+    }
+
+    fn word(self) -> u32 {
+        let bytes = [
+            self.policy,
+            self.priority,
+            self.nice as u8,
+            u8::from(self.resets),
+        ];
+        u32::from_le_bytes(bytes)
+    }
+
+    fn is_real_time(self) -> bool {
+        matches!(i32::from(self.policy), libc::SCHED_FIFO | libc::SCHED_RR)
+    }
+
+    /// Takes on a policy and its priority, as sched_setscheduler(2) checks them.
+    fn take(&mut self, policy: i32, priority: i32) -> Result<(), i64> {
+        let priorities = match policy & !RESET_ON_FORK {
+            libc::SCHED_FIFO | libc::SCHED_RR => 1..=99,
+            libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => 0..=0,
+            libc::SCHED_DEADLINE => return Err(EPERM),
+            _ => return Err(EINVAL),
+        };
+        if !priorities.contains(&priority) {
+            return Err(EINVAL);
+        }
+        self.policy = (policy & !RESET_ON_FORK) as u8;
+        self.priority = priority as u8;
+        self.resets = policy & RESET_ON_FORK != 0;
+        Ok(())
+    }
+
+    fn rank(self) -> Rank {
+        /// Beyond all nice values.
+        const BEYOND: u64 = 100;
+        Rank(match i32::from(self.policy) {
+            _ if self.is_real_time() => Rank::COMMON.0 - BEYOND - u64::from(self.priority),
+            libc::SCHED_IDLE => Rank::COMMON.0 + BEYOND,
+            _ => Rank::COMMON.0.wrapping_add_signed(i64::from(self.nice)),
+        })
+    }
+
+    /// What a thread has that this one makes.
+    fn inherited(self) -> Self {
+        match self.resets {
+            false => self,
+            true => Request {
+                nice: if self.is_real_time() {
+                    0
+                } else {
+                    self.nice.max(0)
+                },
+                ..Request::default()
+            },
+        }
+    }
+}
+
+/// Makes the call as it stands.
+fn raw(frame: &Frame) -> i64 {
+    // SAFETY: the program's own call, as it made it.
+    (unsafe { frame.raw() }) as i64
+}
+
+/// Serves one of the calls, for the program's threads.
+pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let number = frame.rax as i64;
+    let who = match number {
+        libc::SYS_setpriority | libc::SYS_getpriority => {
+            if frame.rdi as i32 != libc::PRIO_PROCESS as i32 {
+                return raw(frame);
+            }
+            frame.rsi as i32
+        }
+        _ => frame.rdi as i32,
+    };
+    let own = thread.kernel.tid.load(Ordering::Relaxed);
+    let id = if who == 0 { own } else { who };
+    let Some(whose) = GUEST.identities.find(id) else {
+        return if who >= FIRST { ESRCH } else { raw(frame) };
+    };
+    match number {
+        libc::SYS_sched_getaffinity => attributes::get_affinity(whose, frame),
+        libc::SYS_sched_setaffinity => attributes::set_affinity(whose, frame),
+        _ if GUEST.orders_by_priority() => by_priority(runtime, (whose, id), frame),
+        _ => as_ordinary(frame),
+    }
+}
+
+/// As for an ordinary thread; none changes anything.
+fn as_ordinary(frame: &Frame) -> i64 {
+    let allowed = |policy: i32| match policy & !RESET_ON_FORK {
+        libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => 0,
+        libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE => EPERM,
+        _ => EINVAL,
+    };
+    match frame.rax as i64 {
+        libc::SYS_sched_setscheduler => allowed(frame.rsi as i32),
+        libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + 4) {
+            Ok(policy) => allowed(policy as i32),
+            Err(access::Fault) => EFAULT,
+        },
+        libc::SYS_sched_getscheduler => i64::from(libc::SCHED_OTHER),
+        libc::SYS_sched_getparam => store(frame.rsi, 0),
+        libc::SYS_sched_setparam => match access::load_u32(frame.rsi as usize) {
+            Ok(0) => 0,
+            Ok(_) => EINVAL,
+            Err(access::Fault) => EFAULT,
+        },
+        libc::SYS_setpriority => 0,
+        _ => of_the_process(frame),
+    }
+}
+
+/// sched_getattr(2) and getpriority(2): the answer comes from the first activation, which has the process's own
+/// settings.
+fn of_the_process(frame: &Frame) -> i64 {
+    let mut asked = frame.clone();
+    match frame.rax as i64 {
+        libc::SYS_getpriority => asked.rsi = 0,
+        _ => asked.rdi = 0,
+    }
+    raw(&asked)
+}
+
+fn store(at: u64, value: u32) -> i64 {
+    match access::store_u32(at as usize, value) {
+        Ok(()) => 0,
+        Err(access::Fault) => EFAULT,
+    }
+}
+
+/// What the calls mean where priorities count.
+fn by_priority(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &Frame) -> i64 {
+    let has = Request::of(whose.0);
+    let word = |offset: usize| access::load_u32(frame.rsi as usize + offset).map_err(|_| EFAULT);
+    let mut wants = has;
+    let taken = match frame.rax as i64 {
+        libc::SYS_sched_getscheduler => {
+            let flag = if has.resets { RESET_ON_FORK } else { 0 };
+            return i64::from(i32::from(has.policy) | flag);
+        }
+        libc::SYS_sched_getparam => return store(frame.rsi, u32::from(has.priority)),
+        // As the kernel returns it, which has no negative answers.
+        libc::SYS_getpriority => return 20 - i64::from(has.nice),
+        libc::SYS_sched_getattr => return get_attributes(has, frame),
+        libc::SYS_setpriority => {
+            wants.nice = (frame.rdx as i32).clamp(-20, 19) as i8;
+            Ok(())
+        }
+        libc::SYS_sched_setscheduler => access::load_u32(frame.rdx as usize)
+            .map_err(|_| EFAULT)
+            .and_then(|priority| wants.take(frame.rsi as i32, priority as i32)),
+        libc::SYS_sched_setparam => word(0).and_then(|priority| {
+            let flag = if has.resets { RESET_ON_FORK } else { 0 };
+            wants.take(i32::from(has.policy) | flag, priority as i32)
+        }),
+        _ => set_attributes(&mut wants, word),
+    };
+    if let Err(error) = taken {
+        return error;
+    }
+    let changed = pending::while_it_lives(runtime, whose, |activation| {
+        change(runtime, activation, whose.0, wants);
+    });
+    if changed.is_some() { 0 } else { ESRCH }
+}
+
+/// struct sched_attr: size, policy, flags (8 bytes), nice, priority. `word` reads it.
+fn set_attributes(
+    wants: &mut Request,
+    word: impl Fn(usize) -> Result<u32, i64>,
+) -> Result<(), i64> {
+    const FLAG_RESET_ON_FORK: u32 = 1;
+    let flag = match word(8)? & FLAG_RESET_ON_FORK {
+        0 => 0,
+        _ => RESET_ON_FORK,
+    };
+    let nice = word(16)? as i32;
+    wants.take(word(4)? as i32 | flag, word(20)? as i32)?;
+    if !wants.is_real_time() {
+        wants.nice = nice.clamp(-20, 19) as i8;
+    }
+    Ok(())
+}
+
+fn get_attributes(has: Request, frame: &Frame) -> i64 {
+    let answer = of_the_process(frame);
+    if answer != 0 {
+        return answer;
+    }
+    let words = [
+        (4, u32::from(has.policy)),
+        (8, u32::from(has.resets)),
+        (16, i32::from(has.nice) as u32),
+        (20, u32::from(has.priority)),
+    ];
+    for (offset, value) in words {
+        if access::store_u32(frame.rsi as usize + offset, value).is_err() {
+            return EFAULT;
+        }
+    }
+    0
+}
+
+fn change(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    wants: Request,
+) {
+    thread
+        .kernel
+        .asked_urgency
+        .store(wants.word(), Ordering::Relaxed);
+    runtime.set_rank(activation, thread, wants.rank());
+}
+
+/// The first thread has the nice value that the process was started with. Inside the runtime.
+pub fn adopt_first(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+) {
+    let mut own = Request::default();
+    if GUEST.orders_by_priority() {
+        let words = [libc::PRIO_PROCESS as u64, 0, 0, 0, 0, 0];
+        // SAFETY: asks only.
+        let answer = unsafe { raw_syscall(libc::SYS_getpriority, words) };
+        own.nice = (20 - answer as i64).clamp(-20, 19) as i8;
+    }
+    change(runtime, activation, thread, own);
+}
+
+/// A new thread, before it is ready. Inside the runtime.
+pub fn inherit(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    (creator, thread): (Option<&'static Thread>, &'static Thread),
+) {
+    let own = creator.map_or_else(Request::default, |creator| Request::of(creator).inherited());
+    change(runtime, activation, thread, own);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(policy: i32, priority: i32, nice: i8) -> Request {
+        let mut request = Request {
+            nice,
+            ..Request::default()
+        };
+        request.take(policy, priority).expect("valid");
+        request
+    }
+
+    #[test]
+    fn urgency_is_by_policy_then_priority_then_niceness() {
+        let from_most_urgent = [
+            of(libc::SCHED_FIFO, 99, 0),
+            of(libc::SCHED_RR, 2, 19),
+            of(libc::SCHED_FIFO, 1, 0),
+            of(libc::SCHED_OTHER, 0, -20),
+            of(libc::SCHED_OTHER, 0, -1),
+            of(libc::SCHED_OTHER, 0, 0),
+            of(libc::SCHED_BATCH, 0, 1),
+            of(libc::SCHED_OTHER, 0, 19),
+            of(libc::SCHED_IDLE, 0, -20),
+        ];
+        assert!(from_most_urgent.is_sorted_by_key(|one| one.rank().0));
+        assert_eq!(Request::default().rank(), Rank::COMMON);
+    }
+
+    #[test]
+    fn what_sched_setscheduler_refuses_is_refused_and_changes_nothing() {
+        for (policy, priority, error) in [
+            (libc::SCHED_FIFO, 0, EINVAL),
+            (libc::SCHED_RR, 100, EINVAL),
+            (libc::SCHED_OTHER, 1, EINVAL),
+            (libc::SCHED_DEADLINE, 0, EPERM),
+            (17, 0, EINVAL),
+        ] {
+            let mut request = Request::default();
+            assert_eq!(request.take(policy, priority), Err(error));
+            assert_eq!(request, Request::default());
+        }
+    }
+
+    #[test]
+    fn a_word_keeps_a_request() {
+        let request = of(libc::SCHED_RR | RESET_ON_FORK, 7, -3);
+        let [policy, priority, nice, resets] = request.word().to_le_bytes();
+        assert_eq!((policy, priority, nice as i8, resets), (2, 7, -3, 1));
+        assert_eq!(request.inherited(), Request::default());
+    }
+}

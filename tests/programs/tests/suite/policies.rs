@@ -1,0 +1,33 @@
+//! Scheduling policies that are asked for by name.
+
+use crate::real;
+use program_tests::program::Program;
+
+/// The guests that this module runs.
+pub const GUESTS: &[&str] = &["priorities"];
+
+/// Not compared with a native run: there real-time policies take a privilege, and the kernel's order is no
+/// strict one.
+#[test]
+fn priorities_order_the_threads_of_a_program() {
+    let Some((case, path)) = real("priorities_order_the_threads_of_a_program", "priorities.c")
+    else {
+        return;
+    };
+    let launcher = case.launcher().with("--policy=priority").with("-p1");
+    let outcome = Program::new(&path).run(&case.fresh("launched"), Some(&launcher));
+    let (ending, talk) = (outcome.ending(), outcome.talk());
+    assert!(outcome.status.success(), "{ending}\n{talk}");
+}
+
+/// As ever: a program that may set them would stop the virtual processors.
+#[test]
+fn without_a_policy_real_time_is_refused() {
+    let Some((case, path)) = real("without_a_policy_real_time_is_refused", "priorities.c") else {
+        return;
+    };
+    let launcher = case.launcher().with("-p1");
+    let outcome = Program::new(&path).run(&case.fresh("launched"), Some(&launcher));
+    let text = String::from_utf8_lossy(&outcome.stdout);
+    assert!(text.contains("FAIL sets: policy 0, priority 0"), "{text}");
+}
