@@ -25,10 +25,13 @@ static void end_child(void)
         kill(child, SIGKILL);
 }
 
+/* SIGCHLD comes for other reasons, too. */
 static void child_ended(int signal)
 {
+    siginfo_t information = {0};
     (void)signal;
-    if (!killed)
+    if (!killed && waitid(P_PID, (id_t)child, &information, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        information.si_pid == child)
         _exit(1);
 }
 
