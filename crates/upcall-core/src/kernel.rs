@@ -112,6 +112,13 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
         let _ = (activation, thread);
     }
 
+    /// The calling activation is about to save `thread`, on whose stack it is, and to leave that. Nothing, if
+    /// not said.
+    #[inline]
+    fn suspending(&self, activation: &'static Activation<Self>, thread: &'static Thread<Self>) {
+        let _ = (activation, thread);
+    }
+
     /// The calling activation has saved `thread` and does not run it any more.
     fn uninstall(&self, activation: &'static Activation<Self>, thread: &'static Thread<Self>);
 

@@ -182,6 +182,7 @@ impl<K: Kernel> Runtime<K> {
         let Some(thread) = activation.thread() else {
             self.kernel.broken("park without a thread");
         };
+        self.kernel.suspending(activation, thread);
         // SAFETY: `context` is the thread's own, the activation's stack is free while its thread
         // runs, and the landing never returns.
         unsafe {

@@ -2,7 +2,6 @@
 //! the crate asks for it ([`embed`]).
 
 use std::env;
-use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -70,21 +69,6 @@ pub enum NotServed {
     HasThreads(usize),
     /// The kernel gives no memory, descriptors or kernel threads: an error number.
     Refused(i32),
-}
-
-impl fmt::Display for NotServed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotServed::HasThreads(count) => write!(
-                f,
-                "the process has {count} threads already, which would stay outside of the runtime"
-            ),
-            NotServed::Refused(number) => {
-                let error = std::io::Error::from_raw_os_error(*number);
-                write!(f, "the kernel refuses what the runtime needs: {error}")
-            }
-        }
-    }
 }
 
 /// Who serves the process.

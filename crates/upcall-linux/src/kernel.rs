@@ -434,12 +434,22 @@ unsafe impl Kernel for Linux {
     }
 
     #[inline]
+    fn suspending(&self, activation: &'static Activation, thread: &'static Thread) {
+        if activation.kernel.altstack.load(Ordering::Relaxed) != 0 && preempt::uses_altstack() {
+            leave_altstack(activation, thread);
+        }
+    }
+
+    #[inline]
     fn uninstall(&self, activation: &'static Activation, thread: &'static Thread) {
         if base::rest(activation) {
             activation.kernel.thread_pointer.store(0, Ordering::Relaxed);
         }
         cpu_time::ends(activation, thread);
-        if activation.kernel.altstack.load(Ordering::Relaxed) != 0 && preempt::uses_altstack() {
+        let state = &activation.kernel;
+        if state.altstack.load(Ordering::Relaxed) != 0
+            && (preempt::uses_altstack() || state.is_leaving_altstack.load(Ordering::Relaxed))
+        {
             remove_altstack(activation);
         }
     }
@@ -579,6 +589,35 @@ unsafe impl Kernel for Linux {
     }
 }
 
+/// Blocks all signals if the thread is on its alternate signal stack: the kernel does not take that away before
+/// it is left, and would put a signal that comes between the two over what the thread has there.
+#[cold]
+fn leave_altstack(activation: &'static Activation, thread: &'static Thread) {
+    let here = 0u8;
+    let [address, size, _] = thread
+        .kernel
+        .altstack
+        .each_ref()
+        .map(|word| word.load(Ordering::Relaxed));
+    if !(address..address.saturating_add(size)).contains(&(&raw const here as usize)) {
+        return;
+    }
+    let (all, mut before) = (!0u64, 0u64);
+    // SAFETY: reads and writes eight bytes; `remove_altstack` takes it back.
+    unsafe {
+        sys!(
+            sys::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const all,
+            &raw mut before,
+            8
+        )
+    };
+    let state = &activation.kernel;
+    state.mask_beyond.store(before, Ordering::Relaxed);
+    state.is_leaving_altstack.store(true, Ordering::Relaxed);
+}
+
 /// The thread takes its alternate signal stack along: a signal that meets the activation without
 /// it must not be put there.
 #[cold]
@@ -590,7 +629,22 @@ fn remove_altstack(activation: &'static Activation) {
     };
     // SAFETY: reads the structure; the activation is on its own stack.
     unsafe { sys!(sys::SYS_sigaltstack, &raw const none, 0) };
-    activation.kernel.altstack.store(0, Ordering::Relaxed);
+    let state = &activation.kernel;
+    state.altstack.store(0, Ordering::Relaxed);
+    if state.is_leaving_altstack.load(Ordering::Relaxed) {
+        state.is_leaving_altstack.store(false, Ordering::Relaxed);
+        let mask = state.mask_beyond.load(Ordering::Relaxed);
+        // SAFETY: reads eight bytes.
+        unsafe {
+            sys!(
+                sys::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &raw const mask,
+                0,
+                8
+            )
+        };
+    }
 }
 
 /// Tells the kernel the alternate signal stack of the calling thread. Not before the thread runs:

@@ -18,6 +18,8 @@ static NOTED: [[AtomicUsize; 2]; ROOM] = [const { [const { AtomicUsize::new(0) }
 /// How many are noted; [`IDLE`] outside of an attempt.
 static COUNT: AtomicUsize = AtomicUsize::new(IDLE);
 const IDLE: usize = usize::MAX;
+/// How many of an earlier attempt the kernel did not take back: the first of those that are noted.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 /// Private memory, zeroed, of which only touched pages cost anything.
 pub(crate) fn map(length: usize) -> Result<usize, Errno> {
@@ -59,7 +61,8 @@ pub struct Attempt(());
 
 /// Begins a start. The process has one kernel thread, and one start at a time.
 pub fn attempt() -> Attempt {
-    COUNT.store(0, Ordering::Relaxed);
+    let kept = give_back(KEPT.load(Ordering::Relaxed));
+    COUNT.store(kept, Ordering::Relaxed);
     Attempt(())
 }
 
@@ -76,10 +79,23 @@ impl Drop for Attempt {
         if count == IDLE {
             return;
         }
-        for [at, size] in &NOTED[..count] {
-            let (address, length) = (at.load(Ordering::Relaxed), size.load(Ordering::Relaxed));
-            // SAFETY: mapped for a runtime that nobody has seen and whose parts are not used any more.
-            unsafe { sys!(libc::SYS_munmap, address, length) };
+        give_back(count);
+    }
+}
+
+/// Gives back the first of those that are noted. Returns how many the kernel did not take, which are the first
+/// then.
+fn give_back(count: usize) -> usize {
+    let mut kept = 0;
+    for [at, size] in &NOTED[..count] {
+        let (address, length) = (at.load(Ordering::Relaxed), size.load(Ordering::Relaxed));
+        // SAFETY: mapped for a runtime that nobody has seen and whose parts are not used any more.
+        if error(unsafe { sys!(libc::SYS_munmap, address, length) }).is_some() {
+            NOTED[kept][0].store(address, Ordering::Relaxed);
+            NOTED[kept][1].store(length, Ordering::Relaxed);
+            kept += 1;
         }
     }
+    KEPT.store(kept, Ordering::Relaxed);
+    kept
 }

@@ -33,6 +33,9 @@ pub struct LinuxActivation {
     pub mask: AtomicU64,
     /// The alternate signal stack of the kernel thread: its address, 0 when disabled.
     pub altstack: AtomicUsize,
+    /// Whether all signals are blocked until that is disabled, and the mask then.
+    pub(crate) is_leaving_altstack: AtomicBool,
+    pub(crate) mask_beyond: AtomicU64,
     /// The timer slack of the kernel thread; `u64::MAX` when it is not known.
     pub(crate) slack: AtomicU64,
     /// What its own clock said when its thread began to run; 0 when nobody has asked.
@@ -64,6 +67,8 @@ impl Default for LinuxActivation {
             thread_pointer: AtomicUsize::new(0),
             mask: AtomicU64::new(0),
             altstack: AtomicUsize::new(0),
+            is_leaving_altstack: AtomicBool::new(false),
+            mask_beyond: AtomicU64::new(0),
             slack: AtomicU64::new(u64::MAX),
             cpu_mark: AtomicU64::new(0),
             inbox: Inbox::default(),

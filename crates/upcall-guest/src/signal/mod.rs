@@ -106,6 +106,10 @@ unsafe extern "C" fn on_signal(
             registers[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
             return;
         }
+        // SAFETY: as the kernel passed it.
+        if unsafe { is_dropped(activation, signal, information) } {
+            return;
+        }
         // SAFETY: as the kernel passed them.
         unsafe { defer(activation, signal, information, context) };
         return;
@@ -120,8 +124,9 @@ unsafe extern "C" fn on_signal(
         unsafe { blocked(runtime, activation, thread, signal, information) };
         return;
     }
-    if disposition(signal) == Disposition::Default {
-        // SAFETY: as the kernel passed them; when this frame returns the process ends.
+    if disposition(signal) != Disposition::Handled {
+        // Nothing is opened for it, since what is ignored may come faster than it is.
+        // SAFETY: as the kernel passed them; nothing happens, or the process ends when this frame returns.
         unsafe { call_handler(signal, information, context) };
         return;
     }
@@ -181,6 +186,25 @@ unsafe extern "C" fn on_signal(
         }
     }
     finish(runtime, thread, context);
+}
+
+/// Whether nothing happens for a signal that came inside the runtime, since the thread ignores it and does
+/// not block it: such may come faster than they can be passed on.
+///
+/// # Safety
+///
+/// `information` is what the kernel passed.
+unsafe fn is_dropped(
+    activation: &'static Activation,
+    signal: i32,
+    information: *const libc::siginfo_t,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let code = unsafe { (*information).si_code };
+    let blocks = |thread: &Thread| thread.kernel.mask.load(Ordering::Relaxed) & bit(signal) != 0;
+    disposition(signal) == Disposition::Ignored
+        && (code <= 0 || !is_fault(signal) && signal != libc::SIGSYS)
+        && activation.thread().is_some_and(|thread| !blocks(thread))
 }
 
 /// A signal that the thread blocks and its activation never does. One that somebody sent waits, as
@@ -333,20 +357,27 @@ unsafe fn own_signal(
         if activation.wants_attention() {
             // Not that of the call, which may have one of its own: somebody else may run here.
             let mask = thread.kernel.mask.load(Ordering::Relaxed);
-            set_kernel_mask(mask & !preempt::OWN);
-            preempt::handle(runtime, activation, meaning);
+            take_up(runtime, mask & !preempt::OWN, meaning);
             // From here to the end the thread stays on its activation.
             set_kernel_mask(!0);
         }
         give_up_wait(thread, registers);
         return;
     }
-    set_kernel_mask(activation.kernel.mask.load(Ordering::Relaxed));
-    preempt::handle(runtime, activation, meaning);
+    let mask = activation.kernel.mask.load(Ordering::Relaxed);
+    take_up(runtime, mask, meaning);
     // Perhaps on another activation by now, and perhaps that one or this had everything blocked for
     // signals that it deferred: what the thread has is what goes on.
     let mask = thread.kernel.mask.load(Ordering::Relaxed);
     set_frame_mask(context, mask & !preempt::OWN);
+}
+
+/// The interrupted thread looks at what has come, with this kernel mask from here on. Inside the runtime
+/// before that is set: what comes then is not put on top of this frame, on a stack that may be small.
+fn take_up(runtime: &'static Runtime, mask: u64, meaning: preempt::Meaning) {
+    runtime.kernel().set_inside();
+    set_kernel_mask(mask);
+    runtime.interrupted(meaning == preempt::Meaning::Tick);
 }
 
 /// Before a handler's frame continues the thread, all signals being blocked: if signals have come
