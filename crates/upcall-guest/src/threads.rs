@@ -62,6 +62,14 @@ impl Request {
     pub fn is_thread(&self) -> bool {
         self.flags & libc::CLONE_THREAD as u64 != 0
     }
+
+    /// Whether there can be such a thread.
+    fn can_be_served(&self) -> bool {
+        /// Less than any stack that libc makes, more than what is written below its top.
+        const LEAST_STACK: usize = 2048;
+        let needed = (libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
+        self.flags & needed == needed && self.stack >= LEAST_STACK
+    }
 }
 
 /// The range of libc's code, found at start.
@@ -135,10 +143,14 @@ pub fn create(frame: &mut Frame, request: &Request) {
         create_helper(frame, request);
         return;
     }
+    if !request.can_be_served() {
+        frame.rax = -i64::from(libc::EINVAL) as u64;
+        return;
+    }
     frame.rax = match create_thread(frame, request) {
         Ok(tid) => tid as u64,
-        Err(Errno(libc::EINVAL)) => -i64::from(libc::EINVAL) as u64,
-        // Whatever is exhausted: EAGAIN is what pthread_create knows.
+        // Whatever is exhausted, also where the kernel says EINVAL (fcntl(2) beyond a limit): EAGAIN is what
+        // pthread_create knows.
         Err(Errno(_)) => {
             #[cfg(feature = "inject")]
             upcall_linux::inject::refused();
@@ -164,12 +176,6 @@ pub fn create_helper(frame: &mut Frame, request: &Request) {
 }
 
 fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
-    /// Less than any stack that libc makes, more than what is written below its top.
-    const LEAST_STACK: usize = 2048;
-    let needed = (libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
-    if request.flags & needed != needed || request.stack < LEAST_STACK {
-        return Err(Errno(libc::EINVAL));
-    }
     let runtime = GUEST.start()?;
     // Touch the stack before the runtime is entered: a bad one faults here, in the program.
     let place = (request.stack - RED_ZONE - size_of::<Frame>()) & !63;
