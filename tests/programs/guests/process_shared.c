@@ -21,6 +21,7 @@ static volatile sig_atomic_t killed;
 /* Where one of the processes is refused its thread the other one would wait for ever. */
 static void end_child(void)
 {
+    killed = 1;
     if (child > 0)
         kill(child, SIGKILL);
 }
