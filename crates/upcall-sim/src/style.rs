@@ -103,7 +103,7 @@ impl Feature {
 
 /// Stepping costs a signal for each instruction: it is for one seed in so many, thinly; and for one
 /// in so many of those densely.
-const STEPPED: (u64, u64) = (10, 16);
+const STEPPED: (u64, u64) = (8, 16);
 
 impl Style {
     /// Draws a style.
