@@ -40,6 +40,11 @@ impl<K: Kernel> Runtime<K> {
         if let Some(standby) = vp.standby.get(Ordering::Acquire) {
             let able = !self.kernel.sentinel() || self.find_heir(vp);
             if able && self.rouse_standby(vp) {
+                // SeqCst: pairs with `quit_standby`, which takes it away before it says that nobody watches.
+                if !vp.standby.holds(standby, Ordering::SeqCst) {
+                    self.retire_standby(vp);
+                    return self.wake_standby(vp);
+                }
                 self.notify(standby);
             }
             return;
