@@ -117,18 +117,11 @@ pub fn close_all() {
 /// Ends the process with SIGABRT, whatever handlers the program has.
 pub fn abort(pid: i32) -> ! {
     let default = [0usize; 4];
-    let none = 0u64;
     loop {
         // SAFETY: the process ends here.
         unsafe {
             sys!(sys::SYS_rt_sigaction, libc::SIGABRT, default.as_ptr(), 0, 8);
-            sys!(
-                sys::SYS_rt_sigprocmask,
-                libc::SIG_SETMASK,
-                &raw const none,
-                0,
-                8
-            );
+            sys::set_signal_mask(0);
             let tid = sys!(sys::SYS_gettid);
             sys!(SYS_KILL, pid, tid, libc::SIGABRT);
             sys!(sys::SYS_exit_group, 134);

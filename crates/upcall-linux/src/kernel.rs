@@ -11,8 +11,8 @@ use crate::state::{AWAKE, Binding, IN_FUTEX, IN_POLL, IN_TURN, LinuxActivation, 
 use crate::sys;
 use crate::watch::Watch;
 use crate::{
-    Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, memory, observe, pace,
-    preempt, slack, spawn, vdso,
+    Activation, Runtime, Thread, affinity, altstack, base, cpu_time, descriptors, memory, observe,
+    pace, preempt, slack, spawn, vdso,
 };
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
@@ -242,16 +242,7 @@ impl Linux {
         let (mask, state) = (mask & !preempt::OWN, &activation.kernel);
         if state.mask.load(Ordering::Relaxed) != mask && state.inbox.is_empty() {
             state.mask.store(mask, Ordering::Relaxed);
-            // SAFETY: reads eight bytes.
-            unsafe {
-                sys!(
-                    sys::SYS_rt_sigprocmask,
-                    libc::SIG_SETMASK,
-                    &raw const mask,
-                    0,
-                    8
-                )
-            };
+            sys::set_signal_mask(mask);
         }
     }
 }
@@ -429,14 +420,14 @@ unsafe impl Kernel for Linux {
     fn resumed(&self, activation: &'static Activation, thread: &'static Thread) {
         let altstack = thread.kernel.altstack[0].load(Ordering::Relaxed);
         if activation.kernel.altstack.load(Ordering::Relaxed) != altstack {
-            install_altstack(activation, thread);
+            altstack::install(activation, thread);
         }
     }
 
     #[inline]
     fn suspending(&self, activation: &'static Activation, thread: &'static Thread) {
         if activation.kernel.altstack.load(Ordering::Relaxed) != 0 && preempt::uses_altstack() {
-            leave_altstack(activation, thread);
+            altstack::leave(activation, thread);
         }
     }
 
@@ -450,7 +441,7 @@ unsafe impl Kernel for Linux {
         if state.altstack.load(Ordering::Relaxed) != 0
             && (preempt::uses_altstack() || state.is_leaving_altstack.load(Ordering::Relaxed))
         {
-            remove_altstack(activation);
+            altstack::remove(activation);
         }
     }
 
@@ -587,83 +578,4 @@ unsafe impl Kernel for Linux {
         sys::say(b"\nupcall: this is a bug in upcall; the process is stopped before it computes nonsense\n");
         descriptors::abort(self.pid)
     }
-}
-
-/// Blocks all signals if the thread is on its alternate signal stack: the kernel does not take that away before
-/// it is left, and would put a signal that comes between the two over what the thread has there.
-#[cold]
-fn leave_altstack(activation: &'static Activation, thread: &'static Thread) {
-    let here = 0u8;
-    let [address, size, _] = thread
-        .kernel
-        .altstack
-        .each_ref()
-        .map(|word| word.load(Ordering::Relaxed));
-    if !(address..address.saturating_add(size)).contains(&(&raw const here as usize)) {
-        return;
-    }
-    let (all, mut before) = (!0u64, 0u64);
-    // SAFETY: reads and writes eight bytes; `remove_altstack` takes it back.
-    unsafe {
-        sys!(
-            sys::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const all,
-            &raw mut before,
-            8
-        )
-    };
-    let state = &activation.kernel;
-    state.mask_beyond.store(before, Ordering::Relaxed);
-    state.is_leaving_altstack.store(true, Ordering::Relaxed);
-}
-
-/// The thread takes its alternate signal stack along: a signal that meets the activation without
-/// it must not be put there.
-#[cold]
-fn remove_altstack(activation: &'static Activation) {
-    let none = libc::stack_t {
-        ss_sp: core::ptr::null_mut(),
-        ss_flags: libc::SS_DISABLE,
-        ss_size: 0,
-    };
-    // SAFETY: reads the structure; the activation is on its own stack.
-    unsafe { sys!(sys::SYS_sigaltstack, &raw const none, 0) };
-    let state = &activation.kernel;
-    state.altstack.store(0, Ordering::Relaxed);
-    if state.is_leaving_altstack.load(Ordering::Relaxed) {
-        state.is_leaving_altstack.store(false, Ordering::Relaxed);
-        let mask = state.mask_beyond.load(Ordering::Relaxed);
-        // SAFETY: reads eight bytes.
-        unsafe {
-            sys!(
-                sys::SYS_rt_sigprocmask,
-                libc::SIG_SETMASK,
-                &raw const mask,
-                0,
-                8
-            )
-        };
-    }
-}
-
-/// Tells the kernel the alternate signal stack of the calling thread. Not before the thread runs:
-/// it may have been parked on that stack, and a signal that meets the activation's own stack
-/// would be put over what it has there.
-#[cold]
-pub fn install_altstack(activation: &'static Activation, thread: &'static Thread) {
-    let [address, size, flags] = &thread.kernel.altstack;
-    let address = address.load(Ordering::Relaxed);
-    let stack = libc::stack_t {
-        ss_sp: address as *mut _,
-        ss_flags: if address == 0 {
-            libc::SS_DISABLE
-        } else {
-            flags.load(Ordering::Relaxed) as i32
-        },
-        ss_size: size.load(Ordering::Relaxed),
-    };
-    // SAFETY: reads the structure; the stack belongs to the thread, which set it itself.
-    unsafe { sys!(sys::SYS_sigaltstack, &raw const stack, 0) };
-    activation.kernel.altstack.store(address, Ordering::Relaxed);
 }

@@ -12,6 +12,7 @@
 pub mod sys;
 
 pub mod affinity;
+mod altstack;
 pub mod arch;
 pub mod asked;
 pub mod cpu_time;

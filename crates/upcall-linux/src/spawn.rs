@@ -26,18 +26,8 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
     // Before the signals are blocked: who holds the lock may wait for this activation's handler.
     let guard = STARTS.lock(activation.runtime().kernel());
     preempt::note_call(activation);
-    let mut before = 0u64;
     // The child starts with every signal blocked: its pseudo-register is not set yet.
-    // SAFETY: reads and writes eight bytes each.
-    unsafe {
-        sys!(
-            sys::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const ALL_SIGNALS,
-            &raw mut before,
-            8
-        )
-    };
+    let before = sys::set_signal_mask(!0);
     let tid = activation.kernel.tid.as_ptr() as usize;
     // SAFETY: the stack is the activation's own and free; the id word lives as long as the
     // activation; `begin` does not return.
@@ -50,16 +40,7 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
             core::ptr::from_ref(activation) as usize,
         )
     };
-    // SAFETY: reads eight bytes.
-    unsafe {
-        sys!(
-            sys::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const before,
-            0,
-            8
-        )
-    };
+    sys::set_signal_mask(before);
     drop(guard);
     match error(answer) {
         Some(number) => Err(Errno(number)),

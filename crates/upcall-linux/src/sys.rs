@@ -65,6 +65,24 @@ pub fn say_to(descriptor: i32, text: &[u8]) {
     unsafe { sys!(SYS_write, descriptor, text.as_ptr(), text.len()) };
 }
 
+/// Sets the signal mask of the calling kernel thread. Returns what it was.
+#[inline]
+#[cfg_attr(feature = "inject", track_caller)]
+pub(crate) fn set_signal_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: reads and writes eight bytes.
+    unsafe {
+        sys!(
+            SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            &raw mut before,
+            8
+        )
+    };
+    before
+}
+
 /// Processor time of a kernel thread of this process, nanoseconds; 0 when it is gone.
 pub(crate) fn processor_time(tid: i32) -> u64 {
     // clock_getcpuclockid(3): the complement of the id, "of one kernel thread", "scheduled time".
