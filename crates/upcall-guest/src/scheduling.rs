@@ -70,6 +70,11 @@ impl Request {
         matches!(i32::from(self.policy), libc::SCHED_FIFO | libc::SCHED_RR)
     }
 
+    /// As sched_getscheduler(2) says it.
+    fn policy_with_flag(self) -> i32 {
+        i32::from(self.policy) | if self.resets { RESET_ON_FORK } else { 0 }
+    }
+
     /// Takes on a policy and its priority, as sched_setscheduler(2) checks them.
     fn take(&mut self, policy: i32, priority: i32) -> Result<(), i64> {
         let priorities = match policy & !RESET_ON_FORK {
@@ -194,8 +199,7 @@ fn by_priority(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: 
     let mut wants = has;
     let taken = match frame.rax as i64 {
         libc::SYS_sched_getscheduler => {
-            let flag = if has.resets { RESET_ON_FORK } else { 0 };
-            return i64::from(i32::from(has.policy) | flag);
+            return i64::from(has.policy_with_flag());
         }
         libc::SYS_sched_getparam => return store(frame.rsi, u32::from(has.priority)),
         // As the kernel returns it, which has no negative answers.
@@ -208,10 +212,9 @@ fn by_priority(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: 
         libc::SYS_sched_setscheduler => access::load_u32(frame.rdx as usize)
             .map_err(|_| EFAULT)
             .and_then(|priority| wants.take(frame.rsi as i32, priority as i32)),
-        libc::SYS_sched_setparam => word(0).and_then(|priority| {
-            let flag = if has.resets { RESET_ON_FORK } else { 0 };
-            wants.take(i32::from(has.policy) | flag, priority as i32)
-        }),
+        libc::SYS_sched_setparam => {
+            word(0).and_then(|priority| wants.take(has.policy_with_flag(), priority as i32))
+        }
         _ => set_attributes(&mut wants, word),
     };
     if let Err(error) = taken {

@@ -58,7 +58,7 @@ unsafe fn serve(options: Options, beside: bool) {
     let report = unsafe { patch_all(hooks) };
     loads::watch();
     dispatch::refused(report.objects.iter().map(ObjectReport::left_alone).sum());
-    // Release: pairs with the Acquire in `serving`, in whatever copy of the crate.
+    // Release: pairs with the Acquire in `server`, in whatever copy of the crate.
     UPCALL_GUEST_SERVES.store(true, Ordering::Release);
 }
 

@@ -93,6 +93,12 @@ pub(super) fn is_fault(signal: i32) -> bool {
     )
 }
 
+/// Whether the thread itself has caused it, by an instruction or a filtered call: that can be neither
+/// blocked nor ignored.
+pub(super) fn is_forced(signal: i32, code: i32) -> bool {
+    code > 0 && (is_fault(signal) || signal == libc::SIGSYS)
+}
+
 /// Whether the default action ends the process for a signal that somebody sends.
 pub(super) fn ends_by_default(signal: i32) -> bool {
     let stops_or_nothing = matches!(

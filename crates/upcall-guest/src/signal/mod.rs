@@ -26,6 +26,7 @@
 mod actions;
 mod calls;
 mod frame;
+mod own;
 mod waits;
 
 pub use actions::*;
@@ -37,9 +38,10 @@ use core::sync::atomic::Ordering;
 use upcall_core::{Kernel, Role};
 use upcall_linux::{Activation, Runtime, Thread, base, preempt, sys};
 
-use crate::entry::{Frame, give_up, raw_syscall};
+use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use frame::{frame_mask, note_progress, set_frame_mask, show_site};
+use own::{give_up_wait, own_signal};
 
 use crate::{access, again, alone, caller, dispatch, masks, pending, process, sud, timers};
 
@@ -203,7 +205,7 @@ unsafe fn is_dropped(
     let code = unsafe { (*information).si_code };
     let blocks = |thread: &Thread| thread.kernel.mask.load(Ordering::Relaxed) & bit(signal) != 0;
     disposition(signal) == Disposition::Ignored
-        && (code <= 0 || !is_fault(signal) && signal != libc::SIGSYS)
+        && !is_forced(signal, code)
         && activation.thread().is_some_and(|thread| !blocks(thread))
 }
 
@@ -227,7 +229,7 @@ unsafe fn blocked(
             &*information.cast::<pending::Information>(),
         )
     };
-    if code > 0 && (is_fault(signal) || signal == libc::SIGSYS) {
+    if is_forced(signal, code) {
         end_by(signal, code);
         return;
     }
@@ -329,65 +331,6 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
 fn show_mask(thread: &'static Thread, context: *mut libc::ucontext_t) {
     let hidden = thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN;
     set_frame_mask(context, frame_mask(context) | hidden);
-}
-
-/// The runtime's own signal: a time slice is over, or the activation was interrupted.
-///
-/// # Safety
-///
-/// `context` is the frame that the kernel passed.
-unsafe fn own_signal(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    meaning: preempt::Meaning,
-    context: *mut libc::ucontext_t,
-) {
-    let Some(thread) = activation.thread().filter(|_| !activation.is_inside()) else {
-        preempt::handle(runtime, activation, meaning);
-        return;
-    };
-    if activation.is_in_call() {
-        // SAFETY: the kernel's frame.
-        let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-        let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
-        // SAFETY: as in `on_signal`.
-        if let Some(frame) = unsafe { frame.as_ref() } {
-            note_progress(frame, registers);
-        }
-        if activation.wants_attention() {
-            // Not that of the call, which may have one of its own: somebody else may run here.
-            let mask = thread.kernel.mask.load(Ordering::Relaxed);
-            take_up(runtime, mask & !preempt::OWN, meaning);
-            // From here to the end the thread stays on its activation.
-            set_kernel_mask(!0);
-        }
-        give_up_wait(thread, registers);
-        return;
-    }
-    let mask = activation.kernel.mask.load(Ordering::Relaxed);
-    take_up(runtime, mask, meaning);
-    // Perhaps on another activation by now, and perhaps that one or this had everything blocked for
-    // signals that it deferred: what the thread has is what goes on.
-    let mask = thread.kernel.mask.load(Ordering::Relaxed);
-    set_frame_mask(context, mask & !preempt::OWN);
-}
-
-/// The interrupted thread looks at what has come, with this kernel mask from here on. Inside the runtime
-/// before that is set: what comes then is not put on top of this frame, on a stack that may be small.
-fn take_up(runtime: &'static Runtime, mask: u64, meaning: preempt::Meaning) {
-    runtime.kernel().set_inside();
-    set_kernel_mask(mask);
-    runtime.interrupted(meaning == preempt::Meaning::Tick);
-}
-
-/// Before a handler's frame continues the thread, all signals being blocked: if signals have come
-/// for which the thread was about to wait, it does not begin. A call that has not looked yet does so by itself.
-fn give_up_wait(thread: &'static Thread, registers: &mut [libc::greg_t]) {
-    if pending::are_waited_for(thread)
-        && let Some(pc) = give_up(registers[libc::REG_RIP as usize] as usize)
-    {
-        registers[libc::REG_RIP as usize] = pc as i64;
-    }
 }
 
 /// Inside the runtime: kept with the activation until it leaves.
@@ -519,8 +462,7 @@ unsafe fn call_handler(
             // SAFETY: the kernel's siginfo_t.
             let code = unsafe { (*information).si_code };
             // What the thread itself caused cannot be ignored.
-            let forced = code > 0 && (is_fault(signal) || signal == libc::SIGSYS);
-            if forced || disposition(signal) != Disposition::Ignored {
+            if is_forced(signal, code) || disposition(signal) != Disposition::Ignored {
                 // Only the runtime wanted it: the default action, at the same place.
                 end_by(signal, code);
             }
