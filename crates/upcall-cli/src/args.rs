@@ -96,6 +96,12 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
+/// The word for a choice, on the command line and in the environment.
+pub fn word(choice: &impl ValueEnum) -> OsString {
+    let value = choice.to_possible_value();
+    value.map_or_else(OsString::new, |value| value.get_name().into())
+}
+
 /// A backend that this version has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Backend {
@@ -105,16 +111,6 @@ pub enum Backend {
     Standby,
 }
 
-impl Backend {
-    /// The word for it in the environment.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Standby => "standby",
-        }
-    }
-}
-
 /// A scheduling policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Policy {
@@ -122,16 +118,6 @@ pub enum Policy {
     RoundRobin,
     /// The more urgent first; equals take turns
     Priority,
-}
-
-impl Policy {
-    /// The word for it in the environment.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round-robin",
-            Self::Priority => "priority",
-        }
-    }
 }
 
 /// Say what works on this machine and, for what does not, why and what would change it

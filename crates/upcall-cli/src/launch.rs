@@ -15,7 +15,7 @@ use std::path::Path;
 
 use upcall_linux::probe;
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, word};
 use crate::locate::{NotRunnable, locate};
 use crate::program::{self, Verdict};
 use crate::refusal::Refusal;
@@ -109,10 +109,10 @@ fn settings(args: &RunArgs, preload: OsString) -> Vec<(&'static str, Option<OsSt
         settings.push(("UPCALL_VPS", Some(number.to_string().into())));
     }
     if let Some(backend) = args.backend {
-        settings.push(("UPCALL_BACKEND", Some(backend.word().into())));
+        settings.push(("UPCALL_BACKEND", Some(word(&backend))));
     }
     if let Some(policy) = args.policy {
-        settings.push(("UPCALL_POLICY", Some(policy.word().into())));
+        settings.push(("UPCALL_POLICY", Some(word(&policy))));
     }
     if std::env::var_os("UPCALL_SENTINEL").is_none() {
         let sentinel = probe::choose().mode == probe::StandbyMode::Sentinel;
