@@ -1,24 +1,13 @@
 /* Queued signals with a value, for a thread that mostly blocks them and one that waits for them, while the
  * process's limit of queued signals (RLIMIT_SIGPENDING) falls to none and rises again: what could be
  * queued arrives, each once and with its value. */
-#include "case.h"
+#include "queued_signals.h"
 #include <poll.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
 
 enum { SENT = 2000, AT_ONCE = 8 };
-static atomic_long sum;
-static atomic_int handled, over;
+static atomic_int over;
 static sigset_t queued;
-
-static void handler(int signal, siginfo_t *info, void *context)
-{
-    (void)signal;
-    (void)context;
-    atomic_fetch_add(&sum, info->si_value.sival_int);
-    atomic_fetch_add(&handled, 1);
-}
 
 /* Now and then, so that the other one gets some as well. */
 static void *waits(void *unused)
@@ -58,16 +47,14 @@ static void *sends(void *unused)
             MUST(errno != EAGAIN);
             sched_yield();
         }
-        while (i - atomic_load(&handled) > AT_ONCE)
-            sched_yield();
+        await_handled(i, AT_ONCE);
     }
     return unused;
 }
 
 int main(void)
 {
-    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_RESTART | SA_SIGINFO};
-    MUST(sigaction(SIGRTMIN, &action, NULL));
+    handle_queued();
     sigset_t before;
     sigemptyset(&queued);
     sigaddset(&queued, SIGRTMIN);
@@ -83,6 +70,6 @@ int main(void)
     atomic_store(&over, 1);
     for (int i = 0; i < 3; i++)
         join(threads[i]);
-    check("signals_kept", sum == (long)SENT * (SENT + 1) / 2, "%ld, %d", (long)sum, (int)handled);
+    check("signals_kept", sum == (long)SENT * (SENT + 1) / 2, "%ld, %ld", (long)sum, (long)handled);
     return verdict();
 }

@@ -1,28 +1,15 @@
 /* Queued signals for the process while threads that accept them begin and end, and block them again:
  * each arrives once, with its value, at whoever accepts it. */
-#include "case.h"
-#include <signal.h>
-#include <stdatomic.h>
+#include "queued_signals.h"
 
 enum { SENT = 1000, AT_ONCE = 4, THREADS = 3 };
-static atomic_long sum;
-static atomic_int handled;
 static sigset_t queued;
-
-static void handler(int signal, siginfo_t *info, void *context)
-{
-    (void)signal;
-    (void)context;
-    atomic_fetch_add(&sum, info->si_value.sival_int);
-    atomic_fetch_add(&handled, 1);
-}
 
 static void *sends(void *unused)
 {
     for (int i = 1; i <= SENT; i++) {
         MUST(sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = i}));
-        while (i - atomic_load(&handled) > AT_ONCE)
-            sched_yield();
+        await_handled(i, AT_ONCE);
     }
     return unused;
 }
@@ -39,8 +26,7 @@ static void *accepts(void *blocks)
 
 int main(void)
 {
-    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_RESTART | SA_SIGINFO};
-    MUST(sigaction(SIGRTMIN, &action, NULL));
+    handle_queued();
     sigemptyset(&queued);
     sigaddset(&queued, SIGRTMIN);
     MUST(pthread_sigmask(SIG_BLOCK, &queued, NULL));
@@ -52,6 +38,6 @@ int main(void)
             join(threads[i]);
     }
     join(sender);
-    check("signals_to_process", sum == (long)SENT * (SENT + 1) / 2, "%ld, %d", (long)sum, (int)handled);
+    check("signals_to_process", sum == (long)SENT * (SENT + 1) / 2, "%ld, %ld", (long)sum, (long)handled);
     return verdict();
 }

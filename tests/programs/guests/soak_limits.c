@@ -2,12 +2,10 @@
  * work, while a thread lowers the process's limits and raises them again (SOAK_SEED decides how): what is
  * refused is asked for again, and everything else must be as ever. As root it becomes somebody whose
  * number of processes is limited. */
-#include "case.h"
+#include "queued_signals.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <semaphore.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -132,26 +130,14 @@ static void *begins_threads(void *out)
     return NULL;
 }
 
-static atomic_long handled, sum;
-
-static void handler(int signal, siginfo_t *info, void *context)
-{
-    (void)signal;
-    (void)context;
-    atomic_fetch_add(&sum, info->si_value.sival_int);
-    atomic_fetch_add(&handled, 1);
-}
-
 /* What could be queued arrives, each once. */
 static void *sends(void *unused)
 {
     for (int i = 1; i <= SENT; i++) {
         MUST(AT_LAST(sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = i})));
-        while (i - atomic_load(&handled) > 8)
-            sched_yield();
+        await_handled(i, 8);
     }
-    while (atomic_load(&handled) < SENT)
-        sched_yield();
+    await_handled(SENT, 0);
     return unused;
 }
 
@@ -204,8 +190,7 @@ int main(void)
         MUST(setresuid(54322, 54322, 54322));
         MUST(prctl(PR_SET_DUMPABLE, 1));
     }
-    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_RESTART | SA_SIGINFO};
-    MUST(sigaction(SIGRTMIN, &action, NULL));
+    handle_queued();
     /* Sleeps and waits for events are ended by a handler, also by one that restarts calls. */
     sigset_t queued, before;
     sigemptyset(&queued);

@@ -86,13 +86,18 @@ pub fn compile_with(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Op
     // The name holds a hash of all that goes in, so an executable is never stale and needs no
     // lock: whoever comes first links it into place.
     let mut hash = DefaultHasher::new();
-    for path in [
+    let mut parts: Vec<PathBuf> = fs::read_dir(sources())
+        .expect("the sources are there")
+        .map(|entry| entry.expect("the sources are readable").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "h"))
+        .collect();
+    parts.sort();
+    parts.extend([
         source.clone(),
-        sources().join("case.h"),
         sources().join("case.rs.inc"),
-        sources().join("soak_waits.h"),
         sources().join("plugin_sites.c"),
-    ] {
+    ]);
+    for path in parts {
         fs::read(&path)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
             .hash(&mut hash);
