@@ -203,14 +203,13 @@ impl<K: Kernel> Runtime<K> {
                         self.relieve(activation, vp, word);
                     }
                 }
-                // Displaced with its thread, it blocked on a page fault before it was granted.
-                State::Granted
-                    if word.owner().thread().is_some()
-                        && self.kernel.is_blocked(word.owner(), false) =>
-                {
-                    self.relieve(activation, vp, word);
+                // Displaced, it blocked on a page fault before it was granted.
+                State::Granted => {
+                    if self.kernel.is_blocked(word.owner(), false) {
+                        self.relieve(activation, vp, word);
+                    }
                 }
-                State::Runtime | State::Granted => {}
+                State::Runtime | State::Rung => {}
             }
             // The virtual processor may have moved to another processor.
             self.kernel.bind(activation);

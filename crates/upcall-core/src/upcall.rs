@@ -41,19 +41,9 @@ impl<K: Kernel> Runtime<K> {
         &'static self,
         activation: &'static Activation<K>,
     ) -> &'static Activation<K> {
-        let returned = activation.absent.swap(false, Ordering::AcqRel);
-        if returned {
-            self.stats.absent.down();
-            self.stats.unblocked.add();
-            self.kernel.bind(activation);
-        }
         let vp = activation.vp();
-        // Out of the list before anything else: whoever is in it may be granted the processor, and
-        // its link is the spare pool's. One that was displaced does not displace in its turn: the
-        // two would go on for ever. But among other programs, who parks its thread here waits for
-        // its owner's share as well.
-        let displaced = self.leave_displaced(activation, vp);
-        if self.acquire(activation, vp, !displaced || self.kernel.crowded()) {
+        let (owns, displaced) = self.come_back(activation, vp);
+        if owns {
             // The standby may have gone to sleep while the virtual processor was offered or idle.
             if !self.unwatched.is_empty() {
                 self.look_around(vp);
@@ -90,6 +80,40 @@ impl<K: Kernel> Runtime<K> {
         )
     }
 
+    /// The activation is not absent any more. Says whether it owns `vp` now, in state `Runtime`, and
+    /// whether it was displaced before.
+    pub(super) fn come_back(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) -> (bool, bool) {
+        if self.end_absence(activation) {
+            self.kernel.bind(activation);
+        }
+        // Out of the list before anything else: whoever is in it may be granted the processor, and
+        // its link is the spare pool's. One that was displaced does not displace in its turn: the
+        // two would go on for ever. But among other programs, who parks its thread here waits for
+        // its owner's share as well.
+        let displaced = self.leave_displaced(activation, vp);
+        let owns = self.acquire(activation, vp, !displaced || self.kernel.crowded());
+        // Until here it may have been granted the processor, and a standby that saw it blocked long ago
+        // may have replaced it since.
+        if self.end_absence(activation) {
+            self.end_surplus();
+        }
+        (owns, displaced)
+    }
+
+    /// Takes the mark of an absent activation away; says whether there was one.
+    fn end_absence(&self, activation: &'static Activation<K>) -> bool {
+        let was_absent = activation.absent.swap(false, Ordering::AcqRel);
+        if was_absent {
+            self.stats.absent.down();
+            self.stats.unblocked.add();
+        }
+        was_absent
+    }
+
     /// Tries to make `activation` the owner of `vp`, in state `Runtime`. With `displace`, also
     /// takes it from an owner that runs program code, unless another virtual processor is idle.
     pub(super) fn acquire(
@@ -103,12 +127,12 @@ impl<K: Kernel> Runtime<K> {
             let owner = word.owner();
             match word.state() {
                 // Not by store: the standby may see that it was granted while blocked.
-                State::Granted | State::Runtime if word.is_owned_by(activation) => {
+                State::Granted | State::Rung | State::Runtime if word.is_owned_by(activation) => {
                     if vp.replace(word, activation, State::Runtime) {
                         return true;
                     }
                 }
-                State::Granted | State::Runtime => return false,
+                State::Granted | State::Rung | State::Runtime => return false,
                 State::Idle => {
                     vp.only_computes.store(false, Ordering::Relaxed);
                     if vp.replace(word, activation, State::Runtime) {
@@ -274,7 +298,7 @@ impl<K: Kernel> Runtime<K> {
             let Some(next) = self.take_spare_for(standby, vp) else {
                 return;
             };
-            if self.replace_blocked(vp, word, next, State::Granted) {
+            if self.replace_blocked(vp, word, next, State::Rung) {
                 self.owner_blocked(vp, owner, word);
                 self.notify(next);
             } else {
@@ -310,7 +334,7 @@ impl<K: Kernel> Runtime<K> {
         if word.state() != State::Kernel {
             vp.bequeathed.set(Some(word.owner()), Ordering::Relaxed);
         }
-        if self.replace_blocked(vp, word, heir, State::Granted) {
+        if self.replace_blocked(vp, word, heir, State::Rung) {
             self.idle.remove(vp.index());
             self.notify(heir);
             self.await_call(sentinel, vp);
@@ -416,7 +440,7 @@ impl<K: Kernel> Runtime<K> {
                     self.lost(activation);
                 }
             }
-            State::Kernel | State::Runtime | State::Idle => {
+            State::Kernel | State::Runtime | State::Idle | State::Rung => {
                 self.kernel.broken("interrupted outside of any thread")
             }
         }
@@ -514,7 +538,7 @@ impl<K: Kernel> Runtime<K> {
                 // It became idle without having seen the threads.
                 State::Idle if !self.grant_idle(vp, word) => continue,
                 // It is going to choose, or its standby sees that it is blocked.
-                State::Idle | State::Kernel | State::Runtime | State::Granted => {}
+                State::Idle | State::Kernel | State::Runtime | State::Granted | State::Rung => {}
             }
             return;
         }

@@ -6,14 +6,14 @@
 //! | `Runtime` | it is inside the runtime | nobody |
 //! | `Kernel` | its thread is in a system call that may block | the standby; an unblocked activation |
 //! | `Idle` | it has nothing to run and waits | anybody who has a thread |
-//! | `Granted` | it was given the processor and has not run since | the standby, when the owner is blocked with its thread |
+//! | `Granted` | it was given the processor with its thread, and has not run since | the standby, when the owner is blocked |
+//! | `Rung` | it was given the processor, or told to look for work, without a thread, and has not run since | nobody |
 //!
 //! Protocol:
 //! 1. Every change of owner is one compare-and-swap on the word. The loser learns it from the word
 //!    at its next step and does not touch the virtual processor any more.
-//! 2. The owner moves between its own states by compare-and-swap from `User`, `Kernel` and `Idle`,
-//!    and by plain store from `Runtime`, which nobody else may leave; also from `Granted`, if it has
-//!    no thread.
+//! 2. The owner moves between its own states by compare-and-swap from `User`, `Kernel`, `Idle` and
+//!    `Granted`, and by plain store from `Runtime` and `Rung`, which nobody else may leave.
 //! 3. A preempted owner that was replaced is *displaced*: it is in the `displaced` list with its
 //!    thread inside, and whoever gives the processor up grants it to the displaced first.
 //!
@@ -41,8 +41,10 @@ pub enum State {
     Kernel = 2,
     /// Waits for something to run.
     Idle = 3,
-    /// Was given the processor and has not run since.
+    /// Was given the processor, with its thread inside, and has not run since.
     Granted = 4,
+    /// Was given the processor, or told to look for work, without a thread, and has not run since.
+    Rung = 5,
 }
 
 const STATE: usize = 7;
@@ -92,7 +94,8 @@ impl<K: Kernel> Word<K> {
             1 => State::Runtime,
             2 => State::Kernel,
             3 => State::Idle,
-            _ => State::Granted,
+            4 => State::Granted,
+            _ => State::Rung,
         }
     }
 

@@ -43,7 +43,7 @@ impl<K: Kernel> Runtime<K> {
             let word = vp.word();
             if word.is_owned_by(activation) {
                 match word.state() {
-                    State::Granted | State::Runtime => {
+                    State::Rung | State::Runtime => {
                         vp.set(activation, State::Runtime);
                         activation.set_role(Role::Carrier);
                         self.inherit(vp);
@@ -52,7 +52,7 @@ impl<K: Kernel> Runtime<K> {
                     State::Idle => {
                         self.rest_as_owner(activation, vp, || self.rest(activation, seen));
                     }
-                    State::User | State::Kernel => self
+                    State::User | State::Kernel | State::Granted => self
                         .kernel
                         .broken("an owner without a thread outside of the runtime"),
                 }
@@ -221,7 +221,7 @@ impl<K: Kernel> Runtime<K> {
             if !word.is_owned_by(activation) {
                 return false;
             }
-            if word.state() == State::Granted {
+            if word.state() == State::Rung {
                 break;
             }
         }
@@ -241,7 +241,7 @@ impl<K: Kernel> Runtime<K> {
             return true;
         }
         let word = vp.word();
-        if word.is_owned_by(activation) && word.state() == State::Granted {
+        if word.is_owned_by(activation) && word.state() == State::Rung {
             vp.set(activation, State::Runtime);
             activation.set_role(Role::Carrier);
             if vp.bequeathed.get(Ordering::Relaxed).is_some() {
@@ -370,9 +370,8 @@ impl<K: Kernel> Runtime<K> {
             let vp = &vps[index as usize];
             let word = vp.word();
             let looks_by_itself = match word.state() {
-                State::Idle => true,
-                State::Granted => word.owner().thread().is_none(),
-                State::User | State::Kernel | State::Runtime => false,
+                State::Idle | State::Rung => true,
+                State::User | State::Kernel | State::Runtime | State::Granted => false,
             };
             if !looks_by_itself {
                 self.call_standby(vp);
@@ -407,7 +406,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// Tells the idle owner in `word` to look for threads, if it still is that.
     pub(super) fn grant_idle(&'static self, vp: &'static Vp<K>, word: Word<K>) -> bool {
-        if !vp.replace(word, word.owner(), State::Granted) {
+        if !vp.replace(word, word.owner(), State::Rung) {
             return false;
         }
         self.idle.remove(vp.index());

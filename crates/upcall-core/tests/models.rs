@@ -205,14 +205,20 @@ const FAULTS: &[Fault] = &[
     (
         "owner::an_idle_owner_goes_on",
         "wait.rs",
-        "if !vp.replace(word, word.owner(), State::Granted) {\n            return false;\n        }",
-        "vp.set(word.owner(), State::Granted);",
+        "if !vp.replace(word, word.owner(), State::Rung) {\n            return false;\n        }",
+        "vp.set(word.owner(), State::Rung);",
     ),
     (
         "owner::an_owner_that_was_replaced",
         "upcall.rs",
         "if marked && owner.absent.swap(false, Ordering::AcqRel) {",
         "if false {",
+    ),
+    (
+        "owner::a_displaced_owner_that_comes_back",
+        "upcall.rs",
+        "        if self.end_absence(activation) {\n            self.end_surplus();\n        }\n",
+        "",
     ),
     (
         "owner::an_owner_that_leaves",

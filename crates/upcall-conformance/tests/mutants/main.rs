@@ -127,9 +127,9 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "preempt_in_runtime",
         UPCALL,
-        "State::Granted | State::Runtime => return false,",
+        "State::Granted | State::Rung | State::Runtime => return false,",
         "State::Runtime => return vp.replace(word, activation, State::Runtime),\n                \
-         State::Granted => return false,",
+         State::Granted | State::Rung => return false,",
     ),
     // Lists that are not locked: seen only by who is preempted between two instructions.
     of_runtime(

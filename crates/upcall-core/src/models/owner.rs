@@ -84,7 +84,7 @@ fn an_idle_owner_goes_on_with_one_order() {
         let rung = ringer.join().unwrap();
         let works = vp.step(first, State::Idle, State::Runtime) || {
             let word = vp.word();
-            word.is_owned_by(first) && word.state() == State::Granted
+            word.is_owned_by(first) && word.state() == State::Rung
         };
         if works {
             vp.set(first, State::Runtime);
@@ -103,13 +103,13 @@ fn a_granted_processor_comes_with_all_that_its_giver_did() {
         let next = another(runtime, vp);
         let heir = thread::spawn(move || {
             let word = vp.word();
-            if word.is_owned_by(next) && word.state() == State::Granted {
+            if word.is_owned_by(next) && word.state() == State::Rung {
                 vp.set(next, State::Runtime);
                 touch(runtime);
             }
         });
         touch(runtime);
-        vp.set(next, State::Granted);
+        vp.set(next, State::Rung);
         heir.join().unwrap();
     });
 }
@@ -140,6 +140,34 @@ fn an_owner_that_was_replaced_comes_back_once() {
             .iter()
             .sum();
         assert_eq!(taken, u32::from(!kept));
+        assert!(!first.absent.load(Ordering::Relaxed));
+        assert_eq!(runtime.stats.absent.get(), 0);
+    });
+}
+
+/// Granted the processor again while it comes back by itself, and replaced by a standby that saw it
+/// blocked long ago. No mark outlives its return.
+#[test]
+fn a_displaced_owner_that_comes_back_is_not_absent() {
+    check(300, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let first = owner(vp);
+        let (second, standby) = (another(runtime, vp), another(runtime, vp));
+        vp.displaced.lock(&runtime.kernel).push(first);
+        vp.nr_displaced.store(1, Ordering::Relaxed);
+        vp.set(second, State::Runtime);
+        let granter = thread::spawn(move || runtime.grant_displaced(vp));
+        let late = thread::spawn(move || {
+            let word = vp.word();
+            word.is_owned_by(first)
+                && word.state() == State::Granted
+                && runtime.replace_blocked(vp, word, standby, State::Runtime)
+        });
+        let (owns, displaced) = runtime.come_back(first, vp);
+        let granted = granter.join().unwrap();
+        let replaced = late.join().unwrap();
+        assert!(granted != displaced && owns == (granted && !replaced));
         assert!(!first.absent.load(Ordering::Relaxed));
         assert_eq!(runtime.stats.absent.get(), 0);
     });

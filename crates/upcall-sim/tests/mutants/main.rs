@@ -62,8 +62,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a_lock_holder_is_continued_first",
         file: "upcall.rs",
-        text: "State::Granted | State::Runtime => return false,",
-        instead: "State::Granted => return false,
+        text: "State::Granted | State::Rung | State::Runtime => return false,",
+        instead: "State::Granted | State::Rung => return false,
                 State::Runtime => {
                     if vp.replace(word, activation, State::Runtime) {
                         return true;
