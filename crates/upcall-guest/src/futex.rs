@@ -144,8 +144,9 @@ pub fn wake_shared(address: usize) {
     }
 }
 
+/// FUTEX_WAIT_BITSET until a moment of CLOCK_MONOTONIC.
 #[inline]
-fn wait(
+pub fn wait(
     runtime: &'static Runtime,
     address: usize,
     value: u32,
@@ -181,8 +182,9 @@ pub fn note_made(activation: &'static Activation, waited: &Waited) {
     }
 }
 
+/// FUTEX_WAKE_BITSET.
 #[inline]
-fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) -> Answer {
+pub fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) -> Answer {
     let activation = runtime.enter();
     let woken = runtime.futex_wake(activation, address, count as usize, mask);
     runtime.leave(activation);

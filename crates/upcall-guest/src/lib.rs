@@ -33,6 +33,7 @@ pub mod attributes;
 pub mod caller;
 pub mod cfi;
 pub mod code;
+pub mod direct;
 pub mod dispatch;
 pub mod entry;
 pub mod futex;

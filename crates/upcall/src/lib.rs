@@ -23,7 +23,9 @@
 //! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.
 
 mod error;
+mod futex;
 mod runtime;
+pub mod sync;
 
 pub use error::Error;
 pub use runtime::{Builder, Policy, Runtime};

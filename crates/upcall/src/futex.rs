@@ -1,0 +1,70 @@
+//! Waiting for a word: a thread of the runtime waits at user level, any other in the kernel (futex(2)).
+//!
+//! What waits and what wakes may be either: with the runtime in the process, wake-ups go both ways.
+
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// A moment of the clock that sleeps by (CLOCK_MONOTONIC), in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Deadline(u64);
+
+impl Deadline {
+    /// So long from now; `None` where that is beyond what the clock can say, which is never.
+    pub(crate) fn after(timeout: Duration) -> Option<Self> {
+        let ns = u64::try_from(timeout.as_nanos()).ok()?;
+        now_ns().checked_add(ns).map(Deadline)
+    }
+}
+
+fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the structure; the clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Waits until somebody wakes the word, provided that it is `expected`. May return early. Returns whether
+/// the deadline did not pass.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime() {
+        let deadline = deadline.map(|deadline| deadline.0);
+        return upcall_guest::direct::wait(runtime, word, expected, deadline);
+    }
+    let time = deadline.map(|deadline| libc::timespec {
+        tv_sec: (deadline.0 / 1_000_000_000) as i64,
+        tv_nsec: (deadline.0 % 1_000_000_000) as i64,
+    });
+    // Until a moment, unlike FUTEX_WAIT.
+    let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: reads the word and the time.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            expected,
+            time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+            std::ptr::null::<u32>(),
+            libc::FUTEX_BITSET_MATCH_ANY,
+        )
+    };
+    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
+}
+
+/// Wakes at most `count` of those that wait for the word.
+pub(crate) fn wake(word: &AtomicU32, count: u32) {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime() {
+        upcall_guest::direct::wake(runtime, word, count);
+        return;
+    }
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    let count = count.min(i32::MAX as u32);
+    // SAFETY: wakes on an address; touches no memory.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count) };
+}
