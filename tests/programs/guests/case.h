@@ -48,6 +48,17 @@ __attribute__((unused)) static int verdict(void) { return case_failures != 0; }
         }                                                                                          \
     } while (0)
 
+/* A wait that Linux cuts short without any handler when the process is stopped and continued (signal(7)):
+ * made again, where somebody does that. */
+#define UNSTOPPED(call)                                                                            \
+    ({                                                                                             \
+        long unstopped;                                                                            \
+        do {                                                                                       \
+            unstopped = (call);                                                                    \
+        } while (unstopped == -1 && errno == EINTR && getenv("SOAK_SEED") != NULL);                \
+        unstopped;                                                                                 \
+    })
+
 /* Gives other threads time to come to their blocking call. No verdict depends on it: it only
  * makes the interesting order of events the likely one. */
 __attribute__((unused)) static void settle(void)

@@ -27,7 +27,7 @@ static void *waits(void *unused)
 {
     struct epoll_event event;
     (void)unused;
-    return (void *)(long)(epoll_wait(instance, &event, 1, -1) == 1 && event.data.u32 == 5);
+    return (void *)(long)(UNSTOPPED(epoll_wait(instance, &event, 1, -1)) == 1 && event.data.u32 == 5);
 }
 
 static void *sleeps(void *unused)

@@ -20,7 +20,7 @@ static void *body(void *argument)
     for (;;) {
         struct epoll_event event;
         atomic_fetch_add(&waiting, 1);
-        int count = epoll_wait(instance, &event, 1, -1);
+        int count = (int)UNSTOPPED(epoll_wait(instance, &event, 1, -1));
         if (count != 1) {
             atomic_fetch_add(&wrong, 1);
             continue;
@@ -89,7 +89,7 @@ static void *wait_for(void *descriptor)
     struct epoll_event event;
     parks();
     atomic_fetch_add(&waiting, 1);
-    return (void *)(long)epoll_wait((int)(long)descriptor, &event, 1, -1);
+    return (void *)UNSTOPPED(epoll_wait((int)(long)descriptor, &event, 1, -1));
 }
 
 static pthread_t begin(int instance)

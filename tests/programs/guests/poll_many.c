@@ -34,9 +34,9 @@ static int wait_once(int i, int way, int ms)
     case 2:
         return select(top, &readers, NULL, NULL, ms < 0 ? NULL : &value);
     case 3:
-        return epoll_pwait(own[i].instance, &event, 1, ms, NULL);
+        return (int)UNSTOPPED(epoll_pwait(own[i].instance, &event, 1, ms, NULL));
     default:
-        return epoll_wait(own[i].instance, &event, 1, ms);
+        return (int)UNSTOPPED(epoll_wait(own[i].instance, &event, 1, ms));
     }
 }
 

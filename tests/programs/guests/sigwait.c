@@ -19,7 +19,7 @@ static void *taker(void *unused)
     siginfo_t info;
     long sum = 0;
     for (int i = 0; i < 10; i++)
-        if (sigwaitinfo(&set, &info) == SIGRTMIN && info.si_code == SI_QUEUE)
+        if (UNSTOPPED(sigwaitinfo(&set, &info)) == SIGRTMIN && info.si_code == SI_QUEUE)
             sum += info.si_value.sival_int;
     return (void *)sum;
 }
@@ -45,7 +45,7 @@ int main(void)
     struct timespec brief = {0, 20 * 1000 * 1000};
     long long before = now(CLOCK_MONOTONIC);
     errno = 0;
-    int result = sigtimedwait(&set, NULL, &brief);
+    int result = (int)UNSTOPPED(sigtimedwait(&set, NULL, &brief));
     int error = errno;
     long long waited = now(CLOCK_MONOTONIC) - before;
     check("sigtimedwait", result == -1 && error == EAGAIN && waited >= 20000000,

@@ -53,7 +53,7 @@ static void *echoes(void *end)
     struct epoll_event event = {.events = EPOLLIN};
     MUST(AT_LAST(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event)));
     for (int i = 0; i < TURNS; i++) {
-        MUST(epoll_wait(epoll, &event, 1, -1) != 1);
+        MUST(UNSTOPPED(epoll_wait(epoll, &event, 1, -1)) != 1);
         long word;
         MUST(get(fd, &word));
         MUST(put(fd, word * 2));

@@ -63,9 +63,7 @@ static void *echoes(void *fd)
     struct epoll_event event = {.events = EPOLLIN};
     MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, (int)(long)fd, &event));
     for (int i = 0; i < TURNS; i++) {
-        int ready;
-        while ((ready = epoll_wait(epoll, &event, 1, -1)) != 1)
-            MUST(ready >= 0 || errno != EINTR);
+        MUST(UNSTOPPED(epoll_wait(epoll, &event, 1, -1)) != 1);
         long word;
         MUST(get((int)(long)fd, &word));
         MUST(put((int)(long)fd, word * 2));
