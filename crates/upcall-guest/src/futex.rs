@@ -6,7 +6,7 @@
 //! recognised by the thread that it names. Libc's own helpers, and children of vfork, are kernel
 //! threads and wait in the kernel, so while any does, every wake-up goes both ways.
 
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
@@ -230,6 +230,22 @@ pub fn wake_kernel(address: usize, count: usize, private: bool) -> Answer {
         )
     };
     woken.max(0) as Answer
+}
+
+/// A kernel thread that is no activation waits for a word of ours, which [`wake_kernel`] wakes.
+pub fn wait_kernel(word: &AtomicU32, expected: u32) {
+    // SAFETY: reads the word.
+    unsafe {
+        let words = [
+            word.as_ptr() as u64,
+            WAIT | PRIVATE,
+            expected.into(),
+            0,
+            0,
+            0,
+        ];
+        raw_syscall(libc::SYS_futex, words);
+    }
 }
 
 /// The wake-ups that such a kernel thread makes reach user-level threads too.

@@ -18,7 +18,7 @@ use upcall_linux::{
 };
 
 use crate::identity::Identities;
-use crate::{alone, dispatch, masks, names, pending, scheduling, signal, stats, uring};
+use crate::{alone, dispatch, masks, names, pending, scheduling, shell, signal, stats, uring};
 
 /// What `upcall run` decided, from the environment.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,8 @@ pub struct Guest {
     pub identities: Identities,
     /// Threads that have not called exit(2) yet.
     pub living: AtomicUsize,
+    /// The first thread has called it.
+    pub first_ended: AtomicBool,
     /// Kernel threads of libc's own that are no activations (timer helpers).
     pub foreign: AtomicUsize,
 }
@@ -78,6 +80,7 @@ pub static GUEST: Guest = Guest {
     pid: AtomicU32::new(0),
     identities: Identities::new(),
     living: AtomicUsize::new(0),
+    first_ended: AtomicBool::new(false),
     foreign: AtomicUsize::new(0),
 };
 
@@ -217,7 +220,9 @@ impl Guest {
         base::set(None);
         self.runtime.store(ptr::null_mut(), Ordering::Release);
         self.foreign.store(0, Ordering::Relaxed);
+        self.first_ended.store(false, Ordering::Relaxed);
         self.identities.forget();
+        shell::forget();
     }
 
     /// The process is about to end: says so to the others, and prints the counters if asked to.

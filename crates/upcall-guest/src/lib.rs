@@ -53,6 +53,7 @@ pub mod process;
 pub mod robust;
 pub mod scheduling;
 pub mod select;
+pub mod shell;
 pub mod signal;
 pub mod site;
 pub mod start;

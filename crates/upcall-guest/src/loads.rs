@@ -66,6 +66,8 @@ static DUE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The objects that were looked at. Held as long as one is rewritten.
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+/// See [`generation`].
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
 
 struct Known {
     path: String,
@@ -118,6 +120,12 @@ pub fn watch() {
     if hooked {
         *KNOWN.lock().unwrap_or_else(|e| e.into_inner()) = objects.iter().map(Known::of).collect();
     }
+}
+
+/// How many times objects have been loaded or unloaded; `None` where the loader does not tell.
+#[inline]
+pub fn generation() -> Option<usize> {
+    (!DEBUG.load(Ordering::Relaxed).is_null()).then(|| GENERATION.load(Ordering::Relaxed))
 }
 
 /// Whether mmap, mprotect, pkey_mprotect or shmat asks for executable memory.
@@ -201,6 +209,7 @@ extern "C" fn look() {
     }
     // SAFETY: the calling thread's own errno.
     let errno = unsafe { *libc::__errno_location() };
+    GENERATION.fetch_add(1, Ordering::Relaxed);
     let objects = object::loaded();
     // The loader's lock keeps others out: if it is held, then by a thread that stayed behind when
     // this process was forked, in the middle of its work.

@@ -16,6 +16,12 @@ const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 const FUTEX_WAITERS: u32 = 0x8000_0000;
 
+/// Whether the thread holds none: the list ends where it begins.
+pub fn is_empty(thread: &'static Thread) -> bool {
+    let head = thread.kernel.robust_list.load(Ordering::Relaxed);
+    head == 0 || access::load_u64(head) == Ok(head as u64)
+}
+
 /// Marks every lock that the thread still holds as orphaned and wakes a waiter of each. Inside the
 /// runtime.
 pub fn release_all(

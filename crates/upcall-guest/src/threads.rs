@@ -12,7 +12,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, dispatch, object, pending, process, robust, scheduling};
+use crate::{access, dispatch, object, pending, process, robust, scheduling, shell};
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
 const RED_ZONE: usize = 128;
@@ -219,6 +219,7 @@ fn launch(
     state.altstack[0].store(0, Ordering::Relaxed);
     state.pending.store(0, Ordering::Relaxed);
     state.robust_list.store(0, Ordering::Relaxed);
+    state.shell.store(0, Ordering::Relaxed);
     state.frame.store(0, Ordering::Relaxed);
     state.cpu_ns.store(0, Ordering::Relaxed);
     if let Some(creator) = creator {
@@ -315,12 +316,13 @@ pub fn exit(runtime: &'static Runtime, status: u64) -> ! {
         robust::release_all(runtime, activation, thread);
         if thread.kernel.tid.load(Ordering::Relaxed) < FIRST {
             FIRST_STATUS.store(status, Ordering::Relaxed);
+            GUEST.first_ended.store(true, Ordering::SeqCst);
         }
     }
     // Counted down here and not when the thread is gone: of two that end at once, one is the last.
     // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
-    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.foreign.load(Ordering::SeqCst) == 0
-    {
+    let left = GUEST.living.fetch_sub(1, Ordering::SeqCst) - 1;
+    if all_ended(left) && GUEST.foreign.load(Ordering::SeqCst) == 0 {
         end_process();
     }
     runtime.exit_thread(activation, ended, 0)
@@ -328,6 +330,10 @@ pub fn exit(runtime: &'static Runtime, status: u64) -> ! {
 
 /// With what the first thread called exit(2): the process's status, if nobody says another.
 static FIRST_STATUS: AtomicU64 = AtomicU64::new(0);
+
+fn all_ended(living: usize) -> bool {
+    living == 0 || shell::only_free(living)
+}
 
 fn end_process() -> ! {
     GUEST.report();
@@ -347,7 +353,7 @@ pub fn exit_foreign(frame: &mut Frame) {
         && GUEST.foreign.fetch_sub(1, Ordering::SeqCst) == 1
         // Without a runtime no thread has been counted, and the kernel knows who is the last.
         && GUEST.runtime().is_some()
-        && GUEST.living.load(Ordering::SeqCst) == 0
+        && all_ended(GUEST.living.load(Ordering::SeqCst))
     {
         end_process();
     }
@@ -365,6 +371,7 @@ fn ended(
     let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
     pending::close(runtime, activation, thread);
+    shell::ended(runtime, activation, thread);
     runtime.free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {
         runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);

@@ -223,6 +223,8 @@ pub struct LinuxThread {
     pub altstack: [AtomicUsize; 3],
     /// Signals sent to the thread that it has not seen yet.
     pub pending: AtomicU64,
+    /// What runs it again when it has ended, or 0. Kept by the guest.
+    pub shell: AtomicUsize,
     /// Where to store 0 and wake when the thread ends (set_tid_address).
     pub clear_tid: AtomicUsize,
     /// The robust list (set_robust_list).

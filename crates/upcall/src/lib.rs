@@ -26,6 +26,7 @@ mod error;
 mod futex;
 mod runtime;
 pub mod sync;
+pub mod thread;
 
 pub use error::Error;
 pub use runtime::{Builder, Policy, Runtime};

@@ -1,0 +1,301 @@
+//! Making threads.
+
+use std::io;
+use std::sync::Once;
+
+use super::handle::{JoinHandle, Kind};
+use super::{Thread, current};
+
+/// The stack of a thread where nothing else is said.
+const STACK: usize = 256 << 10;
+
+/// Makes a thread with properties; as [`std::thread::Builder`].
+///
+/// ```
+/// let thread = upcall::thread::Builder::new()
+///     .name("counter".to_owned())
+///     .spawn(|| upcall::thread::current().name().map(str::len))?;
+/// assert_eq!(thread.join().unwrap(), Some(7));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Builder {
+    name: Option<String>,
+    stack: Option<usize>,
+}
+
+/// Makes a thread that runs `body`; it goes on by itself if the handle is dropped.
+///
+/// ```
+/// let thread = upcall::thread::spawn(|| 6 * 7);
+/// assert_eq!(thread.join().unwrap(), 42);
+/// ```
+///
+/// # Panics
+///
+/// There is no memory, or no thread, to be had; [`Builder::spawn`] says it as an error.
+#[inline]
+pub fn spawn<F, T>(body: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    Builder::new().spawn(body).expect("failed to spawn thread")
+}
+
+impl Builder {
+    /// A thread without a name, with a stack of 256 KiB.
+    pub const fn new() -> Self {
+        Builder {
+            name: None,
+            stack: None,
+        }
+    }
+
+    /// Its name; the system shows the first 15 bytes.
+    #[must_use]
+    pub fn name(mut self, name: String) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// How large its stack is at least, in bytes. Only what is used takes memory.
+    #[must_use]
+    pub fn stack_size(mut self, size: usize) -> Self {
+        self.stack = Some(size);
+        self
+    }
+
+    /// Makes the thread.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory, or no thread, to be had: EAGAIN, as in pthread_create(3).
+    ///
+    /// # Panics
+    ///
+    /// The name contains a zero byte.
+    #[inline]
+    pub fn spawn<F, T>(self, body: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: nothing is borrowed.
+        unsafe { self.spawn_unchecked(body) }
+    }
+
+    /// As [`Builder::spawn`], for a thread that borrows.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::spawn`].
+    ///
+    /// # Safety
+    ///
+    /// What `body` and its result borrow must outlive the thread, and the handle.
+    #[inline]
+    pub unsafe fn spawn_unchecked<F, T>(self, body: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        start();
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        if let Some(runtime) = upcall_guest::direct::runtime()
+            && let Some(class) = class_of(self.stack.unwrap_or(STACK))
+        {
+            // SAFETY: the caller's promise.
+            return unsafe { own::spawn(runtime, class, self.thread(), body) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.spawn_std(body) }
+    }
+
+    /// The thread's handle, if it is known now.
+    fn thread(self) -> Option<Thread> {
+        let name = self.name?;
+        assert!(
+            !name.contains('\0'),
+            "thread name may not contain interior null bytes"
+        );
+        Some(Thread::new(Some(name.into())))
+    }
+
+    /// # Safety
+    ///
+    /// As [`Builder::spawn_unchecked`].
+    unsafe fn spawn_std<F, T>(self, body: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let mut builder = std::thread::Builder::new().stack_size(self.stack.unwrap_or(STACK));
+        if let Some(name) = &self.name {
+            builder = builder.name(name.clone());
+        }
+        let thread = self.thread().unwrap_or_else(|| Thread::new(None));
+        let own = std::sync::OnceLock::from(thread.clone());
+        let body = move || {
+            current::enter(&own);
+            let _leaves = Leaves;
+            body()
+        };
+        // SAFETY: the caller's promise.
+        let handle = unsafe { builder.spawn_unchecked(body) }?;
+        Ok(JoinHandle(Kind::Std(handle, thread)))
+    }
+}
+
+struct Leaves;
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        current::leave();
+    }
+}
+
+/// Starts the runtime, if nobody has tried before.
+#[inline]
+fn start() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        // Where it cannot be started, or is another's, threads are those of std.
+        let _ = crate::Runtime::start();
+    });
+}
+
+/// The smallest class of stacks that has room.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[inline]
+fn class_of(size: usize) -> Option<usize> {
+    upcall_guest::shell::CLASSES
+        .iter()
+        .position(|&class| size <= class)
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod own {
+    use std::io;
+    use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
+
+    use upcall_guest::shell::{self, ROOM, Work};
+    use upcall_linux::Runtime;
+
+    use super::super::handle::{JoinHandle, Kind, Own, Taken};
+    use super::super::packet::{Packet, Remains};
+    use super::Thread;
+
+    /// # Safety
+    ///
+    /// As [`super::Builder::spawn_unchecked`].
+    #[inline]
+    pub(super) unsafe fn spawn<F, T>(
+        runtime: &'static Runtime,
+        class: usize,
+        thread: Option<Thread>,
+        body: F,
+    ) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let packet = Packet::new(thread, body);
+        if size_of::<Packet<F, T>>() <= ROOM && align_of::<Packet<F, T>>() <= 16 {
+            let packet = ManuallyDrop::new(packet);
+            let work = Work {
+                run: run::<F, T>,
+                drop_result: drop_packet::<F, T>,
+            };
+            // SAFETY: it fits, and is moved there; the functions are for it.
+            let shell = unsafe {
+                shell::spawn(runtime, class, work, |room| {
+                    room.cast::<ManuallyDrop<Packet<F, T>>>()
+                        .copy_from_nonoverlapping(&raw const packet, 1);
+                })
+            };
+            match shell {
+                Ok(shell) => {
+                    let place = shell.place().cast::<Packet<F, T>>();
+                    // SAFETY: it is there.
+                    let thread = unsafe { &raw const (*place).thread };
+                    Ok(JoinHandle(Kind::Own(Own {
+                        shell,
+                        thread,
+                        take: take::<F, T>,
+                        open: open::<F, T>,
+                    })))
+                }
+                Err(error) => {
+                    drop(ManuallyDrop::into_inner(packet));
+                    Err(io::Error::from_raw_os_error(error.0))
+                }
+            }
+        } else {
+            let packet = Box::into_raw(Box::new(packet));
+            let work = Work {
+                run: run_boxed::<F, T>,
+                drop_result: drop_boxed::<F, T>,
+            };
+            // SAFETY: a pointer fits; the functions are for it.
+            let shell = unsafe {
+                shell::spawn(runtime, class, work, |room| {
+                    room.cast::<MaybeUninit<*mut Packet<F, T>>>()
+                        .write(MaybeUninit::new(packet));
+                })
+            };
+            match shell {
+                Ok(shell) => Ok(JoinHandle(Kind::Own(Own {
+                    shell,
+                    // SAFETY: in the box.
+                    thread: unsafe { &raw const (*packet).thread },
+                    take: take_boxed::<T>,
+                    open: open::<F, T>,
+                }))),
+                Err(error) => {
+                    // SAFETY: nobody has got it.
+                    drop(unsafe { Box::from_raw(packet) });
+                    Err(io::Error::from_raw_os_error(error.0))
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The room holds such a packet, and it is the caller's. So too below.
+    unsafe fn run<F: FnOnce() -> T, T>(room: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { (*room.cast::<Packet<F, T>>()).run() };
+    }
+
+    unsafe fn run_boxed<F: FnOnce() -> T, T>(room: *mut u8) {
+        // SAFETY: the caller's promise: the room holds the box's address.
+        unsafe { (**room.cast::<*mut Packet<F, T>>()).run() };
+    }
+
+    unsafe fn drop_packet<F, T>(room: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { room.cast::<Packet<F, T>>().drop_in_place() };
+    }
+
+    unsafe fn drop_boxed<F, T>(room: *mut u8) {
+        // SAFETY: the caller's promise: the room holds the box's address.
+        drop(unsafe { Box::from_raw(*room.cast::<*mut Packet<F, T>>()) });
+    }
+
+    unsafe fn take<F: FnOnce() -> T, T>(room: *mut u8) -> Taken<T> {
+        // SAFETY: the caller's promise. What stays in the room has nothing to drop.
+        Taken::Remains(unsafe { (*room.cast::<Packet<F, T>>()).remains() })
+    }
+
+    unsafe fn take_boxed<T>(room: *mut u8) -> Taken<T> {
+        // SAFETY: the caller's promise: the room holds the box's address.
+        Taken::Boxed(unsafe { *room.cast::<*mut u8>() })
+    }
+
+    unsafe fn open<F: FnOnce() -> T, T>(packet: *mut u8) -> Remains<T> {
+        // SAFETY: the caller's promise: the box's address.
+        unsafe { Box::from_raw(packet.cast::<Packet<F, T>>()) }.remains()
+    }
+}

@@ -1,0 +1,126 @@
+//! Which thread this is, and waking it.
+
+use std::cell::{Cell, OnceCell};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::futex::{self, Deadline};
+
+/// A thread of the process, ended ones included.
+#[derive(Clone)]
+pub struct Thread(Arc<Inner>);
+
+struct Inner {
+    name: Option<Box<str>>,
+    id: ThreadId,
+    token: AtomicU32,
+}
+
+/// A number that no other thread of the process has or had.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ThreadId(NonZeroU64);
+
+const EMPTY: u32 = 0;
+const NOTIFIED: u32 = 1;
+const PARKED: u32 = 2;
+
+thread_local! {
+    /// Where the calling thread's own handle is, or will be: set while a thread of this module runs.
+    static OWN: Cell<*const OnceLock<Thread>> = const { Cell::new(std::ptr::null()) };
+    /// That of any other thread.
+    static OTHER: OnceCell<Thread> = const { OnceCell::new() };
+}
+
+/// The calling thread's handle is there, until [`leave`].
+pub(super) fn enter(own: &OnceLock<Thread>) {
+    OWN.set(own);
+}
+
+/// The calling thread's handle is not there any more.
+pub(super) fn leave() {
+    OWN.set(std::ptr::null());
+}
+
+/// The calling thread.
+pub fn current() -> Thread {
+    // SAFETY: null, or a handle that is there as long as it is set.
+    match unsafe { OWN.get().as_ref() } {
+        Some(own) => own.get_or_init(|| Thread::new(None)).clone(),
+        None => OTHER
+            .try_with(|other| other.get_or_init(Thread::of_std).clone())
+            .unwrap_or_else(|_| Thread::of_std()),
+    }
+}
+
+impl Thread {
+    pub(super) fn new(name: Option<Box<str>>) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        Thread(Arc::new(Inner {
+            name,
+            id: ThreadId(NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX)),
+            token: AtomicU32::new(EMPTY),
+        }))
+    }
+
+    fn of_std() -> Self {
+        Thread::new(std::thread::current().name().map(Box::from))
+    }
+
+    /// Its name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ThreadId {
+        self.0.id
+    }
+
+    /// Ends the thread's [`park`], or its next one.
+    pub fn unpark(&self) {
+        // Release: pairs with the Acquire in `park_until`.
+        if self.0.token.swap(NOTIFIED, Ordering::Release) == PARKED {
+            futex::wake(&self.0.token, 1);
+        }
+    }
+
+    fn park_until(&self, deadline: Option<Deadline>) {
+        let token = &self.0.token;
+        // Acquire: what was done before the `unpark` is seen after the `park`.
+        if token
+            .compare_exchange(NOTIFIED, EMPTY, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            || token
+                .compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed)
+                .is_err()
+        {
+            token.swap(EMPTY, Ordering::Acquire);
+            return;
+        }
+        while futex::wait(token, PARKED, deadline) && token.load(Ordering::Relaxed) == PARKED {}
+        token.swap(EMPTY, Ordering::Acquire);
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread")
+            .field("id", &self.id())
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits until [`Thread::unpark`] is called for the calling thread; not if it was since the last time.
+pub fn park() {
+    current().park_until(None);
+}
+
+/// As [`park`], for at most so long.
+pub fn park_timeout(timeout: Duration) {
+    current().park_until(Deadline::after(timeout));
+}

@@ -1,0 +1,94 @@
+//! The right to a thread's result.
+
+use std::fmt;
+
+use super::packet::{Remains, ended_early};
+use super::{Result, Thread};
+
+/// The right to wait for a thread and to have its result. Dropped, the thread goes on by itself.
+pub struct JoinHandle<T>(pub(super) Kind<T>);
+
+pub(super) enum Kind<T> {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    Own(Own<T>),
+    Std(std::thread::JoinHandle<T>, Thread),
+}
+
+/// Of a thread in a shell.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(super) struct Own<T> {
+    pub(super) shell: upcall_guest::shell::Handle,
+    pub(super) thread: *const std::sync::OnceLock<Thread>,
+    /// Moves what is left of it out of the room.
+    pub(super) take: unsafe fn(*mut u8) -> Taken<T>,
+    /// Opens a box.
+    pub(super) open: unsafe fn(*mut u8) -> Remains<T>,
+}
+
+/// What was in the room of a shell.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(super) enum Taken<T> {
+    Remains(Remains<T>),
+    Boxed(*mut u8),
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+// SAFETY: as of `std::thread::JoinHandle`: who has it takes the result, which the thread was allowed to send; the
+// pointer is to what the thread and its handle share.
+unsafe impl<T> Send for Own<T> {}
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+// SAFETY: as above; a reference gives the thread's own handle only.
+unsafe impl<T> Sync for Own<T> {}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the thread's end.
+    ///
+    /// # Errors
+    ///
+    /// The thread panicked: what it panicked with. It was ended by pthread_exit(3): a text that says so.
+    pub fn join(self) -> Result<T> {
+        match self.0 {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Kind::Own(own) => {
+                let (take, open) = (own.take, own.open);
+                // SAFETY: the function fits the room, as `spawn` has made both; it moves and does nothing else.
+                let taken = own.shell.join(|room| unsafe { take(room) });
+                let (thread, result) = match taken {
+                    Taken::Remains(remains) => remains,
+                    // SAFETY: as above.
+                    Taken::Boxed(boxed) => unsafe { open(boxed) },
+                };
+                drop(thread);
+                result.unwrap_or_else(|| Err(ended_early()))
+            }
+            Kind::Std(handle, _) => handle.join(),
+        }
+    }
+
+    /// Whether the thread has ended, so that [`JoinHandle::join`] will not wait.
+    pub fn is_finished(&self) -> bool {
+        match &self.0 {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Kind::Own(own) => own.shell.is_ended(),
+            Kind::Std(handle, _) => handle.is_finished(),
+        }
+    }
+
+    /// The thread.
+    pub fn thread(&self) -> &Thread {
+        match &self.0 {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Kind::Own(own) => {
+                // SAFETY: in the room or the box, which stay until the handle gives them up.
+                unsafe { &*own.thread }.get_or_init(|| Thread::new(None))
+            }
+            Kind::Std(_, thread) => thread,
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,35 @@
+//! Threads, shaped as in `std::thread`: cheap enough to make one for every piece of work.
+//!
+//! A thread of this module is a thread for all code: it may block in the kernel, in `std`, in a C library or on
+//! a page fault (its virtual processor goes on with another one), it has `errno` and thread-local storage of its own,
+//! with destructors, and panics as others do. It costs so little because what makes it one, libc's control block and
+//! a stack, is used again by the next.
+//!
+//! [`spawn`] starts the runtime of the process if there is none ([`crate::Runtime::start`]). Where there can be
+//! none, or `upcall run` has started the program, its threads are those of `std`.
+
+mod builder;
+mod current;
+mod handle;
+mod packet;
+mod scope;
+
+pub use builder::{Builder, spawn};
+pub use current::{Thread, ThreadId, current, park, park_timeout};
+pub use handle::JoinHandle;
+pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use std::thread::{AccessError, LocalKey, available_parallelism, panicking, sleep};
+
+/// What a thread ended with: its value, or what it panicked with.
+pub type Result<T> = std::thread::Result<T>;
+
+/// Gives way to other threads that are ready.
+#[inline]
+pub fn yield_now() {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime() {
+        runtime.yield_now();
+        return;
+    }
+    std::thread::yield_now();
+}

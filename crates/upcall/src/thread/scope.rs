@@ -1,0 +1,181 @@
+//! Threads that borrow: as `std::thread::scope`.
+
+use std::io;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::packet::ended_early;
+use super::{Builder, JoinHandle, Result, Thread};
+use crate::futex;
+
+/// A scope in which threads may borrow from outside of it. See [`scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    books: Arc<Books>,
+    // Invariant, as std's: neither may be shortened or lengthened.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    running: AtomicU32,
+    panicked: AtomicBool,
+}
+
+/// The right to wait for a thread of a [`Scope`].
+#[derive(Debug)]
+pub struct ScopedJoinHandle<'scope, T> {
+    handle: JoinHandle<Outcome<T>>,
+    scope: PhantomData<&'scope ()>,
+}
+
+/// Runs `body`, which may make threads that borrow from outside of it; all have ended when this returns.
+///
+/// ```
+/// let mut numbers = vec![1, 2, 3, 4];
+/// let (left, right) = numbers.split_at_mut(2);
+/// upcall::thread::scope(|scope| {
+///     scope.spawn(|| left[0] = 10);
+///     scope.spawn(|| right[1] = 40);
+/// });
+/// assert_eq!(numbers, [10, 2, 3, 40]);
+/// ```
+///
+/// # Panics
+///
+/// A thread panicked that nobody joined.
+pub fn scope<'env, F, T>(body: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let scope = Scope {
+        books: Arc::default(),
+        scope: PhantomData,
+        env: PhantomData,
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    let running = &scope.books.running;
+    loop {
+        // Acquire: pairs with the Release in `Counted::drop`: what the threads did is done.
+        match running.load(Ordering::Acquire) {
+            0 => break,
+            left => futex::wait(running, left, None),
+        };
+    }
+    match result {
+        Err(panic) => resume_unwind(panic),
+        Ok(_) if scope.books.panicked.load(Ordering::Relaxed) => {
+            panic!("a scoped thread panicked")
+        }
+        Ok(value) => value,
+    }
+}
+
+/// Counts a thread as running.
+struct Counted(Arc<Books>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `scope`.
+        if self.0.running.fetch_sub(1, Ordering::Release) == 1 {
+            futex::wake(&self.0.running, 1);
+        }
+    }
+}
+
+/// The result of a thread of a scope, which counts as running as long as it is there: the result may borrow.
+struct Outcome<T> {
+    /// `None`: somebody has it.
+    result: Option<Result<T>>,
+    counted: Counted,
+}
+
+impl<T> Drop for Outcome<T> {
+    fn drop(&mut self) {
+        if let Some(Err(_)) = self.result {
+            // Relaxed: `Counted::drop` follows.
+            self.counted.0.panicked.store(true, Ordering::Relaxed);
+        }
+        // Before it counts as ended.
+        self.result = None;
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// As [`super::spawn`], for a thread that borrows.
+    ///
+    /// # Panics
+    ///
+    /// There is no memory, or no thread, to be had.
+    pub fn spawn<F, T>(&'scope self, body: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        Builder::new()
+            .spawn_scoped(self, body)
+            .expect("failed to spawn thread")
+    }
+}
+
+impl Builder {
+    /// As [`Builder::spawn`], for a thread of a scope.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::spawn`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Builder::spawn`].
+    pub fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        body: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        scope.books.running.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(&scope.books));
+        let body = move || {
+            let result = catch_unwind(AssertUnwindSafe(body));
+            Outcome {
+                result: Some(result),
+                counted,
+            }
+        };
+        // SAFETY: the scope ends after the outcome is gone, and with it what it borrows.
+        let handle = unsafe { self.spawn_unchecked(body) }?;
+        Ok(ScopedJoinHandle {
+            handle,
+            scope: PhantomData,
+        })
+    }
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// As [`JoinHandle::join`].
+    ///
+    /// # Errors
+    ///
+    /// As [`JoinHandle::join`].
+    pub fn join(self) -> Result<T> {
+        let mut outcome = self.handle.join()?;
+        outcome.result.take().unwrap_or_else(|| Err(ended_early()))
+    }
+
+    /// As [`JoinHandle::is_finished`].
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// As [`JoinHandle::thread`].
+    pub fn thread(&self) -> &Thread {
+        self.handle.thread()
+    }
+}
