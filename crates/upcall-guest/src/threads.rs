@@ -321,18 +321,33 @@ pub fn exit(runtime: &'static Runtime, status: u64) -> ! {
     }
     // Counted down here and not when the thread is gone: of two that end at once, one is the last.
     // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
-    let left = GUEST.living.fetch_sub(1, Ordering::SeqCst) - 1;
-    if all_ended(left) && GUEST.foreign.load(Ordering::SeqCst) == 0 {
+    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.foreign.load(Ordering::SeqCst) == 0
+    {
         end_process();
     }
+    end_with_the_last();
     runtime.exit_thread(activation, ended, 0)
 }
 
 /// With what the first thread called exit(2): the process's status, if nobody says another.
 static FIRST_STATUS: AtomicU64 = AtomicU64::new(0);
 
-fn all_ended(living: usize) -> bool {
-    living == 0 || shell::only_free(living)
+/// A thread has ended. Shells in which nothing runs are not what the process goes on for once its first
+/// thread has ended.
+#[inline]
+pub fn end_with_the_last() {
+    if GUEST.first_ended.load(Ordering::SeqCst)
+        && GUEST.foreign.load(Ordering::SeqCst) == 0
+        && only_shells_are_left()
+    {
+        end_process();
+    }
+}
+
+#[cold]
+fn only_shells_are_left() -> bool {
+    GUEST.first_ended.load(Ordering::SeqCst)
+        && shell::count_ended() == GUEST.living.load(Ordering::SeqCst)
 }
 
 fn end_process() -> ! {
@@ -353,7 +368,7 @@ pub fn exit_foreign(frame: &mut Frame) {
         && GUEST.foreign.fetch_sub(1, Ordering::SeqCst) == 1
         // Without a runtime no thread has been counted, and the kernel knows who is the last.
         && GUEST.runtime().is_some()
-        && all_ended(GUEST.living.load(Ordering::SeqCst))
+        && (GUEST.living.load(Ordering::SeqCst) == 0 || only_shells_are_left())
     {
         end_process();
     }

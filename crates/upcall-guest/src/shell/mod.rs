@@ -37,7 +37,7 @@ use upcall_core::{Errno, Slot, WakeReason};
 use upcall_linux::{Activation, Linux, Runtime, Thread};
 
 use crate::guest::GUEST;
-use crate::{caller, direct, futex, scheduling};
+use crate::{caller, direct, futex, scheduling, threads};
 
 pub use pool::{CLASSES, forget};
 
@@ -256,15 +256,28 @@ fn finished(
 ) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
-    // AcqRel: the result is there; who waits is saved. Pairs with `Handle::join` and `Handle::drop`.
-    match shell.state.swap(ENDED, Ordering::AcqRel) {
-        RUNNING => None,
-        DROPPED => {
+    let mut state = shell.state.load(Ordering::Relaxed);
+    loop {
+        if state == DROPPED {
+            // It goes on, and drops its result.
             shell.drops.store(true, Ordering::Relaxed);
-            Some(thread)
+            return Some(thread);
         }
-        waiting => wake(runtime, activation, shell, waiting),
+        // Release: the result is there; Acquire: who waits is saved. Pairs with `Handle`. SeqCst: it has ended
+        // before the look whether the first thread has; pairs with `count_ended`.
+        match shell
+            .state
+            .compare_exchange(state, ENDED, Ordering::SeqCst, Ordering::Relaxed)
+        {
+            Ok(_) => break,
+            Err(now) => state = now,
+        }
     }
+    if state == RUNNING {
+        threads::end_with_the_last();
+        return None;
+    }
+    wake(runtime, activation, shell, state)
 }
 
 /// As [`finished`], where nobody has a handle any more.
@@ -275,7 +288,11 @@ fn release_own(
     shell: usize,
 ) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
-    pool::release(runtime, activation, unsafe { &*(shell as *const Shell) });
+    let shell = unsafe { &*(shell as *const Shell) };
+    // SeqCst: as in `finished`.
+    shell.state.store(ENDED, Ordering::SeqCst);
+    pool::release(runtime, activation, shell);
+    threads::end_with_the_last();
     None
 }
 
@@ -313,8 +330,7 @@ pub fn ended(runtime: &'static Runtime, activation: &'static Activation, thread:
     shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
     match shell.state.swap(ENDED, Ordering::AcqRel) {
         RUNNING | LEAVING => {}
-        // `ENDED`: dropping the result has left something behind.
-        DROPPED | ENDED => pool::release(runtime, activation, shell),
+        DROPPED => pool::release(runtime, activation, shell),
         waiting => {
             if let Some(joiner) = wake(runtime, activation, shell, waiting) {
                 runtime.make_ready(activation, joiner);
@@ -323,21 +339,18 @@ pub fn ended(runtime: &'static Runtime, activation: &'static Activation, thread:
     }
 }
 
-/// Whether the first thread has ended, and the `living` threads of the process are all shells in which nothing
-/// runs.
-pub fn only_free(living: usize) -> bool {
-    if !GUEST.first_ended.load(Ordering::SeqCst) {
-        return false;
-    }
-    let mut free = 0;
+/// In how many shells nothing runs.
+pub fn count_ended() -> usize {
+    let mut count = 0;
     GUEST.identities.each(|thread| {
         let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
         // SAFETY: null, or the shell of a thread that lives: memory of shells is there for ever.
         let shell = unsafe { shell.as_ref() };
-        free += usize::from(shell.is_some_and(|one| one.state.load(Ordering::SeqCst) == ENDED));
+        // SeqCst: pairs with `finished`.
+        count += usize::from(shell.is_some_and(|one| one.state.load(Ordering::SeqCst) == ENDED));
         true
     });
-    free == living
+    count
 }
 
 impl Handle {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// Calls without which there is no new thread, or, with the first one, no runtime: pthread_create says
 /// EAGAIN, and what the program does then is its own affair.
-const FOR_THREADS: [&str; 9] = [
+const FOR_THREADS: [&str; 10] = [
     "clone",
     "epoll_create1",
     "epoll_ctl",
@@ -18,6 +18,8 @@ const FOR_THREADS: [&str; 9] = [
     "mmap",
     "mprotect",
     DISPATCH,
+    // By which room is made for the runtime's descriptors under a low limit.
+    "prlimit64",
     "timerfd_create",
 ];
 

@@ -1,0 +1,470 @@
+//! Threads of the crate: what they give back, what they leave behind, and that one takes the other's place.
+//! Each setting is a process of its own, since there is one runtime in one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use upcall::thread::{self, Builder};
+
+fn values_come_back() {
+    assert_eq!(thread::spawn(|| 42).join().unwrap(), 42);
+    thread::spawn(|| ()).join().unwrap();
+    let text = String::from("moved in");
+    assert_eq!(
+        thread::spawn(move || text + " and out").join().unwrap(),
+        "moved in and out"
+    );
+    // Too large for the room in a shell.
+    let large = [7u64; 500];
+    let sum = thread::spawn(move || (large.iter().sum::<u64>(), [1u8; 3000]));
+    let (sum, bytes) = sum.join().unwrap();
+    assert_eq!((sum, bytes.len()), (3500, 3000));
+    #[repr(align(64))]
+    struct Aligned(u8);
+    let aligned = Aligned(9);
+    let address = thread::spawn(move || {
+        let aligned = aligned;
+        (&raw const aligned as usize % 64, aligned.0)
+    });
+    assert_eq!(address.join().unwrap(), (0, 9));
+}
+
+fn panics_come_back() {
+    let thread = thread::spawn(|| std::panic::resume_unwind(Box::new(7)));
+    let panic: thread::Result<()> = thread.join();
+    assert_eq!(*panic.unwrap_err().downcast::<i32>().unwrap(), 7);
+    // Nothing of it is left where it ran.
+    thread::spawn(|| assert!(!thread::panicking()))
+        .join()
+        .unwrap();
+}
+
+/// The result is dropped once, by whoever comes last.
+fn who_drops_the_handle_drops_the_result() {
+    struct Counts(Arc<AtomicU32>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let drops = Arc::new(AtomicU32::new(0));
+    const EACH: u32 = 200;
+    for _ in 0..EACH {
+        let (early, late, large) = (drops.clone(), drops.clone(), drops.clone());
+        drop(thread::spawn(move || Counts(early)));
+        let handle = thread::spawn(move || Counts(late));
+        while !handle.is_finished() {
+            thread::yield_now();
+        }
+        drop(handle);
+        drop(thread::spawn(move || (Counts(large), [0u8; 1000])));
+    }
+    while drops.load(Ordering::SeqCst) < 3 * EACH {
+        thread::yield_now();
+    }
+    for _ in 0..100 {
+        thread::yield_now();
+    }
+    assert_eq!(drops.load(Ordering::SeqCst), 3 * EACH);
+}
+
+fn threads_have_names_and_numbers() {
+    let handle = Builder::new()
+        .name("a long name for a thread".to_owned())
+        .spawn(|| {
+            let mut shown = [0u8; 16];
+            // SAFETY: the calling thread; sixteen bytes.
+            unsafe {
+                libc::pthread_getname_np(libc::pthread_self(), shown.as_mut_ptr().cast(), 16);
+            }
+            (thread::current(), shown)
+        })
+        .unwrap();
+    let known = handle.thread().clone();
+    let (own, shown) = handle.join().unwrap();
+    assert_eq!(own.name(), Some("a long name for a thread"));
+    assert_eq!(known.id(), own.id());
+    assert_eq!(&shown, b"a long name for\0");
+    let next = thread::spawn(|| {
+        let mut shown = [0u8; 16];
+        // SAFETY: as above.
+        unsafe { libc::pthread_getname_np(libc::pthread_self(), shown.as_mut_ptr().cast(), 16) };
+        (thread::current().name().is_none(), shown)
+    });
+    let (unnamed, shown) = next.join().unwrap();
+    assert!(unnamed && !shown.starts_with(b"a long name"), "{shown:?}");
+    let numbers: Vec<_> = (0..100)
+        .map(|_| thread::spawn(|| thread::current().id()).join().unwrap())
+        .collect();
+    assert!(
+        numbers
+            .iter()
+            .all(|one| numbers.iter().filter(|other| one == *other).count() == 1)
+    );
+}
+
+thread_local! {
+    static PLAIN: Cell<u32> = const { Cell::new(5) };
+    static DROPPED: RefCell<Option<Says>> = const { RefCell::new(None) };
+}
+
+struct Says(Arc<AtomicUsize>);
+
+impl Drop for Says {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn thread_local_storage_is_new_for_each() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    for round in 0..500 {
+        let says = dropped.clone();
+        let seen = thread::spawn(move || {
+            let seen = PLAIN.replace(77);
+            DROPPED.with_borrow_mut(|slot| {
+                assert!(slot.is_none());
+                *slot = Some(Says(says));
+            });
+            (seen, std::thread::current().id())
+        });
+        let (seen, _) = seen.join().unwrap();
+        assert_eq!(seen, 5, "in round {round}");
+        assert_eq!(
+            dropped.load(Ordering::SeqCst),
+            round + 1,
+            "destroyed before it is joined"
+        );
+    }
+    assert_eq!(PLAIN.get(), 5);
+}
+
+/// What pthread_key_create(3) keeps is libc's to destroy: with the shell.
+fn values_of_keys_are_destroyed() {
+    static DESTROYED: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn destroy(_: *mut libc::c_void) {
+        DESTROYED.fetch_add(1, Ordering::SeqCst);
+    }
+    let mut key = 0;
+    // SAFETY: a key that stays.
+    let answer = unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) };
+    assert_eq!(answer, 0);
+    for round in 0..20 {
+        thread::spawn(move || {
+            // SAFETY: the key above.
+            unsafe {
+                assert!(libc::pthread_getspecific(key).is_null());
+                libc::pthread_setspecific(key, std::ptr::without_provenance(round + 1));
+            }
+        })
+        .join()
+        .unwrap();
+        assert_eq!(DESTROYED.load(Ordering::SeqCst), round + 1);
+    }
+}
+
+/// One after another they run in few shells: libc knows few of them.
+fn shells_are_used_again() {
+    let own = || {
+        // SAFETY: asks only.
+        unsafe { libc::gettid() }
+    };
+    let known: BTreeSet<i32> = (0..10_000)
+        .map(|_| thread::spawn(own).join().unwrap())
+        .collect();
+    assert!(known.len() <= 70, "{} shells", known.len());
+    let at_once = |count: usize| {
+        let threads: Vec<_> = (0..count).map(|_| thread::spawn(own)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect::<BTreeSet<i32>>()
+    };
+    let first = at_once(1000);
+    let mut all = first.clone();
+    for _ in 0..10 {
+        all.extend(at_once(1000));
+    }
+    // Some are with other virtual processors.
+    assert!(all.len() <= 1000 + 70 * 10, "{} shells", all.len());
+}
+
+fn parking_waits_for_a_token() {
+    let both = Arc::new(AtomicBool::new(false));
+    let there = both.clone();
+    let thread = thread::spawn(move || {
+        thread::park();
+        while !there.load(Ordering::SeqCst) {
+            thread::park();
+        }
+    });
+    thread.thread().unpark();
+    both.store(true, Ordering::SeqCst);
+    thread.thread().unpark();
+    thread.join().unwrap();
+    thread::current().unpark();
+    thread::park();
+    let before = std::time::Instant::now();
+    thread::park_timeout(Duration::from_millis(5));
+    assert!(before.elapsed() >= Duration::from_millis(5));
+}
+
+fn scopes_wait_for_their_threads() {
+    let mut numbers = [0u64; 64];
+    thread::scope(|scope| {
+        for (index, number) in numbers.iter_mut().enumerate() {
+            scope.spawn(move || {
+                thread::yield_now();
+                *number = index as u64;
+            });
+        }
+    });
+    assert_eq!(numbers.iter().sum::<u64>(), 63 * 64 / 2);
+    let sum = thread::scope(|scope| {
+        let halves: Vec<_> = numbers
+            .chunks(32)
+            .map(|half| scope.spawn(move || half.iter().sum::<u64>()))
+            .collect();
+        halves
+            .into_iter()
+            .map(|half| half.join().unwrap())
+            .sum::<u64>()
+    });
+    assert_eq!(sum, 63 * 64 / 2);
+    let unasked = std::panic::catch_unwind(|| {
+        thread::scope(|scope| {
+            scope.spawn(|| std::panic::resume_unwind(Box::new(1)));
+        });
+    });
+    assert!(unasked.is_err());
+    let asked = thread::scope(|scope| {
+        scope
+            .spawn(|| std::panic::resume_unwind(Box::new(1)))
+            .join()
+            .is_err()
+    });
+    assert!(asked);
+}
+
+/// A thread blocks in the kernel; others go on, if there is one virtual processor or more.
+fn who_blocks_keeps_nobody_waiting() {
+    let mut ends = [0; 2];
+    // SAFETY: two descriptors.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    let [from, to] = ends;
+    let reader = thread::spawn(move || {
+        let mut byte = 0u8;
+        // SAFETY: one byte.
+        (unsafe { libc::read(from, (&raw mut byte).cast(), 1) }, byte)
+    });
+    let sum: u64 = (0..1000u64)
+        .map(|one| thread::spawn(move || one).join().unwrap())
+        .sum();
+    assert_eq!(sum, 499_500);
+    assert!(!reader.is_finished());
+    // SAFETY: one byte.
+    assert_eq!(unsafe { libc::write(to, [8u8].as_ptr().cast(), 1) }, 1);
+    assert_eq!(reader.join().unwrap(), (1, 8));
+}
+
+fn fork(depth: u32, salt: u32) -> u64 {
+    if depth == 0 {
+        if salt.is_multiple_of(5) {
+            thread::yield_now();
+        }
+        if salt.is_multiple_of(1000) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        return 1;
+    }
+    let left = thread::spawn(move || fork(depth - 1, salt.wrapping_mul(31) + 1));
+    let right = fork(depth - 1, salt.wrapping_mul(17) + 2);
+    left.join().unwrap() + right
+}
+
+fn trees_of_threads_add_up() {
+    for salt in 0..8 {
+        assert_eq!(fork(11, salt), 1 << 11);
+    }
+}
+
+/// A signal for a thread that waits for another's end is handled then.
+fn who_joins_takes_signals() {
+    static HANDLED: AtomicI32 = AtomicI32::new(0);
+    extern "C" fn handler(_: i32) {
+        HANDLED.fetch_add(1, Ordering::SeqCst);
+    }
+    // SAFETY: a handler that counts.
+    unsafe { libc::signal(libc::SIGUSR1, handler as *const () as usize) };
+    // SAFETY: the calling thread.
+    let joiner = unsafe { libc::pthread_self() };
+    for round in 1..=50 {
+        thread::spawn(move || {
+            thread::yield_now();
+            // SAFETY: it lives: it joins this one.
+            assert_eq!(unsafe { libc::pthread_kill(joiner, libc::SIGUSR1) }, 0);
+            while HANDLED.load(Ordering::SeqCst) < round {
+                thread::yield_now();
+            }
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+fn stacks_are_as_large_as_asked_for() {
+    fn deep(left: usize) -> usize {
+        let here = std::hint::black_box([1u8; 1024]);
+        if left == 0 {
+            0
+        } else {
+            deep(left - 1) + usize::from(here[left % 1024])
+        }
+    }
+    for (size, depth) in [(1, 8), (1 << 20, 700), (8 << 20, 6000), (64 << 20, 40_000)] {
+        let thread = Builder::new().stack_size(size).spawn(move || deep(depth));
+        assert_eq!(thread.unwrap().join().unwrap(), depth);
+    }
+}
+
+/// The child of a fork has its one thread, and makes others.
+fn children_have_threads_of_their_own() {
+    let status = thread::spawn(|| {
+        // SAFETY: the child uses its own thread, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let sum: i32 = (0..20)
+                .map(|one| thread::spawn(move || one).join().unwrap())
+                .sum();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(sum == 190)) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        status
+    });
+    let status = status.join().unwrap();
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1,
+        "{status:#x}"
+    );
+}
+
+/// Threads of std beside, by the same locks.
+fn threads_of_std_are_as_good() {
+    let gate = Arc::new((Mutex::new(0), Condvar::new()));
+    let come = |gate: &(Mutex<u32>, Condvar)| {
+        *gate.0.lock().unwrap() += 1;
+        gate.1.notify_all();
+        drop(
+            gate.1
+                .wait_while(gate.0.lock().unwrap(), |count| *count < 20)
+                .unwrap(),
+        );
+    };
+    let (mut own, mut stds) = (Vec::new(), Vec::new());
+    for _ in 0..10 {
+        let (one, other) = (gate.clone(), gate.clone());
+        own.push(thread::spawn(move || come(&one)));
+        stds.push(std::thread::spawn(move || come(&other)));
+    }
+    own.into_iter().for_each(|thread| thread.join().unwrap());
+    stds.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+macro_rules! cases {
+    ($($case:ident)*) => {
+        $(
+            $case();
+            println!("ok {}", stringify!($case));
+        )*
+    };
+}
+
+/// The first thread ends by itself: the process ends with the last that runs, however many shells are free.
+fn first_ends() -> ! {
+    drop(thread::spawn(|| {
+        let handles: Vec<_> = (0..50).map(|_| thread::spawn(thread::yield_now)).collect();
+        std::thread::sleep(Duration::from_millis(20));
+        // Ended, and nobody's to release.
+        handles.into_iter().for_each(std::mem::forget);
+        println!("the last");
+    }));
+    loop {
+        // Unlike pthread_exit(3), through no frame of main's caller.
+        // SAFETY: ends the calling thread, which has nothing to drop.
+        unsafe { libc::syscall(libc::SYS_exit, 3) };
+    }
+}
+
+fn again(word: &str, settings: &[(&str, &str)], status: i32) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command
+        .arg(word)
+        .envs(settings.iter().copied())
+        .output()
+        .unwrap();
+    let (out, error) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.code() == Some(status),
+        "{word} {settings:?}: {}\n{out}\n{error}",
+        output.status
+    );
+    print!("{out}");
+}
+
+fn main() {
+    if !upcall_linux::arch::SERVES_PROGRAMS {
+        println!("skipped: not on this architecture");
+        return;
+    }
+    // What hangs ends by this.
+    // SAFETY: asks for a signal.
+    unsafe { libc::alarm(100) };
+    match std::env::args().nth(1).as_deref() {
+        Some("first-ends") => {
+            upcall::Runtime::start().unwrap();
+            first_ends()
+        }
+        Some("cases") => {
+            cases! {
+                values_come_back
+                panics_come_back
+                who_drops_the_handle_drops_the_result
+                threads_have_names_and_numbers
+                thread_local_storage_is_new_for_each
+                values_of_keys_are_destroyed
+                shells_are_used_again
+                parking_waits_for_a_token
+                scopes_wait_for_their_threads
+                who_blocks_keeps_nobody_waiting
+                trees_of_threads_add_up
+                who_joins_takes_signals
+                stacks_are_as_large_as_asked_for
+                children_have_threads_of_their_own
+                threads_of_std_are_as_good
+            }
+        }
+        _ => {
+            for vps in ["1", "2", "4"] {
+                for slice in ["5000", "100"] {
+                    println!("{vps} virtual processors, slices of {slice} us");
+                    again(
+                        "cases",
+                        &[("UPCALL_VPS", vps), ("UPCALL_SLICE_US", slice)],
+                        0,
+                    );
+                }
+                again("first-ends", &[("UPCALL_VPS", vps)], 3);
+            }
+        }
+    }
+}
