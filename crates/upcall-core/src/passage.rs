@@ -348,6 +348,21 @@ impl<K: Kernel> Runtime<K> {
         self.make_ready_on(activation.vp(), thread);
     }
 
+    /// As [`Runtime::make_ready`], for a new thread that should run before those that wait: its creator divides
+    /// its work by threads, and the next thing is to wait for them.
+    #[inline]
+    pub fn make_ready_forked(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+    ) {
+        let vp = activation.vp();
+        let rank = thread.rank();
+        vp.ready.push_forked(&self.kernel, thread);
+        self.has_ready.insert(vp.index());
+        self.announce(vp, rank);
+    }
+
     #[inline]
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         let rank = thread.rank();
@@ -381,7 +396,7 @@ impl<K: Kernel> Runtime<K> {
         let vps = self.vps();
         self.has_ready.find(vp.index(), vps.len(), |index| {
             let other = &vps[index as usize];
-            let thread = other.ready.pop(&self.kernel);
+            let thread = other.ready.steal(&self.kernel);
             if thread.is_some() {
                 self.stats.stolen.add();
             } else {

@@ -3,7 +3,8 @@
 //! One [`ReadyList`] per virtual processor, first in, first out, with a front door for threads
 //! that had the processor before (Anderson §4.2 keeps one list per processor for locality). Other
 //! virtual processors steal from the front: the thread that has waited longest. Last in, first
-//! out, FastThreads' choice, starves threads of programs that were written for a fair kernel.
+//! out, FastThreads' choice, starves threads of programs that were written for a fair kernel; a program that
+//! says that it divides its work by threads has it ([`Forked`]), for a time slice.
 //! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
 //! instruction, and a thread can be put back at the front.
 //!
@@ -103,8 +104,62 @@ impl<K: Kernel> ThreadList<K> {
     }
 }
 
+/// New threads of a program that divides its work by them: the last one made runs first, which bounds how many
+/// there are at a time by their depth; others steal the first one made, which has most work left. When a
+/// time slice ends they are in the queue as all others are.
+struct Forked<K: Kernel> {
+    oldest: Option<&'static Thread<K>>,
+    newest: Option<&'static Thread<K>>,
+}
+
+impl<K: Kernel> Forked<K> {
+    #[inline]
+    fn push(&mut self, thread: &'static Thread<K>) {
+        thread.next.set(None, Ordering::Relaxed);
+        thread.previous.set(self.newest, Ordering::Relaxed);
+        match self.newest {
+            Some(newest) => newest.next.set(Some(thread), Ordering::Relaxed),
+            None => self.oldest = Some(thread),
+        }
+        self.newest = Some(thread);
+    }
+
+    #[inline]
+    fn pop_newest(&mut self) -> Option<&'static Thread<K>> {
+        let thread = self.newest?;
+        self.remove(thread);
+        Some(thread)
+    }
+
+    fn pop_oldest(&mut self) -> Option<&'static Thread<K>> {
+        let thread = self.oldest?;
+        self.remove(thread);
+        Some(thread)
+    }
+
+    fn remove(&mut self, thread: &'static Thread<K>) {
+        let next = thread.next.get(Ordering::Relaxed);
+        let previous = thread.previous.get(Ordering::Relaxed);
+        match previous {
+            Some(previous) => previous.next.set(next, Ordering::Relaxed),
+            None => self.oldest = next,
+        }
+        match next {
+            Some(next) => next.previous.set(previous, Ordering::Relaxed),
+            None => self.newest = previous,
+        }
+    }
+
+    fn contains(&self, thread: &'static Thread<K>) -> bool {
+        core::iter::successors(self.oldest, |one| one.next.get(Ordering::Relaxed))
+            .any(|one| core::ptr::eq(one, thread))
+    }
+}
+
 /// Ready threads, the most urgent first.
 struct Queue<K: Kernel> {
+    /// Of the common rank, and before the others of it.
+    forked: Forked<K>,
     common: ThreadList<K>,
     ranked: Ranked<K>,
 }
@@ -127,19 +182,46 @@ impl<K: Kernel> Queue<K> {
     }
 
     #[inline]
-    fn pop_front(&mut self) -> Option<&'static Thread<K>> {
-        if self.ranked.is_empty() {
-            return self.common.pop_front();
+    fn push_forked(&mut self, thread: &'static Thread<K>) {
+        match thread.rank() {
+            Rank::COMMON => self.forked.push(thread),
+            rank => self.ranked.push_back(thread, rank),
         }
-        match self.first()?.1 {
-            Rank::COMMON => self.common.pop_front(),
-            _ => self.ranked.pop_front(),
+    }
+
+    #[inline]
+    fn pop_front(&mut self) -> Option<&'static Thread<K>> {
+        if !self.ranked.is_empty() && self.first()?.1 != Rank::COMMON {
+            return self.ranked.pop_front();
+        }
+        match self.forked.pop_newest() {
+            None => self.common.pop_front(),
+            forked => forked,
+        }
+    }
+
+    /// What another virtual processor takes.
+    fn steal(&mut self) -> Option<&'static Thread<K>> {
+        if !self.ranked.is_empty() && self.first()?.1 != Rank::COMMON {
+            return self.ranked.pop_front();
+        }
+        match self.common.pop_front() {
+            None => self.forked.pop_oldest(),
+            common => common,
+        }
+    }
+
+    /// New threads are as all others from here on.
+    fn age(&mut self) {
+        while let Some(thread) = self.forked.pop_oldest() {
+            self.common.push_back(thread);
         }
     }
 
     /// The first, and the rank with which it came.
     fn first(&self) -> Option<(&'static Thread<K>, Rank)> {
-        let common = self.common.head.map(|thread| (thread, Rank::COMMON));
+        let common = self.forked.newest.or(self.common.head);
+        let common = common.map(|thread| (thread, Rank::COMMON));
         match self.ranked.first() {
             Some((_, rank)) if rank > Rank::COMMON && common.is_some() => common,
             Some(ranked) => Some(ranked),
@@ -153,6 +235,10 @@ impl<K: Kernel> Queue<K> {
         let rank = thread.rank();
         let listed = if self.ranked.contains(thread) {
             thread.listed_rank()
+        } else if self.forked.contains(thread) {
+            self.forked.remove(thread);
+            self.common.push_back(thread);
+            Rank::COMMON
         } else if self.common.contains(thread) {
             Rank::COMMON
         } else {
@@ -190,6 +276,10 @@ impl<K: Kernel> ReadyList<K> {
         ReadyList {
             word: AtomicUsize::new(0),
             list: UnsafeCell::new(Queue {
+                forked: Forked {
+                    oldest: None,
+                    newest: None,
+                },
                 common: ThreadList::new(),
                 ranked: Ranked::new(),
             }),
@@ -247,6 +337,23 @@ impl<K: Kernel> ReadyList<K> {
     pub(crate) fn push_front(&self, kernel: &K, thread: &'static Thread<K>) {
         thread.state.store(READY, Ordering::Relaxed);
         self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
+    }
+
+    /// Puts a new thread in, before all others of its rank.
+    #[inline]
+    pub(crate) fn push_forked(&self, kernel: &K, thread: &'static Thread<K>) {
+        thread.state.store(READY, Ordering::Relaxed);
+        self.with(kernel, |len| Some(len + 1), |list| list.push_forked(thread));
+    }
+
+    /// Takes a thread for another virtual processor.
+    pub(crate) fn steal(&self, kernel: &K) -> Option<&'static Thread<K>> {
+        self.with(kernel, |len| len.checked_sub(1), Queue::steal)?
+    }
+
+    /// A time slice ends: threads that were put in by [`ReadyList::push_forked`] are as all others.
+    pub(crate) fn age(&self, kernel: &K) {
+        self.with(kernel, |len| (len != 0).then_some(len), Queue::age);
     }
 
     /// Puts a thread at the end and takes the first, which may be the same.
@@ -350,6 +457,57 @@ mod tests {
                 let first = core::ptr::eq(*thread, model[0]);
                 assert_eq!(ready.is_first(&kernel, thread), first);
             }
+        }
+    }
+
+    /// Against two lists: who was forked last runs first, and others take who was forked first, after all
+    /// that were there before; a slice's end makes them equal.
+    #[test]
+    fn forked_threads_are_a_stack_for_one_and_a_queue_for_others() {
+        let kernel = Bare::new();
+        let mut pick = numbers(23);
+        let threads: [&Thread<Bare>; 32] = kernel.threads();
+        let ready = ReadyList::new();
+        let (mut common, mut forked) = (VecDeque::new(), VecDeque::new());
+        let mut outside: VecDeque<_> = threads.into();
+        for _ in 0..rounds(5000) {
+            let (taken, expected) = match pick(6) {
+                0 | 1 => {
+                    if let Some(thread) = outside.pop_front() {
+                        ready.push_forked(&kernel, thread);
+                        forked.push_back(thread);
+                    }
+                    continue;
+                }
+                2 => {
+                    if let Some(thread) = outside.pop_front() {
+                        ready.push_back(&kernel, thread);
+                        common.push_back(thread);
+                    }
+                    continue;
+                }
+                3 => (
+                    ready.pop(&kernel),
+                    forked.pop_back().or_else(|| common.pop_front()),
+                ),
+                4 => (
+                    ready.steal(&kernel),
+                    common.pop_front().or_else(|| forked.pop_front()),
+                ),
+                _ => {
+                    if pick(8) == 0 {
+                        ready.age(&kernel);
+                        common.append(&mut forked);
+                    }
+                    continue;
+                }
+            };
+            assert_eq!(taken.is_some(), expected.is_some());
+            if let (Some(taken), Some(expected)) = (taken, expected) {
+                assert!(core::ptr::eq(taken, expected));
+                outside.push_back(taken);
+            }
+            assert_eq!(ready.len(), common.len() + forked.len());
         }
     }
 }

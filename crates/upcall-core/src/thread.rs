@@ -54,6 +54,8 @@ pub struct Thread<K: Kernel> {
     pub(crate) reason: AtomicU32,
     /// Neighbours in the one list that holds the thread (ready list, free list, list of claimed).
     pub(crate) next: Slot<Thread<K>>,
+    /// Where that list goes both ways.
+    pub(crate) previous: Slot<Thread<K>>,
     /// The activation that carries it while `Running`.
     pub(crate) carrier: Slot<Activation<K>>,
 
@@ -186,6 +188,7 @@ impl<K: Kernel> Recycled for Thread<K> {
             state: AtomicU32::new(RUNNING),
             reason: AtomicU32::new(0),
             next: Slot::empty(),
+            previous: Slot::empty(),
             carrier: Slot::empty(),
             wait_next: Slot::empty(),
             wait_previous: Slot::empty(),

@@ -481,6 +481,7 @@ impl<K: Kernel> Runtime<K> {
             }
         }
         self.stats.preempted.add();
+        vp.ready.age(&self.kernel);
         self.push_back(vp, thread);
         None
     }
@@ -495,7 +496,7 @@ impl<K: Kernel> Runtime<K> {
         });
         if let Some(other) = stranded
             && self.kernel.may_run(vp)
-            && let Some(thread) = other.ready.pop(&self.kernel)
+            && let Some(thread) = other.ready.steal(&self.kernel)
         {
             self.stats.stolen.add();
             self.push_back(vp, thread);

@@ -116,7 +116,7 @@ pub unsafe fn spawn(
         unsafe { *shell.work.get() = work };
         shell.state.store(RUNNING, Ordering::Relaxed);
         inherit(runtime, activation, thread);
-        runtime.make_ready(activation, thread);
+        runtime.make_ready_forked(activation, thread);
         runtime.leave(activation);
         return Ok(Handle(shell));
     }
@@ -215,7 +215,8 @@ extern "C" fn main(shell: *mut c_void) -> *mut c_void {
             return core::ptr::null_mut();
         }
         rest(runtime, shell, finished);
-        if shell.drops.swap(false, Ordering::Relaxed) {
+        if shell.drops.load(Ordering::Relaxed) {
+            shell.drops.store(false, Ordering::Relaxed);
             // SAFETY: as above; its handle is gone.
             unsafe { (work.drop_result)(shell.place()) };
             if !tls::reset(thread) {
