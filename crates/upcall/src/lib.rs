@@ -22,11 +22,31 @@
 //! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime: a program whose
 //! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.
 
+/// A function that is `const`, but not under the model checker: its atomics are made when it runs.
+macro_rules! constant {
+    ($(#[$attribute:meta])* $visible:vis const fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])*
+        $visible const fn $($rest)*
+
+        #[cfg(loom)]
+        $(#[$attribute])*
+        $visible fn $($rest)*
+    };
+}
+
+#[cfg(not(loom))]
 mod error;
+#[cfg_attr(loom, path = "models/futex.rs")]
 mod futex;
+#[cfg(all(loom, test))]
+mod models;
+#[cfg(not(loom))]
 mod runtime;
 pub mod sync;
 pub mod thread;
 
+#[cfg(not(loom))]
 pub use error::Error;
+#[cfg(not(loom))]
 pub use runtime::{Builder, Policy, Runtime};
