@@ -32,10 +32,6 @@ impl AtomicU32 {
         ordered(order, || self.0.load(order))
     }
 
-    pub(crate) fn store(&self, value: u32, order: Ordering) {
-        ordered(order, || self.0.store(value, order));
-    }
-
     pub(crate) fn swap(&self, value: u32, order: Ordering) -> u32 {
         ordered(order, || self.0.swap(value, order))
     }

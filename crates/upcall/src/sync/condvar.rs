@@ -148,7 +148,7 @@ impl Condvar {
     }
 
     /// Returns whether the deadline did not pass.
-    fn wait_until(&self, mutex: &Raw, deadline: Option<Deadline>) -> bool {
+    pub(super) fn wait_until(&self, mutex: &Raw, deadline: Option<Deadline>) -> bool {
         // Relaxed: both under the mutex, whose order is theirs.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let notified = self.notified.load(Ordering::Relaxed);
