@@ -1,13 +1,15 @@
 //! In the place of `crate::futex` under loom: its atomics, and a futex as the manual promises one.
 //!
-//! A look at the word and the start of a wait are one step for whoever wakes, with a full barrier before the
-//! look: so do the kernel and the core. A wait with a deadline ends by itself at any moment.
+//! A look at the word and the start of a wait are one step for whoever wakes, and all such steps are in one order, as
+//! under a lock: so do the kernel and the core. A wait with a deadline ends by itself at any moment.
 
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loom::sync::atomic::{self, fence};
-use loom::sync::{Condvar, Mutex};
+use loom::thread::{self, Thread};
 
 /// As in `std`. Loom takes SeqCst for AcqRel but in fences, so there is one on both sides of such an access.
 #[derive(Debug)]
@@ -77,45 +79,79 @@ impl Deadline {
     }
 }
 
-/// Who waits, in the order that they came.
-#[derive(Default)]
-struct Queue {
-    /// The word's address, and the number of who waits for it.
-    waiting: Vec<(usize, u32)>,
-    came: u32,
+/// Who waits, in the order that they came: loom runs all threads of a model on one.
+struct Futex {
+    /// In the place of the lock around the list: an operation takes it, and so sees what earlier ones saw.
+    order: Arc<atomic::AtomicU32>,
+    /// How many operations there were.
+    operations: u32,
+    waiting: Vec<Waiter>,
 }
 
-loom::lazy_static! {
-    static ref FUTEX: (Mutex<Queue>, Condvar) = (Mutex::new(Queue::default()), Condvar::new());
+struct Waiter {
+    address: usize,
+    number: u32,
+    thread: Thread,
+}
+
+thread_local! {
+    static FUTEX: RefCell<Option<Futex>> = const { RefCell::new(None) };
 }
 
 /// Begins an execution of a model, before there is a second thread.
 #[cfg(test)]
 pub(crate) fn begin() {
-    drop(FUTEX.0.lock().unwrap());
+    let order = Arc::new(atomic::AtomicU32::new(0));
+    let before = FUTEX.replace(Some(Futex {
+        order,
+        operations: 0,
+        waiting: Vec::new(),
+    }));
+    drop(before);
+}
+
+fn with<R>(access: impl FnOnce(&mut Futex) -> R) -> R {
+    FUTEX.with_borrow_mut(|futex| access(futex.as_mut().expect("in a model")))
+}
+
+/// Loom may switch to other threads before, and not until its next access. Returns the operation's number.
+fn operate() -> u32 {
+    let order = with(|futex| futex.order.clone());
+    order.fetch_add(1, Ordering::AcqRel);
+    with(|futex| {
+        futex.operations += 1;
+        futex.operations
+    })
 }
 
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
-    let (queue, woken) = &*FUTEX;
-    let mut locked = queue.lock().unwrap();
-    fence(Ordering::SeqCst);
-    if word.load(Ordering::Relaxed) != expected {
-        return true;
-    }
-    locked.came += 1;
-    let own = (std::ptr::from_ref(word).addr(), locked.came);
-    locked.waiting.push(own);
+    let thread = thread::current();
+    // The look belongs to the operation if no other one came in between.
+    let number = loop {
+        let number = operate();
+        if word.0.load(Ordering::Relaxed) != expected {
+            return true;
+        }
+        if with(|futex| futex.operations) == number {
+            break number;
+        }
+    };
+    with(|futex| {
+        futex.waiting.push(Waiter {
+            address: std::ptr::from_ref(word).addr(),
+            number,
+            thread,
+        });
+    });
+    let waits = || with(|futex| futex.waiting.iter().any(|waiter| waiter.number == number));
     if deadline.is_some() {
-        // Others run, or not; then the time is over.
-        drop(locked);
-        loom::thread::yield_now();
-        locked = queue.lock().unwrap();
-        let left = locked.waiting.len();
-        locked.waiting.retain(|other| *other != own);
-        return locked.waiting.len() == left;
+        operate();
+        let timed_out = waits();
+        with(|futex| futex.waiting.retain(|waiter| waiter.number != number));
+        return !timed_out;
     }
-    while locked.waiting.contains(&own) {
-        locked = woken.wait(locked).unwrap();
+    while waits() {
+        thread::park();
     }
     true
 }
@@ -125,18 +161,15 @@ pub(crate) fn looks() -> u32 {
 }
 
 pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {
-    let (queue, woken) = &*FUTEX;
-    let mut locked = queue.lock().unwrap();
     let address = std::ptr::from_ref(word).addr();
-    let mut left = count;
-    locked.waiting.retain(|other| {
-        let wakes = other.0 == address && left > 0;
-        left -= u32::from(wakes);
-        !wakes
+    operate();
+    let woken = with(|futex| {
+        let here = |waiter: &mut Waiter| waiter.address == address;
+        let woken = futex.waiting.extract_if(.., here);
+        woken.take(count as usize).collect::<Vec<_>>()
     });
-    drop(locked);
-    if left < count {
-        woken.notify_all();
+    for waiter in &woken {
+        waiter.thread.unpark();
     }
-    count - left
+    woken.len() as u32
 }

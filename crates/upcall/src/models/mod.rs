@@ -14,14 +14,19 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use crate::sync::{Condvar, Mutex, Semaphore};
+use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
 
 /// The time that a wait has where it may be over at any moment.
 const SOME: Duration = Duration::ZERO;
 
 fn check(execution: impl Fn() + Sync + Send + 'static) {
+    check_less(0, execution);
+}
+
+/// With so many preemptions less: what has many steps.
+fn check_less(less: usize, execution: impl Fn() + Sync + Send + 'static) {
     let mut checker = loom::model::Builder::new();
-    checker.preemption_bound = checker.preemption_bound.or(Some(3));
+    checker.preemption_bound = Some(checker.preemption_bound.unwrap_or(3).saturating_sub(less));
     checker.check(move || {
         crate::futex::begin();
         execution();
@@ -171,5 +176,142 @@ fn a_permit_is_taken_once_and_not_waited_for_in_vain() {
             taker.join().unwrap();
         }
         assert_eq!((value.get(), permits.permits()), (3, 1));
+    });
+}
+
+/// Two writers and a reader.
+#[test]
+fn a_writer_is_alone_and_wakes_who_waits() {
+    check_less(1, || {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let lock = lock.clone();
+                thread::spawn(move || lock.write().unwrap().add())
+            })
+            .collect();
+        assert!(lock.read().unwrap().get() <= 2);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(lock.read().unwrap().get(), 2);
+    });
+}
+
+/// Two readers that go in and out, and a writer that they let in.
+#[test]
+fn readers_let_a_writer_in_and_it_wakes_them() {
+    check(|| {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let lock = lock.clone();
+                thread::spawn(move || lock.read().unwrap().get())
+            })
+            .collect();
+        lock.write().unwrap().add();
+        for reader in readers {
+            assert!(reader.join().unwrap() <= 1);
+        }
+    });
+}
+
+/// A writer keeps readers out while it waits, and then gives up.
+#[test]
+fn a_writer_that_gives_up_lets_readers_in() {
+    check(|| {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let inside = lock.read().unwrap();
+        let gives_up = {
+            let lock = lock.clone();
+            thread::spawn(move || assert!(lock.write_timeout(SOME).is_err()))
+        };
+        let reads = {
+            let lock = lock.clone();
+            thread::spawn(move || lock.read().unwrap().get())
+        };
+        // The reader inside does not leave before both are done.
+        gives_up.join().unwrap();
+        assert_eq!(reads.join().unwrap(), 0);
+        drop(inside);
+        drop(lock.try_write().unwrap());
+    });
+}
+
+/// Of two writers that wait for a reader one may give up, and a third comes.
+#[test]
+fn a_writer_that_gives_up_passes_its_wake_up_on() {
+    check_less(1, || {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let inside = lock.read().unwrap();
+        let writers: Vec<_> = (0..2)
+            .map(|number| {
+                let lock = lock.clone();
+                thread::spawn(move || {
+                    let answer = match number {
+                        0 => lock.write_timeout(SOME).ok(),
+                        _ => lock.write().ok(),
+                    };
+                    if let Some(value) = answer {
+                        value.add();
+                    }
+                })
+            })
+            .collect();
+        drop(inside);
+        lock.write().unwrap().add();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert!((2..=3).contains(&lock.try_read().unwrap().get()));
+    });
+}
+
+#[test]
+fn a_writer_that_becomes_a_reader_lets_readers_in() {
+    check(|| {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let writes = lock.write().unwrap();
+        let others: Vec<_> = (0..2)
+            .map(|number| {
+                let lock = lock.clone();
+                thread::spawn(move || match number {
+                    0 => lock.read().unwrap().get(),
+                    _ => lock.read_timeout(SOME).map_or(1, |value| value.get()),
+                })
+            })
+            .collect();
+        writes.add();
+        let reads = RwLockWriteGuard::downgrade(writes);
+        // The reader inside does not leave before they are done.
+        for other in others {
+            assert_eq!(other.join().unwrap(), 1);
+        }
+        drop(reads);
+    });
+}
+
+#[test]
+fn what_is_done_once_is_seen_by_all() {
+    check(|| {
+        let both = Arc::new((Once::new(), Watched::default()));
+        let others: Vec<_> = (0..2)
+            .map(|number| {
+                let both = both.clone();
+                thread::spawn(move || {
+                    let (once, value) = &*both;
+                    match number {
+                        0 => once.call_once(|| value.add()),
+                        _ => once.wait(),
+                    }
+                    assert_eq!(value.get(), 1);
+                })
+            })
+            .collect();
+        both.0.call_once(|| both.1.add());
+        assert_eq!(both.1.get(), 1);
+        for other in others {
+            other.join().unwrap();
+        }
     });
 }

@@ -8,9 +8,8 @@
 //! 2. A writer that leaves opens the gate if readers wait, and wakes all of them, then a writer, which
 //!    shuts the gate behind them.
 //! 3. Who is woken takes the lock like anybody, or waits again. A writer that has waited shuts the gate when it
-//!    enters, since it cannot know of others; so the last one leaves it shut without need. Whoever shall wake a
-//!    writer and finds none opens the gate.
-//! 4. A writer that gives up opens the gate and wakes as in 2: who waits looks again.
+//!    enters, since it cannot know of others; if there are none, it opens the gate when it leaves.
+//! 4. A writer that gives up, or becomes a reader, opens the gate and wakes as in 2: who waits looks again.
 //!
 //! A bit is cleared before those are woken that it stands for. What this does not do is to hand the lock over: a
 //! writer that comes while it is free enters before those that were woken.
@@ -142,7 +141,7 @@ impl Raw {
     pub(super) fn downgrade(&self) {
         // Release: pairs with the Acquire in `enter` of other readers.
         let state = self.state.fetch_sub(WRITER - 1, Ordering::Release) - (WRITER - 1);
-        if state & READERS != 0 {
+        if state & WAITING != 0 {
             self.open(state, |_| true);
         }
     }
@@ -216,14 +215,17 @@ impl Raw {
 
     #[cold]
     fn readers_left(&self, state: u32) {
-        // Whoever has entered meanwhile wakes the next when it leaves. Nobody was woken: no writer waits.
-        if state & WRITERS == 0 || !self.wake_writer() {
+        // No writer sleeps: then it is about to, and sees the number; or gives up, and has its last try.
+        if state & WRITERS != 0 {
+            self.wake_writer();
+        } else {
             self.open(state, |state| state & WRITER == 0);
         }
     }
 
     #[cold]
     fn writer_left(&self, state: u32) {
+        // No writer sleeps: there may be none, and the gate be shut without need.
         if state & READERS != 0 || !self.wake_writer() {
             self.open(state, |state| state & WRITER == 0);
         }
