@@ -12,6 +12,7 @@ use upcall::sync as ours;
 macro_rules! is {
     ($type:ty, $property:path) => {{
         struct Is<T>(PhantomData<T>);
+        #[allow(dead_code)]
         trait Otherwise {
             fn answer(&self) -> bool {
                 false

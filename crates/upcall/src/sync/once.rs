@@ -1,6 +1,8 @@
 //! What is done once (pthread_once(3)).
 
+use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::Ordering;
 
@@ -45,6 +47,8 @@ impl RefUnwindSafe for Once {}
 /// ```
 pub struct OnceState {
     poisoned: bool,
+    /// For the thread that calls, as in std.
+    not_sync: PhantomData<Cell<()>>,
 }
 
 /// Whoever does it; with its end the others go on.
@@ -195,7 +199,10 @@ impl Once {
 
 impl Attempt<'_> {
     fn run(mut self, poisoned: bool, f: &mut dyn FnMut(&OnceState)) {
-        f(&OnceState { poisoned });
+        f(&OnceState {
+            poisoned,
+            not_sync: PhantomData,
+        });
         self.after = DONE;
     }
 }

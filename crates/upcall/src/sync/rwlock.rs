@@ -56,8 +56,8 @@ impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
     lock: &'a RwLock<T>,
-    /// Ended by the thread that began it, as in std.
-    not_send: PhantomData<*const ()>,
+    /// Ended by the thread that began it, and looked at behind a panic as the value may be, as in std.
+    not_send: PhantomData<*const T>,
 }
 
 /// Access to change what a [`RwLock`] protects, as long as the guard is there.
