@@ -128,7 +128,7 @@ const FAULTS: &[Fault] = &[
     ),
     // A writer that has waited forgets the others.
     (
-        "a_writer_that_gives_up_passes",
+        "a_writer_that_has_waited",
         "sync/rwlock_raw.rs",
         "            gate = WRITERS;\n",
         "            gate |= 0;\n",

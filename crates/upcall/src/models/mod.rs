@@ -238,32 +238,53 @@ fn a_writer_that_gives_up_lets_readers_in() {
     });
 }
 
-/// Of two writers that wait for a reader one may give up, and a third comes.
+/// Of two writers that wait one may give up.
 #[test]
 fn a_writer_that_gives_up_passes_its_wake_up_on() {
     check_less(1, || {
         let lock = Arc::new(RwLock::new(Watched::default()));
-        let inside = lock.read().unwrap();
-        let writers: Vec<_> = (0..2)
+        let inside = lock.write().unwrap();
+        let gives_up = {
+            let lock = lock.clone();
+            thread::spawn(move || {
+                if let Ok(value) = lock.write_timeout(SOME) {
+                    value.add();
+                }
+            })
+        };
+        let writes = {
+            let lock = lock.clone();
+            thread::spawn(move || lock.write().unwrap().add())
+        };
+        drop(inside);
+        gives_up.join().unwrap();
+        writes.join().unwrap();
+        assert!((1..=2).contains(&lock.try_read().unwrap().get()));
+    });
+}
+
+/// A reader and two writers wait for a writer, and go inside one after the other.
+#[test]
+fn a_writer_that_has_waited_wakes_the_next() {
+    check_less(3, || {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let inside = lock.write().unwrap();
+        let others: Vec<_> = (0..3)
             .map(|number| {
                 let lock = lock.clone();
-                thread::spawn(move || {
-                    let answer = match number {
-                        0 => lock.write_timeout(SOME).ok(),
-                        _ => lock.write().ok(),
-                    };
-                    if let Some(value) = answer {
-                        value.add();
-                    }
+                thread::spawn(move || match number {
+                    0 => assert!(lock.read().unwrap().get() <= 2),
+                    _ => lock.write().unwrap().add(),
                 })
             })
             .collect();
+        // The others come and wait.
+        thread::yield_now();
         drop(inside);
-        lock.write().unwrap().add();
-        for writer in writers {
-            writer.join().unwrap();
+        for other in others {
+            other.join().unwrap();
         }
-        assert!((2..=3).contains(&lock.try_read().unwrap().get()));
+        assert_eq!(lock.try_read().unwrap().get(), 2);
     });
 }
 

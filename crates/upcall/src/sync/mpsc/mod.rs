@@ -69,7 +69,7 @@ pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
     )
 }
 
-/// The end of a [`channel`] that sends; there may be many.
+/// The end of a [`channel()`] that sends; there may be many.
 ///
 /// ```
 /// let (sender, receiver) = upcall::sync::mpsc::channel();
