@@ -16,8 +16,8 @@
 //! # Ok::<(), upcall::Error>(())
 //! ```
 //!
-//! All threads that the process makes from then on are such threads, however it makes them. Nothing else of
-//! the crate is there yet.
+//! All threads that the process makes from then on are such threads, however it makes them. [`thread`] and [`sync`]
+//! are shaped as those of `std`.
 //!
 //! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime: a program whose
 //! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.
@@ -44,6 +44,7 @@ mod models;
 #[cfg(not(loom))]
 mod runtime;
 pub mod sync;
+#[cfg(not(loom))]
 pub mod thread;
 
 #[cfg(not(loom))]
