@@ -4,12 +4,9 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p upcall-core --test models`
 #![cfg(loom)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+mod faults;
 
-/// The model that catches it, the file, and what stands there once in place of what.
-type Fault = (&'static str, &'static str, &'static str, &'static str);
+use faults::Fault;
 
 const FAULTS: &[Fault] = &[
     (
@@ -331,79 +328,7 @@ const FAULTS: &[Fault] = &[
     ),
 ];
 
-/// A workspace of this crate alone.
-struct Copy {
-    root: PathBuf,
-    target: PathBuf,
-}
-
-impl Copy {
-    fn new() -> Self {
-        let krate = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let workspace = krate.join("../..");
-        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let root = scratch.join("faults");
-        let _ = fs::remove_dir_all(&root);
-        let to = root.join("crates/upcall-core");
-        copy(&krate.join("src"), &to.join("src"));
-        fs::copy(krate.join("Cargo.toml"), to.join("Cargo.toml")).unwrap();
-        let manifest = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
-        let all = r#"members = ["crates/*", "tests/programs", "tests/vm"]"#;
-        assert_eq!(manifest.matches(all).count(), 1);
-        let manifest = manifest.replace(all, r#"members = ["crates/upcall-core"]"#);
-        fs::write(root.join("Cargo.toml"), manifest).unwrap();
-        fs::copy(workspace.join("Cargo.lock"), root.join("Cargo.lock")).unwrap();
-        // What the checker was built into already.
-        let target = scratch.parent().unwrap().to_path_buf();
-        Copy { root, target }
-    }
-
-    /// Whether the model passes, and what was said.
-    fn passes(&self, model: &str) -> (bool, String) {
-        let output = Command::new(env!("CARGO"))
-            // Built in a moment, run in less.
-            .args(["--config", "profile.dev.package.upcall-core.opt-level=0"])
-            .args(["test", "--offline", "--quiet", "--lib", "--", model])
-            .current_dir(self.root.join("crates/upcall-core"))
-            .env("CARGO_TARGET_DIR", &self.target)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(said.contains("\nrunning 1 test\n"), "{model}: {said}");
-        (output.status.success(), said)
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
-}
-
 #[test]
 fn every_fault_is_caught_by_its_model() {
-    let copy = Copy::new();
-    let mut missed = Vec::new();
-    for &(model, file, text, fault) in FAULTS {
-        let path = copy.root.join("crates/upcall-core/src").join(file);
-        let right = fs::read_to_string(&path).unwrap();
-        assert_eq!(right.matches(text).count(), 1, "{file}: {text}");
-        fs::write(&path, right.replace(text, fault)).unwrap();
-        let (passes, said) = copy.passes(model);
-        println!("{model}: {}", if passes { "missed" } else { "caught" });
-        if passes {
-            missed.push(format!("{model}, {file}: {text}\n{said}"));
-        }
-        fs::write(&path, right).unwrap();
-    }
-    assert!(missed.is_empty(), "{}", missed.join("\n"));
+    faults::check(env!("CARGO_PKG_NAME"), env!("CARGO_MANIFEST_DIR"), FAULTS);
 }

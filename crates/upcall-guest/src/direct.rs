@@ -27,8 +27,8 @@ pub fn wait(
     answer != -i64::from(libc::ETIMEDOUT)
 }
 
-/// Wakes at most `count` of those that wait for the word, kernel threads among them.
+/// Wakes at most `count` of those that wait for the word, kernel threads among them. Returns how many.
 #[inline]
-pub fn wake(runtime: &'static Runtime, word: &AtomicU32, count: u32) {
-    futex::wake(runtime, word.as_ptr() as usize, count, u32::MAX);
+pub fn wake(runtime: &'static Runtime, word: &AtomicU32, count: u32) -> u32 {
+    futex::wake(runtime, word.as_ptr() as usize, count, u32::MAX) as u32
 }

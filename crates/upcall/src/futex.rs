@@ -2,8 +2,14 @@
 //!
 //! What waits and what wakes may be either: with the runtime in the process, wake-ups go both ways.
 
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+
+pub(crate) use std::sync::atomic::AtomicU32;
+
+/// How often a thread looks at a word again before it waits, where another processor may change it meanwhile.
+/// That is about as long as a wait and a wake-up take at user level: longer is lost where whoever would change
+/// the word is ready behind us.
+const LOOKS: u32 = 30;
 
 /// A moment of the clock that sleeps by (CLOCK_MONOTONIC), in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -56,15 +62,26 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) 
     answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
 }
 
-/// Wakes at most `count` of those that wait for the word.
-pub(crate) fn wake(word: &AtomicU32, count: u32) {
+/// How often to look at a word again before the wait for it: not at all where nobody else can run meanwhile.
+pub(crate) fn looks() -> u32 {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime()
+        && runtime.vps().len() == 1
+    {
+        return 0;
+    }
+    LOOKS
+}
+
+/// Wakes at most `count` of those that wait for the word. Returns how many.
+pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if let Some(runtime) = upcall_guest::direct::runtime() {
-        upcall_guest::direct::wake(runtime, word, count);
-        return;
+        return upcall_guest::direct::wake(runtime, word, count);
     }
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let count = count.min(i32::MAX as u32);
     // SAFETY: wakes on an address; touches no memory.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count) };
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count) };
+    woken.max(0) as u32
 }

@@ -16,17 +16,38 @@
 //! # Ok::<(), upcall::Error>(())
 //! ```
 //!
-//! All threads that the process makes from then on are such threads, however it makes them. Nothing else of
-//! the crate is there yet.
+//! All threads that the process makes from then on are such threads, however it makes them. [`thread`] and [`sync`]
+//! are shaped as those of `std`.
 //!
 //! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime: a program whose
 //! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.
 
+/// A function that is `const`, but not under the model checker: its atomics are made when it runs.
+macro_rules! constant {
+    ($(#[$attribute:meta])* $visible:vis const fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])*
+        $visible const fn $($rest)*
+
+        #[cfg(loom)]
+        $(#[$attribute])*
+        $visible fn $($rest)*
+    };
+}
+
+#[cfg(not(loom))]
 mod error;
+#[cfg_attr(loom, path = "models/futex.rs")]
 mod futex;
+#[cfg(all(loom, test))]
+mod models;
+#[cfg(not(loom))]
 mod runtime;
 pub mod sync;
+#[cfg(not(loom))]
 pub mod thread;
 
+#[cfg(not(loom))]
 pub use error::Error;
+#[cfg(not(loom))]
 pub use runtime::{Builder, Policy, Runtime};

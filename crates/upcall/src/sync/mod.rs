@@ -1,8 +1,48 @@
-//! Synchronization between threads, shaped as in `std::sync`.
+//! Synchronization between threads, shaped as in [`std::sync`].
 //!
 //! A thread of the runtime that has to wait gives its virtual processor to another one, without the kernel;
 //! any other kernel thread waits in futex(2). With no runtime in the process everything works as well.
+//!
+//! What is here beyond `std`: the waits for locks have a form that ends after some time, and [`Semaphore`]. What
+//! has the meaning of std has its types too: [`PoisonError`], [`TryLockError`] and the errors of [`mpsc`].
 
+mod barrier;
+mod condvar;
+mod lazy_lock;
+pub mod mpsc;
+mod mutex;
+mod once;
+mod once_lock;
+mod poison;
+mod rwlock;
+mod rwlock_raw;
 mod semaphore;
 
+use std::fmt;
+use std::ops::Deref;
+
+pub use barrier::{Barrier, BarrierWaitResult};
+pub use condvar::{Condvar, WaitTimeoutResult};
+pub use lazy_lock::LazyLock;
+pub use mutex::{Mutex, MutexGuard};
+pub use once::{Once, OnceState};
+pub use once_lock::OnceLock;
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::Semaphore;
+pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+
+/// What a lock prints of itself: the value, if it is to be had.
+fn debug_lock<G: Deref<Target: fmt::Debug>>(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    guard: TryLockResult<G>,
+    poisoned: bool,
+) -> fmt::Result {
+    let mut lock = f.debug_struct(name);
+    match guard {
+        Ok(guard) => lock.field("data", &&*guard),
+        Err(TryLockError::Poisoned(error)) => lock.field("data", &&**error.get_ref()),
+        Err(TryLockError::WouldBlock) => lock.field("data", &format_args!("<locked>")),
+    };
+    lock.field("poisoned", &poisoned).finish_non_exhaustive()
+}

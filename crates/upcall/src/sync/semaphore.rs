@@ -1,9 +1,9 @@
 //! A counting semaphore (Dijkstra's; sem_overview(7)).
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::futex::{self, Deadline};
+use crate::futex::{self, AtomicU32, Deadline};
 
 /// A number of permits: who takes one waits until there is one.
 ///
@@ -22,11 +22,13 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// A semaphore with so many permits.
-    pub const fn new(permits: u32) -> Self {
-        Semaphore {
-            permits: AtomicU32::new(permits),
-            waiting: AtomicU32::new(0),
+    constant! {
+        /// A semaphore with so many permits.
+        pub const fn new(permits: u32) -> Self {
+            Semaphore {
+                permits: AtomicU32::new(permits),
+                waiting: AtomicU32::new(0),
+            }
         }
     }
 

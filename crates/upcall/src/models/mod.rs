@@ -1,0 +1,338 @@
+//! Models of what waits: the code itself on loom's atomics, with a futex of loom's (`futex`).
+//!
+//! ```text
+//! LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p upcall --lib models::
+//! ```
+//!
+//! A deadlock, which a lost wake-up is, and two threads at one cell fail a model. `tests/models.rs` shows that
+//! each catches a fault. Poisoning has no model: its flag orders nothing. Nor have `Barrier`, `mpsc`, `OnceLock` and
+//! `LazyLock` beside the stress of `tests`: all but the first are made of what is here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
+
+/// The time that a wait has where it may be over at any moment.
+const SOME: Duration = Duration::ZERO;
+
+fn check(execution: impl Fn() + Sync + Send + 'static) {
+    check_less(0, execution);
+}
+
+/// With so many preemptions less: what has many steps.
+fn check_less(less: usize, execution: impl Fn() + Sync + Send + 'static) {
+    let mut checker = loom::model::Builder::new();
+    checker.preemption_bound = Some(checker.preemption_bound.unwrap_or(3).saturating_sub(less));
+    checker.check(move || {
+        crate::futex::begin();
+        execution();
+    });
+}
+
+/// A value whose accesses loom watches.
+#[derive(Default)]
+struct Watched(UnsafeCell<u32>);
+
+// SAFETY: loom finds out whether it is.
+unsafe impl Send for Watched {}
+// SAFETY: as above.
+unsafe impl Sync for Watched {}
+
+impl Watched {
+    fn add(&self) {
+        // SAFETY: loom sees to it.
+        self.0.with_mut(|value| unsafe { *value += 1 });
+    }
+
+    fn get(&self) -> u32 {
+        // SAFETY: as above.
+        self.0.with(|value| unsafe { *value })
+    }
+}
+
+#[test]
+fn a_mutex_has_one_holder_and_wakes_who_waits() {
+    check(|| {
+        let mutex = Arc::new(Mutex::new(Watched::default()));
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let mutex = mutex.clone();
+                thread::spawn(move || mutex.lock().unwrap().add())
+            })
+            .collect();
+        mutex.lock().unwrap().add();
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(mutex.lock().unwrap().get(), 3);
+    });
+}
+
+#[test]
+fn a_mutex_whose_waiter_gives_up_wakes_the_others() {
+    check(|| {
+        let mutex = Arc::new(Mutex::new(Watched::default()));
+        let gives_up = {
+            let mutex = mutex.clone();
+            thread::spawn(move || {
+                if let Ok(value) = mutex.lock_timeout(SOME) {
+                    value.add();
+                }
+            })
+        };
+        let waits = {
+            let mutex = mutex.clone();
+            thread::spawn(move || mutex.lock().unwrap().add())
+        };
+        mutex.lock().unwrap().add();
+        gives_up.join().unwrap();
+        waits.join().unwrap();
+        assert!(mutex.lock().unwrap().get() >= 2);
+    });
+}
+
+/// Notified with the mutex held, or without.
+#[test]
+fn a_notification_of_a_change_is_not_missed() {
+    for held in [false, true] {
+        check(move || {
+            let both = Arc::new((Mutex::new(0), Condvar::new()));
+            let waits: Vec<_> = (0..2)
+                .map(|_| {
+                    let both = both.clone();
+                    thread::spawn(move || {
+                        let (value, changed) = &*both;
+                        let value = value.lock().unwrap();
+                        let mut value = changed.wait_while(value, |value| *value == 0).unwrap();
+                        *value -= 1;
+                    })
+                })
+                .collect();
+            for _ in 0..2 {
+                let mut value = both.0.lock().unwrap();
+                *value += 1;
+                if !held {
+                    drop(value);
+                }
+                both.1.notify_one();
+            }
+            for waiter in waits {
+                waiter.join().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn all_are_notified_and_one_gives_up() {
+    check(|| {
+        let both = Arc::new((Mutex::new(false), Condvar::new()));
+        let waits = {
+            let both = both.clone();
+            thread::spawn(move || {
+                let (over, changed) = &*both;
+                drop(changed.wait_while(over.lock().unwrap(), |over| !*over));
+            })
+        };
+        let gives_up = {
+            let both = both.clone();
+            thread::spawn(move || {
+                let (over, changed) = &*both;
+                let (over, result) = changed
+                    .wait_timeout_while(over.lock().unwrap(), SOME, |over| !*over)
+                    .unwrap();
+                assert!(*over != result.timed_out());
+            })
+        };
+        *both.0.lock().unwrap() = true;
+        both.1.notify_all();
+        waits.join().unwrap();
+        gives_up.join().unwrap();
+    });
+}
+
+#[test]
+fn a_permit_is_taken_once_and_not_waited_for_in_vain() {
+    check(|| {
+        let permits = Arc::new(Semaphore::new(0));
+        let value = Arc::new(Watched::default());
+        let takers: Vec<_> = (0..2)
+            .map(|_| {
+                let (permits, value) = (permits.clone(), value.clone());
+                thread::spawn(move || {
+                    permits.acquire();
+                    value.add();
+                    permits.release();
+                })
+            })
+            .collect();
+        value.add();
+        permits.release();
+        for taker in takers {
+            taker.join().unwrap();
+        }
+        assert_eq!((value.get(), permits.permits()), (3, 1));
+    });
+}
+
+/// Two writers and a reader.
+#[test]
+fn a_writer_is_alone_and_wakes_who_waits() {
+    check_less(1, || {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let lock = lock.clone();
+                thread::spawn(move || lock.write().unwrap().add())
+            })
+            .collect();
+        assert!(lock.read().unwrap().get() <= 2);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(lock.read().unwrap().get(), 2);
+    });
+}
+
+/// Two readers that go in and out, and a writer that they let in.
+#[test]
+fn readers_let_a_writer_in_and_it_wakes_them() {
+    check(|| {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let lock = lock.clone();
+                thread::spawn(move || lock.read().unwrap().get())
+            })
+            .collect();
+        lock.write().unwrap().add();
+        for reader in readers {
+            assert!(reader.join().unwrap() <= 1);
+        }
+    });
+}
+
+/// A writer keeps readers out while it waits, and then gives up.
+#[test]
+fn a_writer_that_gives_up_lets_readers_in() {
+    check(|| {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let inside = lock.read().unwrap();
+        let gives_up = {
+            let lock = lock.clone();
+            thread::spawn(move || assert!(lock.write_timeout(SOME).is_err()))
+        };
+        let reads = {
+            let lock = lock.clone();
+            thread::spawn(move || lock.read().unwrap().get())
+        };
+        // The reader inside does not leave before both are done.
+        gives_up.join().unwrap();
+        assert_eq!(reads.join().unwrap(), 0);
+        drop(inside);
+        drop(lock.try_write().unwrap());
+    });
+}
+
+/// Of two writers that wait one may give up.
+#[test]
+fn a_writer_that_gives_up_passes_its_wake_up_on() {
+    check_less(1, || {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let inside = lock.write().unwrap();
+        let gives_up = {
+            let lock = lock.clone();
+            thread::spawn(move || {
+                if let Ok(value) = lock.write_timeout(SOME) {
+                    value.add();
+                }
+            })
+        };
+        let writes = {
+            let lock = lock.clone();
+            thread::spawn(move || lock.write().unwrap().add())
+        };
+        drop(inside);
+        gives_up.join().unwrap();
+        writes.join().unwrap();
+        assert!((1..=2).contains(&lock.try_read().unwrap().get()));
+    });
+}
+
+/// A reader and two writers wait for a writer, and go inside one after the other.
+#[test]
+fn a_writer_that_has_waited_wakes_the_next() {
+    check_less(3, || {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let inside = lock.write().unwrap();
+        let others: Vec<_> = (0..3)
+            .map(|number| {
+                let lock = lock.clone();
+                thread::spawn(move || match number {
+                    0 => assert!(lock.read().unwrap().get() <= 2),
+                    _ => lock.write().unwrap().add(),
+                })
+            })
+            .collect();
+        // The others come and wait.
+        thread::yield_now();
+        drop(inside);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(lock.try_read().unwrap().get(), 2);
+    });
+}
+
+#[test]
+fn a_writer_that_becomes_a_reader_lets_readers_in() {
+    check(|| {
+        let lock = Arc::new(RwLock::new(Watched::default()));
+        let writes = lock.write().unwrap();
+        let others: Vec<_> = (0..2)
+            .map(|number| {
+                let lock = lock.clone();
+                thread::spawn(move || match number {
+                    0 => lock.read().unwrap().get(),
+                    _ => lock.read_timeout(SOME).map_or(1, |value| value.get()),
+                })
+            })
+            .collect();
+        writes.add();
+        let reads = RwLockWriteGuard::downgrade(writes);
+        // The reader inside does not leave before they are done.
+        for other in others {
+            assert_eq!(other.join().unwrap(), 1);
+        }
+        drop(reads);
+    });
+}
+
+#[test]
+fn what_is_done_once_is_seen_by_all() {
+    check(|| {
+        let both = Arc::new((Once::new(), Watched::default()));
+        let others: Vec<_> = (0..2)
+            .map(|number| {
+                let both = both.clone();
+                thread::spawn(move || {
+                    let (once, value) = &*both;
+                    match number {
+                        0 => once.call_once(|| value.add()),
+                        _ => once.wait(),
+                    }
+                    assert_eq!(value.get(), 1);
+                })
+            })
+            .collect();
+        both.0.call_once(|| both.1.add());
+        assert_eq!(both.1.get(), 1);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}

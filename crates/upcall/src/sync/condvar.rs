@@ -1,0 +1,207 @@
+//! Waiting for a condition (Hoare, *Monitors*, 1974; as in Mesa: Lampson and Redell, 1980).
+
+use std::fmt;
+use std::sync::LockResult;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::MutexGuard;
+use super::mutex::Raw;
+use crate::futex::{self, AtomicU32, Deadline};
+
+/// A condition that threads wait for, each with a [`Mutex`](super::Mutex) that protects what the condition is
+/// about. As [`std::sync::Condvar`]. A thread may wake up without a notification: it looks again.
+///
+/// A notification without anybody who waits is one look at a word.
+///
+/// ```
+/// use std::thread;
+/// use upcall::sync::{Condvar, Mutex};
+///
+/// let (ready, changed) = (Mutex::new(false), Condvar::new());
+/// thread::scope(|scope| {
+///     scope.spawn(|| {
+///         *ready.lock().unwrap() = true;
+///         changed.notify_one();
+///     });
+///     let guard = changed.wait_while(ready.lock().unwrap(), |ready| !*ready);
+///     assert!(*guard.unwrap());
+/// });
+/// ```
+pub struct Condvar {
+    /// How often somebody was notified: who reads it before it frees the mutex, and waits for another number,
+    /// misses nothing but 4,294,967,296 notifications at a time.
+    notified: AtomicU32,
+    /// How many wait, or are about to. Counted with the mutex held: who has changed the condition under
+    /// the mutex finds everybody here that has seen it as it was before.
+    waiting: AtomicU32,
+}
+
+/// Whether a wait ended because its time was over.
+///
+/// ```
+/// use std::time::Duration;
+/// use upcall::sync::{Condvar, Mutex};
+///
+/// let never = Mutex::new(());
+/// let (_guard, result) = Condvar::new()
+///     .wait_timeout_while(never.lock().unwrap(), Duration::from_millis(1), |_| true)
+///     .unwrap();
+/// assert!(result.timed_out());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// Whether it was.
+    #[must_use]
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+impl Condvar {
+    constant! {
+        /// A condition that nobody waits for.
+        #[must_use]
+        #[inline]
+        pub const fn new() -> Self {
+            Condvar {
+                notified: AtomicU32::new(0),
+                waiting: AtomicU32::new(0),
+            }
+        }
+    }
+
+    /// Frees the mutex, waits for a notification, and takes the mutex again. Nothing is missed in between.
+    /// May return without a notification. pthread_cond_wait(3).
+    ///
+    /// # Errors
+    ///
+    /// The mutex is poisoned when it is taken again; the error holds the guard.
+    pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        self.wait_until(guard.raw(), None);
+        guard.answer()
+    }
+
+    /// Waits as long as `condition` says so of what the mutex protects.
+    ///
+    /// # Errors
+    ///
+    /// As [`Condvar::wait`].
+    pub fn wait_while<'a, T: ?Sized, F>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        mut condition: F,
+    ) -> LockResult<MutexGuard<'a, T>>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        while condition(&mut *guard) {
+            guard = self.wait(guard)?;
+        }
+        Ok(guard)
+    }
+
+    /// As [`Condvar::wait`], for at most so long; then the mutex is taken again all the same.
+    /// pthread_cond_timedwait(3).
+    ///
+    /// # Errors
+    ///
+    /// As [`Condvar::wait`].
+    pub fn wait_timeout<'a, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+        let in_time = self.wait_until(guard.raw(), Deadline::after(timeout));
+        with(guard.answer(), WaitTimeoutResult(!in_time))
+    }
+
+    /// Waits as long as `condition` says so, but at most so long. It timed out if the condition still says so.
+    ///
+    /// # Errors
+    ///
+    /// As [`Condvar::wait`].
+    pub fn wait_timeout_while<'a, T: ?Sized, F>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        timeout: Duration,
+        mut condition: F,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        let deadline = Deadline::after(timeout);
+        let mut in_time = true;
+        while condition(&mut *guard) {
+            if !in_time {
+                return Ok((guard, WaitTimeoutResult(true)));
+            }
+            in_time = self.wait_until(guard.raw(), deadline);
+            match with(guard.answer(), WaitTimeoutResult(!in_time)) {
+                Ok((again, _)) => guard = again,
+                poisoned => return poisoned,
+            }
+        }
+        Ok((guard, WaitTimeoutResult(false)))
+    }
+
+    /// Returns whether the deadline did not pass.
+    pub(super) fn wait_until(&self, mutex: &Raw, deadline: Option<Deadline>) -> bool {
+        // Relaxed: both under the mutex, whose order is theirs.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let notified = self.notified.load(Ordering::Relaxed);
+        mutex.unlock();
+        let in_time = futex::wait(&self.notified, notified, deadline);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        mutex.lock();
+        in_time
+    }
+
+    /// Wakes one of those that wait, if any. pthread_cond_signal(3). With the mutex held or without.
+    #[inline]
+    pub fn notify_one(&self) {
+        self.notify(1);
+    }
+
+    /// Wakes all that wait. pthread_cond_broadcast(3). With the mutex held or without.
+    #[inline]
+    pub fn notify_all(&self) {
+        self.notify(u32::MAX);
+    }
+
+    #[inline]
+    fn notify(&self, count: u32) {
+        // Relaxed: the mutex has ordered it behind those that it is for.
+        if self.waiting.load(Ordering::Relaxed) != 0 {
+            self.wake(count);
+        }
+    }
+
+    #[cold]
+    fn wake(&self, count: u32) {
+        self.notified.fetch_add(1, Ordering::Relaxed);
+        futex::wake(&self.notified, count);
+    }
+}
+
+/// The guard together with what the wait came to.
+fn with<G>(answer: LockResult<G>, result: WaitTimeoutResult) -> LockResult<(G, WaitTimeoutResult)> {
+    match answer {
+        Ok(guard) => Ok((guard, result)),
+        Err(poisoned) => Err(std::sync::PoisonError::new((poisoned.into_inner(), result))),
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Condvar::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,347 @@
+//! Readers and writers (Courtois, Heymans and Parnas, *Concurrent Control with "Readers" and "Writers"*, 1971).
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{LockResult, TryLockError, TryLockResult};
+use std::time::Duration;
+
+use super::poison::{self, Flag};
+use super::rwlock_raw::Raw;
+
+/// Protects a value that any number of threads read at a time, or one changes. As [`std::sync::RwLock`], and
+/// so with its poisoning: by who panics with access to change it.
+///
+/// A writer that waits keeps later readers out, so that it does not wait for ever; a thread that reads
+/// already and wants to read once more may therefore wait for itself. When a writer leaves, the
+/// readers that wait are woken first.
+///
+/// ```
+/// use std::thread;
+/// use upcall::sync::RwLock;
+///
+/// let lock = RwLock::new(vec![1]);
+/// thread::scope(|scope| {
+///     scope.spawn(|| lock.write().unwrap().push(2));
+///     scope.spawn(|| assert!(lock.read().unwrap().starts_with(&[1])));
+/// });
+/// assert_eq!(*lock.read().unwrap(), [1, 2]);
+/// ```
+pub struct RwLock<T: ?Sized> {
+    raw: Raw,
+    poison: Flag,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value moves along; the lock itself belongs to no thread.
+unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
+// SAFETY: threads that share it share the value, or have it one at a time.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
+
+// A panic in the midst of a change is what poisoning tells of.
+impl<T: ?Sized> UnwindSafe for RwLock<T> {}
+impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
+
+/// Shared access to what a [`RwLock`] protects, as long as the guard is there.
+///
+/// ```
+/// let lock = upcall::sync::RwLock::new(1);
+/// let (one, other) = (lock.read().unwrap(), lock.read().unwrap());
+/// assert_eq!(*one + *other, 2);
+/// assert!(lock.try_write().is_err());
+/// ```
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
+    lock: &'a RwLock<T>,
+    /// Ended by the thread that began it, and looked at behind a panic as the value may be, as in std.
+    not_send: PhantomData<*const T>,
+}
+
+/// Access to change what a [`RwLock`] protects, as long as the guard is there.
+///
+/// ```
+/// let lock = upcall::sync::RwLock::new(1);
+/// let mut guard = lock.write().unwrap();
+/// *guard = 2;
+/// assert!(lock.try_read().is_err());
+/// ```
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
+    lock: &'a RwLock<T>,
+    holder: poison::Holder,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives shared access to the value.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
+
+impl<T> RwLock<T> {
+    constant! {
+        /// A lock that is free, around a value.
+        #[inline]
+        pub const fn new(value: T) -> Self {
+            RwLock {
+                raw: Raw::new(),
+                poison: Flag::new(),
+                value: UnsafeCell::new(value),
+            }
+        }
+    }
+
+    /// The value, without the lock.
+    ///
+    /// # Errors
+    ///
+    /// The lock is poisoned; the error holds the value.
+    pub fn into_inner(self) -> LockResult<T> {
+        let RwLock { poison, value, .. } = self;
+        poison.answer(value.into_inner())
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Waits until no writer is inside or waits; then the caller may read. pthread_rwlock_rdlock(3).
+    ///
+    /// # Errors
+    ///
+    /// A thread panicked while it had access to change the value: the lock is *poisoned* from then on. The
+    /// error holds the guard.
+    ///
+    /// # Panics
+    ///
+    /// There are 536,870,911 readers already.
+    #[inline]
+    pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        self.raw.read();
+        self.reader()
+    }
+
+    /// As [`RwLock::read`] if that needs no wait.
+    ///
+    /// # Errors
+    ///
+    /// [`TryLockError::WouldBlock`]: a writer is inside or waits; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    ///
+    /// # Panics
+    ///
+    /// As [`RwLock::read`].
+    #[inline]
+    pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        if self.raw.try_read() {
+            Ok(self.reader()?)
+        } else {
+            Err(TryLockError::WouldBlock)
+        }
+    }
+
+    /// As [`RwLock::read`], for at most so long. pthread_rwlock_timedrdlock(3).
+    ///
+    /// # Errors
+    ///
+    /// [`TryLockError::WouldBlock`]: not in time; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    ///
+    /// # Panics
+    ///
+    /// As [`RwLock::read`].
+    #[inline]
+    pub fn read_timeout(&self, timeout: Duration) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        if self.raw.read_timeout(timeout) {
+            Ok(self.reader()?)
+        } else {
+            Err(TryLockError::WouldBlock)
+        }
+    }
+
+    /// Waits until nobody is inside; then the caller may change the value. pthread_rwlock_wrlock(3). Who is
+    /// inside already waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// As [`RwLock::read`].
+    #[inline]
+    pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        self.raw.write();
+        self.writer()
+    }
+
+    /// As [`RwLock::write`] if nobody is inside.
+    ///
+    /// # Errors
+    ///
+    /// [`TryLockError::WouldBlock`]: somebody is; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    #[inline]
+    pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        if self.raw.try_write() {
+            Ok(self.writer()?)
+        } else {
+            Err(TryLockError::WouldBlock)
+        }
+    }
+
+    /// As [`RwLock::write`], for at most so long. pthread_rwlock_timedwrlock(3).
+    ///
+    /// # Errors
+    ///
+    /// [`TryLockError::WouldBlock`]: not in time; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    #[inline]
+    pub fn write_timeout(&self, timeout: Duration) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        if self.raw.write_timeout(timeout) {
+            Ok(self.writer()?)
+        } else {
+            Err(TryLockError::WouldBlock)
+        }
+    }
+
+    /// A reader has just entered.
+    #[inline]
+    fn reader(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        self.poison.answer(RwLockReadGuard {
+            lock: self,
+            not_send: PhantomData,
+        })
+    }
+
+    /// A writer has just entered.
+    #[inline]
+    fn writer(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        self.poison.answer(RwLockWriteGuard {
+            lock: self,
+            holder: self.poison.holder(),
+            not_send: PhantomData,
+        })
+    }
+
+    /// Whether the lock is poisoned at some moment.
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        self.poison.get()
+    }
+
+    /// The lock is not poisoned any more: the value was found right, or was put right.
+    pub fn clear_poison(&self) {
+        self.poison.clear();
+    }
+
+    /// The value: whoever has the lock to itself needs not take it.
+    ///
+    /// # Errors
+    ///
+    /// The lock is poisoned; the error holds the reference.
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.poison.answer(self.value.get_mut())
+    }
+}
+
+impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+    /// The writer becomes a reader, and no other writer comes in between.
+    ///
+    /// ```
+    /// use upcall::sync::{RwLock, RwLockWriteGuard};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let mut writes = lock.write().unwrap();
+    /// *writes = 2;
+    /// let reads = RwLockWriteGuard::downgrade(writes);
+    /// assert_eq!(*reads, *lock.read().unwrap());
+    /// ```
+    pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
+        // Without what its end does, but for the poison: there is no panic between here and there.
+        let guard = ManuallyDrop::new(guard);
+        guard.lock.poison.release(&guard.holder);
+        guard.lock.raw.downgrade();
+        RwLockReadGuard {
+            lock: guard.lock,
+            not_send: PhantomData,
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: a reader is inside, and so no writer.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the writer is inside, and nobody else.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed as a whole.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.end_read();
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.poison.release(&self.holder);
+        self.lock.raw.end_write();
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        RwLock::new(T::default())
+    }
+}
+
+impl<T> From<T> for RwLock<T> {
+    fn from(value: T) -> Self {
+        RwLock::new(value)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        super::debug_lock(f, "RwLock", self.try_read(), self.is_poisoned())
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

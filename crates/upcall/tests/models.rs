@@ -1,0 +1,178 @@
+//! Each model of what waits catches a fault.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p upcall --test models`
+#![cfg(loom)]
+
+#[path = "../../upcall-core/tests/faults/mod.rs"]
+mod faults;
+
+use faults::Fault;
+
+const FAULTS: &[Fault] = &[
+    (
+        "a_mutex_has_one_holder",
+        "sync/mutex.rs",
+        ".compare_exchange(FREE, HELD, Ordering::Acquire",
+        ".compare_exchange(FREE, HELD, Ordering::Relaxed",
+    ),
+    (
+        "a_mutex_has_one_holder",
+        "sync/mutex.rs",
+        "self.state.swap(AWAITED, Ordering::Acquire)",
+        "self.state.swap(AWAITED, Ordering::Relaxed)",
+    ),
+    (
+        "a_mutex_has_one_holder",
+        "sync/mutex.rs",
+        "self.state.swap(FREE, Ordering::Release)",
+        "self.state.swap(FREE, Ordering::Relaxed)",
+    ),
+    // Who has waited takes it as if nobody else did.
+    (
+        "a_mutex_has_one_holder",
+        "sync/mutex.rs",
+        "state = self.look();\n        }",
+        "if self.try_lock() {\n                return true;\n            }\n            state = self.look();\n        }",
+    ),
+    (
+        "a_mutex_whose_waiter_gives_up",
+        "sync/mutex.rs",
+        ".compare_exchange(FREE, AWAITED, Ordering::Acquire",
+        ".compare_exchange(FREE, AWAITED, Ordering::Relaxed",
+    ),
+    (
+        "a_notification_of_a_change",
+        "sync/condvar.rs",
+        "mutex.unlock();\n        let in_time",
+        "let in_time",
+    ),
+    (
+        "a_notification_of_a_change",
+        "sync/condvar.rs",
+        "let notified = self.notified.load(Ordering::Relaxed);\n        mutex.unlock();",
+        "mutex.unlock();\n        let notified = self.notified.load(Ordering::Relaxed);",
+    ),
+    (
+        "a_notification_of_a_change",
+        "sync/condvar.rs",
+        "self.waiting.fetch_add(1, Ordering::Relaxed);\n        let notified = self.notified.load(Ordering::Relaxed);\n        mutex.unlock();",
+        "let notified = self.notified.load(Ordering::Relaxed);\n        mutex.unlock();\n        self.waiting.fetch_add(1, Ordering::Relaxed);",
+    ),
+    (
+        "a_notification_of_a_change",
+        "sync/condvar.rs",
+        "        self.notified.fetch_add(1, Ordering::Relaxed);\n",
+        "",
+    ),
+    (
+        "all_are_notified",
+        "sync/condvar.rs",
+        "self.notify(u32::MAX)",
+        "self.notify(0)",
+    ),
+    (
+        "a_permit_is_taken_once",
+        "sync/semaphore.rs",
+        "self.waiting.fetch_add(1, Ordering::SeqCst);\n        let taken = loop {\n            if self.try_acquire() {\n                break true;\n            }",
+        "let taken = loop {\n            if self.try_acquire() {\n                break true;\n            }\n            self.waiting.fetch_add(1, Ordering::SeqCst);",
+    ),
+    (
+        "a_permit_is_taken_once",
+        "sync/semaphore.rs",
+        "self.permits.fetch_add(1, Ordering::SeqCst)",
+        "self.permits.fetch_add(1, Ordering::Relaxed)",
+    ),
+    (
+        "a_writer_is_alone",
+        "sync/rwlock_raw.rs",
+        "state.fetch_sub(1, Ordering::Release)",
+        "state.fetch_sub(1, Ordering::Relaxed)",
+    ),
+    (
+        "a_writer_is_alone",
+        "sync/rwlock_raw.rs",
+        "state.fetch_sub(WRITER, Ordering::Release)",
+        "state.fetch_sub(WRITER, Ordering::Relaxed)",
+    ),
+    (
+        "a_writer_is_alone",
+        "sync/rwlock_raw.rs",
+        ".compare_exchange_weak(from, to, Ordering::Acquire",
+        ".compare_exchange_weak(from, to, Ordering::Relaxed",
+    ),
+    // The number is read after the look at the state.
+    (
+        "a_writer_is_alone",
+        "sync/rwlock_raw.rs",
+        "if !futex::wait(&self.writers_woken, woken, deadline)",
+        "let woken = woken.max(self.writers_woken.load(Ordering::Relaxed));\n            if !futex::wait(&self.writers_woken, woken, deadline)",
+    ),
+    // The gate stays shut for nobody.
+    (
+        "a_writer_is_alone",
+        "sync/rwlock_raw.rs",
+        "if state & READERS != 0 || !self.wake_writer() {",
+        "self.wake_writer();\n        if state & READERS != 0 {",
+    ),
+    (
+        "readers_let_a_writer_in",
+        "sync/rwlock_raw.rs",
+        "state & COUNT == 0 && state & WAITING != 0",
+        "false",
+    ),
+    (
+        "a_writer_that_gives_up_lets_readers_in",
+        "sync/rwlock_raw.rs",
+        "return self.give_up_writing();",
+        "return self.try_write();",
+    ),
+    // A writer that has waited forgets the others.
+    (
+        "a_writer_that_has_waited",
+        "sync/rwlock_raw.rs",
+        "            gate = WRITERS;\n",
+        "            gate |= 0;\n",
+    ),
+    // Nobody else is woken.
+    (
+        "a_writer_that_gives_up_passes",
+        "sync/rwlock_raw.rs",
+        "if state & WRITERS != 0 {\n            self.wake_writer();\n        }\n        true",
+        "true",
+    ),
+    (
+        "a_writer_that_becomes_a_reader",
+        "sync/rwlock_raw.rs",
+        "if state & WAITING != 0 {\n            self.open(state, |_| true);",
+        "if state & WAITING == 0 {\n            self.open(state, |_| true);",
+    ),
+    (
+        "a_writer_that_becomes_a_reader",
+        "sync/rwlock_raw.rs",
+        "state.fetch_sub(WRITER - 1, Ordering::Release)",
+        "state.fetch_sub(WRITER - 1, Ordering::Relaxed)",
+    ),
+    (
+        "what_is_done_once",
+        "sync/once.rs",
+        "self.once.state.swap(self.after, Ordering::Release)",
+        "self.once.state.swap(self.after, Ordering::Relaxed)",
+    ),
+    (
+        "what_is_done_once",
+        "sync/once.rs",
+        "self.state.load(Ordering::Acquire) == DONE",
+        "self.state.load(Ordering::Relaxed) == DONE",
+    ),
+    (
+        "what_is_done_once",
+        "sync/once.rs",
+        "RUNNING | state & AWAITED",
+        "RUNNING",
+    ),
+];
+
+#[test]
+fn every_fault_is_caught_by_its_model() {
+    faults::check(env!("CARGO_PKG_NAME"), env!("CARGO_MANIFEST_DIR"), FAULTS);
+}
