@@ -152,24 +152,6 @@ const FAULTS: &[Fault] = &[
         "state.fetch_sub(WRITER - 1, Ordering::Release)",
         "state.fetch_sub(WRITER - 1, Ordering::Relaxed)",
     ),
-    (
-        "what_is_done_once",
-        "sync/once.rs",
-        "self.once.state.swap(self.after, Ordering::Release)",
-        "self.once.state.swap(self.after, Ordering::Relaxed)",
-    ),
-    (
-        "what_is_done_once",
-        "sync/once.rs",
-        "self.state.load(Ordering::Acquire) == DONE",
-        "self.state.load(Ordering::Relaxed) == DONE",
-    ),
-    (
-        "what_is_done_once",
-        "sync/once.rs",
-        "RUNNING | state & AWAITED",
-        "RUNNING",
-    ),
 ];
 
 #[test]

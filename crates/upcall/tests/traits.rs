@@ -72,15 +72,9 @@ macro_rules! alike_with_all {
 #[test]
 fn what_std_has_is_alike() {
     alike_with_all! {
-        Mutex; MutexGuard; RwLock; RwLockReadGuard; RwLockWriteGuard; OnceLock; LazyLock;
-        mpsc::Sender; mpsc::SyncSender; mpsc::Receiver; mpsc::Iter; mpsc::TryIter; mpsc::IntoIter;
+        Mutex; MutexGuard; RwLock; RwLockReadGuard; RwLockWriteGuard;
     }
-    alike!(LazyLock with u32, Cell<u32>);
-    alike!(LazyLock with u32, Rc<u32>);
-    alike!(LazyLock with u32, &'static mut u32);
     alike!(Condvar);
-    alike!(Once);
-    alike!(OnceState);
     alike!(Barrier);
     alike!(BarrierWaitResult);
     alike!(WaitTimeoutResult);
@@ -102,9 +96,6 @@ mod constants {
     static LOCK: RwLock<u32> = RwLock::new(1);
     static CONDVAR: Condvar = Condvar::new();
     static BARRIER: Barrier = Barrier::new(2);
-    static ONCE: Once = Once::new();
-    static CELL: OnceLock<u32> = OnceLock::new();
-    static LAZY: LazyLock<u32> = LazyLock::new(|| 1);
     static PERMITS: Semaphore = Semaphore::new(1);
 }
 

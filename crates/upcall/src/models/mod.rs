@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A deadlock, which a lost wake-up is, and two threads at one cell fail a model. `tests/models.rs` shows that
-//! each catches a fault. Poisoning has no model: its flag orders nothing. Nor have `Barrier`, `mpsc`, `OnceLock` and
-//! `LazyLock` beside the stress of `tests`: all but the first are made of what is here.
+//! each catches a fault. Poisoning has no model: its flag orders nothing. Nor has `Barrier` beside the
+//! stress of `tests`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
+use crate::sync::{Condvar, Mutex, RwLock, RwLockWriteGuard, Semaphore};
 
 /// The time that a wait has where it may be over at any moment.
 const SOME: Duration = Duration::ZERO;
@@ -309,30 +309,5 @@ fn a_writer_that_becomes_a_reader_lets_readers_in() {
             assert_eq!(other.join().unwrap(), 1);
         }
         drop(reads);
-    });
-}
-
-#[test]
-fn what_is_done_once_is_seen_by_all() {
-    check(|| {
-        let both = Arc::new((Once::new(), Watched::default()));
-        let others: Vec<_> = (0..2)
-            .map(|number| {
-                let both = both.clone();
-                thread::spawn(move || {
-                    let (once, value) = &*both;
-                    match number {
-                        0 => once.call_once(|| value.add()),
-                        _ => once.wait(),
-                    }
-                    assert_eq!(value.get(), 1);
-                })
-            })
-            .collect();
-        both.0.call_once(|| both.1.add());
-        assert_eq!(both.1.get(), 1);
-        for other in others {
-            other.join().unwrap();
-        }
     });
 }

@@ -3,16 +3,12 @@
 //! A thread of the runtime that has to wait gives its virtual processor to another one, without the kernel;
 //! any other kernel thread waits in futex(2). With no runtime in the process everything works as well.
 //!
-//! What is here beyond `std`: the waits for locks have a form that ends after some time, and [`Semaphore`]. What
-//! has the meaning of std has its types too: [`PoisonError`], [`TryLockError`] and the errors of [`mpsc`].
+//! What is here beyond `std`: the waits for locks have a form that ends after some time, and [`Semaphore`]. Its
+//! [`mpsc`], [`Once`], [`OnceLock`] and [`LazyLock`] are std's own: they wait by futex(2), which the runtime serves.
 
 mod barrier;
 mod condvar;
-mod lazy_lock;
-pub mod mpsc;
 mod mutex;
-mod once;
-mod once_lock;
 mod poison;
 mod rwlock;
 mod rwlock_raw;
@@ -23,13 +19,12 @@ use std::ops::Deref;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
-pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard};
-pub use once::{Once, OnceState};
-pub use once_lock::OnceLock;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::Semaphore;
-pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+pub use std::sync::{
+    LazyLock, LockResult, Once, OnceLock, OnceState, PoisonError, TryLockError, TryLockResult, mpsc,
+};
 
 /// What a lock prints of itself: the value, if it is to be had.
 fn debug_lock<G: Deref<Target: fmt::Debug>>(
