@@ -5,10 +5,10 @@
 //! blocks, whether in `std`, in a C library, or on a page fault. Anderson, Bershad, Lazowska and Levy,
 //! *Scheduler Activations*, ACM TOCS 1992.
 //!
-//! ```no_run
+//! ```
 //! upcall::Runtime::start()?;
-//! let threads: Vec<_> = (0..10_000)
-//!     .map(|_| std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(1))))
+//! let threads: Vec<_> = (0..1_000)
+//!     .map(|_| upcall::thread::spawn(|| std::thread::sleep(std::time::Duration::from_millis(10))))
 //!     .collect();
 //! for thread in threads {
 //!     thread.join().unwrap();
@@ -16,8 +16,8 @@
 //! # Ok::<(), upcall::Error>(())
 //! ```
 //!
-//! All threads that the process makes from then on are such threads, however it makes them. [`thread`] and [`sync`]
-//! are shaped as those of `std`.
+//! All threads that the process makes from then on are such threads, however it makes them; those of [`thread`] cost
+//! least. [`thread`] and [`sync`] are shaped as those of `std`.
 //!
 //! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime: a program whose
 //! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.

@@ -2,7 +2,7 @@
 //!
 //! A shell is what makes a thread a thread for code that knows nothing of the crate: libc's control block,
 //! thread-local storage and a stack, made by pthread_create(3) once. A thread of the crate takes a shell that is
-//! free, and leaves it as it found it ([`tls`]): to create one is to write down what it is to do and to make
+//! free, and leaves it as it found it (`tls`): to create one is to write down what it is to do and to make
 //! it ready.
 //!
 //! ```text

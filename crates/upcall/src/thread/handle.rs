@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::packet::{Remains, ended_early};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use super::packet::Remains;
 use super::{Result, Thread};
 
 /// The right to wait for a thread and to have its result. Dropped, the thread goes on by itself.
@@ -59,7 +60,7 @@ impl<T> JoinHandle<T> {
                     Taken::Boxed(boxed) => unsafe { open(boxed) },
                 };
                 drop(thread);
-                result.unwrap_or_else(|| Err(ended_early()))
+                result.unwrap_or_else(|| Err(super::ended_early()))
             }
             Kind::Std(handle, _) => handle.join(),
         }

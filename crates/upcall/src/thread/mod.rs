@@ -11,6 +11,7 @@
 mod builder;
 mod current;
 mod handle;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod packet;
 mod scope;
 
@@ -32,4 +33,9 @@ pub fn yield_now() {
         return;
     }
     std::thread::yield_now();
+}
+
+/// What joining a thread gives that was ended early.
+fn ended_early() -> Box<dyn std::any::Any + Send> {
+    Box::new("the thread was ended by pthread_exit(3) or a cancellation")
 }

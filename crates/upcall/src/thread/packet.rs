@@ -1,7 +1,6 @@
 //! What a thread is given and what it gives: in the room of its shell, or, where it is too large for that, in a box
 //! whose address is there.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
@@ -51,11 +50,6 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         };
         (self.thread.take(), result)
     }
-}
-
-/// What joining a thread gives that was ended early.
-pub(super) fn ended_early() -> Box<dyn Any + Send> {
-    Box::new("the thread was ended by pthread_exit(3) or a cancellation")
 }
 
 /// The name that the system shows for a thread, as long as it runs.

@@ -6,8 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::packet::ended_early;
-use super::{Builder, JoinHandle, Result, Thread};
+use super::{Builder, JoinHandle, Result, Thread, ended_early};
 use crate::futex;
 
 /// A scope in which threads may borrow from outside of it. See [`scope`].
