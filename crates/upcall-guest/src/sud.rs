@@ -246,6 +246,19 @@ pub unsafe extern "C" fn on_signal(
     }
 }
 
+/// Whether a signal is a dispatched system call.
+///
+/// # Safety
+/// `info` is what the kernel passed to a handler.
+///
+/// # Upcall safety
+/// Everywhere.
+pub unsafe fn is_call(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: the caller's promise.
+    let info = unsafe { &*info };
+    info.si_signo == libc::SIGSYS && info.si_code == SYS_USER_DISPATCH
+}
+
 /// Serves a dispatched system call: calls the installed handler on the interrupted registers and
 /// writes them back. Says `false`, and does nothing, if the signal is something else.
 ///
@@ -259,10 +272,11 @@ pub unsafe extern "C" fn on_signal(
 /// No TLS, no allocation; the hook may do what it does in a stub.
 pub unsafe fn handle(info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) -> bool {
     // SAFETY: the caller's promise.
-    let (info, context) = unsafe { (&*info, &mut *context) };
-    if info.si_signo != libc::SIGSYS || info.si_code != SYS_USER_DISPATCH {
+    if !unsafe { is_call(info) } {
         return false;
     }
+    // SAFETY: the caller's promise.
+    let context = unsafe { &mut *context };
     let registers = &mut context.uc_mcontext.gregs;
     let number = registers[libc::REG_RAX as usize];
     if number == libc::SYS_rt_sigreturn {
