@@ -11,8 +11,8 @@ use crate::state::{AWAKE, Binding, IN_FUTEX, IN_POLL, IN_TURN, LinuxActivation, 
 use crate::sys;
 use crate::watch::Watch;
 use crate::{
-    Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, memory, observe,
-    pace, preempt, slack, spawn, vdso,
+    Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, memory, observe, pace,
+    preempt, slack, spawn, vdso,
 };
 
 const FUTEX_WAIT_PRIVATE: usize = 128;

@@ -111,8 +111,7 @@ fn set(thread: &'static Thread, new: &libc::stack_t, stack_pointer: usize) -> Re
 
 /// A thread has another stack: whether the runtime's own signal may still go to such.
 fn judge(thread: &'static Thread) {
-    if of(thread).ss_size < preempt::ALTSTACK_ROOM
-        || preempt::wants_altstack() && is_shared(thread)
+    if of(thread).ss_size < preempt::ALTSTACK_ROOM || preempt::wants_altstack() && is_shared(thread)
     {
         preempt::refuse_altstack();
     }
@@ -262,15 +261,14 @@ pub(super) fn show(thread: &'static Thread, context: *mut libc::ucontext_t) {
     }
 }
 
-/// The end of a handler of the program's: what it has left in the frame is its thread's, if that may be.
+/// The end of a handler of the program's: what it has left in the frame is its thread's, if that may be. As
+/// the kernel since Linux 6.12, which takes the stack pointer for that of the handler, not of what
+/// it has interrupted: on the stack it changes nothing.
 pub(super) fn restore(thread: &'static Thread, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's frame.
-    let (stack, stack_pointer) = unsafe {
-        let registers = &(*context).uc_mcontext.gregs;
-        ((*context).uc_stack, registers[libc::REG_RSP as usize])
-    };
+    let stack = unsafe { (*context).uc_stack };
     // The kernel does not say what is wrong with it either.
-    let _ = set(thread, &stack, stack_pointer as usize);
+    let _ = set(thread, &stack, context as usize);
     leave_as_it_is(context);
 }
 

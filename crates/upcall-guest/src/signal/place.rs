@@ -24,7 +24,10 @@ use super::actions::{ACTIONS, Disposition, bit, disposition, is_fault};
 use super::{altstack, end_by};
 
 /// Whether the handler with this frame runs on the activation's own stack.
-pub(super) fn is_at_entry(activation: &'static Activation, context: *const libc::ucontext_t) -> bool {
+pub(super) fn is_at_entry(
+    activation: &'static Activation,
+    context: *const libc::ucontext_t,
+) -> bool {
     activation.own_stack().contains(&(context as usize))
 }
 
@@ -115,8 +118,7 @@ unsafe fn is_handled(
 /// Whether the thread's memory is there. A fault would end the process, since all signals are blocked.
 fn is_writable(address: usize) -> bool {
     // SAFETY: changes nothing, and writes eight bytes to where a frame is about to be put, if it can.
-    let answer =
-        unsafe { raw_syscall(libc::SYS_rt_sigprocmask, [0, 0, address as u64, 8, 0, 0]) };
+    let answer = unsafe { raw_syscall(libc::SYS_rt_sigprocmask, [0, 0, address as u64, 8, 0, 0]) };
     answer == 0
 }
 
