@@ -25,7 +25,7 @@
 //!
 //! 1. An ordinary trapped call: the hook runs inside the signal handler, on the program's stack.
 //!    SIGSYS is not blocked meanwhile, so the hook may switch to another thread. Afterwards the
-//!    frame gets the mask and the alternate stack that the call left (`signal::on_signal`).
+//!    frame gets the mask that the call left (`signal::on_signal`).
 //! 2. `rt_sigreturn` of libc's own restorer traps too: it is made again from our text, from the
 //!    frame that the program's stack pointer names. It never reaches the hook.
 //! 3. [`mode::AT_SITE`]: the signal returns into the site's stub copy, whose call is in our text.
@@ -265,8 +265,8 @@ pub unsafe fn is_call(info: *const libc::siginfo_t) -> bool {
 /// Vector registers stay as they were interrupted, whatever the hook writes to the frame.
 ///
 /// # Safety
-/// `info` and `context` are what the kernel passed to a handler that runs with SA_NODEFER and
-/// without an alternate stack of its own.
+/// `info` and `context` are what the kernel passed to a handler that runs under the thread's mask, and on
+/// its memory.
 ///
 /// # Upcall safety
 /// No TLS, no allocation; the hook may do what it does in a stub.

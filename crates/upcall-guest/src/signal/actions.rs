@@ -298,12 +298,8 @@ pub fn sigaction(frame: &Frame) -> i64 {
             // The thread raises it itself, and does not go on.
             && signal != libc::SIGABRT
             && !is_libcs(signal)
-            && !preempt::wants_altstack()
         {
-            preempt::want_altstack();
-            if altstack::some_are_shared() {
-                preempt::refuse_altstack();
-            }
+            altstack::want();
         }
         let answer = set_kernel_action(signal, &kernel_action(signal, &action));
         if answer != 0 {

@@ -15,9 +15,9 @@
 //! that has one and one that has none was a system call or two, and the stack of a
 //! parked thread had to be kept from whatever met its activation meanwhile.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use upcall_linux::{Activation, Runtime, Thread, preempt};
+use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
@@ -31,6 +31,13 @@ const SS_AUTODISARM: i32 = 1 << 31;
 const LEAST: usize = 2048;
 /// Flags that no kernel takes.
 const NO_CHANGE: i32 = i32::MAX;
+
+/// What the runtime's own signal needs there: the frame with all vector registers, the runtime's
+/// calls, and the same again for a handler of the program. Those of 8 KiB are there for faults only.
+const ROOM: usize = 12 << 10;
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+static SHARED: AtomicBool = AtomicBool::new(false);
 
 const NONE: libc::stack_t = libc::stack_t {
     ss_sp: core::ptr::null_mut(),
@@ -59,7 +66,7 @@ fn keep(thread: &Thread, stack: &libc::stack_t) {
         stack.ss_flags as u32 as usize,
     ];
     for (slot, word) in thread.kernel.altstack.iter().zip(words) {
-        // SeqCst: as `preempt::want_altstack` says.
+        // SeqCst: as `want` says.
         slot.store(word, Ordering::SeqCst);
     }
 }
@@ -109,19 +116,40 @@ fn set(thread: &'static Thread, new: &libc::stack_t, stack_pointer: usize) -> Re
     Ok(())
 }
 
-/// A thread has another stack: whether the runtime's own signal may still go to such.
-fn judge(thread: &'static Thread) {
-    if of(thread).ss_size < preempt::ALTSTACK_ROOM || preempt::wants_altstack() && is_shared(thread)
-    {
-        preempt::refuse_altstack();
+/// The program has a handler that it wants on the alternate stack, for signals that anybody may send. It has
+/// threads on stacks without room for a frame (coroutines, Erlang's processes, Go): from now on the
+/// runtime's own signal goes there too.
+pub(super) fn want() {
+    if WANTED.load(Ordering::Relaxed) {
+        return;
     }
+    // SeqCst: who sets an alternate stack looks here afterwards, and who wants it looks at all
+    // stacks afterwards: one of them sees that two share one. Pairs with `judge`.
+    WANTED.store(true, Ordering::SeqCst);
+    GUEST.identities.each(|thread| {
+        judge(thread);
+        true
+    });
+}
+
+/// A thread has another stack. One that is preempted stays on its own while others run.
+fn judge(thread: &'static Thread) {
+    // SeqCst: pairs with `want`.
+    if WANTED.load(Ordering::SeqCst) && is_shared(thread) {
+        SHARED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether the runtime's own signal goes to this stack, of a thread that has it.
+pub(super) fn takes_own(stack: &libc::stack_t) -> bool {
+    WANTED.load(Ordering::Relaxed) && !SHARED.load(Ordering::Relaxed) && stack.ss_size >= ROOM
 }
 
 /// Whether another thread's alternate stack lies in this thread's. A program may do that whose
 /// handlers end the process.
 fn is_shared(thread: &'static Thread) -> bool {
     let range = |of: &'static Thread| {
-        // SeqCst: as `preempt::want_altstack` says.
+        // SeqCst: as `want` says.
         let [start, size, _] = of
             .kernel
             .altstack
@@ -134,16 +162,6 @@ fn is_shared(thread: &'static Thread) -> bool {
     GUEST.identities.each(|other| {
         let its = range(other);
         shared = !core::ptr::eq(other, thread) && own.start < its.end && its.start < own.end;
-        !shared
-    });
-    shared
-}
-
-/// Whether any two threads have an alternate stack in common.
-pub(super) fn some_are_shared() -> bool {
-    let mut shared = false;
-    GUEST.identities.each(|thread| {
-        shared = is_shared(thread);
         !shared
     });
     shared
@@ -192,11 +210,6 @@ fn call(thread: &'static Thread, frame: &Frame) -> Result<(), i32> {
 /// dispatched call is served in a handler, which is on the alternate stack itself if the program's
 /// SIGSYS is: the kernel would not let it be changed.
 pub fn call_of_kernel(frame: &Frame) -> i64 {
-    call_at(frame.rsp, [frame.rdi, frame.rsi])
-}
-
-/// Makes the call as if the stack pointer were there.
-fn call_at(stack_pointer: u64, words: [u64; 2]) -> i64 {
     let (all, mut mask) = (!0u64, 0u64);
     // SAFETY: reads and writes eight bytes. In one call: a signal that is deferred before it
     // changes the mask.
@@ -205,14 +218,14 @@ fn call_at(stack_pointer: u64, words: [u64; 2]) -> i64 {
         let how = libc::SIG_SETMASK as u64;
         raw_syscall(libc::SYS_rt_sigprocmask, [how, words[0], words[1], 8, 0, 0]);
     }
-    // SAFETY: the program's own arguments, or ours; all signals are blocked.
-    let answer = unsafe { arch::raw_syscall_at(stack_pointer, libc::SYS_sigaltstack, words) };
+    // SAFETY: the program's own arguments; all signals are blocked.
+    let answer =
+        unsafe { arch::raw_syscall_at(frame.rsp, libc::SYS_sigaltstack, [frame.rdi, frame.rsi]) };
     set_kernel_mask(mask);
     answer as i64
 }
 
-/// The first thread keeps the alternate stack that it has set before there was a runtime. Returns what the
-/// kernel says.
+/// The first thread keeps the alternate stack that it has set before there was a runtime.
 pub fn adopt(thread: &'static Thread) {
     let mut stack = NONE;
     // SAFETY: writes the structure.
@@ -228,8 +241,8 @@ pub fn adopt(thread: &'static Thread) {
     }
 }
 
-/// Tells the kernel the activation's own stack, for the calling kernel thread. What it knew before may be in use
-/// by the thread that calls this.
+/// Tells the kernel the activation's own stack, for the calling kernel thread, inside the runtime. What it knew
+/// before may be in use by the thread that calls this: it is asked from elsewhere.
 pub fn install(activation: &'static Activation) {
     let own = activation.own_stack();
     let stack = libc::stack_t {
@@ -237,7 +250,10 @@ pub fn install(activation: &'static Activation) {
         ss_flags: 0,
         ss_size: own.len(),
     };
-    call_at(own.end as u64, [(&raw const stack) as u64, 0]);
+    let words = [(&raw const stack) as u64, 0];
+    // SAFETY: reads the structure. What lands there meanwhile is on the activation's own stack, where
+    // nothing is or we are, inside the runtime: it returns on the spot.
+    unsafe { arch::raw_syscall_at(own.end as u64, libc::SYS_sigaltstack, words) };
 }
 
 /// The calling kernel thread is no activation any more, but a process with this thread. On its stack.

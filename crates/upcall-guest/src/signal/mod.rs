@@ -5,10 +5,10 @@
 //! `on_signal`:
 //!
 //! 1. Outside the runtime, the activation's thread is the receiver: its handler is called in the
-//!    kernel's own frame. If it was in a system call, the activation first gets its virtual
-//!    processor back, and the frame shows the thread at libc's own system-call instruction, where
-//!    unwinders and cancellation expect it: at the instruction while the call has left nothing
-//!    behind and may be made again, after it otherwise.
+//!    kernel's own frame, which is moved before if the thread wants it elsewhere (`place`). If it was
+//!    in a system call, the activation first gets its virtual processor back, and the frame shows
+//!    the thread at libc's own system-call instruction, where unwinders and cancellation expect it: at the
+//!    instruction while the call has left nothing behind and may be made again, after it otherwise.
 //! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation
 //!    ([`upcall_linux::Inbox`]), which from there on blocks all of the program's signals; when it
 //!    leaves the runtime the signal is queued to it again, and then the mask is opened.

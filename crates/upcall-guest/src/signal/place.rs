@@ -71,7 +71,7 @@ pub unsafe extern "C" fn place(
     let stack = altstack::of(thread);
     let is_on = altstack::is_on(&stack, stack_pointer);
     let wanted = if own {
-        preempt::uses_altstack()
+        altstack::takes_own(&stack)
     } else {
         ACTIONS[signal as usize].get().flags & libc::SA_ONSTACK as u64 != 0
     };
