@@ -11,12 +11,15 @@
 //! A `Carrier` or `Standby` changes its own role and nobody else does. The others are changed
 //! under the pool's lock, except that an activation that stops resting says so by compare-and-swap.
 
+use core::ops::Range;
+
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use crate::kernel::Kernel;
 use crate::memory::Recycled;
-use crate::runtime::Runtime;
+use crate::runtime::{ACTIVATION_STACK, Runtime};
 use crate::slot::Slot;
+use crate::stack;
 use crate::thread::Thread;
 use crate::vp::Vp;
 
@@ -136,6 +139,12 @@ impl<K: Kernel> Activation<K> {
     /// The top of its own stack.
     pub fn stack_top(&self) -> usize {
         self.stack.load(Ordering::Relaxed)
+    }
+
+    /// Its own stack, without the guard. Nothing is kept there while a thread runs.
+    pub fn own_stack(&self) -> Range<usize> {
+        let top = self.stack_top();
+        top - (ACTIVATION_STACK - stack::PAGE)..top
     }
 
     /// The count that [`Kernel::sleep`] compares.

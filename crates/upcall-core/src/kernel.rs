@@ -106,19 +106,6 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// the attributes that the kernel keeps.
     fn install(&self, activation: &'static Activation<Self>, thread: &'static Thread<Self>);
 
-    /// `thread` runs again, on its own stack, after it had been parked; what must not be done
-    /// while another stack is in use. Nothing, if not said.
-    fn resumed(&self, activation: &'static Activation<Self>, thread: &'static Thread<Self>) {
-        let _ = (activation, thread);
-    }
-
-    /// The calling activation is about to save `thread`, on whose stack it is, and to leave that. Nothing, if
-    /// not said.
-    #[inline]
-    fn suspending(&self, activation: &'static Activation<Self>, thread: &'static Thread<Self>) {
-        let _ = (activation, thread);
-    }
-
     /// The calling activation has saved `thread` and does not run it any more.
     fn uninstall(&self, activation: &'static Activation<Self>, thread: &'static Thread<Self>);
 

@@ -182,7 +182,6 @@ impl<K: Kernel> Runtime<K> {
         let Some(thread) = activation.thread() else {
             self.kernel.broken("park without a thread");
         };
-        self.kernel.suspending(activation, thread);
         // SAFETY: `context` is the thread's own, the activation's stack is free while its thread
         // runs, and the landing never returns.
         unsafe {
@@ -195,9 +194,7 @@ impl<K: Kernel> Runtime<K> {
                 argument,
             );
         }
-        let activation = self.kernel.current();
-        self.kernel.resumed(activation, thread);
-        activation
+        self.kernel.current()
     }
 
     /// Puts the current thread at the end of the ready list and runs another one.

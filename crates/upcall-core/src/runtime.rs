@@ -39,7 +39,7 @@ mod wait;
 pub use passage::After;
 
 /// Bytes of an activation's own stack, guard included.
-const ACTIVATION_STACK: usize = 64 << 10;
+pub(crate) const ACTIVATION_STACK: usize = 64 << 10;
 
 /// Threads, virtual processors and activations of one address space.
 pub struct Runtime<K: Kernel> {

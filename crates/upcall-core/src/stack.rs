@@ -16,7 +16,7 @@ use core::ptr::NonNull;
 use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Bytes that a pool maps at a time, at least one stack.
 const CHUNK: usize = 4 << 20;
 

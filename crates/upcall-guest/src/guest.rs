@@ -142,7 +142,7 @@ impl Guest {
             gang: self.gang.load(Ordering::Relaxed),
             hooks: Hooks {
                 may_start: dispatch::may_start,
-                begin: dispatch::begin,
+                begin: signal::begin,
                 deferred: signal::deferred,
                 resting_mask: masks::resting,
                 tick: signal::tick,
@@ -166,7 +166,7 @@ impl Guest {
             .adopt(activation, thread, signal::kernel_mask() | alone::hidden());
         signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
         masks::start(thread.kernel.mask.load(Ordering::Relaxed));
-        signal::adopt_altstack(activation, thread);
+        signal::altstack::adopt(thread);
         pending::reserve(runtime);
         pending::adopt(runtime, activation, thread);
         names::adopt_first(thread);
@@ -176,6 +176,7 @@ impl Guest {
         self.runtime
             .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
         signal::install_own();
+        signal::altstack::install(activation);
         if uring::is_used() {
             runtime.keep_activations();
         }

@@ -277,6 +277,9 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
 fn forked(thread: Option<&'static Thread>) {
     if let Some(runtime) = GUEST.runtime() {
         let mask = thread.map(|thread| thread.kernel.mask.load(Ordering::Relaxed));
+        if let Some(thread) = thread {
+            signal::altstack::give_back(thread);
+        }
         release();
         GUEST.forget_runtime();
         signal::forget_own();

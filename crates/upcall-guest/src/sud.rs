@@ -25,7 +25,7 @@
 //!
 //! 1. An ordinary trapped call: the hook runs inside the signal handler, on the program's stack.
 //!    SIGSYS is not blocked meanwhile, so the hook may switch to another thread. Afterwards the
-//!    frame gets the mask and the alternate stack that the call left (`signal::on_signal`).
+//!    frame gets the mask that the call left (`signal::on_signal`).
 //! 2. `rt_sigreturn` of libc's own restorer traps too: it is made again from our text, from the
 //!    frame that the program's stack pointer names. It never reaches the hook.
 //! 3. [`mode::AT_SITE`]: the signal returns into the site's stub copy, whose call is in our text.
@@ -246,23 +246,37 @@ pub unsafe extern "C" fn on_signal(
     }
 }
 
+/// Whether a signal is a dispatched system call.
+///
+/// # Safety
+/// `info` is what the kernel passed to a handler.
+///
+/// # Upcall safety
+/// Everywhere.
+pub unsafe fn is_call(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: the caller's promise.
+    let info = unsafe { &*info };
+    info.si_signo == libc::SIGSYS && info.si_code == SYS_USER_DISPATCH
+}
+
 /// Serves a dispatched system call: calls the installed handler on the interrupted registers and
 /// writes them back. Says `false`, and does nothing, if the signal is something else.
 ///
 /// Vector registers stay as they were interrupted, whatever the hook writes to the frame.
 ///
 /// # Safety
-/// `info` and `context` are what the kernel passed to a handler that runs with SA_NODEFER and
-/// without an alternate stack of its own.
+/// `info` and `context` are what the kernel passed to a handler that runs under the thread's mask, and on
+/// its memory.
 ///
 /// # Upcall safety
 /// No TLS, no allocation; the hook may do what it does in a stub.
 pub unsafe fn handle(info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) -> bool {
     // SAFETY: the caller's promise.
-    let (info, context) = unsafe { (&*info, &mut *context) };
-    if info.si_signo != libc::SIGSYS || info.si_code != SYS_USER_DISPATCH {
+    if !unsafe { is_call(info) } {
         return false;
     }
+    // SAFETY: the caller's promise.
+    let context = unsafe { &mut *context };
     let registers = &mut context.uc_mcontext.gregs;
     let number = registers[libc::REG_RAX as usize];
     if number == libc::SYS_rt_sigreturn {

@@ -75,7 +75,7 @@ fn alone(frame: &mut Frame) {
             let served = match number {
                 libc::SYS_rt_sigprocmask => Some(alone::sigprocmask(frame)),
                 libc::SYS_rt_sigpending => Some(alone::sigpending(frame)),
-                libc::SYS_sigaltstack => Some(signal::altstack_call(frame)),
+                libc::SYS_sigaltstack => Some(signal::altstack::call_of_kernel(frame)),
                 libc::SYS_rt_sigtimedwait => alone::sigtimedwait(frame),
                 libc::SYS_execve | libc::SYS_execveat => Some(process::exec(frame)),
                 libc::SYS_ptrace if frame.rdi == PTRACE_TRACEME => {
@@ -231,7 +231,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_setsockopt => poll::set_option(runtime, frame),
         libc::SYS_rt_sigtimedwait => signal::sigtimedwait(runtime, thread, frame),
         libc::SYS_rt_sigpending => attributes::sigpending(thread, frame),
-        libc::SYS_sigaltstack => signal::sigaltstack(runtime, thread, frame),
+        libc::SYS_sigaltstack => signal::altstack::sigaltstack(runtime, thread, frame),
         libc::SYS_tgkill => attributes::kill_thread(
             runtime,
             frame,

@@ -12,7 +12,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, dispatch, object, pending, process, robust, scheduling, shell};
+use crate::{access, dispatch, object, pending, process, robust, scheduling, shell, signal};
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
 const RED_ZONE: usize = 128;
@@ -216,7 +216,7 @@ fn launch(
         inherited(|creator| creator.kernel.mask.load(Ordering::Relaxed) as usize) as u64,
         Ordering::Relaxed,
     );
-    state.altstack[0].store(0, Ordering::Relaxed);
+    signal::altstack::forget(thread);
     state.pending.store(0, Ordering::Relaxed);
     state.robust_list.store(0, Ordering::Relaxed);
     state.shell.store(0, Ordering::Relaxed);
@@ -300,11 +300,7 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
     // SAFETY: `launch` passes its runtime, which lives for ever, and a frame on this stack.
     unsafe {
         let runtime = &*(runtime as *const Runtime);
-        let activation = runtime.kernel().current();
-        if let Some(thread) = activation.thread() {
-            runtime.kernel().resumed(activation, thread);
-        }
-        runtime.leave(activation);
+        runtime.leave(runtime.kernel().current());
         entry::resume(copy as *const Frame)
     }
 }

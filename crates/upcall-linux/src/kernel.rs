@@ -11,8 +11,8 @@ use crate::state::{AWAKE, Binding, IN_FUTEX, IN_POLL, IN_TURN, LinuxActivation, 
 use crate::sys;
 use crate::watch::Watch;
 use crate::{
-    Activation, Runtime, Thread, affinity, altstack, base, cpu_time, descriptors, memory, observe,
-    pace, preempt, slack, spawn, vdso,
+    Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, memory, observe, pace,
+    preempt, slack, spawn, vdso,
 };
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
@@ -417,32 +417,11 @@ unsafe impl Kernel for Linux {
     }
 
     #[inline]
-    fn resumed(&self, activation: &'static Activation, thread: &'static Thread) {
-        let altstack = thread.kernel.altstack[0].load(Ordering::Relaxed);
-        if activation.kernel.altstack.load(Ordering::Relaxed) != altstack {
-            altstack::install(activation, thread);
-        }
-    }
-
-    #[inline]
-    fn suspending(&self, activation: &'static Activation, thread: &'static Thread) {
-        if activation.kernel.altstack.load(Ordering::Relaxed) != 0 && preempt::uses_altstack() {
-            altstack::leave(activation, thread);
-        }
-    }
-
-    #[inline]
     fn uninstall(&self, activation: &'static Activation, thread: &'static Thread) {
         if base::rest(activation) {
             activation.kernel.thread_pointer.store(0, Ordering::Relaxed);
         }
         cpu_time::ends(activation, thread);
-        let state = &activation.kernel;
-        if state.altstack.load(Ordering::Relaxed) != 0
-            && (preempt::uses_altstack() || state.is_leaving_altstack.load(Ordering::Relaxed))
-        {
-            altstack::remove(activation);
-        }
     }
 
     fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {

@@ -12,7 +12,6 @@
 pub mod sys;
 
 pub mod affinity;
-mod altstack;
 pub mod arch;
 pub mod asked;
 pub mod cpu_time;

@@ -4,18 +4,12 @@
 //! run costs nothing and the one that computes is interrupted at the end of its slice. The kernel
 //! has then put the complete register state, vector registers included, on the thread's stack: the
 //! thread parks inside the handler, and any activation may continue it, since returning from the
-//! handler restores everything (rt_sigreturn(2)). The alternate signal stack in the frame is the
-//! thread's own, and so is the mask.
-//!
-//! A program that takes signals which anybody may send on the alternate stack does so because its
-//! threads may be on stacks without room for a frame (coroutines, Erlang's processes, Go). From
-//! then on this signal goes there too, unless some alternate stack has no room for it either:
-//! those of 8 KiB that are there for faults only.
+//! handler restores everything (rt_sigreturn(2)). The mask in the frame is the thread's own.
 //!
 //! SIGURG is ignored by default, so that a late one harms nobody; the program may use it as well:
 //! what does not carry our mark is the program's.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys;
 use crate::{Activation, Runtime};
@@ -29,38 +23,6 @@ pub const OWN: u64 = bit(SIGNAL) | bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(
 
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
-}
-
-/// What the handler of [`SIGNAL`] needs on an alternate stack: the kernel's frame with all
-/// vector registers, the runtime's own calls, and the same again for a handler of the program.
-pub const ALTSTACK_ROOM: usize = 12 << 10;
-
-static ALTSTACK_WANTED: AtomicBool = AtomicBool::new(false);
-static ALTSTACK_UNFIT: AtomicBool = AtomicBool::new(false);
-
-/// The program wants signals on the alternate stack.
-pub fn want_altstack() {
-    // SeqCst: who sets an alternate stack looks here afterwards, and who wants it looks at all
-    // stacks afterwards: one of them sees that two share one. Pairs with `wants_altstack`.
-    ALTSTACK_WANTED.store(true, Ordering::SeqCst);
-}
-
-/// Whether the program wants signals on the alternate stack.
-pub fn wants_altstack() -> bool {
-    // SeqCst: pairs with `want_altstack`.
-    ALTSTACK_WANTED.load(Ordering::SeqCst)
-}
-
-/// A thread has an alternate stack with less than [`ALTSTACK_ROOM`], or with another thread: one
-/// that is preempted stays on it while others run.
-pub fn refuse_altstack() {
-    ALTSTACK_UNFIT.store(true, Ordering::Relaxed);
-}
-
-/// Whether [`SIGNAL`] goes to the alternate stack.
-#[inline]
-pub fn uses_altstack() -> bool {
-    ALTSTACK_WANTED.load(Ordering::Relaxed) && !ALTSTACK_UNFIT.load(Ordering::Relaxed)
 }
 
 const MARK_TICK: usize = 0x5550_4341_4c4c_0001;
@@ -240,7 +202,7 @@ fn queue(pid: i32, activation: &'static Activation, mark: usize) {
     };
 }
 
-/// The runtime's part of the handler of [`SIGNAL`]. Runs on the interrupted thread's stack; when
+/// The runtime's part of the handler of [`SIGNAL`]. Runs on a stack of the interrupted thread's; when
 /// it returns, perhaps on another activation, the kernel's frame continues the thread.
 pub fn handle(runtime: &'static Runtime, activation: &'static Activation, meaning: Meaning) {
     if activation.is_inside() {

@@ -26,16 +26,11 @@ pub struct LinuxActivation {
     pub(crate) waiting: AtomicU32,
     /// The timer of its time slices plus one, or 0.
     pub(crate) timer: AtomicI32,
-    /// The kernel's copy of the thread pointer, mask and alternate stack: what the activation's
+    /// The kernel's copy of the thread pointer and mask: what the activation's
     /// kernel thread has now.
     pub(crate) thread_pointer: AtomicUsize,
     /// The signal mask of the kernel thread.
     pub mask: AtomicU64,
-    /// The alternate signal stack of the kernel thread: its address, 0 when disabled.
-    pub altstack: AtomicUsize,
-    /// Whether all signals are blocked until that is disabled, and the mask then.
-    pub(crate) is_leaving_altstack: AtomicBool,
-    pub(crate) mask_beyond: AtomicU64,
     /// The timer slack of the kernel thread; `u64::MAX` when it is not known.
     pub(crate) slack: AtomicU64,
     /// What its own clock said when its thread began to run; 0 when nobody has asked.
@@ -66,9 +61,6 @@ impl Default for LinuxActivation {
             timer: AtomicI32::new(0),
             thread_pointer: AtomicUsize::new(0),
             mask: AtomicU64::new(0),
-            altstack: AtomicUsize::new(0),
-            is_leaving_altstack: AtomicBool::new(false),
-            mask_beyond: AtomicU64::new(0),
             slack: AtomicU64::new(u64::MAX),
             cpu_mark: AtomicU64::new(0),
             inbox: Inbox::default(),
@@ -91,7 +83,6 @@ impl LinuxActivation {
         self.waiting.store(AWAKE, Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         self.mask.store(0, Ordering::Relaxed);
-        self.altstack.store(0, Ordering::Relaxed);
         self.slack.store(u64::MAX, Ordering::Relaxed);
         self.cpu_mark.store(0, Ordering::Relaxed);
     }
@@ -219,7 +210,7 @@ pub struct LinuxThread {
     pub tid: AtomicI32,
     /// Blocked signals.
     pub mask: AtomicU64,
-    /// The alternate signal stack: address, size, flags. Address 0 when disabled.
+    /// The alternate signal stack: address, size, flags. Size 0 when disabled. Kept by the guest.
     pub altstack: [AtomicUsize; 3],
     /// Signals sent to the thread that it has not seen yet.
     pub pending: AtomicU64,

@@ -44,6 +44,22 @@ static void *kills(void *unused)
     return unused;
 }
 
+__attribute__((noinline)) static int deeper(int depth)
+{
+    volatile char frame[1000];
+    frame[0] = (char)depth;
+    return depth < 0 ? 0 : deeper(depth + 1) + frame[0];
+}
+
+static void *overflows(void *unused)
+{
+    settle();
+    deeper(1);
+    return unused;
+}
+
+static void never(int signal) { _exit(signal); }
+
 static void at_exit(void) { printf("atexit ran\n"); }
 
 int main(int count, char **words)
@@ -79,6 +95,14 @@ int main(int count, char **words)
         start(exits_group, NULL);
     if (strcmp(how, "thread-sigkill") == 0)
         start(kills, NULL);
+    if (strcmp(how, "thread-overflow") == 0)
+        start(overflows, NULL);
+    if (strcmp(how, "thread-overflow-in-vain") == 0) {
+        /* It has no stack for that. */
+        struct sigaction action = {.sa_handler = never, .sa_flags = SA_ONSTACK};
+        MUST(sigaction(SIGSEGV, &action, NULL));
+        start(overflows, NULL);
+    }
     for (;;)
         pause();
 }

@@ -207,7 +207,7 @@ pub(super) fn reset(thread: &'static Thread) -> bool {
 /// Whether the kernel would have nothing to take back.
 fn is_plain(thread: &'static Thread) -> bool {
     let state = &thread.kernel;
-    state.altstack[0].load(Ordering::Relaxed) == 0
+    state.altstack[1].load(Ordering::Relaxed) == 0
         && state.pending.load(Ordering::Relaxed) == 0
         && robust::is_empty(thread)
 }

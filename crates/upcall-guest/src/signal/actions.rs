@@ -9,8 +9,7 @@ use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::{access, arch, masks};
 
-use super::calls::some_share_altstack;
-use super::on_signal;
+use super::altstack;
 
 pub(super) const SA_RESTORER: u64 = 0x0400_0000;
 pub(super) const SIG_DFL: usize = 0;
@@ -160,23 +159,23 @@ pub fn disposition(signal: i32) -> Disposition {
 /// What the kernel is told for an action of the program.
 pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
     if signal == preempt::SIGNAL && GUEST.runtime().is_some() {
-        return own_action(libc::SA_NODEFER as u64);
+        return own_action();
     }
     if !is_caught(signal, action.handler) {
         return *action;
     }
-    let (flags, mask) = if signal == libc::SIGSYS {
+    let (flags, mask) = if GUEST.runtime().is_some() {
+        // `on_signal` sets the handler's, or that of a dispatched call. Until then nothing else may be
+        // delivered, by which the thread could migrate.
+        (0, !0)
+    } else if signal == libc::SIGSYS {
         // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler.
         (libc::SA_NODEFER as u64, 0)
-    } else if GUEST.runtime().is_some() {
-        // `on_signal` sets the handler's. Until then nothing else may be delivered, by which the
-        // thread could migrate.
-        (0, !0)
     } else {
         (0, action.mask)
     };
     KernelAction {
-        handler: on_signal as *const () as usize,
+        handler: arch::signal_entry(),
         flags: action.flags & KERNEL_FLAGS | flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
         // Not the program's: a handler ends with all signals blocked, when no call may be
         // dispatched. Unwinders know both by the same bytes.
@@ -191,12 +190,11 @@ pub fn take_over(signal: i32) {
     set_kernel_action(signal, &kernel_action(signal, &action));
 }
 
-pub(super) fn own_action(mut flags: u64) -> KernelAction {
-    if preempt::uses_altstack() {
-        flags |= libc::SA_ONSTACK as u64;
-    }
+/// For the runtime's own signal, which `place` puts where the thread has room for it.
+pub(super) fn own_action() -> KernelAction {
+    let flags = (libc::SA_NODEFER | libc::SA_ONSTACK) as u64;
     KernelAction {
-        handler: on_signal as *const () as usize,
+        handler: arch::signal_entry(),
         flags: flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
         restorer: arch::signal_return().0,
         // As in `kernel_action`; `own_signal` opens it.
@@ -205,7 +203,7 @@ pub(super) fn own_action(mut flags: u64) -> KernelAction {
 }
 
 pub(super) fn set_kernel_action(signal: i32, action: &KernelAction) -> i64 {
-    // SAFETY: reads the structure, whose handler is the kernel's constant or `on_signal`.
+    // SAFETY: reads the structure, whose handler is the kernel's constant or our entry.
     (unsafe {
         raw_syscall(
             libc::SYS_rt_sigaction,
@@ -246,7 +244,7 @@ pub fn inherit_actions() {
 /// Installs the handler of the runtime's own signal, and catches what would end the process. The
 /// runtime is there from now on.
 pub fn install_own() {
-    set_kernel_action(preempt::SIGNAL, &own_action(libc::SA_NODEFER as u64));
+    set_kernel_action(preempt::SIGNAL, &own_action());
     for signal in (1..SIGNALS as i32).filter(|&signal| signal != preempt::SIGNAL) {
         let action = ACTIONS[signal as usize].get();
         if action.handler > SIG_IGN {
@@ -265,13 +263,6 @@ pub fn forget_own() {
         if action.handler > SIG_IGN {
             set_kernel_action(signal, &kernel_action(signal, &action));
         }
-    }
-}
-
-/// The stack for the runtime's own signal may be another one now.
-pub(super) fn install_own_again() {
-    if GUEST.runtime().is_some() {
-        set_kernel_action(preempt::SIGNAL, &own_action(libc::SA_NODEFER as u64));
     }
 }
 
@@ -307,13 +298,8 @@ pub fn sigaction(frame: &Frame) -> i64 {
             // The thread raises it itself, and does not go on.
             && signal != libc::SIGABRT
             && !is_libcs(signal)
-            && !preempt::wants_altstack()
         {
-            preempt::want_altstack();
-            if some_share_altstack() {
-                preempt::refuse_altstack();
-            }
-            install_own_again();
+            altstack::want();
         }
         let answer = set_kernel_action(signal, &kernel_action(signal, &action));
         if answer != 0 {

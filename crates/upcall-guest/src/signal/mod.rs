@@ -5,10 +5,10 @@
 //! `on_signal`:
 //!
 //! 1. Outside the runtime, the activation's thread is the receiver: its handler is called in the
-//!    kernel's own frame. If it was in a system call, the activation first gets its virtual
-//!    processor back, and the frame shows the thread at libc's own system-call instruction, where
-//!    unwinders and cancellation expect it: at the instruction while the call has left nothing
-//!    behind and may be made again, after it otherwise.
+//!    kernel's own frame, which is moved before if the thread wants it elsewhere (`place`). If it was
+//!    in a system call, the activation first gets its virtual processor back, and the frame shows
+//!    the thread at libc's own system-call instruction, where unwinders and cancellation expect it: at the
+//!    instruction while the call has left nothing behind and may be made again, after it otherwise.
 //! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation
 //!    ([`upcall_linux::Inbox`]), which from there on blocks all of the program's signals; when it
 //!    leaves the runtime the signal is queued to it again, and then the mask is opened.
@@ -24,13 +24,16 @@
 //! program's handlers as kernel handlers, which would run in the middle of the runtime.
 
 mod actions;
+pub mod altstack;
 mod calls;
 mod frame;
 mod own;
+mod place;
 mod waits;
 
 pub use actions::*;
 pub use calls::*;
+pub use place::place;
 pub use waits::*;
 
 use core::sync::atomic::Ordering;
@@ -50,7 +53,7 @@ use crate::{access, again, alone, caller, dispatch, masks, pending, process, sud
 /// # Safety
 ///
 /// Called by the kernel.
-unsafe extern "C" fn on_signal(
+pub unsafe extern "C" fn on_signal(
     signal: i32,
     information: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,
@@ -64,13 +67,18 @@ unsafe extern "C" fn on_signal(
         return;
     }
     if signal == libc::SIGSYS {
-        let number = registers[libc::REG_RAX as usize];
-        // SAFETY: as the kernel passed them.
-        if unsafe { sud::handle(information, context) } {
-            settle(number, context);
+        // SAFETY: as the kernel passed it.
+        if unsafe { sud::is_call(information) } {
+            if GUEST.runtime().is_some() {
+                // It goes on under the thread's.
+                set_kernel_mask(frame_mask(context));
+            }
+            // SAFETY: as the kernel passed them.
+            unsafe { sud::handle(information, context) };
+            settle(context);
             return;
         }
-        // What the kernel does for the other signals (`kernel_action`).
+        // As for the other signals (`kernel_action`), if there was no runtime when it was said.
         set_kernel_mask(!0);
     }
     let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
@@ -133,6 +141,7 @@ unsafe extern "C" fn on_signal(
         return;
     }
     show_mask(thread, context);
+    altstack::show(thread, context);
     let mask = handler_mask(thread, signal, context);
     let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *const Frame;
     let interrupted = activation.is_in_call();
@@ -150,6 +159,11 @@ unsafe extern "C" fn on_signal(
     let Some(frame) = frame else {
         // SAFETY: outside the runtime, with a virtual processor, in the kernel's frame.
         unsafe { call(thread, signal, information, context) };
+        if GUEST.runtime().is_none() {
+            // In the child of a fork that it has made.
+            finish_alone(context);
+            return;
+        }
         if interrupted {
             runtime.resume_blocking();
         }
@@ -188,6 +202,16 @@ unsafe extern "C" fn on_signal(
         }
     }
     finish(runtime, thread, context);
+}
+
+/// The first steps of an activation in its own kernel thread. See [`upcall_linux::Hooks::begin`].
+pub fn begin() {
+    // The first one when the runtime is known.
+    if GUEST.runtime().is_some() {
+        // SAFETY: on an activation.
+        altstack::install(unsafe { base::current() });
+    }
+    dispatch::begin();
 }
 
 /// Whether nothing happens for a signal that came inside the runtime, since the thread ignores it and does
@@ -263,9 +287,9 @@ fn end_by(signal: i32, code: i32) {
     }
 }
 
-/// A dispatched call has been served. The kernel will set the mask and the alternate stack in the
-/// frame: they become what they are now, after the call and perhaps on another activation.
-fn settle(number: i64, context: *mut libc::ucontext_t) {
+/// A dispatched call has been served. The kernel will set the mask in the frame: it becomes what it is
+/// now, after the call and perhaps on another activation. The alternate stack stays what it is.
+fn settle(context: *mut libc::ucontext_t) {
     let mask = match GUEST.runtime().filter(|_| !caller::is_outside()) {
         // A call of the runtime's own, in a vDSO that is not rewritten: nothing has changed.
         // SAFETY: on an activation.
@@ -282,13 +306,8 @@ fn settle(number: i64, context: *mut libc::ucontext_t) {
         None => kernel_mask(),
     };
     set_frame_mask(context, mask);
-    if number == libc::SYS_sigaltstack {
-        // SAFETY: writes the structure in the frame.
-        unsafe {
-            let stack = &raw mut (*context).uc_stack;
-            raw_syscall(libc::SYS_sigaltstack, [0, stack as u64, 0, 0, 0, 0])
-        };
-    }
+    // The call may have begun before there was a runtime, or may have changed it.
+    altstack::leave_as_it_is(context);
 }
 
 /// A signal for a kernel thread that is the thread. Without a runtime the kernel has set the
@@ -321,6 +340,15 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     }
     // SAFETY: in the kernel's frame.
     unsafe { call_handler(signal, information, context) };
+    match (GUEST.runtime(), caller::own_thread()) {
+        // It has started a thread.
+        (Some(runtime), Some(thread)) => finish(runtime, thread, context),
+        _ => finish_alone(context),
+    }
+}
+
+/// The end of a handler on a kernel thread that is the thread.
+fn finish_alone(context: *mut libc::ucontext_t) {
     let after = frame_mask(context);
     alone::note_mask(after);
     set_frame_mask(context, dispatch::blockable(after));
@@ -432,6 +460,7 @@ fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc
     let activation = unsafe { base::current() };
     let mask = frame_mask(context);
     set_frame_mask(context, mask & !preempt::OWN);
+    altstack::restore(thread, context);
     // SAFETY: the kernel's frame.
     give_up_wait(thread, unsafe { &mut (*context).uc_mcontext.gregs });
     thread.kernel.mask.store(mask, Ordering::SeqCst);

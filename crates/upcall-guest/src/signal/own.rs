@@ -7,6 +7,7 @@ use upcall_core::Kernel;
 use upcall_linux::{Activation, Runtime, Thread, preempt};
 
 use super::frame::{note_progress, set_frame_mask};
+use super::place::is_at_entry;
 use super::set_kernel_mask;
 use crate::entry::{Frame, give_up};
 use crate::pending;
@@ -26,6 +27,13 @@ pub(super) unsafe fn own_signal(
         preempt::handle(runtime, activation, meaning);
         return;
     };
+    if is_at_entry(activation, context) {
+        // There is no room to park it: when it is in the runtime the next time, or has some.
+        activation.attend(Activation::RESCHEDULE);
+        // SAFETY: the kernel's frame.
+        give_up_wait(thread, unsafe { &mut (*context).uc_mcontext.gregs });
+        return;
+    }
     if activation.is_in_call() {
         // SAFETY: the kernel's frame.
         let registers = unsafe { &mut (*context).uc_mcontext.gregs };

@@ -65,6 +65,8 @@ endings! {
     exit_by_segfault_in_thread "thread-segv" "killed by signal 11";
     exit_by_abort_in_thread "thread-abort" "killed by signal 6";
     exit_by_exit_group_in_thread "thread-exit-group" "exit status 6";
+    exit_by_overflow_in_thread "thread-overflow" "killed by signal 11";
+    exit_by_overflow_without_stack "thread-overflow-in-vain" "killed by signal 11";
     exit_by_sigkill_in_thread "thread-sigkill" "killed by signal 9";
 }
 

@@ -19,8 +19,8 @@ macro_rules! guests {
 }
 
 guests! {
-    c: affinity_children affinity_outside aio aio_idle alarm_main altstack_per_thread
-       altstack_shared altstack_small_stack atfork backtrace_thread blocks_500 c11_threads
+    c: affinity_children affinity_outside aio aio_idle alarm_main altstack_calls altstack_leaves
+       altstack_parks altstack_per_thread altstack_shared altstack_small_stack altstack_switches atfork backtrace_thread blocks_500 c11_threads
        cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
        cancel_waits cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
@@ -31,7 +31,7 @@ guests! {
        profiling_timer ptrace_threads raw_futex refused_site registers registers_in_signals
        resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv
        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_in_handler_entry signal_mask_delivery
-       signal_masks signal_storm signal_to_ending signal_to_parked signals_kept
+       signal_masks signal_no_room signal_storm signal_to_ending signal_to_parked signals_kept
        signals_to_process signals_without_room
        sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
        stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock
@@ -40,7 +40,7 @@ guests! {
        vfork_waits;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
        cxx_mutexes cxx_thread_local;
-    rs: rs_channels rs_children rs_panic rs_park rs_sleep rs_tcp rs_threads;
+    rs: rs_channels rs_children rs_overflow rs_panic rs_park rs_sleep rs_tcp rs_threads;
     py: py_futures py_locks py_multiprocessing py_select py_servers py_signals py_sleep
        py_subprocess py_threads;
 }

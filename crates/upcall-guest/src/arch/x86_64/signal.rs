@@ -1,0 +1,201 @@
+//! Where the kernel enters for a signal, and its frame: moved, if `signal::place` says so, before
+//! anything else runs.
+//!
+//! ```text
+//!   | the restorer's address | ucontext | siginfo |  ...  | vector state, aligned to 64 |
+//!   ^ rsp at entry                                                         top, at most ^
+//! ```
+//!
+//! The vector state is the only part that the rest points to. Whoever is called on a moved frame
+//! finds the stack as if the kernel had put the frame there: its `ret` goes to the restorer, and
+//! rt_sigreturn(2) reads the frame from where the stack pointer is.
+
+use core::arch::{asm, global_asm};
+use core::mem::size_of;
+
+use crate::signal::{on_signal, place};
+
+/// The restorer's address.
+const RETURN: usize = 8;
+/// The kernel's ucontext, which ends with a mask of eight bytes.
+const CONTEXT: usize = 304;
+const INFORMATION: usize = size_of::<libc::siginfo_t>();
+const FRAME: usize = RETURN + CONTEXT + INFORMATION;
+/// Below the stack pointer a function may keep what it likes.
+const RED_ZONE: usize = 128;
+
+/// The vector state without and with what XSAVE adds, and where it says so: a mark and the size.
+const FXSAVE: usize = 512;
+const MAGIC: u32 = 0x4650_5853;
+const MAGIC_AT: usize = 464;
+const SIZE_AT: usize = MAGIC_AT + 4;
+
+// SAFETY of the assembly: the kernel enters it as a handler. `place` gets the address of the frame, which is
+// the stack pointer at entry, and answers with that of a complete frame, or 0: nothing is to be done.
+global_asm!(
+    ".text",
+    ".globl upcall_signal_entry",
+    ".hidden upcall_signal_entry",
+    ".type upcall_signal_entry,@function",
+    "upcall_signal_entry:",
+    ".cfi_startproc",
+    "push rdi",
+    ".cfi_adjust_cfa_offset 8",
+    "lea rcx, [rsp + 8]",
+    "call {place}",
+    "pop rdi",
+    ".cfi_adjust_cfa_offset -8",
+    "test rax, rax",
+    "jz 1f",
+    "mov rsp, rax",
+    "lea rdx, [rax + {context}]",
+    "lea rsi, [rax + {information}]",
+    "jmp {on_signal}",
+    "1: ret",
+    ".cfi_endproc",
+    ".size upcall_signal_entry, . - upcall_signal_entry",
+    place = sym place,
+    on_signal = sym on_signal,
+    context = const RETURN,
+    information = const RETURN + CONTEXT,
+);
+
+unsafe extern "C" {
+    fn upcall_signal_entry();
+}
+
+/// The handler that the kernel calls for every signal.
+pub fn signal_entry() -> usize {
+    upcall_signal_entry as *const () as usize
+}
+
+/// The top of a frame that goes below the stack pointer of what it interrupts.
+pub fn below(stack_pointer: usize) -> usize {
+    stack_pointer - RED_ZONE
+}
+
+/// Where a frame, whose context this is, begins if it ends at `top`; and its vector state.
+///
+/// # Safety
+///
+/// The kernel's frame.
+unsafe fn layout(context: *const libc::ucontext_t, top: usize) -> (usize, usize) {
+    // SAFETY: the caller's promise.
+    let vectors = top.wrapping_sub(unsafe { vector_size(context) }) & !63;
+    // As for a function that was just called.
+    (((vectors - FRAME) & !15) - 8, vectors)
+}
+
+/// The address of a frame, whose context this is, that ends at `top`.
+///
+/// # Safety
+///
+/// The kernel's frame.
+pub unsafe fn frame_below(context: *const libc::ucontext_t, top: usize) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { layout(context, top).0 }
+}
+
+/// # Safety
+///
+/// The kernel's frame.
+unsafe fn vector_size(context: *const libc::ucontext_t) -> usize {
+    // SAFETY: the caller's promise; the state has at least these bytes.
+    unsafe {
+        let vectors = (*context).uc_mcontext.fpregs.cast::<u8>();
+        if vectors.is_null() {
+            0
+        } else if vectors.add(MAGIC_AT).cast::<u32>().read() == MAGIC {
+            vectors.add(SIZE_AT).cast::<u32>().read() as usize
+        } else {
+            FXSAVE
+        }
+    }
+}
+
+/// Copies a frame to where [`frame_below`] says.
+///
+/// # Safety
+///
+/// `frame` is the kernel's, with this context in it; the memory below `top` is writable and nobody's.
+pub unsafe fn move_frame(frame: usize, context: *mut libc::ucontext_t, top: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (to, vectors) = layout(context, top);
+        let old = (*context).uc_mcontext.fpregs;
+        if !old.is_null() {
+            copy(old as usize, vectors, vector_size(context));
+            (*context).uc_mcontext.fpregs = vectors as *mut _;
+        }
+        copy(frame, to, FRAME);
+    }
+}
+
+/// # Safety
+///
+/// As `core::ptr::copy_nonoverlapping`, which may be libc's.
+unsafe fn copy(from: usize, to: usize, length: usize) {
+    // SAFETY: the caller's promise; the direction flag is clear.
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            inout("rcx") length => _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C, align(64))]
+    struct Area([u8; 8192]);
+
+    #[test]
+    fn a_moved_frame_is_complete_and_aligned() {
+        const EXTENDED: usize = 2436;
+        let mut old = Box::new(Area([0; 8192]));
+        let mut new = Box::new(Area([0xee; 8192]));
+        let start = old.0.as_mut_ptr() as usize;
+        let (frame, vectors) = (start + 8, start + 1024);
+        for (index, byte) in old.0.iter_mut().enumerate() {
+            *byte = (index % 251) as u8;
+        }
+        // SAFETY: inside the area.
+        unsafe {
+            let context = (frame + RETURN) as *mut libc::ucontext_t;
+            ((vectors + MAGIC_AT) as *mut u32).write(MAGIC);
+            ((vectors + SIZE_AT) as *mut u32).write(EXTENDED as u32);
+            (*context).uc_mcontext.fpregs = vectors as *mut _;
+            let top = new.0.as_mut_ptr() as usize + 8000;
+            let to = frame_below(context, top);
+            move_frame(frame, context, top);
+            assert_eq!(to % 16, 8);
+            let moved = (to + RETURN) as *const libc::ucontext_t;
+            let its = (*moved).uc_mcontext.fpregs as usize;
+            assert_eq!(its % 64, 0);
+            assert!(its + EXTENDED <= top && to + FRAME <= its);
+            let bytes = |at: usize, length| core::slice::from_raw_parts(at as *const u8, length);
+            assert_eq!(bytes(its, EXTENDED), bytes(vectors, EXTENDED));
+            assert_eq!(bytes(to, FRAME), bytes(frame, FRAME));
+            assert!(bytes(top, 192).iter().all(|&byte| byte == 0xee));
+            assert!(bytes(to - 64, 64).iter().all(|&byte| byte == 0xee));
+        }
+    }
+
+    #[test]
+    fn a_frame_without_xsave_state_keeps_what_it_has() {
+        let mut area = Box::new(Area([0; 8192]));
+        let start = area.0.as_mut_ptr() as usize;
+        let context = (start + RETURN) as *mut libc::ucontext_t;
+        // SAFETY: inside the area.
+        unsafe {
+            assert_eq!(vector_size(context), 0);
+            (*context).uc_mcontext.fpregs = (start + 1024) as *mut _;
+            assert_eq!(vector_size(context), FXSAVE);
+        }
+    }
+}
