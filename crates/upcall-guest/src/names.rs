@@ -31,7 +31,8 @@ fn raw(number: i64, words: [u64; 6]) -> i64 {
     (unsafe { raw_syscall(number, words) }) as i64
 }
 
-fn get(thread: &'static Thread) -> [u8; LENGTH] {
+/// The name of a thread, with zeros at its end.
+pub fn get(thread: &'static Thread) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     for (half, word) in bytes.chunks_exact_mut(8).zip(&thread.kernel.name) {
         half.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -402,6 +403,35 @@ fn first_ends() -> ! {
     }
 }
 
+/// A thread uses up its stack.
+fn overflows() {
+    #[expect(unconditional_recursion, reason = "until the stack ends")]
+    fn deeper(last: &[u8; 512]) -> u8 {
+        let next = std::hint::black_box([last[1]; 512]);
+        deeper(&next) + std::hint::black_box(next)[0]
+    }
+    let thread = Builder::new().name("the deep one".to_owned());
+    let thread = thread.spawn(|| deeper(&[1; 512])).unwrap();
+    thread.join().unwrap();
+}
+
+fn ends_with_a_message() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command.arg("overflows").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.signal(),
+        Some(libc::SIGSEGV),
+        "{}\n{said}",
+        output.status
+    );
+    assert!(
+        said.contains("thread 'the deep one' has overflowed its stack"),
+        "{said}"
+    );
+    println!("ok {}", stringify!(ends_with_a_message));
+}
+
 fn again(word: &str, settings: &[(&str, &str)], status: i32) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command
@@ -434,6 +464,7 @@ fn main() {
             upcall::Runtime::start().unwrap();
             first_ends()
         }
+        Some("overflows") => overflows(),
         Some("cases") => {
             cases! {
                 values_come_back
@@ -454,6 +485,7 @@ fn main() {
             }
         }
         _ => {
+            ends_with_a_message();
             for vps in ["1", "2", "4"] {
                 for slice in ["5000", "100"] {
                     println!("{vps} virtual processors, slices of {slice} us");

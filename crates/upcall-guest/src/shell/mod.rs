@@ -34,10 +34,10 @@ use std::ffi::c_void;
 use upcall_core::runtime::After;
 use upcall_core::thread::Claim;
 use upcall_core::{Errno, Slot, WakeReason};
-use upcall_linux::{Activation, Linux, Runtime, Thread};
+use upcall_linux::{Activation, Linux, Runtime, Thread, sys};
 
 use crate::guest::GUEST;
-use crate::{caller, direct, futex, scheduling, threads};
+use crate::{caller, direct, futex, names, scheduling, threads};
 
 pub use pool::{CLASSES, forget};
 
@@ -338,6 +338,24 @@ pub fn ended(runtime: &'static Runtime, activation: &'static Activation, thread:
             }
         }
     }
+}
+
+/// A thread has no room for the handler of a fault at this address: says so, if it has used up its stack. The process
+/// is about to end by SIGSEGV.
+#[cold]
+pub fn report_overflow(thread: &'static Thread, address: usize) {
+    let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
+    // SAFETY: null, or the thread's shell.
+    let Some(shell) = (unsafe { shell.as_ref() }) else {
+        return;
+    };
+    if !pool::guard_of(shell).contains(&address) {
+        return;
+    }
+    let name = names::get(thread);
+    sys::say(b"\nupcall: thread '");
+    sys::say(name.split(|&byte| byte == 0).next().unwrap_or_default());
+    sys::say(b"' has overflowed its stack\n");
 }
 
 /// In how many shells nothing runs.

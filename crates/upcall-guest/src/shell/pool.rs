@@ -188,6 +188,13 @@ pub(super) fn memory(
     Ok((stack as *mut u8, shell - stack, place))
 }
 
+/// The addresses that are below its stack, and nobody's.
+pub(super) fn guard_of(shell: &'static Shell) -> core::ops::Range<usize> {
+    let top = core::ptr::from_ref(shell) as usize + size_of::<Shell>();
+    let low = top - CLASSES[shell.class as usize];
+    low..low + GUARD
+}
+
 /// The memory of a shell without a thread, which never had one. Outside the runtime.
 pub(super) fn give_back(runtime: &'static Runtime, shell: &'static Shell) {
     let activation = runtime.enter();

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 
 use upcall_linux::{Thread, base};
 
-use crate::{loads, robust};
+use crate::{loads, robust, signal};
 
 /// The image of one object's thread-local storage, and where it is, relative to the thread pointer.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,7 @@ pub(super) fn prepare() {
     if let Some(known) = look() {
         KNOWN.store(Box::into_raw(Box::new(known)), Ordering::Release);
     }
+    signal::report_overflows();
     LOOKED.store(true, Ordering::Release);
 }
 

@@ -1,7 +1,7 @@
 //! What the program wants done about each signal, and what the kernel is told instead:
 //! rt_sigaction(2).
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use upcall_linux::preempt;
 
@@ -174,6 +174,11 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
     } else {
         (0, action.mask)
     };
+    let flags = if signal == libc::SIGSEGV && REPORTS_OVERFLOWS.load(Ordering::Relaxed) {
+        flags | libc::SA_ONSTACK as u64
+    } else {
+        flags
+    };
     KernelAction {
         handler: arch::signal_entry(),
         flags: action.flags & KERNEL_FLAGS | flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
@@ -182,6 +187,14 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
         restorer: arch::signal_return().0,
         mask,
     }
+}
+
+static REPORTS_OVERFLOWS: AtomicBool = AtomicBool::new(false);
+
+/// From here on a fault is looked at although the thread has no stack for a handler.
+pub fn report_overflows() {
+    REPORTS_OVERFLOWS.store(true, Ordering::Relaxed);
+    take_over(libc::SIGSEGV);
 }
 
 /// Lets the kernel call `on_signal` for a signal whatever the program's action is.

@@ -18,7 +18,7 @@ use upcall_linux::{Activation, Thread, base, preempt};
 
 use crate::entry::raw_syscall;
 use crate::guest::GUEST;
-use crate::{access, arch, caller, sud};
+use crate::{access, arch, caller, shell, sud};
 
 use super::actions::{ACTIONS, Disposition, bit, disposition, is_fault};
 use super::{altstack, end_by};
@@ -88,6 +88,10 @@ pub unsafe extern "C" fn place(
     if (enters || is_on) && place <= base || !is_writable(place) {
         if own {
             return frame;
+        }
+        if signal == libc::SIGSEGV {
+            // SAFETY: as the kernel passed it; of this signal it has an address.
+            shell::report_overflow(thread, unsafe { (*information).si_addr() } as usize);
         }
         // SAFETY: as the kernel passed it.
         no_room(signal, unsafe { (*information).si_code });
