@@ -75,6 +75,9 @@ impl<K: Kernel> Runtime<K> {
             if bits & Activation::<K>::DEFERRED != 0 {
                 // Leaves by itself, since events for the thread must find it outside.
                 self.kernel.deferred(self, activation, activation.thread());
+                if self.is_left() {
+                    return;
+                }
                 activation = self.enter();
             }
             let vp = activation.vp();
@@ -110,7 +113,9 @@ impl<K: Kernel> Runtime<K> {
         activation.in_call.store(true, Ordering::Relaxed);
         if self.standby_is_awake(vp) {
             vp.set(activation, State::Kernel);
-        } else if vp.has_ready() || self.seat_is_wanted() || self.kernel.is_contended() {
+        } else if !self.is_left()
+            && (vp.has_ready() || self.seat_is_wanted() || self.kernel.is_contended())
+        {
             self.call_standby(vp);
             vp.set(activation, State::Kernel);
         } else {

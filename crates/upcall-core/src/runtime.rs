@@ -56,6 +56,8 @@ pub struct Runtime<K: Kernel> {
     short: AtomicBool,
     /// No activation may end.
     keeps_activations: AtomicBool,
+    /// See [`Runtime::leave_behind`].
+    left: AtomicBool,
     /// A thread has had another rank than the common one.
     ranked: AtomicBool,
     known: Slot<Activation<K>>,
@@ -102,6 +104,7 @@ impl<K: Kernel> Runtime<K> {
                 spares_are_few: AtomicBool::new(true),
                 short: AtomicBool::new(false),
                 keeps_activations: AtomicBool::new(false),
+                left: AtomicBool::new(false),
                 ranked: AtomicBool::new(false),
                 spares: SpinLock::new(Spares {
                     head: None,
@@ -315,6 +318,18 @@ impl<K: Kernel> Runtime<K> {
         thread.rank.store(Rank::COMMON.0, Ordering::Relaxed);
         self.stats.threads.up();
         Ok(thread)
+    }
+
+    /// The process has become a copy of the one that this serves (fork(2)), in the middle of a handler that the
+    /// runtime has called: the calling activation is the only one, and what is below that handler on its stack
+    /// enters and leaves as ever, but nobody else is called any more.
+    pub fn leave_behind(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that has happened.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Gives back a thread that never ran or has ended.

@@ -30,6 +30,9 @@ impl<K: Kernel> Runtime<K> {
 
     #[cold]
     fn wake_standby(&'static self, vp: &'static Vp<K>) {
+        if self.is_left() {
+            return;
+        }
         if self.kernel.sentinel()
             && self.spares_are_few.load(Ordering::Relaxed)
             && self.kernel.current().role() != Role::Standby

@@ -13,8 +13,7 @@ use core::sync::atomic::{
 use upcall_core::{Errno, Kernel};
 use upcall_linux::observe::Probe;
 use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, memory, placement,
-    preempt,
+    Hooks, Linux, Runtime, Settings, affinity, descriptors, limits, memory, placement, preempt,
 };
 
 use crate::identity::Identities;
@@ -218,7 +217,6 @@ impl Guest {
 
     /// The child of a fork: one kernel thread, no runtime.
     pub fn forget_runtime(&self) {
-        base::set(None);
         self.runtime.store(ptr::null_mut(), Ordering::Release);
         self.foreign.store(0, Ordering::Relaxed);
         self.first_ended.store(false, Ordering::Relaxed);

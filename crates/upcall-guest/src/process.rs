@@ -275,7 +275,12 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
 
 /// The child of fork: one kernel thread, with a copy of everything.
 fn forked(thread: Option<&'static Thread>) {
+    let mut returns = false;
     if let Some(runtime) = GUEST.runtime() {
+        returns = thread.is_some_and(|one| one.kernel.called_back.load(Ordering::Relaxed) != 0);
+        if returns {
+            runtime.leave_behind();
+        }
         let mask = thread.map(|thread| thread.kernel.mask.load(Ordering::Relaxed));
         if let Some(thread) = thread {
             signal::altstack::give_back(thread);
@@ -296,8 +301,11 @@ fn forked(thread: Option<&'static Thread>) {
             alone::set_mask(mask);
         }
     }
-    // A child of one that shared the memory has its own.
-    base::set(None);
+    // A child of one that shared the memory has its own. Who is in a handler that returns into the runtime
+    // needs what that finds there.
+    if !returns {
+        base::set(None);
+    }
     alone::forget();
     dispatch::forked();
     // SAFETY: asks only.

@@ -220,6 +220,7 @@ fn launch(
     state.pending.store(0, Ordering::Relaxed);
     state.robust_list.store(0, Ordering::Relaxed);
     state.shell.store(0, Ordering::Relaxed);
+    state.called_back.store(0, Ordering::Relaxed);
     state.frame.store(0, Ordering::Relaxed);
     state.cpu_ns.store(0, Ordering::Relaxed);
     if let Some(creator) = creator {

@@ -232,6 +232,8 @@ pub struct LinuxThread {
     pub forbidden: AtomicU32,
     /// The queue behind `pending`. Kept by the guest.
     pub queue: AtomicUsize,
+    /// How many handlers it is in that return into the runtime. Kept by the guest.
+    pub called_back: AtomicU32,
     /// Whether handlers ran since the current system call began. Kept by the guest.
     pub seen: AtomicU32,
     /// Processor time used, up to when it last stopped running ([`cpu_time`](crate::cpu_time)).

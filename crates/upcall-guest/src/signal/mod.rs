@@ -158,16 +158,14 @@ pub unsafe extern "C" fn on_signal(
     let frame = unsafe { frame.as_ref() };
     let Some(frame) = frame else {
         // SAFETY: outside the runtime, with a virtual processor, in the kernel's frame.
-        unsafe { call(thread, signal, information, context) };
-        if GUEST.runtime().is_none() {
-            // In the child of a fork that it has made.
-            finish_alone(context);
-            return;
-        }
+        let call = || unsafe { call(thread, signal, information, context) };
         if interrupted {
+            returning(thread, call);
             runtime.resume_blocking();
+        } else {
+            call();
         }
-        finish(runtime, thread, context);
+        finish_where_it_is(runtime, thread, context);
         return;
     };
     let saved = *registers;
@@ -182,7 +180,9 @@ pub unsafe extern "C" fn on_signal(
     }
     let shown = *registers;
     // SAFETY: as above.
-    unsafe { call(thread, signal, information, context) };
+    returning(thread, || unsafe {
+        call(thread, signal, information, context);
+    });
     let goes_elsewhere = [libc::REG_RIP, libc::REG_RSP]
         .iter()
         .any(|&register| registers[register as usize] != shown[register as usize]);
@@ -201,7 +201,27 @@ pub unsafe extern "C" fn on_signal(
             runtime.resume_blocking();
         }
     }
-    finish(runtime, thread, context);
+    finish_where_it_is(runtime, thread, context);
+}
+
+/// Calls a handler that returns into the runtime, which must be there for that in the child of a fork.
+fn returning(thread: &'static Thread, call: impl FnOnce()) {
+    let depth = &thread.kernel.called_back;
+    depth.fetch_add(1, Ordering::Relaxed);
+    call();
+    depth.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// The end of a handler; perhaps in the child of a fork that it has made.
+fn finish_where_it_is(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    context: *mut libc::ucontext_t,
+) {
+    match GUEST.runtime() {
+        None => finish_alone(context),
+        Some(_) => finish(runtime, thread, context),
+    }
 }
 
 /// The first steps of an activation in its own kernel thread. See [`upcall_linux::Hooks::begin`].
@@ -542,7 +562,10 @@ pub fn deferred(
             activation.kernel.mask.store(mask, Ordering::Relaxed);
             runtime.leave_quietly(activation);
             // Delivers it, on this kernel thread.
-            set_kernel_mask(mask);
+            returning(thread, || set_kernel_mask(mask));
+            if GUEST.runtime().is_none() {
+                return;
+            }
             let mask = thread.kernel.mask.load(Ordering::Relaxed);
             if pending::for_thread(thread) & !mask != 0 {
                 // SAFETY: on an activation; one that installs the thread looks by itself.

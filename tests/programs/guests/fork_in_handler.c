@@ -1,0 +1,118 @@
+/* fork(2) in a handler, wherever the signal met its thread: in its own code, in a call that raises it, in
+ * waits of several kinds. The child goes on where the parent does, and makes threads of its own. */
+#include "case.h"
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+static __thread pid_t child = -1;
+
+static void handler(int signal)
+{
+    (void)signal;
+    int before = errno;
+    child = fork();
+    errno = before;
+}
+
+static void *answers(void *argument) { return (char *)argument + 1; }
+
+/* In the child: threads, a wait, the end. In the parent: whether the child did that. */
+static int both(int interrupted)
+{
+    if (child == 0) {
+        pthread_t thread;
+        void *answer = NULL;
+        int right = interrupted;
+        for (long i = 0; i < 3; i++) {
+            right &= pthread_create(&thread, NULL, answers, (void *)i) == 0;
+            right &= pthread_join(thread, &answer) == 0 && (long)answer == i + 1;
+        }
+        struct timespec brief = {0, 1000 * 1000};
+        right &= nanosleep(&brief, NULL) == 0;
+        _exit(right ? 7 : 8);
+    }
+    int status = 0;
+    pid_t made = child;
+    child = -1;
+    return interrupted && made > 0 && waitpid(made, &status, 0) == made && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 7;
+}
+
+static pthread_t waiter;
+static volatile int waits;
+
+/* Sends signals as soon as the other thread waits, and as long as it has not got one. */
+static void *sends(void *unused)
+{
+    (void)unused;
+    while (!waits)
+        sched_yield();
+    settle();
+    pthread_kill(waiter, SIGUSR1);
+    return NULL;
+}
+
+static int in_wait(int kind)
+{
+    pthread_t sender;
+    int ends[2], interrupted = 0;
+    char byte;
+    struct timespec second = {1, 0};
+    sigset_t none;
+    sigemptyset(&none);
+    MUST(pipe(ends));
+    struct pollfd one = {.fd = ends[0], .events = POLLIN};
+    waiter = pthread_self();
+    waits = 0;
+    MUST(pthread_create(&sender, NULL, sends, NULL));
+    waits = 1;
+    errno = 0;
+    switch (kind) {
+    case 0:
+        interrupted = pause() == -1 && errno == EINTR;
+        break;
+    case 1:
+        interrupted = poll(&one, 1, -1) == -1 && errno == EINTR;
+        break;
+    case 2:
+        interrupted = nanosleep(&second, &second) == -1 && errno == EINTR;
+        break;
+    case 3:
+        interrupted = sigsuspend(&none) == -1 && errno == EINTR;
+        break;
+    default:
+        interrupted = read(ends[0], &byte, 1) == -1 && errno == EINTR;
+    }
+    int right = both(interrupted);
+    MUST(pthread_join(sender, NULL));
+    close(ends[0]);
+    close(ends[1]);
+    return right;
+}
+
+static void *all(void *where)
+{
+    static const char *const names[] = {"pause", "poll", "nanosleep", "sigsuspend", "read"};
+    char name[64];
+    for (int kind = 0; kind < 5; kind++) {
+        int right = in_wait(kind);
+        snprintf(name, sizeof name, "%s_%s", (char *)where, names[kind]);
+        check(name, right, "the child did not go on");
+    }
+    MUST(raise(SIGUSR1));
+    snprintf(name, sizeof name, "%s_raise", (char *)where);
+    check(name, both(1), "the child did not go on");
+    return NULL;
+}
+
+int main(void)
+{
+    struct sigaction action = {.sa_handler = handler};
+    MUST(sigaction(SIGUSR1, &action, NULL));
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, all, "thread"));
+    MUST(pthread_join(thread, NULL));
+    all("first");
+    return verdict();
+}
