@@ -13,6 +13,8 @@ use crate::policy::Call;
 use crate::sim::Sim;
 use crate::space::Space;
 
+/// A thread is forked once in so many times.
+const FORKED: u64 = 3;
 const STACK: usize = 128 << 10;
 
 /// A thread's view of the world.
@@ -254,8 +256,7 @@ impl Me {
         thread.kernel.gives_way.store(false, Ordering::SeqCst);
         // SAFETY: a stack of its own; `landing` does not return.
         unsafe {
-            self.runtime.launch(
-                activation,
+            self.runtime.prepare(
                 thread,
                 stack,
                 landing,
@@ -265,6 +266,11 @@ impl Me {
                     std::ptr::from_ref(self.machine) as usize,
                 ],
             );
+        }
+        if self.machine.chance(FORKED) {
+            self.runtime.make_ready_forked(activation, thread);
+        } else {
+            self.runtime.make_ready(activation, thread);
         }
         self.runtime.leave(activation);
         Handle { done, thread }
