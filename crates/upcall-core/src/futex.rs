@@ -15,6 +15,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::activation::Activation;
+use crate::ending;
 use crate::kernel::Kernel;
 use crate::lock::{Guard, SpinLock};
 use crate::runtime::{After, Runtime};
@@ -104,7 +105,7 @@ impl<K: Kernel> Futexes<K> {
             // SeqCst: pairs with the Release in `Queue::remove`, and with the store in
             // `Runtime::futex_wait` that comes before its look for a signal.
             let key = thread.wait_key.load(Ordering::SeqCst);
-            if key == 0 {
+            if key == 0 || ending::is_key(key) {
                 return None;
             }
             let queue = self.bucket(key).lock(kernel);
@@ -223,6 +224,11 @@ impl<K: Kernel> Runtime<K> {
     /// [`WakeReason::Interrupted`]; it may be parked in a futex. The caller has made a note that
     /// [`Kernel::is_interrupted`] finds, with a locked instruction.
     pub fn interrupt(&'static self, thread: &'static Thread<K>) -> Claim {
+        // SeqCst: pairs with the store in `Ending::hang`, which comes before its look for a signal.
+        let key = thread.wait_key.load(Ordering::SeqCst);
+        if ending::is_key(key) {
+            return ending::interrupt(key, thread);
+        }
         if let Some(mut queue) = self.futexes().bucket_of(self.kernel(), thread)
             && thread.state.load(Ordering::Relaxed) == QUEUED
         {

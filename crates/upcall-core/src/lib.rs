@@ -30,6 +30,7 @@ mod accepted;
 pub mod activation;
 pub mod arch;
 mod edges;
+pub mod ending;
 pub mod futex;
 pub mod kernel;
 mod lock;

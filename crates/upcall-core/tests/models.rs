@@ -182,6 +182,30 @@ const FAULTS: &[Fault] = &[
         "",
     ),
     (
+        "ending::who_waits_for_an_end_runs",
+        "ending.rs",
+        "match self.change(word, OVER, Ordering::SeqCst) {",
+        "match self.change(word, OVER, Ordering::Relaxed) {",
+    ),
+    (
+        "ending::a_signal_ends_the_wait",
+        "ending.rs",
+        "if hangs && (!kernel.is_interrupted(thread) || !self.withdraw(thread)) {",
+        "let _ = kernel;\n        if hangs {",
+    ),
+    (
+        "ending::who_waits_for_an_end_and_is_interrupted",
+        "ending.rs",
+        "    if !ending.withdraw(thread) {\n        return Claim::Lost;\n    }\n",
+        "    ending.withdraw(thread);\n",
+    ),
+    (
+        "ending::a_result_that_nobody_wants_is_dropped_once",
+        "ending.rs",
+        "if word == DROPPED && !gone {\n                return Ended::Dropped;",
+        "if word == DROPPED && !gone {\n                return Ended::Kept;",
+    ),
+    (
         "owner::an_owner_that_runs_its_thread",
         "vp.rs",
         ".store(Word::new(owner, state).bits, Ordering::Release)",

@@ -9,6 +9,7 @@
 //! | a virtual processor's word, `absent`, `attention` (`vp`, `upcall`) | `owner` |
 //! | going to sleep and waking: idle owners, standbys and who calls them, the poller's seat (`wait`, `standby`) | `idle` |
 //! | a thread's state, parking and claims; futex buckets and keys; deadlines; `edges` | `futex` |
+//! | a thread's end, against who joins it or drops its handle (`ending`) | `ending` |
 //! | `lock`, `ready`, `vp_set`, `spares`, `memory`, `stack`, known activations, `slot` | `lists`, `stealing` |
 //! | the rank that a virtual processor runs, against ready lists (`rank`, `urgency`) | `urgency` |
 //! | `turnstile` (who decides about turns), `accepted` (masks of signals: `upcall_guest::masks`) | `small` |
@@ -42,6 +43,8 @@
 
 mod kernel;
 
+#[cfg(loom)]
+mod ending;
 #[cfg(loom)]
 mod futex;
 #[cfg(loom)]

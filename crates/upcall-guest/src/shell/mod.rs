@@ -10,14 +10,9 @@
 //!                                             |<-------- one page ------------>|
 //! ```
 //!
-//! | state | meaning | what follows |
-//! |---|---|---|
-//! | `RUNNING` | the thread runs, and somebody has its handle | any |
-//! | a thread | as `RUNNING`, and that thread waits for its end | `ENDED` |
-//! | `FOREIGN` | the same for a kernel thread, in futex(2) | `ENDED` |
-//! | `DROPPED` | the thread runs, and nobody will ask for its result | `ENDED` |
-//! | `LEAVING` | its result is there; what it leaves behind must be taken back by libc, with the shell | a thread, `FOREIGN`, `DROPPED`, `ENDED` |
-//! | `ENDED` | it has ended, and is parked or gone | `RUNNING`, once its handle has released it |
+//! A thread's end, its handle and who joins it meet in one word, [`Ending`]. Where a thread leaves something behind
+//! that only libc can take back, it ends by libc's hand, and its shell with it; its result stays until its
+//! handle has taken it.
 //!
 //! Free shells wait where they were released: their virtual processor's owner takes them without a lock,
 //! since nobody else can be inside the runtime there.
@@ -27,13 +22,13 @@
 mod pool;
 mod tls;
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 
+use upcall_core::ending::{Ended, Ending};
 use upcall_core::runtime::After;
-use upcall_core::thread::Claim;
-use upcall_core::{Errno, Slot, WakeReason};
+use upcall_core::{Errno, Slot};
 use upcall_linux::{Activation, Linux, Runtime, Thread, sys};
 
 use crate::guest::GUEST;
@@ -43,12 +38,6 @@ pub use pool::{CLASSES, forget};
 
 /// What a thread and its result may measure to find room in the shell.
 pub const ROOM: usize = 320;
-
-const RUNNING: usize = 0;
-const ENDED: usize = 1;
-const DROPPED: usize = 2;
-const LEAVING: usize = 3;
-const FOREIGN: usize = 4;
 
 /// What a thread of the crate does.
 #[derive(Clone, Copy)]
@@ -62,7 +51,7 @@ pub struct Work {
 /// See the module's text.
 #[repr(C, align(64))]
 pub struct Shell {
-    state: AtomicUsize,
+    ending: Ending<Linux>,
     /// Its thread; null once that is gone.
     thread: AtomicPtr<Thread>,
     /// Link in the list of free shells.
@@ -114,7 +103,7 @@ pub unsafe fn spawn(
         fill(shell.place());
         // SAFETY: the shell is free: nobody else looks.
         unsafe { *shell.work.get() = work };
-        shell.state.store(RUNNING, Ordering::Relaxed);
+        shell.ending.begin();
         inherit(runtime, activation, thread);
         runtime.make_ready_forked(activation, thread);
         runtime.leave(activation);
@@ -149,7 +138,7 @@ fn create(
     // SAFETY: the memory is ours, aligned, and nobody else's.
     let shell: &'static Shell = unsafe {
         shell.write(Shell {
-            state: AtomicUsize::new(RUNNING),
+            ending: Ending::default(),
             thread: AtomicPtr::new(core::ptr::null_mut()),
             next: Slot::empty(),
             work: UnsafeCell::new(work),
@@ -204,7 +193,7 @@ extern "C" fn main(shell: *mut c_void) -> *mut c_void {
         .shell
         .store(core::ptr::from_ref(shell) as usize, Ordering::Relaxed);
     loop {
-        // SAFETY: the state is not `ENDED`: the work is this thread's.
+        // SAFETY: it is not over: the work is this thread's.
         let work = unsafe { *shell.work.get() };
         // SAFETY: as `spawn` was promised.
         unsafe { (work.run)(shell.place()) };
@@ -230,12 +219,7 @@ extern "C" fn main(shell: *mut c_void) -> *mut c_void {
 /// libc ends the thread, and the shell with it.
 #[cold]
 fn leave(shell: &'static Shell, work: Work) {
-    // Release: the result is there. Pairs with the Acquire of the handle.
-    if shell
-        .state
-        .compare_exchange(RUNNING, LEAVING, Ordering::Release, Ordering::Acquire)
-        == Err(DROPPED)
-    {
+    if !shell.ending.leave() {
         // SAFETY: the work is this thread's, and its handle is gone.
         unsafe { (work.drop_result)(shell.place()) };
     }
@@ -257,28 +241,22 @@ fn finished(
 ) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
-    let mut state = shell.state.load(Ordering::Relaxed);
-    loop {
-        if state == DROPPED {
+    match shell.ending.end(false) {
+        Ended::Kept => {
+            threads::end_with_the_last();
+            None
+        }
+        Ended::Dropped => {
             // It goes on, and drops its result.
             shell.drops.store(true, Ordering::Relaxed);
-            return Some(thread);
+            Some(thread)
         }
-        // Release: the result is there; Acquire: who waits is saved. Pairs with `Handle`. SeqCst: it has ended
-        // before the look whether the first thread has; pairs with `count_ended`.
-        match shell
-            .state
-            .compare_exchange(state, ENDED, Ordering::SeqCst, Ordering::Relaxed)
-        {
-            Ok(_) => break,
-            Err(now) => state = now,
+        Ended::Joined(joiner) if !GUEST.orders_by_priority() => Some(joiner),
+        waits => {
+            wake(runtime, activation, shell, waits);
+            None
         }
     }
-    if state == RUNNING {
-        threads::end_with_the_last();
-        return None;
-    }
-    wake(runtime, activation, shell, state)
 }
 
 /// As [`finished`], where nobody has a handle any more.
@@ -290,34 +268,26 @@ fn release_own(
 ) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
-    // SeqCst: as in `finished`.
-    shell.state.store(ENDED, Ordering::SeqCst);
+    shell.ending.end(true);
     pool::release(runtime, activation, shell);
     threads::end_with_the_last();
     None
 }
 
-/// Who waits for the end of a thread: runs next, if it is a thread.
+/// Wakes who waits for the end of a thread.
 fn wake(
     runtime: &'static Runtime,
     activation: &'static Activation,
     shell: &'static Shell,
-    waiting: usize,
-) -> Option<&'static Thread> {
-    if waiting == FOREIGN {
-        futex::wake_kernel(shell.state.as_ptr() as usize, 1, true);
-        return None;
+    ended: Ended<Linux>,
+) {
+    match ended {
+        Ended::Joined(joiner) => runtime.make_ready(activation, joiner),
+        Ended::Outside => {
+            futex::wake_kernel(shell.ending.address(), 1, true);
+        }
+        Ended::Kept | Ended::Dropped => {}
     }
-    // SAFETY: none of the numbers: a thread, whose memory is there for ever.
-    let joiner = unsafe { &*(waiting as *const Thread) };
-    if joiner.claim(WakeReason::Woken) != Claim::Ready {
-        return None;
-    }
-    if GUEST.orders_by_priority() {
-        runtime.make_ready(activation, joiner);
-        return None;
-    }
-    Some(joiner)
 }
 
 /// A thread has ended by libc's hand. Its handle may still be there.
@@ -329,14 +299,9 @@ pub fn ended(runtime: &'static Runtime, activation: &'static Activation, thread:
         return;
     };
     shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
-    match shell.state.swap(ENDED, Ordering::AcqRel) {
-        RUNNING | LEAVING => {}
-        DROPPED => pool::release(runtime, activation, shell),
-        waiting => {
-            if let Some(joiner) = wake(runtime, activation, shell, waiting) {
-                runtime.make_ready(activation, joiner);
-            }
-        }
+    match shell.ending.end(true) {
+        Ended::Dropped => pool::release(runtime, activation, shell),
+        ended => wake(runtime, activation, shell, ended),
     }
 }
 
@@ -365,8 +330,7 @@ pub fn count_ended() -> usize {
         let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
         // SAFETY: null, or the shell of a thread that lives: memory of shells is there for ever.
         let shell = unsafe { shell.as_ref() };
-        // SeqCst: pairs with `finished`.
-        count += usize::from(shell.is_some_and(|one| one.state.load(Ordering::SeqCst) == ENDED));
+        count += usize::from(shell.is_some_and(|one| one.ending.is_over()));
         true
     });
     count
@@ -381,8 +345,7 @@ impl Handle {
     /// Whether the thread has ended.
     #[inline]
     pub fn is_ended(&self) -> bool {
-        // Acquire: pairs with the Release in `finished`.
-        self.0.state.load(Ordering::Acquire) == ENDED
+        self.0.ending.is_over()
     }
 
     /// Waits for the thread's end, calls `take` with the room, and gives the shell back. `take` must not
@@ -395,19 +358,10 @@ impl Handle {
             return join_from_outside(shell, take);
         };
         let mut activation = runtime.enter();
-        // Acquire: as in `is_ended`.
-        while shell.state.load(Ordering::Acquire) != ENDED {
-            let Some(joiner) = activation.thread() else {
-                unreachable!("a thread joins");
-            };
-            runtime.begin_park(joiner);
-            let argument = core::ptr::from_ref(shell) as usize;
-            activation = runtime.park(activation, await_end, argument);
-            if shell.state.load(Ordering::Acquire) != ENDED {
+        while !shell.ending.is_over() {
+            activation = runtime.await_end(activation, &shell.ending);
+            if !shell.ending.is_over() {
                 // Something came for the joiner itself.
-                let own = core::ptr::from_ref(joiner) as usize;
-                let state = &shell.state;
-                let _ = state.compare_exchange(own, RUNNING, Ordering::Relaxed, Ordering::Relaxed);
                 runtime.leave(activation);
                 activation = runtime.enter();
             }
@@ -419,52 +373,12 @@ impl Handle {
     }
 }
 
-/// The joiner is saved.
-fn await_end(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    shell: usize,
-) -> Option<&'static Thread> {
-    // SAFETY: `join` passes its shell.
-    let shell = unsafe { &*(shell as *const Shell) };
-    let own = core::ptr::from_ref(thread) as usize;
-    let mut state = shell.state.load(Ordering::Relaxed);
-    loop {
-        if state == ENDED {
-            return Some(thread);
-        }
-        // SeqCst: before the look for what came for the joiner itself. Acquire: as in `Handle::is_ended`.
-        match shell
-            .state
-            .compare_exchange(state, own, Ordering::SeqCst, Ordering::Acquire)
-        {
-            Ok(_) => break,
-            Err(now) => state = now,
-        }
-    }
-    runtime.finish_park(activation, thread);
-    None
-}
-
 #[cold]
 fn join_from_outside<R>(shell: &'static Shell, take: impl FnOnce(*mut u8) -> R) -> R {
-    loop {
-        let state = shell.state.load(Ordering::Acquire);
-        if state == ENDED {
-            break;
-        }
-        if state != FOREIGN
-            && shell
-                .state
-                .compare_exchange(state, FOREIGN, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-        {
-            continue;
-        }
-        let word = shell.state.as_ptr().cast::<AtomicU32>();
-        // SAFETY: the lower half of the state, which is there for ever.
-        futex::wait_kernel(unsafe { &*word }, FOREIGN as u32);
+    while let Some(hangs) = shell.ending.hang_outside() {
+        let word = shell.ending.address() as *const AtomicU32;
+        // SAFETY: the lower half of the word, which is there for ever.
+        futex::wait_kernel(unsafe { &*word }, hangs);
     }
     let result = take(shell.place());
     pool::release_from_outside(shell);
@@ -474,28 +388,13 @@ fn join_from_outside<R>(shell: &'static Shell, take: impl FnOnce(*mut u8) -> R) 
 impl Drop for Handle {
     fn drop(&mut self) {
         let shell = self.0;
-        // AcqRel: pairs with `finished`.
-        let mut state = shell.state.load(Ordering::Acquire);
-        while matches!(state, RUNNING | LEAVING) {
-            if state == LEAVING {
-                // SAFETY: the thread has run: its work and its result are the handle's.
-                unsafe { ((*shell.work.get()).drop_result)(shell.place()) };
-            }
-            match shell
-                .state
-                .compare_exchange(state, DROPPED, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(_) => return,
-                Err(now) if state == LEAVING => {
-                    debug_assert_eq!(now, ENDED);
-                    return give_back(shell);
-                }
-                Err(now) => state = now,
-            }
+        let over = shell.ending.drop_handle(|| {
+            // SAFETY: the thread has run: its work and its result are the handle's.
+            unsafe { ((*shell.work.get()).drop_result)(shell.place()) };
+        });
+        if over {
+            give_back(shell);
         }
-        // SAFETY: as above.
-        unsafe { ((*shell.work.get()).drop_result)(shell.place()) };
-        give_back(shell);
     }
 }
 
