@@ -1,0 +1,75 @@
+//! `blocked`: as many threads as there may be, all of which wait for one semaphore.
+//!
+//! A figure `ns` is the time in which one thread is made, runs for the first time and waits; `bytes`
+//! is the resident memory that it takes then, all of its stack and its descriptors that is in use.
+//! What the kernel holds for a thread is not in it. With a program of one thread for each client in
+//! mind: von Behren et al. 2003 have 100,000.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::posix::now_ns;
+use super::threads::{Semaphore, Threads};
+use super::{Failure, Figures, Params};
+
+/// Bytes of memory that there should be for each thread.
+const ENOUGH: usize = 8 << 10;
+
+pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    let count = params.number("threads", 30_000)?;
+    let available = available_memory()?;
+    if available / ENOUGH < count {
+        let mib = available >> 20;
+        let why = format!("{count} threads may need 8 KiB each, and {mib} MiB are available");
+        return Err(Failure::Skip(why));
+    }
+    let gate = Arc::new(T::Semaphore::new());
+    let arrived = Arc::new(AtomicUsize::new(0));
+    // What the first thread needs once is there before.
+    T::join(T::spawn(|| ()));
+    let mut threads = Vec::with_capacity(count);
+    let before = resident_memory()?;
+    let begin = now_ns();
+    for _ in 0..count {
+        let (gate, arrived) = (gate.clone(), arrived.clone());
+        threads.push(T::spawn(move || {
+            arrived.fetch_add(1, Ordering::Relaxed);
+            gate.wait();
+        }));
+    }
+    while arrived.load(Ordering::Relaxed) < count {
+        T::yield_now();
+    }
+    let time = now_ns() - begin;
+    let bytes = resident_memory()?.saturating_sub(before);
+    (0..count).for_each(|_| gate.post());
+    threads.into_iter().for_each(T::join);
+    let mut figures = Figures::default();
+    figures.push("ns", time as f64 / count as f64);
+    figures.push("bytes", bytes as f64 / count as f64);
+    Ok(figures)
+}
+
+fn read(path: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| Failure::Failed(format!("{path}: {error}")))
+}
+
+/// Bytes of this process that are in memory.
+fn resident_memory() -> Result<usize, Failure> {
+    let text = read("/proc/self/statm")?;
+    let pages = text.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let pages: usize = pages.ok_or_else(|| Failure::Failed(format!("/proc/self/statm: {text}")))?;
+    // SAFETY: no pointers.
+    Ok(pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize)
+}
+
+/// Bytes that can be had without swapping.
+fn available_memory() -> Result<usize, Failure> {
+    let text = read("/proc/meminfo")?;
+    let kib = text.lines().find_map(|line| {
+        let words = line.strip_prefix("MemAvailable:")?;
+        words.trim().strip_suffix(" kB")?.parse::<usize>().ok()
+    });
+    let kib = kib.ok_or_else(|| Failure::Failed("/proc/meminfo has no MemAvailable".into()))?;
+    Ok(kib << 10)
+}
