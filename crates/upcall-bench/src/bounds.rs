@@ -4,6 +4,7 @@
 //! it was worth against that machine's native threads, so such a bound carries the ratio too and
 //! holds if either does. A bound that is a ratio by itself holds only as a ratio.
 
+use crate::args::RuntimeName;
 use crate::stats::Summary;
 
 /// Which figure a bound is about.
@@ -35,6 +36,8 @@ pub enum Limit {
 /// One bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
+    /// The runtime for which it holds.
+    pub runtime: RuntimeName,
     /// The figure.
     pub statistic: Statistic,
     /// Its limit.
@@ -56,6 +59,7 @@ impl Bound {
     /// A bound on the minimum.
     pub const fn min(limit: Limit) -> Self {
         Self {
+            runtime: RuntimeName::Upcall,
             statistic: Statistic::Min,
             limit,
         }
@@ -64,6 +68,7 @@ impl Bound {
     /// A bound on the median.
     pub const fn median(limit: Limit) -> Self {
         Self {
+            runtime: RuntimeName::Upcall,
             statistic: Statistic::Median,
             limit,
         }
@@ -72,8 +77,17 @@ impl Bound {
     /// A bound on the maximum.
     pub const fn max(limit: Limit) -> Self {
         Self {
+            runtime: RuntimeName::Upcall,
             statistic: Statistic::Max,
             limit,
+        }
+    }
+
+    /// The same bound on the runtime `crate`.
+    pub const fn of_crate(self) -> Self {
+        Self {
+            runtime: RuntimeName::Crate,
+            ..self
         }
     }
 

@@ -13,6 +13,7 @@ use std::process::Command;
 const GO_SOURCES: &[(&str, &str)] = &[
     ("go.mod", include_str!("../peers/go/go.mod")),
     ("block.go", include_str!("../peers/go/block.go")),
+    ("fork.go", include_str!("../peers/go/fork.go")),
     ("main.go", include_str!("../peers/go/main.go")),
     ("memory.go", include_str!("../peers/go/memory.go")),
     ("pair.go", include_str!("../peers/go/pair.go")),

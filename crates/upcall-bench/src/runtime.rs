@@ -39,7 +39,7 @@ impl Runtime {
 
     /// Whether the program must be told the number of workers itself.
     pub fn counts_workers_itself(&self) -> bool {
-        self.name == RuntimeName::Go
+        !matches!(self.name, RuntimeName::Upcall | RuntimeName::Nptl)
     }
 }
 
@@ -121,6 +121,18 @@ fn one(
                 version,
                 upcall: Some(upcall),
                 program: workload_program.into(),
+            })
+        }
+        RuntimeName::Crate => {
+            let program = workload_program.with_file_name("upcall-workload-crate");
+            if !program.is_file() {
+                return Err(format!("{} is not a file", program.display()));
+            }
+            Ok(Runtime {
+                name,
+                version: env!("CARGO_PKG_VERSION").into(),
+                upcall: None,
+                program,
             })
         }
         RuntimeName::Nptl => {

@@ -13,14 +13,14 @@ use super::threads::{Semaphore, Threads};
 use super::{Failure, Figures, Params};
 
 /// Bytes of memory that there should be for each thread.
-const ENOUGH: usize = 8 << 10;
+const ENOUGH: usize = 12 << 10;
 
 pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let count = params.number("threads", 30_000)?;
     let available = available_memory()?;
     if available / ENOUGH < count {
         let mib = available >> 20;
-        let why = format!("{count} threads may need 8 KiB each, and {mib} MiB are available");
+        let why = format!("{count} threads may need 12 KiB each, and {mib} MiB are available");
         return Err(Failure::Skip(why));
     }
     let gate = Arc::new(T::Semaphore::new());

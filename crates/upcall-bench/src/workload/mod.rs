@@ -139,7 +139,10 @@ pub fn main_on<T: Threads>(
 ) -> ExitCode {
     print_or_say(command(args).and_then(|(name, params)| {
         let workers = params.number("workers", 1)?;
-        start(workers, Box::new(move || run(&common::<T>(), &name, &params)))
+        start(
+            workers,
+            Box::new(move || run(&common::<T>(), &name, &params)),
+        )
     }))
 }
 

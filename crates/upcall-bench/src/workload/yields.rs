@@ -15,7 +15,9 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
         let begin = now_ns();
         let mut threads = Vec::new();
         for _ in 0..2 {
-            threads.push(T::spawn(move || (0..operations).for_each(|_| T::yield_now())));
+            threads.push(T::spawn(move || {
+                (0..operations).for_each(|_| T::yield_now())
+            }));
         }
         threads.into_iter().for_each(T::join);
         let each = (now_ns() - begin) as f64 / (2 * operations) as f64;
