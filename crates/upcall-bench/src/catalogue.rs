@@ -316,8 +316,25 @@ pub const WORKLOADS: &[Workload] = &[
     cost(
         "signal_wait",
         "a round trip over a mutex and two condition variables",
-        &[variant("", &[], &[Bound::min(micros(0.6, 4.1))])],
+        &[threads(
+            "",
+            &[],
+            &[Bound::min(micros(0.6, 4.1)), crate_at_most(120.0)],
+        )],
     ),
+    Workload {
+        workers: 2,
+        unit: "Mops/s",
+        ..cost(
+            "mutex_64",
+            "critical sections of 64 threads in a microsecond",
+            &[threads(
+                "",
+                &[],
+                &[Bound::median(Limit::AtLeast(40.0)).of_crate()],
+            )],
+        )
+    },
     cost(
         "yield",
         "one switch by sched_yield",

@@ -116,35 +116,36 @@ func sumtime() {
 	whole(3, func() { right(sum(1, n), n*(n+1)/2) })
 }
 
-// memoryOf finds a number in a file of /proc: the word at index of the line with the prefix.
-func memoryOf(path, prefix string, index int) int {
+// kibOf is what a file of /proc names in KiB.
+func kibOf(path, key string) int {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		fail(1, "%v", err)
 	}
 	for _, line := range strings.Split(string(text), "\n") {
-		if words := strings.Fields(line); strings.HasPrefix(line, prefix) && len(words) > index {
-			if value, err := strconv.Atoi(words[index]); err == nil {
-				return value
+		if words := strings.Fields(line); len(words) > 1 && words[0] == key {
+			if kib, err := strconv.Atoi(words[1]); err == nil {
+				return kib
 			}
 		}
 	}
-	fail(1, "%s says nothing of %q", path, prefix)
+	fail(1, "%s: there is no %s", path, key)
 	return 0
 }
 
-func residentMemory() int { return memoryOf("/proc/self/statm", "", 1) * os.Getpagesize() }
+func residentMemory() int { return 1024 * kibOf("/proc/self/smaps_rollup", "Rss:") }
 
 // blocked makes goroutines that all wait for one channel.
 func blocked() {
 	count := number("threads", 30000)
-	if kib := memoryOf("/proc/meminfo", "MemAvailable:", 1); kib/12 < count {
+	if kib := kibOf("/proc/meminfo", "MemAvailable:"); kib/12 < count {
 		fail(exitSkip, "%d goroutines may need 12 KiB each, and %d MiB are available", count, kib/1024)
 	}
 	gate := make(chan struct{})
 	var arrived atomic.Int64
 	var done sync.WaitGroup
-	before, begin := residentMemory(), now()
+	before := residentMemory()
+	begin := now()
 	done.Add(count)
 	for i := 0; i < count; i++ {
 		go func() {
@@ -156,7 +157,8 @@ func blocked() {
 	for arrived.Load() < int64(count) {
 		runtime.Gosched()
 	}
-	time, bytes := now()-begin, residentMemory()-before
+	time := now() - begin
+	bytes := residentMemory() - before
 	for i := 0; i < count; i++ {
 		gate <- struct{}{}
 	}

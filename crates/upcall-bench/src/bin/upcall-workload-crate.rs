@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use upcall::sync;
 use upcall::thread::{self, Builder, JoinHandle};
 use upcall_bench::workload::threads::{self, Threads, no_thread};
 use upcall_bench::workload::{Failure, Figures, Job};
@@ -13,6 +14,7 @@ struct Crate;
 impl Threads for Crate {
     type Handle<R: Send + 'static> = JoinHandle<R>;
     type Semaphore = Semaphore;
+    type Mutex = Mutex;
 
     #[inline]
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
@@ -34,12 +36,12 @@ impl Threads for Crate {
 }
 
 /// The crate's semaphore.
-struct Semaphore(upcall::sync::Semaphore);
+struct Semaphore(sync::Semaphore);
 
 impl threads::Semaphore for Semaphore {
     #[inline]
     fn new() -> Self {
-        Self(upcall::sync::Semaphore::new(0))
+        Self(sync::Semaphore::new(0))
     }
 
     #[inline]
@@ -50,6 +52,43 @@ impl threads::Semaphore for Semaphore {
     #[inline]
     fn wait(&self) {
         self.0.acquire();
+    }
+}
+
+/// The crate's mutex and condition variable.
+struct Mutex(sync::Mutex<usize>);
+
+impl threads::Mutex for Mutex {
+    type Guard<'a> = sync::MutexGuard<'a, usize>;
+    type Condition = sync::Condvar;
+
+    #[inline]
+    fn new() -> Self {
+        Self(sync::Mutex::new(0))
+    }
+
+    #[inline]
+    fn lock(&self) -> sync::MutexGuard<'_, usize> {
+        self.0.lock().expect("no thread panics")
+    }
+
+    #[inline]
+    fn condition() -> sync::Condvar {
+        sync::Condvar::new()
+    }
+
+    #[inline]
+    fn wait<'a>(
+        &'a self,
+        condition: &sync::Condvar,
+        guard: sync::MutexGuard<'a, usize>,
+    ) -> sync::MutexGuard<'a, usize> {
+        condition.wait(guard).expect("no thread panics")
+    }
+
+    #[inline]
+    fn signal(condition: &sync::Condvar) {
+        condition.notify_one();
     }
 }
 

@@ -50,26 +50,25 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     Ok(figures)
 }
 
-fn read(path: &str) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| Failure::Failed(format!("{path}: {error}")))
-}
-
-/// Bytes of this process that are in memory.
+/// Bytes of this process that are in memory. The kernel counts them here; the sum that
+/// /proc/self/statm has may be behind by some pages of each thread.
 fn resident_memory() -> Result<usize, Failure> {
-    let text = read("/proc/self/statm")?;
-    let pages = text.split(' ').nth(1).and_then(|word| word.parse().ok());
-    let pages: usize = pages.ok_or_else(|| Failure::Failed(format!("/proc/self/statm: {text}")))?;
-    // SAFETY: no pointers.
-    Ok(pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize)
+    bytes_of("/proc/self/smaps_rollup", "Rss:")
 }
 
 /// Bytes that can be had without swapping.
 fn available_memory() -> Result<usize, Failure> {
-    let text = read("/proc/meminfo")?;
+    bytes_of("/proc/meminfo", "MemAvailable:")
+}
+
+/// The bytes that a file of /proc names in KiB.
+fn bytes_of(path: &str, key: &str) -> Result<usize, Failure> {
+    let failed = |why: &str| Failure::Failed(format!("{path}: {why}"));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(&error.to_string()))?;
     let kib = text.lines().find_map(|line| {
-        let words = line.strip_prefix("MemAvailable:")?;
-        words.trim().strip_suffix(" kB")?.parse::<usize>().ok()
+        let words = line.strip_prefix(key)?.trim();
+        words.strip_suffix(" kB")?.parse::<usize>().ok()
     });
-    let kib = kib.ok_or_else(|| Failure::Failed("/proc/meminfo has no MemAvailable".into()))?;
-    Ok(kib << 10)
+    kib.map(|kib| kib << 10)
+        .ok_or_else(|| failed(&format!("there is no {key}")))
 }

@@ -27,6 +27,7 @@ mod blockers;
 mod cold;
 mod create;
 mod fork;
+mod mutex;
 mod never;
 mod pair;
 mod params;
@@ -102,9 +103,11 @@ fn common<T: Threads>() -> Vec<(&'static str, Body)> {
         ("blocked", blocked::run::<T>),
         ("fib", fork::fibonacci::<T>),
         ("fork_batch", fork::batch::<T>),
+        ("mutex_64", mutex::run::<T>),
         ("null_fork", fork::null::<T>),
         ("pipe_exchange", pipe::run::<T>),
         ("semaphore", semaphore::run::<T>),
+        ("signal_wait", signal::run::<T>),
         ("sumtime", fork::sumtime::<T>),
         ("yield", yields::run::<T>),
     ]
@@ -120,7 +123,6 @@ const POSIX: &[(&str, Body)] = &[
     ("pair_spin", pair::spin_lock),
     ("pair_ticket", pair::ticket),
     ("resolver", resolver::run),
-    ("signal_wait", signal::run),
     ("unblock_to_run", unblock::run),
 ];
 

@@ -6,7 +6,9 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::Failure;
@@ -175,6 +177,7 @@ unsafe fn open<F, R>(argument: *mut c_void) -> Option<R> {
 impl Threads for Posix {
     type Handle<R: Send + 'static> = Handle<R>;
     type Semaphore = Semaphore;
+    type Mutex = Mutex;
 
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> Handle<R> {
         fn start<F: FnOnce() -> R, R>(body: F) -> Handle<R> {
@@ -238,30 +241,44 @@ impl threads::Semaphore for Semaphore {
     }
 }
 
-/// A POSIX mutex at a fixed address.
-pub struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
+/// A POSIX mutex at a fixed address, and the number that it guards.
+pub struct Mutex(Box<UnsafeCell<(libc::pthread_mutex_t, usize)>>);
 
-// SAFETY: a mutex is made for use by several threads.
+// SAFETY: a mutex is made for use by several threads; only who has it locked touches the number.
 unsafe impl Send for Mutex {}
 // SAFETY: as above.
 unsafe impl Sync for Mutex {}
 
 impl Mutex {
-    /// An unlocked mutex.
-    pub fn new() -> Self {
-        Self(Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)))
+    fn place(&self) -> *mut libc::pthread_mutex_t {
+        // SAFETY: a part of the box.
+        unsafe { &raw mut (*self.0.get()).0 }
     }
+}
 
-    /// `pthread_mutex_lock`.
-    pub fn lock(&self) {
-        // SAFETY: initialised; no thread of the workloads locks twice.
-        unsafe { libc::pthread_mutex_lock(self.0.get()) };
+/// The lock of a [`Mutex`], held.
+pub struct Guard<'a>(&'a Mutex, PhantomData<*mut ()>);
+
+impl Deref for Guard<'_> {
+    type Target = usize;
+
+    fn deref(&self) -> &usize {
+        // SAFETY: this thread holds the mutex.
+        unsafe { &(*self.0.0.get()).1 }
     }
+}
 
-    /// `pthread_mutex_unlock`.
-    pub fn unlock(&self) {
-        // SAFETY: the workloads unlock only what they locked.
-        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut usize {
+        // SAFETY: this thread holds the mutex.
+        unsafe { &mut (*self.0.0.get()).1 }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // SAFETY: this thread has locked it.
+        unsafe { libc::pthread_mutex_unlock(self.0.place()) };
     }
 }
 
@@ -273,22 +290,36 @@ unsafe impl Send for Condition {}
 // SAFETY: as above.
 unsafe impl Sync for Condition {}
 
-impl Condition {
-    /// A condition variable without waiters.
-    pub fn new() -> Self {
-        Self(Box::new(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER)))
+impl threads::Mutex for Mutex {
+    type Guard<'a> = Guard<'a>;
+    type Condition = Condition;
+
+    fn new() -> Self {
+        Self(Box::new(UnsafeCell::new((
+            libc::PTHREAD_MUTEX_INITIALIZER,
+            0,
+        ))))
     }
 
-    /// `pthread_cond_wait`; the caller holds `mutex`.
-    pub fn wait(&self, mutex: &Mutex) {
-        // SAFETY: both are initialised and `mutex` is held by this thread.
-        unsafe { libc::pthread_cond_wait(self.0.get(), mutex.0.get()) };
+    fn lock(&self) -> Guard<'_> {
+        // SAFETY: initialised; no thread of the workloads locks twice.
+        unsafe { libc::pthread_mutex_lock(self.place()) };
+        Guard(self, PhantomData)
     }
 
-    /// `pthread_cond_signal`.
-    pub fn signal(&self) {
+    fn condition() -> Condition {
+        Condition(Box::new(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER)))
+    }
+
+    fn wait<'a>(&'a self, condition: &Condition, guard: Guard<'a>) -> Guard<'a> {
+        // SAFETY: both are initialised and the mutex is held by this thread, before and after.
+        unsafe { libc::pthread_cond_wait(condition.0.get(), self.place()) };
+        guard
+    }
+
+    fn signal(condition: &Condition) {
         // SAFETY: initialised.
-        unsafe { libc::pthread_cond_signal(self.0.get()) };
+        unsafe { libc::pthread_cond_signal(condition.0.get()) };
     }
 }
 

@@ -4,6 +4,8 @@
 //! threads and the crate upcall. The compiler makes a program of it for each: nothing is called
 //! through a table, and each package's own functions are inlined as in any program with it.
 
+use std::ops::DerefMut;
+
 use super::SKIP;
 
 /// A package of threads.
@@ -12,6 +14,8 @@ pub trait Threads: 'static {
     type Handle<R: Send + 'static>;
     /// The package's semaphore.
     type Semaphore: Semaphore;
+    /// The package's mutex.
+    type Mutex: Mutex;
 
     /// Starts a thread; where there cannot be one more, [`no_thread`] ends the process.
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> Self::Handle<R>;
@@ -33,6 +37,29 @@ pub trait Semaphore: Send + Sync + 'static {
 
     /// Takes one; waits until there is one.
     fn wait(&self);
+}
+
+/// A mutex around a number, with condition variables for those that hold it.
+pub trait Mutex: Send + Sync + 'static {
+    /// The right to use the number; the mutex is unlocked when it is dropped.
+    type Guard<'a>: DerefMut<Target = usize>;
+    /// A condition variable.
+    type Condition: Send + Sync + 'static;
+
+    /// An unlocked mutex around zero.
+    fn new() -> Self;
+
+    /// Locks it; waits until it is unlocked.
+    fn lock(&self) -> Self::Guard<'_>;
+
+    /// A condition variable without waiters.
+    fn condition() -> Self::Condition;
+
+    /// Waits for a signal, with the mutex unlocked.
+    fn wait<'a>(&'a self, condition: &Self::Condition, guard: Self::Guard<'a>) -> Self::Guard<'a>;
+
+    /// Wakes one that waits.
+    fn signal(condition: &Self::Condition);
 }
 
 /// Ends the process because a thread cannot be made.
