@@ -16,11 +16,25 @@ pub enum RuntimeName {
     Nptl,
     /// A Go program that does the same.
     Go,
+    /// A program with coroutines of the Rust package may.
+    May,
+    /// A program with fork-join of the Rust package rayon.
+    Rayon,
+    /// A program with tasks of the Rust package tokio.
+    Tokio,
 }
 
 impl RuntimeName {
     /// All runtimes, in the order in which they are run and shown.
-    pub const ALL: [Self; 4] = [Self::Upcall, Self::Crate, Self::Nptl, Self::Go];
+    pub const ALL: [Self; 7] = [
+        Self::Upcall,
+        Self::Crate,
+        Self::Nptl,
+        Self::Go,
+        Self::May,
+        Self::Rayon,
+        Self::Tokio,
+    ];
 
     /// The name on the command line and in every record.
     #[must_use]
@@ -30,6 +44,9 @@ impl RuntimeName {
             Self::Crate => "crate",
             Self::Nptl => "nptl",
             Self::Go => "go",
+            Self::May => "may",
+            Self::Rayon => "rayon",
+            Self::Tokio => "tokio",
         }
     }
 }

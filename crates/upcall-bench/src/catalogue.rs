@@ -77,6 +77,34 @@ const fn only_pthreads(
     }
 }
 
+/// Those that go on while a thread blocks in a system call: a coroutine or task of the others would
+/// keep its processor, and the workload would not end.
+const IN_THE_KERNEL: &[RuntimeName] = &[
+    RuntimeName::Upcall,
+    RuntimeName::Crate,
+    RuntimeName::Nptl,
+    RuntimeName::Go,
+];
+
+/// Those with condition variables.
+const WITH_CONDITIONS: &[RuntimeName] = &[
+    RuntimeName::Upcall,
+    RuntimeName::Crate,
+    RuntimeName::Nptl,
+    RuntimeName::Go,
+    RuntimeName::May,
+];
+
+/// Those whose thread, coroutine or task can wait for another one.
+const THAT_WAIT: &[RuntimeName] = &[
+    RuntimeName::Upcall,
+    RuntimeName::Crate,
+    RuntimeName::Nptl,
+    RuntimeName::Go,
+    RuntimeName::May,
+    RuntimeName::Tokio,
+];
+
 /// One that needs nothing but threads.
 const fn threads(
     name: &'static str,
@@ -84,7 +112,7 @@ const fn threads(
     bounds: &'static [Bound],
 ) -> Variant {
     Variant {
-        runtimes: &RuntimeName::ALL,
+        runtimes: THAT_WAIT,
         ..variant(name, params, bounds)
     }
 }
@@ -96,10 +124,12 @@ const fn one_and_two(
 ) -> [Variant; 2] {
     let one = Variant {
         workers: Some(1),
+        runtimes: &RuntimeName::ALL,
         ..threads("1", params, bounds[0])
     };
     let two = Variant {
         workers: Some(2),
+        runtimes: &RuntimeName::ALL,
         ..threads("2", params, bounds[1])
     };
     [one, two]
@@ -316,11 +346,14 @@ pub const WORKLOADS: &[Workload] = &[
     cost(
         "signal_wait",
         "a round trip over a mutex and two condition variables",
-        &[threads(
-            "",
-            &[],
-            &[Bound::min(micros(0.6, 4.1)), crate_at_most(120.0)],
-        )],
+        &[Variant {
+            runtimes: WITH_CONDITIONS,
+            ..threads(
+                "",
+                &[],
+                &[Bound::min(micros(0.6, 4.1)), crate_at_most(120.0)],
+            )
+        }],
     ),
     Workload {
         workers: 2,
@@ -347,11 +380,14 @@ pub const WORKLOADS: &[Workload] = &[
     cost(
         "pipe_exchange",
         "a round trip of one byte over two pipes",
-        &[threads(
-            "",
-            &[],
-            &[Bound::min(Limit::TimesNptl(1.0)), crate_at_most(1900.0)],
-        )],
+        &[Variant {
+            runtimes: IN_THE_KERNEL,
+            ..threads(
+                "",
+                &[],
+                &[Bound::min(Limit::TimesNptl(1.0)), crate_at_most(1900.0)],
+            )
+        }],
     ),
     pair(
         "pair_spin",

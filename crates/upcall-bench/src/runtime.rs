@@ -146,8 +146,11 @@ fn one(
                 program: workload_program.into(),
             })
         }
-        RuntimeName::Go => {
-            let built = builds::go_peer(cache)?;
+        RuntimeName::Go | RuntimeName::May | RuntimeName::Rayon | RuntimeName::Tokio => {
+            let built = match name {
+                RuntimeName::Go => builds::go_peer(cache)?,
+                _ => builds::rust_peer(cache, name.as_str())?,
+            };
             Ok(Runtime {
                 name,
                 version: built.version,

@@ -15,14 +15,8 @@ use super::{Failure, Figures, Params};
 /// Bytes of memory that there should be for each thread.
 const ENOUGH: usize = 12 << 10;
 
-pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
-    let count = params.number("threads", 30_000)?;
-    let available = available_memory()?;
-    if available / ENOUGH < count {
-        let mib = available >> 20;
-        let why = format!("{count} threads may need 12 KiB each, and {mib} MiB are available");
-        return Err(Failure::Skip(why));
-    }
+pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    let count = number(params)?;
     let gate = Arc::new(T::Semaphore::new());
     let arrived = Arc::new(AtomicUsize::new(0));
     // What the first thread needs once is there before.
@@ -50,9 +44,21 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     Ok(figures)
 }
 
+/// How many threads there are to be; declines where there is not the memory for them.
+pub fn number(params: &Params) -> Result<usize, Failure> {
+    let count = params.number("threads", 30_000)?;
+    let available = available_memory()?;
+    if available / ENOUGH < count {
+        let mib = available >> 20;
+        let why = format!("{count} threads may need 12 KiB each, and {mib} MiB are available");
+        return Err(Failure::Skip(why));
+    }
+    Ok(count)
+}
+
 /// Bytes of this process that are in memory. The kernel counts them here; the sum that
 /// /proc/self/statm has may be behind by some pages of each thread.
-fn resident_memory() -> Result<usize, Failure> {
+pub fn resident_memory() -> Result<usize, Failure> {
     bytes_of("/proc/self/smaps_rollup", "Rss:")
 }
 

@@ -17,10 +17,10 @@ use super::threads::Threads;
 use super::{Failure, Figures, Params};
 
 /// Threads of one batch of `fork_batch`.
-const BATCH: usize = 1000;
+pub const BATCH: usize = 1000;
 
 /// Times `count` operations, `samples` times after one for warm-up.
-fn timed(
+pub fn timed(
     samples: usize,
     count: usize,
     mut operations: impl FnMut() -> Result<(), Failure>,
@@ -37,7 +37,8 @@ fn timed(
     Ok(figures)
 }
 
-fn right(found: u64, expected: u64) -> Result<(), Failure> {
+/// Fails if the threads have lost anything.
+pub fn right(found: u64, expected: u64) -> Result<(), Failure> {
     if found == expected {
         return Ok(());
     }
@@ -45,7 +46,7 @@ fn right(found: u64, expected: u64) -> Result<(), Failure> {
     Err(Failure::Failed(text))
 }
 
-pub fn null<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+pub(super) fn null<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let samples = params.number("samples", 5)?;
     let operations = params.number("operations", 5000)?;
     timed(samples, operations, || {
@@ -56,7 +57,7 @@ pub fn null<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     })
 }
 
-pub fn batch<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+pub(super) fn batch<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let samples = params.number("samples", 5)?;
     let batches = params.number("batches", 5)?;
     let mut threads = Vec::with_capacity(BATCH);
@@ -73,14 +74,19 @@ pub fn batch<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     })
 }
 
-pub fn fibonacci<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+pub(super) fn fibonacci<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    fibonacci_by(params, fib::<T>)
+}
+
+/// `fib`, by a function that computes the number with such an index.
+pub fn fibonacci_by(params: &Params, fib: impl Fn(u64) -> u64) -> Result<Figures, Failure> {
     let samples = params.number("samples", 1)?;
     let n = params.number("n", 30)? as u64;
     let (mut expected, mut next) = (0, 1);
     for _ in 0..n {
         (expected, next) = (next, expected + next);
     }
-    timed(samples, 1, || right(fib::<T>(black_box(n)), expected))
+    timed(samples, 1, || right(fib(black_box(n)), expected))
 }
 
 fn fib<T: Threads>(n: u64) -> u64 {
@@ -92,13 +98,15 @@ fn fib<T: Threads>(n: u64) -> u64 {
     T::join(one) + other
 }
 
-pub fn sumtime<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+pub(super) fn sumtime<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    sumtime_by(params, |n| T::join(T::spawn(move || sum::<T>(1, n))))
+}
+
+/// `sumtime`, by a function that adds up the numbers from 1 to such a number.
+pub fn sumtime_by(params: &Params, sum: impl Fn(u64) -> u64) -> Result<Figures, Failure> {
     let samples = params.number("samples", 3)?;
     let n = params.number("n", 2000)? as u64;
-    timed(samples, 1, || {
-        let all = T::spawn(move || sum::<T>(1, black_box(n)));
-        right(T::join(all), n * (n + 1) / 2)
-    })
+    timed(samples, 1, || right(sum(black_box(n)), n * (n + 1) / 2))
 }
 
 /// The sum of the numbers from `first` to `last`.

@@ -22,17 +22,17 @@
 //! differs between runtimes by far more than what most workloads measure.
 
 mod block;
-mod blocked;
+pub mod blocked;
 mod blockers;
 mod cold;
 mod create;
-mod fork;
+pub mod fork;
 mod mutex;
 mod never;
 mod pair;
 mod params;
 mod pipe;
-pub(crate) mod posix;
+pub mod posix;
 mod resolver;
 mod semaphore;
 mod signal;
@@ -95,7 +95,8 @@ impl Figures {
     }
 }
 
-type Body = fn(&Params) -> Result<Figures, Failure>;
+/// A workload program.
+pub type Body = fn(&Params) -> Result<Figures, Failure>;
 
 /// The workload programs that any package of threads has, by name.
 fn common<T: Threads>() -> Vec<(&'static str, Body)> {
@@ -133,18 +134,24 @@ pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
     print_or_say(command(args).and_then(|(name, params)| run(&programs, &name, &params)))
 }
 
-/// The program of another package of threads: `start` is told how many processors there are for it
-/// (`workers=`) and calls the body on one of its threads.
+/// The program of another package of threads, with all that any package has.
 pub fn main_on<T: Threads>(
+    args: impl Iterator<Item = String>,
+    start: impl FnOnce(usize, Job) -> Result<Figures, Failure>,
+) -> ExitCode {
+    with_programs(common::<T>(), args, start)
+}
+
+/// A program with these workloads: `start` is told how many processors there are for it
+/// (`workers=`) and calls the body on one of its threads.
+pub fn with_programs(
+    programs: Vec<(&'static str, Body)>,
     args: impl Iterator<Item = String>,
     start: impl FnOnce(usize, Job) -> Result<Figures, Failure>,
 ) -> ExitCode {
     print_or_say(command(args).and_then(|(name, params)| {
         let workers = params.number("workers", 1)?;
-        start(
-            workers,
-            Box::new(move || run(&common::<T>(), &name, &params)),
-        )
+        start(workers, Box::new(move || run(&programs, &name, &params)))
     }))
 }
 
