@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,7 +140,7 @@ func blocked() {
 	if kib := kibOf("/proc/meminfo", "MemAvailable:"); kib/12 < count {
 		fail(exitSkip, "%d goroutines may need 12 KiB each, and %d MiB are available", count, kib/1024)
 	}
-	gate := make(chan struct{})
+	gate, all := make(chan struct{}), make(chan struct{})
 	var arrived atomic.Int64
 	var done sync.WaitGroup
 	before := residentMemory()
@@ -149,14 +148,14 @@ func blocked() {
 	done.Add(count)
 	for i := 0; i < count; i++ {
 		go func() {
-			arrived.Add(1)
+			if arrived.Add(1) == int64(count) {
+				close(all)
+			}
 			<-gate
 			done.Done()
 		}()
 	}
-	for arrived.Load() < int64(count) {
-		runtime.Gosched()
-	}
+	<-all
 	time := now() - begin
 	bytes := residentMemory() - before
 	for i := 0; i < count; i++ {

@@ -17,7 +17,8 @@ const ENOUGH: usize = 12 << 10;
 
 pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let count = number(params)?;
-    let gate = Arc::new(T::Semaphore::new());
+    let (gate, all) = (T::Semaphore::new(), T::Semaphore::new());
+    let (gate, all) = (Arc::new(gate), Arc::new(all));
     let arrived = Arc::new(AtomicUsize::new(0));
     // What the first thread needs once is there before.
     T::join(T::spawn(|| ()));
@@ -25,15 +26,15 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let before = resident_memory()?;
     let begin = now_ns();
     for _ in 0..count {
-        let (gate, arrived) = (gate.clone(), arrived.clone());
+        let (gate, all, arrived) = (gate.clone(), all.clone(), arrived.clone());
         threads.push(T::spawn(move || {
-            arrived.fetch_add(1, Ordering::Relaxed);
+            if arrived.fetch_add(1, Ordering::Relaxed) + 1 == count {
+                all.post();
+            }
             gate.wait();
         }));
     }
-    while arrived.load(Ordering::Relaxed) < count {
-        T::yield_now();
-    }
+    all.wait();
     let time = now_ns() - begin;
     let bytes = resident_memory()?.saturating_sub(before);
     (0..count).for_each(|_| gate.post());

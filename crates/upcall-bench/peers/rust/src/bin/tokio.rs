@@ -166,19 +166,20 @@ fn many_blocked(params: &Params) -> Result<Figures, Failure> {
     let before = blocked::resident_memory()?;
     let (time, bytes) = run(async move {
         let gate = Arc::new(Semaphore::new(0));
+        let all = Arc::new(Semaphore::new(0));
         let arrived = Arc::new(AtomicUsize::new(0));
         let mut tasks = Vec::with_capacity(count);
         let begin = now_ns();
         for _ in 0..count {
-            let (gate, arrived) = (gate.clone(), arrived.clone());
+            let (gate, all, arrived) = (gate.clone(), all.clone(), arrived.clone());
             tasks.push(tokio::spawn(async move {
-                arrived.fetch_add(1, Ordering::Relaxed);
+                if arrived.fetch_add(1, Ordering::Relaxed) + 1 == count {
+                    all.add_permits(1);
+                }
                 take(&gate).await;
             }));
         }
-        while arrived.load(Ordering::Relaxed) < count {
-            yield_now().await;
-        }
+        take(&all).await;
         let time = now_ns() - begin;
         let bytes = blocked::resident_memory();
         gate.add_permits(count);
