@@ -64,9 +64,9 @@ pub trait Mutex: Send + Sync + 'static {
 
 /// Ends the process because a thread cannot be made.
 ///
-/// It ends here and not by an error that is handed upwards, since other threads wait for this one and would
-/// wait for ever. EAGAIN is the answer of a package that has as many threads as it can have: then
-/// the workload is declined. Anything else is a failure.
+/// It ends here and not by an error that is handed upwards, since other threads wait for this one
+/// and would wait for ever. EAGAIN is the answer of a package that has as many threads as it can
+/// have: then the workload is declined. Anything else is a failure.
 pub fn no_thread(error: &std::io::Error) -> ! {
     eprintln!("upcall-workload: not one thread more can be made: {error}");
     let declined = error.raw_os_error() == Some(libc::EAGAIN);
