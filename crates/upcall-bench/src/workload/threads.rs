@@ -5,6 +5,7 @@
 //! through a table, and each package's own functions are inlined as in any program with it.
 
 use std::ops::DerefMut;
+use std::sync::Once;
 
 use super::SKIP;
 
@@ -68,7 +69,12 @@ pub trait Mutex: Send + Sync + 'static {
 /// and would wait for ever. EAGAIN is the answer of a package that has as many threads as it can
 /// have: then the workload is declined. Anything else is a failure.
 pub fn no_thread(error: &std::io::Error) -> ! {
-    eprintln!("upcall-workload: not one thread more can be made: {error}");
-    let declined = error.raw_os_error() == Some(libc::EAGAIN);
-    std::process::exit(if declined { i32::from(SKIP) } else { 1 })
+    // Several threads can get here; the first one says it, the others wait for the end.
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        eprintln!("upcall-workload: not one thread more can be made: {error}");
+        let declined = error.raw_os_error() == Some(libc::EAGAIN);
+        std::process::exit(if declined { i32::from(SKIP) } else { 1 })
+    });
+    unreachable!("the process has ended")
 }
