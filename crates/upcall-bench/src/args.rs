@@ -10,23 +10,43 @@ use clap::{Args, ValueEnum};
 pub enum RuntimeName {
     /// The program with POSIX threads under `upcall run`.
     Upcall,
-    /// The same program as it is: libc's kernel threads.
+    /// A program that does the same with the threads of the crate upcall.
+    Crate,
+    /// The program with POSIX threads as it is: libc's kernel threads.
     Nptl,
     /// A Go program that does the same.
     Go,
+    /// A program with coroutines of the Rust package may.
+    May,
+    /// A program with fork-join of the Rust package rayon.
+    Rayon,
+    /// A program with tasks of the Rust package tokio.
+    Tokio,
 }
 
 impl RuntimeName {
     /// All runtimes, in the order in which they are run and shown.
-    pub const ALL: [Self; 3] = [Self::Upcall, Self::Nptl, Self::Go];
+    pub const ALL: [Self; 7] = [
+        Self::Upcall,
+        Self::Crate,
+        Self::Nptl,
+        Self::Go,
+        Self::May,
+        Self::Rayon,
+        Self::Tokio,
+    ];
 
     /// The name on the command line and in every record.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Upcall => "upcall",
+            Self::Crate => "crate",
             Self::Nptl => "nptl",
             Self::Go => "go",
+            Self::May => "may",
+            Self::Rayon => "rayon",
+            Self::Tokio => "tokio",
         }
     }
 }
@@ -90,7 +110,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_UPCALL")]
     pub upcall: Option<PathBuf>,
 
-    /// The program upcall-workload [default: the one beside this command]
+    /// The program upcall-workload, with upcall-workload-crate beside it [default: beside this command]
     #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_WORKLOAD_PROGRAM")]
     pub workload_program: Option<PathBuf>,
 

@@ -2,8 +2,10 @@
 //!
 //! A bound in microseconds was written down on one machine. On another machine it is worth what
 //! it was worth against that machine's native threads, so such a bound carries the ratio too and
-//! holds if either does. A bound that is a ratio by itself holds only as a ratio.
+//! holds if either does. A bound that is a ratio by itself holds only as a ratio, and one on the
+//! runtime `crate` only as it is: its operations do not enter the kernel, which native ones do.
 
+use crate::args::RuntimeName;
 use crate::stats::Summary;
 
 /// Which figure a bound is about.
@@ -35,6 +37,8 @@ pub enum Limit {
 /// One bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
+    /// The runtime for which it holds.
+    pub runtime: RuntimeName,
     /// The figure.
     pub statistic: Statistic,
     /// Its limit.
@@ -56,6 +60,7 @@ impl Bound {
     /// A bound on the minimum.
     pub const fn min(limit: Limit) -> Self {
         Self {
+            runtime: RuntimeName::Upcall,
             statistic: Statistic::Min,
             limit,
         }
@@ -64,6 +69,7 @@ impl Bound {
     /// A bound on the median.
     pub const fn median(limit: Limit) -> Self {
         Self {
+            runtime: RuntimeName::Upcall,
             statistic: Statistic::Median,
             limit,
         }
@@ -72,8 +78,17 @@ impl Bound {
     /// A bound on the maximum.
     pub const fn max(limit: Limit) -> Self {
         Self {
+            runtime: RuntimeName::Upcall,
             statistic: Statistic::Max,
             limit,
+        }
+    }
+
+    /// The same bound on the runtime `crate`.
+    pub const fn of_crate(self) -> Self {
+        Self {
+            runtime: RuntimeName::Crate,
+            ..self
         }
     }
 

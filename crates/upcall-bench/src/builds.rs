@@ -1,7 +1,7 @@
-//! Programs that are built on the machine: the Go peer and the OpenMP program.
+//! Programs that are built on the machine: the Go peer, the Rust peers and the OpenMP program.
 //!
-//! Their sources are part of this crate and need the compiler that is installed; where there is
-//! none the runtime or workload is left out, and the reason is returned. A build is kept in the
+//! Their sources are part of this crate and need the compiler that is installed, and the Rust peers
+//! what their lock file names, from the registry; where that is not to be had the runtime or workload is left out, and the reason is returned. A build is kept in the
 //! cache directory under a name that contains a hash of its sources and of the compiler's
 //! version, so that neither can go stale.
 
@@ -13,11 +13,46 @@ use std::process::Command;
 const GO_SOURCES: &[(&str, &str)] = &[
     ("go.mod", include_str!("../peers/go/go.mod")),
     ("block.go", include_str!("../peers/go/block.go")),
+    ("fork.go", include_str!("../peers/go/fork.go")),
     ("main.go", include_str!("../peers/go/main.go")),
     ("memory.go", include_str!("../peers/go/memory.go")),
     ("pair.go", include_str!("../peers/go/pair.go")),
     ("sync.go", include_str!("../peers/go/sync.go")),
     ("unblock.go", include_str!("../peers/go/unblock.go")),
+];
+
+macro_rules! sources {
+    ($($path:literal)*) => { &[$(($path, include_str!(concat!("../", $path)))),*] };
+}
+
+/// The Rust peers, and the workloads that they have in common with upcall-workload.
+const RUST_SOURCES: &[(&str, &str)] = sources![
+    "peers/rust/Cargo.toml"
+    "peers/rust/Cargo.lock"
+    "peers/rust/src/lib.rs"
+    "peers/rust/src/bin/may.rs"
+    "peers/rust/src/bin/rayon.rs"
+    "peers/rust/src/bin/tokio.rs"
+    "src/workload/block.rs"
+    "src/workload/blocked.rs"
+    "src/workload/blockers.rs"
+    "src/workload/cold.rs"
+    "src/workload/create.rs"
+    "src/workload/fork.rs"
+    "src/workload/mod.rs"
+    "src/workload/mutex.rs"
+    "src/workload/never.rs"
+    "src/workload/pair.rs"
+    "src/workload/params.rs"
+    "src/workload/pipe.rs"
+    "src/workload/posix.rs"
+    "src/workload/resolver.rs"
+    "src/workload/semaphore.rs"
+    "src/workload/signal.rs"
+    "src/workload/threads.rs"
+    "src/workload/uffd.rs"
+    "src/workload/unblock.rs"
+    "src/workload/yields.rs"
 ];
 
 const OPENMP_SOURCES: &[(&str, &str)] = &[("pair.c", include_str!("../peers/openmp/pair.c"))];
@@ -67,6 +102,40 @@ pub fn go_peer(cache: &Path) -> Result<Built, String> {
     })
 }
 
+/// Builds the Rust peers and returns the one with the name of its package, or says why it cannot be
+/// had.
+pub fn rust_peer(cache: &Path, package: &str) -> Result<Built, String> {
+    let compiler = output(Command::new("rustc").arg("--version"))?;
+    let directory = prepare(cache, "rust", RUST_SOURCES, &compiler)?;
+    let program = directory.join("target/release").join(package);
+    if !program.exists() {
+        eprintln!("upcall bench: building the Rust peers, once");
+        let mut command = Command::new("cargo");
+        command
+            .args(["build", "--release", "--locked", "--quiet"])
+            .args([
+                "--target-dir".as_ref(),
+                directory.join("target").as_os_str(),
+            ])
+            .current_dir(directory.join("peers/rust"));
+        output(&mut command)?;
+    }
+    let version = locked_version(package).ok_or("the lock file does not name it")?;
+    let version = format!("{version}, {compiler}");
+    Ok(Built { program, version })
+}
+
+/// The version of `package` in the lock file of the Rust peers.
+fn locked_version(package: &str) -> Option<&'static str> {
+    let name = format!("name = \"{package}\"");
+    let (_, lock) = RUST_SOURCES
+        .iter()
+        .find(|(path, _)| path.ends_with(".lock"))?;
+    let mut lines = lock.lines().skip_while(|line| *line != name).skip(1);
+    let version = lines.next()?.strip_prefix("version = ")?;
+    Some(version.trim_matches('"'))
+}
+
 /// Builds the OpenMP program, or says why it cannot be had.
 pub fn openmp_program(cache: &Path) -> Result<Built, String> {
     let version = output(Command::new("cc").arg("--version"))?;
@@ -87,6 +156,27 @@ pub fn openmp_program(cache: &Path) -> Result<Built, String> {
     )
 }
 
+/// The directory for what is built of `sources`, with these in it.
+fn prepare(
+    cache: &Path,
+    name: &str,
+    sources: &[(&str, &str)],
+    version: &str,
+) -> Result<PathBuf, String> {
+    let mut hasher = DefaultHasher::new();
+    (sources, version).hash(&mut hasher);
+    let directory = cache.join(format!("{name}-{:016x}", hasher.finish()));
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    for (file, text) in sources {
+        let file = directory.join(file);
+        std::fs::create_dir_all(file.parent().unwrap_or(&directory)).map_err(failed)?;
+        if std::fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
+            std::fs::write(file, text).map_err(failed)?;
+        }
+    }
+    Ok(directory)
+}
+
 fn build(
     cache: &Path,
     name: &str,
@@ -94,16 +184,10 @@ fn build(
     version: String,
     command: impl FnOnce(&Path, &OsStr) -> Command,
 ) -> Result<Built, String> {
-    let mut hasher = DefaultHasher::new();
-    (sources, &version).hash(&mut hasher);
-    let directory = cache.join(format!("{name}-{:016x}", hasher.finish()));
+    let directory = prepare(cache, name, sources, &version)?;
     let program = directory.join("program");
     if !program.exists() {
         let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
-        std::fs::create_dir_all(&directory).map_err(failed)?;
-        for (file, text) in sources {
-            std::fs::write(directory.join(file), text).map_err(failed)?;
-        }
         // Built beside and renamed, so that an interrupted build leaves no half program.
         let fresh = directory.join(format!("program.{}", std::process::id()));
         output(&mut command(&directory, fresh.as_os_str()))?;
@@ -134,6 +218,22 @@ mod tests {
     fn a_given_cache_directory_wins() {
         assert_eq!(cache_directory(Some(Path::new("/x"))), Path::new("/x"));
         assert!(cache_directory(None).ends_with("upcall/bench"));
+    }
+
+    #[test]
+    fn the_rust_peers_get_every_file_of_the_workloads() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for folder in ["src/workload", "peers/rust/src/bin", "peers/rust/src"] {
+            for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                let path = format!("{folder}/{name}");
+                let listed = RUST_SOURCES.iter().any(|(listed, _)| *listed == path);
+                assert!(listed || !name.ends_with(".rs"), "{path}");
+            }
+        }
+        for package in ["may", "rayon", "tokio"] {
+            assert!(locked_version(package).is_some(), "{package}");
+        }
     }
 
     #[test]

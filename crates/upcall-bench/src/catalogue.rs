@@ -1,5 +1,6 @@
 //! Every workload: its variants, how it is run, and what must hold.
 
+use crate::args::RuntimeName;
 use crate::bounds::{Bound, Limit};
 use crate::problem::Problem;
 
@@ -24,9 +25,11 @@ pub struct Variant {
     pub name: &'static str,
     /// Parameters of the program.
     pub params: &'static [&'static str],
-    /// Whether the Go peer has it.
-    pub go: bool,
-    /// What must hold for our runtime.
+    /// The runtimes that have a program for it.
+    pub runtimes: &'static [RuntimeName],
+    /// How many processors it may use, if that is not what the workload says.
+    pub workers: Option<usize>,
+    /// What must hold for our runtimes.
     pub bounds: &'static [Bound],
 }
 
@@ -57,7 +60,8 @@ const fn variant(
     Variant {
         name,
         params,
-        go: true,
+        runtimes: &[RuntimeName::Upcall, RuntimeName::Nptl, RuntimeName::Go],
+        workers: None,
         bounds,
     }
 }
@@ -68,11 +72,67 @@ const fn only_pthreads(
     bounds: &'static [Bound],
 ) -> Variant {
     Variant {
-        name,
-        params,
-        go: false,
-        bounds,
+        runtimes: &[RuntimeName::Upcall, RuntimeName::Nptl],
+        ..variant(name, params, bounds)
     }
+}
+
+/// Those that go on while a thread blocks in a system call: a coroutine or task of the others would
+/// keep its processor, and the workload would not end.
+const IN_THE_KERNEL: &[RuntimeName] = &[
+    RuntimeName::Upcall,
+    RuntimeName::Crate,
+    RuntimeName::Nptl,
+    RuntimeName::Go,
+];
+
+/// Those with condition variables.
+const WITH_CONDITIONS: &[RuntimeName] = &[
+    RuntimeName::Upcall,
+    RuntimeName::Crate,
+    RuntimeName::Nptl,
+    RuntimeName::Go,
+    RuntimeName::May,
+];
+
+/// Those whose thread, coroutine or task can wait for another one.
+const THAT_WAIT: &[RuntimeName] = &[
+    RuntimeName::Upcall,
+    RuntimeName::Crate,
+    RuntimeName::Nptl,
+    RuntimeName::Go,
+    RuntimeName::May,
+    RuntimeName::Tokio,
+];
+
+/// One that needs nothing but threads.
+const fn threads(
+    name: &'static str,
+    params: &'static [&'static str],
+    bounds: &'static [Bound],
+) -> Variant {
+    Variant {
+        runtimes: THAT_WAIT,
+        ..variant(name, params, bounds)
+    }
+}
+
+/// The same work on one processor and on two.
+const fn one_and_two(
+    params: &'static [&'static str],
+    bounds: [&'static [Bound]; 2],
+) -> [Variant; 2] {
+    let one = Variant {
+        workers: Some(1),
+        runtimes: &RuntimeName::ALL,
+        ..threads("1", params, bounds[0])
+    };
+    let two = Variant {
+        workers: Some(2),
+        runtimes: &RuntimeName::ALL,
+        ..threads("2", params, bounds[1])
+    };
+    [one, two]
 }
 
 const fn cost(name: &'static str, about: &'static str, variants: &'static [Variant]) -> Workload {
@@ -118,6 +178,11 @@ const fn micros(absolute: f64, native: f64) -> Limit {
         absolute: absolute * 1000.0,
         times: absolute / native,
     }
+}
+
+/// A cost of the runtime `crate`, in nanoseconds.
+const fn crate_at_most(ns: f64) -> Bound {
+    Bound::min(Limit::AtMost(ns)).of_crate()
 }
 
 const BLOCK: &[Bound] = &[
@@ -207,24 +272,122 @@ pub const WORKLOADS: &[Workload] = &[
         &[variant("", &[], &[Bound::min(micros(3.0, 11.4))])],
     ),
     cost(
+        "null_fork",
+        "a thread that returns its argument: created, run and joined",
+        &[threads("", &[], &[crate_at_most(60.0)])],
+    ),
+    cost(
+        "fork_batch",
+        "one of 1000 such threads, all created, then joined",
+        &[threads("", &[], &[crate_at_most(80.0)])],
+    ),
+    Workload {
+        program: "fib",
+        ..cost(
+            "fib_30",
+            "Fibonacci's number 30, a thread for one of the summands of each call",
+            &one_and_two(&["n=30"], [&[crate_at_most(100e6)], &[crate_at_most(50e6)]]),
+        )
+    },
+    Workload {
+        program: "sumtime",
+        ..cost(
+            "sumtime_2000",
+            "the sum of 1 to 2000 by a binary tree of threads",
+            &one_and_two(
+                &["n=2000"],
+                [&[crate_at_most(0.25e6)], &[crate_at_most(0.13e6)]],
+            ),
+        )
+    },
+    Workload {
+        program: "sumtime",
+        ..cost(
+            "sumtime_100000",
+            "the sum of 1 to 100,000 by a binary tree of threads",
+            &one_and_two(
+                &["n=100000"],
+                [&[crate_at_most(14e6)], &[crate_at_most(7.5e6)]],
+            ),
+        )
+    },
+    Workload {
+        program: "blocked",
+        ..cost(
+            "blocked_create",
+            "one of so many threads that all wait for one semaphore: created, run and waiting",
+            &[
+                threads("30000", &["threads=30000"], &[]),
+                threads("1000000", &["threads=1000000"], &[crate_at_most(2200.0)]),
+            ],
+        )
+    },
+    Workload {
+        program: "blocked",
+        unit: "bytes",
+        ..cost(
+            "blocked_rss",
+            "resident memory of one of so many threads that all wait for one semaphore",
+            &[
+                threads("30000", &["threads=30000"], &[]),
+                threads("1000000", &["threads=1000000"], &[crate_at_most(4600.0)]),
+            ],
+        )
+    },
+    cost(
         "semaphore",
         "a round trip over two semaphores",
-        &[variant("", &[], &[Bound::min(micros(0.35, 2.1))])],
+        &[threads(
+            "",
+            &[],
+            &[Bound::min(micros(0.35, 2.1)), crate_at_most(110.0)],
+        )],
     ),
     cost(
         "signal_wait",
         "a round trip over a mutex and two condition variables",
-        &[variant("", &[], &[Bound::min(micros(0.6, 4.1))])],
+        &[Variant {
+            runtimes: WITH_CONDITIONS,
+            ..threads(
+                "",
+                &[],
+                &[Bound::min(micros(0.6, 4.1)), crate_at_most(120.0)],
+            )
+        }],
     ),
+    Workload {
+        workers: 2,
+        unit: "Mops/s",
+        ..cost(
+            "mutex_64",
+            "critical sections of 64 threads in a microsecond",
+            &[threads(
+                "",
+                &[],
+                &[Bound::median(Limit::AtLeast(40.0)).of_crate()],
+            )],
+        )
+    },
     cost(
         "yield",
         "one switch by sched_yield",
-        &[variant("", &[], &[Bound::min(micros(0.12, 0.67))])],
+        &[threads(
+            "",
+            &[],
+            &[Bound::min(micros(0.12, 0.67)), crate_at_most(25.0)],
+        )],
     ),
     cost(
         "pipe_exchange",
         "a round trip of one byte over two pipes",
-        &[variant("", &[], &[Bound::min(Limit::TimesNptl(1.0))])],
+        &[Variant {
+            runtimes: IN_THE_KERNEL,
+            ..threads(
+                "",
+                &[],
+                &[Bound::min(Limit::TimesNptl(1.0)), crate_at_most(1900.0)],
+            )
+        }],
     ),
     pair(
         "pair_spin",
@@ -283,6 +446,31 @@ pub fn choose(names: &[String]) -> Result<Vec<Choice>, Problem> {
         (!variants.is_empty()).then_some(Choice { workload, variants })
     };
     Ok(WORKLOADS.iter().filter_map(choice).collect())
+}
+
+/// The name of a variant with its workload's.
+pub fn full_name(workload: &Workload, variant: &str) -> String {
+    let slash = if variant.is_empty() { "" } else { "/" };
+    format!("{}{slash}{variant}", workload.name)
+}
+
+/// What of `choices` the runtime has no program for: workloads, and variants of others.
+pub fn without(runtime: RuntimeName, choices: &[Choice]) -> Vec<String> {
+    let mut names = Vec::new();
+    for Choice { workload, variants } in choices {
+        let lacks = |variant: &&&Variant| !variant.runtimes.contains(&runtime);
+        let lacking: Vec<_> = variants.iter().filter(lacks).collect();
+        if lacking.len() == variants.len() {
+            names.push(workload.name.to_owned());
+        } else {
+            names.extend(
+                lacking
+                    .iter()
+                    .map(|variant| full_name(workload, variant.name)),
+            );
+        }
+    }
+    names
 }
 
 fn matches_name(name: &str, workload: &Workload, variant: &Variant) -> bool {

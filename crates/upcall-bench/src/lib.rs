@@ -3,8 +3,9 @@
 //! # How it is put together
 //!
 //! - [`workload`] is what is measured: the program `upcall-workload`, with POSIX threads and
-//!   nothing else. As it stands it is the native run (`nptl`) and, under `upcall run`, ours; a
-//!   small Go program in `peers/` is the third.
+//!   nothing else. As it stands it is the native run (`nptl`) and, under `upcall run`, ours. What
+//!   needs nothing but threads is written for any package of them: `upcall-workload-crate` has it
+//!   with the crate upcall, and so have the Rust programs in `peers/`, beside a small Go program.
 //! - `catalogue` lists the workloads with the bounds that they must hold, `bounds` judges them.
 //! - `measure` runs the programs in interleaved rounds; `child` runs one of them, with a timeout.
 //! - `table` and `record` print: figures on standard output, talk on standard error.

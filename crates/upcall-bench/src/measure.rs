@@ -19,7 +19,7 @@ use indicatif::ProgressBar;
 use crate::affinity::Processors;
 use crate::args::BenchArgs;
 use crate::builds::Built;
-use crate::catalogue::{Choice, Kind, Variant, Workload};
+use crate::catalogue::{self, Choice, Kind, Variant, Workload};
 use crate::child::{self, Failure, Figures};
 use crate::noise::Watch;
 use crate::pairs;
@@ -69,9 +69,10 @@ struct Trouble {
 }
 
 impl<'a> Bench<'a> {
-    /// How many processors `workload` gets.
-    pub fn workers(&self, workload: &Workload) -> usize {
-        self.args.workers.unwrap_or(workload.workers)
+    /// How many processors `variant` of `workload` gets.
+    pub fn workers(&self, workload: &Workload, variant: &Variant) -> usize {
+        let own = self.args.workers.or(variant.workers);
+        own.unwrap_or(workload.workers)
     }
 
     /// How many steps the progress bar takes for `choice`.
@@ -110,7 +111,8 @@ impl<'a> Bench<'a> {
                         runtime,
                         index,
                     };
-                    if !trouble.gone.contains(&(variant.name, index)) {
+                    let has_it = variant.runtimes.contains(&runtime.name);
+                    if has_it && !trouble.gone.contains(&(variant.name, index)) {
                         self.one(&subject, round > 0, &mut samples, &mut trouble);
                     }
                     self.progress.inc(1);
@@ -134,13 +136,8 @@ impl<'a> Bench<'a> {
             runtime,
             ..
         } = *subject;
-        let slash = if variant.name.is_empty() { "" } else { "/" };
-        let who = format!(
-            "{}{slash}{} on {}",
-            workload.name,
-            variant.name,
-            runtime.name.as_str()
-        );
+        let name = catalogue::full_name(workload, variant.name);
+        let who = format!("{name} on {}", runtime.name.as_str());
         match self.figures(subject) {
             Ok(found) if counts => {
                 for (series, mut values) in found {
@@ -173,27 +170,22 @@ impl<'a> Bench<'a> {
     /// One round of one subject: figures by series.
     fn figures(&self, subject: &Subject) -> Result<Vec<(&'static str, Vec<f64>)>, Failure> {
         let Subject {
-            workload,
-            variant,
-            runtime,
-            ..
+            workload, variant, ..
         } = *subject;
-        if runtime.counts_workers_itself() && !variant.go {
-            return Err(Failure::Skipped("it has no such program".into()));
-        }
         match workload.kind {
             Kind::Samples => {
                 let mut found = self.program(subject, &[])?;
-                Ok(vec![("ns", series(&mut found, "ns")?)])
+                let unit = workload.unit;
+                Ok(vec![(unit, series(&mut found, unit)?)])
             }
             Kind::Overhead => {
-                let threads = format!("threads={}", self.workers(workload));
+                let threads = format!("threads={}", self.workers(workload, variant));
                 let mut found = self.program(subject, &[&threads, "slices=10"])?;
                 let wall = series(&mut found, "wall")?;
                 Ok(vec![("wall", wall), ("cpu", series(&mut found, "cpu")?)])
             }
             Kind::Loss => {
-                let computing = format!("computing={}", self.workers(workload));
+                let computing = format!("computing={}", self.workers(workload, variant));
                 let blockers = format!("blockers={}", variant.name);
                 let mut without = self.program(subject, &[&computing, "blockers=0"])?;
                 let mut with = self.program(subject, &[&computing, &blockers])?;
@@ -216,7 +208,9 @@ impl<'a> Bench<'a> {
     /// Runs the workload program once to its end.
     fn program(&self, subject: &Subject, more: &[&str]) -> Result<Figures, Failure> {
         let command = self.command(subject, None, more);
-        let processors = self.allowed.last(self.workers(subject.workload));
+        let processors = self
+            .allowed
+            .last(self.workers(subject.workload, subject.variant));
         if !subject.variant.params.contains(&"how=uffd") {
             let running = child::start(command, Stdio::null(), &processors, self.args.timeout)?;
             return running.finish();
@@ -237,7 +231,7 @@ impl<'a> Bench<'a> {
 
     /// The command of one program: the workload program, or `instead` of it.
     pub fn command(&self, subject: &Subject, instead: Option<&Path>, more: &[&str]) -> Command {
-        let workers = self.workers(subject.workload);
+        let workers = self.workers(subject.workload, subject.variant);
         let mut command = subject.runtime.command(instead, workers);
         command.arg(subject.workload.program);
         let mut params: BTreeMap<String, String> = BTreeMap::new();
@@ -276,6 +270,10 @@ fn quick(program: &str) -> &'static [&'static str] {
         "never_blocks" => &["slices=2", "iterations=2000000"],
         "pair_barrier" | "pair_openmp" => &["operations=50"],
         "pair_spin" | "pair_ticket" => &["operations=2000"],
+        "fork_batch" => &["samples=2", "batches=1"],
+        "fib" => &["n=10"],
+        "sumtime" => &["samples=2", "n=100"],
+        "blocked" => &["threads=200"],
         _ => &["samples=2", "operations=200"],
     }
 }

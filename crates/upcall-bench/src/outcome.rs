@@ -6,13 +6,15 @@
 
 use crate::args::RuntimeName;
 use crate::bounds::Bound;
-use crate::catalogue::{Choice, Kind, OVERHEAD};
+use crate::catalogue::{Choice, Kind, OVERHEAD, Variant};
 use crate::measure::Samples;
 use crate::stats::{Summary, lost_percent};
 
 /// Figures of one variant, one of each runtime that has them, and what must hold for ours.
 pub struct Outcome {
-    /// The variant's name.
+    /// The variant that was run.
+    pub run: &'static Variant,
+    /// The name of what is shown of it.
     pub variant: &'static str,
     /// The unit of the figures.
     pub unit: &'static str,
@@ -26,7 +28,8 @@ pub struct Outcome {
 pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) -> Vec<Outcome> {
     let kind = choice.workload.kind;
     let mut all = Vec::new();
-    for variant in &choice.variants {
+    for &variant in &choice.variants {
+        let run = variant;
         let series = |series: &'static str, index: usize| -> &[f64] {
             samples
                 .get(&(variant.name, series, index))
@@ -45,6 +48,7 @@ pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) ->
                     _ => None,
                 });
                 all.push(Outcome {
+                    run,
                     variant: raw,
                     unit: "ns",
                     bounds: &[],
@@ -55,6 +59,7 @@ pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) ->
                 }
                 let (variant, bounds) = (derived.name, derived.bounds);
                 all.push(Outcome {
+                    run,
                     variant,
                     unit: "%",
                     bounds,
@@ -66,10 +71,11 @@ pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) ->
         let figures = each(&|index| match kind {
             Kind::Loss => lost_work(series("without", index), series("with", index)),
             Kind::Pair => efficiency(series("alone", index), series("pair", index)),
-            Kind::Samples | Kind::Overhead => Summary::of(series("ns", index)),
+            Kind::Samples | Kind::Overhead => Summary::of(series(choice.workload.unit, index)),
         });
         let (unit, bounds) = (choice.workload.unit, variant.bounds);
         all.push(Outcome {
+            run,
             variant: variant.name,
             unit,
             bounds,

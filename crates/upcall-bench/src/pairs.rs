@@ -29,7 +29,9 @@ fn copies<const N: usize>(
         ("pair_openmp", Err(why)) => return Err(Failure::Skipped(why.clone())),
         _ => None,
     };
-    let processors = bench.allowed.last(bench.workers(subject.workload));
+    let processors = bench
+        .allowed
+        .last(bench.workers(subject.workload, subject.variant));
     let mut running = Vec::new();
     let mut gates = Vec::new();
     for _ in 0..N {

@@ -39,7 +39,7 @@ impl Runtime {
 
     /// Whether the program must be told the number of workers itself.
     pub fn counts_workers_itself(&self) -> bool {
-        self.name == RuntimeName::Go
+        !matches!(self.name, RuntimeName::Upcall | RuntimeName::Nptl)
     }
 }
 
@@ -123,6 +123,18 @@ fn one(
                 program: workload_program.into(),
             })
         }
+        RuntimeName::Crate => {
+            let program = workload_program.with_file_name("upcall-workload-crate");
+            if !program.is_file() {
+                return Err(format!("{} is not a file", program.display()));
+            }
+            Ok(Runtime {
+                name,
+                version: env!("CARGO_PKG_VERSION").into(),
+                upcall: None,
+                program,
+            })
+        }
         RuntimeName::Nptl => {
             // SAFETY: returns a constant text.
             let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
@@ -134,8 +146,11 @@ fn one(
                 program: workload_program.into(),
             })
         }
-        RuntimeName::Go => {
-            let built = builds::go_peer(cache)?;
+        RuntimeName::Go | RuntimeName::May | RuntimeName::Rayon | RuntimeName::Tokio => {
+            let built = match name {
+                RuntimeName::Go => builds::go_peer(cache)?,
+                _ => builds::rust_peer(cache, name.as_str())?,
+            };
             Ok(Runtime {
                 name,
                 version: built.version,

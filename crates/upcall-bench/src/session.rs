@@ -8,7 +8,7 @@ use crate::affinity::Processors;
 use crate::args::{BenchArgs, RuntimeName};
 use crate::bounds::{Bound, Verdict};
 use crate::builds;
-use crate::catalogue::{self, Choice};
+use crate::catalogue::{self, Choice, Variant, Workload};
 use crate::measure::Bench;
 use crate::noise::Watch;
 use crate::outcome::{Outcome, outcomes};
@@ -64,6 +64,13 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
     for (name, why) in &runtimes.left_out {
         bench.say(&format!("the runtime {} is left out: {why}", name.as_str()));
     }
+    for runtime in &runtimes.all {
+        let lacks = catalogue::without(runtime.name, &choices);
+        if !lacks.is_empty() {
+            let (name, lacks) = (runtime.name.as_str(), lacks.join(", "));
+            bench.say(&format!("the runtime {name} has no program for {lacks}"));
+        }
+    }
     if !args.json {
         print(out, &table::title(&runtimes, bench.allowed.count()))?;
     }
@@ -93,22 +100,25 @@ fn progress_bar() -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// A check compares ours with the native run, so both must be there.
+/// A check compares ours with the native run: that must be there, and of ours all that were asked for.
 fn both_to_compare(runtimes: &Runtimes) -> Result<(), Problem> {
-    for name in [RuntimeName::Upcall, RuntimeName::Nptl] {
-        if !runtimes.all.iter().any(|runtime| runtime.name == name) {
-            let left_out = runtimes
-                .left_out
-                .iter()
-                .find(|(left_out, _)| *left_out == name);
-            let evidence = left_out.map_or("--runtime does not name it", |(_, why)| why);
-            let what = format!("nothing to check without the runtime {}", name.as_str());
-            return Err(Problem::new(
-                what,
-                evidence,
-                "--runtime upcall,nptl and --upcall PATH",
-            ));
-        }
+    let problem = |name: &str, evidence: &str| {
+        let what = format!("nothing to check without the runtime {name}");
+        let remedy = "--runtime upcall,crate,nptl and --upcall PATH";
+        Err(Problem::new(what, evidence, remedy))
+    };
+    let ours = [RuntimeName::Upcall, RuntimeName::Crate];
+    let needed = |name: &RuntimeName| ours.contains(name) || *name == RuntimeName::Nptl;
+    if let Some((name, why)) = runtimes.left_out.iter().find(|(name, _)| needed(name)) {
+        return problem(name.as_str(), why);
+    }
+    let not_named = "--runtime does not name it";
+    let is_there = |name: &RuntimeName| runtimes.all.iter().any(|runtime| runtime.name == *name);
+    if !is_there(&RuntimeName::Nptl) {
+        return problem("nptl", not_named);
+    }
+    if !ours.iter().any(is_there) {
+        return problem("upcall or crate", not_named);
     }
     Ok(())
 }
@@ -131,15 +141,21 @@ fn enough_processors(
             format!("--workers 1 to {count}"),
         ));
     }
-    let enough = |choice: &Choice| {
-        let needed = args.workers.unwrap_or(choice.workload.workers);
+    let enough = |workload: &Workload, variant: &Variant| {
+        let own = args.workers.or(variant.workers);
+        let needed = own.unwrap_or(workload.workers);
         if needed > count {
-            let name = choice.workload.name;
+            let name = catalogue::full_name(workload, variant.name);
             eprintln!("upcall bench: {name} is left out: needs {needed} processors of {count}");
         }
         needed <= count
     };
-    Ok(choices.into_iter().filter(enough).collect())
+    let mut choices = choices;
+    for Choice { workload, variants } in &mut choices {
+        variants.retain(|variant| enough(workload, variant));
+    }
+    choices.retain(|choice| !choice.variants.is_empty());
+    Ok(choices)
 }
 
 /// Prints one outcome; true if all its bounds hold.
@@ -158,29 +174,28 @@ fn show(
     };
     let native = find(RuntimeName::Nptl).and_then(|index| outcome.figures[index]);
     let slice = bench.args.slice.as_nanos() as f64;
-    let ours = find(RuntimeName::Upcall).and_then(|index| outcome.figures[index]);
-    let judge = |bound: &Bound| {
-        let verdict = ours.map(|ours| bound.judge(&ours, native.as_ref(), slice));
-        (
-            bound.describe(outcome.unit),
-            verdict.unwrap_or(Verdict::Unknown),
-        )
-    };
-    let verdicts: Vec<_> = outcome.bounds.iter().map(judge).collect();
     // What no runtime could do here has been left out aloud, or has failed by itself.
     let nowhere = outcome.figures.iter().all(Option::is_none);
-    let hold = nowhere
-        || verdicts
+    let judge = |bound: &'static Bound| {
+        let figures = outcome.figures[find(bound.runtime)?];
+        let verdict = figures.map(|ours| bound.judge(&ours, native.as_ref(), slice));
+        Some((bound, verdict.unwrap_or(Verdict::Unknown)))
+    };
+    let verdicts: Vec<_> = outcome.bounds.iter().filter_map(judge).collect();
+    let holds = |runtime: RuntimeName| {
+        let own = verdicts
             .iter()
-            .all(|(_, verdict)| *verdict == Verdict::Holds);
-    let workers = bench.workers(choice.workload);
+            .filter(|(bound, _)| bound.runtime == runtime);
+        let all: Vec<_> = own.map(|(_, verdict)| *verdict == Verdict::Holds).collect();
+        (!all.is_empty()).then(|| all.iter().all(|holds| *holds))
+    };
+    let workers = bench.workers(choice.workload, outcome.run);
     let mut rows = Vec::new();
     let mut lines = String::new();
     for (runtime, figures) in bench.runtimes.all.iter().zip(&outcome.figures) {
         let Some(figures) = figures else {
             continue;
         };
-        let ours = runtime.name == RuntimeName::Upcall;
         let heading = Heading {
             workload: choice.workload.name,
             variant: outcome.variant,
@@ -188,7 +203,7 @@ fn show(
             version: &runtime.version,
             workers,
             unit: outcome.unit,
-            holds: (ours && !verdicts.is_empty()).then_some(hold),
+            holds: holds(runtime.name),
         };
         lines.push_str(&record::line(&heading, figures));
         lines.push('\n');
@@ -197,25 +212,22 @@ fn show(
             figures: *figures,
         });
     }
-    let judged = find(RuntimeName::Upcall).is_some();
     if !bench.args.json {
         let name = (choice.workload, outcome.variant, workers);
-        lines = table::outcome(
-            name,
-            outcome.unit,
-            &rows,
-            if judged { &verdicts } else { &[] },
-        );
+        lines = table::outcome(name, outcome.unit, &rows, &verdicts);
     }
     bench.progress.suspend(|| print(out, &lines))?;
-    if judged && !hold && bench.args.json && bench.args.check {
-        for (bound, verdict) in verdicts.iter().filter(|(_, v)| *v != Verdict::Holds) {
-            let word = table::word(*verdict);
-            let name = choice.workload.name;
-            bench.say(&format!("{name} {}: {bound}: {word}", outcome.variant));
+    let broken = || verdicts.iter().filter(|(_, v)| *v != Verdict::Holds);
+    let hold = nowhere || broken().next().is_none();
+    if !hold && bench.args.json && bench.args.check {
+        for (bound, verdict) in broken() {
+            let name = catalogue::full_name(choice.workload, outcome.variant);
+            let (runtime, word) = (bound.runtime.as_str(), table::word(*verdict));
+            let bound = bound.describe(outcome.unit);
+            bench.say(&format!("{name} on {runtime}: {bound}: {word}"));
         }
     }
-    Ok(hold || !judged)
+    Ok(hold)
 }
 
 fn print(out: &mut dyn Write, text: &str) -> Result<(), Problem> {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::bounds::Verdict;
-use crate::catalogue::{Choice, Kind, OVERHEAD, Variant, Workload};
+use crate::bounds::{Bound, Verdict};
+use crate::catalogue::{Choice, Kind, OVERHEAD, Variant, Workload, full_name};
 use crate::runtime::Runtimes;
 use crate::stats::Summary;
 
@@ -22,6 +22,9 @@ pub fn quantity(value: f64, unit: &str) -> String {
         ("ns", size) if size >= 1e6 => format!("{:.2} ms", value / 1e6),
         ("ns", size) if size >= 1e3 => format!("{:.2} µs", value / 1e3),
         ("ns", _) => format!("{value:.0} ns"),
+        ("bytes", size) if size >= 1e3 => format!("{:.2} KB", value / 1e3),
+        ("bytes", _) => format!("{value:.0} B"),
+        ("Mops/s", _) => format!("{value:.1} Mops/s"),
         ("%", _) => format!("{value:.2} %"),
         _ => format!("{value:.2}"),
     }
@@ -56,15 +59,12 @@ pub fn outcome(
     (workload, variant, workers): (&Workload, &str, usize),
     unit: &str,
     rows: &[Row],
-    verdicts: &[(String, Verdict)],
+    verdicts: &[(&Bound, Verdict)],
 ) -> String {
-    let slash = if variant.is_empty() { "" } else { "/" };
+    let name = full_name(workload, variant);
     let plural = if workers == 1 { "" } else { "s" };
     let about = workload.about;
-    let mut text = format!(
-        "\n{}{slash}{variant}: {about}; {workers} processor{plural}\n",
-        workload.name
-    );
+    let mut text = format!("\n{name}: {about}; {workers} processor{plural}\n");
     if rows.is_empty() {
         text.push_str("  no figures\n");
     } else {
@@ -74,12 +74,13 @@ pub fn outcome(
             "", "min", "median", "p90", "max", "n", "× nptl"
         );
     }
+    let has_ratio = matches!(unit, "ns" | "bytes" | "Mops/s");
     let native = rows.iter().find(|row| row.runtime == "nptl");
     for Row { runtime, figures } in rows {
         let [min, median, p90, max] =
             [figures.min, figures.median, figures.p90, figures.max].map(|v| quantity(v, unit));
         let times = match native {
-            Some(native) if unit == "ns" && *runtime != "nptl" => {
+            Some(native) if has_ratio && *runtime != "nptl" => {
                 let times = |ours: f64, theirs: f64| format!("{:.2}", ours / theirs);
                 let min = times(figures.min, native.figures.min);
                 format!("{min} / {}", times(figures.median, native.figures.median))
@@ -93,7 +94,12 @@ pub fn outcome(
         );
     }
     for (bound, verdict) in verdicts {
-        let _ = writeln!(text, "  must hold for upcall: {bound}: {}", word(*verdict));
+        let (runtime, bound) = (bound.runtime.as_str(), bound.describe(unit));
+        let _ = writeln!(
+            text,
+            "  must hold for {runtime}: {bound}: {}",
+            word(*verdict)
+        );
     }
     text
 }
@@ -114,10 +120,15 @@ pub fn list(choices: &[Choice]) -> String {
             let bounds: Vec<_> = variant
                 .bounds
                 .iter()
-                .map(|bound| bound.describe(unit))
+                .map(|bound| format!("{} {}", bound.runtime.as_str(), bound.describe(unit)))
                 .collect();
             let gap = if variant.name.is_empty() { "" } else { ": " };
-            let _ = writeln!(text, "  {}{gap}{}", variant.name, bounds.join("; "));
+            let workers = match variant.workers {
+                Some(own) if own != workload.workers => format!("{own} processors; "),
+                _ => String::new(),
+            };
+            let bounds = bounds.join("; ");
+            let _ = writeln!(text, "  {}{gap}{workers}{bounds}", variant.name);
         }
     }
     text
@@ -126,6 +137,7 @@ pub fn list(choices: &[Choice]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::Limit;
     use crate::catalogue::{WORKLOADS, choose};
 
     #[test]
@@ -144,13 +156,21 @@ mod tests {
             figures: Summary::of(&[value]).unwrap(),
         };
         let rows = [row("upcall", 500.0), row("nptl", 1000.0)];
-        let verdicts = [("min ≤ 1".to_owned(), Verdict::Broken)];
+        let bound = Bound::min(Limit::AtMost(1.0));
+        let verdicts = [
+            (&bound, Verdict::Broken),
+            (&bound.of_crate(), Verdict::Holds),
+        ];
         let text = outcome((&WORKLOADS[0], "pipe", 1), "ns", &rows, &verdicts);
         assert!(
             text.contains("block_to_compute/pipe") && text.contains("0.50 / 0.50"),
             "{text}"
         );
-        assert!(text.contains("DOES NOT HOLD"), "{text}");
+        assert!(
+            text.contains("upcall: min ≤ 1 ns: DOES NOT HOLD")
+                && text.contains("crate: min ≤ 1 ns: holds"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -161,7 +181,10 @@ mod tests {
                 .iter()
                 .all(|workload| text.contains(workload.name))
         );
-        assert!(text.contains("median ≤ 1.60 µs or 1.39 × nptl"), "{text}");
-        assert!(text.contains("throughput: min ≤ 0.50 %"), "{text}");
+        assert!(
+            text.contains("upcall median ≤ 1.60 µs or 1.39 × nptl"),
+            "{text}"
+        );
+        assert!(text.contains("throughput: upcall min ≤ 0.50 %"), "{text}");
     }
 }

@@ -13,8 +13,11 @@ use upcall_bench::{BenchArgs, RuntimeName};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_upcall-workload");
 
-fn workload(words: &[&str]) -> Output {
-    Command::new(PROGRAM)
+/// The same with the crate upcall.
+const CRATE_PROGRAM: &str = env!("CARGO_BIN_EXE_upcall-workload-crate");
+
+fn workload(program: &str, words: &[&str]) -> Output {
+    Command::new(program)
         .args(words)
         .output()
         .expect("the workload program starts")
@@ -22,7 +25,11 @@ fn workload(words: &[&str]) -> Output {
 
 /// The figures of one run, or nothing, aloud, if this machine cannot run it.
 fn figures(words: &[&str]) -> Option<BTreeMap<String, Vec<f64>>> {
-    let output = workload(words);
+    figures_of(PROGRAM, words)
+}
+
+fn figures_of(program: &str, words: &[&str]) -> Option<BTreeMap<String, Vec<f64>>> {
+    let output = workload(program, words);
     let stderr = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(i32::from(upcall_bench::workload::SKIP)) {
         eprintln!("SKIPPED {words:?}: {stderr}");
@@ -69,6 +76,58 @@ fn costs_of_operations() {
     ] {
         check_samples(&[name, "samples=3", "operations=50"], 3);
     }
+}
+
+/// What needs nothing but threads, with the parameters that make it short, and its series.
+const COMMON: &[(&str, &[&str], &[&str])] = &[
+    ("blocked", &["threads=50"], &["ns", "bytes"]),
+    ("fib", &["samples=3", "n=10"], &["ns"]),
+    ("fork_batch", &["samples=3", "batches=1"], &["ns"]),
+    ("mutex_64", &["samples=3", "operations=50"], &["Mops/s"]),
+    ("null_fork", &["samples=3", "operations=50"], &["ns"]),
+    ("pipe_exchange", &["samples=3", "operations=50"], &["ns"]),
+    ("semaphore", &["samples=3", "operations=50"], &["ns"]),
+    ("signal_wait", &["samples=3", "operations=50"], &["ns"]),
+    ("sumtime", &["samples=3", "n=100"], &["ns"]),
+    ("yield", &["samples=3", "operations=50"], &["ns"]),
+];
+
+#[test]
+fn both_packages_of_threads_have_the_common_workloads() {
+    let mut runs = vec![(PROGRAM, vec![])];
+    if cfg!(target_arch = "x86_64") {
+        let crate_runs = ["workers=1", "workers=2"].map(|workers| (CRATE_PROGRAM, vec![workers]));
+        runs.extend(crate_runs);
+    }
+    for (program, more) in &runs {
+        for (name, params, series) in COMMON {
+            let words = [&[*name], *params, more].concat();
+            let found = figures_of(program, &words).expect("needs nothing special");
+            let names: Vec<_> = found.keys().map(String::as_str).collect();
+            assert_eq!(names.len(), series.len(), "{words:?}: {names:?}");
+            let samples = if *name == "blocked" { 1 } else { 3 };
+            for one in *series {
+                let values = &found[*one];
+                assert_eq!(values.len(), samples, "{words:?}");
+                assert!(values.iter().all(|value| *value > 0.0), "{words:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_beyond_the_limit_are_declined_with_the_reason() {
+    // More memory than any machine has; and more processes than this limit leaves a user.
+    let words = ["blocked", "threads=1000000000000"];
+    let output = workload(PROGRAM, &words);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(77), "{stderr}");
+    assert!(stderr.contains("are available"), "{stderr}");
+    let script = format!("ulimit -v 1000000 && exec {PROGRAM} blocked threads=10000");
+    let output = workload("sh", &["-c", &script]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(77), "{stderr}");
+    assert!(stderr.contains("not one thread more"), "{stderr}");
 }
 
 #[test]
@@ -163,7 +222,7 @@ fn bad_command_lines_are_refused_with_a_reason() {
         (vec!["block_to_compute", "how=dance"], "how=dance"),
         (vec!["unblock_to_run", "equals=none"], "equals=none"),
     ] {
-        let output = workload(&words);
+        let output = workload(PROGRAM, &words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.contains(reason), "{words:?}: {stderr}");
@@ -228,8 +287,8 @@ fn lines(args: &BenchArgs) -> (bool, Vec<serde_json::Value>) {
 #[test]
 fn the_harness_runs_every_workload_and_prints_a_line_for_each_runtime() {
     let scratch = Scratch::new("all");
-    let both = [RuntimeName::Upcall, RuntimeName::Nptl];
-    let (fine, lines) = lines(&quick(&scratch, &[], &both));
+    let all = [RuntimeName::Upcall, RuntimeName::Crate, RuntimeName::Nptl];
+    let (fine, lines) = lines(&quick(&scratch, &[], &all));
     assert!(fine, "a program failed; see above");
     for line in &lines {
         assert_eq!(line["v"], 1);
@@ -254,6 +313,22 @@ fn the_harness_runs_every_workload_and_prints_a_line_for_each_runtime() {
             assert!(lines.iter().any(|line| found(&line)), "{name} on {runtime}");
         }
     }
+    // One and two processors, and other units.
+    for (name, variant, unit) in [
+        ("null_fork", "", "ns"),
+        ("fib_30", "1", "ns"),
+        ("blocked_rss", "30000", "bytes"),
+    ] {
+        for runtime in ["upcall", "crate", "nptl"] {
+            let found = |line: &&serde_json::Value| {
+                line["workload"] == name
+                    && line["variant"].as_str().unwrap_or_default() == variant
+                    && line["runtime"] == runtime
+                    && line["unit"] == unit
+            };
+            assert!(lines.iter().any(|line| found(&line)), "{name} on {runtime}");
+        }
+    }
 }
 
 #[test]
@@ -270,10 +345,22 @@ fn the_go_peer_has_the_same_workloads() {
         "create_join",
     ];
     let more = ["semaphore", "signal_wait", "yield", "pipe_exchange"];
-    let all = [&names[..], &more[..]].concat();
+    let forks = [
+        "null_fork",
+        "fork_batch",
+        "fib_30",
+        "sumtime_2000",
+        "blocked_rss",
+        "mutex_64",
+    ];
+    let all = [&names[..], &more[..], &forks[..]].concat();
+    let two_processors = |name: &str| name == "mutex_64";
+    let one_processor = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
     let (fine, lines) = lines(&quick(&scratch, &all, &[RuntimeName::Go]));
     assert!(fine, "a program failed; see above");
-    for name in all.iter().filter(|name| **name != "fault_to_compute") {
+    let not_here = |name: &str| one_processor && two_processors(name);
+    let expected = |name: &&&str| **name != "fault_to_compute" && !not_here(name);
+    for name in all.iter().filter(expected) {
         let line = lines.iter().find(|line| line["workload"] == *name);
         let line = line.unwrap_or_else(|| panic!("{name} is missing"));
         assert!(

@@ -64,14 +64,20 @@ func spin(iterations int) int {
 
 var workloads = map[string]func(){
 	"block_to_compute": blockToCompute,
+	"blocked":          blocked,
 	"blockers":         blockers,
 	"create_join":      createJoin,
+	"fib":              fibonacci,
+	"fork_batch":       forkBatch,
+	"mutex_64":         mutex,
+	"null_fork":        nullFork,
 	"pair_barrier":     func() { pair(&barrier{}, 5000) },
 	"pair_spin":        func() { pair(&spinLock{}, 250000) },
 	"pair_ticket":      func() { pair(&ticketLock{}, 250000) },
 	"pipe_exchange":    pipeExchange,
 	"semaphore":        semaphore,
 	"signal_wait":      signalWait,
+	"sumtime":          sumtime,
 	"unblock_to_run":   unblockToRun,
 	"yield":            yield,
 }

@@ -3,11 +3,14 @@
 //! The program is written as any program with POSIX threads is: `pthread_create`, semaphores,
 //! mutexes, condition variables, pipes, `nanosleep`, `sched_yield`. It has no knowledge of the
 //! runtime that carries it, so one binary serves as the native program (`nptl`) and as the
-//! unmodified program under `upcall run`. The Go peer speaks the same protocol.
+//! unmodified program under `upcall run`. Workloads that need nothing but threads are written for
+//! any package of them ([`threads`]): the program `upcall-workload-crate` has these with the crate
+//! upcall. The Go peer speaks the same protocol.
 //!
 //! # Protocol
 //!
 //! 1. `upcall-workload NAME [KEY=VALUE ...]`; every key has a default, an unknown one is an error.
+//!    All programs but that of POSIX threads are told by `workers=N` how many processors to use.
 //! 2. Standard input is a control channel where a workload needs one: a socket to the resolver of
 //!    page faults (`fault=uffd`), or the start signal of a pair of copies.
 //! 3. Standard output has one line per figure, `SERIES VALUE`, and a last line `done`, so that a
@@ -19,17 +22,21 @@
 //! differs between runtimes by far more than what most workloads measure.
 
 mod block;
+pub mod blocked;
 mod blockers;
 mod cold;
 mod create;
+pub mod fork;
+mod mutex;
 mod never;
 mod pair;
 mod params;
 mod pipe;
-pub(crate) mod posix;
+pub mod posix;
 mod resolver;
 mod semaphore;
 mod signal;
+pub mod threads;
 pub mod uffd;
 mod unblock;
 mod yields;
@@ -39,6 +46,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub use params::Params;
+use threads::Threads;
 
 /// Exit status of a workload that this machine cannot run; the reason is on standard error.
 pub const SKIP: u8 = 77;
@@ -87,10 +95,27 @@ impl Figures {
     }
 }
 
-type Body = fn(&Params) -> Result<Figures, Failure>;
+/// A workload program.
+pub type Body = fn(&Params) -> Result<Figures, Failure>;
 
-/// Every workload program by name; `resolver` is the helper process of the fault workloads.
-const PROGRAMS: &[(&str, Body)] = &[
+/// The workload programs that any package of threads has, by name.
+fn common<T: Threads>() -> Vec<(&'static str, Body)> {
+    vec![
+        ("blocked", blocked::run::<T>),
+        ("fib", fork::fibonacci::<T>),
+        ("fork_batch", fork::batch::<T>),
+        ("mutex_64", mutex::run::<T>),
+        ("null_fork", fork::null::<T>),
+        ("pipe_exchange", pipe::run::<T>),
+        ("semaphore", semaphore::run::<T>),
+        ("signal_wait", signal::run::<T>),
+        ("sumtime", fork::sumtime::<T>),
+        ("yield", yields::run::<T>),
+    ]
+}
+
+/// Those of POSIX threads alone; `resolver` is the helper process of the fault workloads.
+const POSIX: &[(&str, Body)] = &[
     ("block_to_compute", block::run),
     ("blockers", blockers::run),
     ("create_join", create::run),
@@ -98,22 +123,51 @@ const PROGRAMS: &[(&str, Body)] = &[
     ("pair_barrier", pair::barrier),
     ("pair_spin", pair::spin_lock),
     ("pair_ticket", pair::ticket),
-    ("pipe_exchange", pipe::run),
     ("resolver", resolver::run),
-    ("semaphore", semaphore::run),
-    ("signal_wait", signal::run),
     ("unblock_to_run", unblock::run),
-    ("yield", yields::run),
 ];
 
-/// Runs the workload program `name` in this process.
-///
-/// # Errors
-///
-/// [`Failure::Usage`] for an unknown name or parameter; otherwise whatever the workload met.
-pub fn run(name: &str, params: &Params) -> Result<Figures, Failure> {
-    let Some((_, body)) = PROGRAMS.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<_> = PROGRAMS.iter().map(|(known, _)| *known).collect();
+/// The program `upcall-workload`: runs the workload that `args` name, with POSIX threads.
+pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
+    let mut programs = common::<posix::Posix>();
+    programs.extend(POSIX);
+    print_or_say(command(args).and_then(|(name, params)| run(&programs, &name, &params)))
+}
+
+/// The program of another package of threads, with all that any package has.
+pub fn main_on<T: Threads>(
+    args: impl Iterator<Item = String>,
+    start: impl FnOnce(usize, Job) -> Result<Figures, Failure>,
+) -> ExitCode {
+    with_programs(common::<T>(), args, start)
+}
+
+/// A program with these workloads: `start` is told how many processors there are for it
+/// (`workers=`) and calls the body on one of its threads.
+pub fn with_programs(
+    programs: Vec<(&'static str, Body)>,
+    args: impl Iterator<Item = String>,
+    start: impl FnOnce(usize, Job) -> Result<Figures, Failure>,
+) -> ExitCode {
+    print_or_say(command(args).and_then(|(name, params)| {
+        let workers = params.number("workers", 1)?;
+        start(workers, Box::new(move || run(&programs, &name, &params)))
+    }))
+}
+
+/// What a program does once its package of threads has been started.
+pub type Job = Box<dyn FnOnce() -> Result<Figures, Failure> + Send>;
+
+fn command(mut args: impl Iterator<Item = String>) -> Result<(String, Params), Failure> {
+    let name = args.next().unwrap_or_default();
+    Params::parse(args).map(|params| (name, params))
+}
+
+/// Runs one of `programs` in this process.
+fn run(programs: &[(&str, Body)], name: &str, params: &Params) -> Result<Figures, Failure> {
+    let Some((_, body)) = programs.iter().find(|(known, _)| *known == name) else {
+        let mut known: Vec<_> = programs.iter().map(|(known, _)| *known).collect();
+        known.sort_unstable();
         let known = known.join(", ");
         return Err(Failure::Usage(format!(
             "no workload program {name:?}; there are: {known}"
@@ -124,10 +178,7 @@ pub fn run(name: &str, params: &Params) -> Result<Figures, Failure> {
     Ok(figures)
 }
 
-/// The program `upcall-workload`: runs the workload that `args` name and prints its figures.
-pub fn main(mut args: impl Iterator<Item = String>) -> ExitCode {
-    let name = args.next().unwrap_or_default();
-    let result = Params::parse(args).and_then(|params| run(&name, &params));
+fn print_or_say(result: Result<Figures, Failure>) -> ExitCode {
     let failure = match result.and_then(|figures| print(&figures)) {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,

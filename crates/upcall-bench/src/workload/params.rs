@@ -37,7 +37,7 @@ impl Params {
     }
 
     /// The number under `key`, or `default`.
-    pub(crate) fn number(&self, key: &str, default: usize) -> Result<usize, Failure> {
+    pub fn number(&self, key: &str, default: usize) -> Result<usize, Failure> {
         match self.text(key) {
             None => Ok(default),
             Some(text) => text

@@ -4,10 +4,11 @@
 //! the other thread has written, so a runtime that multiplexes threads must get its processor back
 //! twice a round trip. One figure `ns` is the mean over `operations` round trips.
 
-use super::posix::{Thread, now_ns, pipe, read_byte, write_byte};
+use super::posix::{now_ns, pipe, read_byte, write_byte};
+use super::threads::Threads;
 use super::{Failure, Figures, Params};
 
-pub fn run(params: &Params) -> Result<Figures, Failure> {
+pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let samples = params.number("samples", 5)?;
     let operations = params.number("operations", 5000)?;
     let mut figures = Figures::default();
@@ -16,17 +17,17 @@ pub fn run(params: &Params) -> Result<Figures, Failure> {
         let (second_in, first_out) = pipe()?;
         let (done_in, done_out) = pipe()?;
         let begin = now_ns();
-        let first = Thread::spawn(move || {
+        let first = T::spawn(move || {
             let ok = (0..operations).all(|_| write_byte(&first_out) && read_byte(&first_in));
             if ok {
                 write_byte(&done_out);
             }
-        })?;
-        let second = Thread::spawn(move || {
+        });
+        let second = T::spawn(move || {
             let _ = (0..operations).all(|_| read_byte(&second_in) && write_byte(&second_out));
-        })?;
-        first.join()?;
-        second.join()?;
+        });
+        T::join(first);
+        T::join(second);
         let each = (now_ns() - begin) as f64 / operations as f64;
         if !read_byte(&done_in) {
             return Err(Failure::Failed(

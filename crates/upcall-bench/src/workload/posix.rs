@@ -6,10 +6,13 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::Failure;
+use super::threads::{self, Threads, no_thread};
 
 /// Nanoseconds of the monotonic clock.
 pub fn now_ns() -> u64 {
@@ -73,6 +76,10 @@ fn check(what: &str, code: i32) -> Result<(), Failure> {
     }
 }
 
+fn not_made(error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("pthread_create: {error}"))
+}
+
 /// A thread made by `pthread_create` that has not been joined.
 pub struct Thread(libc::pthread_t);
 
@@ -97,24 +104,26 @@ impl Thread {
             // SAFETY: no thread was made, so the pointer is still ours alone.
             drop(unsafe { Box::from_raw(argument.cast::<Box<dyn FnOnce()>>()) });
         }
-        made
+        made.map_err(|error| not_made(&error))
     }
 
     /// Starts a thread that returns at once and allocates nothing of its own.
     pub fn spawn_null() -> Result<Self, Failure> {
-        Self::create(null_routine, std::ptr::null_mut())
+        Self::create(null_routine, std::ptr::null_mut()).map_err(|error| not_made(&error))
     }
 
     fn create(
         routine: extern "C" fn(*mut c_void) -> *mut c_void,
         argument: *mut c_void,
-    ) -> Result<Self, Failure> {
+    ) -> std::io::Result<Self> {
         let mut thread = MaybeUninit::uninit();
         // SAFETY: the routine takes `argument` over; `thread` is written on success.
         let code = unsafe {
             libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), routine, argument)
         };
-        check("pthread_create", code)?;
+        if code != 0 {
+            return Err(std::io::Error::from_raw_os_error(code));
+        }
         // SAFETY: success, so it was written.
         Ok(Self(unsafe { thread.assume_init() }))
     }
@@ -125,6 +134,76 @@ impl Thread {
         check("pthread_join", unsafe {
             libc::pthread_join(self.0, std::ptr::null_mut())
         })
+    }
+}
+
+/// POSIX threads as a package.
+pub struct Posix;
+
+/// A thread's body, then its result.
+enum Packet<F, R> {
+    Body(F),
+    Result(R),
+    Running,
+}
+
+extern "C" fn packet_routine<F: FnOnce() -> R, R>(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: `Posix::spawn` passed it; nobody else looks at it until this thread has ended.
+    let packet = unsafe { &mut *argument.cast::<Packet<F, R>>() };
+    if let Packet::Body(body) = std::mem::replace(packet, Packet::Running) {
+        *packet = Packet::Result(body());
+    }
+    argument
+}
+
+/// A thread of [`Posix`] that has not been joined.
+pub struct Handle<R> {
+    thread: Thread,
+    /// Takes the result out of what the thread returns.
+    open: unsafe fn(*mut c_void) -> Option<R>,
+}
+
+/// # Safety
+///
+/// The box that `Posix::spawn` gave the thread, whose thread has ended.
+unsafe fn open<F, R>(argument: *mut c_void) -> Option<R> {
+    // SAFETY: the caller's promise.
+    match *unsafe { Box::from_raw(argument.cast::<Packet<F, R>>()) } {
+        Packet::Result(result) => Some(result),
+        Packet::Body(_) | Packet::Running => None,
+    }
+}
+
+impl Threads for Posix {
+    type Handle<R: Send + 'static> = Handle<R>;
+    type Semaphore = Semaphore;
+    type Mutex = Mutex;
+
+    fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> Handle<R> {
+        fn start<F: FnOnce() -> R, R>(body: F) -> Handle<R> {
+            let packet: *mut Packet<F, R> = Box::into_raw(Box::new(Packet::Body(body)));
+            match Thread::create(packet_routine::<F, R>, packet.cast()) {
+                Ok(thread) => Handle {
+                    thread,
+                    open: open::<F, R>,
+                },
+                Err(error) => no_thread(&error),
+            }
+        }
+        start(body)
+    }
+
+    fn join<R: Send + 'static>(handle: Handle<R>) -> R {
+        let mut packet = std::ptr::null_mut();
+        // SAFETY: the thread exists and is joined once, since `handle` is consumed.
+        let code = unsafe { libc::pthread_join(handle.thread.0, &raw mut packet) };
+        assert_eq!(code, 0, "pthread_join");
+        // SAFETY: it has ended, and returned its packet.
+        unsafe { (handle.open)(packet) }.expect("a thread that has run to its end")
+    }
+
+    fn yield_now() {
+        yield_now();
     }
 }
 
@@ -141,9 +220,8 @@ unsafe impl Send for Semaphore {}
 // SAFETY: as above.
 unsafe impl Sync for Semaphore {}
 
-impl Semaphore {
-    /// A semaphore of value zero.
-    pub fn new() -> Self {
+impl threads::Semaphore for Semaphore {
+    fn new() -> Self {
         // SAFETY: all-zero bytes are a valid `sem_t` object to initialise; it does not move after.
         let this = Self(Box::new(UnsafeCell::new(unsafe { std::mem::zeroed() })));
         // SAFETY: the object lives in the box; value 0 cannot be rejected.
@@ -151,43 +229,56 @@ impl Semaphore {
         this
     }
 
-    /// `sem_post`.
-    pub fn post(&self) {
+    fn post(&self) {
         // SAFETY: initialised in `new`.
         unsafe { libc::sem_post(self.0.get()) };
     }
 
-    /// `sem_wait`, repeated if a signal interrupts it.
-    pub fn wait(&self) {
+    /// Repeated if a signal interrupts it.
+    fn wait(&self) {
         // SAFETY: initialised in `new`.
         while unsafe { libc::sem_wait(self.0.get()) } != 0 {}
     }
 }
 
-/// A POSIX mutex at a fixed address.
-pub struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
+/// A POSIX mutex at a fixed address, and the number that it guards.
+pub struct Mutex(Box<UnsafeCell<(libc::pthread_mutex_t, usize)>>);
 
-// SAFETY: a mutex is made for use by several threads.
+// SAFETY: a mutex is made for use by several threads; only who has it locked touches the number.
 unsafe impl Send for Mutex {}
 // SAFETY: as above.
 unsafe impl Sync for Mutex {}
 
 impl Mutex {
-    /// An unlocked mutex.
-    pub fn new() -> Self {
-        Self(Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)))
+    fn place(&self) -> *mut libc::pthread_mutex_t {
+        // SAFETY: a part of the box.
+        unsafe { &raw mut (*self.0.get()).0 }
     }
+}
 
-    /// `pthread_mutex_lock`.
-    pub fn lock(&self) {
-        // SAFETY: initialised; no thread of the workloads locks twice.
-        unsafe { libc::pthread_mutex_lock(self.0.get()) };
+/// The lock of a [`Mutex`], held.
+pub struct Guard<'a>(&'a Mutex, PhantomData<*mut ()>);
+
+impl Deref for Guard<'_> {
+    type Target = usize;
+
+    fn deref(&self) -> &usize {
+        // SAFETY: this thread holds the mutex.
+        unsafe { &(*self.0.0.get()).1 }
     }
+}
 
-    /// `pthread_mutex_unlock`.
-    pub fn unlock(&self) {
-        // SAFETY: the workloads unlock only what they locked.
-        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut usize {
+        // SAFETY: this thread holds the mutex.
+        unsafe { &mut (*self.0.0.get()).1 }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // SAFETY: this thread has locked it.
+        unsafe { libc::pthread_mutex_unlock(self.0.place()) };
     }
 }
 
@@ -199,22 +290,36 @@ unsafe impl Send for Condition {}
 // SAFETY: as above.
 unsafe impl Sync for Condition {}
 
-impl Condition {
-    /// A condition variable without waiters.
-    pub fn new() -> Self {
-        Self(Box::new(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER)))
+impl threads::Mutex for Mutex {
+    type Guard<'a> = Guard<'a>;
+    type Condition = Condition;
+
+    fn new() -> Self {
+        Self(Box::new(UnsafeCell::new((
+            libc::PTHREAD_MUTEX_INITIALIZER,
+            0,
+        ))))
     }
 
-    /// `pthread_cond_wait`; the caller holds `mutex`.
-    pub fn wait(&self, mutex: &Mutex) {
-        // SAFETY: both are initialised and `mutex` is held by this thread.
-        unsafe { libc::pthread_cond_wait(self.0.get(), mutex.0.get()) };
+    fn lock(&self) -> Guard<'_> {
+        // SAFETY: initialised; no thread of the workloads locks twice.
+        unsafe { libc::pthread_mutex_lock(self.place()) };
+        Guard(self, PhantomData)
     }
 
-    /// `pthread_cond_signal`.
-    pub fn signal(&self) {
+    fn condition() -> Condition {
+        Condition(Box::new(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER)))
+    }
+
+    fn wait<'a>(&'a self, condition: &Condition, guard: Guard<'a>) -> Guard<'a> {
+        // SAFETY: both are initialised and the mutex is held by this thread, before and after.
+        unsafe { libc::pthread_cond_wait(condition.0.get(), self.place()) };
+        guard
+    }
+
+    fn signal(condition: &Condition) {
         // SAFETY: initialised.
-        unsafe { libc::pthread_cond_signal(self.0.get()) };
+        unsafe { libc::pthread_cond_signal(condition.0.get()) };
     }
 }
 

@@ -5,49 +5,46 @@
 //! it waits. One figure `ns` is the mean over `operations` round trips.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::posix::{Condition, Mutex, Thread, now_ns};
+use super::posix::now_ns;
+use super::threads::{Mutex, Threads};
 use super::{Failure, Figures, Params};
 
-struct Exchange {
-    mutex: Mutex,
-    conditions: [Condition; 2],
-    /// Written under the mutex alone.
-    turn: AtomicUsize,
+/// The mutex guards whose turn it is.
+struct Exchange<M: Mutex> {
+    turn: M,
+    conditions: [M::Condition; 2],
 }
 
-impl Exchange {
+impl<M: Mutex> Exchange<M> {
     fn take_turns(&self, me: usize, operations: usize) {
-        self.mutex.lock();
+        let mut turn = self.turn.lock();
         for _ in 0..operations {
-            while self.turn.load(Ordering::Relaxed) != me {
-                self.conditions[me].wait(&self.mutex);
+            while *turn != me {
+                turn = self.turn.wait(&self.conditions[me], turn);
             }
-            self.turn.store(1 - me, Ordering::Relaxed);
-            self.conditions[1 - me].signal();
+            *turn = 1 - me;
+            M::signal(&self.conditions[1 - me]);
         }
-        self.mutex.unlock();
     }
 }
 
-pub fn run(params: &Params) -> Result<Figures, Failure> {
+pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let samples = params.number("samples", 5)?;
     let operations = params.number("operations", 10_000)?;
     let mut figures = Figures::default();
     for sample in 0..=samples {
         let exchange = Arc::new(Exchange {
-            mutex: Mutex::new(),
-            conditions: [Condition::new(), Condition::new()],
-            turn: AtomicUsize::new(0),
+            turn: T::Mutex::new(),
+            conditions: [T::Mutex::condition(), T::Mutex::condition()],
         });
         let begin = now_ns();
         let mut threads = Vec::new();
         for me in 0..2 {
             let exchange = exchange.clone();
-            threads.push(Thread::spawn(move || exchange.take_turns(me, operations))?);
+            threads.push(T::spawn(move || exchange.take_turns(me, operations)));
         }
-        super::posix::join_all(threads)?;
+        threads.into_iter().for_each(T::join);
         let each = (now_ns() - begin) as f64 / operations as f64;
         if sample > 0 {
             figures.push("ns", each);

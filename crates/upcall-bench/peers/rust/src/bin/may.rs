@@ -1,0 +1,82 @@
+//! The workloads with coroutines of `may`.
+
+use std::process::ExitCode;
+
+use may::coroutine::{self, JoinHandle};
+use may::{go, sync};
+use upcall_peers::workload::threads::{self, Threads};
+
+/// `may` as a package of threads.
+struct May;
+
+impl Threads for May {
+    type Handle<R: Send + 'static> = JoinHandle<R>;
+    type Semaphore = Semaphore;
+    type Mutex = Mutex;
+
+    fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
+        go!(body)
+    }
+
+    fn join<R: Send + 'static>(handle: JoinHandle<R>) -> R {
+        handle.join().expect("a coroutine that does not panic")
+    }
+
+    fn yield_now() {
+        coroutine::yield_now();
+    }
+}
+
+struct Semaphore(sync::Semphore);
+
+impl threads::Semaphore for Semaphore {
+    fn new() -> Self {
+        Self(sync::Semphore::new(0))
+    }
+
+    fn post(&self) {
+        self.0.post();
+    }
+
+    fn wait(&self) {
+        self.0.wait();
+    }
+}
+
+struct Mutex(sync::Mutex<usize>);
+
+impl threads::Mutex for Mutex {
+    type Guard<'a> = sync::MutexGuard<'a, usize>;
+    type Condition = sync::Condvar;
+
+    fn new() -> Self {
+        Self(sync::Mutex::new(0))
+    }
+
+    fn lock(&self) -> sync::MutexGuard<'_, usize> {
+        self.0.lock().expect("no coroutine panics")
+    }
+
+    fn condition() -> sync::Condvar {
+        sync::Condvar::new()
+    }
+
+    fn wait<'a>(
+        &'a self,
+        condition: &sync::Condvar,
+        guard: sync::MutexGuard<'a, usize>,
+    ) -> sync::MutexGuard<'a, usize> {
+        condition.wait(guard).expect("no coroutine panics")
+    }
+
+    fn signal(condition: &sync::Condvar) {
+        condition.notify_one();
+    }
+}
+
+fn main() -> ExitCode {
+    upcall_peers::workload::main_on::<May>(std::env::args().skip(1), |workers, job| {
+        may::config().set_workers(workers);
+        May::join(May::spawn(job))
+    })
+}
