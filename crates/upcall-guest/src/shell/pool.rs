@@ -13,8 +13,10 @@ use crate::guest::GUEST;
 /// How large the stacks of shells are, with all that lies on them.
 pub const CLASSES: [usize; 4] = [64 << 10, 256 << 10, 2 << 20, 16 << 20];
 
+const PAGE: usize = 4096;
+const LINE: usize = 64;
 /// Below each stack.
-const GUARD: usize = 4096;
+const GUARD: usize = PAGE;
 /// A virtual processor with more free shells than this passes half of them on.
 const MOST: u32 = 64;
 
@@ -182,16 +184,28 @@ pub(super) fn memory(
         None => Err(Errno(libc::ENOMEM)),
     };
     runtime.leave(activation);
-    let shell = top? - size_of::<Shell>();
-    let stack = shell + size_of::<Shell>() - CLASSES[class] + GUARD;
+    let top = top?;
+    let shell = top - size_of::<Shell>() - colour_of(top, class);
+    let stack = top - CLASSES[class] + GUARD;
     let place = NonNull::new(shell as *mut u8).ok_or(Errno(libc::ENOMEM))?;
     Ok((stack as *mut u8, shell - stack, place))
 }
 
+/// How far below the top of its memory a shell ends. Frames of threads that alternate would lie at equal places of
+/// their pages otherwise, and a load of the one would wait for a store of the other that it has nothing to do with.
+fn colour_of(top: usize, class: usize) -> usize {
+    const COLOURS: usize = 16;
+    top / CLASSES[class] % COLOURS * LINE
+}
+
+/// The top of a shell's memory: pages, of which it has not left more than a part at the end.
+fn top_of(shell: &'static Shell) -> usize {
+    (core::ptr::from_ref(shell) as usize + size_of::<Shell>()).next_multiple_of(PAGE)
+}
+
 /// The addresses that are below its stack, and nobody's.
 pub(super) fn guard_of(shell: &'static Shell) -> core::ops::Range<usize> {
-    let top = core::ptr::from_ref(shell) as usize + size_of::<Shell>();
-    let low = top - CLASSES[shell.class as usize];
+    let low = top_of(shell) - CLASSES[shell.class as usize];
     low..low + GUARD
 }
 
@@ -206,7 +220,7 @@ pub(super) fn give_back(runtime: &'static Runtime, shell: &'static Shell) {
 
 #[cold]
 fn give_memory(runtime: &'static Runtime, pools: &Pools, shell: &'static Shell) {
-    let top = core::ptr::from_ref(shell) as usize + size_of::<Shell>();
+    let top = top_of(shell);
     // SAFETY: `memory` took it there; nobody has the shell any more.
     unsafe { pools.memory[shell.class as usize].give(runtime.kernel(), top) };
 }
