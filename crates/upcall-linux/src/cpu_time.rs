@@ -27,6 +27,11 @@ fn clock(id: i32) -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
+/// The clock of a kernel thread's processor time.
+pub(crate) fn clock_of(tid: i32) -> i32 {
+    !tid << 3 | OF_KERNEL_THREAD
+}
+
 /// A time slice has ended while the thread ran.
 pub(crate) fn slice(thread: &'static Thread, slice_ns: u64) {
     if !ASKED.load(Ordering::Relaxed) {
@@ -76,7 +81,7 @@ pub fn of(thread: &'static Thread) -> u64 {
             return charged;
         };
         let state = &activation.kernel;
-        let now = clock(!state.tid.load(Ordering::Relaxed) << 3 | OF_KERNEL_THREAD);
+        let now = clock(clock_of(state.tid.load(Ordering::Relaxed)));
         // One that runs since before the first question is counted from here on.
         let began =
             match state

@@ -199,7 +199,7 @@ impl Linux {
             .open(self.settings.probe, activation);
         if !activation.kernel.sentinel.load(Ordering::Relaxed) {
             spawn::ask_for_short_turns();
-            preempt::start_slices(activation, self.settings.slice_ns);
+            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
         }
         (self.settings.hooks.begin)();
     }
@@ -347,6 +347,9 @@ unsafe impl Kernel for Linux {
     fn is_blocked(&self, activation: &'static Activation, cheap_doubt: bool) -> bool {
         if self.sentinel() {
             self.look_as_sentinel(activation);
+        }
+        if activation.kernel.timer.load(Ordering::Relaxed) == 0 {
+            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
         }
         activation
             .kernel

@@ -11,8 +11,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::sys;
-use crate::{Activation, Runtime};
+use crate::{Activation, Runtime, cpu_time, sys};
 
 /// The signal.
 pub const SIGNAL: i32 = libc::SIGURG;
@@ -35,7 +34,6 @@ const SI_USER: i32 = 0;
 const SI_QUEUE: i32 = -1;
 const SI_TIMER: i32 = -2;
 const SIGEV_THREAD_ID: i32 = 4;
-const CLOCK_THREAD_CPUTIME_ID: usize = 3;
 
 /// The first slice of an activation, in nanoseconds: who begins to compute is known early.
 const FIRST_SLICE_NS: u64 = 1_000_000;
@@ -104,14 +102,26 @@ pub fn timer_mark(number: u32) -> usize {
     MARK_TIMER | number as usize & NUMBER
 }
 
-/// Starts the time slices of the calling activation. Without timers (resource limits) threads
-/// that never yield keep their virtual processor; `doctor` says so.
-pub(crate) fn start_slices(activation: &'static Activation, slice_ns: u64) {
+/// Starts the time slices of an activation, if it has none yet: of the calling one, or of an owner for
+/// which the calling one stands by. The kernel may refuse a timer (resource limits): whoever looks at
+/// the owner tries again, a slice later at the earliest. Where there never is one, threads that never yield keep
+/// their virtual processor; `doctor` says so.
+pub(crate) fn start_slices(activation: &'static Activation, now_ns: u64, slice_ns: u64) {
+    let state = &activation.kernel;
+    if state.timer.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let tried = state.timer_tried_ns.load(Ordering::Relaxed);
+    if now_ns.wrapping_sub(tried) < slice_ns {
+        return;
+    }
+    state.timer_tried_ns.store(now_ns, Ordering::Relaxed);
+    let tid = state.tid.load(Ordering::Relaxed);
     let event = Event {
         value: MARK_TICK,
         signal: SIGNAL,
         notify: SIGEV_THREAD_ID,
-        tid: activation.kernel.tid.load(Ordering::Relaxed),
+        tid,
         rest: [0; 11],
     };
     let mut timer = 0i32;
@@ -122,15 +132,25 @@ pub(crate) fn start_slices(activation: &'static Activation, slice_ns: u64) {
     let setting = [time(slice_ns), time(slice_ns.min(FIRST_SLICE_NS))];
     // SAFETY: reads the structures, writes the timer's number.
     unsafe {
-        if sys!(
+        let clock = cpu_time::clock_of(tid);
+        let made = sys!(
             sys::SYS_timer_create,
-            CLOCK_THREAD_CPUTIME_ID,
+            clock,
             &raw const event,
             &raw mut timer
-        ) == 0
-        {
+        );
+        if made != 0 {
+            return;
+        }
+        // Somebody else may have been as quick.
+        let first = state
+            .timer
+            .compare_exchange(0, timer + 1, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if first {
             sys!(sys::SYS_timer_settime, timer, 0, setting.as_ptr(), 0);
-            activation.kernel.timer.store(timer + 1, Ordering::Relaxed);
+        } else {
+            sys!(libc::SYS_timer_delete, timer);
         }
     }
 }

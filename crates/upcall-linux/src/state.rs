@@ -26,6 +26,8 @@ pub struct LinuxActivation {
     pub(crate) waiting: AtomicU32,
     /// The timer of its time slices plus one, or 0.
     pub(crate) timer: AtomicI32,
+    /// When one was last asked for.
+    pub(crate) timer_tried_ns: AtomicU64,
     /// The kernel's copy of the thread pointer and mask: what the activation's
     /// kernel thread has now.
     pub(crate) thread_pointer: AtomicUsize,
@@ -59,6 +61,7 @@ impl Default for LinuxActivation {
             slice: pace::Slice::default(),
             waiting: AtomicU32::new(AWAKE),
             timer: AtomicI32::new(0),
+            timer_tried_ns: AtomicU64::new(0),
             thread_pointer: AtomicUsize::new(0),
             mask: AtomicU64::new(0),
             slack: AtomicU64::new(u64::MAX),
@@ -80,6 +83,7 @@ impl LinuxActivation {
         self.binding.forget();
         self.slice.forget();
         self.glance.forget();
+        self.timer_tried_ns.store(0, Ordering::Relaxed);
         self.waiting.store(AWAKE, Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         self.mask.store(0, Ordering::Relaxed);
