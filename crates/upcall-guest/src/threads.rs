@@ -383,12 +383,16 @@ fn ended(
     let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
     pending::close(runtime, activation, thread);
-    shell::ended(runtime, activation, thread);
+    let shell = shell::of(thread);
     runtime.free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {
         runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);
         crate::futex::wake_foreign(clear, 1);
         crate::futex::wake_shared(clear);
+    }
+    if let Some(shell) = shell {
+        // Last: the word above was in its memory.
+        shell::ended(runtime, activation, shell);
     }
     None
 }

@@ -166,6 +166,23 @@ fn values_of_keys_are_destroyed() {
         .unwrap();
         assert_eq!(DESTROYED.load(Ordering::SeqCst), round + 1);
     }
+    // Shells end and begin beside one another, in the same memory.
+    let makers: Vec<_> = (0..8)
+        .map(|_| {
+            thread::spawn(move || {
+                for _ in 0..100 {
+                    let sets = thread::spawn(move || {
+                        // SAFETY: the key above.
+                        unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) }
+                    });
+                    let other = thread::spawn(|| PLAIN.replace(6));
+                    assert_eq!((sets.join().unwrap(), other.join().unwrap()), (0, 5));
+                }
+            })
+        })
+        .collect();
+    makers.into_iter().for_each(|maker| maker.join().unwrap());
+    assert_eq!(DESTROYED.load(Ordering::SeqCst), 820);
 }
 
 /// One after another they run in few shells: libc knows few of them.

@@ -290,14 +290,17 @@ fn wake(
     }
 }
 
-/// A thread has ended by libc's hand. Its handle may still be there.
+/// The shell of a thread.
+pub fn of(thread: &'static Thread) -> Option<&'static Shell> {
+    let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
+    // SAFETY: null, or the thread's shell, whose memory is there for ever.
+    unsafe { shell.as_ref() }
+}
+
+/// The thread of a shell has ended by libc's hand, and nothing will touch its memory any more. Its handle may still
+/// be there.
 #[cold]
-pub fn ended(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
-    let shell = thread.kernel.shell.swap(0, Ordering::Relaxed) as *const Shell;
-    // SAFETY: null, or the thread's shell.
-    let Some(shell) = (unsafe { shell.as_ref() }) else {
-        return;
-    };
+pub fn ended(runtime: &'static Runtime, activation: &'static Activation, shell: &'static Shell) {
     shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
     match shell.ending.end(true) {
         Ended::Dropped => pool::release(runtime, activation, shell),
@@ -309,9 +312,7 @@ pub fn ended(runtime: &'static Runtime, activation: &'static Activation, thread:
 /// is about to end by SIGSEGV.
 #[cold]
 pub fn report_overflow(thread: &'static Thread, address: usize) {
-    let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
-    // SAFETY: null, or the thread's shell.
-    let Some(shell) = (unsafe { shell.as_ref() }) else {
+    let Some(shell) = of(thread) else {
         return;
     };
     if !pool::guard_of(shell).contains(&address) {
@@ -327,10 +328,7 @@ pub fn report_overflow(thread: &'static Thread, address: usize) {
 pub fn count_ended() -> usize {
     let mut count = 0;
     GUEST.identities.each(|thread| {
-        let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
-        // SAFETY: null, or the shell of a thread that lives: memory of shells is there for ever.
-        let shell = unsafe { shell.as_ref() };
-        count += usize::from(shell.is_some_and(|one| one.ending.is_over()));
+        count += usize::from(of(thread).is_some_and(|shell| shell.ending.is_over()));
         true
     });
     count
