@@ -25,7 +25,9 @@ static KEPT: Noted = Noted::empty();
 /// Whether the calling kernel thread is the one thread of a process without a runtime. Libc's own
 /// kernel threads and children of vfork are not.
 fn is_here() -> bool {
-    dispatch::is_on() && !base::is_set() && !process::is_lent()
+    dispatch::is_on()
+        && (!base::is_set() || process::was_forked_in_handler())
+        && !process::is_lent()
 }
 
 /// Dispatch begins: what is pending and blocked in the kernel comes here.

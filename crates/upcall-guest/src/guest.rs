@@ -17,7 +17,9 @@ use upcall_linux::{
 };
 
 use crate::identity::Identities;
-use crate::{alone, dispatch, masks, names, pending, scheduling, shell, signal, stats, uring};
+use crate::{
+    alone, dispatch, masks, names, pending, process, scheduling, shell, signal, stats, uring,
+};
 
 /// What `upcall run` decided, from the environment.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +162,7 @@ impl Guest {
         let adopted = runtime.adopt(&processors[..count]);
         let (activation, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
         attempt.succeeds();
+        process::has_runtime();
         runtime
             .kernel()
             .adopt(activation, thread, signal::kernel_mask() | alone::hidden());

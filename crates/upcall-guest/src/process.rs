@@ -16,7 +16,7 @@
 //! call the thread may migrate with every signal. So fork is made with all signals blocked, and a
 //! child that shares the memory says itself from which activation it comes.
 
-use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use upcall_core::{Kernel, SpinLock};
 use upcall_linux::affinity::Set;
@@ -273,6 +273,20 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
     }
 }
 
+/// The process is the child of a fork in a handler that returned, or will, into the runtime, and has no runtime of
+/// its own.
+static IN_HANDLER: AtomicBool = AtomicBool::new(false);
+
+/// See [`IN_HANDLER`]: there is a pseudo-register, and no runtime.
+pub fn was_forked_in_handler() -> bool {
+    IN_HANDLER.load(Ordering::Relaxed)
+}
+
+/// The process has a runtime.
+pub fn has_runtime() {
+    IN_HANDLER.store(false, Ordering::Relaxed);
+}
+
 /// The child of fork: one kernel thread, with a copy of everything.
 fn forked(thread: Option<&'static Thread>) {
     let mut returns = false;
@@ -280,12 +294,17 @@ fn forked(thread: Option<&'static Thread>) {
         returns = thread.is_some_and(|one| one.kernel.called_back.load(Ordering::Relaxed) != 0);
         if returns {
             runtime.leave_behind();
+            IN_HANDLER.store(true, Ordering::Relaxed);
         }
         let mask = thread.map(|thread| thread.kernel.mask.load(Ordering::Relaxed));
         if let Some(thread) = thread {
             signal::altstack::give_back(thread);
         }
         release();
+        // Who is in a handler that returns into the runtime needs what that finds there.
+        if !returns {
+            base::set(None);
+        }
         GUEST.forget_runtime();
         signal::forget_own();
         // SAFETY: the only thread of the process; whoever held them stayed in the parent.
@@ -301,8 +320,7 @@ fn forked(thread: Option<&'static Thread>) {
             alone::set_mask(mask);
         }
     }
-    // A child of one that shared the memory has its own. Who is in a handler that returns into the runtime
-    // needs what that finds there.
+    // A child of one that shared the memory has its own.
     if !returns {
         base::set(None);
     }
