@@ -13,8 +13,6 @@ use crate::policy::Call;
 use crate::sim::Sim;
 use crate::space::Space;
 
-/// A thread is forked once in so many times.
-const FORKED: u64 = 3;
 const STACK: usize = 128 << 10;
 
 /// A thread's view of the world.
@@ -267,11 +265,7 @@ impl Me {
                 ],
             );
         }
-        if self.machine.chance(FORKED) {
-            self.runtime.make_ready_forked(activation, thread);
-        } else {
-            self.runtime.make_ready(activation, thread);
-        }
+        self.runtime.make_ready(activation, thread);
         self.runtime.leave(activation);
         Handle { done, thread }
     }

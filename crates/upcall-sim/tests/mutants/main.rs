@@ -189,8 +189,10 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
         file: "passage.rs",
-        text: "self.announce(vp, rank);",
+        text: "self.push_back(vp, thread);
+        self.announce(vp, rank);",
         instead: "let _ = rank;
+        self.push_back(vp, thread);
         self.announce_ready(vp);",
         scenario: "priorities::the_urgent_are_woken",
     },
