@@ -277,7 +277,7 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
 /// its own.
 static IN_HANDLER: AtomicBool = AtomicBool::new(false);
 
-/// See [`IN_HANDLER`]: there is a pseudo-register, and no runtime.
+/// Whether the process was forked in a handler and has no runtime: there is a pseudo-register all the same.
 pub fn was_forked_in_handler() -> bool {
     IN_HANDLER.load(Ordering::Relaxed)
 }
