@@ -353,27 +353,11 @@ impl<K: Kernel> Runtime<K> {
         landing: extern "C" fn(usize, usize, usize) -> !,
         words: [usize; 3],
     ) {
-        // SAFETY: the caller vouches for stack and landing.
-        unsafe { self.prepare(thread, stack, landing, words) };
-        self.make_ready(activation, thread);
-    }
-
-    /// As [`Runtime::launch`], but the caller makes the thread ready.
-    ///
-    /// # Safety
-    ///
-    /// As [`Runtime::launch`].
-    pub unsafe fn prepare(
-        &'static self,
-        thread: &'static Thread<K>,
-        stack: usize,
-        landing: extern "C" fn(usize, usize, usize) -> !,
-        words: [usize; 3],
-    ) {
         let [a, b, c] = words;
         // SAFETY: the caller vouches for stack and landing.
         let context = unsafe { arch::prepare(stack, landing, a, b, c) };
         thread.context.store(context, Ordering::Relaxed);
         self.stats.created.add();
+        self.make_ready(activation, thread);
     }
 }

@@ -254,7 +254,8 @@ impl Me {
         thread.kernel.gives_way.store(false, Ordering::SeqCst);
         // SAFETY: a stack of its own; `landing` does not return.
         unsafe {
-            self.runtime.prepare(
+            self.runtime.launch(
+                activation,
                 thread,
                 stack,
                 landing,
@@ -265,7 +266,6 @@ impl Me {
                 ],
             );
         }
-        self.runtime.make_ready(activation, thread);
         self.runtime.leave(activation);
         Handle { done, thread }
     }

@@ -26,10 +26,13 @@ fn runs(joiner: Th, times: &AtomicU32) {
     times.fetch_add(1, Ordering::Relaxed);
 }
 
-fn end(ending: &'static Ending<Checked>, times: &AtomicU32) {
-    if let Ended::Joined(joiner) = ending.end(false) {
-        runs(joiner, times);
-    }
+fn end(ending: &'static Ending<Checked>, times: &Arc<AtomicU32>) -> thread::JoinHandle<()> {
+    let times = times.clone();
+    thread::spawn(move || {
+        if let Ended::Joined(joiner) = ending.end(false) {
+            runs(joiner, &times);
+        }
+    })
 }
 
 fn setting(runtime: Rt) -> (&'static Ending<Checked>, Th, Arc<AtomicU32>) {
@@ -44,15 +47,23 @@ fn hang(runtime: Rt, ending: &'static Ending<Checked>, joiner: Th) -> bool {
     ending.hang(runtime.kernel(), joiner)
 }
 
+/// A signal for the joiner, which is claimed for it, from a kernel thread of its own.
+fn signal(runtime: Rt, joiner: Th, times: &Arc<AtomicU32>) -> thread::JoinHandle<()> {
+    let times = times.clone();
+    thread::spawn(move || {
+        joiner.kernel.0.fetch_or(1, Ordering::SeqCst);
+        if runtime.interrupt(joiner) == Claim::Ready {
+            runs(joiner, &times);
+        }
+    })
+}
+
 #[test]
 fn who_waits_for_an_end_runs_again_once() {
     check(100, || {
         let runtime = runtime(1);
         let (ending, joiner, times) = setting(runtime);
-        let ender = {
-            let times = times.clone();
-            thread::spawn(move || end(ending, &times))
-        };
+        let ender = end(ending, &times);
         let hangs = hang(runtime, ending, joiner);
         ender.join().unwrap();
         assert_eq!(times.load(Ordering::Relaxed), u32::from(hangs));
@@ -66,19 +77,8 @@ fn who_waits_for_an_end_and_is_interrupted_runs_again_once() {
     check(160, || {
         let runtime = runtime(1);
         let (ending, joiner, times) = setting(runtime);
-        let ender = {
-            let times = times.clone();
-            thread::spawn(move || end(ending, &times))
-        };
-        let signal = {
-            let times = times.clone();
-            thread::spawn(move || {
-                joiner.kernel.0.fetch_or(1, Ordering::SeqCst);
-                if runtime.interrupt(joiner) == Claim::Ready {
-                    runs(joiner, &times);
-                }
-            })
-        };
+        let ender = end(ending, &times);
+        let signal = signal(runtime, joiner, &times);
         let hangs = hang(runtime, ending, joiner);
         ender.join().unwrap();
         signal.join().unwrap();
@@ -92,15 +92,7 @@ fn a_signal_ends_the_wait_for_an_end() {
     check(100, || {
         let runtime = runtime(1);
         let (ending, joiner, times) = setting(runtime);
-        let signal = {
-            let times = times.clone();
-            thread::spawn(move || {
-                joiner.kernel.0.fetch_or(1, Ordering::SeqCst);
-                if runtime.interrupt(joiner) == Claim::Ready {
-                    runs(joiner, &times);
-                }
-            })
-        };
+        let signal = signal(runtime, joiner, &times);
         let hangs = hang(runtime, ending, joiner);
         signal.join().unwrap();
         assert_eq!(times.load(Ordering::Relaxed), u32::from(hangs));

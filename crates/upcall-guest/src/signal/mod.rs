@@ -165,7 +165,7 @@ pub unsafe extern "C" fn on_signal(
         } else {
             call();
         }
-        finish_where_it_is(runtime, thread, context);
+        finish_where_it_is(context);
         return;
     };
     let saved = *registers;
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn on_signal(
             runtime.resume_blocking();
         }
     }
-    finish_where_it_is(runtime, thread, context);
+    finish_where_it_is(context);
 }
 
 /// Calls a handler that returns into the runtime, which must be there for that in the child of a fork.
@@ -212,15 +212,11 @@ fn returning(thread: &'static Thread, call: impl FnOnce()) {
     depth.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// The end of a handler; perhaps in the child of a fork that it has made.
-fn finish_where_it_is(
-    runtime: &'static Runtime,
-    thread: &'static Thread,
-    context: *mut libc::ucontext_t,
-) {
-    match GUEST.runtime() {
-        None => finish_alone(context),
-        Some(_) => finish(runtime, thread, context),
+/// The end of a handler, which may have made the process another: the child of a fork, or one with a runtime.
+fn finish_where_it_is(context: *mut libc::ucontext_t) {
+    match (GUEST.runtime(), caller::own_thread()) {
+        (Some(runtime), Some(thread)) => finish(runtime, thread, context),
+        _ => finish_alone(context),
     }
 }
 
@@ -360,11 +356,7 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     }
     // SAFETY: in the kernel's frame.
     unsafe { call_handler(signal, information, context) };
-    match (GUEST.runtime(), caller::own_thread()) {
-        // It has started a thread.
-        (Some(runtime), Some(thread)) => finish(runtime, thread, context),
-        _ => finish_alone(context),
-    }
+    finish_where_it_is(context);
 }
 
 /// The end of a handler on a kernel thread that is the thread.
