@@ -66,9 +66,9 @@ pub struct RunArgs {
 
     /// Which ready thread runs first
     ///
-    /// By priority, no thread waits while a less urgent one of the program runs: those with a real-time policy
-    /// come first, by their priority, then all others by their nice value (sched(7)); nobody needs a
-    /// privilege for it.
+    /// Without it threads take turns, a time slice each. By priority, no thread waits while a less urgent one of
+    /// the program runs: those with a real-time policy come first, by their priority, then all others by their
+    /// nice value (sched(7)); nobody needs a privilege for it.
     #[arg(
         long,
         value_name = "NAME",
@@ -114,8 +114,12 @@ pub enum Backend {
 /// A scheduling policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Policy {
+    /// A new thread first, for a time slice: divide and conquer
+    Lifo,
     /// All take turns
     RoundRobin,
+    /// First come, first served: a thread runs until it waits or yields
+    Fifo,
     /// The more urgent first; equals take turns
     Priority,
 }

@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 
 use crate::activation::Activation;
 use crate::kernel::Kernel;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Transition};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::thread::{Claim, QUEUED, RUNNING as RUNS, Thread, WakeReason};
 
@@ -205,12 +205,17 @@ impl<K: Kernel> Runtime<K> {
         activation: &'static Activation<K>,
         ending: &'static Ending<K>,
     ) -> &'static Activation<K> {
+        self.tell_of_current(activation, Transition::Blocked);
         let activation = self.park(
             activation,
-            |runtime, _, thread, ending| {
+            |runtime, activation, thread, ending| {
                 // SAFETY: as passed below.
                 let ending = unsafe { &*(ending as *const Ending<K>) };
-                (!ending.hang(runtime.kernel(), thread)).then_some(thread)
+                if ending.hang(runtime.kernel(), thread) {
+                    return None;
+                }
+                runtime.tell(activation.vp(), thread, Transition::Unblocked);
+                Some(thread)
             },
             ending.address(),
         );

@@ -18,7 +18,7 @@ use crate::activation::Activation;
 use crate::ending;
 use crate::kernel::Kernel;
 use crate::lock::{Guard, SpinLock};
-use crate::runtime::{After, Runtime};
+use crate::runtime::{After, Runtime, Transition};
 use crate::sync::{CHECKED, fence_after_locked};
 use crate::thread::{Claim, PARKING, QUEUED, Thread, WakeReason};
 use crate::vp::Vp;
@@ -159,12 +159,14 @@ impl<K: Kernel> Runtime<K> {
         let Some(thread) = activation.thread() else {
             self.kernel().broken("futex wait without a thread");
         };
+        let vp = activation.vp();
         let (after, bucket) = match self.hang(thread, key, mask, deadline, matches) {
             Ok(hung) => hung,
             // Needs no alarm: it gives way as if it had slept.
             Err(late @ Waited::Ended(_)) => return (self.give_way(activation), late),
             Err(other) => return (activation, other),
         };
+        self.tell(vp, thread, Transition::Blocked);
         let activation = self.park(activation, after, bucket);
         self.clean_up(thread);
         (activation, Waited::Ended(thread.wake_reason()))

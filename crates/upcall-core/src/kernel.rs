@@ -213,6 +213,9 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// Where the standby activation is an idle-class sentinel that never runs threads itself.
     fn sentinel(&self) -> bool;
 
+    /// The adviser has used up a time slice for one answer. See [`crate::Runtime::become_adviser`].
+    fn advice_is_late(&self) {}
+
     /// A broken invariant: prints what it can and ends the process.
     fn broken(&self, what: &str) -> !;
 }

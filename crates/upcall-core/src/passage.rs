@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use crate::activation::Activation;
 use crate::arch;
 use crate::kernel::Kernel;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Transition};
 use crate::thread::{CLAIMED, Claim, PARKED, PARKING, RUNNING, Thread, WakeReason};
 use crate::vp::{State, Vp};
 
@@ -212,6 +212,7 @@ impl<K: Kernel> Runtime<K> {
             |runtime, activation, thread, _| {
                 let vp = activation.vp();
                 if !runtime.is_plain_turn(activation, vp) {
+                    runtime.tell(vp, thread, Transition::Yielded);
                     runtime.push_back(vp, thread);
                     return None;
                 }
@@ -250,6 +251,7 @@ impl<K: Kernel> Runtime<K> {
             activation,
             |runtime, activation, thread, _| {
                 let vp = activation.vp();
+                runtime.tell(vp, thread, Transition::Preempted);
                 if runtime.is_ranked() && runtime.is_more_urgent_ready(vp, thread.rank()) {
                     runtime.put_back(vp, thread);
                 } else {
@@ -283,6 +285,7 @@ impl<K: Kernel> Runtime<K> {
         activation: &'static Activation<K>,
         thread: &'static Thread<K>,
     ) {
+        self.tell(activation.vp(), thread, Transition::Blocked);
         // Pairs with `Thread::claim`. SeqCst: whoever has an event for the thread notes it before it
         // tries to claim the thread; here the thread can be claimed before the note is looked for.
         match thread
@@ -312,6 +315,7 @@ impl<K: Kernel> Runtime<K> {
         after: After<K>,
         argument: usize,
     ) -> ! {
+        self.tell_of_current(activation, Transition::Ended);
         self.park(activation, after, argument);
         self.kernel.broken("an ended thread was resumed")
     }
@@ -358,15 +362,30 @@ impl<K: Kernel> Runtime<K> {
         activation: &'static Activation<K>,
         thread: &'static Thread<K>,
     ) {
-        let vp = activation.vp();
+        self.make_ready_new(activation.vp(), thread, true);
+    }
+
+    #[inline]
+    pub(crate) fn make_ready_new(
+        &'static self,
+        vp: &'static Vp<K>,
+        thread: &'static Thread<K>,
+        forked: bool,
+    ) {
+        self.tell(vp, thread, Transition::Created);
         let rank = thread.rank();
-        vp.ready.push_forked(&self.kernel, thread);
-        self.has_ready.insert(vp.index());
+        if self.goes_first(forked) {
+            vp.ready.push_forked(&self.kernel, thread);
+            self.has_ready.insert(vp.index());
+        } else {
+            self.push_back(vp, thread);
+        }
         self.announce(vp, rank);
     }
 
     #[inline]
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        self.tell(vp, thread, Transition::Unblocked);
         let rank = thread.rank();
         self.push_back(vp, thread);
         self.announce(vp, rank);
@@ -477,6 +496,9 @@ impl<K: Kernel> Runtime<K> {
                     self.look_around(vp);
                 }
                 self.run(activation, vp, thread);
+            }
+            if self.tell_idle(vp) {
+                continue;
             }
             if !self.idle(activation, vp) {
                 return;

@@ -17,12 +17,14 @@
 //! 3. Who comes back from the kernel takes its virtual processor from a running thread only if that is
 //!    not more urgent.
 //!
-//! The runtime's part is in `urgency.rs`. Both looks are at every virtual processor: O(P), in programs
+//! A thread with the last rank, [`Rank::HELD`], does not run at all: who finds it as the most urgent one puts it
+//! aside, until it gets another rank. Who puts it aside says so in its state and looks at its rank again; who
+//! changes the rank looks at the state afterwards.
+//!
+//! The runtime's part is in `urgency.rs`; how a policy learns what happens to threads, in `policy.rs`. Both looks are at every virtual processor: O(P), in programs
 //! with ranks alone. Rejected: one list for all threads with a rank, which has no such look in 2, and one
 //! lock instead, on which all processors meet; the look in 1 stays. Rejected, too: a policy that is called
-//! for the next thread under the list's lock, as in Danjean's specialization layer (2003, section 3.2): it
-//! can order threads by what the numbers cannot say, and can lose them, loop, and hold the lock while it
-//! faults.
+//! for the next thread under the list's lock (`docs/adr/0003-policies.md`).
 
 use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeAtomicLink, intrusive_adapter};
 
@@ -36,6 +38,8 @@ pub struct Rank(pub u64);
 impl Rank {
     /// What threads have until somebody says otherwise.
     pub const COMMON: Rank = Rank(1 << 63);
+    /// A thread that does not run, though it is ready, until it has another rank.
+    pub const HELD: Rank = Rank(u64::MAX);
 }
 
 intrusive_adapter!(ByRank<K> = &'static Thread<K>: Thread<K> { rank_link => RBTreeAtomicLink } where K: Kernel);

@@ -92,15 +92,17 @@ impl<K: Kernel> ThreadList<K> {
             .any(|one| core::ptr::eq(one, thread))
     }
 
-    /// Takes this thread out.
-    fn remove(&mut self, thread: &'static Thread<K>) {
+    /// Takes this thread out; says whether it was there.
+    pub(crate) fn remove(&mut self, thread: &'static Thread<K>) -> bool {
         let mut others = ThreadList::new();
+        let before = self.len;
         while let Some(first) = self.pop_front() {
             if !core::ptr::eq(first, thread) {
                 others.push_back(first);
             }
         }
         *self = others;
+        self.len < before
     }
 }
 

@@ -12,6 +12,7 @@ use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
 use crate::memory::Slab;
 use crate::rank::Rank;
+use crate::ready::ThreadList;
 use crate::slot::Slot;
 use crate::stack::StackPool;
 use crate::stats::Stats;
@@ -25,6 +26,8 @@ use crate::vp_set::{MAX_VPS, VpSet};
 mod models;
 #[path = "passage.rs"]
 mod passage;
+#[path = "policy.rs"]
+mod policy;
 #[path = "spares.rs"]
 mod spares;
 #[path = "standby.rs"]
@@ -36,7 +39,10 @@ mod urgency;
 #[path = "wait.rs"]
 mod wait;
 
+use self::policy::Policy;
+
 pub use passage::After;
+pub use policy::{Advice, Order, Transition, Transitions};
 
 /// Bytes of an activation's own stack, guard included.
 pub(crate) const ACTIVATION_STACK: usize = 64 << 10;
@@ -58,8 +64,11 @@ pub struct Runtime<K: Kernel> {
     keeps_activations: AtomicBool,
     /// See [`Runtime::leave_behind`].
     left: AtomicBool,
-    /// A thread has had another rank than the common one.
+    /// A thread has had another rank than the common one, or there is an adviser.
     ranked: AtomicBool,
+    /// Ready threads that may not run.
+    held: SpinLock<ThreadList<K>>,
+    policy: Policy<K>,
     known: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
     idle: VpSet,
@@ -106,6 +115,8 @@ impl<K: Kernel> Runtime<K> {
                 keeps_activations: AtomicBool::new(false),
                 left: AtomicBool::new(false),
                 ranked: AtomicBool::new(false),
+                held: SpinLock::new(ThreadList::new()),
+                policy: Policy::new(),
                 spares: SpinLock::new(Spares {
                     head: None,
                     len: 0,
@@ -358,6 +369,6 @@ impl<K: Kernel> Runtime<K> {
         let context = unsafe { arch::prepare(stack, landing, a, b, c) };
         thread.context.store(context, Ordering::Relaxed);
         self.stats.created.add();
-        self.make_ready(activation, thread);
+        self.make_ready_new(activation.vp(), thread, false);
     }
 }

@@ -8,6 +8,7 @@
 //! | `Claimed` | a waker came while it was parking: its own activation makes it ready |
 //! | `Queued` | as `Parked`, for whoever holds the lock of the futex bucket in which it hangs |
 //! | `Ready` | the ready list that holds it |
+//! | `Held` | the list of threads that are ready and may not run ([`Rank::HELD`]) |
 //!
 //! Claiming decides all races between wake-up, timeout and interruption: whoever moves the state
 //! away from `Parking` or `Parked` is the one wake-up; everybody else has lost. The thread itself
@@ -44,6 +45,7 @@ pub(crate) const PARKED: u32 = 2;
 pub(crate) const CLAIMED: u32 = 3;
 pub(crate) const READY: u32 = 4;
 pub(crate) const QUEUED: u32 = 5;
+pub(crate) const HELD: u32 = 6;
 
 /// A user-level thread. Lives in recycled memory: a reference stays valid, its identity does not.
 #[repr(C, align(64))]
@@ -75,6 +77,11 @@ pub struct Thread<K: Kernel> {
     /// Its place among the ranked threads of a ready list, and the rank with which it went there.
     pub(crate) rank_link: RBTreeAtomicLink,
     pub(crate) listed_rank: AtomicU64,
+
+    /// What has happened to it since the adviser looked, and its link in the list of such threads. Guarded by
+    /// that list's lock.
+    pub(crate) told: AtomicU32,
+    pub(crate) told_next: Slot<Thread<K>>,
 
     /// What the backend keeps with the thread.
     pub kernel: K::ThreadState,
@@ -200,6 +207,8 @@ impl<K: Kernel> Recycled for Thread<K> {
             rank: AtomicU64::new(Rank::COMMON.0),
             rank_link: RBTreeAtomicLink::new(),
             listed_rank: AtomicU64::new(Rank::COMMON.0),
+            told: AtomicU32::new(0),
+            told_next: Slot::empty(),
             kernel: K::ThreadState::default(),
         }
     }

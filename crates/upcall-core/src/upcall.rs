@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 
 use crate::activation::{Activation, Role};
 use crate::kernel::{Kernel, Waiting};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Transition};
 use crate::thread::Thread;
 use crate::vp::{State, Vp, Word};
 
@@ -89,6 +89,7 @@ impl<K: Kernel> Runtime<K> {
     ) -> (bool, bool) {
         if self.end_absence(activation) {
             self.kernel.bind(activation);
+            self.tell_of_current(activation, Transition::Unblocked);
         }
         // Out of the list before anything else: whoever is in it may be granted the processor, and
         // its link is the spare pool's. One that was displaced does not displace in its turn: the
@@ -99,6 +100,7 @@ impl<K: Kernel> Runtime<K> {
         // Until here it may have been granted the processor, and a standby that saw it blocked long ago
         // may have replaced it since.
         if self.end_absence(activation) {
+            self.tell_of_current(activation, Transition::Unblocked);
             self.end_surplus();
         }
         (owns, displaced)
@@ -368,6 +370,7 @@ impl<K: Kernel> Runtime<K> {
         word: Word<K>,
     ) {
         self.idle.remove(vp.index());
+        self.tell_of_absent(vp, owner);
         // A ready thread runs first; those that come back get their chance afterwards.
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
         // In `Kernel` it looks by itself when it returns.
@@ -471,7 +474,9 @@ impl<K: Kernel> Runtime<K> {
             self.call_spare(vp);
         }
         self.fetch_stranded(vp);
-        if !self.gives_way(vp, Some(thread)) {
+        // With a policy of the program's it is that which says whether the thread runs on.
+        let advised = self.advises_on_slice(thread);
+        if !advised && !self.gives_way(vp, Some(thread)) {
             return Some(thread);
         }
         if vp.has_ready() {
@@ -482,6 +487,7 @@ impl<K: Kernel> Runtime<K> {
         }
         self.stats.preempted.add();
         vp.ready.age(&self.kernel);
+        self.tell(vp, thread, Transition::Preempted);
         self.push_back(vp, thread);
         None
     }

@@ -6,13 +6,13 @@ use crate::activation::Activation;
 use crate::kernel::Kernel;
 use crate::rank::Rank;
 use crate::runtime::Runtime;
-use crate::thread::{READY, RUNNING, Thread};
+use crate::thread::{HELD, READY, RUNNING, Thread};
 use crate::vp::Vp;
 
 impl<K: Kernel> Runtime<K> {
     /// Whether any thread has had another rank than the common one.
     #[inline]
-    pub(super) fn is_ranked(&self) -> bool {
+    pub fn is_ranked(&self) -> bool {
         // Relaxed: who takes a ranked thread out of a list sees what was written before it was put in, and
         // looks after that (`is_chosen`).
         self.ranked.load(Ordering::Relaxed)
@@ -41,6 +41,7 @@ impl<K: Kernel> Runtime<K> {
                     self.announce(near, rank);
                 }
             }
+            HELD => self.release_held(activation, thread),
             RUNNING => {
                 if let Some(carrier) = thread.carrier() {
                     let here = core::ptr::eq(carrier, activation);
@@ -51,7 +52,31 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// The most urgent of all ready threads, the nearest of equals.
+    /// A thread that was held has another rank now.
+    fn release_held(&'static self, activation: &'static Activation<K>, thread: &'static Thread<K>) {
+        if self.held.lock(&self.kernel).remove(thread) {
+            let near = activation.vp();
+            let rank = thread.rank();
+            self.push_back(near, thread);
+            self.announce(near, rank);
+        }
+    }
+
+    /// Puts a thread aside that came out of a ready list with [`Rank::HELD`]; says whether it still has it.
+    #[cold]
+    fn hold(&'static self, thread: &'static Thread<K>) -> bool {
+        let mut held = self.held.lock(&self.kernel);
+        // SeqCst: who changes the rank looks at the state afterwards, with `held` locked if it is `Held`.
+        thread.state.store(HELD, Ordering::SeqCst);
+        if thread.rank() != Rank::HELD {
+            thread.state.store(READY, Ordering::Relaxed);
+            return false;
+        }
+        held.push_back(thread);
+        true
+    }
+
+    /// The most urgent of all ready threads that may run, the nearest of equals.
     pub(super) fn most_urgent(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
         let vps = self.vps();
         loop {
@@ -70,6 +95,9 @@ impl<K: Kernel> Runtime<K> {
             let (_, place) = first?;
             // Somebody else may have been quicker; what is there instead is looked at by `claims`.
             if let Some(thread) = place.ready.pop(&self.kernel) {
+                if thread.rank() == Rank::HELD && self.hold(thread) {
+                    continue;
+                }
                 if !core::ptr::eq(place, vp) {
                     self.stats.stolen.add();
                 }
@@ -126,7 +154,10 @@ impl<K: Kernel> Runtime<K> {
         let rank = thread.rank();
         // SeqCst: see `claims`.
         vp.rank.store(rank.0, Ordering::SeqCst);
-        if thread.rank() != rank || self.is_more_urgent_waiting(vp, rank) {
+        if !self.is_adviser(thread) {
+            vp.idle_told.store(false, Ordering::Relaxed);
+        }
+        if thread.rank() != rank || rank == Rank::HELD || self.is_more_urgent_waiting(vp, rank) {
             activation.attend(Activation::<K>::RESCHEDULE);
         }
     }
@@ -173,13 +204,17 @@ impl<K: Kernel> Runtime<K> {
             return true;
         }
         let Some(thread) = thread.filter(|_| self.is_ranked()) else {
-            return vp.has_ready();
+            return vp.has_ready() && self.takes_turns();
         };
         let rank = thread.rank();
+        if rank == Rank::HELD {
+            return true;
+        }
         // SeqCst: see `claims`.
         vp.rank.store(rank.0, Ordering::SeqCst);
         let first = vp.ready.first_rank(&self.kernel);
-        first.is_some_and(|first| first <= rank) || self.is_more_urgent_waiting(vp, rank)
+        first.is_some_and(|first| first < rank || (first == rank && self.takes_turns()))
+            || self.is_more_urgent_waiting(vp, rank)
     }
 
     /// A thread of this rank is ready, and no virtual processor idle: the one that runs the least urgent

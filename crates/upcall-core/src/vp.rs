@@ -135,6 +135,8 @@ pub struct Vp<K: Kernel> {
     pub(crate) polled_ns: AtomicU64,
     /// The rank of the thread that it runs, or ran last: see [`crate::rank`].
     pub(crate) rank: AtomicU64,
+    /// The adviser knows that it has nothing to run. Only its owner writes.
+    pub(crate) idle_told: AtomicBool,
     /// Threads it has run. Only its owner writes.
     pub(crate) dispatches: AtomicU64,
     /// When returning activations were last let in (nanoseconds).
@@ -161,6 +163,7 @@ impl<K: Kernel> Vp<K> {
             dispatches_at_tick: AtomicU64::new(0),
             polled_ns: AtomicU64::new(0),
             rank: AtomicU64::new(Rank::COMMON.0),
+            idle_told: AtomicBool::new(false),
             dispatches: AtomicU64::new(0),
             offered_ns: AtomicU64::new(0),
             processor: AtomicU32::new(processor),

@@ -238,7 +238,7 @@ const FAULTS: &[Fault] = &[
     (
         "owner::a_displaced_owner_that_comes_back",
         "upcall.rs",
-        "        if self.end_absence(activation) {\n            self.end_surplus();\n        }\n",
+        "        if self.end_absence(activation) {\n            self.tell_of_current(activation, Transition::Unblocked);\n            self.end_surplus();\n        }\n",
         "",
     ),
     (
@@ -246,6 +246,18 @@ const FAULTS: &[Fault] = &[
         "upcall.rs",
         "                State::Runtime if afar => self.kernel.interrupt(owner),\n",
         "",
+    ),
+    (
+        "urgency::a_held_thread",
+        "urgency.rs",
+        "if thread.rank() != Rank::HELD {",
+        "if false {",
+    ),
+    (
+        "urgency::what_happens_is_told",
+        "policy.rs",
+        "let waits = core::mem::take(&mut told.adviser_waits);\n        drop(told);",
+        "drop(told);\n        let waits = core::mem::take(&mut self.policy.told.lock(&self.kernel).adviser_waits) && adviser.state.load(Ordering::Relaxed) == crate::thread::PARKED;",
     ),
     (
         "urgency::a_more_urgent_thread",

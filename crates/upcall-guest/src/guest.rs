@@ -10,6 +10,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
+use upcall_core::runtime::Order;
 use upcall_core::{Errno, Kernel};
 use upcall_linux::observe::Probe;
 use upcall_linux::{
@@ -18,7 +19,8 @@ use upcall_linux::{
 
 use crate::identity::Identities;
 use crate::{
-    alone, dispatch, masks, names, pending, process, scheduling, shell, signal, stats, uring,
+    alone, dispatch, masks, names, pending, process, scheduling, shell, signal, stats, urgency,
+    uring,
 };
 
 /// What `upcall run` decided, from the environment.
@@ -36,8 +38,50 @@ pub struct Options {
     pub slice_ns: u64,
     /// Take turns with the user's other programs under the runtime.
     pub gang: bool,
-    /// The scheduling policies and priorities that threads ask for order them.
-    pub by_priority: bool,
+    /// Which ready thread runs first.
+    pub policy: Policy,
+}
+
+/// Which ready thread runs first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Policy {
+    /// Threads take turns; a new one of the crate goes first.
+    ForkedFirst = 0,
+    /// As that, and every new thread goes first.
+    Lifo = 1,
+    /// Threads take turns.
+    RoundRobin = 2,
+    /// Threads run until they wait or give way.
+    Fifo = 3,
+    /// By the scheduling policies and priorities that threads ask for; equals take turns.
+    Priority = 4,
+    /// By the deadlines that threads ask for; equals, and those without, take turns.
+    Deadline = 5,
+    /// By what the program's own policy says; equals take turns.
+    Advised = 6,
+}
+
+impl Policy {
+    /// By its name, which is that of `upcall run --policy`.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "lifo" => Policy::Lifo,
+            "round-robin" => Policy::RoundRobin,
+            "fifo" => Policy::Fifo,
+            "priority" => Policy::Priority,
+            _ => return None,
+        })
+    }
+
+    fn order(self) -> Order {
+        match self {
+            Policy::Lifo => Order::Lifo,
+            Policy::RoundRobin | Policy::Priority | Policy::Deadline => Order::RoundRobin,
+            Policy::Fifo => Order::Fifo,
+            Policy::ForkedFirst | Policy::Advised => Order::ForkedFirst,
+        }
+    }
 }
 
 /// The guest.
@@ -53,7 +97,7 @@ pub struct Guest {
     probe: AtomicU32,
     slice_ns: AtomicU64,
     gang: AtomicBool,
-    by_priority: AtomicBool,
+    policy: AtomicU32,
     /// The process's own id, which is also its first thread's.
     pub pid: AtomicU32,
     /// Threads of the program by id.
@@ -77,7 +121,7 @@ pub static GUEST: Guest = Guest {
     probe: AtomicU32::new(Probe::Perf as u32),
     slice_ns: AtomicU64::new(5_000_000),
     gang: AtomicBool::new(false),
-    by_priority: AtomicBool::new(false),
+    policy: AtomicU32::new(Policy::ForkedFirst as u32),
     pid: AtomicU32::new(0),
     identities: Identities::new(),
     living: AtomicUsize::new(0),
@@ -94,13 +138,25 @@ impl Guest {
         self.probe.store(options.probe as u32, Ordering::Relaxed);
         self.slice_ns.store(options.slice_ns, Ordering::Relaxed);
         self.gang.store(options.gang, Ordering::Relaxed);
-        self.by_priority
-            .store(options.by_priority, Ordering::Relaxed);
+        self.policy.store(options.policy as u32, Ordering::Relaxed);
     }
 
-    /// [`Options::by_priority`].
+    /// [`Options::policy`].
+    pub fn policy(&self) -> Policy {
+        match self.policy.load(Ordering::Relaxed) {
+            0 => Policy::ForkedFirst,
+            1 => Policy::Lifo,
+            2 => Policy::RoundRobin,
+            3 => Policy::Fifo,
+            4 => Policy::Priority,
+            5 => Policy::Deadline,
+            _ => Policy::Advised,
+        }
+    }
+
+    /// Whether it is [`Policy::Priority`].
     pub fn orders_by_priority(&self) -> bool {
-        self.by_priority.load(Ordering::Relaxed)
+        self.policy() == Policy::Priority
     }
 
     /// The runtime, once the program has created a thread.
@@ -156,6 +212,7 @@ impl Guest {
         }
         self.pid.store(linux.pid() as u32, Ordering::Relaxed);
         let runtime = Runtime::create(linux)?;
+        runtime.set_order(self.policy().order());
         let kernel = runtime.kernel();
         let mut processors = [0u32; 1024];
         let count = self.choose_processors(&mut processors);
@@ -172,6 +229,7 @@ impl Guest {
         pending::reserve(runtime);
         pending::adopt(runtime, activation, thread);
         names::adopt_first(thread);
+        urgency::start(thread);
         scheduling::adopt_first(runtime, activation, thread);
         self.identities.adopt_first(thread);
         self.living.store(1, Ordering::Relaxed);

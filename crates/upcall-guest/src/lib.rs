@@ -65,4 +65,5 @@ pub mod threads;
 pub mod time;
 pub mod timers;
 pub mod unwind;
+pub mod urgency;
 pub mod uring;

@@ -9,8 +9,8 @@
 //! Without it they are accepted and answered as for an ordinary thread, and real-time policies, which would
 //! stop the virtual processors, are refused as without privilege. For other processes all are the kernel's.
 //!
-//! *Not done:* a mutex does not hand its waiters' urgency to its holder (PTHREAD_PRIO_INHERIT). The child of a
-//! fork begins with what the process has in the kernel.
+//! *Not done:* a mutex of libc's does not hand its waiters' urgency to its holder (PTHREAD_PRIO_INHERIT; the
+//! crate's do, [`crate::urgency`]). The child of a fork begins with what the process has in the kernel.
 
 use core::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, attributes, pending};
+use crate::{access, attributes, pending, urgency};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -273,7 +273,20 @@ fn change(
         .kernel
         .asked_urgency
         .store(wants.word(), Ordering::Relaxed);
-    runtime.set_rank(activation, thread, wants.rank());
+    urgency::set_own(runtime, activation, thread, wants.rank());
+}
+
+/// As sched_setscheduler(2) with SCHED_RR, for a thread of the crate. Inside the runtime.
+pub fn ask(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    priority: u8,
+) {
+    let mut wants = Request::of(thread);
+    if GUEST.orders_by_priority() && wants.take(libc::SCHED_RR, i32::from(priority)).is_ok() {
+        change(runtime, activation, thread, wants);
+    }
 }
 
 /// The first thread has the nice value that the process was started with. Inside the runtime.

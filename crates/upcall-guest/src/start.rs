@@ -10,7 +10,7 @@ use upcall_linux::observe::{Probe, open_switch_ring};
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::{affinity, base};
 
-use crate::guest::{GUEST, Options};
+use crate::guest::{GUEST, Options, Policy};
 use crate::patch::{Hooks, ObjectReport, patch_all};
 use crate::{caller, dispatch, loads, process, signal, table, threads};
 
@@ -183,7 +183,10 @@ impl Options {
             slice_ns: number("UPCALL_SLICE_US")
                 .map_or(5_000_000, |us| us.clamp(100, 1_000_000) * 1000),
             gang: number("UPCALL_GANG").unwrap_or(1) != 0,
-            by_priority: env::var("UPCALL_POLICY").is_ok_and(|name| name == "priority"),
+            policy: env::var("UPCALL_POLICY")
+                .ok()
+                .and_then(|name| Policy::named(&name))
+                .unwrap_or(Policy::ForkedFirst),
         }
     }
 }

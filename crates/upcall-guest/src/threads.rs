@@ -12,7 +12,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, dispatch, object, pending, process, robust, scheduling, shell, signal};
+use crate::{access, dispatch, object, pending, process, robust, shell, signal, urgency};
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
 const RED_ZONE: usize = 128;
@@ -220,6 +220,7 @@ fn launch(
     state.pending.store(0, Ordering::Relaxed);
     state.robust_list.store(0, Ordering::Relaxed);
     state.shell.store(0, Ordering::Relaxed);
+    state.makes.store(0, Ordering::Relaxed);
     state.called_back.store(0, Ordering::Relaxed);
     state.frame.store(0, Ordering::Relaxed);
     state.cpu_ns.store(0, Ordering::Relaxed);
@@ -237,7 +238,7 @@ fn launch(
     ) {
         own.store(creators.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    scheduling::inherit(runtime, activation, (creator, thread));
+    urgency::inherit(runtime, activation, (creator, thread));
     // Only now: signals for the process may be passed to it as soon as it has an id.
     let Some(tid) = GUEST.identities.assign(runtime, thread) else {
         runtime.free_thread(thread);

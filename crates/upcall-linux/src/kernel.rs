@@ -554,6 +554,13 @@ unsafe impl Kernel for Linux {
         self.sentinels.load(Ordering::Relaxed)
     }
 
+    fn advice_is_late(&self) {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Ordering::Relaxed) {
+            sys::say(b"upcall: the policy has taken longer than a time slice; threads go on without it\n");
+        }
+    }
+
     fn broken(&self, what: &str) -> ! {
         sys::say(b"upcall: broken invariant: ");
         sys::say(what.as_bytes());

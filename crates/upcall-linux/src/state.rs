@@ -244,6 +244,21 @@ pub struct LinuxThread {
     pub cpu_ns: AtomicU64,
     /// The policy and priority that it has asked for. Kept by the guest.
     pub asked_urgency: AtomicU32,
+    /// Its own rank, the most urgent one lent to it (`u64::MAX`: none), how many mutexes it holds, and the number of the
+    /// thread that holds the one that it waits for. The guest's, where threads have ranks.
+    pub own_rank: AtomicU64,
+    /// See `own_rank`.
+    pub lent_rank: AtomicU64,
+    /// See `own_rank`.
+    pub locks: AtomicU32,
+    /// See `own_rank`.
+    pub waits_for: AtomicU32,
+    /// The shell that it is making.
+    pub makes: AtomicUsize,
+    /// What the program's policy knows of it: the number that the program gave it, and the policy's own.
+    pub tag: AtomicU64,
+    /// See `tag`.
+    pub advised: AtomicU64,
     /// Its timer slack.
     pub slack: Slack,
     /// The processors that it has asked for.

@@ -23,6 +23,13 @@ impl Deadline {
     }
 }
 
+/// A moment, in nanoseconds of that clock; one that has passed is now at the latest.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) fn moment(at: std::time::Instant) -> u64 {
+    let ahead = at.saturating_duration_since(std::time::Instant::now());
+    now_ns().saturating_add(u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX))
+}
+
 fn now_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -42,6 +42,8 @@ mod futex;
 #[cfg(all(loom, test))]
 mod models;
 #[cfg(not(loom))]
+pub mod policy;
+#[cfg(not(loom))]
 mod runtime;
 pub mod sync;
 #[cfg(not(loom))]
@@ -50,4 +52,4 @@ pub mod thread;
 #[cfg(not(loom))]
 pub use error::Error;
 #[cfg(not(loom))]
-pub use runtime::{Builder, Policy, Runtime};
+pub use runtime::{Builder, Runtime};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use upcall_linux::VpRange;
 
 use crate::Error;
+use crate::policy::{self, BuiltIn, Policy};
 
 /// The shortest and the longest time slice.
 const SLICES: [Duration; 2] = [Duration::from_micros(100), Duration::from_secs(1)];
@@ -37,26 +38,13 @@ impl Runtime {
     }
 }
 
-/// Which ready thread runs first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Policy {
-    /// All threads take turns.
-    #[default]
-    RoundRobin,
-    /// The more urgent first, before all that are less so, on whatever virtual processor; equals take turns. What
-    /// a thread asks for by sched_setscheduler(2) or setpriority(2) counts among the threads of the process,
-    /// without a privilege: real-time policies by their priority, then all others by their nice value.
-    Priority,
-}
-
 /// Settings of a [`Runtime`]. For what is not set the variables `UPCALL_VPS`, `UPCALL_SLICE_US`,
 /// `UPCALL_POLICY` and `UPCALL_STATS` hold, as under `upcall run`.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Builder {
     vps: Option<(u32, u32)>,
     slice: Option<Duration>,
-    policy: Option<Policy>,
+    policy: Option<Box<dyn Policy>>,
     stats: Option<bool>,
 }
 
@@ -76,10 +64,11 @@ impl Builder {
         self
     }
 
-    /// Which ready thread runs first; otherwise all take turns.
+    /// Which ready thread runs first: one of [`crate::policy`], or one of the program's own; otherwise
+    /// [`ForkedFirst`](crate::policy::ForkedFirst). Where `upcall run` has started the program, its user's choice counts.
     #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = Some(policy);
+    pub fn policy(mut self, policy: impl Policy) -> Self {
+        self.policy = Some(Box::new(policy));
         self
     }
 
@@ -98,7 +87,7 @@ impl Builder {
     ///
     /// A setting is out of its range, and nothing was done; the process has other threads; the kernel
     /// gives no memory, descriptors or kernel threads; or this is another processor architecture.
-    pub fn start(&self) -> Result<Runtime, Error> {
+    pub fn start(self) -> Result<Runtime, Error> {
         let range = self
             .vps
             .map(|(min, max)| VpRange::new(min, max))
@@ -113,8 +102,9 @@ impl Builder {
     }
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    fn embed(&self, range: Option<VpRange>) -> Result<Runtime, Error> {
-        use upcall_guest::guest::Options;
+    fn embed(self, range: Option<VpRange>) -> Result<Runtime, Error> {
+        use upcall_guest::direct;
+        use upcall_guest::guest::{GUEST, Options, Policy as Known};
         use upcall_guest::start::{NotServed, Server, embed};
 
         let mut options = Options::from_environment();
@@ -124,21 +114,38 @@ impl Builder {
         if let Some(slice) = self.slice {
             options.slice_ns = slice.as_nanos() as u64;
         }
-        if let Some(policy) = self.policy {
-            options.by_priority = policy == Policy::Priority;
+        if let Some(policy) = &self.policy {
+            options.policy = match policy.built_in() {
+                Some(BuiltIn::ForkedFirst) => Known::ForkedFirst,
+                Some(BuiltIn::Lifo) => Known::Lifo,
+                Some(BuiltIn::RoundRobin) => Known::RoundRobin,
+                Some(BuiltIn::Fifo) => Known::Fifo,
+                Some(BuiltIn::Priority) => Known::Priority,
+                Some(BuiltIn::Deadline) => Known::Deadline,
+                None => Known::Advised,
+            };
         }
         options.stats = self.stats.unwrap_or(options.stats);
         match embed(options) {
-            Ok(server) => Ok(Runtime {
-                preloaded: server == Server::Preloaded,
-            }),
+            Ok(server) => {
+                if GUEST.policy() == Known::Advised
+                    && let Some(policy) = self.policy.filter(|policy| policy.built_in().is_none())
+                    && let Some(runtime) = direct::runtime()
+                {
+                    policy::start(runtime, policy)
+                        .map_err(|error| Error::Refused(error.raw_os_error().unwrap_or(0)))?;
+                }
+                Ok(Runtime {
+                    preloaded: server == Server::Preloaded,
+                })
+            }
             Err(NotServed::HasThreads(count)) => Err(Error::HasThreads(count)),
             Err(NotServed::Refused(number)) => Err(Error::Refused(number)),
         }
     }
 
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-    fn embed(&self, _range: Option<VpRange>) -> Result<Runtime, Error> {
+    fn embed(self, _range: Option<VpRange>) -> Result<Runtime, Error> {
         Err(Error::Architecture)
     }
 }

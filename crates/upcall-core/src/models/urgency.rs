@@ -6,7 +6,9 @@ use loom::thread;
 
 use super::idle::two_busy;
 use super::kernel;
-use super::{check, owner, threads};
+use super::{all_ready, check, owner, runtime, threads};
+use crate::rank::Rank;
+use crate::runtime::{Advice, Transition};
 
 #[test]
 fn a_more_urgent_thread_is_chosen_or_has_who_chooses_choose_again() {
@@ -30,5 +32,52 @@ fn a_more_urgent_thread_is_chosen_or_has_who_chooses_choose_again() {
         let runs = runtime.is_chosen(activation, first);
         maker.join().unwrap();
         assert!(!runs || core::ptr::eq(first, urgent) || activation.wants_attention());
+    });
+}
+
+#[test]
+fn a_held_thread_with_another_rank_is_chosen_or_ready() {
+    check(300, || {
+        let (runtime, _) = two_busy();
+        let [chooses, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
+        let [held] = threads(runtime);
+        held.rank.store(Rank::HELD.0, Ordering::Relaxed);
+        runtime.ranked.store(true, Ordering::Relaxed);
+        runtime.push_back(chooses, held);
+        let frees = thread::spawn(move || {
+            kernel::act_as(owner(busy));
+            runtime.set_rank(owner(busy), held, Rank::COMMON);
+        });
+        let chosen = runtime.next_thread(chooses);
+        frees.join().unwrap();
+        let ready = all_ready(runtime);
+        assert_eq!(usize::from(chosen.is_some()) + ready.len(), 1);
+    });
+}
+
+#[test]
+fn what_happens_is_told_or_wakes_the_adviser() {
+    check(300, || {
+        let runtime = runtime(2);
+        let [adviser, other] = threads(runtime);
+        runtime.policy.adviser.set(Some(adviser), Ordering::Relaxed);
+        runtime.ranked.store(true, Ordering::Relaxed);
+        let activation = owner(&runtime.vps()[0]);
+        let busy = &runtime.vps()[1];
+        let tells = thread::spawn(move || {
+            kernel::act_as(owner(busy));
+            runtime.tell(busy, other, Transition::Created);
+        });
+        let mut advice = runtime.ask(adviser);
+        if advice.is_none() {
+            runtime.finish_park(activation, adviser);
+        }
+        tells.join().unwrap();
+        let woken = all_ready(runtime) == [core::ptr::from_ref(adviser)];
+        assert_eq!(woken, advice.is_none());
+        if woken {
+            advice = runtime.ask(adviser);
+        }
+        assert!(matches!(advice, Some(Advice::Thread(told, _)) if core::ptr::eq(told, other)));
     });
 }

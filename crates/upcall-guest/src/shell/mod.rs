@@ -27,12 +27,13 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 
 use upcall_core::ending::{Ended, Ending};
-use upcall_core::runtime::After;
+use upcall_core::runtime::{After, Transition};
 use upcall_core::{Errno, Slot};
 use upcall_linux::{Activation, Linux, Runtime, Thread, sys};
 
 use crate::guest::GUEST;
-use crate::{caller, direct, futex, names, scheduling, threads};
+use crate::urgency::{self, Asks};
+use crate::{caller, direct, futex, names, threads};
 
 pub use pool::{CLASSES, forget};
 
@@ -58,6 +59,8 @@ pub struct Shell {
     next: Slot<Shell>,
     work: UnsafeCell<Work>,
     class: u32,
+    /// What its first thread asks for.
+    asks: Option<Asks>,
     /// The thread was woken to drop its result.
     drops: AtomicBool,
     room: UnsafeCell<Room>,
@@ -95,6 +98,7 @@ impl Shell {
 pub unsafe fn spawn(
     runtime: &'static Runtime,
     class: usize,
+    asks: Option<Asks>,
     work: Work,
     fill: impl FnOnce(*mut u8),
 ) -> Result<Handle, Errno> {
@@ -104,25 +108,30 @@ pub unsafe fn spawn(
         // SAFETY: the shell is free: nobody else looks.
         unsafe { *shell.work.get() = work };
         shell.ending.begin();
-        inherit(runtime, activation, thread);
+        inherit(runtime, activation, thread, asks);
         runtime.make_ready_forked(activation, thread);
         runtime.leave(activation);
         return Ok(Handle(shell));
     }
     runtime.leave(activation);
-    create(runtime, class, work, fill)
+    create(runtime, class, asks, work, fill)
 }
 
 /// What a thread has from its creator.
 #[inline]
-fn inherit(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+fn inherit(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    asks: Option<Asks>,
+) {
     let Some(creator) = activation.thread() else {
         return;
     };
     let mask = creator.kernel.mask.load(Ordering::Relaxed);
     thread.kernel.mask.store(mask, Ordering::Relaxed);
-    if GUEST.orders_by_priority() {
-        scheduling::inherit(runtime, activation, (Some(creator), thread));
+    if runtime.is_ranked() || asks.is_some() {
+        urgency::begin(runtime, activation, thread, asks.unwrap_or_default());
     }
 }
 
@@ -130,6 +139,7 @@ fn inherit(runtime: &'static Runtime, activation: &'static Activation, thread: &
 fn create(
     runtime: &'static Runtime,
     class: usize,
+    asks: Option<Asks>,
     work: Work,
     fill: impl FnOnce(*mut u8),
 ) -> Result<Handle, Errno> {
@@ -143,6 +153,7 @@ fn create(
             next: Slot::empty(),
             work: UnsafeCell::new(work),
             class: class as u32,
+            asks,
             drops: AtomicBool::new(false),
             room: UnsafeCell::new(Room([0; ROOM])),
         });
@@ -150,6 +161,7 @@ fn create(
     };
     fill(shell.place());
     tls::prepare();
+    makes(core::ptr::from_ref(shell) as usize);
     // SAFETY: attributes that are made here; the stack is ours and stays for ever; the thread is detached,
     // and gets a shell that lives as long as it does.
     let refusal = unsafe {
@@ -170,12 +182,27 @@ fn create(
         libc::pthread_attr_destroy(&raw mut attributes);
         refusal
     };
+    makes(0);
     if refusal != 0 {
         // The room is the caller's to empty: nothing has run.
         pool::give_back(runtime, shell);
         return Err(Errno(refusal));
     }
     Ok(Handle(shell))
+}
+
+/// The calling thread is about to make this shell's thread.
+fn makes(shell: usize) {
+    if let Some(creator) = caller::own_thread() {
+        creator.kernel.makes.store(shell, Ordering::Relaxed);
+    }
+}
+
+/// What the thread asks for that this thread is making.
+pub fn asked_by(creator: &'static Thread) -> Option<Asks> {
+    let shell = creator.kernel.makes.load(Ordering::Relaxed) as *const Shell;
+    // SAFETY: null, or a shell, whose memory is there for ever.
+    unsafe { shell.as_ref() }?.asks
 }
 
 /// What the thread of libc's does: threads of the crate, one after another.
@@ -228,6 +255,7 @@ fn leave(shell: &'static Shell, work: Work) {
 /// Parks the shell's thread until it has work again.
 fn rest(runtime: &'static Runtime, shell: &'static Shell, after: After<Linux>) {
     let activation = runtime.enter();
+    runtime.tell_of_current(activation, Transition::Ended);
     let activation = runtime.park(activation, after, core::ptr::from_ref(shell) as usize);
     runtime.leave(activation);
 }
@@ -251,7 +279,7 @@ fn finished(
             shell.drops.store(true, Ordering::Relaxed);
             Some(thread)
         }
-        Ended::Joined(joiner) if !GUEST.orders_by_priority() => Some(joiner),
+        Ended::Joined(joiner) if !runtime.is_ranked() => Some(joiner),
         waits => {
             wake(runtime, activation, shell, waits);
             None

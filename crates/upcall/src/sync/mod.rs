@@ -8,6 +8,7 @@
 
 mod barrier;
 mod condvar;
+mod holder;
 mod mutex;
 mod poison;
 mod rwlock;

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{LockResult, TryLockError, TryLockResult};
 use std::time::Duration;
 
+use super::holder::Holder;
 use super::poison::{self, Flag};
 use crate::futex::{self, AtomicU32, Deadline};
 
@@ -21,6 +22,7 @@ const AWAITED: u32 = 2;
 /// The lock without what it protects.
 pub(super) struct Raw {
     state: AtomicU32,
+    holder: Holder,
 }
 
 impl Raw {
@@ -28,6 +30,7 @@ impl Raw {
         pub(super) const fn new() -> Self {
             Raw {
                 state: AtomicU32::new(FREE),
+                holder: Holder::new(),
             }
         }
     }
@@ -35,9 +38,14 @@ impl Raw {
     #[inline]
     pub(super) fn try_lock(&self) -> bool {
         // Acquire: pairs with the Release in `unlock`.
-        self.state
+        let taken = self
+            .state
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+            .is_ok();
+        if taken {
+            self.holder.took();
+        }
+        taken
     }
 
     #[inline]
@@ -56,16 +64,31 @@ impl Raw {
     #[inline]
     pub(super) fn unlock(&self) {
         // Release: pairs with the Acquire of whoever takes the lock next.
-        if self.state.swap(FREE, Ordering::Release) == AWAITED {
+        let awaited = self.state.swap(FREE, Ordering::Release) == AWAITED;
+        if awaited {
             self.wake();
         }
+        // Last: what was lent is needed until the lender is woken.
+        self.holder.freed(awaited);
     }
 
     #[cold]
     fn wait(&self, deadline: Option<Deadline>) -> bool {
+        let has_it = self.wait_unnamed(deadline);
+        self.holder.waited(has_it);
+        has_it
+    }
+
+    /// Leaves it to the caller to say that the lock was taken.
+    fn wait_unnamed(&self, deadline: Option<Deadline>) -> bool {
         let mut state = self.look();
         if state == FREE {
-            if self.try_lock() {
+            // Acquire: pairs with the Release in `unlock`.
+            if self
+                .state
+                .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+            {
                 return true;
             }
             state = HELD;
@@ -76,6 +99,7 @@ impl Raw {
             if state != AWAITED && self.state.swap(AWAITED, Ordering::Acquire) == FREE {
                 return true;
             }
+            self.holder.lend();
             if !futex::wait(&self.state, AWAITED, deadline) {
                 return self
                     .state

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::sync::Once;
+use std::time::Instant;
 
 use super::handle::{JoinHandle, Kind};
+use super::urgency::{Asks, check_priority};
 use super::{Thread, current};
 
 /// The stack of a thread where nothing else is said.
@@ -22,6 +24,7 @@ const STACK: usize = 256 << 10;
 pub struct Builder {
     name: Option<String>,
     stack: Option<usize>,
+    asks: Option<Asks>,
 }
 
 /// Makes a thread that runs `body`; it goes on by itself if the handle is dropped.
@@ -49,6 +52,7 @@ impl Builder {
         Builder {
             name: None,
             stack: None,
+            asks: None,
         }
     }
 
@@ -56,6 +60,35 @@ impl Builder {
     #[must_use]
     pub fn name(mut self, name: String) -> Self {
         self.name = Some(name);
+        self
+    }
+
+    /// How urgent it is, from 1 to 99, the larger the more urgent; otherwise as its creator. Counts where threads
+    /// are ordered by [`Priority`](crate::policy::Priority).
+    ///
+    /// # Panics
+    ///
+    /// The priority is not from 1 to 99.
+    #[must_use]
+    pub fn priority(mut self, priority: u8) -> Self {
+        check_priority(priority);
+        self.asks.get_or_insert_default().priority = Some(priority);
+        self
+    }
+
+    /// When its work must be done; otherwise as its creator. Counts where threads are ordered by
+    /// [`EarliestDeadline`](crate::policy::EarliestDeadline).
+    #[must_use]
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.asks.get_or_insert_default().deadline = Some(deadline);
+        self
+    }
+
+    /// A number for the program's policy ([`policy::Threads::tag`](crate::policy::Threads::tag)), otherwise 0: a group, a class,
+    /// whatever that makes of it.
+    #[must_use]
+    pub fn tag(mut self, tag: u64) -> Self {
+        self.asks.get_or_insert_default().tag = tag;
         self
     }
 
@@ -105,8 +138,9 @@ impl Builder {
         if let Some(runtime) = upcall_guest::direct::runtime()
             && let Some(class) = class_of(self.stack.unwrap_or(STACK))
         {
+            let asks = self.asks.map(Asks::of_guest);
             // SAFETY: the caller's promise.
-            return unsafe { own::spawn(runtime, class, self.thread(), body) };
+            return unsafe { own::spawn(runtime, class, asks, self.thread(), body) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.spawn_std(body) }
@@ -180,6 +214,7 @@ mod own {
     use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
 
     use upcall_guest::shell::{self, ROOM, Work};
+    use upcall_guest::urgency::Asks;
     use upcall_linux::Runtime;
 
     use super::super::handle::{JoinHandle, Kind, Own, Taken};
@@ -193,6 +228,7 @@ mod own {
     pub(super) unsafe fn spawn<F, T>(
         runtime: &'static Runtime,
         class: usize,
+        asks: Option<Asks>,
         thread: Option<Thread>,
         body: F,
     ) -> io::Result<JoinHandle<T>>
@@ -209,7 +245,7 @@ mod own {
             };
             // SAFETY: it fits, and is moved there; the functions are for it.
             let shell = unsafe {
-                shell::spawn(runtime, class, work, |room| {
+                shell::spawn(runtime, class, asks, work, |room| {
                     room.cast::<ManuallyDrop<Packet<F, T>>>()
                         .copy_from_nonoverlapping(&raw const packet, 1);
                 })
@@ -239,7 +275,7 @@ mod own {
             };
             // SAFETY: a pointer fits; the functions are for it.
             let shell = unsafe {
-                shell::spawn(runtime, class, work, |room| {
+                shell::spawn(runtime, class, asks, work, |room| {
                     room.cast::<MaybeUninit<*mut Packet<F, T>>>()
                         .write(MaybeUninit::new(packet));
                 })

@@ -14,12 +14,14 @@ mod handle;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod packet;
 mod scope;
+mod urgency;
 
 pub use builder::{Builder, spawn};
 pub use current::{Thread, ThreadId, current, park, park_timeout};
 pub use handle::JoinHandle;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use std::thread::{AccessError, LocalKey, available_parallelism, panicking, sleep};
+pub use urgency::{set_deadline, set_priority};
 
 /// What a thread ended with: its value, or what it panicked with.
 pub type Result<T> = std::thread::Result<T>;

@@ -1,0 +1,378 @@
+//! The specialization layer's lower half: what a policy is told, and how ready threads of one rank are ordered.
+//!
+//! A policy runs in a thread, the *adviser* ([`Runtime::become_adviser`]). What happens to the other threads is
+//! noted in them ([`Transition`]), in the order in which it happened first; the adviser takes the notes
+//! ([`Runtime::await_transition`]) and answers with ranks ([`Runtime::set_rank`]). Nothing waits for the answer:
+//! `docs/adr/0003-policies.md` says why.
+//!
+//! Protocol:
+//! 1. Who tells makes the note with the list locked, takes the adviser's mark that it waits, and claims it after that.
+//! 2. The adviser, which found the list empty with it locked, sets its mark and begins to park under the
+//!    same lock: it is woken, or sees the note.
+
+use core::sync::atomic::Ordering;
+
+use crate::activation::Activation;
+use crate::kernel::Kernel;
+use crate::lock::SpinLock;
+use crate::rank::Rank;
+use crate::runtime::Runtime;
+use crate::slot::Slot;
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::thread::{Claim, Thread, WakeReason};
+use crate::vp::Vp;
+
+/// The adviser's rank: before all others.
+const ADVISER: Rank = Rank(0);
+/// The same while it takes too long: after all others that may run.
+const LATE: Rank = Rank(Rank::HELD.0 - 1);
+
+/// How ready threads of one rank are ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Order {
+    /// They take turns; a new thread that divides its creator's work ([`Runtime::make_ready_forked`]) goes first.
+    ForkedFirst = 0,
+    /// They take turns; every new thread goes first, for a time slice.
+    Lifo = 1,
+    /// They take turns.
+    RoundRobin = 2,
+    /// First come, first served: a thread runs until it waits or gives way.
+    Fifo = 3,
+}
+
+/// What happens to a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Transition {
+    /// It has ended. Its block may be another thread's at once, which is created then.
+    Ended = 1,
+    /// It is new, and ready.
+    Created = 2,
+    /// It waits, in the program or in the kernel.
+    Blocked = 4,
+    /// It is ready again.
+    Unblocked = 8,
+    /// It is ready, and has let others go first.
+    Yielded = 16,
+    /// It is ready, and has been stopped in favour of another.
+    Preempted = 32,
+}
+
+impl Transition {
+    /// In the order in which several of one thread have happened.
+    pub const ALL: [Transition; 6] = [
+        Transition::Ended,
+        Transition::Created,
+        Transition::Blocked,
+        Transition::Unblocked,
+        Transition::Yielded,
+        Transition::Preempted,
+    ];
+}
+
+/// What has happened to a thread since the adviser looked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transitions(u32);
+
+impl Transitions {
+    /// They, in their order.
+    pub fn iter(self) -> impl Iterator<Item = Transition> {
+        let has = move |one: &Transition| self.0 & *one as u32 != 0;
+        Transition::ALL.into_iter().filter(has)
+    }
+}
+
+/// What the adviser has to look at.
+pub enum Advice<K: Kernel> {
+    /// This has happened to this thread.
+    Thread(&'static Thread<K>, Transitions),
+    /// A virtual processor has nothing to run.
+    Idle,
+    /// The time is over, or a signal came.
+    Nothing,
+}
+
+/// What the adviser may be told.
+enum What<K: Kernel> {
+    Happened(&'static Thread<K>, Transition),
+    Absent(&'static Activation<K>),
+    Idle,
+}
+
+/// What a runtime has of its policy.
+pub(super) struct Policy<K: Kernel> {
+    order: AtomicU32,
+    pub(super) adviser: Slot<Thread<K>>,
+    told: SpinLock<Told<K>>,
+    /// How often the adviser has asked for more, and what that was at the last tick that found it running.
+    answers: AtomicU64,
+    at_tick: AtomicU64,
+}
+
+/// Threads to which something has happened, linked through themselves.
+struct Told<K: Kernel> {
+    head: Option<&'static Thread<K>>,
+    tail: Option<&'static Thread<K>>,
+    idle: bool,
+    adviser_waits: bool,
+}
+
+// SAFETY: references to threads, whose fields are atomics, behind a lock.
+unsafe impl<K: Kernel> Send for Told<K> {}
+
+impl<K: Kernel> Told<K> {
+    fn add(&mut self, thread: &'static Thread<K>, transition: Transition) {
+        let before = thread.told.load(Ordering::Relaxed);
+        thread
+            .told
+            .store(before | transition as u32, Ordering::Relaxed);
+        if before != 0 {
+            return;
+        }
+        thread.told_next.set(None, Ordering::Relaxed);
+        match self.tail {
+            Some(tail) => tail.told_next.set(Some(thread), Ordering::Relaxed),
+            None => self.head = Some(thread),
+        }
+        self.tail = Some(thread);
+    }
+
+    fn take(&mut self) -> Option<Advice<K>> {
+        let Some(thread) = self.head else {
+            return core::mem::take(&mut self.idle).then_some(Advice::Idle);
+        };
+        self.head = thread.told_next.get(Ordering::Relaxed);
+        if self.head.is_none() {
+            self.tail = None;
+        }
+        let transitions = thread.told.load(Ordering::Relaxed);
+        thread.told.store(0, Ordering::Relaxed);
+        Some(Advice::Thread(thread, Transitions(transitions)))
+    }
+}
+
+impl<K: Kernel> Policy<K> {
+    pub(super) fn new() -> Self {
+        Policy {
+            order: AtomicU32::new(Order::ForkedFirst as u32),
+            adviser: Slot::empty(),
+            told: SpinLock::new(Told {
+                head: None,
+                tail: None,
+                idle: false,
+                adviser_waits: false,
+            }),
+            answers: AtomicU64::new(1),
+            at_tick: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    fn order(&self) -> Order {
+        match self.order.load(Ordering::Relaxed) {
+            0 => Order::ForkedFirst,
+            1 => Order::Lifo,
+            2 => Order::RoundRobin,
+            _ => Order::Fifo,
+        }
+    }
+}
+
+impl<K: Kernel> Runtime<K> {
+    /// How threads of one rank are ordered from here on; [`Order::ForkedFirst`] otherwise.
+    pub fn set_order(&self, order: Order) {
+        self.policy.order.store(order as u32, Ordering::Relaxed);
+    }
+
+    /// Whether a thread gives way to its equals when its time slice ends.
+    #[inline]
+    pub(super) fn takes_turns(&self) -> bool {
+        self.policy.order() != Order::Fifo
+    }
+
+    /// Whether a new thread goes before its equals; `forked`: it divides its creator's work.
+    #[inline]
+    pub(super) fn goes_first(&self, forked: bool) -> bool {
+        match self.policy.order() {
+            Order::ForkedFirst => forked,
+            Order::Lifo => true,
+            Order::RoundRobin | Order::Fifo => false,
+        }
+    }
+
+    /// The current thread is the adviser from here on, until it ends. Says whether it is: there is one at most.
+    pub fn become_adviser(&'static self, activation: &'static Activation<K>) -> bool {
+        let Some(thread) = activation.thread() else {
+            return false;
+        };
+        if self.policy.adviser.get(Ordering::Relaxed).is_some() {
+            return false;
+        }
+        self.ranked.store(true, Ordering::SeqCst);
+        thread.rank.store(ADVISER.0, Ordering::SeqCst);
+        self.policy.adviser.replace_if(None, Some(thread))
+    }
+
+    /// There is no adviser from here on: nobody is told anything.
+    pub fn dismiss_adviser(&'static self) {
+        self.policy.adviser.set(None, Ordering::Release);
+    }
+
+    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Kernel::now`]). Called
+    /// inside the runtime; returns the activation that carries it afterwards.
+    pub fn await_transition(
+        &'static self,
+        activation: &'static Activation<K>,
+        deadline: Option<u64>,
+    ) -> (&'static Activation<K>, Advice<K>) {
+        let Some(thread) = activation.thread() else {
+            self.kernel.broken("an adviser without a thread");
+        };
+        // One asks: the adviser. It may have been less urgent for having taken too long.
+        let answers = self.policy.answers.load(Ordering::Relaxed);
+        self.policy.answers.store(answers + 1, Ordering::Relaxed);
+        thread.rank.store(ADVISER.0, Ordering::SeqCst);
+        if let Some(advice) = self.ask(thread) {
+            return (activation, advice);
+        }
+        if let Some(deadline) = deadline {
+            self.arm(thread, deadline);
+        }
+        let activation = self.park(
+            activation,
+            |runtime, activation, thread, _| {
+                runtime.finish_park(activation, thread);
+                None
+            },
+            0,
+        );
+        self.disarm(thread);
+        let mut told = self.policy.told.lock(&self.kernel);
+        told.adviser_waits = false;
+        let advice = told.take().unwrap_or(Advice::Nothing);
+        drop(told);
+        (activation, advice)
+    }
+
+    /// What has happened; if nothing, the adviser begins to park.
+    pub(super) fn ask(&'static self, adviser: &'static Thread<K>) -> Option<Advice<K>> {
+        let mut told = self.policy.told.lock(&self.kernel);
+        let advice = told.take();
+        if advice.is_none() {
+            told.adviser_waits = true;
+            self.begin_park(adviser);
+        }
+        advice
+    }
+
+    /// Something happens to a thread: the adviser is told, if there is one. `vp` is near.
+    #[inline]
+    pub(crate) fn tell(
+        &'static self,
+        vp: &'static Vp<K>,
+        thread: &'static Thread<K>,
+        transition: Transition,
+    ) {
+        if self.is_ranked() {
+            self.tell_adviser(vp, What::Happened(thread, transition));
+        }
+    }
+
+    /// The activation was replaced on `vp` since it is blocked in the kernel with its thread.
+    #[inline]
+    pub(super) fn tell_of_absent(
+        &'static self,
+        vp: &'static Vp<K>,
+        activation: &'static Activation<K>,
+    ) {
+        if self.is_ranked() {
+            self.tell_adviser(vp, What::Absent(activation));
+        }
+    }
+
+    /// As [`Runtime::tell`], of the thread that the caller is.
+    #[inline]
+    pub fn tell_of_current(
+        &'static self,
+        activation: &'static Activation<K>,
+        transition: Transition,
+    ) {
+        if self.is_ranked()
+            && let Some(thread) = activation.thread()
+        {
+            self.tell(activation.vp(), thread, transition);
+        }
+    }
+
+    /// `vp` has nothing to run; says whether the adviser will be told.
+    #[inline]
+    pub(super) fn tell_idle(&'static self, vp: &'static Vp<K>) -> bool {
+        self.is_ranked() && self.tell_adviser(vp, What::Idle)
+    }
+
+    /// Says whether the adviser was told anything new.
+    #[cold]
+    fn tell_adviser(&'static self, vp: &'static Vp<K>, what: What<K>) -> bool {
+        let Some(adviser) = self.policy.adviser.get(Ordering::Acquire) else {
+            return false;
+        };
+        let mut told = self.policy.told.lock(&self.kernel);
+        match what {
+            What::Happened(thread, transition) if !core::ptr::eq(thread, adviser) => {
+                told.add(thread, transition);
+            }
+            // With the list locked: whoever comes back takes the mark away before it says so.
+            What::Absent(activation) if activation.absent.load(Ordering::Acquire) => {
+                match activation.thread() {
+                    Some(thread) if !core::ptr::eq(thread, adviser) => {
+                        told.add(thread, Transition::Blocked);
+                    }
+                    _ => return false,
+                }
+            }
+            What::Idle if !vp.idle_told.load(Ordering::Relaxed) => {
+                vp.idle_told.store(true, Ordering::Relaxed);
+                told.idle = true;
+            }
+            _ => return false,
+        }
+        let waits = core::mem::take(&mut told.adviser_waits);
+        drop(told);
+        if waits && adviser.claim(WakeReason::Woken) == Claim::Ready {
+            self.make_ready_on(vp, adviser);
+        }
+        true
+    }
+
+    /// A thread's time slice ends: says whether the adviser has to say who runs next.
+    #[inline]
+    pub(super) fn advises_on_slice(&self, thread: &'static Thread<K>) -> bool {
+        let Some(adviser) = self.policy.adviser.get(Ordering::Relaxed) else {
+            return false;
+        };
+        if core::ptr::eq(adviser, thread) {
+            self.count_slice_of(adviser);
+            return false;
+        }
+        true
+    }
+
+    /// A time slice ends while the adviser runs. Had it the whole of it for one answer, all others
+    /// go first until it asks for more.
+    #[cold]
+    fn count_slice_of(&self, adviser: &'static Thread<K>) {
+        let answers = self.policy.answers.load(Ordering::Relaxed);
+        let at_last_tick = self.policy.at_tick.swap(answers, Ordering::Relaxed);
+        if at_last_tick == answers && adviser.rank() == ADVISER {
+            adviser.rank.store(LATE.0, Ordering::SeqCst);
+            self.kernel.advice_is_late();
+        }
+    }
+
+    /// Whether a thread is the adviser.
+    pub(super) fn is_adviser(&self, thread: &'static Thread<K>) -> bool {
+        let adviser = self.policy.adviser.get(Ordering::Relaxed);
+        adviser.is_some_and(|adviser| core::ptr::eq(adviser, thread))
+    }
+}

@@ -1,0 +1,223 @@
+//! How urgent threads are: what each asks for, and what is lent to it.
+//!
+//! A thread has the more urgent one of two ranks, its own and the most urgent that was lent to it. Who waits for a
+//! mutex of the crate lends its rank to the holder, and to whom that one waits for (priority inheritance: Sha,
+//! Rajkumar and Lehoczky 1990); a holder gives back what was lent when it has freed the last mutex that it
+//! has.
+//!
+//! Protocol, under one lock:
+//! 1. Who waits has marked the mutex as awaited before it looks who holds it ([`lend`]).
+//! 2. Who frees a mutex that is awaited takes its name off afterwards ([`freed`]): who looks later lends nothing, who
+//!    looked before is seen.
+//!
+//! Approach rejected: giving back at each mutex what was lent for it. It takes a list of waiters for every
+//! mutex that a thread holds, and few hold two.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use upcall_core::{Rank, SpinLock};
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::guest::{GUEST, Policy};
+use crate::{caller, direct, scheduling, shell};
+
+/// More than this many threads that wait for one another are not looked at.
+const LONGEST_CHAIN: u32 = 64;
+
+static LENDING: SpinLock<()> = SpinLock::new(());
+/// Threads have ranks: who takes a mutex says so.
+static LENDS: AtomicBool = AtomicBool::new(false);
+
+/// What a thread of the crate asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asks {
+    /// From 1 to 99, the larger the more urgent; counts where threads are ordered by priority.
+    pub priority: Option<u8>,
+    /// When its work must be done, in nanoseconds of CLOCK_MONOTONIC; counts where threads are ordered by that.
+    pub deadline: Option<u64>,
+    /// For the program's own policy.
+    pub tag: u64,
+}
+
+impl Asks {
+    fn rank(self) -> Option<Rank> {
+        match GUEST.policy() {
+            Policy::Deadline => self
+                .deadline
+                .map(|deadline| Rank(deadline.min(Rank::COMMON.0 - 1))),
+            _ => None,
+        }
+    }
+}
+
+/// The runtime starts, whose policy is known, with its first thread.
+pub fn start(first: &'static Thread) {
+    first.kernel.lent_rank.store(u64::MAX, Ordering::Relaxed);
+    let has_ranks = matches!(
+        GUEST.policy(),
+        Policy::Priority | Policy::Deadline | Policy::Advised
+    );
+    LENDS.store(has_ranks, Ordering::Relaxed);
+}
+
+/// Whether [`took`] and [`freed`] are to be called.
+#[inline]
+pub fn lends() -> bool {
+    LENDS.load(Ordering::Relaxed)
+}
+
+/// A thread of the crate begins, in a block that may have been another's. Inside the runtime.
+#[cold]
+pub fn begin(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    asks: Asks,
+) {
+    inherit(runtime, activation, (activation.thread(), thread));
+    ask(runtime, activation, thread, asks);
+}
+
+/// A new thread has what its creator has. Inside the runtime.
+pub fn inherit(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    (creator, thread): (Option<&'static Thread>, &'static Thread),
+) {
+    let state = &thread.kernel;
+    state.locks.store(0, Ordering::Relaxed);
+    state.waits_for.store(0, Ordering::Relaxed);
+    state.tag.store(0, Ordering::Relaxed);
+    state.lent_rank.store(u64::MAX, Ordering::Relaxed);
+    if GUEST.orders_by_priority() {
+        scheduling::inherit(runtime, activation, (creator, thread));
+    } else {
+        let own = creator.map_or(Rank::COMMON, own_rank);
+        set_own(runtime, activation, thread, own);
+    }
+    if let Some(asks) = creator.and_then(shell::asked_by) {
+        ask(runtime, activation, thread, asks);
+    }
+}
+
+/// A thread asks for something. Inside the runtime.
+pub fn ask(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    asks: Asks,
+) {
+    thread.kernel.tag.store(asks.tag, Ordering::Relaxed);
+    change(runtime, activation, thread, asks);
+}
+
+/// As [`ask`], of a thread that keeps its tag. Inside the runtime.
+pub fn change(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    asks: Asks,
+) {
+    if let Some(priority) = asks.priority {
+        scheduling::ask(runtime, activation, thread, priority);
+    }
+    if let Some(rank) = asks.rank() {
+        set_own(runtime, activation, thread, rank);
+    }
+}
+
+fn own_rank(thread: &'static Thread) -> Rank {
+    Rank(thread.kernel.own_rank.load(Ordering::Relaxed))
+}
+
+/// Gives a thread a rank of its own. Inside the runtime.
+pub fn set_own(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    rank: Rank,
+) {
+    let _lending = LENDING.lock(runtime.kernel());
+    thread.kernel.own_rank.store(rank.0, Ordering::Relaxed);
+    publish(runtime, activation, thread);
+}
+
+/// With `LENDING` locked.
+fn publish(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+    let lent = Rank(thread.kernel.lent_rank.load(Ordering::Relaxed));
+    runtime.set_rank(activation, thread, own_rank(thread).min(lent));
+}
+
+/// The calling thread has taken a mutex, and writes its name there.
+#[cold]
+pub fn took(holder: &AtomicU32) {
+    let Some(thread) = caller::own_thread() else {
+        return;
+    };
+    let locks = &thread.kernel.locks;
+    locks.store(locks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let name = thread.kernel.tid.load(Ordering::Relaxed) as u32;
+    holder.store(name, Ordering::Relaxed);
+}
+
+/// The calling thread has marked a mutex as awaited, and is about to wait for it.
+#[cold]
+pub fn lend(holder: &AtomicU32) {
+    let Some(runtime) = direct::runtime() else {
+        return;
+    };
+    let activation = runtime.enter();
+    if let Some(own) = activation.thread() {
+        let _lending = LENDING.lock(runtime.kernel());
+        let rank = own.rank();
+        let mut name = holder.load(Ordering::Relaxed);
+        own.kernel.waits_for.store(name, Ordering::Relaxed);
+        for _ in 0..LONGEST_CHAIN {
+            let Some(holds) = GUEST.identities.find(name as i32) else {
+                break;
+            };
+            if name == 0 || holds.rank() <= rank {
+                break;
+            }
+            holds.kernel.lent_rank.store(rank.0, Ordering::Relaxed);
+            runtime.set_rank(activation, holds, rank);
+            name = holds.kernel.waits_for.load(Ordering::Relaxed);
+        }
+    }
+    runtime.leave(activation);
+}
+
+/// The calling thread does not wait for a mutex any more.
+#[cold]
+pub fn waited() {
+    if let Some(thread) = caller::own_thread() {
+        thread.kernel.waits_for.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The calling thread has freed a mutex, `awaited` or not.
+#[cold]
+pub fn freed(holder: &AtomicU32, awaited: bool) {
+    let Some(thread) = caller::own_thread() else {
+        return;
+    };
+    let state = &thread.kernel;
+    // None, if it was taken before there was a runtime.
+    let left = state.locks.load(Ordering::Relaxed).saturating_sub(1);
+    state.locks.store(left, Ordering::Relaxed);
+    let is_lent = state.lent_rank.load(Ordering::Relaxed) != u64::MAX;
+    let Some(runtime) = direct::runtime().filter(|_| awaited || is_lent) else {
+        return;
+    };
+    let activation = runtime.enter();
+    {
+        let _lending = LENDING.lock(runtime.kernel());
+        let name = state.tid.load(Ordering::Relaxed) as u32;
+        // Perhaps the next holder's already.
+        let _ = holder.compare_exchange(name, 0, Ordering::Relaxed, Ordering::Relaxed);
+        if left == 0 && state.lent_rank.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
+            publish(runtime, activation, thread);
+        }
+    }
+    runtime.leave(activation);
+}

@@ -1,0 +1,200 @@
+//! The thread in which a policy runs: it takes what has happened from the runtime and gives it ranks.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use upcall_core::Kernel;
+use upcall_core::runtime::{Advice, Transition};
+use upcall_guest::urgency;
+use upcall_linux::{Runtime, Thread};
+
+use super::{Id, Policy, Rank, Threads, Why};
+
+/// When everything that is ready has been held for so long, a debug build says so.
+const LONGEST_HOLD: Duration = Duration::from_secs(1);
+
+struct Adviser {
+    runtime: &'static Runtime,
+    policy: Box<dyn Policy>,
+    threads: Threads,
+    last: u64,
+}
+
+/// Has a policy say which thread runs first, from here on.
+pub(crate) fn start(runtime: &'static Runtime, policy: Box<dyn Policy>) -> std::io::Result<()> {
+    let (is_there, begins) = sync_channel(1);
+    let advise = move || {
+        let activation = runtime.enter();
+        let becomes = runtime.become_adviser(activation);
+        runtime.leave(activation);
+        // Who starts it waits for that.
+        let _ = is_there.send(());
+        if !becomes {
+            return;
+        }
+        let mut adviser = Adviser {
+            runtime,
+            policy,
+            threads: Threads::default(),
+            last: 0,
+        };
+        if catch_unwind(AssertUnwindSafe(|| adviser.advise())).is_err() {
+            eprintln!("upcall: the policy has panicked; all threads are equal from here on");
+        }
+        runtime.dismiss_adviser();
+        adviser.dismiss();
+    };
+    std::thread::Builder::new()
+        .name("policy".into())
+        .spawn(advise)?;
+    let _ = begins.recv();
+    Ok(())
+}
+
+impl Adviser {
+    fn advise(&mut self) {
+        let mut ticks_at = self.next_tick(self.runtime.kernel().now());
+        let mut idle_since = None;
+        loop {
+            let deadline = [ticks_at, idle_since.map(add_hold)]
+                .into_iter()
+                .flatten()
+                .min();
+            let activation = self.runtime.enter();
+            let (activation, advice) = self.runtime.await_transition(activation, deadline);
+            self.runtime.leave(activation);
+            let now = self.runtime.kernel().now();
+            match advice {
+                Advice::Thread(block, transitions) => {
+                    idle_since = None;
+                    for transition in transitions.iter() {
+                        self.tell(block, transition);
+                        self.publish();
+                    }
+                }
+                Advice::Idle => {
+                    idle_since = cfg!(debug_assertions).then_some(now);
+                    self.policy.idle(&mut self.threads);
+                }
+                Advice::Nothing if idle_since.is_some_and(|since| now >= add_hold(since)) => {
+                    idle_since = None;
+                    self.report_held();
+                }
+                Advice::Nothing => {}
+            }
+            if ticks_at.is_some_and(|at| now >= at) {
+                self.policy.tick(&mut self.threads);
+                ticks_at = self.next_tick(now);
+            }
+            self.publish();
+        }
+    }
+
+    fn next_tick(&self, now: u64) -> Option<u64> {
+        let period = u64::try_from(self.policy.period()?.as_nanos()).ok()?;
+        now.checked_add(period.max(1))
+    }
+
+    /// The thread's number; a new one, if it was not known.
+    fn id_of(&mut self, block: &'static Thread) -> Id {
+        let id = Id(block.kernel.advised.load(Ordering::Relaxed));
+        if id.0 != 0 && self.threads.known(id).is_some() {
+            return id;
+        }
+        self.last += 1;
+        let id = Id(self.last);
+        block.kernel.advised.store(id.0, Ordering::Relaxed);
+        let tag = block.kernel.tag.load(Ordering::Relaxed);
+        self.threads.add(id, block, tag);
+        id
+    }
+
+    fn tell(&mut self, block: &'static Thread, transition: Transition) {
+        let why = match transition {
+            Transition::Ended => {
+                let id = Id(block.kernel.advised.load(Ordering::Relaxed));
+                if self.threads.known(id).is_some() {
+                    self.policy.ended(&mut self.threads, id);
+                    self.threads.remove(id);
+                }
+                return;
+            }
+            Transition::Blocked => {
+                let id = self.id_of(block);
+                return self.block(id);
+            }
+            Transition::Created => Why::Created,
+            Transition::Unblocked => Why::Unblocked,
+            Transition::Yielded => Why::Yielded,
+            Transition::Preempted => Why::Preempted,
+        };
+        let id = self.id_of(block);
+        if why == Why::Unblocked {
+            // Its wait may have been too short to be told of.
+            self.block(id);
+        }
+        if let Some(known) = self.threads.known(id) {
+            known.is_blocked = false;
+        }
+        let rank = self.policy.ready(&mut self.threads, id, why);
+        if let Some(known) = self.threads.known(id) {
+            known.rank = rank;
+            self.threads.changed.push(id);
+        }
+    }
+
+    fn block(&mut self, id: Id) {
+        if let Some(known) = self.threads.known(id)
+            && !known.is_blocked
+        {
+            known.is_blocked = true;
+            self.policy.blocked(&mut self.threads, id);
+        }
+    }
+
+    /// What the policy has said comes into force.
+    fn publish(&mut self) {
+        if self.threads.changed.is_empty() {
+            return;
+        }
+        let changed = std::mem::take(&mut self.threads.changed);
+        let activation = self.runtime.enter();
+        for id in &changed {
+            if let Some(known) = self.threads.known(*id) {
+                urgency::set_own(self.runtime, activation, known.block, known.rank);
+            }
+        }
+        self.runtime.leave(activation);
+        self.threads.changed = changed;
+        self.threads.changed.clear();
+    }
+
+    fn report_held(&self) {
+        let is_held = |id: &Id| {
+            self.threads.rank(*id) == Some(Rank::HELD)
+                && self.threads.is_blocked(*id) == Some(false)
+        };
+        let held: HashSet<Id> = self.threads.iter().filter(is_held).collect();
+        if !held.is_empty() {
+            eprintln!(
+                "upcall: the policy has held {} threads for a second, and nothing else runs",
+                held.len()
+            );
+        }
+    }
+
+    fn dismiss(&mut self) {
+        let all: Vec<Id> = self.threads.iter().collect();
+        for id in all {
+            self.threads.set_rank(id, Rank::COMMON);
+        }
+        self.publish();
+    }
+}
+
+fn add_hold(since: u64) -> u64 {
+    since.saturating_add(LONGEST_HOLD.as_nanos() as u64)
+}

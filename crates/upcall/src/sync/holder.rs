@@ -1,0 +1,69 @@
+//! Who holds a mutex, where threads have ranks: whoever waits lends it its own (`upcall_guest::urgency`).
+
+use crate::futex::AtomicU32;
+
+/// The holder's number, or 0.
+pub(super) struct Holder(
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_os = "linux", not(loom))),
+        expect(dead_code, reason = "nobody has a rank")
+    )]
+    AtomicU32,
+);
+
+impl Holder {
+    constant! {
+        pub(super) const fn new() -> Self {
+            Holder(AtomicU32::new(0))
+        }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
+impl Holder {
+    /// The calling thread has taken the mutex.
+    #[inline]
+    pub(super) fn took(&self) {
+        if upcall_guest::urgency::lends() {
+            upcall_guest::urgency::took(&self.0);
+        }
+    }
+
+    /// The calling thread is about to wait for the mutex, which is marked as awaited.
+    #[inline]
+    pub(super) fn lend(&self) {
+        if upcall_guest::urgency::lends() {
+            upcall_guest::urgency::lend(&self.0);
+        }
+    }
+
+    /// The calling thread has waited, and perhaps has the mutex now.
+    #[inline]
+    pub(super) fn waited(&self, has_it: bool) {
+        if upcall_guest::urgency::lends() {
+            upcall_guest::urgency::waited();
+            if has_it {
+                upcall_guest::urgency::took(&self.0);
+            }
+        }
+    }
+
+    /// The calling thread has freed the mutex.
+    #[inline]
+    pub(super) fn freed(&self, awaited: bool) {
+        if upcall_guest::urgency::lends() {
+            upcall_guest::urgency::freed(&self.0, awaited);
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(loom))))]
+impl Holder {
+    pub(super) fn took(&self) {}
+
+    pub(super) fn lend(&self) {}
+
+    pub(super) fn waited(&self, _has_it: bool) {}
+
+    pub(super) fn freed(&self, _awaited: bool) {}
+}

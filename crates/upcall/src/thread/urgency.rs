@@ -1,0 +1,78 @@
+//! How urgent a thread is.
+
+use std::time::Instant;
+
+/// What a thread asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asks {
+    pub(super) priority: Option<u8>,
+    pub(super) deadline: Option<Instant>,
+    pub(super) tag: u64,
+}
+
+/// The calling thread is so urgent from here on, from 1 to 99, the larger the more urgent. Counts where threads are
+/// ordered by [`Priority`](crate::policy::Priority); a thread that is more urgent then runs at once.
+/// pthread_setschedprio(3) of a thread with SCHED_RR.
+///
+/// ```
+/// upcall::Runtime::builder().policy(upcall::policy::Priority).start()?;
+/// upcall::thread::set_priority(10);
+/// # Ok::<(), upcall::Error>(())
+/// ```
+///
+/// # Panics
+///
+/// The priority is not from 1 to 99.
+pub fn set_priority(priority: u8) {
+    check_priority(priority);
+    change(Asks {
+        priority: Some(priority),
+        ..Asks::default()
+    });
+}
+
+/// The calling thread's work must be done by then: as a periodic thread says at the beginning of each period. Counts
+/// where threads are ordered by [`EarliestDeadline`](crate::policy::EarliestDeadline); one whose deadline is nearer
+/// then runs at once.
+pub fn set_deadline(deadline: Instant) {
+    change(Asks {
+        deadline: Some(deadline),
+        ..Asks::default()
+    });
+}
+
+pub(super) fn check_priority(priority: u8) {
+    assert!(
+        (1..=99).contains(&priority),
+        "priority {priority} is not from 1 to 99"
+    );
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn change(asks: Asks) {
+    use upcall_guest::{direct, urgency};
+
+    let Some(runtime) = direct::runtime() else {
+        return;
+    };
+    let asks = asks.of_guest();
+    let activation = runtime.enter();
+    if let Some(thread) = activation.thread() {
+        urgency::change(runtime, activation, thread, asks);
+    }
+    runtime.leave(activation);
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+fn change(_asks: Asks) {}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+impl Asks {
+    pub(super) fn of_guest(self) -> upcall_guest::urgency::Asks {
+        upcall_guest::urgency::Asks {
+            priority: self.priority,
+            deadline: self.deadline.map(crate::futex::moment),
+            tag: self.tag,
+        }
+    }
+}
