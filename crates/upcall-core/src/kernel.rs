@@ -206,6 +206,14 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// The current activation's virtual processor has nothing to run and is about to sleep.
     fn resting(&self, _runtime: &'static Runtime<Self>, _activation: &'static Activation<Self>) {}
 
+    /// The activation has nothing to do and is about to sleep; perhaps nobody will ever have anything to do.
+    fn look_for_deadlock(
+        &self,
+        _runtime: &'static Runtime<Self>,
+        _activation: &'static Activation<Self>,
+    ) {
+    }
+
     /// Whether the kernel thread of an activation that called [`Kernel::exit_activation`] is gone,
     /// and its stack free.
     fn is_gone(&self, activation: &'static Activation<Self>) -> bool;

@@ -291,7 +291,7 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// As [`Runtime::tell`], of the thread that the caller is.
+    /// Something happens to the thread that the caller is: the adviser is told, if there is one.
     #[inline]
     pub fn tell_of_current(
         &'static self,

@@ -264,6 +264,20 @@ impl<K: Kernel> Runtime<K> {
         self.timers.remove(&self.kernel, thread);
     }
 
+    /// Whether nothing but the backend's events makes any thread ready: all virtual processors are idle, and no thread
+    /// is in the kernel or waits for a time. The answer is certain if it stays the same.
+    pub fn is_stuck(&self) -> bool {
+        let is_still = |vp: &Vp<K>| {
+            vp.word().state() == State::Idle
+                && !vp.has_ready()
+                && vp.nr_displaced.load(Ordering::SeqCst) == 0
+        };
+        self.vps().iter().all(is_still)
+            && self.stats.absent.get() == 0
+            && !self.has_deadlines()
+            && self.held.lock(&self.kernel).is_empty()
+    }
+
     /// Calls `visit` with every activation that was ever created; ended ones included.
     pub fn each_activation(&self, mut visit: impl FnMut(&'static Activation<K>)) {
         let mut at = self.known.get(Ordering::Acquire);

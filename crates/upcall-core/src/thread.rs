@@ -22,6 +22,7 @@ use intrusive_collections::RBTreeAtomicLink;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::activation::Activation;
+use crate::arch;
 use crate::kernel::Kernel;
 use crate::memory::Recycled;
 use crate::rank::Rank;
@@ -101,6 +102,20 @@ impl<K: Kernel> Thread<K> {
     /// Whether it waits for a virtual processor, as far as one can know from outside.
     pub fn is_ready(&self) -> bool {
         self.state.load(Ordering::Acquire) == READY
+    }
+
+    /// Whether it waits for a word that another thread, or a signal, will change. As far as one can know from
+    /// outside.
+    pub fn waits_for_word(&self) -> bool {
+        matches!(self.state.load(Ordering::SeqCst), PARKED | QUEUED)
+            && self.wait_key.load(Ordering::SeqCst) != 0
+    }
+
+    /// Where it is, if it is parked, as far as one can know from outside.
+    pub fn saved(&self) -> Option<arch::Saved> {
+        let parked = matches!(self.state.load(Ordering::Acquire), PARKED | QUEUED);
+        // SAFETY: the context of a thread is there for as long as it is parked.
+        parked.then(|| unsafe { arch::saved(self.context.load(Ordering::Relaxed)) })
     }
 
     /// Its urgency.

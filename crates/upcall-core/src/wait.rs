@@ -126,8 +126,12 @@ impl<K: Kernel> Runtime<K> {
         self.end_surplus();
         let list = self.kernel.poll(self, activation, Some(seen));
         self.poller.set(None, Ordering::Release);
-        if list.is_empty() && self.kernel.sentinel() {
-            self.stand_in(activation);
+        if list.is_empty() {
+            // The last deadline may have been nobody's.
+            self.kernel.look_for_deadlock(self, activation);
+            if self.kernel.sentinel() {
+                self.stand_in(activation);
+            }
         }
         self.deliver(activation, list);
         true
@@ -266,6 +270,7 @@ impl<K: Kernel> Runtime<K> {
                 return true;
             }
             self.kernel.resting(self, activation);
+            self.kernel.look_for_deadlock(self, activation);
             self.rest_as_owner(activation, vp, || self.rest(activation, seen));
         }
     }

@@ -19,8 +19,8 @@ use upcall_linux::{
 
 use crate::identity::Identities;
 use crate::{
-    alone, dispatch, masks, names, pending, process, scheduling, shell, signal, stats, urgency,
-    uring,
+    alone, dispatch, masks, names, pending, process, scheduling, shell, signal, stats, stuck,
+    urgency, uring,
 };
 
 /// What `upcall run` decided, from the environment.
@@ -203,6 +203,7 @@ impl Guest {
                 deferred: signal::deferred,
                 resting_mask: masks::resting,
                 tick: signal::tick,
+                stuck: stuck::look,
             },
         })?;
         if self.stats.load(Ordering::Relaxed)

@@ -12,7 +12,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, dispatch, object, pending, process, robust, shell, signal, urgency};
+use crate::{access, dispatch, object, pending, process, robust, shell, signal, stuck, urgency};
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
 const RED_ZONE: usize = 128;
@@ -345,7 +345,7 @@ pub fn end_with_the_last() {
 #[cold]
 fn only_shells_are_left() -> bool {
     GUEST.first_ended.load(Ordering::SeqCst)
-        && shell::count_ended() == GUEST.living.load(Ordering::SeqCst)
+        && shell::count_ended() + stuck::serving() == GUEST.living.load(Ordering::SeqCst)
 }
 
 fn end_process() -> ! {

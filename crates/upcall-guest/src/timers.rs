@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use upcall_linux::{Activation, Runtime, Thread, preempt};
 
 use crate::access;
-use crate::entry::{Frame, pass_through};
+use crate::entry::{Frame, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::pending::{self, Information};
 use crate::signal::bit;
@@ -46,6 +46,30 @@ static TIMERS: [Slot; SLOTS] = [const {
 static USED: AtomicU32 = AtomicU32::new(0);
 /// Some slot has fired.
 static FIRED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the program has timers of its own, of whatever kind: a signal may come.
+pub fn are_there() -> bool {
+    let is_set = |which: i32| {
+        let mut timer = libc::itimerval {
+            it_interval: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            },
+            it_value: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            },
+        };
+        let words = [which as u64, (&raw mut timer) as u64, 0, 0, 0, 0];
+        // SAFETY: writes the structure.
+        unsafe { raw_syscall(libc::SYS_getitimer, words) };
+        timer.it_value.tv_sec != 0 || timer.it_value.tv_usec != 0
+    };
+    USED.load(Ordering::SeqCst) != 0
+        || [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF]
+            .into_iter()
+            .any(is_set)
+}
 
 /// timer_create(2). `None`: it is the kernel's.
 pub fn create(frame: &Frame) -> Option<i64> {

@@ -35,6 +35,8 @@ pub struct Hooks {
     /// The signals that an activation without a thread should take on behalf of parked threads: the
     /// mask to sleep with.
     pub resting_mask: fn() -> u64,
+    /// A virtual processor is about to sleep: perhaps no thread will ever run again.
+    pub stuck: fn(&'static Runtime, &'static Activation),
     /// A time slice is over. Inside the runtime. See [`Kernel::tick`].
     pub tick: fn(&'static Runtime, &'static Activation),
 }
@@ -552,6 +554,12 @@ unsafe impl Kernel for Linux {
     #[inline]
     fn sentinel(&self) -> bool {
         self.sentinels.load(Ordering::Relaxed)
+    }
+
+    fn look_for_deadlock(&self, runtime: &'static Runtime, activation: &'static Activation) {
+        if !self.poller.has_waiters() {
+            (self.settings.hooks.stuck)(runtime, activation);
+        }
     }
 
     fn advice_is_late(&self) {

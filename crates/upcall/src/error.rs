@@ -23,6 +23,13 @@ pub enum Error {
     Architecture,
 }
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+impl Error {
+    pub(crate) fn of(error: std::io::Error) -> Self {
+        Error::Refused(error.raw_os_error().unwrap_or(libc::EAGAIN))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

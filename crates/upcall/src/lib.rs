@@ -35,6 +35,8 @@ macro_rules! constant {
     };
 }
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
+mod deadlock;
 #[cfg(not(loom))]
 mod error;
 #[cfg_attr(loom, path = "models/futex.rs")]

@@ -5,6 +5,8 @@ use std::time::Duration;
 use upcall_linux::VpRange;
 
 use crate::Error;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use crate::deadlock;
 use crate::policy::{self, BuiltIn, Policy};
 
 /// The shortest and the longest time slice.
@@ -46,6 +48,7 @@ pub struct Builder {
     slice: Option<Duration>,
     policy: Option<Box<dyn Policy>>,
     stats: Option<bool>,
+    quiet_deadlocks: bool,
 }
 
 impl Builder {
@@ -79,6 +82,14 @@ impl Builder {
         self
     }
 
+    /// Whether a deadlock of all threads is said on standard error, with each one's backtrace; it is, if nothing else is
+    /// said. A program that has timers, or handlers of signals, is never said to be deadlocked: those may wake a thread.
+    #[must_use]
+    pub fn report_deadlocks(mut self, report: bool) -> Self {
+        self.quiet_deadlocks = !report;
+        self
+    }
+
     /// Starts the runtime: the caller becomes its first thread, and all threads that the process makes
     /// from here on are threads of the runtime. Where there is a runtime already, that is it, with the
     /// settings that it was started with.
@@ -103,7 +114,6 @@ impl Builder {
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn embed(self, range: Option<VpRange>) -> Result<Runtime, Error> {
-        use upcall_guest::direct;
         use upcall_guest::guest::{GUEST, Options, Policy as Known};
         use upcall_guest::start::{NotServed, Server, embed};
 
@@ -126,14 +136,11 @@ impl Builder {
             };
         }
         options.stats = self.stats.unwrap_or(options.stats);
+        let is_there = GUEST.runtime().is_some();
         match embed(options) {
             Ok(server) => {
-                if GUEST.policy() == Known::Advised
-                    && let Some(policy) = self.policy.filter(|policy| policy.built_in().is_none())
-                    && let Some(runtime) = direct::runtime()
-                {
-                    policy::start(runtime, policy)
-                        .map_err(|error| Error::Refused(error.raw_os_error().unwrap_or(0)))?;
+                if server == Server::Own && !is_there {
+                    self.start_threads_of_ours()?;
                 }
                 Ok(Runtime {
                     preloaded: server == Server::Preloaded,
@@ -142,6 +149,21 @@ impl Builder {
             Err(NotServed::HasThreads(count)) => Err(Error::HasThreads(count)),
             Err(NotServed::Refused(number)) => Err(Error::Refused(number)),
         }
+    }
+
+    /// The runtime has just been started.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn start_threads_of_ours(self) -> Result<(), Error> {
+        let Some(runtime) = upcall_guest::direct::runtime() else {
+            return Ok(());
+        };
+        if let Some(policy) = self.policy.filter(|policy| policy.built_in().is_none()) {
+            policy::start(runtime, policy).map_err(Error::of)?;
+        }
+        if !self.quiet_deadlocks {
+            deadlock::watch().map_err(Error::of)?;
+        }
+        Ok(())
     }
 
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]

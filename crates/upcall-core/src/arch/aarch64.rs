@@ -68,6 +68,48 @@ pub unsafe extern "C" fn switch_out(
     )
 }
 
+/// Where a saved thread is.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved {
+    /// The next instruction.
+    pub ip: usize,
+    /// The stack pointer there.
+    pub sp: usize,
+}
+
+/// Where a thread with this context is.
+///
+/// # Safety
+///
+/// `context` was stored by [`switch_out`] and is not continued meanwhile.
+pub unsafe fn saved(context: usize) -> Saved {
+    Saved { ip: 0, sp: context }
+}
+
+/// Where a saved thread is.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved {
+    /// The next instruction.
+    pub ip: usize,
+    /// The stack pointer there.
+    pub sp: usize,
+}
+
+/// Where a thread with this context is.
+///
+/// # Safety
+///
+/// `context` was stored by [`switch_out`] and is not continued meanwhile.
+pub unsafe fn saved(context: usize) -> Saved {
+    /// Of x30, the return address, in the context.
+    const LINK: usize = 104;
+    Saved {
+        // SAFETY: the words that `switch_out` has stored.
+        ip: unsafe { ((context + LINK) as *const usize).read() },
+        sp: context + 176,
+    }
+}
+
 /// Continues a saved context.
 ///
 /// # Safety

@@ -111,6 +111,35 @@ pub unsafe extern "C" fn switch_out(
     )
 }
 
+/// Where a saved thread is.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved {
+    /// The next instruction.
+    pub ip: usize,
+    /// The stack pointer there.
+    pub sp: usize,
+    /// rbp.
+    pub bp: usize,
+    /// rbx.
+    pub bx: usize,
+}
+
+/// Where a thread with this context is.
+///
+/// # Safety
+///
+/// `context` was stored by [`switch_out`] and is not continued meanwhile.
+pub unsafe fn saved(context: usize) -> Saved {
+    // SAFETY: the words that `switch_out` has pushed.
+    let word = |at: usize| unsafe { (context as *const usize).add(at).read() };
+    Saved {
+        ip: word(9),
+        sp: context + 10 * size_of::<usize>(),
+        bp: word(8),
+        bx: word(7),
+    }
+}
+
 /// Continues a saved context.
 ///
 /// # Safety

@@ -352,11 +352,16 @@ pub fn report_overflow(thread: &'static Thread, address: usize) {
     sys::say(b"' has overflowed its stack\n");
 }
 
+/// Whether a thread is a shell in which nothing runs.
+pub fn is_free(thread: &'static Thread) -> bool {
+    of(thread).is_some_and(|shell| shell.ending.is_over())
+}
+
 /// In how many shells nothing runs.
 pub fn count_ended() -> usize {
     let mut count = 0;
     GUEST.identities.each(|thread| {
-        count += usize::from(of(thread).is_some_and(|shell| shell.ending.is_over()));
+        count += usize::from(is_free(thread));
         true
     });
     count

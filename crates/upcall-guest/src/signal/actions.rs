@@ -156,6 +156,16 @@ pub fn disposition(signal: i32) -> Disposition {
     }
 }
 
+/// Whether the program has a handler for any signal that may come from outside.
+pub fn has_handlers() -> bool {
+    (1..ACTIONS.len() as i32).any(|signal| {
+        !is_fault(signal)
+            && !is_libcs(signal)
+            && !is_ours(signal)
+            && disposition(signal) == Disposition::Handled
+    })
+}
+
 /// What the kernel is told for an action of the program.
 pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
     if signal == preempt::SIGNAL && GUEST.runtime().is_some() {

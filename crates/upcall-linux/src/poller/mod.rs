@@ -184,6 +184,11 @@ impl Poller {
         unsafe { sys!(sys::SYS_write, self.kick, &raw const one, 8) };
     }
 
+    /// Whether a thread waits for a descriptor.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::SeqCst) != 0
+    }
+
     pub(crate) fn is_wanted(&self) -> bool {
         self.waiters.load(Ordering::Relaxed) != 0 || self.alarm_ns.load(Ordering::Relaxed) != 0
     }

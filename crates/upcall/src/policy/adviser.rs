@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use upcall_core::Kernel;
 use upcall_core::runtime::{Advice, Transition};
-use upcall_guest::urgency;
+use upcall_guest::{stuck, urgency};
 use upcall_linux::{Runtime, Thread};
 
 use super::{Id, Policy, Rank, Threads, Why};
@@ -30,6 +30,9 @@ pub(crate) fn start(runtime: &'static Runtime, policy: Box<dyn Policy>) -> std::
         let activation = runtime.enter();
         let becomes = runtime.become_adviser(activation);
         runtime.leave(activation);
+        if becomes {
+            stuck::serve();
+        }
         // Who starts it waits for that.
         let _ = is_there.send(());
         if !becomes {
