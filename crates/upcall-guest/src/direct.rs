@@ -1,9 +1,12 @@
 //! What a program that links the crate asks of the runtime without a system call.
 
-use core::sync::atomic::AtomicU32;
+use core::slice;
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use upcall_linux::Runtime;
+use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
+use upcall_linux::{Runtime, base, descriptors};
 
+use crate::again::UNSEEN;
 use crate::guest::GUEST;
 use crate::{caller, futex};
 
@@ -31,4 +34,72 @@ pub fn wait(
 #[inline]
 pub fn wake(runtime: &'static Runtime, word: &AtomicU32, count: u32) -> u32 {
     futex::wake(runtime, word.as_ptr() as usize, count, u32::MAX) as u32
+}
+
+/// The runtime, for whoever asks; `None`: there is none.
+pub fn runtime_of_process() -> Option<&'static Runtime> {
+    GUEST.runtime()
+}
+
+/// A wait for a descriptor that is in non-blocking mode, before the call on it is tried.
+pub struct Wait {
+    runtime: &'static Runtime,
+    watch: Watch,
+}
+
+impl Wait {
+    /// For something to read, or with `out` for room to write.
+    #[inline]
+    pub fn new(runtime: &'static Runtime, descriptor: i32, out: bool) -> Self {
+        let wants = if out { Wants::OUT } else { Wants::IN };
+        let watch = runtime.kernel().poller().watch(descriptor, wants);
+        Wait { runtime, watch }
+    }
+
+    /// The call would have blocked: parks until there is something new, the deadline (nanoseconds of
+    /// CLOCK_MONOTONIC) has passed, or a handler ran. `false` where parking is not to be had, or is not the best:
+    /// nothing was waited for.
+    pub fn park(mut self, deadline: Option<u64>) -> bool {
+        let Wait { runtime, .. } = self;
+        // A hint, from whatever activation this is at the moment.
+        // SAFETY: on an activation.
+        let blocks = runtime.prefers_blocking(unsafe { base::current() });
+        let Some(thread) = caller::current_thread().filter(|_| !blocks) else {
+            return false;
+        };
+        let poller = runtime.kernel().poller();
+        // A pipe's writers in this process find who waits for it.
+        poller.kind(runtime, self.watch.descriptor);
+        // As for a system call: a handler may run that has begun before this wait, and one in which it is.
+        let seen = &thread.kernel.seen;
+        let before = seen.swap(UNSEEN, Ordering::Relaxed);
+        let ended = poller.wait(runtime, slice::from_mut(&mut self.watch), deadline);
+        if before != UNSEEN {
+            seen.fetch_max(before, Ordering::Relaxed);
+        }
+        if let Some(moved) = self.watch.moved {
+            descriptors::give_back(moved);
+        }
+        ended != Readiness::NotPollable
+    }
+}
+
+/// The caller has written to a pipe: who waits for it here is made ready at once.
+#[inline]
+pub fn written(runtime: &'static Runtime, descriptor: i32) {
+    let poller = runtime.kernel().poller();
+    poller.count_write();
+    if poller.kind(runtime, descriptor) == Kind::Pipe {
+        poller.written(runtime, descriptor);
+    }
+}
+
+/// All threads that wait for the descriptor look again.
+pub fn end_waits(runtime: &'static Runtime, descriptor: i32) {
+    let poller = runtime.kernel().poller();
+    if caller::is_outside() {
+        poller.disturb_from_outside();
+    } else {
+        poller.disturb(runtime, descriptor);
+    }
 }

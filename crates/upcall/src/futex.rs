@@ -30,7 +30,8 @@ pub(crate) fn moment(at: std::time::Instant) -> u64 {
     now_ns().saturating_add(u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn now_ns() -> u64 {
+/// The clock's time.
+pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! All threads that the process makes from then on are such threads, however it makes them; those of [`thread`] cost
-//! least. [`thread`] and [`sync`] are shaped as those of `std`.
+//! least. [`thread`], [`sync`], [`net`] and [`io`] are shaped as those of `std`; what these add to it is deadlines.
 //!
 //! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime: a program whose
 //! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.
@@ -41,8 +41,12 @@ mod deadlock;
 mod error;
 #[cfg_attr(loom, path = "models/futex.rs")]
 mod futex;
+#[cfg(not(loom))]
+pub mod io;
 #[cfg(all(loom, test))]
 mod models;
+#[cfg(not(loom))]
+pub mod net;
 #[cfg(not(loom))]
 pub mod policy;
 #[cfg(not(loom))]
@@ -50,6 +54,8 @@ mod runtime;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod thread;
+#[cfg(not(loom))]
+pub mod time;
 
 #[cfg(not(loom))]
 pub use error::Error;

@@ -1,6 +1,7 @@
 //! The workloads of `upcall bench` that need nothing but threads, in a program that is written with
 //! the crate upcall.
 
+use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use upcall::sync;
@@ -15,6 +16,8 @@ impl Threads for Crate {
     type Handle<R: Send + 'static> = JoinHandle<R>;
     type Semaphore = Semaphore;
     type Mutex = Mutex;
+    type Reader = Reader;
+    type Writer = Writer;
 
     #[inline]
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
@@ -32,6 +35,28 @@ impl Threads for Crate {
     #[inline]
     fn yield_now() {
         thread::yield_now();
+    }
+
+    fn pipe() -> Result<(Reader, Writer), Failure> {
+        let (reader, writer) = upcall::io::pipe()
+            .map_err(|error| Failure::Failed(format!("making a pipe: {error}")))?;
+        Ok((Reader(reader), Writer(writer)))
+    }
+}
+
+/// The crate's pipes.
+struct Reader(upcall::io::PipeReader);
+struct Writer(upcall::io::PipeWriter);
+
+impl threads::Reader for Reader {
+    fn read_byte(&self) -> bool {
+        matches!((&self.0).read(&mut [0]), Ok(1))
+    }
+}
+
+impl threads::Writer for Writer {
+    fn write_byte(&self) -> bool {
+        matches!((&self.0).write(&[1]), Ok(1))
     }
 }
 

@@ -178,6 +178,12 @@ impl Threads for Posix {
     type Handle<R: Send + 'static> = Handle<R>;
     type Semaphore = Semaphore;
     type Mutex = Mutex;
+    type Reader = OwnedFd;
+    type Writer = OwnedFd;
+
+    fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+        pipe()
+    }
 
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> Handle<R> {
         fn start<F: FnOnce() -> R, R>(body: F) -> Handle<R> {
@@ -332,6 +338,18 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
     }
     // SAFETY: two new descriptors that nobody else owns.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+impl threads::Reader for OwnedFd {
+    fn read_byte(&self) -> bool {
+        read_byte(self)
+    }
+}
+
+impl threads::Writer for OwnedFd {
+    fn write_byte(&self) -> bool {
+        write_byte(self)
+    }
 }
 
 /// Reads one byte, blocking; false at the end of the file or on an error.

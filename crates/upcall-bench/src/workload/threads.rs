@@ -7,7 +7,7 @@
 use std::ops::DerefMut;
 use std::sync::Once;
 
-use super::SKIP;
+use super::{Failure, SKIP};
 
 /// A package of threads.
 pub trait Threads: 'static {
@@ -17,6 +17,10 @@ pub trait Threads: 'static {
     type Semaphore: Semaphore;
     /// The package's mutex.
     type Mutex: Mutex;
+    /// The end of a pipe that is read.
+    type Reader: Reader;
+    /// The end of a pipe that is written.
+    type Writer: Writer;
 
     /// Starts a thread; where there cannot be one more, [`no_thread`] ends the process.
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> Self::Handle<R>;
@@ -26,6 +30,21 @@ pub trait Threads: 'static {
 
     /// Gives way to other threads.
     fn yield_now();
+
+    /// A pipe, in whose calls a thread waits.
+    fn pipe() -> Result<(Self::Reader, Self::Writer), Failure>;
+}
+
+/// The end of a pipe that is read.
+pub trait Reader: Send + 'static {
+    /// Reads one byte; false at the end of the file or on an error.
+    fn read_byte(&self) -> bool;
+}
+
+/// The end of a pipe that is written.
+pub trait Writer: Send + 'static {
+    /// Writes one byte; false on an error.
+    fn write_byte(&self) -> bool;
 }
 
 /// A counting semaphore.

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::ThreadList;
 
+use super::wait::ANY;
 use super::{Poller, Wants, slot};
 use crate::{Activation, Linux, Runtime};
 
@@ -67,6 +68,29 @@ impl Poller {
     /// It was not because of ours.
     pub fn stay(&self) {
         self.shallow.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// All threads that wait for the descriptor alone, or among others, look again. From a thread's own code,
+    /// outside the runtime.
+    pub fn disturb(&self, runtime: &'static Runtime, descriptor: i32) {
+        let Some(entry) = self.entries.get(descriptor as usize) else {
+            return;
+        };
+        let activation = runtime.enter();
+        let mut list = ThreadList::new();
+        {
+            let state = entry.lock(runtime.kernel());
+            self.edge(descriptor as usize, &state, ANY, &mut list);
+        }
+        make_ready(runtime, activation, list);
+        runtime.leave(activation);
+    }
+
+    /// All threads that wait for anything look again; from a kernel thread that is no activation.
+    pub fn disturb_from_outside(&self) {
+        // Release: pairs with the Acquire in `Poller::collect`, behind which they look at what was changed.
+        self.disturbed.store(true, Ordering::Release);
+        self.kick();
     }
 
     /// The program has written to a pipe: threads of this process that wait for it are made

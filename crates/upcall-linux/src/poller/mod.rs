@@ -35,7 +35,7 @@ pub use known::Kind;
 pub(crate) use wait::Node;
 pub use wait::{Readiness, Wants, Watch, pause};
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libc::epoll_event;
 use upcall_core::{Errno, Slot, SpinLock, ThreadList};
@@ -113,6 +113,8 @@ pub struct Poller {
     /// How many of the program's calls watches of ours have, or may have, stood in the way of: unless it
     /// is 0, what may be an epoll instance is not watched.
     shallow: AtomicU32,
+    /// A kernel thread that is no activation wants all who wait to look again.
+    disturbed: AtomicBool,
 }
 
 impl Poller {
@@ -151,6 +153,7 @@ impl Poller {
             flags_epoch: AtomicU32::new(0),
             writes: AtomicU32::new(0),
             shallow: AtomicU32::new(0),
+            disturbed: AtomicBool::new(false),
         };
         for (descriptor, data) in [(kick, KICK), (alarm, ALARM)] {
             if let Some(number) = error(poller.control(EPOLL_CTL_ADD, descriptor, EPOLLIN, data)) {
@@ -254,6 +257,13 @@ impl Poller {
                 KICK => {}
                 ALARM => expire = true,
                 descriptor => self.fire(runtime, descriptor as usize, bits, &mut list),
+            }
+        }
+        // Acquire: pairs with the Release in `disturb_from_outside`.
+        if self.disturbed.load(Ordering::Relaxed) && self.disturbed.swap(false, Ordering::Acquire) {
+            for descriptor in 0..=self.highest.load(Ordering::Relaxed) as usize {
+                let state = self.entries[descriptor].lock(runtime.kernel());
+                self.edge(descriptor, &state, wait::ANY, &mut list);
             }
         }
         let alarm = self.alarm_ns.load(Ordering::Relaxed);

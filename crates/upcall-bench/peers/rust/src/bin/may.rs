@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use may::coroutine::{self, JoinHandle};
 use may::{go, sync};
+use std::os::fd::OwnedFd;
+use upcall_peers::workload::Failure;
+use upcall_peers::workload::posix;
 use upcall_peers::workload::threads::{self, Threads};
 
 /// `may` as a package of threads.
@@ -13,6 +16,12 @@ impl Threads for May {
     type Handle<R: Send + 'static> = JoinHandle<R>;
     type Semaphore = Semaphore;
     type Mutex = Mutex;
+    type Reader = OwnedFd;
+    type Writer = OwnedFd;
+
+    fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+        posix::pipe()
+    }
 
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
         go!(body)

@@ -1,0 +1,103 @@
+//! Pipes, and waiting for any descriptor.
+//!
+//! A thread that has to wait parks on the poller of the runtime; its virtual processor goes on with another one. Where
+//! there is no runtime it waits in poll(2).
+//!
+//! What is not here is std's: regular files block their activation, whoever reads them ([`std::fs`]), and a
+//! descriptor with calls of its own (eventfd(2), inotify(7), a device) is waited for by [`wait`] and then
+//! used by them.
+
+mod pipe;
+pub(crate) mod source;
+
+use std::io;
+use std::ops::BitOr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Instant;
+
+pub use pipe::{PipeReader, PipeWriter, pipe};
+pub(crate) use pipe::{read_vectored, write_vectored};
+pub use source::Deadlines;
+
+/// What to wait for, or what has come: a set. Errors and hang-ups come unasked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interest(i16);
+
+impl Interest {
+    /// Something to read or to accept, or the end.
+    pub const READABLE: Self = Interest(libc::POLLIN | libc::POLLRDHUP);
+    /// Room to write; of a socket, that its connect(2) is over.
+    pub const WRITABLE: Self = Interest(libc::POLLOUT);
+    /// Data out of the ordinary (POLLPRI of poll(2)).
+    pub const PRIORITY: Self = Interest(libc::POLLPRI);
+}
+
+impl BitOr for Interest {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Interest(self.0 | other.0)
+    }
+}
+
+/// What a descriptor is ready for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready(i16);
+
+impl Ready {
+    /// There is something to read or to accept, or the end: a call for that does not wait.
+    pub fn is_readable(self) -> bool {
+        self.0 & (libc::POLLIN | libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    /// There is room to write, or an error to be told: a call for that does not wait.
+    pub fn is_writable(self) -> bool {
+        self.0 & (libc::POLLOUT | libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    /// There is data out of the ordinary.
+    pub fn is_priority(self) -> bool {
+        self.0 & libc::POLLPRI != 0
+    }
+
+    /// The other side has gone away, or has shut down writing.
+    pub fn is_hung_up(self) -> bool {
+        self.0 & (libc::POLLHUP | libc::POLLRDHUP) != 0
+    }
+
+    /// There is an error to be told; of a pipe's writing end, that nobody can read any more.
+    pub fn is_error(self) -> bool {
+        self.0 & libc::POLLERR != 0
+    }
+}
+
+/// Waits until a descriptor of any kind is ready for one of `interest`, or has failed, but not beyond `deadline`
+/// (poll(2)). Handlers of signals run meanwhile and do not end it. A regular file is always ready.
+///
+/// # Errors
+///
+/// [`TimedOut`](io::ErrorKind::TimedOut) when the deadline passes first; what is ready already is told even if it
+/// has. `EBADF` for a descriptor that is not open.
+pub fn wait(
+    descriptor: impl AsFd,
+    interest: Interest,
+    deadline: Option<Instant>,
+) -> io::Result<Ready> {
+    let mut file = [libc::pollfd {
+        fd: descriptor.as_fd().as_raw_fd(),
+        events: interest.0,
+        revents: 0,
+    }];
+    loop {
+        let now = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match source::poll(&mut file, now) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) if file[0].revents & libc::POLLNVAL != 0 => {
+                return Err(io::Error::from_raw_os_error(libc::EBADF));
+            }
+            Ok(_) => return Ok(Ready(file[0].revents)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! TCP, UDP and Unix sockets, shaped as in [`std::net`] and [`std::os::unix::net`], with deadlines.
+//!
+//! A thread that has to wait parks on the runtime's poller; without a runtime it waits in poll(2). In place of
+//! std's time limits each socket has [`Deadlines`], which any thread may move at any time: that is also
+//! how another thread ends a wait. A handler of a signal runs meanwhile and does not end it. A socket is used through
+//! shared references by as many threads as there are, and cannot be closed while one waits; `shutdown`
+//! tells the other side.
+//!
+//! The sockets are in non-blocking mode. What is not here is std's: names are looked up by
+//! getaddrinfo(3), which waits for the network as any call does.
+
+mod stream;
+mod tcp;
+mod udp;
+mod unix;
+
+pub use crate::io::Deadlines;
+pub use std::net::{
+    AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
+    ToSocketAddrs,
+};
+pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use udp::UdpSocket;
+pub use unix::{UnixDatagram, UnixIncoming, UnixListener, UnixStream};
+
+/// What all sockets have.
+macro_rules! socket {
+    ($name:ident, $std:ty) => {
+        impl $name {
+            /// Takes a socket of std's and makes it non-blocking, for all who share it.
+            ///
+            /// # Errors
+            ///
+            /// Those of ioctl(2).
+            pub fn from_std(socket: $std) -> std::io::Result<Self> {
+                socket.set_nonblocking(true)?;
+                Ok($name(crate::io::source::Source::new(socket)))
+            }
+
+            /// Gives the socket away as one of std's, in blocking mode.
+            ///
+            /// # Errors
+            ///
+            /// Those of ioctl(2).
+            pub fn into_std(self) -> std::io::Result<$std> {
+                let socket = self.0.into_inner();
+                socket.set_nonblocking(false)?;
+                Ok(socket)
+            }
+
+            /// The same socket by another descriptor (dup(2)), with deadlines of its own: none.
+            ///
+            /// # Errors
+            ///
+            /// `EMFILE`: too many descriptors.
+            pub fn try_clone(&self) -> std::io::Result<Self> {
+                let other = self.0.get().try_clone()?;
+                Ok($name(crate::io::source::Source::new(other)))
+            }
+
+            /// The error that the socket has to tell, and forgets it (SO_ERROR).
+            ///
+            /// # Errors
+            ///
+            /// Those of getsockopt(2).
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                self.0.get().take_error()
+            }
+        }
+
+        impl crate::io::Deadlines for $name {
+            fn set_read_deadline(&self, deadline: Option<std::time::Instant>) {
+                self.0.set_deadlines(&[Direction::In], deadline);
+            }
+
+            fn set_write_deadline(&self, deadline: Option<std::time::Instant>) {
+                self.0.set_deadlines(&[Direction::Out], deadline);
+            }
+
+            fn set_deadline(&self, deadline: Option<std::time::Instant>) {
+                self.0
+                    .set_deadlines(&[Direction::In, Direction::Out], deadline);
+            }
+        }
+
+        impl std::os::fd::AsFd for $name {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.get().as_fd()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $name {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                self.0.number()
+            }
+        }
+
+        impl From<$name> for std::os::fd::OwnedFd {
+            /// It stays non-blocking.
+            fn from(socket: $name) -> Self {
+                socket.0.into_inner().into()
+            }
+        }
+
+        impl TryFrom<std::os::fd::OwnedFd> for $name {
+            type Error = std::io::Error;
+
+            /// As `from_std`. Of what kind the descriptor is, is not asked.
+            fn try_from(descriptor: std::os::fd::OwnedFd) -> std::io::Result<Self> {
+                Self::from_std(descriptor.into())
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self.0.get(), f)
+            }
+        }
+    };
+}
+use socket;

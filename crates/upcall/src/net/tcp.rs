@@ -1,0 +1,179 @@
+//! TCP.
+
+use std::io;
+use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::socket;
+use super::stream::stream;
+use crate::io::source::{self, Direction, Source};
+
+/// A connection. See tcp(7).
+pub struct TcpStream(Source<net::TcpStream>);
+
+socket!(TcpStream, net::TcpStream);
+stream!(TcpStream);
+
+impl TcpStream {
+    /// Connects to the first of the addresses that answers. Each may take as long as the kernel tries
+    /// (about two minutes); [`TcpStream::connect_timeout`] for less. See connect(2).
+    ///
+    /// # Errors
+    ///
+    /// Of the last address: `ConnectionRefused`, `TimedOut`, `EMFILE` and others; those of the look-up of a name.
+    pub fn connect(addresses: impl ToSocketAddrs) -> io::Result<Self> {
+        let mut last = None;
+        for address in addresses.to_socket_addrs()? {
+            match Self::connect_timeout(&address, Duration::MAX) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "there is no address to try")
+        }))
+    }
+
+    /// Connects within that time.
+    ///
+    /// # Errors
+    ///
+    /// As [`TcpStream::connect`]; `InvalidInput` for no time at all.
+    pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<Self> {
+        // Waits in poll(2), on a non-blocking socket.
+        Self::from_std(net::TcpStream::connect_timeout(address, timeout)?)
+    }
+
+    /// The other side's address.
+    ///
+    /// # Errors
+    ///
+    /// Those of getpeername(2).
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get().peer_addr()
+    }
+
+    /// The address of this side.
+    ///
+    /// # Errors
+    ///
+    /// Those of getsockname(2).
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get().local_addr()
+    }
+
+    /// Ends reading, writing or both, also for threads that wait. See shutdown(2).
+    ///
+    /// # Errors
+    ///
+    /// Those of shutdown(2).
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.0.get().shutdown(how)
+    }
+
+    /// Whether small pieces are sent at once (TCP_NODELAY).
+    ///
+    /// # Errors
+    ///
+    /// Those of getsockopt(2).
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.0.get().nodelay()
+    }
+
+    /// Sets [`TcpStream::nodelay`].
+    ///
+    /// # Errors
+    ///
+    /// Those of setsockopt(2).
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.0.get().set_nodelay(nodelay)
+    }
+
+    /// Over how many routers packets may go (IP_TTL).
+    ///
+    /// # Errors
+    ///
+    /// Those of getsockopt(2).
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.0.get().ttl()
+    }
+
+    /// Sets [`TcpStream::ttl`].
+    ///
+    /// # Errors
+    ///
+    /// Those of setsockopt(2).
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.0.get().set_ttl(ttl)
+    }
+}
+
+/// A socket that accepts connections. See listen(2).
+pub struct TcpListener(Source<net::TcpListener>);
+
+socket!(TcpListener, net::TcpListener);
+
+impl TcpListener {
+    /// Listens at the first of the addresses that can be had, with SO_REUSEADDR and room for 128 connections
+    /// that nobody has accepted yet, as std does.
+    ///
+    /// # Errors
+    ///
+    /// Of the last address: `AddrInUse` and others; those of the look-up of a name.
+    pub fn bind(addresses: impl ToSocketAddrs) -> io::Result<Self> {
+        Self::from_std(net::TcpListener::bind(addresses)?)
+    }
+
+    /// Waits for a connection. See accept(2).
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` when the read deadline has passed. `EMFILE`, `ENFILE`: too many descriptors; the connection
+    /// keeps waiting, so whoever tries again at once gets the same again.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as usize;
+        let (socket, address) = self.0.until_done(Direction::In, |listener| {
+            // SAFETY: the kernel writes an address of the length that it says.
+            unsafe {
+                socket2::SockAddr::try_init(|place, length| {
+                    let words = [place as usize, length as usize, flags, 0, 0];
+                    let listener = listener.as_fd().as_raw_fd();
+                    source::call(libc::SYS_accept4, listener, words)
+                })
+            }
+        })?;
+        // SAFETY: new, and nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket as i32) };
+        let address = address
+            .as_socket()
+            .ok_or_else(|| io::Error::other("a connection of TCP without an address of IP"))?;
+        Ok((TcpStream(Source::new(socket.into())), address))
+    }
+
+    /// All connections, one after the other.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming(self)
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// Those of getsockname(2).
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get().local_addr()
+    }
+}
+
+/// What [`TcpListener::incoming`] gives: never at its end.
+#[derive(Debug)]
+pub struct Incoming<'a>(&'a TcpListener);
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.0.accept().map(|(stream, _)| stream))
+    }
+}
