@@ -1,5 +1,5 @@
-//! Runs the same cases without a runtime, and with one of 1, 2 and 4 virtual processors and the shortest
-//! time slice: a process each, since a process has one runtime.
+//! Runs the same cases without a runtime, and with one of 1, 2 and 4 virtual processors and short
+//! time slices: a process each, since a process has one runtime.
 
 use std::env;
 use std::process::Command;
@@ -9,6 +9,7 @@ use std::time::Duration;
 pub type Case = (&'static str, fn());
 
 const MODE: &str = "UPCALL_SYNC_TEST_VPS";
+const SLICE: &str = "UPCALL_SYNC_TEST_SLICE_US";
 
 /// Lists cases with their names.
 #[macro_export]
@@ -18,10 +19,32 @@ macro_rules! cases {
     };
 }
 
+/// The shortest time slice, and the usual one.
+const SLICES_US: [u64; 2] = [100, 5000];
+
 /// The test program: with arguments, the cases whose names contain one of them.
 pub fn main(cases: &[Case]) {
+    run(cases, &SLICES_US[..1]);
+}
+
+/// As [`main`], also with the usual time slice.
+#[allow(dead_code)]
+pub fn main_with_slices(cases: &[Case]) {
+    run(cases, &SLICES_US);
+}
+
+/// Whether there is a runtime in this process that the test has started.
+#[allow(dead_code)]
+pub fn has_runtime() -> bool {
+    env::var(MODE).is_ok_and(|vps| vps != "0")
+}
+
+fn run(cases: &[Case], slices_us: &[u64]) {
     let Ok(mode) = env::var(MODE) else {
-        for vps in [0, 1, 2, 4] {
+        let ways = slices_us
+            .iter()
+            .flat_map(|slice| [1, 2, 4].map(|vps| (vps, *slice)));
+        for (vps, slice) in [(0, 0)].into_iter().chain(ways) {
             if vps > 0 && !upcall_linux::arch::SERVES_PROGRAMS {
                 println!("skipped: with a runtime: not on this architecture");
                 break;
@@ -29,9 +52,10 @@ pub fn main(cases: &[Case]) {
             let status = Command::new(env::current_exe().unwrap())
                 .args(env::args_os().skip(1))
                 .env(MODE, vps.to_string())
+                .env(SLICE, slice.to_string())
                 .status()
                 .unwrap();
-            assert!(status.success(), "{vps} virtual processors: {status}");
+            assert!(status.success(), "{vps} virtual processors, {slice} µs: {status}");
         }
         return;
     };
@@ -42,7 +66,9 @@ pub fn main(cases: &[Case]) {
     if vps > 0 {
         upcall::Runtime::builder()
             .virtual_processors(vps, vps)
-            .time_slice(Duration::from_micros(100))
+            .time_slice(Duration::from_micros(
+                env::var(SLICE).unwrap().parse().unwrap(),
+            ))
             .start()
             .expect("starts");
     }
