@@ -28,6 +28,8 @@ pub enum Limit {
     AtLeast(f64),
     /// At most this many times the native figure.
     TimesNptl(f64),
+    /// At least as much as each of these peers that has a figure.
+    AtLeastPeers(&'static [RuntimeName]),
     /// At most `absolute`, or else at most `times` the native figure.
     AtMostOrTimes { absolute: f64, times: f64 },
     /// At most one time slice of our runtime; the unit is nanoseconds.
@@ -52,7 +54,7 @@ pub enum Verdict {
     Holds,
     /// It does not.
     Broken,
-    /// There is no native figure to compare with.
+    /// There is no figure to compare with.
     Unknown,
 }
 
@@ -100,15 +102,25 @@ impl Bound {
         }
     }
 
-    /// Judges `ours` beside `native`; `slice_ns` is the time slice of our runtime.
-    pub fn judge(&self, ours: &Summary, native: Option<&Summary>, slice_ns: f64) -> Verdict {
+    /// Judges `ours` beside the figures `of` others; `slice_ns` is the time slice of our runtime.
+    pub fn judge(
+        &self,
+        ours: &Summary,
+        of: impl Fn(RuntimeName) -> Option<Summary>,
+        slice_ns: f64,
+    ) -> Verdict {
         let figure = self.pick(ours);
-        let within = |times: f64| native.map(|native| figure <= times * self.pick(native));
+        let native = of(RuntimeName::Nptl);
+        let within = |times: f64| native.map(|native| figure <= times * self.pick(&native));
         let holds = match self.limit {
             Limit::AtMost(limit) => Some(figure <= limit),
             Limit::AtLeast(limit) => Some(figure >= limit),
             Limit::OneSlice => Some(figure <= slice_ns),
             Limit::TimesNptl(times) => within(times),
+            Limit::AtLeastPeers(peers) => peers
+                .iter()
+                .filter_map(|peer| Some(figure >= self.pick(&of(*peer)?)))
+                .reduce(|one, other| one && other),
             Limit::AtMostOrTimes { absolute, .. } if figure <= absolute => Some(true),
             Limit::AtMostOrTimes { times, .. } => within(times),
         };
@@ -131,6 +143,10 @@ impl Bound {
             Limit::AtMost(limit) => format!("{which} ≤ {}", value(limit)),
             Limit::AtLeast(limit) => format!("{which} ≥ {}", value(limit)),
             Limit::TimesNptl(times) => format!("{which} ≤ {times} × nptl"),
+            Limit::AtLeastPeers(peers) => {
+                let names: Vec<_> = peers.iter().map(|peer| peer.as_str()).collect();
+                format!("{which} ≥ {}", names.join(", "))
+            }
             Limit::OneSlice => format!("{which} ≤ one time slice"),
             Limit::AtMostOrTimes { absolute, times } => {
                 format!("{which} ≤ {} or {times:.2} × nptl", value(absolute))
@@ -147,7 +163,8 @@ mod tests {
 
     fn judge(bound: Bound, ours: &[f64], native: &[f64]) -> Verdict {
         let native = Summary::of(native);
-        bound.judge(&Summary::of(ours).unwrap(), native.as_ref(), SLICE)
+        let of = |name| native.filter(|_| name == RuntimeName::Nptl);
+        bound.judge(&Summary::of(ours).unwrap(), of, SLICE)
     }
 
     #[test]
@@ -156,6 +173,23 @@ mod tests {
         assert_eq!(judge(bound, &[3.0], &[2.0]), Verdict::Holds);
         assert_eq!(judge(bound, &[3.1], &[2.0]), Verdict::Broken);
         assert_eq!(judge(bound, &[3.0], &[]), Verdict::Unknown);
+    }
+
+    #[test]
+    fn every_peer_that_is_there_must_be_reached() {
+        const PEERS: [RuntimeName; 2] = [RuntimeName::Go, RuntimeName::Tokio];
+        let bound = Bound::median(Limit::AtLeastPeers(&PEERS)).of_crate();
+        let judge = |ours: f64, peers: [Option<f64>; 2]| {
+            let of = |name| {
+                let index = PEERS.iter().position(|peer| *peer == name)?;
+                Summary::of(&[peers[index]?])
+            };
+            bound.judge(&Summary::of(&[ours]).unwrap(), of, SLICE)
+        };
+        assert_eq!(judge(5.0, [Some(5.0), Some(4.0)]), Verdict::Holds);
+        assert_eq!(judge(4.5, [Some(5.0), Some(4.0)]), Verdict::Broken);
+        assert_eq!(judge(4.5, [None, Some(4.0)]), Verdict::Holds);
+        assert_eq!(judge(4.5, [None, None]), Verdict::Unknown);
     }
 
     #[test]

@@ -14,6 +14,7 @@ const GO_SOURCES: &[(&str, &str)] = &[
     ("go.mod", include_str!("../peers/go/go.mod")),
     ("block.go", include_str!("../peers/go/block.go")),
     ("fork.go", include_str!("../peers/go/fork.go")),
+    ("http.go", include_str!("../peers/go/http.go")),
     ("main.go", include_str!("../peers/go/main.go")),
     ("memory.go", include_str!("../peers/go/memory.go")),
     ("pair.go", include_str!("../peers/go/pair.go")),
@@ -39,6 +40,7 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "src/workload/cold.rs"
     "src/workload/create.rs"
     "src/workload/fork.rs"
+    "src/workload/load.rs"
     "src/workload/mod.rs"
     "src/workload/mutex.rs"
     "src/workload/never.rs"

@@ -105,6 +105,18 @@ const THAT_WAIT: &[RuntimeName] = &[
     RuntimeName::Tokio,
 ];
 
+/// Those with a web server.
+const SERVERS: &[RuntimeName] = &[
+    RuntimeName::Upcall,
+    RuntimeName::Crate,
+    RuntimeName::Nptl,
+    RuntimeName::Go,
+    RuntimeName::Tokio,
+];
+
+/// Those whose web servers are to be equalled.
+const PEER_SERVERS: &[RuntimeName] = &[RuntimeName::Go, RuntimeName::Tokio];
+
 /// One that needs nothing but threads.
 const fn threads(
     name: &'static str,
@@ -389,6 +401,40 @@ pub const WORKLOADS: &[Workload] = &[
             )
         }],
     ),
+    Workload {
+        workers: 2,
+        unit: "requests/s",
+        ..cost(
+            "http",
+            "answers of a web server, a thread for each of wrk's 64 connections",
+            &[Variant {
+                runtimes: SERVERS,
+                ..threads(
+                    "",
+                    &["connections=64"],
+                    &[Bound::median(Limit::AtLeastPeers(PEER_SERVERS)).of_crate()],
+                )
+            }],
+        )
+    },
+    Workload {
+        workers: 2,
+        unit: "bytes",
+        ..cost(
+            "idle_connections",
+            "resident memory of one of so many idle connections, a thread for each",
+            &[
+                Variant {
+                    runtimes: SERVERS,
+                    ..threads("10000", &["connections=10000"], &[])
+                },
+                Variant {
+                    runtimes: SERVERS,
+                    ..threads("100000", &["connections=100000"], &[crate_at_most(6144.0)])
+                },
+            ],
+        )
+    },
     pair(
         "pair_spin",
         "2 x alone / two copies at once: pthread_spin_lock",

@@ -33,6 +33,7 @@ mod pairs;
 mod problem;
 mod record;
 mod runtime;
+pub mod server;
 mod session;
 mod stats;
 mod table;

@@ -274,6 +274,8 @@ fn quick(program: &str) -> &'static [&'static str] {
         "fib" => &["n=10"],
         "sumtime" => &["samples=2", "n=100"],
         "blocked" => &["threads=200"],
+        "http" => &["seconds=1", "connections=8"],
+        "idle_connections" => &["connections=200"],
         _ => &["samples=2", "operations=200"],
     }
 }

@@ -172,13 +172,13 @@ fn show(
             .iter()
             .position(|runtime| runtime.name == name)
     };
-    let native = find(RuntimeName::Nptl).and_then(|index| outcome.figures[index]);
+    let of = |name: RuntimeName| find(name).and_then(|index| outcome.figures[index]);
     let slice = bench.args.slice.as_nanos() as f64;
     // What no runtime could do here has been left out aloud, or has failed by itself.
     let nowhere = outcome.figures.iter().all(Option::is_none);
     let judge = |bound: &'static Bound| {
         let figures = outcome.figures[find(bound.runtime)?];
-        let verdict = figures.map(|ours| bound.judge(&ours, native.as_ref(), slice));
+        let verdict = figures.map(|ours| bound.judge(&ours, of, slice));
         Some((bound, verdict.unwrap_or(Verdict::Unknown)))
     };
     let verdicts: Vec<_> = outcome.bounds.iter().filter_map(judge).collect();

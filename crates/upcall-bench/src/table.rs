@@ -25,6 +25,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
         ("bytes", size) if size >= 1e3 => format!("{:.2} KB", value / 1e3),
         ("bytes", _) => format!("{value:.0} B"),
         ("Mops/s", _) => format!("{value:.1} Mops/s"),
+        ("requests/s", _) => format!("{value:.0} requests/s"),
         ("%", _) => format!("{value:.2} %"),
         _ => format!("{value:.2}"),
     }

@@ -69,6 +69,8 @@ var workloads = map[string]func(){
 	"create_join":      createJoin,
 	"fib":              fibonacci,
 	"fork_batch":       forkBatch,
+	"http":             httpServer,
+	"idle_connections": idleConnections,
 	"mutex_64":         mutex,
 	"null_fork":        nullFork,
 	"pair_barrier":     func() { pair(&barrier{}, 5000) },

@@ -1,11 +1,14 @@
 //! The workloads of `upcall bench` that need nothing but threads, in a program that is written with
 //! the crate upcall.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
+use upcall::net::{Deadlines, Shutdown, SocketAddr, TcpListener, TcpStream};
 use upcall::sync;
 use upcall::thread::{self, Builder, JoinHandle};
+use upcall_bench::server::{Connection, Server};
 use upcall_bench::workload::threads::{self, Threads, no_thread};
 use upcall_bench::workload::{Failure, Figures, Job};
 
@@ -117,6 +120,56 @@ impl threads::Mutex for Mutex {
     }
 }
 
+/// A connection, with its deadline.
+struct Client(TcpStream);
+
+impl Read for Client {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connection for Client {
+    fn limit(&mut self, time: Duration) {
+        self.0.set_deadline(Some(Instant::now() + time));
+    }
+
+    fn end_writing(&mut self) -> io::Result<()> {
+        self.0.shutdown(Shutdown::Write)
+    }
+}
+
+impl Server for Crate {
+    type Listener = TcpListener;
+    type Stream = Client;
+
+    fn listen() -> io::Result<(TcpListener, SocketAddr)> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }
+
+    fn accept(listener: &TcpListener) -> io::Result<Client> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        Ok(Client(stream))
+    }
+
+    fn start(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        Builder::new().spawn(body).map(drop)
+    }
+}
+
 /// Runs `job` on a thread of the crate: the first thread of the process is an ordinary one, whose
 /// stack and signal stack are the kernel's.
 fn start(workers: usize, job: Job) -> Result<Figures, Failure> {
@@ -134,5 +187,6 @@ fn start(workers: usize, job: Job) -> Result<Figures, Failure> {
 }
 
 fn main() -> ExitCode {
-    upcall_bench::workload::main_on::<Crate>(std::env::args().skip(1), start)
+    let servers = upcall_bench::server::programs::<Crate>();
+    upcall_bench::workload::main_on::<Crate>(servers, std::env::args().skip(1), start)
 }

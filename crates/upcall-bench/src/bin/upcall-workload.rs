@@ -4,5 +4,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    upcall_bench::workload::main(std::env::args().skip(1))
+    let servers = upcall_bench::server::programs::<upcall_bench::server::Std>();
+    upcall_bench::workload::main(servers, std::env::args().skip(1))
 }

@@ -27,6 +27,7 @@ mod blockers;
 mod cold;
 mod create;
 pub mod fork;
+pub mod load;
 mod mutex;
 mod never;
 mod pair;
@@ -127,19 +128,24 @@ const POSIX: &[(&str, Body)] = &[
     ("unblock_to_run", unblock::run),
 ];
 
-/// The program `upcall-workload`: runs the workload that `args` name, with POSIX threads.
-pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
+/// The program `upcall-workload`: runs the workload that `args` name, with POSIX threads. `more` are
+/// others that it has.
+pub fn main(more: Vec<(&'static str, Body)>, args: impl Iterator<Item = String>) -> ExitCode {
     let mut programs = common::<posix::Posix>();
     programs.extend(POSIX);
+    programs.extend(more);
     print_or_say(command(args).and_then(|(name, params)| run(&programs, &name, &params)))
 }
 
-/// The program of another package of threads, with all that any package has.
+/// The program of another package of threads, with all that any package has, and `more`.
 pub fn main_on<T: Threads>(
+    more: Vec<(&'static str, Body)>,
     args: impl Iterator<Item = String>,
     start: impl FnOnce(usize, Job) -> Result<Figures, Failure>,
 ) -> ExitCode {
-    with_programs(common::<T>(), args, start)
+    let mut programs = common::<T>();
+    programs.extend(more);
+    with_programs(programs, args, start)
 }
 
 /// A program with these workloads: `start` is told how many processors there are for it

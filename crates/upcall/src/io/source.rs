@@ -2,9 +2,10 @@
 //!
 //! 1. The deadline is looked at: when it has passed, nothing is tried.
 //! 2. The edges that the descriptor has seen are noted, and the call is tried.
-//! 3. If it would block, a thread of the runtime parks until there is another edge, or the deadline
-//!    passes ([`upcall_linux::poller`]); then all begins anew. Who moves the deadline stores it first and then counts an
-//!    edge, so the new one is seen in step 1, or step 3 does not wait.
+//! 3. If it would block, the thread counts itself among those that wait, and looks at the deadline again. Who moves the
+//!    deadline stores it first and then looks whether anybody waits: one of the two sees the other.
+//!    A thread of the runtime parks until there is another edge since step 2, or the deadline passes
+//!    ([`upcall_linux::poller`]); then all begins anew. Who has moved the deadline under a wait counts an edge.
 //! 4. Any other kernel thread waits in poll(2), for the descriptor and for an eventfd(2) that is there as long
 //!    as nobody has moved a deadline since it was made. Who moves one takes it away and makes it readable for
 //!    ever: everybody who waits with it sees that, and who comes later makes another.
@@ -14,7 +15,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ pub(crate) struct Source<T> {
     inner: T,
     /// By direction, in nanoseconds since [`base`].
     deadlines: [AtomicU64; 2],
+    /// How many threads wait, or are about to.
+    waiting: AtomicU32,
     /// Becomes readable when a deadline is moved, for kernel threads that wait.
     moved: Mutex<Option<Arc<OwnedFd>>>,
 }
@@ -45,6 +48,7 @@ impl<T: AsFd> Source<T> {
         Source {
             inner,
             deadlines: [const { AtomicU64::new(NEVER) }; 2],
+            waiting: AtomicU32::new(0),
             moved: Mutex::new(None),
         }
     }
@@ -72,8 +76,7 @@ impl<T: AsFd> Source<T> {
     ) -> io::Result<R> {
         let own = &self.deadlines[direction as usize];
         loop {
-            // Acquire: pairs with the Release in `set_deadlines`.
-            let deadline = own.load(Ordering::Acquire);
+            let deadline = own.load(Ordering::Relaxed);
             if deadline != NEVER && deadline <= since_base(Instant::now()) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -89,15 +92,21 @@ impl<T: AsFd> Source<T> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 answer => return answer,
             }
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            if let Some(watch) = watch {
-                // What was stored since is told by an edge.
-                let until = (deadline != NEVER).then(|| base().1.saturating_add(deadline));
-                if watch.park(until) {
-                    continue;
+            // SeqCst: pairs with those in `set_deadlines`.
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let waited = 'wait: {
+                #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+                if let Some(watch) = watch {
+                    let deadline = own.load(Ordering::SeqCst);
+                    let until = (deadline != NEVER).then(|| base().1.saturating_add(deadline));
+                    if watch.park(until) {
+                        break 'wait Ok(());
+                    }
                 }
-            }
-            self.wait_in_kernel(direction)?;
+                self.wait_in_kernel(direction)
+            };
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            waited?;
         }
     }
 
@@ -124,8 +133,7 @@ impl<T: AsFd> Source<T> {
             file(self.number(), events),
             file(moved.as_raw_fd(), libc::POLLIN),
         ];
-        // Acquire: as in `until_done`.
-        let deadline = self.deadlines[direction as usize].load(Ordering::Acquire);
+        let deadline = self.deadlines[direction as usize].load(Ordering::SeqCst);
         let left = (deadline != NEVER)
             .then(|| Duration::from_nanos(deadline.saturating_sub(since_base(Instant::now()))));
         match poll(&mut files, left) {
@@ -139,12 +147,12 @@ impl<T: AsFd> Source<T> {
         let new = deadline.map_or(NEVER, |deadline| since_base(deadline).min(NEVER - 1));
         let mut waits_end = false;
         for &direction in directions {
-            // Release: pairs with the Acquire in `until_done`.
-            let before = self.deadlines[direction as usize].swap(new, Ordering::Release);
+            // SeqCst: pairs with those in `until_done`.
+            let before = self.deadlines[direction as usize].swap(new, Ordering::SeqCst);
             // A later one is found when the earlier one passes.
             waits_end |= new < before;
         }
-        if waits_end {
+        if waits_end && self.waiting.load(Ordering::SeqCst) != 0 {
             self.end_waits();
         }
     }

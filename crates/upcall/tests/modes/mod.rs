@@ -23,6 +23,7 @@ macro_rules! cases {
 const SLICES_US: [u64; 2] = [100, 5000];
 
 /// The test program: with arguments, the cases whose names contain one of them.
+#[allow(dead_code)]
 pub fn main(cases: &[Case]) {
     run(cases, &SLICES_US[..1]);
 }
@@ -55,7 +56,10 @@ fn run(cases: &[Case], slices_us: &[u64]) {
                 .env(SLICE, slice.to_string())
                 .status()
                 .unwrap();
-            assert!(status.success(), "{vps} virtual processors, {slice} µs: {status}");
+            assert!(
+                status.success(),
+                "{vps} virtual processors, {slice} µs: {status}"
+            );
         }
         return;
     };

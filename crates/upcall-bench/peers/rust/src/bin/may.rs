@@ -84,7 +84,7 @@ impl threads::Mutex for Mutex {
 }
 
 fn main() -> ExitCode {
-    upcall_peers::workload::main_on::<May>(std::env::args().skip(1), |workers, job| {
+    upcall_peers::workload::main_on::<May>(Vec::new(), std::env::args().skip(1), |workers, job| {
         may::config().set_workers(workers);
         May::join(May::spawn(job))
     })

@@ -1,18 +1,23 @@
 //! The workloads with tasks of `tokio`: they have no stack, and wait with `await`.
 
 use std::future::Future;
+use std::io::Write;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, yield_now};
 
 use upcall_peers::workload::fork::{self, BATCH, right, timed};
 use upcall_peers::workload::posix::{now_ns, spin};
-use upcall_peers::workload::{Body, Failure, Figures, Params, blocked, with_programs};
+use upcall_peers::workload::{Body, Failure, Figures, Params, blocked, load, with_programs};
 
 /// What a task comes to.
 async fn result<R>(task: JoinHandle<R>) -> R {
@@ -194,10 +199,71 @@ fn many_blocked(params: &Params) -> Result<Figures, Failure> {
     Ok(figures)
 }
 
+/// A web server as one writes it with tokio, with the parser that ours has: a task for each connection.
+fn serve() -> Result<SocketAddr, Failure> {
+    let failed = |error: std::io::Error| Failure::Failed(format!("the server: {error}"));
+    let listener = Handle::current().block_on(TcpListener::bind("127.0.0.1:0"));
+    let listener = listener.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            stream.set_nodelay(true).expect("a socket");
+            tokio::spawn(connection(stream));
+        }
+    });
+    Ok(address)
+}
+
+/// Answers requests without a body to the connection's end.
+async fn connection(mut stream: TcpStream) {
+    const BODY: &str = "Hello, world!\n";
+    let mut input = Vec::with_capacity(512);
+    let mut output = Vec::new();
+    while let Ok(1..) = stream.read_buf(&mut input).await {
+        let mut done = 0;
+        while let Some(length) = request(&input[done..]) {
+            done += length;
+            let date = httpdate::HttpDate::from(SystemTime::now());
+            let _ = write!(
+                output,
+                "HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                 Content-Length: {}\r\n\r\n{BODY}",
+                BODY.len()
+            );
+        }
+        input.drain(..done);
+        if stream.write_all(&output).await.is_err() {
+            return;
+        }
+        output.clear();
+    }
+}
+
+/// How long the request at the front is, if it is there.
+fn request(bytes: &[u8]) -> Option<usize> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    match httparse::Request::new(&mut headers).parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => Some(length),
+        _ => None,
+    }
+}
+
+fn http(params: &Params) -> Result<Figures, Failure> {
+    load::http(params, serve()?)
+}
+
+fn idle(params: &Params) -> Result<Figures, Failure> {
+    load::allow_descriptors(params)?;
+    load::idle(params, serve()?)
+}
+
 const PROGRAMS: &[(&str, Body)] = &[
     ("blocked", many_blocked),
     ("fib", |params| fork::fibonacci_by(params, |n| run(fib(n)))),
     ("fork_batch", fork_batch),
+    ("http", http),
+    ("idle_connections", idle),
     ("mutex_64", mutex),
     ("null_fork", null_fork),
     ("semaphore", semaphore),
@@ -210,7 +276,7 @@ const PROGRAMS: &[(&str, Body)] = &[
 fn main() -> ExitCode {
     let args = std::env::args().skip(1);
     with_programs(PROGRAMS.to_vec(), args, |workers, job| {
-        let runtime = Builder::new_multi_thread().worker_threads(workers).build();
+        let runtime = Builder::new_multi_thread().worker_threads(workers).enable_io().build();
         let runtime =
             runtime.map_err(|error| Failure::Failed(format!("starting tokio: {error}")))?;
         let _inside = runtime.enter();
