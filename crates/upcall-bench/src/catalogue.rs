@@ -426,7 +426,7 @@ pub const WORKLOADS: &[Workload] = &[
             &[
                 Variant {
                     runtimes: SERVERS,
-                    ..threads("10000", &["connections=10000"], &[])
+                    ..threads("10000", &["connections=10000"], &[crate_at_most(6144.0)])
                 },
                 Variant {
                     runtimes: SERVERS,

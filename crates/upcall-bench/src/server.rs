@@ -32,7 +32,11 @@ pub trait Server: 'static {
 
 /// The programs of servers.
 pub fn programs<S: Server>() -> Vec<(&'static str, Body)> {
-    vec![("http", http::<S>), ("idle_connections", idle::<S>)]
+    vec![
+        ("http", http::<S>),
+        ("idle_client", load::idle_client),
+        ("idle_connections", idle::<S>),
+    ]
 }
 
 /// For ever: no connection of a measurement is to end by itself.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -50,24 +51,6 @@ func httpServer() {
 	figure("requests/s", rate)
 }
 
-// residentMemory is what smaps_rollup has, in bytes.
-func residentMemory() int {
-	text, err := os.ReadFile("/proc/self/smaps_rollup")
-	if err != nil {
-		fail(1, "%v", err)
-	}
-	for _, line := range strings.Split(string(text), "\n") {
-		if rest, found := strings.CutPrefix(line, "Rss:"); found {
-			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB")))
-			if err == nil {
-				return kib << 10
-			}
-		}
-	}
-	fail(1, "smaps_rollup has no Rss")
-	return 0
-}
-
 // dial connects by plain descriptors, so that the other end costs this process no memory.
 func dial(port, number int) int {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -95,28 +78,86 @@ func ask(socket int) {
 	}
 }
 
-func idleConnections() {
-	count := number("connections", 10000)
+const others = 200
+
+// descriptors is how many this process may have, after it has asked for count.
+func descriptors(count uint64) uint64 {
 	limit := syscall.Rlimit{}
 	syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
-	if need := uint64(2*count + 200); limit.Cur < need {
-		limit.Cur, limit.Max = need, max(limit.Max, need)
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-			fail(exitSkip, "%d descriptors are more than RLIMIT_NOFILE allows", need)
+	before, most := limit.Cur, limit.Max
+	if before >= count {
+		return before
+	}
+	for _, wanted := range []uint64{max(most, count), most} {
+		limit.Cur, limit.Max = min(count, wanted), wanted
+		if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+			return limit.Cur
 		}
 	}
-	_, text, _ := net.SplitHostPort(serve())
-	port, _ := strconv.Atoi(text)
-	clients := make([]int, 0, count+1)
-	before := 0
-	for number := 0; number <= count; number++ {
-		clients = append(clients, dial(port, number/20000))
-		if number == 0 {
-			ask(clients[0])
-			before = residentMemory()
-		}
+	return before
+}
+
+// client is a process that makes connections and keeps them.
+type client struct {
+	process *exec.Cmd
+	input   io.WriteCloser
+	said    *bufio.Reader
+}
+
+func startClient(port string, first, count int) client {
+	own, _ := os.Executable()
+	c := client{process: exec.Command(own, "idle_client", "port="+port,
+		fmt.Sprintf("first=%d", first), fmt.Sprintf("connections=%d", count))}
+	c.input, _ = c.process.StdinPipe()
+	output, _ := c.process.StdoutPipe()
+	c.said = bufio.NewReader(output)
+	if err := c.process.Start(); err != nil {
+		fail(1, "the client: %v", err)
 	}
-	ask(clients[count])
+	c.says("ready")
+	return c
+}
+
+func (c client) says(word string) {
+	if line, err := c.said.ReadString('\n'); strings.TrimSpace(line) != word {
+		fail(1, "the client says %q: %v", line, err)
+	}
+}
+
+func (c client) finish() {
+	c.input.Close()
+	c.says("done")
+	c.process.Wait()
+}
+
+func idleClient() {
+	port, first, count := number("port", 0), number("first", 0), number("connections", 10000)
+	descriptors(uint64(count) + others)
+	all := make([]int, 0, count)
+	for number := first; number < first+count; number++ {
+		all = append(all, dial(port, number/20000))
+	}
+	ask(all[count-1])
+	fmt.Println("ready")
+	os.Stdin.Read(make([]byte, 1))
+	for number := 0; number < count; number += 97 {
+		ask(all[number])
+	}
+}
+
+func idleConnections() {
+	count := number("connections", 10000)
+	if allowed := descriptors(uint64(count) + others); allowed < uint64(count)+others {
+		fail(exitSkip, "RLIMIT_NOFILE allows %d descriptors, too few for %d connections", allowed, count)
+	}
+	_, port, _ := net.SplitHostPort(serve())
+	warm := startClient(port, 0, 1)
+	before := residentMemory()
+	each := int(descriptors(0)) - others
+	clients := []client{}
+	for first := 0; first < count; first += each {
+		clients = append(clients, startClient(port, first, min(each, count-first)))
+	}
 	bytes, last := residentMemory(), 0
 	for bytes > last {
 		last = bytes
@@ -124,9 +165,10 @@ func idleConnections() {
 		bytes = residentMemory()
 	}
 	tasks, _ := os.ReadDir("/proc/self/task")
-	for number := 0; number <= count; number += 97 {
-		ask(clients[number])
+	for _, c := range clients {
+		c.finish()
 	}
+	warm.finish()
 	figure("bytes", float64(max(bytes-before, 0))/float64(count))
 	figure("kernel_threads", float64(len(tasks)))
 }

@@ -70,6 +70,7 @@ var workloads = map[string]func(){
 	"fib":              fibonacci,
 	"fork_batch":       forkBatch,
 	"http":             httpServer,
+	"idle_client":      idleClient,
 	"idle_connections": idleConnections,
 	"mutex_64":         mutex,
 	"null_fork":        nullFork,

@@ -2,13 +2,13 @@
 //!
 //! `http`: the load generator is wrk(1), in a process of its own without the runtime, on the same processors; `requests/s` is
 //! what it reports. `idle_connections`: so many connections, each of which waits for its first request; `bytes` is
-//! the resident memory of one, which is all above what the kernel keeps by itself, and then each of
-//! a sample is asked for a page. Both ends are in one process: the other one has nothing but descriptors, of several
-//! addresses, since one has some 28,000 ports.
+//! the server's resident memory for one, which is all above what the kernel keeps by itself, and then each of
+//! a sample is asked for a page. The other ends are in processes of their own, since a process has so many descriptors,
+//! and at several addresses, since one has some 28,000 ports.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use super::blocked::resident_memory;
@@ -50,9 +50,11 @@ fn number(params: &Params) -> Result<usize, Failure> {
     params.number("connections", 10_000)
 }
 
-/// Raises the limit of descriptors to what [`idle`] needs.
-pub fn allow_descriptors(params: &Params) -> Result<(), Failure> {
-    let count = 2 * number(params)? as u64 + 200;
+/// Descriptors that are not connections.
+const OTHERS: u64 = 200;
+
+/// How many descriptors this process may have, after it has asked for `count`.
+fn descriptors(count: u64) -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -60,16 +62,31 @@ pub fn allow_descriptors(params: &Params) -> Result<(), Failure> {
     // SAFETY: reads and writes the structure.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        if limit.rlim_cur >= count {
-            return Ok(());
+        let (before, most) = (limit.rlim_cur, limit.rlim_max.max(count));
+        if before >= count {
+            return before;
         }
-        limit.rlim_cur = count;
-        limit.rlim_max = limit.rlim_max.max(count);
-        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0 {
-            return Ok(());
+        // First beyond the hard limit, which takes a privilege.
+        for wanted in [most, limit.rlim_max] {
+            limit.rlim_cur = count.min(wanted);
+            limit.rlim_max = wanted;
+            if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0 {
+                return limit.rlim_cur;
+            }
         }
+        before
     }
-    let why = format!("{count} descriptors are more than RLIMIT_NOFILE allows");
+}
+
+/// Raises the limit of descriptors to what [`idle`] needs. Before the runtime starts, or right after.
+pub fn allow_descriptors(params: &Params) -> Result<(), Failure> {
+    let count = number(params)?;
+    let allowed = descriptors(count as u64 + OTHERS);
+    if allowed >= count as u64 + OTHERS {
+        return Ok(());
+    }
+    let why =
+        format!("RLIMIT_NOFILE allows {allowed} descriptors, too few for {count} connections");
     Err(Failure::Skip(why))
 }
 
@@ -77,7 +94,7 @@ pub fn allow_descriptors(params: &Params) -> Result<(), Failure> {
 const EACH: usize = 20_000;
 
 /// A connection from the `number`th address of this machine to itself.
-fn connect(number: usize, to: SocketAddr) -> io::Result<std::net::TcpStream> {
+fn connect(number: usize, to: SocketAddr) -> io::Result<TcpStream> {
     use socket2::{Domain, Socket, Type};
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     let own = Ipv4Addr::new(127, 0, 1, 1 + number as u8);
@@ -86,49 +103,110 @@ fn connect(number: usize, to: SocketAddr) -> io::Result<std::net::TcpStream> {
     Ok(socket.into())
 }
 
+fn failed(what: &str) -> impl FnOnce(io::Error) -> Failure {
+    move |error| Failure::Failed(format!("{what}: {error}"))
+}
+
+/// A process that makes connections and keeps them.
+struct Client {
+    process: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start(address: SocketAddr, first: usize, count: usize) -> io::Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("idle_client")
+            .arg(format!("port={}", address.port()))
+            .arg(format!("first={first}"))
+            .arg(format!("connections={count}"))
+            .env("UPCALL_CHILDREN", "0")
+            .env_remove("LD_PRELOAD")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let said = process.stdout.take().map(BufReader::new);
+        let said = said.ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Client { process, said })
+    }
+
+    fn says(&mut self, word: &str) -> io::Result<()> {
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        match line.trim_end() == word {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("the client says {line:?}"))),
+        }
+    }
+
+    /// Asks for some pages, and ends.
+    fn finish(mut self) -> io::Result<()> {
+        drop(self.process.stdin.take());
+        self.says("done")?;
+        self.process.wait().map(drop)
+    }
+}
+
+/// The process of the other ends.
+pub fn idle_client(params: &Params) -> Result<Figures, Failure> {
+    let port = params.number("port", 0)? as u16;
+    let (first, count) = (params.number("first", 0)?, number(params)?);
+    descriptors(count as u64 + OTHERS);
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let all: Result<Vec<_>, _> = (first..first + count)
+        .map(|number| connect(number / EACH, address))
+        .collect();
+    let all = all.map_err(failed("connecting"))?;
+    if let Some(last) = all.last() {
+        // All are accepted in their order.
+        ask(last).map_err(failed("the last request"))?;
+    }
+    println!("ready");
+    // The server has measured when this ends.
+    let _ = io::stdin().read(&mut [0]);
+    for one in all.iter().step_by(97) {
+        ask(one).map_err(failed("a request"))?;
+    }
+    Ok(Figures::default())
+}
+
 /// Makes idle connections to the server, which is in this process.
 pub fn idle(params: &Params, address: SocketAddr) -> Result<Figures, Failure> {
     let count = number(params)?;
-    let failed = |what: &str, error: io::Error| Failure::Failed(format!("{what}: {error}"));
-    let mut clients = Vec::with_capacity(count + 1);
-    let mut before = 0;
-    for number in 0..=count {
-        let client = connect(number / EACH, address);
-        clients.push(client.map_err(|error| failed("connecting", error))?);
-        if number == 0 {
-            // What the first one needs is there before.
-            ask(&clients[0]).map_err(|error| failed("the first request", error))?;
-            before = resident_memory()?;
+    // What the first connection needs is there before.
+    let mut warm = Client::start(address, 0, 1).map_err(failed("the client"))?;
+    warm.says("ready").map_err(failed("the client"))?;
+    let before = resident_memory()?;
+    // A process for as many as it may have.
+    let each = descriptors(0).saturating_sub(OTHERS).max(1) as usize;
+    let mut clients = Vec::new();
+    for first in (0..count).step_by(each) {
+        let mut client =
+            Client::start(address, first, each.min(count - first)).map_err(failed("the client"))?;
+        client.says("ready").map_err(failed("the client"))?;
+        clients.push(client);
+    }
+    // Until memory does not grow any more: all threads wait.
+    let mut bytes = resident_memory()?;
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let last = std::mem::replace(&mut bytes, resident_memory()?);
+        if bytes <= last {
+            break;
         }
     }
-    // The last one is served, so all threads have begun.
-    ask(&clients[count]).map_err(|error| failed("the last request", error))?;
-    settle()?;
-    let bytes = resident_memory()?.saturating_sub(before);
     let tasks = std::fs::read_dir("/proc/self/task").map_or(0, |tasks| tasks.count());
-    for client in clients.iter().step_by(97) {
-        ask(client).map_err(|error| failed("a request", error))?;
+    for client in clients {
+        client.finish().map_err(failed("the client"))?;
     }
+    warm.finish().map_err(failed("the client"))?;
     let mut figures = Figures::default();
-    figures.push("bytes", bytes as f64 / count as f64);
+    figures.push("bytes", bytes.saturating_sub(before) as f64 / count as f64);
     figures.push("kernel_threads", tasks as f64);
     Ok(figures)
 }
 
-/// Waits until memory does not grow any more: all threads wait.
-fn settle() -> Result<(), Failure> {
-    let mut last = 0;
-    loop {
-        let now = resident_memory()?;
-        if now <= last {
-            return Ok(());
-        }
-        last = now;
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
-fn ask(mut client: &std::net::TcpStream) -> io::Result<()> {
+fn ask(mut client: &TcpStream) -> io::Result<()> {
     client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut answer = [0; 512];
     let count = client.read(&mut answer)?;

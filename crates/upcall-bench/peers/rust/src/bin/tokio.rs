@@ -263,6 +263,7 @@ const PROGRAMS: &[(&str, Body)] = &[
     ("fib", |params| fork::fibonacci_by(params, |n| run(fib(n)))),
     ("fork_batch", fork_batch),
     ("http", http),
+    ("idle_client", load::idle_client),
     ("idle_connections", idle),
     ("mutex_64", mutex),
     ("null_fork", null_fork),
