@@ -108,6 +108,10 @@ impl Connection for StdStream {
     /// A limit for each read would cost a system call for each, and is not what is asked for.
     fn limit(&mut self, _time: Duration) {}
 
+    fn wait(&mut self) -> io::Result<()> {
+        self.0.peek(&mut [0]).map(drop)
+    }
+
     fn end_writing(&mut self) -> io::Result<()> {
         self.0.shutdown(std::net::Shutdown::Write)
     }

@@ -144,6 +144,10 @@ impl Connection for Client {
         self.0.set_deadline(Some(Instant::now() + time));
     }
 
+    fn wait(&mut self) -> io::Result<()> {
+        self.0.peek(&mut [0]).map(drop)
+    }
+
     fn end_writing(&mut self) -> io::Result<()> {
         self.0.shutdown(Shutdown::Write)
     }

@@ -4,7 +4,7 @@
 //!   is left to answer.
 //! - A head has at most [`MAX_HEAD`] bytes and a body [`MAX_BODY`]; what is longer is answered with 431 and 413,
 //!   what is no request with 400, a body without a known length with 501, and then the connection ends.
-//! - The buffer is small while nothing comes: many connections are idle.
+//! - There is no buffer before the first byte comes, and a small one between requests: many connections are idle.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, SystemTime};
@@ -21,6 +21,9 @@ const SMALL: usize = 512;
 pub trait Connection: Read + Write {
     /// All calls together, from now on until this is called again, may last so long.
     fn limit(&mut self, time: Duration);
+
+    /// Waits until there is something to read, or the end.
+    fn wait(&mut self) -> io::Result<()>;
 
     /// There is nothing more to say.
     fn end_writing(&mut self) -> io::Result<()>;
@@ -73,7 +76,7 @@ pub fn serve(
     limits: Limits,
     answer: impl Fn(&Request<'_>) -> Response,
 ) -> io::Result<()> {
-    let mut input: Vec<u8> = Vec::with_capacity(SMALL);
+    let mut input: Vec<u8> = Vec::new();
     let mut output = Vec::new();
     let mut told_to_go_on = false;
     loop {
@@ -160,8 +163,13 @@ fn part(stream: &mut impl Connection, word: &[u8]) -> io::Result<()> {
 }
 
 /// Reads what there is room for, and makes room if there is none.
-fn read_some(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Result<usize> {
+#[inline]
+fn read_some(stream: &mut impl Connection, input: &mut Vec<u8>) -> io::Result<usize> {
     let before = input.len();
+    if input.capacity() == 0 {
+        // A connection that never says a word needs no buffer, and a thread that never allocates nothing of malloc(3).
+        stream.wait()?;
+    }
     if input.capacity() == before {
         input.reserve(before.max(SMALL));
     }
