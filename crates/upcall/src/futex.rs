@@ -13,13 +13,18 @@ const LOOKS: u32 = 30;
 
 /// A moment of the clock that sleeps by (CLOCK_MONOTONIC), in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Deadline(u64);
+pub struct Deadline(u64);
 
 impl Deadline {
     /// So long from now; `None` where that is beyond what the clock can say, which is never.
-    pub(crate) fn after(timeout: Duration) -> Option<Self> {
+    pub fn after(timeout: Duration) -> Option<Self> {
         let ns = u64::try_from(timeout.as_nanos()).ok()?;
         now_ns().checked_add(ns).map(Deadline)
+    }
+
+    /// That moment, in nanoseconds of CLOCK_MONOTONIC.
+    pub const fn at(ns: u64) -> Self {
+        Deadline(ns)
     }
 }
 

@@ -51,6 +51,8 @@ pub mod net;
 pub mod policy;
 #[cfg(not(loom))]
 mod runtime;
+#[cfg(not(loom))]
+pub mod raw;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod thread;

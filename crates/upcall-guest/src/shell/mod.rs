@@ -22,7 +22,7 @@
 mod pool;
 mod tls;
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 
@@ -61,6 +61,8 @@ pub struct Shell {
     class: u32,
     /// What its first thread asks for.
     asks: Option<Asks>,
+    /// The thread of libc's, from its creation on.
+    identity: AtomicUsize,
     /// The thread was woken to drop its result.
     drops: AtomicBool,
     room: UnsafeCell<Room>,
@@ -154,6 +156,7 @@ fn create(
             work: UnsafeCell::new(work),
             class: class as u32,
             asks,
+            identity: AtomicUsize::new(0),
             drops: AtomicBool::new(false),
             room: UnsafeCell::new(Room([0; ROOM])),
         });
@@ -180,6 +183,7 @@ fn create(
             number => number,
         };
         libc::pthread_attr_destroy(&raw mut attributes);
+        shell.identity.store(thread as usize, Ordering::Relaxed);
         refusal
     };
     makes(0);
@@ -357,6 +361,12 @@ pub fn is_free(thread: &'static Thread) -> bool {
     of(thread).is_some_and(|shell| shell.ending.is_over())
 }
 
+/// Where the room of the calling thread's shell is, if it runs in one.
+#[inline]
+pub fn own_room() -> Option<*mut u8> {
+    Some(of(caller::own_thread()?)?.place())
+}
+
 /// In how many shells nothing runs.
 pub fn count_ended() -> usize {
     let mut count = 0;
@@ -371,6 +381,29 @@ impl Handle {
     /// Where the thread's room is.
     pub fn place(&self) -> *mut u8 {
         self.0.place()
+    }
+
+    /// The handle as the address of its thread's room, for languages without moves.
+    pub fn into_room(self) -> *mut u8 {
+        let place = self.place();
+        core::mem::forget(self);
+        place
+    }
+
+    /// The other way round.
+    ///
+    /// # Safety
+    ///
+    /// The room is of a thread whose handle was turned into it, and of that one right one use is made.
+    #[inline]
+    pub unsafe fn of_room(room: *mut u8) -> Self {
+        // SAFETY: the caller's promise: the room is inside of a shell, whose memory is there for ever.
+        Handle(unsafe { &*room.sub(core::mem::offset_of!(Shell, room)).cast::<Shell>() })
+    }
+
+    /// What pthread_self(3) is in the thread.
+    pub fn identity(&self) -> libc::pthread_t {
+        self.0.identity.load(Ordering::Relaxed) as libc::pthread_t
     }
 
     /// Whether the thread has ended.

@@ -57,6 +57,14 @@ impl Barrier {
         }
     }
 
+    /// Whether some wait, at some moment.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self
+            .came
+            .load(Ordering::Relaxed)
+            .is_multiple_of(self.threads)
+    }
+
     /// Waits until all are there. What each did before happens before what all do afterwards. The leader is
     /// who came last.
     pub fn wait(&self) -> BarrierWaitResult {

@@ -147,8 +147,8 @@ impl Condvar {
         Ok((guard, WaitTimeoutResult(false)))
     }
 
-    /// Returns whether the deadline did not pass.
-    pub(super) fn wait_until(&self, mutex: &Raw, deadline: Option<Deadline>) -> bool {
+    /// Frees the mutex, which the caller has, waits, and takes it again. Returns whether the deadline did not pass.
+    pub(crate) fn wait_until(&self, mutex: &Raw, deadline: Option<Deadline>) -> bool {
         // Relaxed: both under the mutex, whose order is theirs.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let notified = self.notified.load(Ordering::Relaxed);
@@ -169,6 +169,11 @@ impl Condvar {
     #[inline]
     pub fn notify_all(&self) {
         self.notify(u32::MAX);
+    }
+
+    /// Whether somebody waits, at some moment.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
     }
 
     #[inline]

@@ -9,10 +9,10 @@
 mod barrier;
 mod condvar;
 mod holder;
-mod mutex;
+pub(crate) mod mutex;
 mod poison;
 mod rwlock;
-mod rwlock_raw;
+pub(crate) mod rwlock_raw;
 mod semaphore;
 
 use std::fmt;

@@ -20,14 +20,21 @@ const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 
 /// The lock without what it protects.
-pub(super) struct Raw {
+pub struct Raw {
     state: AtomicU32,
     holder: Holder,
 }
 
+impl Default for Raw {
+    fn default() -> Self {
+        Raw::new()
+    }
+}
+
 impl Raw {
     constant! {
-        pub(super) const fn new() -> Self {
+        /// A lock that is free; all its bytes are zero.
+        pub const fn new() -> Self {
             Raw {
                 state: AtomicU32::new(FREE),
                 holder: Holder::new(),
@@ -35,8 +42,9 @@ impl Raw {
         }
     }
 
+    /// Takes it if it is free; says whether it was.
     #[inline]
-    pub(super) fn try_lock(&self) -> bool {
+    pub fn try_lock(&self) -> bool {
         // Acquire: pairs with the Release in `unlock`.
         let taken = self
             .state
@@ -48,28 +56,44 @@ impl Raw {
         taken
     }
 
+    /// Takes it, and waits until it is free.
     #[inline]
-    pub(super) fn lock(&self) {
+    pub fn lock(&self) {
         if !self.try_lock() {
             self.wait(None);
         }
     }
 
-    /// Returns whether it has the lock.
+    /// As [`Raw::lock`], until `deadline`, if there is one; says whether it has the lock.
+    #[inline]
+    pub fn lock_until(&self, deadline: Option<Deadline>) -> bool {
+        self.try_lock() || self.wait(deadline)
+    }
+
+    /// Returns whether it has the lock. The clock is read only if it has to wait.
     #[inline]
     fn lock_timeout(&self, timeout: Duration) -> bool {
         self.try_lock() || self.wait(Deadline::after(timeout))
     }
 
+    /// Frees it, whoever has it; says whether anybody had it.
     #[inline]
-    pub(super) fn unlock(&self) {
+    pub fn unlock(&self) -> bool {
         // Release: pairs with the Acquire of whoever takes the lock next.
-        let awaited = self.state.swap(FREE, Ordering::Release) == AWAITED;
-        if awaited {
+        let before = self.state.swap(FREE, Ordering::Release);
+        if before == AWAITED {
             self.wake();
         }
-        // Last: what was lent is needed until the lender is woken.
-        self.holder.freed(awaited);
+        if before != FREE {
+            // Last: what was lent is needed until the lender is woken.
+            self.holder.freed(before == AWAITED);
+        }
+        before != FREE
+    }
+
+    /// Whether somebody has it, at some moment.
+    pub fn is_locked(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != FREE
     }
 
     #[cold]

@@ -29,11 +29,18 @@ const READERS: u32 = 1 << 29;
 const COUNT: u32 = READERS - 1;
 const WAITING: u32 = READERS | WRITERS;
 
-pub(super) struct Raw {
+/// The lock without what it protects.
+pub struct Raw {
     /// Readers wait for it.
     state: AtomicU32,
     /// Writers wait for it: how often one was woken.
     writers_woken: AtomicU32,
+}
+
+impl Default for Raw {
+    fn default() -> Self {
+        Raw::new()
+    }
 }
 
 fn admits_readers(state: u32) -> bool {
@@ -46,7 +53,8 @@ fn is_free(state: u32) -> bool {
 
 impl Raw {
     constant! {
-        pub(super) const fn new() -> Self {
+        /// A lock in which nobody is; all its bytes are zero.
+        pub const fn new() -> Self {
             Raw {
                 state: AtomicU32::new(0),
                 writers_woken: AtomicU32::new(0),
@@ -54,8 +62,9 @@ impl Raw {
         }
     }
 
+    /// Enters as a reader, unless a writer is inside or waits; says whether it did.
     #[inline]
-    pub(super) fn try_read(&self) -> bool {
+    pub fn try_read(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         while admits_readers(state) {
             match self.enter(state, state + 1) {
@@ -77,8 +86,9 @@ impl Raw {
             .map(drop)
     }
 
+    /// Enters as a reader.
     #[inline]
-    pub(super) fn read(&self) {
+    pub fn read(&self) {
         if !self.try_read() {
             self.wait_to_read(None);
         }
@@ -89,8 +99,14 @@ impl Raw {
         self.try_read() || self.wait_to_read(Deadline::after(timeout))
     }
 
+    /// [`Raw::read`] until `deadline`, if there is one; says whether it entered.
+    pub fn read_until(&self, deadline: Option<Deadline>) -> bool {
+        self.try_read() || self.wait_to_read(deadline)
+    }
+
+    /// A reader leaves.
     #[inline]
-    pub(super) fn end_read(&self) {
+    pub fn end_read(&self) {
         // Release: pairs with the Acquire in `try_write`.
         let state = self.state.fetch_sub(1, Ordering::Release) - 1;
         if state & COUNT == 0 && state & WAITING != 0 {
@@ -98,8 +114,9 @@ impl Raw {
         }
     }
 
+    /// Enters as the writer, unless somebody is inside; says whether it did.
     #[inline]
-    pub(super) fn try_write(&self) -> bool {
+    pub fn try_write(&self) -> bool {
         self.try_write_with(self.state.load(Ordering::Relaxed), 0)
             .is_ok()
     }
@@ -116,8 +133,9 @@ impl Raw {
         Err(state)
     }
 
+    /// Enters as the writer.
     #[inline]
-    pub(super) fn write(&self) {
+    pub fn write(&self) {
         if !self.try_write() {
             self.wait_to_write(None);
         }
@@ -128,8 +146,24 @@ impl Raw {
         self.try_write() || self.wait_to_write(Deadline::after(timeout))
     }
 
+    /// [`Raw::write`] until `deadline`, if there is one; says whether it entered.
+    pub fn write_until(&self, deadline: Option<Deadline>) -> bool {
+        self.try_write() || self.wait_to_write(deadline)
+    }
+
+    /// How many readers are inside, at some moment.
+    pub fn readers(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) & COUNT
+    }
+
+    /// Whether the writer is inside, at some moment.
+    pub fn is_written(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & WRITER != 0
+    }
+
+    /// The writer leaves.
     #[inline]
-    pub(super) fn end_write(&self) {
+    pub fn end_write(&self) {
         // Release: pairs with the Acquire in `enter`.
         let state = self.state.fetch_sub(WRITER, Ordering::Release) - WRITER;
         if state & WAITING != 0 {

@@ -64,6 +64,16 @@ impl Semaphore {
         self.try_acquire() || self.wait(Deadline::after(timeout))
     }
 
+    /// As [`Semaphore::acquire`], until a moment.
+    pub(crate) fn acquire_until(&self, deadline: Option<Deadline>) -> bool {
+        self.try_acquire() || self.wait(deadline)
+    }
+
+    /// Whether somebody waits, at some moment.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
     #[cold]
     fn wait(&self, deadline: Option<Deadline>) -> bool {
         // SeqCst: counted before the look at the permits; who releases one looks here afterwards.
@@ -87,15 +97,35 @@ impl Semaphore {
     /// There are 4,294,967,295 already.
     #[inline]
     pub fn release(&self) {
-        // SeqCst: pairs with `wait`; Release: with `try_acquire`.
-        let before = self.permits.fetch_add(1, Ordering::SeqCst);
         assert!(
-            before != u32::MAX,
+            self.try_release(),
             "a semaphore with more than 4,294,967,295 permits"
         );
+    }
+
+    /// Gives a permit, unless there are 4,294,967,295 already; says whether it did.
+    #[inline]
+    pub fn try_release(&self) -> bool {
+        let mut permits = self.permits.load(Ordering::Relaxed);
+        loop {
+            let Some(more) = permits.checked_add(1) else {
+                return false;
+            };
+            // SeqCst: pairs with `wait`; Release: with `try_acquire`.
+            match self.permits.compare_exchange_weak(
+                permits,
+                more,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => permits = now,
+            }
+        }
         if self.waiting.load(Ordering::SeqCst) != 0 {
             futex::wake(&self.permits, 1);
         }
+        true
     }
 
     /// How many permits there are at some moment.

@@ -1,0 +1,25 @@
+//! That objects are as large as the header says, and may be initialized by zeros there.
+
+use std::mem::{align_of, size_of};
+
+use upcall::raw;
+use upcall::sync::{Condvar, Semaphore};
+
+use crate::barrier::Meeting;
+use crate::once::Once;
+use crate::options::{Options, ThreadAttributes};
+
+macro_rules! fits {
+    ($type:ty, $size:expr, $align:expr) => {
+        const _: () = assert!(size_of::<$type>() <= $size && align_of::<$type>() <= $align);
+    };
+}
+
+fits!(raw::Mutex, 16, 4);
+fits!(Condvar, 16, 4);
+fits!(raw::RwLock, 16, 4);
+fits!(Semaphore, 16, 4);
+fits!(Meeting, 32, 8);
+fits!(Once, 8, 4);
+const _: () = assert!(size_of::<Options>() == 40 || size_of::<usize>() != 8);
+const _: () = assert!(size_of::<ThreadAttributes>() == 40 || size_of::<usize>() != 8);

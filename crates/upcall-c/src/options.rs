@@ -1,0 +1,151 @@
+//! Settings of the runtime, and properties of threads: structures that say how long they are.
+
+use std::ffi::{CStr, c_char};
+use std::mem::size_of;
+use std::time::Duration;
+
+use libc::c_int;
+use upcall::{Builder, Error, Policy, Runtime};
+
+/// `struct upcall_options`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Options {
+    size: usize,
+    vps_min: u32,
+    vps_max: u32,
+    time_slice_ns: u64,
+    policy: *const c_char,
+    stats: i32,
+    reserved: i32,
+}
+
+/// `struct upcall_thread_attr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ThreadAttributes {
+    size: usize,
+    pub(crate) stack_size: usize,
+    pub(crate) name: *const c_char,
+    pub(crate) detached: i32,
+    pub(crate) priority_class: i32,
+    pub(crate) priority: i32,
+    pub(crate) reserved: i32,
+}
+
+impl ThreadAttributes {
+    /// Those of a thread where nothing is said.
+    pub(crate) const DEFAULT: Self = ThreadAttributes {
+        size: size_of::<Self>(),
+        stack_size: 0,
+        name: std::ptr::null(),
+        detached: 0,
+        priority_class: 0,
+        priority: 0,
+        reserved: 0,
+    };
+}
+
+/// A structure that begins with its size, of this version or another one, as this one's; null is `default`.
+///
+/// # Errors
+///
+/// EINVAL: it is no such structure. E2BIG: it says what this version does not know.
+///
+/// # Safety
+///
+/// Null, or a structure as long as it says. `T` begins with its size, and zeros are one.
+pub(crate) unsafe fn versioned<T: Copy>(from: *const T, default: T) -> Result<T, c_int> {
+    if from.is_null() {
+        return Ok(default);
+    }
+    if !from.is_aligned() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    let size = unsafe { from.cast::<usize>().read() };
+    // Version 0.1 is the first.
+    if size < size_of::<T>() {
+        return Err(libc::EINVAL);
+    }
+    let bytes = from.cast::<u8>();
+    // SAFETY: as long as it says.
+    let unknown =
+        unsafe { std::slice::from_raw_parts(bytes.add(size_of::<T>()), size - size_of::<T>()) };
+    if unknown.iter().any(|&byte| byte != 0) {
+        return Err(libc::E2BIG);
+    }
+    // SAFETY: as above.
+    Ok(unsafe { from.read() })
+}
+
+impl Options {
+    fn builder(&self) -> Result<Builder, c_int> {
+        let mut builder = Runtime::builder();
+        if self.reserved != 0 {
+            return Err(libc::EINVAL);
+        }
+        if (self.vps_min, self.vps_max) != (0, 0) {
+            builder = builder.virtual_processors(self.vps_min, self.vps_max);
+        }
+        if self.time_slice_ns != 0 {
+            builder = builder.time_slice(Duration::from_nanos(self.time_slice_ns));
+        }
+        if !self.policy.is_null() {
+            // SAFETY: the caller's string.
+            builder = builder.policy(match unsafe { CStr::from_ptr(self.policy) }.to_bytes() {
+                b"round-robin" => Policy::RoundRobin,
+                b"priority" => Policy::Priority,
+                _ => return Err(libc::EINVAL),
+            });
+        }
+        if self.stats != 0 {
+            builder = builder.stats(true);
+        }
+        Ok(builder)
+    }
+}
+
+fn number(error: &Error) -> c_int {
+    match error {
+        Error::VirtualProcessors(_) | Error::TimeSlice(_) => libc::EINVAL,
+        Error::HasThreads(_) => libc::EBUSY,
+        Error::Refused(number) => *number,
+        // Error::Architecture, and what there will be.
+        _ => libc::ENOSYS,
+    }
+}
+
+c_functions! {
+    /// Starts the runtime.
+    fn upcall_start(options: *const Options) -> c_int {
+        const NONE: Options = Options {
+            size: size_of::<Options>(),
+            vps_min: 0,
+            vps_max: 0,
+            time_slice_ns: 0,
+            policy: std::ptr::null(),
+            stats: 0,
+            reserved: 0,
+        };
+        // SAFETY: the caller's promise.
+        let builder = unsafe { versioned(options, NONE) }.and_then(|options| options.builder());
+        match builder.map(|builder| builder.start()) {
+            Ok(Ok(_)) => 0,
+            Ok(Err(error)) => number(&error),
+            Err(number) => number,
+        }
+    }
+
+    /// Who serves the process.
+    fn upcall_served_by() -> c_int {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        return match upcall_guest::start::server() {
+            None => 0,
+            Some(upcall_guest::start::Server::Own) => 1,
+            Some(upcall_guest::start::Server::Preloaded) => 2,
+        };
+        #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+        0
+    }
+}
