@@ -116,7 +116,7 @@ struct upcall_thread_attr {
 
 /* Makes a thread that runs start(argument), and stores it in *thread (which may be null if the attributes say
  * detached). Null attributes are all defaults. The first call starts the runtime, if nobody has tried before. As
- * pthread_create(3); some 60 ns where a thread has ended before.
+ * pthread_create(3), but cheap where a thread has ended before: its stack and identity are used again.
  *   EAGAIN   there is no memory, or no thread, to be had
  *   EINVAL   an attribute is out of its range
  *   E2BIG    attributes of a later version, with properties that this one does not know
@@ -338,7 +338,8 @@ typedef struct {
 #define UPCALL_ONCE_INITIALIZER { { 0, 0 } }
 
 /* Calls init(argument) unless that has succeeded before; who comes meanwhile waits. init returns 0, or an error
- * that the caller gets, and the next one tries again. As pthread_once(3), which has neither argument nor failure. init must return, and may not come here
+ * that the caller gets, and the next one tries again. As pthread_once(3), which has neither argument nor failure. init
+ * must return (not throw, not exit), and may not come here
  * again with the same object. */
 int upcall_once(upcall_once_t *once, int (*init)(void *), void *argument);
 

@@ -2,7 +2,6 @@
 //! the crate asks for it ([`embed`]).
 
 use std::env;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::arch::RSEQ_SIGNATURE;
@@ -17,6 +16,9 @@ use crate::{caller, dispatch, loads, process, signal, table, threads};
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
 #[unsafe(no_mangle)]
 static UPCALL_GUEST_SERVES: AtomicBool = AtomicBool::new(false);
+
+/// Whether this copy of the crate serves the process. In a shared library the name above may be another copy's.
+static SERVES: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader.
 extern "C" fn start() {
@@ -60,6 +62,7 @@ unsafe fn serve(options: Options, beside: bool) {
     dispatch::refused(report.objects.iter().map(ObjectReport::left_alone).sum());
     // Release: pairs with the Acquire in `server`, in whatever copy of the crate.
     UPCALL_GUEST_SERVES.store(true, Ordering::Release);
+    SERVES.store(true, Ordering::Release);
 }
 
 /// Why a program cannot be served from within.
@@ -89,12 +92,10 @@ pub fn server() -> Option<Server> {
     };
     // Acquire: pairs with the Release in `serve`.
     let serves = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-    if serves(&UPCALL_GUEST_SERVES) {
+    if serves(&SERVES) {
         return Some(Server::Own);
     }
-    first
-        .filter(|&flag| !ptr::eq(flag, &UPCALL_GUEST_SERVES) && serves(flag))
-        .map(|_| Server::Preloaded)
+    first.filter(|&flag| serves(flag)).map(|_| Server::Preloaded)
 }
 
 /// Serves a program that links the crate, and starts the runtime: the caller is its first thread. In a

@@ -8,7 +8,7 @@ use std::ptr;
 use super::record::{self, Kind, Record};
 use super::{Plan, STACK};
 
-unsafe extern "C-unwind" fn main(record: *mut c_void) -> *mut c_void {
+extern "C" fn main(record: *mut c_void) -> *mut c_void {
     // SAFETY: `create` passes it, and this thread owns it.
     let record: &'static Record = unsafe { &*record.cast::<Record>() };
     record::adopt(record);
@@ -18,12 +18,6 @@ unsafe extern "C-unwind" fn main(record: *mut c_void) -> *mut c_void {
 }
 
 unsafe extern "C" {
-    fn pthread_create(
-        thread: *mut libc::pthread_t,
-        attributes: *const libc::pthread_attr_t,
-        start: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
-        argument: *mut c_void,
-    ) -> c_int;
     fn pthread_tryjoin_np(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
 }
 
@@ -42,7 +36,7 @@ pub(super) fn create(plan: &Plan<'_>, made: impl FnOnce(*mut Record)) -> Result<
     let refusal = unsafe {
         libc::pthread_attr_init(attributes.as_mut_ptr());
         let refusal = match libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), size) {
-            0 => pthread_create(&raw mut thread, attributes.as_ptr(), main, address.cast()),
+            0 => libc::pthread_create(&raw mut thread, attributes.as_ptr(), main, address.cast()),
             number => number,
         };
         libc::pthread_attr_destroy(attributes.as_mut_ptr());

@@ -305,20 +305,16 @@ c_functions! {
     }
 }
 
-unsafe extern "C-unwind" {
-    fn pthread_exit(value: *mut c_void) -> !;
-}
-
 /// Ends the calling thread.
 ///
 /// # Safety
 ///
 /// As pthread_exit(3): what is on the thread's stack is given up, by its destructors.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn upcall_thread_exit(result: *mut c_void) -> ! {
+pub unsafe extern "C" fn upcall_thread_exit(result: *mut c_void) -> ! {
     if let Some(own) = own() {
         own.set_result(result);
     }
     // SAFETY: the caller's promise.
-    unsafe { pthread_exit(result) }
+    unsafe { libc::pthread_exit(result) }
 }

@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use upcall::raw::{self, Deadline};
 
-/// What runs in a thread. An exception, or the unwinding of pthread_exit(3), may leave it.
-pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+/// What runs in a thread. An exception, or the unwinding of pthread_exit(3), may leave it all the same: it goes through
+/// frames with nothing to clean up, which have unwind tables. (Rust's own word for it, "C-unwind", puts a stop there
+/// where panics abort.)
+pub(crate) type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Whose thread it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,7 +94,7 @@ impl Drop for Owned {
     }
 }
 
-unsafe extern "C-unwind" fn nothing(_: *mut c_void) -> *mut c_void {
+unsafe extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
