@@ -30,8 +30,9 @@ fn tid(thread: &Record) -> Result<libc::pid_t, c_int> {
     let mut clock = 0;
     // SAFETY: a thread that has not ended, as the caller of the function was told.
     match unsafe { libc::pthread_getcpuclockid(thread.identity(), &raw mut clock) } {
-        // The clock of a thread's processor time holds its id, without the sign: clock_getcpuclockid(3).
-        0 => Ok(!(clock >> 3)),
+        // The clock of a thread's processor time is named by the complement of its id, of which three bits are lost:
+        // clock_getcpuclockid(3). No id has them.
+        0 => Ok(!(clock >> 3) & (i32::MAX >> 2)),
         number => Err(number),
     }
 }

@@ -3,9 +3,11 @@
 #define CHECK_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <upcall.h>
 
 #define CHECK(what)                                                      \
@@ -28,18 +30,36 @@
 
 #define OK(call) ANSWERS(0, call)
 
-/* Starts the runtime as the test wants it: MODE is the number of virtual processors and the slice in
- * microseconds, or "none". */
+static inline void *waits_for_ever(void *argument)
+{
+    for (;;)
+        pause();
+    return argument;
+}
+
+/* Starts the runtime as MODE says: so many virtual processors, and a time slice in microseconds; "native": there is another
+ * thread, so that there can be none; "preloaded": `upcall run` has; else by the first thread. */
 static inline void start_as_told(void)
 {
     const char *mode = getenv("MODE");
     struct upcall_options options = UPCALL_OPTIONS_INITIALIZER;
     unsigned vps = 0, slice_us = 0;
-    if (mode && sscanf(mode, "%u,%u", &vps, &slice_us) == 2) {
+    if (!mode)
+        return;
+    if (sscanf(mode, "%u,%u", &vps, &slice_us) == 2) {
         options.vps_min = options.vps_max = vps;
         options.time_slice_ns = slice_us * 1000ull;
+        CHECK(upcall_served_by() == UPCALL_NATIVE);
         OK(upcall_start(&options));
         CHECK(upcall_served_by() == UPCALL_OWN);
+    } else if (strcmp(mode, "native") == 0) {
+        pthread_t other;
+        OK(pthread_create(&other, NULL, waits_for_ever, NULL));
+        ANSWERS(EBUSY, upcall_start(NULL));
+        CHECK(upcall_served_by() == UPCALL_NATIVE);
+    } else if (strcmp(mode, "preloaded") == 0) {
+        OK(upcall_start(&options));
+        CHECK(upcall_served_by() == UPCALL_PRELOADED);
     }
 }
 
