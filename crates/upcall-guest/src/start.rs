@@ -95,7 +95,9 @@ pub fn server() -> Option<Server> {
     if serves(&SERVES) {
         return Some(Server::Own);
     }
-    first.filter(|&flag| serves(flag)).map(|_| Server::Preloaded)
+    first
+        .filter(|&flag| serves(flag))
+        .map(|_| Server::Preloaded)
 }
 
 /// Serves a program that links the crate, and starts the runtime: the caller is its first thread. In a

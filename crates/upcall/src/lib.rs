@@ -50,9 +50,9 @@ pub mod net;
 #[cfg(not(loom))]
 pub mod policy;
 #[cfg(not(loom))]
-mod runtime;
-#[cfg(not(loom))]
 pub mod raw;
+#[cfg(not(loom))]
+mod runtime;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod thread;

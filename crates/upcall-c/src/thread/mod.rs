@@ -84,8 +84,19 @@ fn create_with(thread: *mut *mut Record, attributes: &ThreadAttributes, plan: Pl
         extra: named | gated,
         ..plan
     };
+    if !thread.is_aligned() {
+        return libc::EINVAL;
+    }
     let mut made = std::ptr::null_mut();
-    if let Err(number) = plan.create(|record| made = record) {
+    let note = |record| {
+        made = record;
+        if !thread.is_null() {
+            // Before it begins: it may look there.
+            // SAFETY: the caller's promise.
+            unsafe { thread.write(record) };
+        }
+    };
+    if let Err(number) = plan.create(note) {
         return number;
     }
     // SAFETY: made just now, and nobody else has it.
@@ -99,7 +110,6 @@ fn create_with(thread: *mut *mut Record, attributes: &ThreadAttributes, plan: Pl
             return refusal;
         }
     }
-    put!(thread, made, or nowhere);
     if detached {
         record.take_right();
         detach(record);

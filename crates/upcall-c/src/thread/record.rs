@@ -21,6 +21,7 @@ pub(crate) type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// In a shell.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     Shell,
     /// Made by pthread_create(3), here.
     Libc,
@@ -66,7 +67,7 @@ pub struct Record {
     argument: *mut c_void,
     result: AtomicUsize,
     /// Of a thread that is not in a shell: pthread_self(3), once it is known.
-    identity: AtomicU64,
+    identity: AtomicUsize,
     owners: AtomicU32,
     gate: AtomicU32,
     name: [AtomicU64; 2],
@@ -108,7 +109,7 @@ impl Record {
             start,
             argument,
             result: AtomicUsize::new(CANCELED),
-            identity: AtomicU64::new(0),
+            identity: AtomicUsize::new(0),
             owners: AtomicU32::new(1),
             gate: AtomicU32::new(SHUT),
             name: [const { AtomicU64::new(0) }; 2],
@@ -212,7 +213,7 @@ impl Record {
     }
 
     pub(crate) fn set_identity(&self, identity: libc::pthread_t) {
-        self.identity.store(identity as u64, Ordering::Relaxed);
+        self.identity.store(identity as usize, Ordering::Relaxed);
     }
 
     /// Waits for `unpark`; says whether the deadline did not pass.

@@ -1,4 +1,5 @@
 /* Locks, conditions, semaphores, barriers, once and keys: between threads of Upcall and of pthreads, on one object. */
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "check.h"
@@ -371,9 +372,51 @@ static void keys(void)
         OK(upcall_key_delete(all[i]));
 }
 
+static upcall_semaphore_t posted = UPCALL_SEMAPHORE_INITIALIZER(0);
+static pthread_t receiver;
+
+static void handler(int signal)
+{
+    (void)signal;
+    OK(upcall_semaphore_post(&posted));
+}
+
+static void *kills(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 40; i++) {
+        OK(pthread_kill(receiver, SIGUSR1));
+        upcall_thread_yield();
+    }
+    return NULL;
+}
+
+/* Posted in handlers, of a thread that is anywhere in these functions itself. Signals that are pending count once. */
+static void signals(void)
+{
+    struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
+    upcall_thread_t killer;
+    uint32_t value;
+    sigaction(SIGUSR1, &action, NULL);
+    receiver = pthread_self();
+    OK(upcall_thread_create(&killer, NULL, kills, NULL));
+    int answer;
+    while ((answer = upcall_thread_tryjoin(killer, NULL)) == EBUSY) {
+        OK(upcall_mutex_lock(&mutex));
+        OK(upcall_semaphore_post(&posted));
+        OK(upcall_mutex_unlock(&mutex));
+        OK(upcall_semaphore_wait(&posted));
+        upcall_thread_yield();
+    }
+    OK(answer);
+    OK(upcall_semaphore_getvalue(&posted, &value));
+    CHECK(value >= 1 && value <= 40);
+}
+
 int main(void)
 {
     start_as_told();
+    signals();
     mutexes();
     conditions();
     rwlocks();

@@ -1,0 +1,358 @@
+//! The C library as a program finds it: installed, and compiled against by the names that the guide gives.
+//!
+//! Programs under `tests/programs` run without a runtime, with ones of 1, 2 and 4 virtual processors and time slices
+//! of 5 ms and 100 µs, with the one that the first thread starts, and under `upcall run`. They abort where something does not hold,
+//! and end by alarm(2) where they hang.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use program_tests::launcher::Launcher;
+use program_tests::provision;
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+fn scratch() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// Where the library is installed, built from what is here.
+fn installed() -> &'static Path {
+    static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let target = scratch().parent().expect("in the target directory");
+        // With the packages that the launcher builds: what they share is built once.
+        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .current_dir(ROOT)
+            .args(["build", "--quiet", "--release", "-p", "upcall-cli"])
+            .args(["-p", "upcall-guest", "-p", "upcall-c", "--target-dir"])
+            .arg(target)
+            .status()
+            .expect("cargo can be started");
+        assert!(status.success(), "building: {status}");
+        let prefix = scratch().join("installed");
+        let _ = fs::remove_dir_all(&prefix);
+        done(
+            Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/install"))
+                .env_clear()
+                .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+                .env("PREFIX", &prefix)
+                .env("UPCALL_BUILD", target.join("release")),
+        );
+        prefix
+    })
+}
+
+/// Runs it; it must end with 0.
+fn done(command: &mut Command) -> Output {
+    let output = command.output().expect("can be started");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// What pkg-config says of the library, or what it would say.
+fn flags(case: &str, linking: &str) -> Vec<String> {
+    let prefix = installed();
+    let Some(pkg_config) = provision::program(case, "pkg-config", "pkg-config") else {
+        let prefix = prefix.display();
+        return vec![
+            format!("-I{prefix}/include"),
+            format!("-L{prefix}/lib"),
+            "-lupcall".into(),
+        ];
+    };
+    let output = done(
+        Command::new(pkg_config)
+            .args(["--cflags", "--libs", linking, "upcall"])
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")),
+    );
+    let line = String::from_utf8(output.stdout).expect("text");
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The compiler of a source, with the language's flags.
+fn compiler(case: &str, file: &str) -> Option<Command> {
+    let (name, package, language) = match file.ends_with(".cpp") {
+        true => ("c++", "g++", "-std=c++20"),
+        false => ("cc", "gcc", "-std=c11"),
+    };
+    let mut command = Command::new(provision::program(case, name, package)?);
+    command
+        .args([language, "-O2", "-g1", "-pthread", "-D_GNU_SOURCE"])
+        .args(WARNINGS);
+    Some(command)
+}
+
+/// Compiles a program; `None`: skipped aloud.
+fn compile(case: &str, file: &str) -> Option<PathBuf> {
+    let program = scratch().join(case);
+    let mut compiler = compiler(case, file)?;
+    let rpath = format!("-Wl,-rpath,{}/lib", installed().display());
+    done(
+        compiler
+            .arg("-o")
+            .arg(&program)
+            .arg(Path::new(SOURCES).join(file))
+            .args(flags(case, "--print-errors"))
+            .arg(rpath),
+    );
+    Some(program)
+}
+
+/// The program without what the environment says of the runtime.
+fn run(program: &Path, mode: &str) -> Command {
+    let mut words: Vec<OsString> = Vec::new();
+    if mode == "preloaded" {
+        words.extend(Launcher::chosen(scratch()).words().iter().cloned());
+    }
+    words.push(program.into());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env("MODE", mode);
+    for name in [
+        "UPCALL_VPS",
+        "UPCALL_SLICE_US",
+        "UPCALL_POLICY",
+        "UPCALL_STATS",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The modes that there are here.
+fn modes() -> &'static [&'static str] {
+    const MODES: &[&str] = &[
+        "native",
+        "1,5000",
+        "2,5000",
+        "4,5000",
+        "1,100",
+        "2,100",
+        "4,100",
+        "default",
+        "preloaded",
+    ];
+    if upcall_linux::arch::SERVES_PROGRAMS {
+        return MODES;
+    }
+    provision::skip("installed", "with a runtime: not on this architecture");
+    &["default"]
+}
+
+fn in_all_modes(case: &str, file: &str) {
+    let Some(program) = compile(case, file) else {
+        return;
+    };
+    for mode in modes() {
+        let output = done(&mut run(&program, mode));
+        assert_eq!(output.stdout, b"ok\n", "{case} in mode {mode}");
+    }
+}
+
+#[test]
+fn threads() {
+    in_all_modes("threads", "threads.c");
+}
+
+#[test]
+fn synchronization_beside_pthreads() {
+    in_all_modes("sync", "sync.c");
+}
+
+#[test]
+fn channels() {
+    in_all_modes("channels", "channels.c");
+}
+
+#[test]
+fn cxx() {
+    in_all_modes("cxx", "cxx.cpp");
+}
+
+#[test]
+fn the_more_urgent_first() {
+    if let Some(program) = compile("priority", "priority.c")
+        && modes().len() > 1
+    {
+        assert_eq!(done(&mut run(&program, "")).stdout, b"ok\n");
+    }
+}
+
+#[test]
+fn exceptions_that_nobody_gets_end_the_process() {
+    let Some(program) = compile("cxx_terminates", "cxx_terminates.cpp") else {
+        return;
+    };
+    for mode in modes() {
+        for arguments in [&[] as &[&str], &["c"]] {
+            let output = run(&program, mode).args(arguments).output().expect("runs");
+            assert_eq!(
+                (output.status.code(), &*output.stdout),
+                (Some(7), &b"terminated\n"[..]),
+                "{mode} {arguments:?}: {output:?}"
+            );
+        }
+    }
+}
+
+/// libupcall.a serves as well, with what pkg-config says of the libraries below it.
+#[test]
+fn linked_statically() {
+    let case = "linked_statically";
+    let Some(mut compiler) = compiler(case, "threads.c") else {
+        return;
+    };
+    let program = scratch().join(case);
+    let mut libraries = flags(case, "--static");
+    for word in &mut libraries {
+        if word == "-lupcall" {
+            *word = installed().join("lib/libupcall.a").display().to_string();
+        }
+    }
+    let source = Path::new(SOURCES).join("threads.c");
+    if provision::find("pkg-config").is_none() {
+        return;
+    }
+    done(compiler.arg("-o").arg(&program).arg(source).args(libraries));
+    for mode in modes() {
+        assert_eq!(
+            done(&mut run(&program, mode)).stdout,
+            b"ok\n",
+            "in mode {mode}"
+        );
+    }
+}
+
+/// A pair of tools may include the header alone, first, in any of these languages.
+#[test]
+fn headers_stand_alone() {
+    let case = "headers_stand_alone";
+    let languages = [
+        ("cc", "gcc", "upcall.h", &["-xc", "-std=c11"]),
+        ("cc", "gcc", "upcall.h", &["-xc", "-std=gnu17"]),
+        ("c++", "g++", "upcall.h", &["-xc++", "-std=c++11"]),
+        ("c++", "g++", "upcall.h", &["-xc++", "-std=c++20"]),
+        ("c++", "g++", "upcall.hpp", &["-xc++", "-std=c++20"]),
+        ("c++", "g++", "upcall.hpp", &["-xc++", "-std=c++23"]),
+    ];
+    for (name, package, header, language) in languages {
+        let Some(compiler) = provision::program(case, name, package) else {
+            continue;
+        };
+        let source = scratch().join(format!("alone_{header}.c"));
+        fs::write(&source, format!("#include <{header}>\n")).expect("writes");
+        done(
+            Command::new(compiler)
+                .args(language)
+                .args(WARNINGS)
+                .arg("-fsyntax-only")
+                .arg("-I")
+                .arg(installed().join("include"))
+                .arg(&source),
+        );
+    }
+}
+
+/// The functions that the header declares.
+fn declared() -> BTreeSet<String> {
+    let header = fs::read_to_string(installed().join("include/upcall.h")).expect("reads");
+    // Declarations begin a line; comments and fields do not begin so.
+    let names = header
+        .lines()
+        .filter(|line| {
+            ["int ", "void ", "void *", "upcall_thread_t "]
+                .iter()
+                .any(|kind| line.starts_with(kind))
+        })
+        .map(|line| {
+            let end = line.find('(').expect("a function");
+            let begin = line[..end].rfind([' ', '*']).expect("a type before it") + 1;
+            line[begin..end].to_owned()
+        });
+    names.collect()
+}
+
+#[test]
+fn what_is_declared_is_what_is_there() {
+    let library = fs::read(installed().join("lib/libupcall.so")).expect("reads");
+    let elf = goblin::elf::Elf::parse(&library).expect("a shared library");
+    assert_eq!(elf.soname, Some("libupcall.so.0"));
+    let defined: BTreeSet<String> = elf
+        .dynsyms
+        .iter()
+        .filter(|symbol| symbol.st_shndx != 0 && symbol.is_function())
+        .map(|symbol| elf.dynstrtab[symbol.st_name].to_owned())
+        .collect();
+    assert!(declared().len() > 60, "{} functions", declared().len());
+    assert_eq!(declared(), defined);
+}
+
+#[test]
+fn every_function_has_a_manual_page() {
+    let pages = installed().join("share/man/man3");
+    let groff = provision::program("every_function_has_a_manual_page", "groff", "groff");
+    let mut named = BTreeSet::new();
+    for entry in fs::read_dir(&pages).expect("pages").flatten() {
+        let path = entry.path();
+        let text = fs::read_to_string(&path).expect("reads");
+        let page = path
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        if let Some(other) = text.strip_prefix(".so man3/") {
+            assert!(pages.join(other.trim()).exists(), "{page} is {other}");
+            named.insert(page);
+            continue;
+        }
+        // What it is about: the names before the dash.
+        let names = text
+            .split(".SH NAME\n")
+            .nth(1)
+            .and_then(|rest| rest.split(" \\- ").next());
+        let names = names.unwrap_or_else(|| panic!("{page} has a name"));
+        for name in names
+            .split([',', ' ', '\n'])
+            .filter(|name| name.starts_with("upcall_"))
+        {
+            assert!(text.contains(&format!("{name}(")), "{page} shows {name}");
+            assert!(
+                name == page || pages.join(format!("{name}.3")).exists(),
+                "{name} has a file"
+            );
+            named.insert(name.to_owned());
+        }
+        if let Some(groff) = &groff {
+            let output = done(
+                Command::new(groff)
+                    .args(["-man", "-ww", "-z", "-Tutf8"])
+                    .arg(&path),
+            );
+            assert!(
+                output.stderr.is_empty(),
+                "{page}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+    assert_eq!(
+        declared().difference(&named).collect::<Vec<_>>(),
+        Vec::<&String>::new()
+    );
+    assert_eq!(
+        named.difference(&declared()).collect::<Vec<_>>(),
+        Vec::<&String>::new()
+    );
+}
