@@ -54,7 +54,8 @@ struct upcall_options {
     /* How long a thread computes while others are ready, in nanoseconds: 100,000 to 1,000,000,000; 5,000,000 if not
      * said. */
     uint64_t time_slice_ns;
-    /* Which ready thread runs first: "round-robin" or "priority" (see upcall_thread_setpriority). */
+    /* Which ready thread runs first: "lifo", "round-robin", "fifo" or "priority" (see upcall_thread_setpriority);
+     * otherwise a new thread before others of its virtual processor, until the time slice ends. */
     const char *policy;
     /* Not 0: the counters of the runtime are printed to standard error when the process ends. */
     int32_t stats;
@@ -202,7 +203,8 @@ int upcall_deadline(struct timespec *deadline, uint64_t ns);
 /* ---- Mutexes: upcall_mutex_lock(3) ---- */
 
 /* As PTHREAD_MUTEX_NORMAL: who takes it again waits for ever. Not fair, not robust, of one process. One atomic
- * operation each to take and to free it while nobody else wants it. */
+ * operation each to take and to free it while nobody else wants it. Under the policy "priority" who waits lends its
+ * urgency to who has it; there the mutex must stay until each upcall_mutex_unlock has returned. */
 typedef struct {
     uint32_t upcall_private[4];
 } upcall_mutex_t;

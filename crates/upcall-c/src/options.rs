@@ -5,7 +5,7 @@ use std::mem::size_of;
 use std::time::Duration;
 
 use libc::c_int;
-use upcall::{Builder, Error, Policy, Runtime};
+use upcall::{Builder, Error, Runtime, policy};
 
 /// `struct upcall_options`.
 #[repr(C)]
@@ -93,11 +93,13 @@ impl Options {
         }
         if !self.policy.is_null() {
             // SAFETY: the caller's string.
-            builder = builder.policy(match unsafe { CStr::from_ptr(self.policy) }.to_bytes() {
-                b"round-robin" => Policy::RoundRobin,
-                b"priority" => Policy::Priority,
+            builder = match unsafe { CStr::from_ptr(self.policy) }.to_bytes() {
+                b"lifo" => builder.policy(policy::Lifo),
+                b"round-robin" => builder.policy(policy::RoundRobin),
+                b"fifo" => builder.policy(policy::Fifo),
+                b"priority" => builder.policy(policy::Priority),
                 _ => return Err(libc::EINVAL),
-            });
+            };
         }
         if self.stats != 0 {
             builder = builder.stats(true);

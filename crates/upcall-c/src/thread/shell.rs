@@ -42,7 +42,7 @@ pub(super) fn create(
 ) -> Result<(), c_int> {
     // SAFETY: the work is for a record.
     let handle = unsafe {
-        shell::spawn(runtime, class, WORK, |room| {
+        shell::spawn(runtime, class, None, WORK, |room| {
             let record = room.cast::<Record>();
             record.write(plan.record(Kind::Shell));
             made(record);

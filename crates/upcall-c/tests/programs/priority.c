@@ -35,6 +35,34 @@ static void is(upcall_thread_t thread, int of_class, int priority)
     OK(upcall_thread_getpriority(thread, NULL, NULL));
 }
 
+static upcall_mutex_t mutex = UPCALL_MUTEX_INITIALIZER;
+
+static void *holds_a_mutex(void *letter)
+{
+    OK(upcall_mutex_lock(&mutex));
+    OK(upcall_semaphore_post(&gate));
+    runs(letter);
+    OK(upcall_mutex_unlock(&mutex));
+    return NULL;
+}
+
+/* Who has a mutex that a more urgent thread waits for runs before those between the two. */
+static void lending(void)
+{
+    memset(order, 0, sizeof order);
+    ran = 0;
+    upcall_thread_t holder = make(holds_a_mutex, "h", UPCALL_PRIORITY_NORMAL, 0);
+    OK(upcall_semaphore_wait(&gate));
+    CHECK(ran == 0);
+    upcall_thread_t between = make(runs, "b", UPCALL_PRIORITY_REALTIME, 10);
+    OK(upcall_mutex_lock(&mutex));
+    CHECK(strcmp(order, "h") == 0);
+    OK(upcall_mutex_unlock(&mutex));
+    OK(upcall_thread_join(holder, NULL));
+    OK(upcall_thread_join(between, NULL));
+    CHECK(strcmp(order, "hb") == 0);
+}
+
 int main(void)
 {
     struct upcall_options options = UPCALL_OPTIONS_INITIALIZER;
@@ -78,6 +106,8 @@ int main(void)
     for (int i = 0; i < 3; i++)
         OK(upcall_thread_join(threads[i], NULL));
     CHECK(strcmp(order, "cba") == 0);
+
+    lending();
 
     ANSWERS(EINVAL, upcall_thread_setpriority(own, UPCALL_PRIORITY_INHERITED, 0));
     ANSWERS(EINVAL, upcall_thread_setpriority(own, UPCALL_PRIORITY_NORMAL, 20));

@@ -58,6 +58,7 @@ impl Barrier {
     }
 
     /// Whether some wait, at some moment.
+    #[cfg(not(loom))]
     pub(crate) fn is_awaited(&self) -> bool {
         !self
             .came

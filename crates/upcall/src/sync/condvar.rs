@@ -172,6 +172,7 @@ impl Condvar {
     }
 
     /// Whether somebody waits, at some moment.
+    #[cfg(not(loom))]
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0
     }

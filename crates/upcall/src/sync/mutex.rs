@@ -65,6 +65,7 @@ impl Raw {
     }
 
     /// As [`Raw::lock`], until `deadline`, if there is one; says whether it has the lock.
+    #[cfg(not(loom))]
     #[inline]
     pub fn lock_until(&self, deadline: Option<Deadline>) -> bool {
         self.try_lock() || self.wait(deadline)
@@ -92,6 +93,7 @@ impl Raw {
     }
 
     /// Whether somebody has it, at some moment.
+    #[cfg(not(loom))]
     pub fn is_locked(&self) -> bool {
         self.state.load(Ordering::Relaxed) != FREE
     }

@@ -100,6 +100,7 @@ impl Raw {
     }
 
     /// [`Raw::read`] until `deadline`, if there is one; says whether it entered.
+    #[cfg(not(loom))]
     pub fn read_until(&self, deadline: Option<Deadline>) -> bool {
         self.try_read() || self.wait_to_read(deadline)
     }
@@ -147,16 +148,19 @@ impl Raw {
     }
 
     /// [`Raw::write`] until `deadline`, if there is one; says whether it entered.
+    #[cfg(not(loom))]
     pub fn write_until(&self, deadline: Option<Deadline>) -> bool {
         self.try_write() || self.wait_to_write(deadline)
     }
 
     /// How many readers are inside, at some moment.
+    #[cfg(not(loom))]
     pub fn readers(&self) -> u32 {
         self.state.load(Ordering::Relaxed) & COUNT
     }
 
     /// Whether the writer is inside, at some moment.
+    #[cfg(not(loom))]
     pub fn is_written(&self) -> bool {
         self.state.load(Ordering::Relaxed) & WRITER != 0
     }

@@ -65,11 +65,13 @@ impl Semaphore {
     }
 
     /// As [`Semaphore::acquire`], until a moment.
+    #[cfg(not(loom))]
     pub(crate) fn acquire_until(&self, deadline: Option<Deadline>) -> bool {
         self.try_acquire() || self.wait(deadline)
     }
 
     /// Whether somebody waits, at some moment.
+    #[cfg(not(loom))]
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0
     }
