@@ -3,6 +3,8 @@
 //! 1. Destructors of thread-local objects run (`__call_tls_dtors`, what libc calls at a thread's end).
 //! 2. The thread-local storage of every object but libc and the loader is written anew, as in a new thread.
 //!    libc's own stays: what is in there (caches of malloc(3), the locale) is made for the kernel thread, so to speak.
+//!    An object that dlopen(3) has loaded may have its storage elsewhere in each thread: with one of those loaded, no
+//!    shell is used twice.
 //! 3. Everything else that libc would take back with a thread makes the shell end: values of
 //!    pthread_key_create(3), a cancellation, another way of being cancelled.
 //!
@@ -93,38 +95,54 @@ fn look() -> Option<Known> {
         cancelling: cancelling as usize,
         destructors,
     };
-    if !tells_of_keys(known.keys_used) {
-        return None;
-    }
     LOADS.store(loads::generation()?, Ordering::Relaxed);
-    // SAFETY: `collect` has the callback's type and gets what it expects.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut known.blocks).cast()) };
-    Some(known)
-}
-
-/// Whether the byte at that place of a control block says whether its thread has set a value: seen in a
-/// thread of its own.
-fn tells_of_keys(place: usize) -> bool {
+    let mut seen = Seen {
+        keys_used: known.keys_used,
+        tells_of_keys: false,
+        blocks: Vec::new(),
+        has_others: false,
+    };
     let mut thread: libc::pthread_t = 0;
-    let mut tells = core::ptr::null_mut();
-    // SAFETY: a thread that is joined here, with a number as its argument.
-    unsafe {
-        let place = core::ptr::without_provenance_mut(place);
-        libc::pthread_create(&raw mut thread, core::ptr::null(), see_keys, place) == 0
-            && libc::pthread_join(thread, &raw mut tells) == 0
-            && !tells.is_null()
-    }
+    // SAFETY: a thread that is joined here, and what it gets stays as long.
+    let ran = unsafe {
+        let argument = (&raw mut seen).cast();
+        libc::pthread_create(&raw mut thread, core::ptr::null(), see, argument) == 0
+            && libc::pthread_join(thread, core::ptr::null_mut()) == 0
+    };
+    known.blocks = seen.blocks;
+    (ran && seen.tells_of_keys && !seen.has_others).then_some(known)
 }
 
-extern "C" fn see_keys(place: *mut c_void) -> *mut c_void {
-    let byte = (base::thread_pointer() + place.addr()) as *const u8;
+/// What a thread sees that has done nothing else.
+struct Seen {
+    keys_used: usize,
+    /// The byte at that place of a control block says whether its thread has set a value.
+    tells_of_keys: bool,
+    blocks: Vec<Block>,
+    /// There are objects whose storage is not beside the control block, but wherever a thread finds room that touches
+    /// it: dlopen(3) has loaded them.
+    has_others: bool,
+}
+
+extern "C" fn see(seen: *mut c_void) -> *mut c_void {
+    // SAFETY: as `look` passes it; `collect` has the callback's type and gets what it expects.
+    unsafe {
+        let seen = seen.cast::<Seen>();
+        (*seen).tells_of_keys = tells_of_keys((*seen).keys_used);
+        libc::dl_iterate_phdr(Some(collect), seen.cast());
+    }
+    core::ptr::null_mut()
+}
+
+fn tells_of_keys(place: usize) -> bool {
+    let byte = (base::thread_pointer() + place) as *const u8;
     // SAFETY: inside of the calling thread's control block, since libc says that the table before it is.
     let look = || unsafe { byte.read_volatile() };
     let mut key = 0;
     // SAFETY: a key of our own, with a value that nobody looks at.
-    let tells = unsafe {
+    unsafe {
         if libc::pthread_key_create(&raw mut key, None) != 0 {
-            return core::ptr::null_mut();
+            return false;
         }
         let before = look();
         libc::pthread_setspecific(key, core::ptr::without_provenance(1));
@@ -132,8 +150,7 @@ extern "C" fn see_keys(place: *mut c_void) -> *mut c_void {
         libc::pthread_setspecific(key, core::ptr::null());
         libc::pthread_key_delete(key);
         before == 0 && after == 1
-    };
-    core::ptr::without_provenance_mut(usize::from(tells))
+    }
 }
 
 /// What the loader says of one object.
@@ -143,7 +160,7 @@ unsafe extern "C" fn collect(
     data: *mut c_void,
 ) -> c_int {
     // SAFETY: the loader passes a valid record and our own pointer, for this call.
-    let (info, blocks) = unsafe { (&*info, &mut *data.cast::<Vec<Block>>()) };
+    let (info, seen) = unsafe { (&*info, &mut *data.cast::<Seen>()) };
     // SAFETY: the loader says how many headers there are.
     let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let Some(header) = headers.iter().find(|header| header.p_type == libc::PT_TLS) else {
@@ -155,8 +172,13 @@ unsafe extern "C" fn collect(
         false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
     };
     let is_libcs = name.ends_with(b"/libc.so.6") || name.windows(4).any(|part| part == b"/ld-");
-    if !is_libcs && !info.dlpi_tls_data.is_null() {
-        blocks.push(Block {
+    if is_libcs {
+        return 0;
+    }
+    if info.dlpi_tls_data.is_null() {
+        seen.has_others = true;
+    } else {
+        seen.blocks.push(Block {
             from: info.dlpi_addr as usize + header.p_vaddr as usize,
             initialized: header.p_filesz as usize,
             size: header.p_memsz as usize,
