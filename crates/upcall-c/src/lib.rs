@@ -2,7 +2,7 @@
 //!
 //! The header is written by hand and says what each function does; here is how. Objects of the header are those of
 //! [`upcall::raw`] and [`upcall::sync`], in the caller's memory; all their bytes are zero when they are new
-//! ([`layout`]). Threads are [`thread::record`]s, in the room of a shell where there is one.
+//! ([`layout`]). Threads are records (`thread::record`), in the room of a shell where there is one.
 //!
 //! No function panics: what could be wrong is asked first and answered with an error number, and memory is asked for
 //! where it may be refused. Exceptions and forced unwinding (pthread_exit(3)) pass through the frame that called the

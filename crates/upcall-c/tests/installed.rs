@@ -207,6 +207,30 @@ fn exceptions_that_nobody_gets_end_the_process() {
     }
 }
 
+/// It was what the last thread had left there; and where the first thread had touched it, others were overwritten.
+#[test]
+fn storage_of_a_loaded_library_is_stale() {
+    let case = "storage_of_a_loaded_library_is_stale";
+    let Some(program) = compile(case, "dlopened_storage.c") else {
+        return;
+    };
+    let Some(mut compiler) = compiler(case, "plugin.c") else {
+        return;
+    };
+    let plugin = scratch().join("plugin.so");
+    let source = Path::new(SOURCES).join("plugin.c");
+    done(
+        compiler
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&plugin)
+            .arg(source),
+    );
+    for mode in modes() {
+        let output = done(run(&program, mode).arg(&plugin));
+        assert_eq!(output.stdout, b"ok\n", "in mode {mode}");
+    }
+}
+
 /// libupcall.a serves as well, with what pkg-config says of the libraries below it.
 #[test]
 fn linked_statically() {
