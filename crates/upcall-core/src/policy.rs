@@ -27,6 +27,9 @@ const ADVISER: Rank = Rank(0);
 /// The same while it takes too long: after all others that may run.
 const LATE: Rank = Rank(Rank::HELD.0 - 1);
 
+/// Beside the transitions of a thread: it is in the list.
+const LISTED: u32 = 1 << 31;
+
 /// How ready threads of one rank are ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -47,7 +50,7 @@ pub enum Order {
 pub enum Transition {
     /// It has ended. Its block may be another thread's at once, which is created then.
     Ended = 1,
-    /// It is new, and ready.
+    /// It is new, and ready. Not told of one that has ended before anybody looked.
     Created = 2,
     /// It waits, in the program or in the kernel.
     Blocked = 4,
@@ -124,10 +127,15 @@ unsafe impl<K: Kernel> Send for Told<K> {}
 impl<K: Kernel> Told<K> {
     fn add(&mut self, thread: &'static Thread<K>, transition: Transition) {
         let before = thread.told.load(Ordering::Relaxed);
-        thread
-            .told
-            .store(before | transition as u32, Ordering::Relaxed);
-        if before != 0 {
+        let now = match transition {
+            // It has come and gone: of it nothing is said, but of the one whose block it had before.
+            Transition::Ended if before & Transition::Created as u32 != 0 => {
+                before & (LISTED | Transition::Ended as u32)
+            }
+            _ => before | transition as u32,
+        };
+        thread.told.store(now | LISTED, Ordering::Relaxed);
+        if before & LISTED != 0 {
             return;
         }
         thread.told_next.set(None, Ordering::Relaxed);

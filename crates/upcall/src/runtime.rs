@@ -157,11 +157,12 @@ impl Builder {
         let Some(runtime) = upcall_guest::direct::runtime() else {
             return Ok(());
         };
-        if let Some(policy) = self.policy.filter(|policy| policy.built_in().is_none()) {
-            policy::start(runtime, policy).map_err(Error::of)?;
-        }
         if !self.quiet_deadlocks {
             deadlock::watch().map_err(Error::of)?;
+        }
+        // Last: it is told of no thread of ours.
+        if let Some(policy) = self.policy.filter(|policy| policy.built_in().is_none()) {
+            policy::start(runtime, policy).map_err(Error::of)?;
         }
         Ok(())
     }

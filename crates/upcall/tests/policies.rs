@@ -350,15 +350,19 @@ fn a_policy_is_told_of_all_transitions() {
     for_vps(|vps| {
         let notes = Notes::default();
         start(vps, notes.clone());
-        // The first thread of the crate may bring others along.
-        thread::spawn(|| ()).join().unwrap();
         let get = |count: &AtomicUsize| count.load(Ordering::SeqCst);
-        let before = get(&notes.0.created);
+        let go = Arc::new(AtomicBool::new(false));
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
+                let go = go.clone();
                 let body = move || {
                     thread::yield_now();
-                    std::thread::sleep(Duration::from_micros(100));
+                    loop {
+                        std::thread::sleep(Duration::from_micros(100));
+                        if go.load(Ordering::SeqCst) {
+                            break;
+                        }
+                    }
                     if number % 20 == 0 {
                         compute();
                     }
@@ -372,18 +376,24 @@ fn a_policy_is_told_of_all_transitions() {
                 }
             })
             .collect();
+        let counts = &notes.0;
+        let made = THREADS + THREADS / 2;
+        // Of who has come and gone before it could look, a policy is not told.
+        while get(&counts.created) < made {
+            thread::yield_now();
+        }
+        go.store(true, Ordering::SeqCst);
         for thread in threads {
             thread.join().unwrap();
         }
-        let counts = &notes.0;
-        let made = THREADS + THREADS / 2;
         // The adviser hears of the last ends afterwards.
         while get(&counts.ended) < get(&counts.created) {
             thread::yield_now();
         }
-        assert_eq!(get(&counts.created), before + made);
-        assert!(get(&counts.blocked) >= made);
-        assert!(get(&counts.unblocked) >= made);
+        // The first thread of the crate may bring another one along.
+        assert!((made..=made + 2).contains(&get(&counts.created)));
+        assert!(get(&counts.blocked) >= THREADS);
+        assert!(get(&counts.unblocked) >= THREADS);
         assert!(get(&counts.yielded) > 0);
         assert!(get(&counts.preempted) > 0);
         assert_eq!(get(&counts.strange), 0);

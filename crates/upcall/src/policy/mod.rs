@@ -65,6 +65,8 @@ pub enum Why {
 
 /// Orders the threads of the program. See the [module's text](self).
 ///
+/// Of a thread that has come and gone before the policy could look, it is not told.
+///
 /// Only [`Policy::ready`] must be there. Its methods are called by one thread, one after another, shortly after what they
 /// tell of.
 pub trait Policy: Send + 'static {
