@@ -33,6 +33,29 @@ pub type After<K> = fn(
     usize,
 ) -> Option<&'static Thread<K>>;
 
+/// An [`After`], by its own type: it becomes a part of the landing.
+pub trait Step<K: Kernel>:
+    Copy
+    + FnOnce(
+        &'static Runtime<K>,
+        &'static Activation<K>,
+        &'static Thread<K>,
+        usize,
+    ) -> Option<&'static Thread<K>>
+{
+}
+
+impl<K: Kernel, F> Step<K> for F where
+    F: Copy
+        + FnOnce(
+            &'static Runtime<K>,
+            &'static Activation<K>,
+            &'static Thread<K>,
+            usize,
+        ) -> Option<&'static Thread<K>>
+{
+}
+
 impl<K: Kernel> Runtime<K> {
     /// Enters the runtime from a thread's own code. Returns the activation that carries the thread,
     /// which owns its virtual processor: the thread may have had to wait for one here, if the
@@ -177,25 +200,26 @@ impl<K: Kernel> Runtime<K> {
 
     /// Parks the current thread: saves it, then calls `after` with `argument` on the activation's
     /// own stack. Returns when the thread runs again, with the activation that carries it then.
-    /// Called inside the runtime.
-    pub fn park(
+    /// Called inside the runtime. Inlined, so that no return is mispredicted: see `arch`.
+    #[inline(always)]
+    pub fn park<F: Step<K>>(
         &'static self,
         activation: &'static Activation<K>,
-        after: After<K>,
+        after: F,
         argument: usize,
     ) -> &'static Activation<K> {
         let Some(thread) = activation.thread() else {
             self.kernel.broken("park without a thread");
         };
         // SAFETY: `context` is the thread's own, the activation's stack is free while its thread
-        // runs, and the landing never returns.
+        // runs, and the landing never returns. It takes `after` before anybody can find the thread.
         unsafe {
             arch::switch_out(
                 thread.context.as_ptr(),
                 activation.stack_top(),
-                parked::<K>,
+                parked::<K, F>,
                 core::ptr::from_ref(activation) as usize,
-                after as usize,
+                &raw const after as usize,
                 argument,
             );
         }
@@ -562,12 +586,13 @@ impl<K: Kernel> Runtime<K> {
 }
 
 /// On the activation's own stack, the thread being saved.
-extern "C" fn parked<K: Kernel>(activation: usize, after: usize, argument: usize) -> ! {
-    // SAFETY: `park` passes its activation, which lives for ever, and an `After<K>`.
+extern "C" fn parked<K: Kernel, F: Step<K>>(activation: usize, after: usize, argument: usize) -> ! {
+    // SAFETY: `park` passes its activation, which lives for ever, and a step in the frame of the thread, which
+    // nobody else resumes before that step.
     let (activation, after) = unsafe {
         (
             &*(activation as *const Activation<K>),
-            core::mem::transmute::<usize, After<K>>(after),
+            (after as *const F).read(),
         )
     };
     let runtime = activation.runtime();

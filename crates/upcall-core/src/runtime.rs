@@ -41,7 +41,7 @@ mod wait;
 
 use self::policy::Policy;
 
-pub use passage::After;
+pub use passage::{After, Step};
 pub use policy::{Advice, Order, Transition, Transitions};
 
 /// Bytes of an activation's own stack, guard included.

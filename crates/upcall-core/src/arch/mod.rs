@@ -1,7 +1,6 @@
 //! The one place that another processor would touch: switching stacks.
 //!
-//! A saved context is a stack pointer; everything else lies on the stack, and the topmost word is
-//! the address to continue at.
+//! A saved context is the address of some words on the thread's stack; the first one is where to continue.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

@@ -27,7 +27,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 
 use upcall_core::ending::{Ended, Ending};
-use upcall_core::runtime::{After, Transition};
+use upcall_core::runtime::{Step, Transition};
 use upcall_core::{Errno, Slot};
 use upcall_linux::{Activation, Linux, Runtime, Thread, sys};
 
@@ -256,8 +256,9 @@ fn leave(shell: &'static Shell, work: Work) {
     }
 }
 
-/// Parks the shell's thread until it has work again.
-fn rest(runtime: &'static Runtime, shell: &'static Shell, after: After<Linux>) {
+/// Parks the shell's thread until it has work again. Part of `main`: who is resumed there returns from nothing.
+#[inline(always)]
+fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux>) {
     let activation = runtime.enter();
     runtime.tell_of_current(activation, Transition::Ended);
     let activation = runtime.park(activation, after, core::ptr::from_ref(shell) as usize);
@@ -265,6 +266,7 @@ fn rest(runtime: &'static Runtime, shell: &'static Shell, after: After<Linux>) {
 }
 
 /// The shell's thread is saved: it has ended for everybody else.
+#[inline]
 fn finished(
     runtime: &'static Runtime,
     activation: &'static Activation,
