@@ -42,13 +42,18 @@ pub fn is_helper() -> bool {
 }
 
 /// Whether the calling kernel thread is no activation, or runs on borrowed memory.
+#[inline]
 pub fn is_outside() -> bool {
     if !base::is_set() {
         return true;
     }
     // SAFETY: the pseudo-register is set.
-    let (activation, thread) = unsafe { (base::current(), base::current_thread()) };
-    is_mark(activation) || thread.is_some_and(|thread| thread.kernel.lent.load(Ordering::Relaxed))
+    match unsafe { base::current_thread() } {
+        Some(thread) => thread.kernel.lent.load(Ordering::Relaxed),
+        // A mark has none.
+        // SAFETY: as above.
+        None => is_mark(unsafe { base::current() }),
+    }
 }
 
 /// Whether this is no activation but a mark.
@@ -60,12 +65,17 @@ pub fn is_mark(activation: &'static Activation) -> bool {
 }
 
 /// The thread that makes the call.
+#[inline]
 pub fn current_thread() -> Option<&'static Thread> {
     // SAFETY: called for threads only.
     unsafe { base::current_thread() }
 }
 
 /// The calling thread, if it runs on an activation and its memory is not lent.
+#[inline]
 pub fn own_thread() -> Option<&'static Thread> {
-    if is_outside() { None } else { current_thread() }
+    if !base::is_set() {
+        return None;
+    }
+    current_thread().filter(|thread| !thread.kernel.lent.load(Ordering::Relaxed))
 }

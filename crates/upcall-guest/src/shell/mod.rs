@@ -414,10 +414,10 @@ impl Handle {
         self.0.ending.is_over()
     }
 
-    /// Waits for the thread's end, calls `take` with the room, and gives the shell back. `take` must not
+    /// Waits for the thread's end, calls `take`, and gives the shell back with its room. `take` must not
     /// fault, block, or run code of others: it moves the result out.
     #[inline]
-    pub fn join<R>(self, take: impl FnOnce(*mut u8) -> R) -> R {
+    pub fn join<R>(self, take: impl FnOnce() -> R) -> R {
         let shell = self.0;
         core::mem::forget(self);
         let Some(runtime) = direct::runtime() else {
@@ -432,7 +432,7 @@ impl Handle {
                 activation = runtime.enter();
             }
         }
-        let result = take(shell.place());
+        let result = take();
         pool::release(runtime, activation, shell);
         runtime.leave(activation);
         result
@@ -440,13 +440,13 @@ impl Handle {
 }
 
 #[cold]
-fn join_from_outside<R>(shell: &'static Shell, take: impl FnOnce(*mut u8) -> R) -> R {
+fn join_from_outside<R>(shell: &'static Shell, take: impl FnOnce() -> R) -> R {
     while let Some(hangs) = shell.ending.hang_outside() {
         let word = shell.ending.address() as *const AtomicU32;
         // SAFETY: the lower half of the word, which is there for ever.
         futex::wait_kernel(unsafe { &*word }, hangs);
     }
-    let result = take(shell.place());
+    let result = take();
     pool::release_from_outside(shell);
     result
 }

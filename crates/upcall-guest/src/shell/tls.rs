@@ -18,12 +18,9 @@ use upcall_linux::{Thread, base};
 
 use crate::{loads, robust, signal};
 
-/// The image of one object's thread-local storage, and where it is, relative to the thread pointer.
-#[derive(Clone, Copy, Debug)]
+/// One object's thread-local storage as it is in a new thread, and where it is, relative to the thread pointer.
 struct Block {
-    from: usize,
-    initialized: usize,
-    size: usize,
+    image: Vec<u8>,
     offset: isize,
 }
 
@@ -178,10 +175,14 @@ unsafe extern "C" fn collect(
     if info.dlpi_tls_data.is_null() {
         seen.has_others = true;
     } else {
+        let from = info.dlpi_addr as usize + header.p_vaddr as usize;
+        // SAFETY: the loader copies it from there for each new thread.
+        let image =
+            unsafe { core::slice::from_raw_parts(from as *const u8, header.p_filesz as usize) };
+        let mut image = image.to_vec();
+        image.resize(header.p_memsz as usize, 0);
         seen.blocks.push(Block {
-            from: info.dlpi_addr as usize + header.p_vaddr as usize,
-            initialized: header.p_filesz as usize,
-            size: header.p_memsz as usize,
+            image,
             offset: info.dlpi_tls_data as isize - base::thread_pointer() as isize,
         });
     }
@@ -196,20 +197,19 @@ pub(super) fn reset(thread: &'static Thread) -> bool {
     let Some(known) = (unsafe { KNOWN.load(Ordering::Acquire).as_ref() }) else {
         return false;
     };
-    // SAFETY: what libc does at the end of a thread, in the thread; a new thread can be cancelled.
-    unsafe {
-        (known.destructors)();
-        pthread_setcancelstate(CANCEL_ENABLE, core::ptr::null_mut());
-        pthread_setcanceltype(CANCEL_DEFERRED, core::ptr::null_mut());
-    }
-    let pointer = base::thread_pointer();
+    // SAFETY: what libc does at the end of a thread, in the thread.
+    unsafe { (known.destructors)() };
+    let pointer = thread.kernel.thread_pointer.load(Ordering::Relaxed);
     // SAFETY: places in the calling thread's control block, see `look`.
-    let (keys_used, cancelling) = unsafe {
+    let (keys_used, mut cancelling) = unsafe {
         (
             ((pointer + known.keys_used) as *const u8).read_volatile(),
             ((pointer + known.cancelling) as *const u32).read_volatile(),
         )
     };
+    if cancelling != 0 {
+        cancelling = uncancel(pointer + known.cancelling);
+    }
     let as_loaded = loads::generation() == Some(LOADS.load(Ordering::Relaxed));
     if keys_used != 0 || cancelling != 0 || !as_loaded || !is_plain(thread) {
         return false;
@@ -219,15 +219,25 @@ pub(super) fn reset(thread: &'static Thread) -> bool {
         // been unloaded since); nothing of what was there is used any more.
         unsafe {
             let to = pointer.wrapping_add_signed(block.offset) as *mut u8;
-            core::ptr::copy_nonoverlapping(block.from as *const u8, to, block.initialized);
-            let rest = to.add(block.initialized);
-            core::ptr::write_bytes(rest, 0, block.size - block.initialized);
+            core::ptr::copy_nonoverlapping(block.image.as_ptr(), to, block.image.len());
         }
     }
     true
 }
 
+/// A new thread can be cancelled. Says what the word is then.
+#[cold]
+fn uncancel(word: usize) -> u32 {
+    // SAFETY: what the calling thread may do with itself; the word is in its control block.
+    unsafe {
+        pthread_setcancelstate(CANCEL_ENABLE, core::ptr::null_mut());
+        pthread_setcanceltype(CANCEL_DEFERRED, core::ptr::null_mut());
+        (word as *const u32).read_volatile()
+    }
+}
+
 /// Whether the kernel would have nothing to take back.
+#[inline]
 fn is_plain(thread: &'static Thread) -> bool {
     let state = &thread.kernel;
     state.altstack[1].load(Ordering::Relaxed) == 0

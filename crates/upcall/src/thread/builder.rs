@@ -147,6 +147,7 @@ impl Builder {
     }
 
     /// The thread's handle, if it is known now.
+    #[inline]
     fn thread(self) -> Option<Thread> {
         let name = self.name?;
         assert!(
@@ -217,8 +218,8 @@ mod own {
     use upcall_guest::urgency::Asks;
     use upcall_linux::Runtime;
 
-    use super::super::handle::{JoinHandle, Kind, Own, Taken};
-    use super::super::packet::{Packet, Remains};
+    use super::super::handle::{JoinHandle, Kind, Own};
+    use super::super::packet::{Outcome, Packet};
     use super::Thread;
 
     /// # Safety
@@ -251,17 +252,12 @@ mod own {
                 })
             };
             match shell {
-                Ok(shell) => {
-                    let place = shell.place().cast::<Packet<F, T>>();
-                    // SAFETY: it is there.
-                    let thread = unsafe { &raw const (*place).thread };
-                    Ok(JoinHandle(Kind::Own(Own {
-                        shell,
-                        thread,
-                        take: take::<F, T>,
-                        open: open::<F, T>,
-                    })))
-                }
+                Ok(shell) => Ok(JoinHandle(Kind::Own(Own {
+                    // A packet begins with it.
+                    outcome: shell.place().cast::<Outcome<T>>(),
+                    shell,
+                    free: None,
+                }))),
                 Err(error) => {
                     drop(ManuallyDrop::into_inner(packet));
                     Err(io::Error::from_raw_os_error(error.0))
@@ -283,10 +279,8 @@ mod own {
             match shell {
                 Ok(shell) => Ok(JoinHandle(Kind::Own(Own {
                     shell,
-                    // SAFETY: in the box.
-                    thread: unsafe { &raw const (*packet).thread },
-                    take: take_boxed::<T>,
-                    open: open::<F, T>,
+                    outcome: packet.cast::<Outcome<T>>(),
+                    free: Some(free::<F, T>),
                 }))),
                 Err(error) => {
                     // SAFETY: nobody has got it.
@@ -320,18 +314,8 @@ mod own {
         drop(unsafe { Box::from_raw(*room.cast::<*mut Packet<F, T>>()) });
     }
 
-    unsafe fn take<F: FnOnce() -> T, T>(room: *mut u8) -> Taken<T> {
-        // SAFETY: the caller's promise. What stays in the room has nothing to drop.
-        Taken::Remains(unsafe { (*room.cast::<Packet<F, T>>()).remains() })
-    }
-
-    unsafe fn take_boxed<T>(room: *mut u8) -> Taken<T> {
-        // SAFETY: the caller's promise: the room holds the box's address.
-        Taken::Boxed(unsafe { *room.cast::<*mut u8>() })
-    }
-
-    unsafe fn open<F: FnOnce() -> T, T>(packet: *mut u8) -> Remains<T> {
-        // SAFETY: the caller's promise: the box's address.
-        unsafe { Box::from_raw(packet.cast::<Packet<F, T>>()) }.remains()
+    unsafe fn free<F, T>(outcome: *mut Outcome<T>) {
+        // SAFETY: the caller's promise: it is the beginning of a packet in a box.
+        drop(unsafe { Box::from_raw(outcome.cast::<Packet<F, T>>()) });
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use super::packet::Remains;
+use super::packet::Outcome;
 use super::{Result, Thread};
 
 /// The right to wait for a thread and to have its result. Dropped, the thread goes on by itself.
@@ -19,18 +19,9 @@ pub(super) enum Kind<T> {
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(super) struct Own<T> {
     pub(super) shell: upcall_guest::shell::Handle,
-    pub(super) thread: *const std::sync::OnceLock<Thread>,
-    /// Moves what is left of it out of the room.
-    pub(super) take: unsafe fn(*mut u8) -> Taken<T>,
-    /// Opens a box.
-    pub(super) open: unsafe fn(*mut u8) -> Remains<T>,
-}
-
-/// What was in the room of a shell.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(super) enum Taken<T> {
-    Remains(Remains<T>),
-    Boxed(*mut u8),
+    pub(super) outcome: *mut Outcome<T>,
+    /// Frees the box in which that is, if it is not in the room.
+    pub(super) free: Option<unsafe fn(*mut Outcome<T>)>,
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -47,19 +38,33 @@ impl<T> JoinHandle<T> {
     /// # Errors
     ///
     /// The thread panicked: what it panicked with. It was ended by pthread_exit(3): a text that says so.
+    #[inline]
     pub fn join(self) -> Result<T> {
         match self.0 {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
             Kind::Own(own) => {
-                let (take, open) = (own.take, own.open);
-                // SAFETY: the function fits the room, as `spawn` has made both; it moves and does nothing else.
-                let taken = own.shell.join(|room| unsafe { take(room) });
-                let (thread, result) = match taken {
-                    Taken::Remains(remains) => remains,
-                    // SAFETY: as above.
-                    Taken::Boxed(boxed) => unsafe { open(boxed) },
-                };
-                drop(thread);
+                let Own {
+                    shell,
+                    outcome,
+                    free,
+                } = own;
+                if free.is_none() {
+                    // SAFETY: the thread has ended: it is the handle's.
+                    let (result, thread) = shell.join(|| unsafe {
+                        let outcome = &mut *outcome;
+                        let thread = outcome.thread.get().is_some();
+                        (outcome.take(), thread.then(|| outcome.thread.take()))
+                    });
+                    drop(thread);
+                    return result.unwrap_or_else(|| Err(super::ended_early()));
+                }
+                shell.join(|| ());
+                // SAFETY: as above.
+                let result = unsafe { (*outcome).take() };
+                if let Some(free) = free {
+                    // SAFETY: the box is the handle's, and nobody looks at it any more.
+                    unsafe { free(outcome) };
+                }
                 result.unwrap_or_else(|| Err(super::ended_early()))
             }
             Kind::Std(handle, _) => handle.join(),
@@ -81,7 +86,7 @@ impl<T> JoinHandle<T> {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
             Kind::Own(own) => {
                 // SAFETY: in the room or the box, which stay until the handle gives them up.
-                unsafe { &*own.thread }.get_or_init(|| Thread::new(None))
+                unsafe { &(*own.outcome).thread }.get_or_init(|| Thread::new(None))
             }
             Kind::Std(_, thread) => thread,
         }

@@ -1,54 +1,83 @@
 //! What a thread is given and what it gives: in the room of its shell, or, where it is too large for that, in a box
 //! whose address is there.
 
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use super::{Result, Thread, current};
 
-/// A thread's closure, then its result.
-pub(super) struct Packet<F, T> {
+/// What a thread gives: in front of what it is given, so that its handle finds it without knowing that.
+#[repr(C)]
+pub(super) struct Outcome<T> {
     pub(super) thread: OnceLock<Thread>,
-    stage: Stage<F, T>,
+    /// Whether there is one: not if the thread runs, or was ended by pthread_exit(3) or a cancellation.
+    has_result: bool,
+    result: MaybeUninit<Result<T>>,
 }
 
-enum Stage<F, T> {
-    Begins(F),
-    Ended(Result<T>),
-    /// It runs, or was ended by pthread_exit(3) or a cancellation.
-    Between,
+/// A thread's closure, and then its result.
+#[repr(C)]
+pub(super) struct Packet<F, T> {
+    pub(super) outcome: Outcome<T>,
+    begins: bool,
+    body: MaybeUninit<F>,
 }
 
-/// What is left of a thread that has ended; no result: it was ended early.
-pub(super) type Remains<T> = (Option<Thread>, Option<Result<T>>);
+impl<T> Outcome<T> {
+    /// Moves the result out, once; `None`: the thread was ended early. Runs no code of others, and asks for no memory.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Result<T>> {
+        if !std::mem::replace(&mut self.has_result, false) {
+            return None;
+        }
+        // SAFETY: it is there, and not again.
+        Some(unsafe { self.result.assume_init_read() })
+    }
+}
+
+impl<T> Drop for Outcome<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+impl<F, T> Drop for Packet<F, T> {
+    fn drop(&mut self) {
+        if self.begins {
+            // SAFETY: it is there.
+            unsafe { self.body.assume_init_drop() };
+        }
+    }
+}
 
 impl<F: FnOnce() -> T, T> Packet<F, T> {
+    #[inline]
     pub(super) fn new(thread: Option<Thread>, body: F) -> Self {
         Packet {
-            thread: thread.map_or_else(OnceLock::new, OnceLock::from),
-            stage: Stage::Begins(body),
+            outcome: Outcome {
+                thread: thread.map_or_else(OnceLock::new, OnceLock::from),
+                has_result: false,
+                result: MaybeUninit::uninit(),
+            },
+            begins: true,
+            body: MaybeUninit::new(body),
         }
     }
 
     /// Runs it, in the thread.
+    #[inline]
     pub(super) fn run(&mut self) {
-        let Stage::Begins(body) = std::mem::replace(&mut self.stage, Stage::Between) else {
-            return;
-        };
-        let named = self.thread.get().and_then(Thread::name).map(OsName::set);
-        current::enter(&self.thread);
-        self.stage = Stage::Ended(catch_unwind(AssertUnwindSafe(body)));
+        self.begins = false;
+        // SAFETY: it is there, and not again.
+        let body = unsafe { self.body.assume_init_read() };
+        let outcome = &mut self.outcome;
+        let named = outcome.thread.get().and_then(Thread::name).map(OsName::set);
+        current::enter(&outcome.thread);
+        outcome.result.write(catch_unwind(AssertUnwindSafe(body)));
+        outcome.has_result = true;
         current::leave();
         drop(named);
-    }
-
-    /// Moves out what is left of it. Runs no code of others, and asks for no memory.
-    pub(super) fn remains(&mut self) -> Remains<T> {
-        let result = match std::mem::replace(&mut self.stage, Stage::Between) {
-            Stage::Ended(result) => Some(result),
-            Stage::Begins(_) | Stage::Between => None,
-        };
-        (self.thread.take(), result)
     }
 }
 

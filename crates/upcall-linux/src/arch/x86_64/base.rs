@@ -67,6 +67,7 @@ pub unsafe fn set_thread_pointer(_activation: &'static Activation, base: usize) 
 }
 
 /// The calling kernel thread's FS base.
+#[inline]
 pub fn thread_pointer() -> usize {
     let base: usize;
     if FAST.load(Ordering::Relaxed) {
