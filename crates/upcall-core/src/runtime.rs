@@ -364,7 +364,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Makes a new thread ready: it will call `landing(a, b, c)` on the stack that ends at
-    /// `stack`, inside the runtime. Called inside the runtime.
+    /// `stack`, inside the runtime. `forked`: see [`Runtime::make_ready_forked`]. Called inside the runtime.
     ///
     /// # Safety
     ///
@@ -374,6 +374,7 @@ impl<K: Kernel> Runtime<K> {
         &'static self,
         activation: &'static Activation<K>,
         thread: &'static Thread<K>,
+        forked: bool,
         stack: usize,
         landing: extern "C" fn(usize, usize, usize) -> !,
         words: [usize; 3],
@@ -383,6 +384,6 @@ impl<K: Kernel> Runtime<K> {
         let context = unsafe { arch::prepare(stack, landing, a, b, c) };
         thread.context.store(context, Ordering::Relaxed);
         self.stats.created.add();
-        self.make_ready_new(activation.vp(), thread, false);
+        self.make_ready_new(activation.vp(), thread, forked);
     }
 }

@@ -131,10 +131,18 @@ pub fn id_beside(address: usize) -> Option<i32> {
 /// kernel directs at it, so it stays a kernel thread. A libc that does not say where the routine
 /// is has no such helpers that we know of.
 fn is_libcs_own(tls: usize) -> bool {
-    let offset = START_ROUTINE.load(Ordering::Relaxed);
     let libc = LIBC_TEXT[0].load(Ordering::Relaxed)..LIBC_TEXT[1].load(Ordering::Relaxed);
-    offset != 0
-        && access::load_u64(tls + offset).is_ok_and(|routine| libc.contains(&(routine as usize)))
+    start_routine(tls).is_some_and(|routine| libc.contains(&routine))
+}
+
+/// The start routine of a new thread with this control block, if libc says where it is.
+fn start_routine(tls: usize) -> Option<usize> {
+    let offset = START_ROUTINE.load(Ordering::Relaxed);
+    if offset == 0 {
+        return None;
+    }
+    let routine = access::load_u64(tls.checked_add(offset)?).ok()?;
+    Some(routine as usize)
 }
 
 /// clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
@@ -263,12 +271,16 @@ fn launch(
         let _ = access::store_u32(request.child_tid, tid as u32);
     }
     GUEST.living.fetch_add(1, Ordering::Relaxed);
+    // The first thread of a shell runs as those that follow it there, or a program that divides its work would
+    // make a shell for each part before it runs one.
+    let forked = start_routine(request.tls) == Some(shell::main as *const () as usize);
     // SAFETY: the stack below the copied frame belongs to the new thread alone; `begin` does not
     // return.
     unsafe {
         runtime.launch(
             activation,
             thread,
+            forked,
             copy,
             begin,
             [copy, core::ptr::from_ref(runtime) as usize, 0],

@@ -257,6 +257,7 @@ impl Me {
             self.runtime.launch(
                 activation,
                 thread,
+                false,
                 stack,
                 landing,
                 [

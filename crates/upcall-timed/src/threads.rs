@@ -238,7 +238,16 @@ impl Me {
             let thread = runtime.new_thread().expect("memory");
             thread.kernel.0.store(false, Ordering::Relaxed);
             // SAFETY: a stack of its own; `user_thread` does not return.
-            unsafe { runtime.launch(activation, thread, stack, user_thread, [argument, 0, 0]) };
+            unsafe {
+                runtime.launch(
+                    activation,
+                    thread,
+                    false,
+                    stack,
+                    user_thread,
+                    [argument, 0, 0],
+                )
+            };
             activation
         });
         Joint(done)

@@ -211,6 +211,26 @@ fn shells_are_used_again() {
     assert!(all.len() <= 1000 + 70 * 10, "{} shells", all.len());
 }
 
+/// Also at first, when there are none: as many as it is deep, and not one for each part of the work.
+fn divided_work_has_few_shells() {
+    fn divide(depth: u32, known: &Mutex<BTreeSet<i32>>) {
+        // SAFETY: asks only.
+        known.lock().unwrap().insert(unsafe { libc::gettid() });
+        if depth > 0 {
+            thread::scope(|scope| {
+                let half = scope.spawn(|| divide(depth - 1, known));
+                divide(depth - 1, known);
+                half.join().unwrap();
+            });
+        }
+    }
+    let known = Mutex::new(BTreeSet::new());
+    divide(10, &known);
+    let count = known.into_inner().unwrap().len();
+    assert!(count <= 2 * 10, "{count} shells");
+    println!("ok {}", stringify!(divided_work_has_few_shells));
+}
+
 fn parking_waits_for_a_token() {
     let both = Arc::new(AtomicBool::new(false));
     let there = both.clone();
@@ -482,6 +502,7 @@ fn main() {
             first_ends()
         }
         Some("overflows") => overflows(),
+        Some("divides") => divided_work_has_few_shells(),
         Some("cases") => {
             cases! {
                 values_come_back
@@ -503,6 +524,9 @@ fn main() {
         }
         _ => {
             ends_with_a_message();
+            // No slice ends meanwhile: that would put new threads behind others.
+            let alone = [("UPCALL_VPS", "1"), ("UPCALL_SLICE_US", "1000000")];
+            again("divides", &alone, 0);
             for vps in ["1", "2", "4"] {
                 for slice in ["5000", "100"] {
                     println!("{vps} virtual processors, slices of {slice} us");

@@ -210,7 +210,7 @@ pub fn asked_by(creator: &'static Thread) -> Option<Asks> {
 }
 
 /// What the thread of libc's does: threads of the crate, one after another.
-extern "C" fn main(shell: *mut c_void) -> *mut c_void {
+pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
     // SAFETY: `create` passes it; it is there for as long as this runs.
     let shell = unsafe { &*shell.cast::<Shell>() };
     let (Some(runtime), Some(thread)) = (direct::runtime(), caller::own_thread()) else {
