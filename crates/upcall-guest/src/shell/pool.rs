@@ -69,13 +69,20 @@ impl List {
 /// Free shells by class.
 type Lists = [List; CLASSES.len()];
 
-/// What a runtime has of shells.
+/// Those of one virtual processor: on cache lines of their own, which its owner writes at each beginning and end.
+#[repr(align(128))]
+struct Local(Lists);
+
+/// What a runtime has of shells. In this order: `local` is the last.
+#[repr(C)]
 struct Pools {
     memory: [StackPool; CLASSES.len()],
     shared: SpinLock<Lists>,
     /// Those of each virtual processor.
-    local: [Lists; 0],
+    local: [Local; 0],
 }
+
+const _: () = assert!(core::mem::offset_of!(Pools, local) == size_of::<Pools>());
 
 static POOLS: AtomicPtr<Pools> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -91,7 +98,7 @@ impl Pools {
     #[cold]
     fn make(runtime: &'static Runtime) -> Option<&'static Pools> {
         let count = runtime.vps().len();
-        let size = size_of::<Pools>() + count * size_of::<Lists>();
+        let size = size_of::<Pools>() + count * size_of::<Local>();
         let pools = runtime.kernel().map(size).ok()?.as_ptr().cast::<Pools>();
         // SAFETY: room for all that, aligned to a page; what follows is zero, which is empty lists.
         unsafe {
@@ -115,7 +122,7 @@ impl Pools {
     #[inline]
     fn local(&self, activation: &'static Activation) -> &Lists {
         // SAFETY: there are as many as virtual processors, behind the structure.
-        unsafe { &*self.local.as_ptr().add(activation.vp().index() as usize) }
+        unsafe { &(*self.local.as_ptr().add(activation.vp().index() as usize)).0 }
     }
 }
 
