@@ -121,14 +121,9 @@ pub struct Saved {
 ///
 /// `context` was stored by [`switch_out`] and is not continued meanwhile.
 pub unsafe fn saved(context: usize) -> Saved {
-    // SAFETY: the words that `switch_out` has pushed.
-    let word = |at: usize| unsafe { (context as *const usize).add(at).read() };
-    Saved {
-        ip: word(9),
-        sp: context + 10 * size_of::<usize>(),
-        bp: word(8),
-        bx: word(7),
-    }
+    // SAFETY: the words that `switch_out` has stored.
+    let [ip, sp, bp, bx] = unsafe { (*(context as *const Context)).words };
+    Saved { ip, sp, bp, bx }
 }
 
 /// Continues a saved context.
