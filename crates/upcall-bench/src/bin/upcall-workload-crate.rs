@@ -5,120 +5,13 @@ use std::io::{self, Read, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+mod common;
+
+use common::Crate;
 use upcall::net::{Deadlines, Shutdown, SocketAddr, TcpListener, TcpStream};
-use upcall::sync;
-use upcall::thread::{self, Builder, JoinHandle};
 use upcall_bench::server::{Connection, Server};
-use upcall_bench::workload::threads::{self, Threads, no_thread};
+use upcall_bench::workload::threads::Threads;
 use upcall_bench::workload::{Failure, Figures, Job};
-
-/// The crate upcall as a package of threads.
-struct Crate;
-
-impl Threads for Crate {
-    type Handle<R: Send + 'static> = JoinHandle<R>;
-    type Semaphore = Semaphore;
-    type Mutex = Mutex;
-    type Reader = Reader;
-    type Writer = Writer;
-
-    #[inline]
-    fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
-        match Builder::new().spawn(body) {
-            Ok(handle) => handle,
-            Err(error) => no_thread(&error),
-        }
-    }
-
-    #[inline]
-    fn join<R: Send + 'static>(handle: JoinHandle<R>) -> R {
-        handle.join().expect("a thread that does not panic")
-    }
-
-    #[inline]
-    fn yield_now() {
-        thread::yield_now();
-    }
-
-    fn pipe() -> Result<(Reader, Writer), Failure> {
-        let (reader, writer) = upcall::io::pipe()
-            .map_err(|error| Failure::Failed(format!("making a pipe: {error}")))?;
-        Ok((Reader(reader), Writer(writer)))
-    }
-}
-
-/// The crate's pipes.
-struct Reader(upcall::io::PipeReader);
-struct Writer(upcall::io::PipeWriter);
-
-impl threads::Reader for Reader {
-    fn read_byte(&self) -> bool {
-        matches!((&self.0).read(&mut [0]), Ok(1))
-    }
-}
-
-impl threads::Writer for Writer {
-    fn write_byte(&self) -> bool {
-        matches!((&self.0).write(&[1]), Ok(1))
-    }
-}
-
-/// The crate's semaphore.
-struct Semaphore(sync::Semaphore);
-
-impl threads::Semaphore for Semaphore {
-    #[inline]
-    fn new() -> Self {
-        Self(sync::Semaphore::new(0))
-    }
-
-    #[inline]
-    fn post(&self) {
-        self.0.release();
-    }
-
-    #[inline]
-    fn wait(&self) {
-        self.0.acquire();
-    }
-}
-
-/// The crate's mutex and condition variable.
-struct Mutex(sync::Mutex<usize>);
-
-impl threads::Mutex for Mutex {
-    type Guard<'a> = sync::MutexGuard<'a, usize>;
-    type Condition = sync::Condvar;
-
-    #[inline]
-    fn new() -> Self {
-        Self(sync::Mutex::new(0))
-    }
-
-    #[inline]
-    fn lock(&self) -> sync::MutexGuard<'_, usize> {
-        self.0.lock().expect("no thread panics")
-    }
-
-    #[inline]
-    fn condition() -> sync::Condvar {
-        sync::Condvar::new()
-    }
-
-    #[inline]
-    fn wait<'a>(
-        &'a self,
-        condition: &sync::Condvar,
-        guard: sync::MutexGuard<'a, usize>,
-    ) -> sync::MutexGuard<'a, usize> {
-        condition.wait(guard).expect("no thread panics")
-    }
-
-    #[inline]
-    fn signal(condition: &sync::Condvar) {
-        condition.notify_one();
-    }
-}
 
 /// A connection, with its deadline.
 struct Client(TcpStream);

@@ -29,6 +29,7 @@ mod create;
 pub mod fork;
 pub mod load;
 mod mutex;
+pub mod nbody;
 mod never;
 mod pair;
 mod params;
@@ -106,6 +107,7 @@ fn common<T: Threads>() -> Vec<(&'static str, Body)> {
         ("fib", fork::fibonacci::<T>),
         ("fork_batch", fork::batch::<T>),
         ("mutex_64", mutex::run::<T>),
+        ("nbody", nbody::run::<T>),
         ("null_fork", fork::null::<T>),
         ("pipe_exchange", pipe::run::<T>),
         ("semaphore", semaphore::run::<T>),

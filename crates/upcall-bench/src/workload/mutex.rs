@@ -18,7 +18,7 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let mut figures = Figures::default();
     let mut threads = Vec::with_capacity(THREADS);
     for sample in 0..=samples {
-        let mutex = Arc::new(T::Mutex::new());
+        let mutex = Arc::new(T::Mutex::new(0));
         let begin = now_ns();
         for _ in 0..THREADS {
             let mutex = mutex.clone();

@@ -177,7 +177,7 @@ unsafe fn open<F, R>(argument: *mut c_void) -> Option<R> {
 impl Threads for Posix {
     type Handle<R: Send + 'static> = Handle<R>;
     type Semaphore = Semaphore;
-    type Mutex = Mutex;
+    type Mutex<V: Send + 'static> = Mutex<V>;
     type Reader = OwnedFd;
     type Writer = OwnedFd;
 
@@ -247,15 +247,15 @@ impl threads::Semaphore for Semaphore {
     }
 }
 
-/// A POSIX mutex at a fixed address, and the number that it guards.
-pub struct Mutex(Box<UnsafeCell<(libc::pthread_mutex_t, usize)>>);
+/// A POSIX mutex at a fixed address, and the value that it guards.
+pub struct Mutex<V>(Box<UnsafeCell<(libc::pthread_mutex_t, V)>>);
 
-// SAFETY: a mutex is made for use by several threads; only who has it locked touches the number.
-unsafe impl Send for Mutex {}
+// SAFETY: a mutex is made for use by several threads; only who has it locked touches the value.
+unsafe impl<V: Send> Send for Mutex<V> {}
 // SAFETY: as above.
-unsafe impl Sync for Mutex {}
+unsafe impl<V: Send> Sync for Mutex<V> {}
 
-impl Mutex {
+impl<V> Mutex<V> {
     fn place(&self) -> *mut libc::pthread_mutex_t {
         // SAFETY: a part of the box.
         unsafe { &raw mut (*self.0.get()).0 }
@@ -263,25 +263,25 @@ impl Mutex {
 }
 
 /// The lock of a [`Mutex`], held.
-pub struct Guard<'a>(&'a Mutex, PhantomData<*mut ()>);
+pub struct Guard<'a, V>(&'a Mutex<V>, PhantomData<*mut ()>);
 
-impl Deref for Guard<'_> {
-    type Target = usize;
+impl<V> Deref for Guard<'_, V> {
+    type Target = V;
 
-    fn deref(&self) -> &usize {
+    fn deref(&self) -> &V {
         // SAFETY: this thread holds the mutex.
         unsafe { &(*self.0.0.get()).1 }
     }
 }
 
-impl DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut usize {
+impl<V> DerefMut for Guard<'_, V> {
+    fn deref_mut(&mut self) -> &mut V {
         // SAFETY: this thread holds the mutex.
         unsafe { &mut (*self.0.0.get()).1 }
     }
 }
 
-impl Drop for Guard<'_> {
+impl<V> Drop for Guard<'_, V> {
     fn drop(&mut self) {
         // SAFETY: this thread has locked it.
         unsafe { libc::pthread_mutex_unlock(self.0.place()) };
@@ -296,18 +296,18 @@ unsafe impl Send for Condition {}
 // SAFETY: as above.
 unsafe impl Sync for Condition {}
 
-impl threads::Mutex for Mutex {
-    type Guard<'a> = Guard<'a>;
+impl<V: Send + 'static> threads::Mutex<V> for Mutex<V> {
+    type Guard<'a> = Guard<'a, V>;
     type Condition = Condition;
 
-    fn new() -> Self {
+    fn new(value: V) -> Self {
         Self(Box::new(UnsafeCell::new((
             libc::PTHREAD_MUTEX_INITIALIZER,
-            0,
+            value,
         ))))
     }
 
-    fn lock(&self) -> Guard<'_> {
+    fn lock(&self) -> Guard<'_, V> {
         // SAFETY: initialised; no thread of the workloads locks twice.
         unsafe { libc::pthread_mutex_lock(self.place()) };
         Guard(self, PhantomData)
@@ -317,7 +317,7 @@ impl threads::Mutex for Mutex {
         Condition(Box::new(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER)))
     }
 
-    fn wait<'a>(&'a self, condition: &Condition, guard: Guard<'a>) -> Guard<'a> {
+    fn wait<'a>(&'a self, condition: &Condition, guard: Guard<'a, V>) -> Guard<'a, V> {
         // SAFETY: both are initialised and the mutex is held by this thread, before and after.
         unsafe { libc::pthread_cond_wait(condition.0.get(), self.place()) };
         guard
@@ -326,6 +326,11 @@ impl threads::Mutex for Mutex {
     fn signal(condition: &Condition) {
         // SAFETY: initialised.
         unsafe { libc::pthread_cond_signal(condition.0.get()) };
+    }
+
+    fn signal_all(condition: &Condition) {
+        // SAFETY: initialised.
+        unsafe { libc::pthread_cond_broadcast(condition.0.get()) };
     }
 }
 

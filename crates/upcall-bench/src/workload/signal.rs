@@ -11,12 +11,12 @@ use super::threads::{Mutex, Threads};
 use super::{Failure, Figures, Params};
 
 /// The mutex guards whose turn it is.
-struct Exchange<M: Mutex> {
+struct Exchange<M: Mutex<usize>> {
     turn: M,
     conditions: [M::Condition; 2],
 }
 
-impl<M: Mutex> Exchange<M> {
+impl<M: Mutex<usize>> Exchange<M> {
     fn take_turns(&self, me: usize, operations: usize) {
         let mut turn = self.turn.lock();
         for _ in 0..operations {
@@ -35,8 +35,8 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let mut figures = Figures::default();
     for sample in 0..=samples {
         let exchange = Arc::new(Exchange {
-            turn: T::Mutex::new(),
-            conditions: [T::Mutex::condition(), T::Mutex::condition()],
+            turn: T::Mutex::new(0),
+            conditions: [(); 2].map(|()| T::Mutex::<usize>::condition()),
         });
         let begin = now_ns();
         let mut threads = Vec::new();

@@ -16,7 +16,7 @@ pub trait Threads: 'static {
     /// The package's semaphore.
     type Semaphore: Semaphore;
     /// The package's mutex.
-    type Mutex: Mutex;
+    type Mutex<V: Send + 'static>: Mutex<V>;
     /// The end of a pipe that is read.
     type Reader: Reader;
     /// The end of a pipe that is written.
@@ -59,15 +59,15 @@ pub trait Semaphore: Send + Sync + 'static {
     fn wait(&self);
 }
 
-/// A mutex around a number, with condition variables for those that hold it.
-pub trait Mutex: Send + Sync + 'static {
-    /// The right to use the number; the mutex is unlocked when it is dropped.
-    type Guard<'a>: DerefMut<Target = usize>;
+/// A mutex around a value, with condition variables for those that hold it.
+pub trait Mutex<V>: Send + Sync + 'static {
+    /// The right to use the value; the mutex is unlocked when it is dropped.
+    type Guard<'a>: DerefMut<Target = V>;
     /// A condition variable.
     type Condition: Send + Sync + 'static;
 
-    /// An unlocked mutex around zero.
-    fn new() -> Self;
+    /// An unlocked mutex around `value`.
+    fn new(value: V) -> Self;
 
     /// Locks it; waits until it is unlocked.
     fn lock(&self) -> Self::Guard<'_>;
@@ -80,6 +80,9 @@ pub trait Mutex: Send + Sync + 'static {
 
     /// Wakes one that waits.
     fn signal(condition: &Self::Condition);
+
+    /// Wakes all that wait.
+    fn signal_all(condition: &Self::Condition);
 }
 
 /// Ends the process because a thread cannot be made.

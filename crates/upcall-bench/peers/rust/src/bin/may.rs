@@ -15,7 +15,7 @@ struct May;
 impl Threads for May {
     type Handle<R: Send + 'static> = JoinHandle<R>;
     type Semaphore = Semaphore;
-    type Mutex = Mutex;
+    type Mutex<V: Send + 'static> = Mutex<V>;
     type Reader = OwnedFd;
     type Writer = OwnedFd;
 
@@ -52,17 +52,17 @@ impl threads::Semaphore for Semaphore {
     }
 }
 
-struct Mutex(sync::Mutex<usize>);
+struct Mutex<V>(sync::Mutex<V>);
 
-impl threads::Mutex for Mutex {
-    type Guard<'a> = sync::MutexGuard<'a, usize>;
+impl<V: Send + 'static> threads::Mutex<V> for Mutex<V> {
+    type Guard<'a> = sync::MutexGuard<'a, V>;
     type Condition = sync::Condvar;
 
-    fn new() -> Self {
-        Self(sync::Mutex::new(0))
+    fn new(value: V) -> Self {
+        Self(sync::Mutex::new(value))
     }
 
-    fn lock(&self) -> sync::MutexGuard<'_, usize> {
+    fn lock(&self) -> sync::MutexGuard<'_, V> {
         self.0.lock().expect("no coroutine panics")
     }
 
@@ -73,13 +73,17 @@ impl threads::Mutex for Mutex {
     fn wait<'a>(
         &'a self,
         condition: &sync::Condvar,
-        guard: sync::MutexGuard<'a, usize>,
-    ) -> sync::MutexGuard<'a, usize> {
+        guard: sync::MutexGuard<'a, V>,
+    ) -> sync::MutexGuard<'a, V> {
         condition.wait(guard).expect("no coroutine panics")
     }
 
     fn signal(condition: &sync::Condvar) {
         condition.notify_one();
+    }
+
+    fn signal_all(condition: &sync::Condvar) {
+        condition.notify_all();
     }
 }
 
