@@ -43,6 +43,11 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "src/workload/load.rs"
     "src/workload/mod.rs"
     "src/workload/mutex.rs"
+    "src/workload/nbody/body.rs"
+    "src/workload/nbody/cache.rs"
+    "src/workload/nbody/format.rs"
+    "src/workload/nbody/mod.rs"
+    "src/workload/nbody/tree.rs"
     "src/workload/never.rs"
     "src/workload/pair.rs"
     "src/workload/params.rs"
@@ -225,7 +230,12 @@ mod tests {
     #[test]
     fn the_rust_peers_get_every_file_of_the_workloads() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for folder in ["src/workload", "peers/rust/src/bin", "peers/rust/src"] {
+        for folder in [
+            "src/workload",
+            "src/workload/nbody",
+            "peers/rust/src/bin",
+            "peers/rust/src",
+        ] {
             for entry in std::fs::read_dir(root.join(folder)).unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 let path = format!("{folder}/{name}");

@@ -84,7 +84,7 @@ impl<'a> Bench<'a> {
     /// Rounds, the first one included: more of them where a few percent or half of one must show.
     fn rounds(&self, workload: &Workload) -> usize {
         let times = match workload.kind {
-            Kind::Samples | Kind::Pair => 1,
+            Kind::Samples | Kind::Pair | Kind::Speedup(_) => 1,
             Kind::Loss => 2,
             Kind::Overhead => 3,
         };
@@ -202,6 +202,15 @@ impl<'a> Bench<'a> {
                 let [alone, pair] = pairs::times(self, subject)?;
                 Ok(vec![("alone", vec![alone]), ("pair", vec![pair])])
             }
+            Kind::Speedup(copies) => {
+                let mut found = self.program(subject, &[])?;
+                let sequential = series(&mut found, "sequential")?;
+                let times = match copies {
+                    1 => series(&mut found, "ns")?,
+                    _ => vec![pairs::mean_of_two(self, subject)?],
+                };
+                Ok(vec![("sequential", sequential), ("ns", times)])
+            }
         }
     }
 
@@ -272,6 +281,7 @@ fn quick(program: &str) -> &'static [&'static str] {
         "pair_spin" | "pair_ticket" => &["operations=2000"],
         "fork_batch" => &["samples=2", "batches=1"],
         "fib" => &["n=10"],
+        "nbody" => &["bodies=200", "steps=2"],
         "sumtime" => &["samples=2", "n=100"],
         "blocked" => &["threads=200"],
         "http" => &["seconds=1", "connections=8"],

@@ -71,6 +71,7 @@ pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) ->
         let figures = each(&|index| match kind {
             Kind::Loss => lost_work(series("without", index), series("with", index)),
             Kind::Pair => efficiency(series("alone", index), series("pair", index)),
+            Kind::Speedup(_) => speedup(series("sequential", index), series("ns", index)),
             Kind::Samples | Kind::Overhead => Summary::of(series(choice.workload.unit, index)),
         });
         let (unit, bounds) = (choice.workload.unit, variant.bounds);
@@ -111,8 +112,14 @@ fn lost_work(without: &[f64], with: &[f64]) -> Option<Summary> {
 
 /// 2 x the best time alone / each time of a pair.
 fn efficiency(alone: &[f64], pairs: &[f64]) -> Option<Summary> {
-    let alone = Summary::of(alone)?.min;
-    let all: Vec<_> = pairs.iter().map(|pair| 2.0 * alone / pair).collect();
+    let pairs: Vec<_> = pairs.iter().map(|pair| pair / 2.0).collect();
+    speedup(alone, &pairs)
+}
+
+/// The best time without threads / each time with them.
+fn speedup(sequential: &[f64], times: &[f64]) -> Option<Summary> {
+    let sequential = Summary::of(sequential)?.min;
+    let all: Vec<_> = times.iter().map(|time| sequential / time).collect();
     Summary::of(&all)
 }
 
@@ -169,5 +176,15 @@ mod tests {
         ];
         let found = of("pair_spin", &samples)[0].figures[0].unwrap();
         assert_eq!((found.min, found.max), (0.5, 1.0));
+    }
+
+    #[test]
+    fn speedup_is_against_the_best_without_threads() {
+        let samples: [(_, _, _, &[f64]); 2] = [
+            ("2", "sequential", 0, &[30.0, 20.0]),
+            ("2", "ns", 0, &[10.0, 40.0]),
+        ];
+        let found = of("nbody_speedup/2", &samples)[0].figures[0].unwrap();
+        assert_eq!((found.min, found.max), (0.5, 2.0));
     }
 }

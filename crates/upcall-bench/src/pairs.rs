@@ -14,14 +14,26 @@ use crate::measure::{Bench, Subject};
 
 /// The time of one copy alone and right after it that of a pair, in nanoseconds.
 pub fn times(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<[f64; 2], Failure> {
-    let alone = elapsed(&copies::<1>(bench, subject)?)?;
-    Ok([alone, elapsed(&copies::<2>(bench, subject)?)?])
+    let alone = elapsed(&copies::<1>(bench, subject, &["gate=1"])?)?;
+    Ok([alone, elapsed(&copies::<2>(bench, subject, &["gate=1"])?)?])
+}
+
+/// The mean time of two copies at once, in nanoseconds (Anderson et al. 1991, Table 5).
+pub fn mean_of_two(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<f64, Failure> {
+    // Who has done its part does not disturb the other one.
+    let both = copies::<2>(bench, subject, &["gate=1", "sequential=0"])?;
+    let times = both
+        .each_ref()
+        .map(|copy| elapsed(std::slice::from_ref(copy)));
+    let [one, other] = times;
+    Ok((one? + other?) / 2.0)
 }
 
 /// Runs `N` copies at once to their ends.
 fn copies<const N: usize>(
     bench: &Bench<'_>,
     subject: &Subject<'_>,
+    params: &[&str],
 ) -> Result<[Figures; N], Failure> {
     let failed = |error: std::io::Error| Failure::Failed(format!("the start signal: {error}"));
     let instead = match (subject.workload.name, &bench.openmp) {
@@ -36,7 +48,7 @@ fn copies<const N: usize>(
     let mut gates = Vec::new();
     for _ in 0..N {
         let (gate, signal) = std::io::pipe().map_err(failed)?;
-        let command = bench.command(subject, instead, &["gate=1"]);
+        let command = bench.command(subject, instead, params);
         let gate = Stdio::from(gate);
         running.push(child::start(
             command,

@@ -78,12 +78,28 @@ fn costs_of_operations() {
     }
 }
 
+/// What the N-body program reports.
+const NBODY: &[&str] = &[
+    "begin",
+    "end",
+    "lookups",
+    "misses",
+    "ns",
+    "sequential",
+    "threads",
+];
+
 /// What needs nothing but threads, with the parameters that make it short, and its series.
 const COMMON: &[(&str, &[&str], &[&str])] = &[
     ("blocked", &["threads=50"], &["ns", "bytes"]),
     ("fib", &["samples=3", "n=10"], &["ns"]),
     ("fork_batch", &["samples=3", "batches=1"], &["ns"]),
     ("mutex_64", &["samples=3", "operations=50"], &["Mops/s"]),
+    (
+        "nbody",
+        &["bodies=300", "steps=2", "memory=60", "miss_us=500"],
+        NBODY,
+    ),
     ("null_fork", &["samples=3", "operations=50"], &["ns"]),
     ("pipe_exchange", &["samples=3", "operations=50"], &["ns"]),
     ("semaphore", &["samples=3", "operations=50"], &["ns"]),
@@ -105,7 +121,11 @@ fn both_packages_of_threads_have_the_common_workloads() {
             let found = figures_of(program, &words).expect("needs nothing special");
             let names: Vec<_> = found.keys().map(String::as_str).collect();
             assert_eq!(names.len(), series.len(), "{words:?}: {names:?}");
-            let samples = if *name == "blocked" { 1 } else { 3 };
+            let samples = if ["blocked", "nbody"].contains(name) {
+                1
+            } else {
+                3
+            };
             for one in *series {
                 let values = &found[*one];
                 assert_eq!(values.len(), samples, "{words:?}");
@@ -318,6 +338,7 @@ fn the_harness_runs_every_workload_and_prints_a_line_for_each_runtime() {
         ("null_fork", "", "ns"),
         ("fib_30", "1", "ns"),
         ("blocked_rss", "30000", "bytes"),
+        ("nbody_speedup", "1", "ratio"),
     ] {
         for runtime in ["upcall", "crate", "nptl"] {
             let found = |line: &&serde_json::Value| {

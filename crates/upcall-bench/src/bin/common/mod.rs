@@ -1,5 +1,7 @@
 //! The crate upcall as a package of threads: a part of the programs that are written with it.
 
+use std::io::{Read, Write};
+
 use upcall::sync;
 use upcall::thread::{self, Builder, JoinHandle};
 use upcall_bench::workload::Failure;

@@ -80,18 +80,27 @@ fn direction(pick: &mut impl FnMut() -> f64) -> Vector {
 }
 
 /// `one` and `times` the other.
-#[inline]
+#[inline(always)]
 pub(super) fn add(one: &Vector, other: &Vector, times: f64) -> Vector {
-    std::array::from_fn(|axis| one[axis] + times * other[axis])
+    // Written out, since every compiler at every setting sees through it.
+    [
+        one[0] + times * other[0],
+        one[1] + times * other[1],
+        one[2] + times * other[2],
+    ]
 }
 
-/// Adds the attraction of `mass` at `there` on a body at `here`; that of a body on itself is nothing.
-#[inline]
-pub(super) fn attract(sum: &mut Vector, here: &Vector, there: &Vector, mass: f64) {
-    let apart = add(there, here, -1.0);
-    let squared = apart.iter().map(|part| part * part).sum::<f64>() + SOFTENING;
-    let pull = mass / (squared * squared.sqrt());
-    *sum = add(sum, &apart, pull);
+/// The square of its length.
+#[inline(always)]
+pub(super) fn squared(vector: &Vector) -> f64 {
+    vector[0] * vector[0] + vector[1] * vector[1] + vector[2] * vector[2]
+}
+
+/// Adds the attraction of a mass that is so far `apart`; that of a body on itself is nothing.
+#[inline(always)]
+pub(super) fn attract(sum: &mut Vector, apart: &Vector, mass: f64) {
+    let squared = squared(apart) + SOFTENING;
+    *sum = add(sum, apart, mass / (squared * squared.sqrt()));
 }
 
 /// The first half of a leapfrog step: half a kick, and the drift. The accelerations are those where the
@@ -115,12 +124,8 @@ pub fn kick(bodies: &mut [Body], accelerations: &[Vector], dt: f64) {
 pub fn direct(bodies: &[Body], index: usize) -> Vector {
     let mut sum = [0.0; 3];
     for other in bodies {
-        attract(
-            &mut sum,
-            &bodies[index].position,
-            &other.position,
-            other.mass,
-        );
+        let apart = add(&other.position, &bodies[index].position, -1.0);
+        attract(&mut sum, &apart, other.mass);
     }
     sum
 }
@@ -130,11 +135,10 @@ pub fn direct(bodies: &[Body], index: usize) -> Vector {
 pub fn energy(bodies: &[Body]) -> f64 {
     let mut sum = 0.0;
     for (index, one) in bodies.iter().enumerate() {
-        sum += 0.5 * one.mass * one.velocity.iter().map(|part| part * part).sum::<f64>();
+        sum += 0.5 * one.mass * squared(&one.velocity);
         for other in &bodies[index + 1..] {
             let apart = add(&one.position, &other.position, -1.0);
-            let squared = apart.iter().map(|part| part * part).sum::<f64>() + SOFTENING;
-            sum -= one.mass * other.mass / squared.sqrt();
+            sum -= one.mass * other.mass / (squared(&apart) + SOFTENING).sqrt();
         }
     }
     sum

@@ -186,11 +186,11 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
             .filter(|theta| (0.01..=1.0).contains(theta))
             .ok_or_else(|| Failure::Usage(format!("theta={theta} is not from 0.01 to 1")))?,
         dt: 1.0 / 64.0,
-        steps: params.number("steps", 9)?,
+        steps: params.number("steps", 19)?,
     };
     let miss = params.number("miss_us", 50_000)? as u64 * 1000;
     let means = Means {
-        grain: params.number("grain", 8)?,
+        grain: params.number("grain", 16)?,
         memory: params.number("memory", 100)?,
         disk: match params.text("disk") {
             None => Disk::Sleep(miss),
@@ -199,7 +199,7 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
         },
     };
     let seed = params.number("seed", 1)? as u64;
-    let model = body::plummer(params.number("bodies", 1000)?, seed);
+    let model = body::plummer(params.number("bodies", 2000)?, seed);
     let compares = params.number("sequential", 1)? != 0;
     if params.number("gate", 0)? != 0 && !read_byte(&0) {
         let why = "standard input closed before the start signal";

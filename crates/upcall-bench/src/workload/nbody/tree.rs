@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::body::{Body, Vector, add, attract};
+use super::body::{Body, Vector, add, attract, squared};
 
 /// Cells of a page: 4 KiB of them.
 pub const CELLS: usize = 4096 / size_of::<Cell>();
@@ -147,7 +147,7 @@ impl Tree {
             let centre = moment.map(|part| part / mass);
             let side = width / (1u64 << level) as f64;
             let apart = add(&middle(key, level, &low, width), &centre, -1.0);
-            let apart = apart.iter().map(|part| part * part).sum::<f64>().sqrt();
+            let apart = squared(&apart).sqrt();
             let cell = &mut cells[number];
             (cell.mass, cell.centre) = (mass, centre);
             cell.open_within = (side / theta + apart).powi(2);
@@ -239,11 +239,10 @@ pub fn accelerations(places: &[Vector], pages: &mut impl Pages, open: &mut Open)
             left &= left - 1;
             let here = &places[index];
             let apart = add(&cell.centre, here, -1.0);
-            let squared = apart.iter().map(|part| part * part).sum::<f64>();
-            if squared < cell.open_within {
+            if squared(&apart) < cell.open_within {
                 nearer |= 1 << index;
             } else {
-                attract(&mut sums[index], here, &cell.centre, cell.mass);
+                attract(&mut sums[index], &apart, cell.mass);
             }
         }
         if nearer != 0 {
@@ -260,7 +259,7 @@ mod tests {
     use std::slice;
 
     fn length(vector: Vector) -> f64 {
-        vector.iter().map(|part| part * part).sum::<f64>().sqrt()
+        squared(&vector).sqrt()
     }
 
     fn by_tree(tree: &Tree, here: &Vector) -> Vector {
