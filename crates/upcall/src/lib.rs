@@ -19,6 +19,10 @@
 //! All threads that the process makes from then on are such threads, however it makes them; those of [`thread`] cost
 //! least. [`thread`], [`sync`], [`net`] and [`io`] are shaped as those of `std`; what these add to it is deadlines.
 //!
+//! Upon threads there are other ways to write a program down, whose code may block likewise: [`join`] divides work in two,
+//! [`workers`] have a heap of problems, [`actor`] is for mailboxes, [`future`] for futures, and with the feature `rayon` the module `rayon` for
+//! parallel iterators.
+//!
 //! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime: a program whose
 //! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.
 
@@ -38,13 +42,21 @@ macro_rules! constant {
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
 mod deadlock;
 #[cfg(not(loom))]
+pub mod actor;
+#[cfg(not(loom))]
 mod error;
 #[cfg_attr(loom, path = "models/futex.rs")]
 mod futex;
 #[cfg(not(loom))]
+pub mod future;
+#[cfg(not(loom))]
 pub mod io;
+#[cfg(not(loom))]
+mod join;
 #[cfg(all(loom, test))]
 mod models;
+#[cfg(all(not(loom), feature = "rayon"))]
+pub mod rayon;
 #[cfg(not(loom))]
 pub mod net;
 #[cfg(not(loom))]
@@ -53,13 +65,19 @@ pub mod policy;
 pub mod raw;
 #[cfg(not(loom))]
 mod runtime;
+#[cfg_attr(all(loom, not(test)), allow(dead_code))]
+mod signal;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod thread;
 #[cfg(not(loom))]
 pub mod time;
+#[cfg_attr(all(loom, not(test)), allow(dead_code))]
+pub mod workers;
 
 #[cfg(not(loom))]
 pub use error::Error;
+#[cfg(not(loom))]
+pub use join::join;
 #[cfg(not(loom))]
 pub use runtime::{Builder, Runtime};

@@ -152,6 +152,40 @@ const FAULTS: &[Fault] = &[
         "state.fetch_sub(WRITER - 1, Ordering::Release)",
         "state.fetch_sub(WRITER - 1, Ordering::Relaxed)",
     ),
+    (
+        "a_signal_comes_with",
+        "signal.rs",
+        "swap(SET, Ordering::Release)",
+        "swap(SET, Ordering::Relaxed)",
+    ),
+    (
+        "a_signal_comes_with",
+        "signal.rs",
+        "swap(EMPTY, Ordering::Acquire)",
+        "swap(EMPTY, Ordering::Relaxed)",
+    ),
+    // Who waits is not woken.
+    ("a_signal_comes_with", "signal.rs", "== AWAITED", "== EMPTY"),
+    // What was set before the wait is forgotten.
+    (
+        "a_signal_comes_with",
+        "signal.rs",
+        "while self.0.swap(EMPTY, Ordering::Acquire) != SET {",
+        "self.0.swap(EMPTY, Ordering::Relaxed);\n        while self.0.swap(EMPTY, Ordering::Acquire) != SET {",
+    ),
+    // Who waits is not told that all is solved.
+    (
+        "workers_end_when",
+        "workers.rs",
+        "let over = state.given_up || (state.busy == 0 && state.problems.is_empty());",
+        "let over = state.given_up;",
+    ),
+    (
+        "workers_end_when",
+        "workers.rs",
+        "        self.changed.notify_one();\n",
+        "",
+    ),
 ];
 
 #[test]

@@ -14,7 +14,9 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
+use crate::signal::Signal;
 use crate::sync::{Condvar, Mutex, RwLock, RwLockWriteGuard, Semaphore};
+use crate::workers::Heap;
 
 /// The time that a wait has where it may be over at any moment.
 const SOME: Duration = Duration::ZERO;
@@ -309,5 +311,53 @@ fn a_writer_that_becomes_a_reader_lets_readers_in() {
             assert_eq!(other.join().unwrap(), 1);
         }
         drop(reads);
+    });
+}
+
+#[test]
+fn a_signal_comes_with_what_was_done_before() {
+    check(|| {
+        let both = Arc::new((Signal::new(), Signal::new(), Watched::default()));
+        let other = {
+            let both = both.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    both.2.add();
+                    both.0.set();
+                    both.1.wait();
+                }
+            })
+        };
+        for round in 1..=2 {
+            both.0.wait();
+            assert_eq!(both.2.get(), round);
+            both.1.set();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// A problem becomes two, and both workers end when all are solved.
+#[test]
+fn workers_end_when_all_is_solved() {
+    check_less(1, || {
+        let heap = Arc::new(Heap::new(vec![2u32]));
+        let solved = Arc::new(Mutex::new(0));
+        let work = |heap: &Heap<u32>, solved: &Mutex<u32>| {
+            while let Some((problem, solving)) = heap.take() {
+                match problem {
+                    1 => *solved.lock().unwrap() += 1,
+                    _ => (0..2).for_each(|_| heap.put(problem - 1)),
+                }
+                drop(solving);
+            }
+        };
+        let other = {
+            let (heap, solved) = (heap.clone(), solved.clone());
+            thread::spawn(move || work(&heap, &solved))
+        };
+        work(&heap, &solved);
+        other.join().unwrap();
+        assert_eq!(*solved.lock().unwrap(), 2);
     });
 }
