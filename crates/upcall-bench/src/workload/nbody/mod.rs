@@ -22,6 +22,10 @@
 //! a miss takes `miss_us`, or is read from the file `disk`. `sequential=1`: the program without threads, locks and cache is run
 //! afterwards, and must come to the same result in every bit. `gate=1`: begin at a byte on standard input.
 //!
+//! What is to be expected here: `may` stands for user-level threads without kernel support, which nothing tells
+//! of a block; a miss takes one of its processors away. Kernel threads pay for each thread and each lock that they wait for. The
+//! one lock of the cache and the tree, which one thread builds, limit everybody.
+//!
 //! Figures: `ns`, the time of all steps; `sequential`, the time of the same without threads; `misses`; `lookups`; `threads`;
 //! `begin` and `end` on the monotonic clock.
 
