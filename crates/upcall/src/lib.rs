@@ -19,7 +19,7 @@
 //! All threads that the process makes from then on are such threads, however it makes them; those of [`thread`] cost
 //! least. [`thread`], [`sync`], [`net`] and [`io`] are shaped as those of `std`; what these add to it is deadlines.
 //!
-//! Upon threads there are other ways to write a program down, whose code may block likewise: [`join`] divides work in two,
+//! Upon threads there are other ways to write a program down, whose code may block likewise: [`join()`] divides work in two,
 //! [`workers`] have a heap of problems, [`actor`] is for mailboxes, [`future`] for futures, and with the feature `rayon` the module `rayon` for
 //! parallel iterators.
 //!
@@ -39,10 +39,10 @@ macro_rules! constant {
     };
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
-mod deadlock;
 #[cfg(not(loom))]
 pub mod actor;
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
+mod deadlock;
 #[cfg(not(loom))]
 mod error;
 #[cfg_attr(loom, path = "models/futex.rs")]
@@ -55,12 +55,12 @@ pub mod io;
 mod join;
 #[cfg(all(loom, test))]
 mod models;
-#[cfg(all(not(loom), feature = "rayon"))]
-pub mod rayon;
 #[cfg(not(loom))]
 pub mod net;
 #[cfg(not(loom))]
 pub mod policy;
+#[cfg(all(not(loom), feature = "rayon"))]
+pub mod rayon;
 #[cfg(not(loom))]
 pub mod raw;
 #[cfg(not(loom))]

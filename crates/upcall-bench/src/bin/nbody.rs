@@ -131,7 +131,7 @@ impl Run {
         print(&bodies, time + self.dt * self.steps as f64)
     }
 
-    fn compute(&self, bodies: &mut Vec<Body>) -> Result<Duration, String> {
+    fn compute(&self, bodies: &mut [Body]) -> Result<Duration, String> {
         let problem = Problem {
             theta: self.theta,
             dt: self.dt,

@@ -9,6 +9,7 @@ mod common;
 
 use common::Crate;
 use upcall::net::{Deadlines, Shutdown, SocketAddr, TcpListener, TcpStream};
+use upcall::thread::Builder;
 use upcall_bench::server::{Connection, Server};
 use upcall_bench::workload::threads::Threads;
 use upcall_bench::workload::{Failure, Figures, Job};

@@ -101,7 +101,8 @@ impl Tree {
         let mut cells = Vec::with_capacity(2 * bodies.len());
         // The bodies of each cell that is a group, and the level and place of the smallest cube around them.
         let mut groups: Vec<(usize, u32, u64)> = Vec::new();
-        let mut open: VecDeque<Range<usize>> = VecDeque::from([0..bodies.len()]);
+        let mut open: VecDeque<Range<usize>> = VecDeque::new();
+        open.push_back(0..bodies.len());
         // Numbers are given in the order of the queue.
         let mut given = 1;
         while let Some(range) = open.pop_front() {
