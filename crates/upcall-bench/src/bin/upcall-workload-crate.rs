@@ -15,7 +15,7 @@ use upcall_bench::workload::threads::Threads;
 use upcall_bench::workload::{Failure, Figures, Job};
 
 /// A connection, with its deadline.
-struct Client(TcpStream);
+pub struct Client(TcpStream);
 
 impl Read for Client {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
