@@ -59,10 +59,10 @@ mod models;
 pub mod net;
 #[cfg(not(loom))]
 pub mod policy;
-#[cfg(all(not(loom), feature = "rayon"))]
-pub mod rayon;
 #[cfg(not(loom))]
 pub mod raw;
+#[cfg(all(not(loom), feature = "rayon"))]
+pub mod rayon;
 #[cfg(not(loom))]
 mod runtime;
 #[cfg_attr(all(loom, not(test)), allow(dead_code))]

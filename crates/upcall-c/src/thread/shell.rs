@@ -72,8 +72,8 @@ pub(super) fn join(record: &Record, waits: bool) -> Option<*mut c_void> {
         handle.into_room();
         return None;
     }
-    // SAFETY: the record of a thread that has ended is still there.
-    Some(handle.join(|room| unsafe { &*room.cast::<Record>() }.result()))
+    // The record of a thread that has ended is still there until the shell is given back.
+    Some(handle.join(|| record.result()))
 }
 
 pub(super) fn detach(record: &Record) {
