@@ -7,7 +7,9 @@ use upcall_linux::VpRange;
 use crate::Error;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::deadlock;
-use crate::policy::{self, BuiltIn, Policy};
+use crate::policy::Policy;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use crate::policy::{self, BuiltIn};
 
 /// The shortest and the longest time slice.
 const SLICES: [Duration; 2] = [Duration::from_micros(100), Duration::from_secs(1)];

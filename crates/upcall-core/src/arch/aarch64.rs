@@ -83,24 +83,6 @@ pub struct Saved {
 ///
 /// `context` was stored by [`switch_out`] and is not continued meanwhile.
 pub unsafe fn saved(context: usize) -> Saved {
-    Saved { ip: 0, sp: context }
-}
-
-/// Where a saved thread is.
-#[derive(Clone, Copy, Debug)]
-pub struct Saved {
-    /// The next instruction.
-    pub ip: usize,
-    /// The stack pointer there.
-    pub sp: usize,
-}
-
-/// Where a thread with this context is.
-///
-/// # Safety
-///
-/// `context` was stored by [`switch_out`] and is not continued meanwhile.
-pub unsafe fn saved(context: usize) -> Saved {
     /// Of x30, the return address, in the context.
     const LINK: usize = 104;
     Saved {

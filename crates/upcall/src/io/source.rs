@@ -94,16 +94,17 @@ impl<T: AsFd> Source<T> {
             }
             // SeqCst: pairs with those in `set_deadlines`.
             self.waiting.fetch_add(1, Ordering::SeqCst);
-            let waited = 'wait: {
-                #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-                if let Some(watch) = watch {
-                    let deadline = own.load(Ordering::SeqCst);
-                    let until = (deadline != NEVER).then(|| base().1.saturating_add(deadline));
-                    if watch.park(until) {
-                        break 'wait Ok(());
-                    }
-                }
-                self.wait_in_kernel(direction)
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            let parked = watch.is_some_and(|watch| {
+                let deadline = own.load(Ordering::SeqCst);
+                let until = (deadline != NEVER).then(|| base().1.saturating_add(deadline));
+                watch.park(until)
+            });
+            #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+            let parked = false;
+            let waited = match parked {
+                true => Ok(()),
+                false => self.wait_in_kernel(direction),
             };
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             waited?;
