@@ -54,21 +54,23 @@ struct upcall_options {
     /* How long a thread computes while others are ready, in nanoseconds: 100,000 to 1,000,000,000; 5,000,000 if not
      * said. */
     uint64_t time_slice_ns;
-    /* Which ready thread runs first: "lifo", "round-robin", "fifo" or "priority" (see upcall_thread_setpriority);
-     * otherwise a new thread before others of its virtual processor, until the time slice ends. */
+    /* Which ready thread runs first: "lifo", "round-robin", "fifo", "priority" (see upcall_thread_setpriority) or
+     * "deadline" (see upcall_thread_setdeadline); otherwise a new thread before others of its virtual processor, until the time slice ends. */
     const char *policy;
     /* Not 0: the counters of the runtime are printed to standard error when the process ends. */
     int32_t stats;
     /* 0. */
     int32_t reserved;
+    /* A policy of the program's own, instead of one by its name; or null. upcall_policy(3). */
+    const struct upcall_policy *own_policy;
 };
 
-#define UPCALL_OPTIONS_INITIALIZER { sizeof(struct upcall_options), 0, 0, 0, NULL, 0, 0 }
+#define UPCALL_OPTIONS_INITIALIZER { sizeof(struct upcall_options), 0, 0, 0, NULL, 0, 0, NULL }
 
 /* Starts the runtime of the process: call it first in main(), while there is one thread. That becomes the first
  * thread of the runtime, and all that are made from here on are threads of the runtime. Null options are all defaults.
  * Where there is a runtime already (of `upcall run`, or of an earlier call), that is it, with its own settings.
- *   EINVAL   a setting is out of its range, or a policy has another name; nothing was done
+ *   EINVAL   a setting is out of its range, or a policy has another name, or there are two; nothing was done
  *   E2BIG    options of a later version, with settings that this one does not know; nothing was done
  *   EBUSY    the process has several threads already; nothing was done
  *   ENOSYS   not on this processor architecture
@@ -111,9 +113,13 @@ struct upcall_thread_attr {
     int32_t priority;
     /* 0. */
     int32_t reserved;
+    /* A number for the program's own policy: a group, a class, whatever that makes of it. upcall_policy(3). */
+    uint64_t tag;
+    /* When its work must be done, in nanoseconds of CLOCK_MONOTONIC, under the policy "deadline"; 0: as its creator. */
+    uint64_t deadline_ns;
 };
 
-#define UPCALL_THREAD_ATTR_INITIALIZER { sizeof(struct upcall_thread_attr), 0, NULL, 0, 0, 0, 0 }
+#define UPCALL_THREAD_ATTR_INITIALIZER { sizeof(struct upcall_thread_attr), 0, NULL, 0, 0, 0, 0, 0, 0 }
 
 /* Makes a thread that runs start(argument), and stores it in *thread (which may be null if the attributes say
  * detached). Null attributes are all defaults. The first call starts the runtime, if nobody has tried before. As
@@ -194,6 +200,59 @@ int upcall_thread_setpriority(upcall_thread_t thread, int priority_class, int pr
 
 /* How urgent it is; either pointer may be null. */
 int upcall_thread_getpriority(upcall_thread_t thread, int *priority_class, int *priority);
+
+/* The calling thread's work must be done by then (CLOCK_MONOTONIC), as a periodic thread says at the beginning of each
+ * period: under the policy "deadline" the nearest one runs first. Nothing happens under other policies.
+ *   EINVAL   null, or no time */
+int upcall_thread_setdeadline(const struct timespec *deadline);
+
+/* ---- Policies of the program's own: upcall_policy(3) ---- */
+
+/* The threads that a policy may ask about, while one of its functions runs and not afterwards. */
+struct upcall_policy_threads;
+
+#define UPCALL_RANK_COMMON (UINT64_C(1) << 63) /* what a thread has until somebody says otherwise */
+#define UPCALL_RANK_HELD UINT64_MAX            /* a thread that does not run, though it is ready */
+
+/* Why a thread is ready. */
+#define UPCALL_READY_CREATED 0   /* it is new */
+#define UPCALL_READY_UNBLOCKED 1 /* it has waited, in the program or in the kernel */
+#define UPCALL_READY_YIELDED 2   /* it has let others go first */
+#define UPCALL_READY_PREEMPTED 3 /* it was stopped in favour of another, or at the end of its time slice */
+
+/* A policy: functions that are told of what happens to threads, and answer with ranks; the smaller the more urgent, and
+ * equals take turns. A thread of the library's own calls them, one after another: they may allocate and lock, but
+ * nothing waits for them. Until a thread has been given a rank it has its creator's. What takes longer than a time
+ * slice runs after all other threads meanwhile. Only `ready` must be there. The table is copied; the context must
+ * stay for as long as the process lives. Initialize with UPCALL_POLICY_INITIALIZER. */
+struct upcall_policy {
+    /* sizeof(struct upcall_policy). */
+    size_t size;
+    /* Passed to all functions. */
+    void *context;
+    /* A thread is ready, for one of the reasons UPCALL_READY_...: its rank from here on. */
+    uint64_t (*ready)(void *context, struct upcall_policy_threads *threads, uint64_t thread, int why);
+    /* A thread waits, in the program or in the kernel. */
+    void (*blocked)(void *context, struct upcall_policy_threads *threads, uint64_t thread);
+    /* A thread has ended: its number is not used again. */
+    void (*ended)(void *context, struct upcall_policy_threads *threads, uint64_t thread);
+    /* A virtual processor has nothing to run. */
+    void (*idle)(void *context, struct upcall_policy_threads *threads);
+    /* So many nanoseconds have passed since the last time; never if 0. */
+    void (*tick)(void *context, struct upcall_policy_threads *threads);
+    uint64_t period_ns;
+};
+
+#define UPCALL_POLICY_INITIALIZER { sizeof(struct upcall_policy), NULL, NULL, NULL, NULL, NULL, NULL, 0 }
+
+/* Gives a thread another rank, which counts as soon as the function of the policy returns: a thread that runs gives
+ * way if it must.
+ *   ESRCH    no such thread lives, as far as the policy was told */
+int upcall_policy_setrank(struct upcall_policy_threads *threads, uint64_t thread, uint64_t rank);
+
+/* Stores the number that the program gave the thread (struct upcall_thread_attr); 0 if none.
+ *   ESRCH    no such thread lives, as far as the policy was told */
+int upcall_policy_gettag(struct upcall_policy_threads *threads, uint64_t thread, uint64_t *tag);
 
 /* ---- Time ---- */
 
@@ -366,8 +425,9 @@ void *upcall_getspecific(upcall_key_t key);
  *   ENOMEM   there is no memory; not where a value was set before */
 int upcall_setspecific(upcall_key_t key, const void *value);
 
-UPCALL_STATIC_ASSERT(sizeof(struct upcall_options) == 40 || sizeof(void *) != 8, "upcall_options");
-UPCALL_STATIC_ASSERT(sizeof(struct upcall_thread_attr) == 40 || sizeof(void *) != 8, "upcall_thread_attr");
+UPCALL_STATIC_ASSERT(sizeof(struct upcall_options) == 48 || sizeof(void *) != 8, "upcall_options");
+UPCALL_STATIC_ASSERT(sizeof(struct upcall_thread_attr) == 56 || sizeof(void *) != 8, "upcall_thread_attr");
+UPCALL_STATIC_ASSERT(sizeof(struct upcall_policy) == 64 || sizeof(void *) != 8, "upcall_policy");
 UPCALL_STATIC_ASSERT(sizeof(upcall_mutex_t) == 16, "upcall_mutex_t");
 UPCALL_STATIC_ASSERT(sizeof(upcall_cond_t) == 16, "upcall_cond_t");
 UPCALL_STATIC_ASSERT(sizeof(upcall_rwlock_t) == 16, "upcall_rwlock_t");

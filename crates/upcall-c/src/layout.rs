@@ -8,6 +8,7 @@ use upcall::sync::{Condvar, Semaphore};
 use crate::barrier::Meeting;
 use crate::once::Once;
 use crate::options::{Options, ThreadAttributes};
+use crate::policy::Callbacks;
 
 macro_rules! fits {
     ($type:ty, $size:expr, $align:expr) => {
@@ -21,5 +22,6 @@ fits!(raw::RwLock, 16, 4);
 fits!(Semaphore, 16, 4);
 fits!(Meeting, 32, 8);
 fits!(Once, 8, 4);
-const _: () = assert!(size_of::<Options>() == 40 || size_of::<usize>() != 8);
-const _: () = assert!(size_of::<ThreadAttributes>() == 40 || size_of::<usize>() != 8);
+const _: () = assert!(size_of::<Callbacks>() == 64 || size_of::<usize>() != 8);
+const _: () = assert!(size_of::<Options>() == 48 || size_of::<usize>() != 8);
+const _: () = assert!(size_of::<ThreadAttributes>() == 56 || size_of::<usize>() != 8);

@@ -71,6 +71,7 @@ pub mod layout;
 pub mod mutex;
 pub mod once;
 pub mod options;
+mod policy;
 pub mod rwlock;
 pub mod semaphore;
 pub mod thread;

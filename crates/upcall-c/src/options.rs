@@ -7,6 +7,8 @@ use std::time::Duration;
 use libc::c_int;
 use upcall::{Builder, Error, Runtime, policy};
 
+use crate::policy::Callbacks;
+
 /// `struct upcall_options`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -18,6 +20,7 @@ pub struct Options {
     policy: *const c_char,
     stats: i32,
     reserved: i32,
+    own_policy: *const Callbacks,
 }
 
 /// `struct upcall_thread_attr`.
@@ -31,6 +34,8 @@ pub struct ThreadAttributes {
     pub(crate) priority_class: i32,
     pub(crate) priority: i32,
     pub(crate) reserved: i32,
+    pub(crate) tag: u64,
+    pub(crate) deadline_ns: u64,
 }
 
 impl ThreadAttributes {
@@ -43,6 +48,8 @@ impl ThreadAttributes {
         priority_class: 0,
         priority: 0,
         reserved: 0,
+        tag: 0,
+        deadline_ns: 0,
     };
 }
 
@@ -98,8 +105,16 @@ impl Options {
                 b"round-robin" => builder.policy(policy::RoundRobin),
                 b"fifo" => builder.policy(policy::Fifo),
                 b"priority" => builder.policy(policy::Priority),
+                b"deadline" => builder.policy(policy::EarliestDeadline),
                 _ => return Err(libc::EINVAL),
             };
+        }
+        if !self.own_policy.is_null() {
+            if !self.policy.is_null() {
+                return Err(libc::EINVAL);
+            }
+            // SAFETY: the caller's table.
+            builder = builder.policy(unsafe { crate::policy::own(self.own_policy) }?);
         }
         if self.stats != 0 {
             builder = builder.stats(true);
@@ -129,6 +144,7 @@ c_functions! {
             policy: std::ptr::null(),
             stats: 0,
             reserved: 0,
+            own_policy: std::ptr::null(),
         };
         // SAFETY: the caller's promise.
         let builder = unsafe { versioned(options, NONE) }.and_then(|options| options.builder());

@@ -1,5 +1,7 @@
 //! Time limits: moments of CLOCK_MONOTONIC.
 
+use std::time::{Duration, Instant};
+
 use libc::{c_int, timespec};
 use upcall::raw::Deadline;
 
@@ -32,7 +34,28 @@ fn now() -> timespec {
     time
 }
 
+/// The moment, for the crate.
+fn instant(time: &timespec) -> Instant {
+    let ns =
+        |time: &timespec| i128::from(time.tv_sec) * i128::from(SECOND) + i128::from(time.tv_nsec);
+    let ahead = u64::try_from(ns(time) - ns(&now())).unwrap_or(0);
+    let clock = Instant::now();
+    clock
+        .checked_add(Duration::from_nanos(ahead))
+        .unwrap_or(clock)
+}
+
 c_functions! {
+    /// The calling thread's work must be done by then.
+    fn upcall_thread_setdeadline(deadline: *const timespec) -> c_int {
+        let deadline = at!(deadline);
+        if let Err(number) = limit(deadline) {
+            return number;
+        }
+        upcall::thread::set_deadline(instant(deadline));
+        0
+    }
+
     /// The moment so many nanoseconds from now.
     fn upcall_deadline(deadline: *mut timespec, ns: u64) -> c_int {
         let now = now();

@@ -191,6 +191,17 @@ fn the_more_urgent_first() {
 }
 
 #[test]
+fn policies_of_the_programs_own() {
+    if let Some(program) = compile("policy", "policy.c")
+        && modes().len() > 1
+    {
+        for what in ["own", "deadline"] {
+            assert_eq!(done(run(&program, "").arg(what)).stdout, b"ok\n");
+        }
+    }
+}
+
+#[test]
 fn exceptions_that_nobody_gets_end_the_process() {
     let Some(program) = compile("cxx_terminates", "cxx_terminates.cpp") else {
         return;

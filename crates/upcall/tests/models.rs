@@ -79,8 +79,8 @@ const FAULTS: &[Fault] = &[
     (
         "a_permit_is_taken_once",
         "sync/semaphore.rs",
-        "self.permits.fetch_add(1, Ordering::SeqCst)",
-        "self.permits.fetch_add(1, Ordering::Relaxed)",
+        "more,\n                Ordering::SeqCst,",
+        "more,\n                Ordering::Relaxed,",
     ),
     (
         "a_writer_is_alone",
@@ -183,7 +183,7 @@ const FAULTS: &[Fault] = &[
     (
         "workers_end_when",
         "workers.rs",
-        "        self.changed.notify_one();\n",
+        "            self.0.changed.notify_all();\n",
         "",
     ),
 ];

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use upcall_guest::shell::{self, CLASSES, Handle, ROOM, Work};
+use upcall_guest::urgency::Asks;
 use upcall_linux::Runtime;
 
 use super::record::{Kind, Record};
@@ -33,6 +34,17 @@ pub(super) fn class_of(size: usize) -> Option<usize> {
     CLASSES.iter().position(|&class| size <= class)
 }
 
+/// What the thread says of its urgency, but for a priority.
+#[inline]
+fn asks(plan: &Plan<'_>) -> Option<Asks> {
+    let (tag, deadline) = (plan.attributes.tag, plan.attributes.deadline_ns);
+    (tag != 0 || deadline != 0).then(|| Asks {
+        priority: None,
+        deadline: (deadline != 0).then_some(deadline),
+        tag,
+    })
+}
+
 #[inline]
 pub(super) fn create(
     runtime: &'static Runtime,
@@ -42,7 +54,7 @@ pub(super) fn create(
 ) -> Result<(), c_int> {
     // SAFETY: the work is for a record.
     let handle = unsafe {
-        shell::spawn(runtime, class, None, WORK, |room| {
+        shell::spawn(runtime, class, asks(plan), WORK, |room| {
             let record = room.cast::<Record>();
             record.write(plan.record(Kind::Shell));
             made(record);

@@ -13,6 +13,13 @@ type Block = std::convert::Infallible;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Id(pub(super) u64);
 
+impl Id {
+    /// The number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// The threads that live, as far as a policy has been told: those of the crate, of `std` and of C.
 #[derive(Default)]
 pub struct Threads {
@@ -44,6 +51,12 @@ impl Threads {
             self.changed.push(thread);
         }
         true
+    }
+
+    /// The thread that lives and has this number.
+    pub fn find(&self, number: u64) -> Option<Id> {
+        let id = Id(number);
+        self.known.contains_key(&id).then_some(id)
     }
 
     /// The rank that the policy has given a thread last.

@@ -42,14 +42,18 @@ impl Raw {
         }
     }
 
+    #[inline]
+    fn take(&self) -> bool {
+        // Acquire: pairs with the Release in `unlock`.
+        self.state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// Takes it if it is free; says whether it was.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        // Acquire: pairs with the Release in `unlock`.
-        let taken = self
-            .state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok();
+        let taken = self.take();
         if taken {
             self.holder.took();
         }
@@ -109,12 +113,7 @@ impl Raw {
     fn wait_unnamed(&self, deadline: Option<Deadline>) -> bool {
         let mut state = self.look();
         if state == FREE {
-            // Acquire: pairs with the Release in `unlock`.
-            if self
-                .state
-                .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-            {
+            if self.take() {
                 return true;
             }
             state = HELD;
