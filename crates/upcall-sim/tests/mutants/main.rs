@@ -52,9 +52,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a_thread_is_on_one_activation",
         file: "upcall.rs",
-        text: "if !self.gives_way(vp, Some(thread)) {
+        text: "if !advised && !self.gives_way(vp, Some(thread)) {
             return Some(thread);",
-        instead: "if !self.gives_way(vp, Some(thread)) {
+        instead: "if !advised && !self.gives_way(vp, Some(thread)) {
             vp.ready.push_back(&self.kernel, thread);
             return Some(thread);",
         scenario: "blocking_calls",
