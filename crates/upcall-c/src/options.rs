@@ -125,7 +125,7 @@ impl Options {
 
 fn number(error: &Error) -> c_int {
     match error {
-        Error::VirtualProcessors(_) | Error::TimeSlice(_) => libc::EINVAL,
+        Error::VirtualProcessors(_) | Error::TimeSlice(_) | Error::StackSize(_) => libc::EINVAL,
         Error::HasThreads(_) => libc::EBUSY,
         Error::Refused(number) => *number,
         // Error::Architecture, and what there will be.

@@ -15,6 +15,8 @@ pub enum Error {
     VirtualProcessors(NoVpRange),
     /// The time slice is not between 100 µs and 1 s.
     TimeSlice(Duration),
+    /// Stacks are not of a size from 16 KiB to 16 MiB.
+    StackSize(usize),
     /// This process has so many threads already.
     HasThreads(usize),
     /// The kernel refuses what the runtime needs: an error number.
@@ -37,6 +39,10 @@ impl fmt::Display for Error {
             Error::TimeSlice(slice) => {
                 write!(f, "time slice: {slice:?} is not between 100 µs and 1 s")
             }
+            Error::StackSize(size) => write!(
+                f,
+                "stack size: {size} bytes is not between 16 KiB and 16 MiB"
+            ),
             Error::HasThreads(count) => write!(
                 f,
                 "the process has {count} threads already: start the runtime first in main()"

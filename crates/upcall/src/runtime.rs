@@ -14,6 +14,9 @@ use crate::policy::{self, BuiltIn};
 /// The shortest and the longest time slice.
 const SLICES: [Duration; 2] = [Duration::from_micros(100), Duration::from_secs(1)];
 
+/// The smallest and the largest stack.
+const STACKS: std::ops::RangeInclusive<usize> = 16 << 10..=16 << 20;
+
 /// The runtime of the process: there is one, and it is there until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Runtime {
@@ -51,6 +54,7 @@ pub struct Builder {
     policy: Option<Box<dyn Policy>>,
     stats: Option<bool>,
     quiet_deadlocks: bool,
+    stack: Option<usize>,
 }
 
 impl Builder {
@@ -84,6 +88,14 @@ impl Builder {
         self
     }
 
+    /// How large the stacks of threads are at least, in bytes, where [`thread::Builder`](crate::thread::Builder) says nothing
+    /// else: from 16 KiB to 16 MiB. Only what is used takes memory. Otherwise 256 KiB.
+    #[must_use]
+    pub fn stack_size(mut self, size: usize) -> Self {
+        self.stack = Some(size);
+        self
+    }
+
     /// Whether a deadlock of all threads is said on standard error, with each one's backtrace; it is, if nothing else is
     /// said. A program that has timers, or handlers of signals, is never said to be deadlocked: those may wake a thread.
     #[must_use]
@@ -110,6 +122,12 @@ impl Builder {
             && !(SLICES[0]..=SLICES[1]).contains(&slice)
         {
             return Err(Error::TimeSlice(slice));
+        }
+        if let Some(size) = self.stack {
+            if !STACKS.contains(&size) {
+                return Err(Error::StackSize(size));
+            }
+            crate::thread::set_stack_size(size);
         }
         self.embed(range)
     }

@@ -22,6 +22,10 @@ fn main() {
         let error = Runtime::builder().time_slice(slice).start().unwrap_err();
         assert_eq!(error, Error::TimeSlice(slice));
     }
+    for size in [0, (16 << 10) - 1, (16 << 20) + 1] {
+        let error = Runtime::builder().stack_size(size).start().unwrap_err();
+        assert_eq!(error, Error::StackSize(size));
+    }
     let (go, goes) = mpsc::channel::<()>();
     let other = std::thread::spawn(move || goes.recv());
     let error = Runtime::start().unwrap_err();

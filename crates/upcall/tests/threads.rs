@@ -502,6 +502,18 @@ fn main() {
             first_ends()
         }
         Some("overflows") => overflows(),
+        Some("usual-stack") => {
+            // More than there is where nothing is said.
+            upcall::Runtime::builder()
+                .stack_size(2 << 20)
+                .start()
+                .unwrap();
+            let sum = thread::spawn(|| {
+                let room = std::hint::black_box([1u8; 1 << 20]);
+                room.iter().map(|&one| u32::from(one)).sum::<u32>()
+            });
+            assert_eq!(sum.join().unwrap(), 1 << 20);
+        }
         Some("divides") => divided_work_has_few_shells(),
         Some("cases") => {
             cases! {
@@ -524,6 +536,7 @@ fn main() {
         }
         _ => {
             ends_with_a_message();
+            again("usual-stack", &[], 0);
             // No slice ends meanwhile: that would put new threads behind others.
             let alone = [("UPCALL_VPS", "1"), ("UPCALL_SLICE_US", "1000000")];
             again("divides", &alone, 0);

@@ -120,8 +120,8 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "preempt_in_critical_section",
         UPCALL,
-        "if !vp.has_ready() && self.kernel.may_run(vp) {",
-        "if self.kernel.may_run(vp) {",
+        "if !advised && !self.gives_way(vp, Some(thread)) {",
+        "if !advised && self.kernel.may_run(vp) {",
     ),
     // Who is stopped inside the runtime is replaced.
     of_runtime(

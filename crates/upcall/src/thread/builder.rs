@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::handle::{JoinHandle, Kind};
@@ -9,7 +10,12 @@ use super::urgency::{Asks, check_priority};
 use super::{Thread, current};
 
 /// The stack of a thread where nothing else is said.
-const STACK: usize = 256 << 10;
+static STACK: AtomicUsize = AtomicUsize::new(256 << 10);
+
+/// Threads have so large a stack from here on, where nothing else is said.
+pub(crate) fn set_stack_size(size: usize) {
+    STACK.store(size, Ordering::Relaxed);
+}
 
 /// Makes a thread with properties; as [`std::thread::Builder`].
 ///
@@ -47,7 +53,8 @@ where
 }
 
 impl Builder {
-    /// A thread without a name, with a stack of 256 KiB.
+    /// A thread without a name, with a stack of 256 KiB, or as large as
+    /// [`runtime::Builder::stack_size`](crate::Builder::stack_size) says.
     pub const fn new() -> Self {
         Builder {
             name: None,
@@ -136,7 +143,7 @@ impl Builder {
         start();
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         if let Some(runtime) = upcall_guest::direct::runtime()
-            && let Some(class) = class_of(self.stack.unwrap_or(STACK))
+            && let Some(class) = class_of(self.stack_or_usual())
         {
             let asks = self.asks.map(Asks::of_guest);
             // SAFETY: the caller's promise.
@@ -144,6 +151,11 @@ impl Builder {
         }
         // SAFETY: the caller's promise.
         unsafe { self.spawn_std(body) }
+    }
+
+    #[inline]
+    fn stack_or_usual(&self) -> usize {
+        self.stack.unwrap_or_else(|| STACK.load(Ordering::Relaxed))
     }
 
     /// The thread's handle, if it is known now.
@@ -165,7 +177,7 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let mut builder = std::thread::Builder::new().stack_size(self.stack.unwrap_or(STACK));
+        let mut builder = std::thread::Builder::new().stack_size(self.stack_or_usual());
         if let Some(name) = &self.name {
             builder = builder.name(name.clone());
         }

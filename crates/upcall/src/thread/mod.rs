@@ -16,6 +16,7 @@ mod packet;
 mod scope;
 mod urgency;
 
+pub(crate) use builder::set_stack_size;
 pub use builder::{Builder, spawn};
 pub use current::{Thread, ThreadId, current, park, park_timeout};
 pub use handle::JoinHandle;
