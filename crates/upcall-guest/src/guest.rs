@@ -284,6 +284,7 @@ impl Guest {
         self.first_ended.store(false, Ordering::Relaxed);
         self.identities.forget();
         shell::forget();
+        stuck::forget();
     }
 
     /// The process is about to end: says so to the others, and prints the counters if asked to.

@@ -27,6 +27,13 @@ pub fn serving() -> usize {
     SERVING.load(Ordering::SeqCst)
 }
 
+/// The process is the child of a fork: those threads are the parent's.
+pub fn forget() {
+    SERVING.store(0, Ordering::SeqCst);
+    WATCHES.store(false, Ordering::SeqCst);
+    REPORTER.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
 /// The calling thread is the runtime's own: the process does not go on for it.
 pub fn serve() {
     SERVING.fetch_add(1, Ordering::SeqCst);

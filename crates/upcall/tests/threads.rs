@@ -501,6 +501,19 @@ fn main() {
             upcall::Runtime::start().unwrap();
             first_ends()
         }
+        Some("child-first-ends") => {
+            upcall::Runtime::start().unwrap();
+            thread::spawn(|| ()).join().unwrap();
+            // SAFETY: the child has this thread, and goes on with it.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                first_ends();
+            }
+            let mut status = 0;
+            // SAFETY: a child of ours.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            std::process::exit(libc::WEXITSTATUS(status));
+        }
         Some("overflows") => overflows(),
         Some("usual-stack") => {
             // More than there is where nothing is said.
@@ -550,6 +563,7 @@ fn main() {
                     );
                 }
                 again("first-ends", &[("UPCALL_VPS", vps)], 3);
+                again("child-first-ends", &[("UPCALL_VPS", vps)], 3);
             }
         }
     }
