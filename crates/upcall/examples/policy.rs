@@ -11,6 +11,7 @@ use std::time::Duration;
 use upcall::policy::{Id, Policy, Rank, Threads, Why};
 use upcall::thread::Builder;
 
+// ANCHOR: stride
 /// Divides the processors by tickets: a thread's tag.
 #[derive(Default)]
 struct Stride {
@@ -39,6 +40,7 @@ impl Policy for Stride {
         self.passes.remove(&thread);
     }
 }
+// ANCHOR_END: stride
 
 fn main() -> Result<(), upcall::Error> {
     upcall::Runtime::builder()

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use upcall::thread;
 
+// ANCHOR: sum
 fn sum(first: u64, last: u64) -> u64 {
     if first >= last {
         return first;
@@ -16,6 +17,7 @@ fn sum(first: u64, last: u64) -> u64 {
     let high = thread::spawn(move || sum(middle + 1, last));
     low.join().unwrap() + high.join().unwrap()
 }
+// ANCHOR_END: sum
 
 fn main() {
     let last = std::env::args()
