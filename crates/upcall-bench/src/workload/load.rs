@@ -8,6 +8,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -98,6 +99,22 @@ fn connect(number: usize, to: SocketAddr) -> io::Result<TcpStream> {
     use socket2::{Domain, Socket, Type};
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     let own = Ipv4Addr::new(127, 0, 1, 1 + number as u8);
+    // The port is chosen by connect(2), which knows to where: ip(7). Otherwise those that the last run has left behind
+    // (TIME_WAIT) are taken.
+    let on: libc::c_int = 1;
+    // SAFETY: the descriptor is open, and the option a number.
+    let refused = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if refused != 0 {
+        return Err(io::Error::last_os_error());
+    }
     socket.bind(&SocketAddr::from((own, 0)).into())?;
     socket.connect(&to.into())?;
     Ok(socket.into())
