@@ -297,10 +297,33 @@ impl<K: Kernel> Runtime<K> {
             && !self.poller_is_due(vp)
     }
 
-    /// Declares the current thread findable by [`Thread::claim`]; [`Runtime::park`] with an `after` that
-    /// calls [`Runtime::finish_park`] must follow.
+    /// Declares the current thread findable by [`Thread::claim`]; [`Runtime::park_until_claimed`] must follow.
     pub fn begin_park(&self, thread: &'static Thread<K>) {
         thread.state.store(PARKING, Ordering::Release);
+    }
+
+    /// Parks the current thread, which is findable, until it is claimed, at the latest at `deadline` (nanoseconds of
+    /// [`Kernel::now`]). Returns the activation that carries it then.
+    #[inline(always)]
+    pub fn park_until_claimed(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+        deadline: Option<u64>,
+    ) -> &'static Activation<K> {
+        if let Some(deadline) = deadline {
+            self.arm(thread, deadline);
+        }
+        let activation = self.park(
+            activation,
+            |runtime, activation, thread, _| {
+                runtime.finish_park(activation, thread);
+                None
+            },
+            0,
+        );
+        self.disarm(thread);
+        activation
     }
 
     /// Ends the parking of a saved thread: it is parked, or ready if it was claimed meanwhile.

@@ -244,18 +244,7 @@ impl<K: Kernel> Runtime<K> {
         if let Some(advice) = self.ask(thread) {
             return (activation, advice);
         }
-        if let Some(deadline) = deadline {
-            self.arm(thread, deadline);
-        }
-        let activation = self.park(
-            activation,
-            |runtime, activation, thread, _| {
-                runtime.finish_park(activation, thread);
-                None
-            },
-            0,
-        );
-        self.disarm(thread);
+        let activation = self.park_until_claimed(activation, thread, deadline);
         let mut told = self.policy.told.lock(&self.kernel);
         told.adviser_waits = false;
         let advice = told.take().unwrap_or(Advice::Nothing);

@@ -1,13 +1,12 @@
 //! Where a parked thread is, from outside: its frames by the unwind tables (DWARF 5, section 6.4; gimli reads them).
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EhFrameOffset, Encoding, EndianSlice, Expression,
-    LittleEndian, Operation, Pointer, Register, RegisterRule, UnwindContext, UnwindExpression,
-    UnwindSection,
+    CfaRule, Encoding, Expression, Operation, Register, RegisterRule, UnwindContext,
+    UnwindExpression,
 };
 
 use crate::access;
-use crate::object::Image;
+use crate::unwind::{Bytes, Tables};
 
 /// Frames that are shown at most.
 const DEEPEST: usize = 64;
@@ -37,7 +36,7 @@ fn load(address: usize) -> Option<usize> {
 
 /// The value of an expression, of those that compilers and we write: addresses in the frame, and what is there.
 fn evaluate(
-    expression: Expression<EndianSlice<'_, LittleEndian>>,
+    expression: Expression<Bytes<'_>>,
     encoding: Encoding,
     registers: &Registers,
 ) -> Option<usize> {
@@ -60,7 +59,7 @@ fn evaluate(
 }
 
 /// The instructions at which a saved thread is, the innermost first.
-pub fn frames(saved: upcall_core::arch::Saved, images: &[Image<'_>]) -> Vec<usize> {
+pub fn frames(saved: upcall_core::arch::Saved, tables: &[Tables<'_>]) -> Vec<usize> {
     let mut registers = Registers([None; REGISTERS]);
     for (at, value) in [
         (IP, saved.ip),
@@ -75,9 +74,9 @@ pub fn frames(saved: upcall_core::arch::Saved, images: &[Image<'_>]) -> Vec<usiz
         frames.push(ip);
         // A return address is behind the call.
         let called_at = ip - usize::from(frames.len() > 1);
-        let caller = images
+        let caller = tables
             .iter()
-            .find_map(|image| caller(image, called_at, &registers));
+            .find_map(|tables| caller(tables, called_at, &registers));
         // A stack grows downwards: it ends there.
         match caller.filter(|caller| caller.0[SP] > registers.0[SP] && frames.len() < DEEPEST) {
             Some(caller) => registers = caller,
@@ -88,34 +87,14 @@ pub fn frames(saved: upcall_core::arch::Saved, images: &[Image<'_>]) -> Vec<usiz
 }
 
 /// The registers in the frame of whoever called this one.
-fn caller(image: &Image<'_>, ip: usize, registers: &Registers) -> Option<Registers> {
-    let at = image.eh_frame_hdr?;
-    let bases = BaseAddresses::default().set_eh_frame_hdr(at as u64);
-    let header = EhFrameHdr::new(image.tail(at)?, LittleEndian)
-        .parse(&bases, 8)
-        .ok()?;
-    let Pointer::Direct(frames_at) = header.eh_frame_ptr() else {
-        return None;
-    };
-    let bases = bases.set_eh_frame(frames_at);
-    let section: EhFrame<EndianSlice<'_, LittleEndian>> =
-        EhFrame::new(image.tail(frames_at as usize)?, LittleEndian);
-    let Pointer::Direct(entry_at) = header.table()?.lookup(ip as u64, &bases).ok()? else {
-        return None;
-    };
-    let offset = EhFrameOffset(entry_at.checked_sub(frames_at)? as usize);
-    let entry = section
-        .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
-        .ok()?;
-    if !entry.contains(ip as u64) {
-        return None;
-    }
+fn caller(tables: &Tables<'_>, ip: usize, registers: &Registers) -> Option<Registers> {
+    let entry = tables.entry(ip).filter(|entry| entry.contains(ip as u64))?;
     let mut context = UnwindContext::new();
     let row = entry
-        .unwind_info_for_address(&section, &bases, &mut context, ip as u64)
+        .unwind_info_for_address(&tables.frames, &tables.bases, &mut context, ip as u64)
         .ok()?;
     let compute = |expression: &UnwindExpression<usize>| {
-        let expression = expression.get(&section).ok()?;
+        let expression = expression.get(&tables.frames).ok()?;
         evaluate(expression, entry.cie().encoding(), registers)
     };
     let frame = match row.cfa() {

@@ -42,8 +42,8 @@ pub struct Options {
     pub policy: Policy,
 }
 
-/// Which ready thread runs first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Which ready thread runs first. From [`Policy::Priority`] on by ranks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u32)]
 pub enum Policy {
     /// Threads take turns; a new one of the crate goes first.
@@ -142,6 +142,7 @@ impl Guest {
     }
 
     /// [`Options::policy`].
+    #[inline]
     pub fn policy(&self) -> Policy {
         match self.policy.load(Ordering::Relaxed) {
             0 => Policy::ForkedFirst,
@@ -230,7 +231,7 @@ impl Guest {
         pending::reserve(runtime);
         pending::adopt(runtime, activation, thread);
         names::adopt_first(thread);
-        urgency::start(thread);
+        urgency::adopt_first(thread);
         scheduling::adopt_first(runtime, activation, thread);
         self.identities.adopt_first(thread);
         self.living.store(1, Ordering::Relaxed);

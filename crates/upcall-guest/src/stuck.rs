@@ -6,19 +6,19 @@
 //! outside can come in between: no timer and no handler of a signal. Programs that have any of these are never said to be
 //! stuck.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::guest::GUEST;
 use crate::object::Image;
-use crate::{backtrace, direct, names, object, shell, signal, timers};
+use crate::unwind::Tables;
+use crate::{backtrace, caller, direct, names, object, shell, signal, timers};
 
 /// Is 1 from when it was found.
 static FOUND: AtomicU32 = AtomicU32::new(0);
-/// Who says it.
+/// Who says it; null: nobody, and it is not looked for.
 static REPORTER: AtomicPtr<Thread> = AtomicPtr::new(core::ptr::null_mut());
-static WATCHES: AtomicBool = AtomicBool::new(false);
 /// Threads of the runtime's own, which do not keep the process.
 static SERVING: AtomicUsize = AtomicUsize::new(0);
 
@@ -30,7 +30,6 @@ pub fn serving() -> usize {
 /// The process is the child of a fork: those threads are the parent's.
 pub fn forget() {
     SERVING.store(0, Ordering::SeqCst);
-    WATCHES.store(false, Ordering::SeqCst);
     REPORTER.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
@@ -52,12 +51,9 @@ pub struct Waiter {
 /// Waits until the process is stuck, in a thread for that; then its threads.
 pub fn await_stuck() -> Option<Vec<Waiter>> {
     let runtime = direct::runtime()?;
+    let own = caller::own_thread()?;
     serve();
-    let activation = runtime.enter();
-    let own = activation.thread();
-    runtime.leave(activation);
-    REPORTER.store(core::ptr::from_ref(own?).cast_mut(), Ordering::Relaxed);
-    WATCHES.store(true, Ordering::SeqCst);
+    REPORTER.store(core::ptr::from_ref(own).cast_mut(), Ordering::SeqCst);
     while FOUND.load(Ordering::Acquire) == 0 {
         direct::wait(runtime, &FOUND, 0, None);
     }
@@ -65,6 +61,7 @@ pub fn await_stuck() -> Option<Vec<Waiter>> {
     let objects = object::loaded();
     // SAFETY: objects in which threads wait are not unloaded.
     let images: Vec<Image<'_>> = unsafe { objects.iter().map(|object| object.image()) }.collect();
+    let tables: Vec<Tables<'_>> = images.iter().filter_map(Tables::new).collect();
     GUEST.identities.each(|thread| {
         if is_counted(thread) {
             let name = names::get(thread);
@@ -74,7 +71,7 @@ pub fn await_stuck() -> Option<Vec<Waiter>> {
                 name: String::from_utf8_lossy(name).into_owned(),
                 frames: thread
                     .saved()
-                    .map_or_else(Vec::new, |saved| backtrace::frames(saved, &images)),
+                    .map_or_else(Vec::new, |saved| backtrace::frames(saved, &tables)),
             });
         }
         true
@@ -89,7 +86,8 @@ fn is_counted(thread: &'static Thread) -> bool {
 
 /// A virtual processor is about to sleep. Inside the runtime, without a thread.
 pub fn look(runtime: &'static Runtime, activation: &'static Activation) {
-    if !WATCHES.load(Ordering::Relaxed)
+    if REPORTER.load(Ordering::Relaxed).is_null()
+        || FOUND.load(Ordering::Relaxed) != 0
         || !runtime.is_stuck()
         || GUEST.foreign.load(Ordering::SeqCst) != 0
         || timers::are_there()
@@ -109,7 +107,6 @@ pub fn look(runtime: &'static Runtime, activation: &'static Activation) {
     });
     // Looked at after the threads: what one of them did before it waited may have woken another.
     if all_wait && waiting > 0 && runtime.is_stuck() {
-        WATCHES.store(false, Ordering::Relaxed);
         FOUND.store(1, Ordering::Release);
         runtime.futex_wake(activation, FOUND.as_ptr() as usize, 1, u32::MAX);
     }

@@ -10,13 +10,15 @@
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, LittleEndian, ParsedEhFrameHdr,
-    Pointer, UnwindSection,
+    BaseAddresses, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, ParsedEhFrameHdr, Pointer, UnwindSection,
 };
 
 use crate::object::Image;
 
-type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+pub(crate) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+/// What the table says of a function.
+pub(crate) type Entry<'a> = FrameDescriptionEntry<Bytes<'a>>;
 
 /// A function as its unwind entry describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +42,9 @@ const UNCOVERED: usize = 64;
 pub struct Tables<'a> {
     image: &'a Image<'a>,
     header: ParsedEhFrameHdr<Bytes<'a>>,
-    frames: EhFrame<Bytes<'a>>,
+    pub(crate) frames: EhFrame<Bytes<'a>>,
     frames_at: u64,
-    bases: BaseAddresses,
+    pub(crate) bases: BaseAddresses,
 }
 
 impl<'a> Tables<'a> {
@@ -86,18 +88,22 @@ impl<'a> Tables<'a> {
         Some(function)
     }
 
-    /// The last function that starts at `address` or before.
-    fn nearest(&self, address: usize) -> Option<Function> {
+    /// The entry of the last function that starts at `address` or before.
+    pub(crate) fn entry(&self, address: usize) -> Option<Entry<'a>> {
         let table = self.header.table()?;
         let Pointer::Direct(entry_at) = table.lookup(address as u64, &self.bases).ok()? else {
             return None;
         };
         // Not `pointer_to_offset`, which believes that no entry lies before the first.
         let offset = EhFrameOffset(entry_at.checked_sub(self.frames_at)? as usize);
-        let entry = self
-            .frames
+        self.frames
             .fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset)
-            .ok()?;
+            .ok()
+    }
+
+    /// The last function that starts at `address` or before.
+    fn nearest(&self, address: usize) -> Option<Function> {
+        let entry = self.entry(address)?;
         let signal_trampoline = entry.is_signal_trampoline();
         let start = entry.initial_address() as usize;
         let start = start.checked_add(usize::from(signal_trampoline))?;

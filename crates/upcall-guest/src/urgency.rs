@@ -13,7 +13,7 @@
 //! Approach rejected: giving back at each mutex what was lent for it. It takes a list of waiters for every
 //! mutex that a thread holds, and few hold two.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::{Rank, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread};
@@ -25,8 +25,6 @@ use crate::{caller, direct, scheduling, shell};
 const LONGEST_CHAIN: u32 = 64;
 
 static LENDING: SpinLock<()> = SpinLock::new(());
-/// Threads have ranks: who takes a mutex says so.
-static LENDS: AtomicBool = AtomicBool::new(false);
 
 /// What a thread of the crate asks for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,20 +48,15 @@ impl Asks {
     }
 }
 
-/// The runtime starts, whose policy is known, with its first thread.
-pub fn start(first: &'static Thread) {
+/// The runtime starts, with its first thread.
+pub fn adopt_first(first: &'static Thread) {
     first.kernel.lent_rank.store(u64::MAX, Ordering::Relaxed);
-    let has_ranks = matches!(
-        GUEST.policy(),
-        Policy::Priority | Policy::Deadline | Policy::Advised
-    );
-    LENDS.store(has_ranks, Ordering::Relaxed);
 }
 
-/// Whether [`took`] and [`freed`] are to be called.
+/// Whether threads have ranks, so that [`took`] and [`freed`] are to be called.
 #[inline]
 pub fn lends() -> bool {
-    LENDS.load(Ordering::Relaxed)
+    GUEST.policy() >= Policy::Priority
 }
 
 /// A thread of the crate begins, in a block that may have been another's. Inside the runtime.

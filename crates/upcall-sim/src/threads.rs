@@ -385,14 +385,9 @@ impl Me {
             self.runtime.leave(activation);
             return;
         }
-        let activation = self.runtime.park(
-            activation,
-            |runtime, activation, thread, _| {
-                runtime.finish_park(activation, thread);
-                None
-            },
-            0,
-        );
+        let activation = self
+            .runtime
+            .park_until_claimed(activation, self.thread, None);
         let heard = u64::from(self.thread.wake_reason() == WakeReason::Woken);
         self.space.heard.set(self.space.heard.get() + heard);
         self.runtime.leave(activation);

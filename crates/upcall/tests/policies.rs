@@ -471,53 +471,32 @@ impl Policy for Bad {
     }
 }
 
-fn who_panics_is_not_asked_again() {
+/// Everything works all the same.
+fn with_a_bad_policy(how: fn()) {
     for_vps(|vps| {
-        start(
-            vps,
-            Bad {
-                asked: 0,
-                how: || panic!("a bad policy"),
-            },
-        );
+        start(vps, Bad { asked: 0, how });
         everything_works();
         everything_works();
     });
 }
 
+fn who_panics_is_not_asked_again() {
+    with_a_bad_policy(|| panic!("a bad policy"));
+}
+
 fn who_loops_takes_turns() {
-    for_vps(|vps| {
-        start(
-            vps,
-            Bad {
-                asked: 0,
-                how: || {
-                    loop {
-                        spin_loop();
-                    }
-                },
-            },
-        );
-        everything_works();
-        everything_works();
+    with_a_bad_policy(|| {
+        loop {
+            spin_loop();
+        }
     });
 }
 
 fn who_waits_keeps_nobody_waiting() {
-    for_vps(|vps| {
-        start(
-            vps,
-            Bad {
-                asked: 0,
-                how: || {
-                    loop {
-                        std::thread::park();
-                    }
-                },
-            },
-        );
-        everything_works();
-        everything_works();
+    with_a_bad_policy(|| {
+        loop {
+            std::thread::park();
+        }
     });
 }
 
@@ -624,51 +603,30 @@ fn gangs_come_to_their_ends() {
     });
 }
 
+macro_rules! cases {
+    ($($case:ident)*) => {
+        [$((stringify!($case), $case as fn())),*]
+    };
+}
+
 fn main() {
-    let cases: &[(&str, fn())] = &[
-        ("in_fifo_each_runs_to_its_end", in_fifo_each_runs_to_its_end),
-        (
-            "in_round_robin_nobody_runs_alone",
-            in_round_robin_nobody_runs_alone,
-        ),
-        (
-            "a_new_thread_of_the_crate_goes_first",
-            a_new_thread_of_the_crate_goes_first,
-        ),
-        (
-            "in_lifo_every_new_thread_goes_first",
-            in_lifo_every_new_thread_goes_first,
-        ),
-        (
-            "in_round_robin_new_threads_queue",
-            in_round_robin_new_threads_queue,
-        ),
-        ("the_more_urgent_runs_at_once", the_more_urgent_runs_at_once),
-        (
-            "who_waits_for_a_mutex_lends_its_priority",
-            who_waits_for_a_mutex_lends_its_priority,
-        ),
-        ("what_was_lent_is_given_back", what_was_lent_is_given_back),
-        (
-            "the_nearest_deadline_goes_first",
-            the_nearest_deadline_goes_first,
-        ),
-        (
-            "a_policy_is_told_of_all_transitions",
-            a_policy_is_told_of_all_transitions,
-        ),
-        (
-            "who_panics_is_not_asked_again",
-            who_panics_is_not_asked_again,
-        ),
-        ("who_loops_takes_turns", who_loops_takes_turns),
-        (
-            "who_waits_keeps_nobody_waiting",
-            who_waits_keeps_nobody_waiting,
-        ),
-        ("who_is_held_does_not_run", who_is_held_does_not_run),
-        ("gangs_come_to_their_ends", gangs_come_to_their_ends),
-    ];
+    let cases = cases! {
+        in_fifo_each_runs_to_its_end
+        in_round_robin_nobody_runs_alone
+        a_new_thread_of_the_crate_goes_first
+        in_lifo_every_new_thread_goes_first
+        in_round_robin_new_threads_queue
+        the_more_urgent_runs_at_once
+        who_waits_for_a_mutex_lends_its_priority
+        what_was_lent_is_given_back
+        the_nearest_deadline_goes_first
+        a_policy_is_told_of_all_transitions
+        who_panics_is_not_asked_again
+        who_loops_takes_turns
+        who_waits_keeps_nobody_waiting
+        who_is_held_does_not_run
+        gangs_come_to_their_ends
+    };
     if !upcall_linux::arch::SERVES_PROGRAMS {
         println!("skipped: not on this architecture");
         return;

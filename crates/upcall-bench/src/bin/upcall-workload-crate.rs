@@ -1,51 +1,20 @@
 //! The workloads of `upcall bench` that need nothing but threads, in a program that is written with
 //! the crate upcall.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
+#[path = "../../../upcall/examples/http/client.rs"]
+mod client;
 mod common;
 
+use client::Client;
 use common::Crate;
-use upcall::net::{Deadlines, Shutdown, SocketAddr, TcpListener, TcpStream};
+use upcall::net::{SocketAddr, TcpListener};
 use upcall::thread::Builder;
 use upcall_bench::server::{Connection, Server};
 use upcall_bench::workload::threads::Threads;
 use upcall_bench::workload::{Failure, Figures, Job};
-
-/// A connection, with its deadline.
-pub struct Client(TcpStream);
-
-impl Read for Client {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl Write for Client {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Connection for Client {
-    fn limit(&mut self, time: Duration) {
-        self.0.set_deadline(Some(Instant::now() + time));
-    }
-
-    fn wait(&mut self) -> io::Result<()> {
-        self.0.peek(&mut [0]).map(drop)
-    }
-
-    fn end_writing(&mut self) -> io::Result<()> {
-        self.0.shutdown(Shutdown::Write)
-    }
-}
 
 impl Server for Crate {
     type Listener = TcpListener;

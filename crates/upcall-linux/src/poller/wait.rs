@@ -242,23 +242,12 @@ impl Poller {
             self.waiters.fetch_add(1, Ordering::Relaxed);
             runtime.stats().polled.add();
         }
-        if let Some(deadline) = deadline {
-            runtime.arm(thread, deadline);
-        }
-        let activation = runtime.park(
-            activation,
-            |runtime, activation, thread, _| {
-                runtime.finish_park(activation, thread);
-                None
-            },
-            0,
-        );
+        let activation = runtime.park_until_claimed(activation, thread, deadline);
         if polls {
             self.waiters.fetch_sub(1, Ordering::Relaxed);
             let writes = self.writes.load(Ordering::Relaxed);
             thread.kernel.choice.ends(writes);
         }
-        runtime.disarm(thread);
         let reason = thread.wake_reason();
         let woken = reason == WakeReason::Woken;
         let moved = self.end(runtime, nodes, watches, woken);

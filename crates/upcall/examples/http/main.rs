@@ -8,14 +8,15 @@
 //!
 //! `GET /` answers "Hello, world!", `POST /echo` what came.
 
+mod client;
 mod connection;
 
 use std::error::Error;
-use std::io::{self, Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use client::Client;
 use connection::{Connection, Limits, Request, Response};
-use upcall::net::{Deadlines, Shutdown, TcpListener, TcpStream};
+use upcall::net::TcpListener;
 use upcall::{thread, time};
 
 const LIMITS: Limits = Limits {
@@ -24,39 +25,6 @@ const LIMITS: Limits = Limits {
 };
 /// How long a connection that cannot be accepted for want of descriptors or memory waits.
 const BREATH: Duration = Duration::from_millis(10);
-
-/// A connection, with its deadline.
-struct Client(TcpStream);
-
-impl Read for Client {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl Write for Client {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Connection for Client {
-    fn limit(&mut self, time: Duration) {
-        self.0.set_deadline(Some(Instant::now() + time));
-    }
-
-    fn wait(&mut self) -> io::Result<()> {
-        self.0.peek(&mut [0]).map(drop)
-    }
-
-    fn end_writing(&mut self) -> io::Result<()> {
-        self.0.shutdown(Shutdown::Write)
-    }
-}
 
 fn answer(request: &Request<'_>) -> Response {
     match (request.method, request.path) {

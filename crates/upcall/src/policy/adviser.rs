@@ -1,6 +1,5 @@
 //! The thread in which a policy runs: it takes what has happened from the runtime and gives it ranks.
 
-use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
@@ -180,11 +179,10 @@ impl Adviser {
             self.threads.rank(*id) == Some(Rank::HELD)
                 && self.threads.is_blocked(*id) == Some(false)
         };
-        let held: HashSet<Id> = self.threads.iter().filter(is_held).collect();
-        if !held.is_empty() {
+        let held = self.threads.iter().filter(is_held).count();
+        if held != 0 {
             eprintln!(
-                "upcall: the policy has held {} threads for a second, and nothing else runs",
-                held.len()
+                "upcall: the policy has held {held} threads for a second, and nothing else runs"
             );
         }
     }
