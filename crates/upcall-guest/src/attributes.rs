@@ -124,6 +124,7 @@ fn send(
 }
 
 /// What the thread has asked for, as far as the program may use it, or all of that.
+#[inline(never)]
 pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     let mut mask = affinity::allowed();
     if let Some(asked) = thread.kernel.asked.get()
@@ -146,6 +147,7 @@ pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
 }
 
 /// A thread may ask for processors of its own; it keeps running on the virtual processors.
+#[inline(never)]
 pub fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     let mut asked = Set([0; affinity::WORDS]);
     for (index, word) in asked.0.iter_mut().take(frame.rsi as usize / 8).enumerate() {

@@ -3,6 +3,7 @@
 use core::slice;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use upcall_core::Kernel;
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
@@ -17,17 +18,40 @@ pub fn runtime() -> Option<&'static Runtime> {
 }
 
 /// Waits until somebody wakes the word, provided that it is `expected`, or until `deadline`, nanoseconds of
-/// CLOCK_MONOTONIC. May return early. Returns whether the deadline did not pass.
+/// CLOCK_MONOTONIC. Returns 0 if it was woken, else the error number of futex(2).
 #[inline]
 pub fn wait(
     runtime: &'static Runtime,
     word: &AtomicU32,
     expected: u32,
     deadline: Option<u64>,
-) -> bool {
+) -> i32 {
     let address = word.as_ptr() as usize;
-    let answer = futex::wait(runtime, address, expected, u32::MAX, deadline);
-    answer != -i64::from(libc::ETIMEDOUT)
+    -(futex::wait(runtime, address, expected, u32::MAX, deadline) as i32)
+}
+
+/// Who else may run while a thread looks at a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Company {
+    /// Nobody: there is one virtual processor.
+    Alone,
+    /// Other threads are ready on the virtual processor of this one, at some moment.
+    Behind,
+    /// None are; there are other virtual processors.
+    Elsewhere,
+}
+
+/// Who else may run meanwhile.
+#[inline]
+pub fn company(runtime: &'static Runtime) -> Company {
+    if runtime.vps().len() == 1 {
+        Company::Alone
+    } else if runtime.kernel().current().vp().has_ready() {
+        // It may be another's by now: activations and virtual processors are there for ever.
+        Company::Behind
+    } else {
+        Company::Elsewhere
+    }
 }
 
 /// Wakes at most `count` of those that wait for the word, kernel threads among them. Returns how many.

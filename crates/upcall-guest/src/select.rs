@@ -26,6 +26,8 @@ pub struct Sets {
 impl Sets {
     /// Reads them, and adds their descriptors to `watches`; `None` for what it is simpler to let the
     /// kernel judge.
+    // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+    #[inline(never)]
     pub fn read(frame: &Frame, watches: &mut Watches) -> Option<Self> {
         let descriptors = usize::try_from(frame.rdi as i32).ok()?;
         let count = descriptors.div_ceil(64);

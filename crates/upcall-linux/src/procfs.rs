@@ -108,6 +108,8 @@ pub(crate) fn numbers(path: &Path, into: &mut [u64]) -> usize {
 }
 
 /// The signals that are pending for the calling kernel thread alone; none where /proc is missing.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
 pub fn own_pending() -> u64 {
     let path = Path::new().text(b"/proc/thread-self/status");
     let mut set = 0;

@@ -6,10 +6,19 @@ use std::time::Duration;
 
 pub(crate) use std::sync::atomic::AtomicU32;
 
-/// How often a thread looks at a word again before it waits, where another processor may change it meanwhile.
-/// That is about as long as a wait and a wake-up take at user level: longer is lost where whoever would change
-/// the word is ready behind us.
-const LOOKS: u32 = 30;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use upcall_guest::direct::Company;
+
+/// How long a thread looks at a word again before it waits, in pauses (`pause` on x86-64), where another processor may
+/// change it meanwhile. That is about as long as a wait and a wake-up take at user level: longer is lost where
+/// whoever would change the word is ready behind us.
+const PAUSES: u32 = 30;
+
+/// As long as that where nobody is ready behind us: its processor would look for work that long, too.
+const IDLE_PAUSES: u32 = 400;
+
+/// The longest between two looks.
+const LONGEST_PAUSE: u32 = 64;
 
 /// A moment of the clock that sleeps by (CLOCK_MONOTONIC), in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -46,13 +55,32 @@ pub(crate) fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// What a wait came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waited {
+    /// It was woken, or something else has ended the wait.
+    Woken,
+    /// The word was another: it has not waited.
+    Changed,
+    /// The deadline has passed.
+    TimedOut,
+}
+
 /// Waits until somebody wakes the word, provided that it is `expected`. May return early. Returns whether
 /// the deadline did not pass.
+#[inline]
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
+    wait_or_say(word, expected, deadline) != Waited::TimedOut
+}
+
+/// As [`wait`], for who must know whether it was woken.
+pub(crate) fn wait_or_say(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Waited {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if let Some(runtime) = upcall_guest::direct::runtime() {
         let deadline = deadline.map(|deadline| deadline.0);
-        return upcall_guest::direct::wait(runtime, word, expected, deadline);
+        return said(upcall_guest::direct::wait(
+            runtime, word, expected, deadline,
+        ));
     }
     let time = deadline.map(|deadline| libc::timespec {
         tv_sec: (deadline.0 / 1_000_000_000) as i64,
@@ -72,18 +100,60 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) 
             libc::FUTEX_BITSET_MATCH_ANY,
         )
     };
-    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
+    match answer {
+        0 => Waited::Woken,
+        _ => said(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+    }
 }
 
-/// How often to look at a word again before the wait for it: not at all where nobody else can run meanwhile.
-pub(crate) fn looks() -> u32 {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    if let Some(runtime) = upcall_guest::direct::runtime()
-        && runtime.vps().len() == 1
-    {
-        return 0;
+/// What an error number of futex(2), or none, says of a wait.
+#[inline]
+fn said(number: i32) -> Waited {
+    match number {
+        libc::ETIMEDOUT => Waited::TimedOut,
+        libc::EAGAIN => Waited::Changed,
+        _ => Waited::Woken,
     }
-    LOOKS
+}
+
+/// How long to look at a word again and again before the wait for it: with longer and longer pauses, since each look
+/// takes the word from whoever changes it.
+pub(crate) struct Patience {
+    spent: u32,
+    pause: u32,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Patience { spent: 0, pause: 1 }
+    }
+
+    /// Pauses before the next look, unless it is time to wait.
+    pub(crate) fn lasts(&mut self) -> bool {
+        if self.spent >= limit() {
+            return false;
+        }
+        for _ in 0..self.pause {
+            std::hint::spin_loop();
+        }
+        self.spent += self.pause;
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        true
+    }
+}
+
+/// So many pauses are not too many before a wait.
+fn limit() -> u32 {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime() {
+        return match upcall_guest::direct::company(runtime) {
+            // Nobody can change the word meanwhile.
+            Company::Alone => 0,
+            Company::Behind => PAUSES,
+            Company::Elsewhere => IDLE_PAUSES,
+        };
+    }
+    PAUSES
 }
 
 /// Wakes at most `count` of those that wait for the word. Returns how many.

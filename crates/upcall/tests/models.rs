@@ -12,33 +12,53 @@ const FAULTS: &[Fault] = &[
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
-        ".compare_exchange(FREE, HELD, Ordering::Acquire",
-        ".compare_exchange(FREE, HELD, Ordering::Relaxed",
+        "self.change(FREE, HELD, Ordering::Acquire)",
+        "self.change(FREE, HELD, Ordering::Relaxed)",
     ),
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
-        "self.state.swap(AWAITED, Ordering::Acquire)",
-        "self.state.swap(AWAITED, Ordering::Relaxed)",
+        "self.change(state, rest | HELD, Ordering::Acquire)",
+        "self.change(state, rest | HELD, Ordering::Relaxed)",
     ),
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
-        "self.state.swap(FREE, Ordering::Release)",
-        "self.state.swap(FREE, Ordering::Relaxed)",
+        "self.change(HELD, FREE, Ordering::Release)",
+        "self.change(HELD, FREE, Ordering::Relaxed)",
     ),
-    // Who has waited takes it as if nobody else did.
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
-        "state = self.look();\n        }",
-        "if self.try_lock() {\n                return true;\n            }\n            state = self.look();\n        }",
+        "self.change(state, free, Ordering::Release)",
+        "self.change(state, free, Ordering::Relaxed)",
+    ),
+    // Who was woken takes it as if nobody else waited.
+    (
+        "a_mutex_has_one_holder",
+        "sync/mutex.rs",
+        "Waited::Woken => (WOKEN, AWAITED),",
+        "Waited::Woken => (WOKEN, 0),",
+    ),
+    // Who was woken leaves the mark that somebody was.
+    (
+        "a_mutex_has_one_holder",
+        "sync/mutex.rs",
+        "Waited::Woken => (WOKEN, AWAITED),",
+        "Waited::Woken => (0, AWAITED),",
+    ),
+    // Nobody was there to be woken: those that come later are not.
+    (
+        "a_mutex_whose_waiter_gives_up",
+        "sync/mutex.rs",
+        "self.state.fetch_and(!WOKEN, Ordering::Relaxed) & !WOKEN",
+        "self.state.load(Ordering::Relaxed)",
     ),
     (
         "a_mutex_whose_waiter_gives_up",
         "sync/mutex.rs",
-        ".compare_exchange(FREE, AWAITED, Ordering::Acquire",
-        ".compare_exchange(FREE, AWAITED, Ordering::Relaxed",
+        "self.change(state, state | HELD, Ordering::Acquire)",
+        "self.change(state, state | HELD, Ordering::Relaxed)",
     ),
     (
         "a_notification_of_a_change",

@@ -211,6 +211,46 @@ fn shells_are_used_again() {
     assert!(all.len() <= 1000 + 70 * 10, "{} shells", all.len());
 }
 
+/// Two of its stack's, and a part of one for what the runtime knows of it: frames of calls on the way are small.
+fn who_waits_has_few_pages() {
+    const THREADS: usize = 1000;
+    upcall::Runtime::start().unwrap();
+    let gate = Arc::new((upcall::sync::Semaphore::new(0), AtomicUsize::new(0)));
+    // What is there once.
+    thread::spawn(|| ()).join().unwrap();
+    let before = resident_pages();
+    let waiting: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let gate = gate.clone();
+            thread::spawn(move || {
+                gate.1.fetch_add(1, Ordering::Relaxed);
+                gate.0.acquire();
+            })
+        })
+        .collect();
+    // On one virtual processor who has counted itself waits as soon as another runs.
+    while gate.1.load(Ordering::Relaxed) < THREADS {
+        thread::yield_now();
+    }
+    let pages = resident_pages() - before;
+    assert!(
+        pages < 5 * THREADS / 2,
+        "{pages} pages for {THREADS} threads"
+    );
+    // They do not wait in the order in which they were made.
+    waiting.iter().for_each(|_| gate.0.release());
+    for thread in waiting {
+        thread.join().unwrap();
+    }
+    println!("ok {}", stringify!(who_waits_has_few_pages));
+}
+
+/// What of the process is in memory (proc_pid_statm(5)).
+fn resident_pages() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
 /// Also at first, when there are none: as many as it is deep, and not one for each part of the work.
 fn divided_work_has_few_shells() {
     fn divide(depth: u32, known: &Mutex<BTreeSet<i32>>) {
@@ -528,6 +568,7 @@ fn main() {
             assert_eq!(sum.join().unwrap(), 1 << 20);
         }
         Some("divides") => divided_work_has_few_shells(),
+        Some("waits") => who_waits_has_few_pages(),
         Some("cases") => {
             cases! {
                 values_come_back
@@ -553,6 +594,7 @@ fn main() {
             // No slice ends meanwhile: that would put new threads behind others.
             let alone = [("UPCALL_VPS", "1"), ("UPCALL_SLICE_US", "1000000")];
             again("divides", &alone, 0);
+            again("waits", &alone, 0);
             for vps in ["1", "2", "4"] {
                 for slice in ["5000", "100"] {
                     println!("{vps} virtual processors, slices of {slice} us");

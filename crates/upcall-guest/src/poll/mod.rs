@@ -36,6 +36,8 @@ const EINTR: i64 = -(libc::EINTR as i64);
 const EPOLL_CTL_ADD: u64 = 1;
 
 /// Makes the call in `frame`. Outside the runtime.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
 pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let call = Call::of(runtime, frame);
     let Some(mut call) = call else {

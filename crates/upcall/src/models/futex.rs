@@ -46,6 +46,10 @@ impl AtomicU32 {
         ordered(order, || self.0.fetch_sub(value, order))
     }
 
+    pub(crate) fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+        ordered(order, || self.0.fetch_and(value, order))
+    }
+
     pub(crate) fn compare_exchange(
         &self,
         from: u32,
@@ -77,6 +81,14 @@ impl Deadline {
     pub(crate) fn after(timeout: Duration) -> Option<Self> {
         (timeout != Duration::MAX).then_some(Deadline(()))
     }
+}
+
+/// As in `crate::futex`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waited {
+    Woken,
+    Changed,
+    TimedOut,
 }
 
 /// Who waits, in the order that they came: loom runs all threads of a model on one.
@@ -125,12 +137,16 @@ fn operate() -> u32 {
 }
 
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
+    wait_or_say(word, expected, deadline) != Waited::TimedOut
+}
+
+pub(crate) fn wait_or_say(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Waited {
     let thread = thread::current();
     // The look belongs to the operation if no other one came in between.
     let number = loop {
         let number = operate();
         if word.0.load(Ordering::Relaxed) != expected {
-            return true;
+            return Waited::Changed;
         }
         if with(|futex| futex.operations) == number {
             break number;
@@ -148,16 +164,28 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) 
         operate();
         let timed_out = waits();
         with(|futex| futex.waiting.retain(|waiter| waiter.number != number));
-        return !timed_out;
+        return match timed_out {
+            true => Waited::TimedOut,
+            false => Waited::Woken,
+        };
     }
     while waits() {
         thread::park();
     }
-    true
+    Waited::Woken
 }
 
-pub(crate) fn looks() -> u32 {
-    0
+/// None: a look more is a step more.
+pub(crate) struct Patience;
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Patience
+    }
+
+    pub(crate) fn lasts(&mut self) -> bool {
+        false
+    }
 }
 
 pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {

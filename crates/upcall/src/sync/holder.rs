@@ -21,6 +21,12 @@ impl Holder {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
 impl Holder {
+    /// Whether threads have ranks.
+    #[inline]
+    pub(super) fn has_rank(&self) -> bool {
+        upcall_guest::urgency::lends()
+    }
+
     /// The calling thread has taken the mutex.
     #[inline]
     pub(super) fn took(&self) {
@@ -59,6 +65,10 @@ impl Holder {
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(loom))))]
 impl Holder {
+    pub(super) fn has_rank(&self) -> bool {
+        false
+    }
+
     pub(super) fn took(&self) {}
 
     pub(super) fn lend(&self) {}

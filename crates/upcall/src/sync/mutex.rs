@@ -1,4 +1,9 @@
-//! Mutual exclusion (Dijkstra; Drepper, *Futexes Are Tricky*, 2011: the mutex with three states).
+//! Mutual exclusion (Dijkstra; Drepper, *Futexes Are Tricky*, 2011).
+//!
+//! One word of three flags. Who frees an awaited lock wakes one thread, takes `AWAITED` away and sets `WOKEN`; until that
+//! thread has the lock, or waits again, nobody else is woken: where the lock is free most of the time a
+//! wake-up costs more than the lock is held, and threads that are woken in vain disturb who holds it. Who was woken
+//! cannot know whether others wait: it takes the lock as one that is awaited.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -11,13 +16,15 @@ use std::time::Duration;
 
 use super::holder::Holder;
 use super::poison::{self, Flag};
-use crate::futex::{self, AtomicU32, Deadline};
+use crate::futex::{self, AtomicU32, Deadline, Patience, Waited};
 
 const FREE: u32 = 0;
-/// Held, and nobody waits.
+/// Somebody has it.
 const HELD: u32 = 1;
-/// Held, and somebody may wait: who frees it wakes one.
+/// Somebody waits, perhaps, and nobody was woken for that.
 const AWAITED: u32 = 2;
+/// Somebody was woken and has not had the lock since.
+const WOKEN: u32 = 4;
 
 /// The lock without what it protects.
 pub struct Raw {
@@ -42,22 +49,36 @@ impl Raw {
         }
     }
 
+    /// From one state to another; the state if it was another one.
     #[inline]
-    fn take(&self) -> bool {
-        // Acquire: pairs with the Release in `unlock`.
+    fn change(&self, from: u32, to: u32, success: Ordering) -> Result<u32, u32> {
         self.state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+            .compare_exchange(from, to, success, Ordering::Relaxed)
     }
 
     /// Takes it if it is free; says whether it was.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        let taken = self.take();
+        // Acquire: pairs with the Release in `unlock`.
+        let taken = self.change(FREE, HELD, Ordering::Acquire).is_ok() || self.barge();
         if taken {
             self.holder.took();
         }
         taken
+    }
+
+    /// Takes it before those that wait, if it is free.
+    #[cold]
+    fn barge(&self) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & HELD == 0 {
+            // Acquire: as in `try_lock`.
+            match self.change(state, state | HELD, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
     }
 
     /// Takes it, and waits until it is free.
@@ -85,21 +106,55 @@ impl Raw {
     #[inline]
     pub fn unlock(&self) -> bool {
         // Release: pairs with the Acquire of whoever takes the lock next.
-        let before = self.state.swap(FREE, Ordering::Release);
-        if before == AWAITED {
-            self.wake();
+        match self.change(HELD, FREE, Ordering::Release) {
+            Ok(_) => {
+                self.holder.freed(false);
+                true
+            }
+            Err(state) => self.unlock_awaited(state),
         }
-        if before != FREE {
-            // Last: what was lent is needed until the lender is woken.
-            self.holder.freed(before == AWAITED);
+    }
+
+    #[cold]
+    fn unlock_awaited(&self, mut state: u32) -> bool {
+        loop {
+            if state & HELD == 0 {
+                return false;
+            }
+            let wakes = self.wants_wake(state);
+            let free = if wakes { WOKEN } else { state & !HELD };
+            // Release: as in `unlock`.
+            match self.change(state, free, Ordering::Release) {
+                Ok(_) if wakes => break self.wake(),
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
         }
-        before != FREE
+        // Last: what was lent is needed until the lender is woken.
+        self.holder.freed(state != HELD);
+        true
+    }
+
+    /// Whether one is to be woken, now that the lock is free.
+    fn wants_wake(&self, state: u32) -> bool {
+        // With ranks it may be a more urgent thread that has come after the one that was woken.
+        state & AWAITED != 0 && (state & WOKEN == 0 || self.holder.has_rank())
+    }
+
+    fn wake(&self) {
+        while futex::wake(&self.state, 1) == 0 {
+            // Nobody was there; who has come since then was not woken.
+            let state = self.state.fetch_and(!WOKEN, Ordering::Relaxed) & !WOKEN;
+            if state != AWAITED || self.change(AWAITED, WOKEN, Ordering::Relaxed).is_err() {
+                return;
+            }
+        }
     }
 
     /// Whether somebody has it, at some moment.
     #[cfg(not(loom))]
     pub fn is_locked(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != FREE
+        self.state.load(Ordering::Relaxed) & HELD != 0
     }
 
     #[cold]
@@ -111,51 +166,41 @@ impl Raw {
 
     /// Leaves it to the caller to say that the lock was taken.
     fn wait_unnamed(&self, deadline: Option<Deadline>) -> bool {
-        let mut state = self.look();
-        if state == FREE {
-            if self.take() {
-                return true;
-            }
-            state = HELD;
-        }
+        // Once it was woken: the flag that this thread takes away, and the one that it puts in its place.
+        let (mut takes, mut puts) = (0, 0);
         loop {
-            // Who has waited takes the lock as one that is awaited: it cannot know whether others wait.
-            // Acquire: pairs with the Release in `unlock`.
-            if state != AWAITED && self.state.swap(AWAITED, Ordering::Acquire) == FREE {
-                return true;
+            let state = self.look();
+            let rest = state & !takes | puts;
+            if state & HELD == 0 {
+                // Acquire: pairs with the Release in `unlock`.
+                if self.change(state, rest | HELD, Ordering::Acquire).is_ok() {
+                    return true;
+                }
+                continue;
+            }
+            let awaited = rest | AWAITED;
+            if state != awaited && self.change(state, awaited, Ordering::Relaxed).is_err() {
+                continue;
             }
             self.holder.lend();
-            if !futex::wait(&self.state, AWAITED, deadline) {
-                return self
-                    .state
-                    .compare_exchange(FREE, AWAITED, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok();
-            }
-            state = self.look();
+            (takes, puts) = match futex::wait_or_say(&self.state, awaited, deadline) {
+                Waited::Woken => (WOKEN, AWAITED),
+                // Woken by nobody: the flags are what others have said.
+                Waited::Changed => (0, 0),
+                Waited::TimedOut => return self.barge(),
+            };
         }
     }
 
     /// The state, after some looks while it may be freed without a wait.
     fn look(&self) -> u32 {
-        let mut looks = None;
+        let mut patience = Patience::new();
         loop {
             let state = self.state.load(Ordering::Relaxed);
-            // Others wait already: so do we.
-            if state != HELD {
+            if state & HELD == 0 || !patience.lasts() {
                 return state;
             }
-            let left = looks.get_or_insert_with(futex::looks);
-            if *left == 0 {
-                return state;
-            }
-            *left -= 1;
-            std::hint::spin_loop();
         }
-    }
-
-    #[cold]
-    fn wake(&self) {
-        futex::wake(&self.state, 1);
     }
 }
 

@@ -17,7 +17,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::futex::{self, AtomicU32, Deadline};
+use crate::futex::{self, AtomicU32, Deadline, Patience};
 
 /// A writer is inside.
 const WRITER: u32 = 1 << 31;
@@ -240,14 +240,12 @@ impl Raw {
 
     /// The state, after some looks while what `wanted` asks for may come to hold without a wait.
     fn look(&self, wanted: impl Fn(u32) -> bool) -> u32 {
-        let mut looks = futex::looks();
+        let mut patience = Patience::new();
         loop {
             let state = self.state.load(Ordering::Relaxed);
-            if wanted(state) || state & WAITING != 0 || looks == 0 {
+            if wanted(state) || state & WAITING != 0 || !patience.lasts() {
                 return state;
             }
-            looks -= 1;
-            std::hint::spin_loop();
         }
     }
 
