@@ -80,6 +80,14 @@ impl Wait {
         Wait { runtime, watch }
     }
 
+    /// How many edges the descriptor had seen, if none of them has said more than that there is something to read or
+    /// room to write.
+    #[inline]
+    pub fn plain_edges(&self) -> Option<u32> {
+        let poller = self.runtime.kernel().poller();
+        poller.is_plain(&self.watch).then_some(self.watch.seen())
+    }
+
     /// The call would have blocked: parks until there is something new, the deadline (nanoseconds of
     /// CLOCK_MONOTONIC) has passed, or a handler ran. `false` where parking is not to be had, or is not the best:
     /// nothing was waited for.

@@ -241,6 +241,76 @@ fn the_other_side_goes_away_while_a_thread_waits() {
     assert_eq!(reader().unwrap(), 0);
 }
 
+/// Who reads with more room than there is data has everything that comes afterwards: data, what is behind urgent
+/// data, and the end, which may come together with data.
+fn nothing_is_missed_after_short_reads() {
+    const ROUNDS: u8 = 200;
+    const URGENT: u8 = 255;
+    for kind in 0..4 {
+        let (mut one, mut other) = tcp_pair();
+        one.set_nodelay(true).unwrap();
+        let reader = spawn(move || {
+            let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+            other.set_read_deadline(late());
+            loop {
+                match other.read(&mut buffer).unwrap() {
+                    0 => return all,
+                    count => all.extend_from_slice(&buffer[..count]),
+                }
+            }
+        });
+        let mut sent = Vec::new();
+        for round in 0..ROUNDS {
+            let bytes = [round, round, round];
+            match kind {
+                // One edge for both, or two.
+                0 => one.write_all(&bytes).unwrap(),
+                1 => {
+                    one.write_all(&bytes).unwrap();
+                    give_way(round);
+                }
+                // Reads end before it. It is no part of the stream, or of it where another one has come since.
+                2 if round % 8 == 0 => {
+                    one.write_all(&bytes).unwrap();
+                    // SAFETY: reads one byte.
+                    let urgent = unsafe {
+                        libc::send(one.as_raw_fd(), [URGENT].as_ptr().cast(), 1, libc::MSG_OOB)
+                    };
+                    assert_eq!(urgent, 1);
+                    one.write_all(&bytes).unwrap();
+                    sent.extend_from_slice(&bytes);
+                    give_way(round);
+                }
+                2 => one.write_all(&bytes).unwrap(),
+                // Much at a time: some reads have no room for all.
+                _ => {
+                    let much = [round; 6000];
+                    one.write_all(&much).unwrap();
+                    sent.extend_from_slice(&much[3..]);
+                    give_way(round);
+                }
+            }
+            sent.extend_from_slice(&bytes);
+        }
+        // Data and the end, without anything in between.
+        one.write_all(b"end").unwrap();
+        one.shutdown(Shutdown::Write).unwrap();
+        sent.extend_from_slice(b"end");
+        let mut all = reader();
+        all.retain(|&byte| byte != URGENT);
+        assert!(all == sent, "kind {kind}");
+    }
+}
+
+/// Lets the other thread run, in some rounds.
+fn give_way(round: u8) {
+    match round % 4 {
+        0 => {}
+        1 => std::thread::sleep(Duration::from_micros(100)),
+        _ => std::thread::yield_now(),
+    }
+}
+
 fn a_listener_waits_until_its_deadline() {
     let (listener, address) = listener();
     listener.set_deadline(soon());
@@ -792,6 +862,7 @@ fn main() {
         a_later_deadline_prolongs_a_wait_in_progress
         a_shutdown_ends_the_wait_of_another_thread
         the_other_side_goes_away_while_a_thread_waits
+        nothing_is_missed_after_short_reads
         a_listener_waits_until_its_deadline
         connecting_fails_as_the_kernel_says
         a_storm_of_connections_is_accepted_once_each

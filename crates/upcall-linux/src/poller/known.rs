@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use upcall_core::Edges;
 
-use super::{Poller, Wants};
+use super::{Poller, Wants, Watch};
 use crate::Runtime;
 
 /// What kind of file a descriptor is for.
@@ -35,6 +35,9 @@ pub(super) struct Known {
     pub(super) edges: Edges,
     /// Whether the poller watches it. Changed under the entry's lock.
     pub(super) registered: AtomicBool,
+    /// Whether an edge has said more since then than that there is something to read or room to write. Changed under
+    /// the entry's lock, before the edge is counted.
+    pub(super) eventful: AtomicBool,
 }
 
 const KIND: u32 = 0xf;
@@ -123,6 +126,14 @@ impl Poller {
 
     fn epoch_mark(&self) -> u32 {
         (self.flags_epoch.load(Ordering::Relaxed) & (u32::MAX >> EPOCH_SHIFT >> 1)) + 1
+    }
+
+    /// Whether all edges that a watch has seen have said no more than that there is something to read or room to
+    /// write: no end, no error, nothing urgent.
+    #[inline]
+    pub fn is_plain(&self, watch: &Watch) -> bool {
+        let known = self.known.get(watch.descriptor as usize);
+        known.is_some_and(|known| !known.eventful.load(Ordering::Relaxed))
     }
 
     /// What kind of descriptor it is; asks the kernel the first time.

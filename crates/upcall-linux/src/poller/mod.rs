@@ -49,6 +49,7 @@ const EPOLL_CTL_ADD: usize = 1;
 const EPOLL_CTL_DEL: usize = 2;
 const EPOLLIN: u32 = 1;
 const EPOLLOUT: u32 = 4;
+const EPOLLRDNORM: u32 = 0x40;
 const EPOLLERR: u32 = 8;
 const EPOLLHUP: u32 = 16;
 const EPOLLWRNORM: u32 = 0x100;
@@ -67,6 +68,9 @@ const UNWANTED: u32 = 4;
 
 const KICK: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
+
+/// What an edge says that is for data only.
+const PLAIN: u32 = EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 
 /// What an edge is for: bits of [`Wants`].
 fn meaning(events: u32) -> u32 {
@@ -282,6 +286,11 @@ impl Poller {
     ) {
         if let Some(entry) = self.entries.get(descriptor) {
             let mut state = entry.lock(runtime.kernel());
+            if bits & !PLAIN != 0 {
+                self.known[descriptor]
+                    .eventful
+                    .store(true, Ordering::Relaxed);
+            }
             self.edge(descriptor, &state, meaning(bits), list);
             self.count_unwanted(descriptor as i32, &mut state);
         }

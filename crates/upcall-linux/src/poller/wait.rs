@@ -89,6 +89,12 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// How many edges had come when it was made.
+    #[inline]
+    pub fn seen(&self) -> u32 {
+        self.seen
+    }
+
     /// One that [`Poller::watch`] has still to make.
     pub const fn new(descriptor: i32, wants: Wants) -> Self {
         Watch {
@@ -315,9 +321,16 @@ impl Poller {
         if state.refused || given_way && self.may_be_nested(descriptor as usize) {
             return false;
         }
+        // Before its first edge.
+        known.eventful.store(false, Ordering::Relaxed);
         let answer = self.control(EPOLL_CTL_ADD, descriptor, EVERYTHING, descriptor as u64);
         state.refused = error(answer) == Some(libc::EPERM);
-        let registered = answer == 0 || error(answer) == Some(libc::EEXIST);
+        let was_there = error(answer) == Some(libc::EEXIST);
+        if was_there {
+            // What its edges have said is not known.
+            known.eventful.store(true, Ordering::Relaxed);
+        }
+        let registered = answer == 0 || was_there;
         known.registered.store(registered, Ordering::Relaxed);
         registered
     }

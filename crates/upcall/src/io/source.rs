@@ -10,6 +10,12 @@
 //!    as nobody has moved a deadline since it was made. Who moves one takes it away and makes it readable for
 //!    ever: everybody who waits with it sees that, and who comes later makes another.
 //!
+//! Who has read less than there was room for from a TCP stream has emptied it, as long as no edge comes: the next
+//! read waits without being tried, which saves the call that would say so (epoll(7), questions and answers). What comes
+//! meanwhile is an edge that the one who parks finds, or waits for. Not so where an edge has told of an end, an error or
+//! urgent data: of these there may be no second one. Nor on Unix's sockets, where a read ends before what another process
+//! has sent, or before descriptors (unix(7)).
+//!
 //! Rejected: one eventfd for all time, read by who was woken by it. Of two that wait, the first one would take the event from
 //! the second.
 
@@ -21,6 +27,9 @@ use std::time::{Duration, Instant};
 
 /// No deadline.
 const NEVER: u64 = u64::MAX;
+
+/// More than any count of edges.
+const UNKNOWN: u64 = u64::MAX;
 
 /// What a call moves, and which deadline holds for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +47,8 @@ pub(crate) struct Source<T> {
     deadlines: [AtomicU64; 2],
     /// How many threads wait, or are about to.
     waiting: AtomicU32,
+    /// How many edges there were when it was found empty, or [`UNKNOWN`].
+    empty_at: AtomicU64,
     /// Becomes readable when a deadline is moved, for kernel threads that wait.
     moved: Mutex<Option<Arc<OwnedFd>>>,
 }
@@ -49,6 +60,7 @@ impl<T: AsFd> Source<T> {
             inner,
             deadlines: [const { AtomicU64::new(NEVER) }; 2],
             waiting: AtomicU32::new(0),
+            empty_at: AtomicU64::new(UNKNOWN),
             moved: Mutex::new(None),
         }
     }
@@ -72,7 +84,29 @@ impl<T: AsFd> Source<T> {
     pub(crate) fn until_done<R>(
         &self,
         direction: Direction,
+        call: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.until(direction, false, call, |_| false)
+    }
+
+    /// As [`Source::until_done`], for reading what is known to be empty once `empties` says so of an answer, until there
+    /// is more.
+    #[inline]
+    pub(crate) fn until_read<R>(
+        &self,
+        call: impl FnMut(&T) -> io::Result<R>,
+        empties: impl Fn(&R) -> bool,
+    ) -> io::Result<R> {
+        self.until(Direction::In, true, call, empties)
+    }
+
+    #[inline(always)]
+    fn until<R>(
+        &self,
+        direction: Direction,
+        mut trusts: bool,
         mut call: impl FnMut(&T) -> io::Result<R>,
+        empties: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
         let own = &self.deadlines[direction as usize];
         loop {
@@ -81,16 +115,31 @@ impl<T: AsFd> Source<T> {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            let runtime = upcall_guest::direct::runtime();
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            let watch = runtime.map(|runtime| {
+            let watch = upcall_guest::direct::runtime().map(|runtime| {
                 let out = direction == Direction::Out;
                 upcall_guest::direct::Wait::new(runtime, self.number(), out)
             });
-            match call(&self.inner) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                answer => return answer,
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            let edges = watch.as_ref().and_then(|watch| watch.plain_edges());
+            #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+            let edges = None::<u32>;
+            // Whoever has waited tries, whatever has ended the wait.
+            let is_empty = core::mem::take(&mut trusts)
+                && edges.map(u64::from) == Some(self.empty_at.load(Ordering::Relaxed));
+            if !is_empty {
+                match call(&self.inner) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Ok(answer) => {
+                        if empties(&answer)
+                            && let Some(edges) = edges
+                        {
+                            self.empty_at.store(edges.into(), Ordering::Relaxed);
+                        }
+                        return Ok(answer);
+                    }
+                    failed => return failed,
+                }
             }
             // SeqCst: pairs with those in `set_deadlines`.
             self.waiting.fetch_add(1, Ordering::SeqCst);

@@ -11,12 +11,29 @@ pub(super) fn receive<T: AsFd>(
     buffer: &mut [u8],
     flags: i32,
 ) -> io::Result<usize> {
-    source.until_done(Direction::In, |socket| {
-        let flags = (flags | libc::MSG_DONTWAIT) as usize;
-        let words = [buffer.as_mut_ptr() as usize, buffer.len(), flags, 0, 0];
-        // SAFETY: writes into the buffer only.
-        unsafe { source::call(libc::SYS_recvfrom, socket.as_fd().as_raw_fd(), words) }
-    })
+    source.until_done(Direction::In, |socket| receive_now(socket, buffer, flags))
+}
+
+/// `glues`: the socket keeps no boundaries: who gets less than there is room for has got all.
+#[inline]
+pub(super) fn read<T: AsFd>(
+    source: &Source<T>,
+    buffer: &mut [u8],
+    glues: bool,
+) -> io::Result<usize> {
+    let room = buffer.len();
+    source.until_read(
+        |socket| receive_now(socket, buffer, 0),
+        |&count| glues && 0 < count && count < room,
+    )
+}
+
+#[inline]
+fn receive_now(socket: &impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+    let flags = (flags | libc::MSG_DONTWAIT) as usize;
+    let words = [buffer.as_mut_ptr() as usize, buffer.len(), flags, 0, 0];
+    // SAFETY: writes into the buffer only.
+    unsafe { source::call(libc::SYS_recvfrom, socket.as_fd().as_raw_fd(), words) }
 }
 
 #[inline]
@@ -29,9 +46,9 @@ pub(super) fn send<T: AsFd>(source: &Source<T>, bytes: &[u8]) -> io::Result<usiz
     })
 }
 
-/// `Read` and `Write`, and `peek`.
+/// `Read` and `Write`, and `peek`; `glues` as for [`read`].
 macro_rules! stream {
-    ($name:ident) => {
+    ($name:ident, glues: $glues:expr) => {
         impl $name {
             /// Reads without taking anything away (MSG_PEEK). Waits as reading does.
             ///
@@ -47,7 +64,7 @@ macro_rules! stream {
         impl std::io::Read for &$name {
             #[inline]
             fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-                super::stream::receive(&self.0, buffer, 0)
+                super::stream::read(&self.0, buffer, $glues)
             }
 
             fn read_vectored(

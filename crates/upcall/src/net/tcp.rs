@@ -13,7 +13,7 @@ use crate::io::source::{self, Direction, Source};
 pub struct TcpStream(Source<net::TcpStream>);
 
 socket!(TcpStream, net::TcpStream);
-stream!(TcpStream);
+stream!(TcpStream, glues: true);
 
 impl TcpStream {
     /// Connects to the first of the addresses that answers. Each may take as long as the kernel tries

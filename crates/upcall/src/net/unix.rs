@@ -13,7 +13,7 @@ use crate::io::source::{Direction, Source};
 pub struct UnixStream(Source<net::UnixStream>);
 
 socket!(UnixStream, net::UnixStream);
-stream!(UnixStream);
+stream!(UnixStream, glues: false);
 
 impl UnixStream {
     /// Connects to a listener in the file system. Where its queue is full this blocks an activation until there
