@@ -39,10 +39,10 @@ pub fn programs<S: Server>() -> Vec<(&'static str, Body)> {
     ]
 }
 
-/// For ever: no connection of a measurement is to end by itself.
+/// None, as in the peers' programs: no connection of a measurement is to end by itself.
 const LIMITS: Limits = Limits {
-    idle: Duration::from_secs(3600),
-    request: Duration::from_secs(60),
+    idle: None,
+    request: None,
 };
 
 fn answer(request: &Request<'_>) -> Response {

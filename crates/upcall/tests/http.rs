@@ -43,8 +43,8 @@ impl Connection for Client {
 }
 
 const LIMITS: Limits = Limits {
-    idle: Duration::from_secs(60),
-    request: Duration::from_secs(60),
+    idle: Some(Duration::from_secs(60)),
+    request: Some(Duration::from_secs(60)),
 };
 
 /// A connection to a server.
@@ -221,8 +221,8 @@ fn a_client_that_asks_is_told_to_go_on() {
 /// However busily it sends.
 fn a_request_that_does_not_end_is_timed_out() {
     let mut here = connect(Limits {
-        idle: Duration::from_secs(60),
-        request: Duration::from_millis(30),
+        idle: Some(Duration::from_secs(60)),
+        request: Some(Duration::from_millis(30)),
     });
     let mut writes = here.try_clone().unwrap();
     std::thread::spawn(move || {
@@ -238,8 +238,8 @@ fn a_request_that_does_not_end_is_timed_out() {
 
 fn an_idle_connection_ends_without_a_word() {
     let mut here = connect(Limits {
-        idle: Duration::from_millis(10),
-        request: Duration::from_secs(60),
+        idle: Some(Duration::from_millis(10)),
+        request: Some(Duration::from_secs(60)),
     });
     let mut said = String::new();
     here.read_to_string(&mut said).unwrap();

@@ -32,10 +32,10 @@ pub trait Connection: Read + Write {
 /// How long things may last.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Between two requests.
-    pub idle: Duration,
+    /// Between two requests; without end if it is not said.
+    pub idle: Option<Duration>,
     /// From the first byte of a request to its last.
-    pub request: Duration,
+    pub request: Option<Duration>,
 }
 
 /// A request.
@@ -81,7 +81,7 @@ pub fn serve(
     let mut told_to_go_on = false;
     loop {
         if input.is_empty() {
-            stream.limit(limits.idle);
+            limit(stream, limits.idle);
         }
         let before = input.len();
         let count = match read_some(stream, &mut input) {
@@ -97,7 +97,7 @@ pub fn serve(
             return Ok(());
         }
         if before == 0 {
-            stream.limit(limits.request);
+            limit(stream, limits.request);
         }
         let mut done = 0;
         let next = loop {
@@ -143,8 +143,14 @@ pub fn serve(
             output.shrink_to(SMALL);
         } else if done > 0 {
             // The next one has begun.
-            stream.limit(limits.request);
+            limit(stream, limits.request);
         }
+    }
+}
+
+fn limit(stream: &mut impl Connection, time: Option<Duration>) {
+    if let Some(time) = time {
+        stream.limit(time);
     }
 }
 

@@ -20,8 +20,8 @@ use upcall::net::TcpListener;
 use upcall::{thread, time};
 
 const LIMITS: Limits = Limits {
-    idle: Duration::from_secs(60),
-    request: Duration::from_secs(10),
+    idle: Some(Duration::from_secs(60)),
+    request: Some(Duration::from_secs(10)),
 };
 /// How long a connection that cannot be accepted for want of descriptors or memory waits.
 const BREATH: Duration = Duration::from_millis(10);
