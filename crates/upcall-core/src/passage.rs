@@ -317,6 +317,7 @@ impl<K: Kernel> Runtime<K> {
         let activation = self.park(
             activation,
             |runtime, activation, thread, _| {
+                runtime.tell(activation.vp(), thread, Transition::Blocked);
                 runtime.finish_park(activation, thread);
                 None
             },
@@ -332,7 +333,6 @@ impl<K: Kernel> Runtime<K> {
         activation: &'static Activation<K>,
         thread: &'static Thread<K>,
     ) {
-        self.tell(activation.vp(), thread, Transition::Blocked);
         // Pairs with `Thread::claim`. SeqCst: whoever has an event for the thread notes it before it
         // tries to claim the thread; here the thread can be claimed before the note is looked for.
         match thread
@@ -420,22 +420,20 @@ impl<K: Kernel> Runtime<K> {
         forked: bool,
     ) {
         self.tell(vp, thread, Transition::Created);
-        let rank = thread.rank();
         if self.goes_first(forked) {
             vp.ready.push_forked(&self.kernel, thread);
             self.has_ready.insert(vp.index());
         } else {
             self.push_back(vp, thread);
         }
-        self.announce(vp, rank);
+        self.announce(vp, thread);
     }
 
     #[inline]
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         self.tell(vp, thread, Transition::Unblocked);
-        let rank = thread.rank();
         self.push_back(vp, thread);
-        self.announce(vp, rank);
+        self.announce(vp, thread);
     }
 
     /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
@@ -520,9 +518,7 @@ impl<K: Kernel> Runtime<K> {
                 self.kernel.deferred(self, activation, None);
             }
             if self.poller_is_due(vp) {
-                let list = self.kernel.poll(self, activation, None);
-                vp.polled_ns.store(self.kernel.now(), Ordering::Relaxed);
-                self.add_ready(vp, list);
+                self.look_at_poller(activation, vp);
             }
             while !self.kernel.may_run(vp) {
                 if !self.pause(activation, vp) {

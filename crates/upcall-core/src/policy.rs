@@ -6,7 +6,7 @@
 //! `docs/adr/0003-policies.md` says why.
 //!
 //! Protocol:
-//! 1. Who tells makes the note with the list locked, takes the adviser's mark that it waits, and claims it after that.
+//! 1. Who tells makes the note with the list locked, takes the adviser's mark that it waits, and claims it.
 //! 2. The adviser, which found the list empty with it locked, sets its mark and begins to park under the
 //!    same lock: it is woken, or sees the note.
 
@@ -29,6 +29,8 @@ const LATE: Rank = Rank(Rank::HELD.0 - 1);
 
 /// Beside the transitions of a thread: it is in the list.
 const LISTED: u32 = 1 << 31;
+/// The same: after those it waits, perhaps again.
+const WAITS: u32 = 1 << 30;
 
 /// How ready threads of one rank are ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,7 +84,29 @@ impl Transitions {
     /// They, in their order.
     pub fn iter(self) -> impl Iterator<Item = Transition> {
         let has = move |one: &Transition| self.0 & *one as u32 != 0;
-        Transition::ALL.into_iter().filter(has)
+        let last = (self.0 & WAITS != 0).then_some(Transition::Blocked);
+        Transition::ALL.into_iter().filter(has).chain(last)
+    }
+
+    /// These and one more. What is in between and makes no difference any more is left out.
+    fn and(self, transition: Transition) -> Self {
+        use Transition::{Blocked, Created, Ended, Preempted, Unblocked, Yielded};
+        let before = self.0;
+        let has = |some: u32| before & some != 0;
+        let stops = Yielded as u32 | Preempted as u32;
+        Transitions(match transition {
+            // It has come and gone: of it nothing is said, but of the one whose block it had before.
+            Ended if has(Created as u32) => before & Ended as u32,
+            Ended => Ended as u32,
+            Blocked if has(Unblocked as u32 | stops) => before | WAITS,
+            // It waited, was ready, and waits: of the second wait nothing else is known.
+            Unblocked if has(WAITS) && !has(Unblocked as u32) => {
+                before & !(WAITS | stops) | Blocked as u32 | Unblocked as u32
+            }
+            Unblocked => before & !(WAITS | stops) | Unblocked as u32,
+            Yielded | Preempted => before & !(WAITS | stops) | transition as u32,
+            Created | Blocked => before | transition as u32,
+        })
     }
 }
 
@@ -127,14 +151,8 @@ unsafe impl<K: Kernel> Send for Told<K> {}
 impl<K: Kernel> Told<K> {
     fn add(&mut self, thread: &'static Thread<K>, transition: Transition) {
         let before = thread.told.load(Ordering::Relaxed);
-        let now = match transition {
-            // It has come and gone: of it nothing is said, but of the one whose block it had before.
-            Transition::Ended if before & Transition::Created as u32 != 0 => {
-                before & (LISTED | Transition::Ended as u32)
-            }
-            _ => before | transition as u32,
-        };
-        thread.told.store(now | LISTED, Ordering::Relaxed);
+        let now = Transitions(before & !LISTED).and(transition);
+        thread.told.store(now.0 | LISTED, Ordering::Relaxed);
         if before & LISTED != 0 {
             return;
         }
@@ -156,7 +174,7 @@ impl<K: Kernel> Told<K> {
         }
         let transitions = thread.told.load(Ordering::Relaxed);
         thread.told.store(0, Ordering::Relaxed);
-        Some(Advice::Thread(thread, Transitions(transitions)))
+        Some(Advice::Thread(thread, Transitions(transitions & !LISTED)))
     }
 }
 
@@ -214,17 +232,24 @@ impl<K: Kernel> Runtime<K> {
         let Some(thread) = activation.thread() else {
             return false;
         };
-        if self.policy.adviser.get(Ordering::Relaxed).is_some() {
-            return false;
+        let becomes = self.policy.adviser.replace_if(None, Some(thread));
+        if becomes {
+            self.ranked.store(true, Ordering::SeqCst);
+            thread.rank.store(ADVISER.0, Ordering::SeqCst);
         }
-        self.ranked.store(true, Ordering::SeqCst);
-        thread.rank.store(ADVISER.0, Ordering::SeqCst);
-        self.policy.adviser.replace_if(None, Some(thread))
+        becomes
     }
 
-    /// There is no adviser from here on: nobody is told anything.
+    /// There is no adviser from here on: nobody is told anything. Called by the adviser, inside the runtime.
     pub fn dismiss_adviser(&'static self) {
+        let mut told = self.policy.told.lock(&self.kernel);
+        if let Some(adviser) = self.policy.adviser.get(Ordering::Relaxed) {
+            // Late or not, it has only to end.
+            adviser.rank.store(ADVISER.0, Ordering::SeqCst);
+        }
         self.policy.adviser.set(None, Ordering::Release);
+        // What the next one was told would be of long ago.
+        while told.take().is_some() {}
     }
 
     /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Kernel::now`]). Called
@@ -245,11 +270,14 @@ impl<K: Kernel> Runtime<K> {
             return (activation, advice);
         }
         let activation = self.park_until_claimed(activation, thread, deadline);
+        (activation, self.heed())
+    }
+
+    /// What has happened while the adviser waited, which it does not any more.
+    pub(super) fn heed(&'static self) -> Advice<K> {
         let mut told = self.policy.told.lock(&self.kernel);
         told.adviser_waits = false;
-        let advice = told.take().unwrap_or(Advice::Nothing);
-        drop(told);
-        (activation, advice)
+        told.take().unwrap_or(Advice::Nothing)
     }
 
     /// What has happened; if nothing, the adviser begins to park.
@@ -311,10 +339,14 @@ impl<K: Kernel> Runtime<K> {
     /// Says whether the adviser was told anything new.
     #[cold]
     fn tell_adviser(&'static self, vp: &'static Vp<K>, what: What<K>) -> bool {
+        if self.policy.adviser.get(Ordering::Relaxed).is_none() {
+            return false;
+        }
+        let mut told = self.policy.told.lock(&self.kernel);
+        // Again, with the list locked: the mark that somebody waits is this one's.
         let Some(adviser) = self.policy.adviser.get(Ordering::Acquire) else {
             return false;
         };
-        let mut told = self.policy.told.lock(&self.kernel);
         match what {
             What::Happened(thread, transition) if !core::ptr::eq(thread, adviser) => {
                 told.add(thread, transition);
@@ -334,9 +366,11 @@ impl<K: Kernel> Runtime<K> {
             }
             _ => return false,
         }
-        let waits = core::mem::take(&mut told.adviser_waits);
+        // With the list locked: later the adviser may wait for something else.
+        let claims = core::mem::take(&mut told.adviser_waits)
+            && adviser.claim(WakeReason::Woken) == Claim::Ready;
         drop(told);
-        if waits && adviser.claim(WakeReason::Woken) == Claim::Ready {
+        if claims {
             self.make_ready_on(vp, adviser);
         }
         true
@@ -371,5 +405,42 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn is_adviser(&self, thread: &'static Thread<K>) -> bool {
         let adviser = self.policy.adviser.get(Ordering::Relaxed);
         adviser.is_some_and(|adviser| core::ptr::eq(adviser, thread))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Transition::{self, Blocked, Created, Ended, Preempted, Unblocked, Yielded};
+    use super::Transitions;
+    use std::vec::Vec;
+
+    /// What an adviser is told that looks after all of these.
+    fn told(happened: &[Transition]) -> Vec<Transition> {
+        let all = happened
+            .iter()
+            .fold(Transitions(0), |all, &one| all.and(one));
+        all.iter().collect()
+    }
+
+    #[test]
+    fn of_one_that_has_ended_nothing_is_told_afterwards() {
+        assert_eq!(told(&[Preempted, Blocked, Unblocked, Ended]), [Ended]);
+        assert_eq!(told(&[Ended, Created, Blocked]), [Ended, Created, Blocked]);
+        assert_eq!(told(&[Ended, Created, Blocked, Ended]), [Ended]);
+        assert_eq!(told(&[Created, Yielded, Ended]), []);
+    }
+
+    #[test]
+    fn the_last_that_is_told_says_whether_it_waits() {
+        assert_eq!(told(&[Blocked, Unblocked]), [Blocked, Unblocked]);
+        assert_eq!(told(&[Unblocked, Blocked]), [Unblocked, Blocked]);
+        assert_eq!(
+            told(&[Unblocked, Preempted, Blocked, Unblocked]),
+            [Unblocked]
+        );
+        assert_eq!(told(&[Preempted, Blocked, Unblocked]), [Blocked, Unblocked]);
+        let twice = [Blocked, Unblocked, Blocked];
+        assert_eq!(told(&twice), twice);
+        assert_eq!(told(&[Preempted, Yielded]), [Yielded]);
     }
 }

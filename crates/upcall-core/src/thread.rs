@@ -27,6 +27,7 @@ use crate::kernel::Kernel;
 use crate::memory::Recycled;
 use crate::rank::Rank;
 use crate::slot::Slot;
+use crate::vp::Vp;
 
 /// Why a parked thread runs again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +105,11 @@ impl<K: Kernel> Thread<K> {
         self.state.load(Ordering::Acquire) == READY
     }
 
+    /// Whether it is ready and put aside ([`Rank::HELD`]), as far as one can know from outside.
+    pub fn is_held(&self) -> bool {
+        self.state.load(Ordering::Acquire) == HELD
+    }
+
     /// Whether it waits for a word that another thread, or a signal, will change. As far as one can know from
     /// outside.
     pub fn waits_for_word(&self) -> bool {
@@ -123,6 +129,13 @@ impl<K: Kernel> Thread<K> {
     pub fn rank(&self) -> Rank {
         // SeqCst: see `Runtime::set_rank`.
         Rank(self.rank.load(Ordering::SeqCst))
+    }
+
+    /// Whether it is not held, and its rank is the one that was published for `vp`.
+    pub(crate) fn may_run_on(&self, vp: &Vp<K>) -> bool {
+        let rank = self.rank();
+        // SeqCst: see `Runtime::claims`.
+        rank != Rank::HELD && rank.0 == vp.rank.load(Ordering::SeqCst)
     }
 
     /// The rank with which it went into a ready list. Guarded by the list's lock.

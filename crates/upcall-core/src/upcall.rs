@@ -148,6 +148,7 @@ impl<K: Kernel> Runtime<K> {
                 State::Kernel => {
                     if self.replace_blocked(vp, word, activation, State::Runtime) {
                         self.idle.remove(vp.index());
+                        self.tell_of_absent(vp, owner);
                         // Beside one that was displaced no sentinel runs: it comes first by right.
                         let alone = displace && vp.nr_displaced.load(Ordering::Relaxed) == 0;
                         if self.kernel.sentinel() && alone && vp.has_ready() {
@@ -226,6 +227,14 @@ impl<K: Kernel> Runtime<K> {
             return false;
         };
         vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
+        if self.is_ranked()
+            && activation
+                .thread()
+                .is_some_and(|thread| !thread.may_run_on(vp))
+        {
+            // It was given another rank while it was stopped, and looks itself.
+            activation.attend(Activation::<K>::RESCHEDULE);
+        }
         vp.set(activation, State::Granted);
         true
     }
@@ -333,9 +342,7 @@ impl<K: Kernel> Runtime<K> {
         vp.heir.set(None, Ordering::Relaxed);
         // Before the heir can arrive, which may call at once.
         self.retire_standby(vp);
-        if word.state() != State::Kernel {
-            vp.bequeathed.set(Some(word.owner()), Ordering::Relaxed);
-        }
+        vp.bequeathed.set(Some(word.owner()), Ordering::Relaxed);
         if self.replace_blocked(vp, word, heir, State::Rung) {
             self.idle.remove(vp.index());
             self.notify(heir);
@@ -354,7 +361,11 @@ impl<K: Kernel> Runtime<K> {
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
         if let Some(owner) = vp.bequeathed.get(Ordering::Relaxed) {
             vp.bequeathed.set(None, Ordering::Relaxed);
-            self.unsettle(vp, owner);
+            // In a call it looks by itself when it returns.
+            if !owner.in_call.load(Ordering::Relaxed) {
+                self.unsettle(vp, owner);
+            }
+            self.tell_of_absent(vp, owner);
         }
     }
 
@@ -370,13 +381,14 @@ impl<K: Kernel> Runtime<K> {
         word: Word<K>,
     ) {
         self.idle.remove(vp.index());
-        self.tell_of_absent(vp, owner);
         // A ready thread runs first; those that come back get their chance afterwards.
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
         // In `Kernel` it looks by itself when it returns.
         if word.state() != State::Kernel {
             self.unsettle(vp, owner);
         }
+        // Last: this may make the adviser ready, which takes a while.
+        self.tell_of_absent(vp, owner);
     }
 
     /// Activations that blocked outside of any announced call must learn, before their threads go on,
@@ -470,8 +482,9 @@ impl<K: Kernel> Runtime<K> {
         // Few dispatches in a whole slice: threads that only compute.
         let computes = dispatches.wrapping_sub(last) < SCHEDULING_POINTS;
         vp.only_computes.store(computes, Ordering::Relaxed);
-        if computes && self.seat_is_wanted() {
-            self.call_spare(vp);
+        if computes && self.seat_is_wanted() && !self.call_spare(vp) {
+            // Nobody else looks while this thread computes.
+            self.look_at_poller(activation, vp);
         }
         self.fetch_stranded(vp);
         // With a policy of the program's it is that which says whether the thread runs on.

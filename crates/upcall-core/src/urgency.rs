@@ -38,7 +38,7 @@ impl<K: Kernel> Runtime<K> {
                 let near = activation.vp();
                 let mut lists = self.vps().iter();
                 if lists.any(|vp| vp.ready.replace(&self.kernel, thread)) {
-                    self.announce(near, rank);
+                    self.announce(near, thread);
                 }
             }
             HELD => self.release_held(activation, thread),
@@ -56,9 +56,8 @@ impl<K: Kernel> Runtime<K> {
     fn release_held(&'static self, activation: &'static Activation<K>, thread: &'static Thread<K>) {
         if self.held.lock(&self.kernel).remove(thread) {
             let near = activation.vp();
-            let rank = thread.rank();
             self.push_back(near, thread);
-            self.announce(near, rank);
+            self.announce(near, thread);
         }
     }
 
@@ -96,6 +95,8 @@ impl<K: Kernel> Runtime<K> {
             // Somebody else may have been quicker; what is there instead is looked at by `claims`.
             if let Some(thread) = place.ready.pop(&self.kernel) {
                 if thread.rank() == Rank::HELD && self.hold(thread) {
+                    // Whoever holds it has to know that there is nothing else.
+                    vp.idle_told.store(false, Ordering::Relaxed);
                     continue;
                 }
                 if !core::ptr::eq(place, vp) {
@@ -127,19 +128,19 @@ impl<K: Kernel> Runtime<K> {
 
     /// A thread that was chosen waits again, before its equals.
     pub(super) fn put_back(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        let rank = thread.rank();
         self.push_front(vp, thread);
         if self.is_ranked() {
-            self.announce(vp, rank);
+            self.announce(vp, thread);
         }
     }
 
-    /// A thread of this rank waits in the ready list of `vp`: as [`Runtime::announce_ready`], and where no
-    /// virtual processor is idle, the least urgent thread gives way to it.
+    /// A thread waits in the ready list of `vp`: as [`Runtime::announce_ready`], and where no virtual
+    /// processor is idle, the least urgent thread gives way to it.
     #[inline]
-    pub(super) fn announce(&'static self, vp: &'static Vp<K>, rank: Rank) {
+    pub(super) fn announce(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         if !self.announce_ready(vp) && self.is_ranked() {
-            self.preempt_for(vp, rank);
+            // As it is now: who has changed it since finds the thread in its list, and announces it.
+            self.preempt_for(vp, thread.rank());
         }
     }
 
@@ -159,6 +160,8 @@ impl<K: Kernel> Runtime<K> {
         }
         if thread.rank() != rank || rank == Rank::HELD || self.is_more_urgent_waiting(vp, rank) {
             activation.attend(Activation::<K>::RESCHEDULE);
+        } else {
+            self.pass_on(vp);
         }
     }
 
@@ -213,8 +216,28 @@ impl<K: Kernel> Runtime<K> {
         // SeqCst: see `claims`.
         vp.rank.store(rank.0, Ordering::SeqCst);
         let first = vp.ready.first_rank(&self.kernel);
-        first.is_some_and(|first| first < rank || (first == rank && self.takes_turns()))
-            || self.is_more_urgent_waiting(vp, rank)
+        let gives_way = first
+            .is_some_and(|first| first < rank || (first == rank && self.takes_turns()))
+            || self.is_more_urgent_waiting(vp, rank);
+        if !gives_way {
+            self.pass_on(vp);
+        }
+        gives_way
+    }
+
+    /// `vp` was perhaps asked to choose for more than one thread ([`Runtime::preempt_for`]), or does not
+    /// give way any more: what is left is for the next one.
+    fn pass_on(&'static self, vp: &'static Vp<K>) {
+        let vps = self.vps();
+        let mut first: Option<Rank> = None;
+        self.has_ready.find(vp.index(), vps.len(), |index| {
+            let rank = vps[index as usize].ready.first_rank(&self.kernel);
+            first = first.into_iter().chain(rank).min();
+            None::<()>
+        });
+        if let Some(first) = first {
+            self.preempt_for(vp, first);
+        }
     }
 
     /// A thread of this rank is ready, and no virtual processor idle: the one that runs the least urgent

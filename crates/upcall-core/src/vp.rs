@@ -117,7 +117,7 @@ pub struct Vp<K: Kernel> {
     /// sentinel that is awake has one, so that it never holds a lock, which others would wait for
     /// while it does not get to run.
     pub(crate) heir: Slot<Activation<K>>,
-    /// The owner from which the heir was given the processor, if it must be settled.
+    /// The owner from which the heir was given the processor, until the heir arrives.
     pub(crate) bequeathed: Slot<Activation<K>>,
     /// Somebody is creating or waking a standby.
     pub(crate) calling: AtomicBool,

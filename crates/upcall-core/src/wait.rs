@@ -184,6 +184,17 @@ impl<K: Kernel> Runtime<K> {
         self.choose_again(vp);
     }
 
+    /// Makes ready whose events have come, without waiting for any.
+    pub(super) fn look_at_poller(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) {
+        let list = self.kernel.poll(self, activation, None);
+        vp.polled_ns.store(self.kernel.now(), Ordering::Relaxed);
+        self.add_ready(vp, list);
+    }
+
     pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
         while let Some(thread) = list.pop_front() {
             self.make_ready_on(vp, thread);

@@ -256,8 +256,20 @@ const FAULTS: &[Fault] = &[
     (
         "urgency::what_happens_is_told",
         "policy.rs",
-        "let waits = core::mem::take(&mut told.adviser_waits);\n        drop(told);",
-        "drop(told);\n        let waits = core::mem::take(&mut self.policy.told.lock(&self.kernel).adviser_waits) && adviser.state.load(Ordering::Relaxed) == crate::thread::PARKED;",
+        "let claims = core::mem::take(&mut told.adviser_waits)\n            && adviser",
+        "drop(told);\n        let mut told = self.policy.told.lock(&self.kernel);\n        let claims = core::mem::take(&mut told.adviser_waits)\n            && adviser.state.load(Ordering::Relaxed) == crate::thread::PARKED\n            && adviser",
+    ),
+    (
+        "urgency::an_adviser_whose_time_is_over",
+        "policy.rs",
+        "let claims = core::mem::take(&mut told.adviser_waits)\n            && adviser.claim(WakeReason::Woken) == Claim::Ready;\n        drop(told);",
+        "let waits = core::mem::take(&mut told.adviser_waits);\n        drop(told);\n        let claims = waits && adviser.claim(WakeReason::Woken) == Claim::Ready;",
+    ),
+    (
+        "urgency::a_thread_that_is_more_urgent_when_it_is_ready",
+        "passage.rs",
+        "self.push_back(vp, thread);\n        self.announce(vp, thread);",
+        "self.announce(vp, thread);\n        self.push_back(vp, thread);",
     ),
     (
         "urgency::a_more_urgent_thread",
@@ -280,8 +292,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "passage.rs",
-        "self.push_back(vp, thread);\n        self.announce(vp, rank);",
-        "self.announce(vp, rank);\n        self.push_back(vp, thread);",
+        "self.push_back(vp, thread);\n        self.announce(vp, thread);",
+        "self.announce(vp, thread);\n        self.push_back(vp, thread);",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",

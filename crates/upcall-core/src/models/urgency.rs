@@ -9,6 +9,7 @@ use super::kernel;
 use super::{all_ready, check, owner, runtime, threads};
 use crate::rank::Rank;
 use crate::runtime::{Advice, Transition};
+use crate::thread::{Claim, PARKED, WakeReason};
 
 #[test]
 fn a_more_urgent_thread_is_chosen_or_has_who_chooses_choose_again() {
@@ -79,5 +80,55 @@ fn what_happens_is_told_or_wakes_the_adviser() {
             advice = runtime.ask(adviser);
         }
         assert!(matches!(advice, Some(Advice::Thread(told, _)) if core::ptr::eq(told, other)));
+    });
+}
+
+#[test]
+fn a_thread_that_is_more_urgent_when_it_is_ready_has_somebody_choose_again() {
+    check(300, || {
+        let (runtime, _) = two_busy();
+        let [one, other] = [&runtime.vps()[0], &runtime.vps()[1]];
+        let [wakes] = threads(runtime);
+        wakes.rank.store(10, Ordering::Relaxed);
+        wakes.state.store(PARKED, Ordering::Relaxed);
+        runtime.ranked.store(true, Ordering::Relaxed);
+        for vp in [one, other] {
+            vp.rank.store(5, Ordering::Relaxed);
+        }
+        let maker = thread::spawn(move || {
+            kernel::act_as(owner(other));
+            assert_eq!(wakes.claim(WakeReason::Woken), Claim::Ready);
+            runtime.make_ready_on(other, wakes);
+        });
+        runtime.set_rank(owner(one), wakes, Rank(1));
+        maker.join().unwrap();
+        assert!([one, other].iter().any(|vp| owner(vp).wants_attention()));
+    });
+}
+
+#[test]
+fn an_adviser_whose_time_is_over_is_not_woken_from_its_next_wait() {
+    check(300, || {
+        let runtime = runtime(2);
+        let [adviser, other] = threads(runtime);
+        runtime.policy.adviser.set(Some(adviser), Ordering::Relaxed);
+        runtime.ranked.store(true, Ordering::Relaxed);
+        let activation = owner(&runtime.vps()[0]);
+        let busy = &runtime.vps()[1];
+        assert!(runtime.ask(adviser).is_none());
+        runtime.finish_park(activation, adviser);
+        let tells = thread::spawn(move || {
+            kernel::act_as(owner(busy));
+            runtime.tell(busy, other, Transition::Created);
+        });
+        let is_late = adviser.claim(WakeReason::TimedOut) == Claim::Ready;
+        if is_late {
+            runtime.heed();
+            // For something else.
+            runtime.begin_park(adviser);
+            runtime.finish_park(activation, adviser);
+        }
+        tells.join().unwrap();
+        assert_eq!(adviser.is_ready(), !is_late);
     });
 }

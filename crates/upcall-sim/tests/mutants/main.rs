@@ -190,9 +190,8 @@ const MUTANTS: &[Mutant] = &[
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
         file: "passage.rs",
         text: "self.push_back(vp, thread);
-        self.announce(vp, rank);",
-        instead: "let _ = rank;
-        self.push_back(vp, thread);
+        self.announce(vp, thread);",
+        instead: "self.push_back(vp, thread);
         self.announce_ready(vp);",
         scenario: "priorities::the_urgent_are_woken",
     },
@@ -200,10 +199,9 @@ const MUTANTS: &[Mutant] = &[
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
         file: "urgency.rs",
         text: "if self.is_ranked() {
-            self.announce(vp, rank);
+            self.announce(vp, thread);
         }",
-        instead: "let _ = rank;
-        self.announce_ready(vp);",
+        instead: "self.announce_ready(vp);",
         scenario: "priorities::the_urgent_come_back",
     },
     Mutant {
