@@ -14,6 +14,7 @@
 //! | [`policy`] | who runs next and what a step costs: the part that is replaced |
 //! | [`mod@explore`] | the policy that looks for bugs: anything may happen at any point |
 //! | [`threads`] | the threads of a run, and what they can do |
+//! | [`advice`] | a policy of the program's own: what its adviser is told, beside what has happened |
 //! | [`outside`] | what others decide: the end of a call, processors taken, no more kernel threads |
 //! | [`style`] | what kind of machine a seed gives, and how badly it behaves |
 //! | [`invariants`] | what must hold |
@@ -32,6 +33,7 @@
 //! });
 //! ```
 
+pub mod advice;
 mod arena;
 mod bound;
 mod daemon;
@@ -54,6 +56,7 @@ pub mod style;
 pub mod threads;
 mod turns;
 
+pub use advice::Told;
 pub use drive::{Program, Scenario, explore, explore_less, explore_together};
 pub use explore::Explore;
 pub use machine::{Doing, Machine, Thread};

@@ -50,6 +50,10 @@ pub struct Signals {
     /// In which round a less urgent thread was first seen to run while this one waited, and in which last,
     /// plus one.
     pub(crate) passed: (Number, Number),
+    /// To which group of threads it belongs, for a policy.
+    pub group: Number,
+    /// In which round it was first seen to run though it is held, plus one.
+    pub(crate) held: Number,
     /// It gives way to others, of its own will.
     pub(crate) gives_way: AtomicBool,
 }
@@ -236,6 +240,7 @@ unsafe impl Kernel for Sim {
             machine.fail("a sentinel carries a thread".into());
         }
         thread.kernel.passed.1.set(0);
+        thread.kernel.held.set(0);
         let space = self.space();
         let stranded = |vp: &Vp| space.lacks_processor(vp) && vp.has_ready();
         let strands = || space.vps().iter().any(stranded);

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use upcall_core::{Runtime, ThreadList, WakeReason, thread::Claim};
 
+use crate::advice::Advice;
 use crate::daemon::Stopped;
 use crate::invariants::Books;
-use crate::machine::Thread;
+use crate::machine::{InKernel, Thread};
 use crate::sim::Sim;
 use crate::turns::Turns;
 
@@ -50,6 +51,7 @@ pub struct Space {
     /// What the invariants remember.
     pub(crate) books: RefCell<Books>,
     pub(crate) turns: Turns,
+    pub(crate) advice: Advice,
     /// Threads that may have ranks.
     pub(crate) ranked: RefCell<Vec<&'static Thread>>,
     /// Waiters of words that were woken, by those who woke them.
@@ -89,6 +91,27 @@ impl Space {
             back_at: Cell::new(u64::MAX),
             ..Space::default()
         }
+    }
+
+    /// A thread has a rank, perhaps.
+    pub(crate) fn count_ranked(&self, thread: &'static Thread) {
+        let mut ranked = self.ranked.borrow_mut();
+        if !ranked.iter().any(|one| std::ptr::eq(*one, thread)) {
+            ranked.push(thread);
+        }
+    }
+
+    /// A thread is made.
+    pub(crate) fn begins(&self, _: &InKernel, thread: &'static Thread) {
+        self.advice.begins(thread);
+        if self.advice.adviser.get().is_some() {
+            self.count_ranked(thread);
+        }
+    }
+
+    /// A thread is about to end.
+    pub(crate) fn ends(&self, _: &InKernel, thread: &'static Thread) {
+        self.advice.ends(thread);
     }
 
     /// What the daemon says about a processor, if it is not this one's.

@@ -93,6 +93,7 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
     });
     space.runtime.set(Some(runtime));
     space.turns.vps.set(boot.processors.len());
+    space.advice.begins(thread);
     // Fails where kernel threads run out at once: the first virtual processor works.
     let _ = runtime.start();
     space.has_started.set(true);
@@ -192,6 +193,7 @@ extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
     done.store(1, Ordering::SeqCst);
     me.wake(done, usize::MAX);
     let activation = runtime.enter();
+    space.ends(&machine.enter(), thread);
     runtime.exit_thread(
         activation,
         |runtime, _, thread, _| {
@@ -243,6 +245,20 @@ impl Me {
 
     /// A new thread.
     pub fn spawn(self, body: impl FnOnce(Me) + 'static) -> Handle {
+        self.launch(false, 0, body)
+    }
+
+    /// A new thread that divides its creator's work.
+    pub fn fork(self, body: impl FnOnce(Me) + 'static) -> Handle {
+        self.launch(true, 0, body)
+    }
+
+    /// A new thread that belongs to a group, for a policy.
+    pub fn spawn_in(self, group: usize, body: impl FnOnce(Me) + 'static) -> Handle {
+        self.launch(false, group, body)
+    }
+
+    fn launch(self, forked: bool, group: usize, body: impl FnOnce(Me) + 'static) -> Handle {
         let body: Body = Box::new(body);
         let body = Box::into_raw(Box::new(body)) as usize;
         let done = self.word(0);
@@ -252,12 +268,19 @@ impl Me {
         thread.kernel.pending.store(false, Ordering::SeqCst);
         thread.kernel.delivered.store(0, Ordering::SeqCst);
         thread.kernel.gives_way.store(false, Ordering::SeqCst);
+        thread.kernel.group.set(group);
+        // As the guest's: of one that is held the policy, which may have ended, would have to know.
+        let rank = self.thread.rank();
+        if rank != Rank::HELD {
+            self.runtime.set_rank(activation, thread, rank);
+        }
+        self.space.begins(&self.machine.enter(), thread);
         // SAFETY: a stack of its own; `landing` does not return.
         unsafe {
             self.runtime.launch(
                 activation,
                 thread,
-                false,
+                forked,
                 stack,
                 landing,
                 [
@@ -425,10 +448,7 @@ impl Me {
         let activation = self.runtime.enter();
         {
             let _in_kernel = self.machine.enter();
-            let mut ranked = self.space.ranked.borrow_mut();
-            if !ranked.iter().any(|one| std::ptr::eq(*one, thread)) {
-                ranked.push(thread);
-            }
+            self.space.count_ranked(thread);
         }
         self.runtime.set_rank(activation, thread, Rank(rank));
         {

@@ -113,6 +113,12 @@ impl Machine {
         matches!(self.doing(vessel), Doing::Blocked { .. }) && self.is_in_the_seat(vessel)
     }
 
+    /// Whether a virtual processor's owner is, which may have been called for what is ready.
+    fn is_delayed_in(&self, space: &Space) -> bool {
+        let mut owners = space.vps().iter().filter_map(word).map(|(owner, _)| owner);
+        owners.any(|owner| self.is_delayed(owner))
+    }
+
     /// Of one that is blocked: whether it is the poller, on a page fault of its own.
     fn is_in_the_seat(&self, vessel: usize) -> bool {
         let activation = self.vessel(vessel, |vessel| vessel.activation.get());

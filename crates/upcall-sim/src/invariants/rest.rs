@@ -1,13 +1,14 @@
 //! What must hold when nothing can run.
 
-use upcall_core::Role;
+use upcall_core::{Rank, Role};
 
-use super::{Invariant, word};
-use crate::machine::{Doing, Machine};
+use super::Invariant;
+use crate::advice::Last;
+use crate::machine::{Doing, Machine, Thread};
 use crate::space::Space;
 
 /// Asked when nothing can run.
-pub const AT_REST: [(&str, Invariant); 6] = [
+pub const AT_REST: [(&str, Invariant); 8] = [
     ("no_thread_is_lost", no_thread_is_lost),
     (
         "no_wake_up_is_lost_or_doubled",
@@ -17,6 +18,8 @@ pub const AT_REST: [(&str, Invariant); 6] = [
     ("somebody_waits_for_events", somebody_waits_for_events),
     ("who_is_absent_is_blocked", who_is_absent_is_blocked),
     ("superfluous_activations_end", superfluous_activations_end),
+    ("the_adviser_knows_who_waits", the_adviser_knows_who_waits),
+    ("who_is_kept_back_is_held", who_is_kept_back_is_held),
 ];
 
 /// Spares that are kept for each virtual processor, and beside those; one more for each activation that
@@ -27,9 +30,7 @@ const SPARES: (u64, u64) = (2, 6);
 /// kernel thread; neither while a virtual processor that was called for it is on a page fault of its
 /// own.
 pub fn no_thread_is_lost(machine: &Machine, _: usize, space: &Space) -> Result<(), String> {
-    let mut owners = space.vps().iter().filter_map(word).map(|(owner, _)| owner);
-    let is_blocked = |owner| matches!(machine.doing(owner), Doing::Blocked { .. });
-    if owners.any(|owner| is_blocked(owner) && machine.is_in_the_seat(owner)) {
+    if machine.is_delayed_in(space) {
         return Ok(());
     }
     if space.vps().iter().all(|vp| space.lacks(vp.index())) {
@@ -45,9 +46,15 @@ pub fn no_thread_is_lost(machine: &Machine, _: usize, space: &Space) -> Result<(
 
 /// Every wake-up that a waker was told to have delivered has ended one wait (section 3.1: the thread
 /// system is told of every event; and 2.2, what comes of events that are not told).
-pub fn no_wake_up_is_lost_or_doubled(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+pub fn no_wake_up_is_lost_or_doubled(
+    machine: &Machine,
+    _: usize,
+    space: &Space,
+) -> Result<(), String> {
     let (sent, came) = (space.woken.get(), space.awoken.get());
-    if sent != came && !space.spawn_failed.get() {
+    let on_the_way = came..=came + space.advice.nr_held();
+    let excepted = space.spawn_failed.get() || machine.is_delayed_in(space);
+    if !on_the_way.contains(&sent) && !excepted {
         return Err(format!("{sent} were sent, {came} came"));
     }
     Ok(())
@@ -55,9 +62,11 @@ pub fn no_wake_up_is_lost_or_doubled(_: &Machine, _: usize, space: &Space) -> Re
 
 /// Every event that the poller took has ended one thread's wait, and no thread waits for one that is there
 /// (section 3.1, as above).
-pub fn no_event_is_lost(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+pub fn no_event_is_lost(machine: &Machine, _: usize, space: &Space) -> Result<(), String> {
     let (told, came) = (space.told.get(), space.heard.get());
-    if told != came && !space.spawn_failed.get() {
+    let on_the_way = came..=came + space.advice.nr_held();
+    let excepted = space.spawn_failed.get() || machine.is_delayed_in(space);
+    if !on_the_way.contains(&told) && !excepted {
         return Err(format!("{told} were told, {came} came"));
     }
     for (index, descriptor) in space.descriptors.borrow().iter().enumerate() {
@@ -142,6 +151,67 @@ pub fn superfluous_activations_end(
     ];
     match counts.into_iter().find(|&(_, are, may_be)| are > may_be) {
         Some((what, are, may_be)) => Err(format!("{are} {what}, {may_be} may")),
+        None => Ok(()),
+    }
+}
+
+/// A policy is told of every thread that waits, and of every one that does not any more (section 3.1: the
+/// thread system is told of every event). Not asked of who blocks in the kernel where nobody is ready:
+/// nobody takes its processor, and it counts as running.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn the_adviser_knows_who_waits(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    let advice = &space.advice;
+    let Some(adviser) = advice.adviser.get() else {
+        return Ok(());
+    };
+    // Where no kernel thread was to be had it may be ready.
+    if !advice.waits.get() || adviser.is_ready() {
+        return Ok(());
+    }
+    let living = advice.living.borrow();
+    for &(thread, is_told) in living.iter() {
+        if std::ptr::eq(thread, adviser) {
+            continue;
+        }
+        let waits = match thread.carrier() {
+            Some(carrier) => carrier.is_absent(),
+            None => thread.saved().is_some(),
+        };
+        let last = advice.last_of(thread);
+        match last {
+            Some(Last::Ready) if !waits => {}
+            Some(Last::Waits) if waits => {}
+            None if !is_told => {}
+            _ => return Err(format!("waits: {waits}; told: {last:?}")),
+        }
+    }
+    let last = advice.last.borrow();
+    let is_living = |thread| living.iter().any(|&(one, _)| std::ptr::eq(one, thread));
+    match last
+        .iter()
+        .find(|(thread, last)| *last != Last::Ended && !is_living(*thread))
+    {
+        Some((_, last)) => Err(format!(
+            "one has ended, and is {last:?} as far as it was told"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Who is ready and does not run is held by the policy, and nobody else is: a thread that has another rank
+/// again is where the processors look for threads.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn who_is_kept_back_is_held(_: &Machine, _: usize, space: &Space) -> Result<(), String> {
+    let living = space.advice.living.borrow();
+    let is_kept = |thread: &Thread| thread.is_held() && thread.rank() != Rank::HELD;
+    match living.iter().find(|(thread, _)| is_kept(thread)) {
+        Some((thread, _)) => Err(format!("one has rank {}", thread.rank().0)),
         None => Ok(()),
     }
 }

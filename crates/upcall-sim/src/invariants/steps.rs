@@ -1,12 +1,14 @@
 //! What must hold at each step of a thread.
 
+use upcall_core::Rank;
+
 use super::{StepInvariant, word};
 use crate::machine::{Doing, Machine, Thread};
 use crate::rounds;
 use crate::sim::Sim;
 
 /// Asked at each step of a thread, about the vessel that makes it.
-pub const AT_EACH_STEP: [(&str, StepInvariant); 3] = [
+pub const AT_EACH_STEP: [(&str, StepInvariant); 4] = [
     (
         "no_thread_waits_while_a_less_urgent_one_runs",
         no_thread_waits_while_a_less_urgent_one_runs,
@@ -19,6 +21,7 @@ pub const AT_EACH_STEP: [(&str, StepInvariant); 3] = [
         "a_taken_processor_is_given_up",
         a_taken_processor_is_given_up,
     ),
+    ("a_held_thread_does_not_run", a_held_thread_does_not_run),
 ];
 
 /// A thread may run, while a more urgent one waits, for so many calls: that of who makes it ready; that of
@@ -149,6 +152,33 @@ pub fn no_thread_waits_while_a_less_urgent_one_runs(machine: &Machine) -> Result
                 "rank {waits} has waited for {rounds} rounds while rank {runs} runs"
             ));
         }
+    }
+    Ok(())
+}
+
+/// A thread that a policy holds does not run, beyond the way of a call, though nobody else could. Asked at
+/// each step of a thread.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn a_held_thread_does_not_run(machine: &Machine) -> Result<(), String> {
+    let activation = machine.me(|vessel| vessel.activation.get());
+    // Who has none is stopped for that.
+    let owner = activation.filter(|one| one.vp().word().is_owned_by(one));
+    let Some(thread) = owner.and_then(|owner| owner.thread()) else {
+        return Ok(());
+    };
+    let held = &thread.kernel.held;
+    if thread.rank() != Rank::HELD {
+        held.set(0);
+        return Ok(());
+    }
+    let now = machine.rounds.now();
+    let since = held.get().checked_sub(1).map_or(now, |since| since as u64);
+    held.set(since as usize + 1);
+    if now - since > rounds::of_a_call(&machine.style) {
+        return Err(format!("one runs for {} rounds", now - since));
     }
     Ok(())
 }

@@ -205,6 +205,101 @@ const MUTANTS: &[Mutant] = &[
         scenario: "priorities::the_urgent_come_back",
     },
     Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "urgency.rs",
+        text: "self.preempt_for(vp, first);",
+        instead: "let _ = first;",
+        scenario: "priorities::the_urgent_are_woken_together",
+    },
+    // The adviser is ready, and nobody gives way to it.
+    Mutant {
+        caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
+        file: "policy.rs",
+        text: "self.make_ready_on(vp, adviser);",
+        instead: "self.push_back(vp, adviser);
+            self.announce_ready(vp);",
+        scenario: "policies::a_policy_ranks_threads",
+    },
+    Mutant {
+        caught_by: "the_adviser_runs_first",
+        file: "policy.rs",
+        text: "self.policy.answers.store(answers + 1, Ordering::Relaxed);
+        thread.rank.store(ADVISER.0, Ordering::SeqCst);",
+        instead: "self.policy.answers.store(answers + 1, Ordering::Relaxed);",
+        scenario: "policies::groups_take_turns",
+    },
+    Mutant {
+        caught_by: "no end in sight",
+        file: "policy.rs",
+        text: "adviser.rank.store(LATE.0, Ordering::SeqCst);",
+        instead: "",
+        scenario: "policies::a_policy_that_loops_runs_last",
+    },
+    Mutant {
+        caught_by: "the_adviser_knows_who_waits",
+        file: "upcall.rs",
+        text: "self.idle.remove(vp.index());
+                        self.tell_of_absent(vp, owner);",
+        instead: "self.idle.remove(vp.index());",
+        scenario: "policies::a_policy_ranks_threads",
+    },
+    // It is told that one that waits again is ready.
+    Mutant {
+        caught_by: "the_adviser_knows_who_waits",
+        file: "policy.rs",
+        text: "Blocked if has(Unblocked as u32 | stops) => before | WAITS,",
+        instead: "",
+        scenario: "policies::a_policy_ranks_threads",
+    },
+    // Of one that has ended.
+    Mutant {
+        caught_by: "transitions_make_sense",
+        file: "policy.rs",
+        text: "Ended => Ended as u32,",
+        instead: "Ended => before | Ended as u32,",
+        scenario: "policies::a_policy_ranks_threads",
+    },
+    // What has another rank again stays where it is.
+    Mutant {
+        caught_by: "who_is_kept_back_is_held",
+        file: "urgency.rs",
+        text: "HELD => self.release_held(activation, thread),",
+        instead: "HELD => {}",
+        scenario: "policies::groups_take_turns",
+    },
+    // It is ready, and nobody is called for it.
+    Mutant {
+        caught_by: "no_processor_idles_while_a_thread_is_ready",
+        file: "urgency.rs",
+        text: "self.push_back(near, thread);
+            self.announce(near, thread);",
+        instead: "self.push_back(near, thread);",
+        scenario: "policies::groups_take_turns",
+    },
+    Mutant {
+        caught_by: "a_held_thread_does_not_run",
+        file: "upcall.rs",
+        text: "!thread.may_run_on(vp)",
+        instead: "false && !thread.may_run_on(vp)",
+        scenario: "policies::who_is_held_stops",
+    },
+    // Nobody lets a thread go that is held.
+    Mutant {
+        caught_by: "everybody waits for ever",
+        file: "urgency.rs",
+        text: "vp.idle_told.store(false, Ordering::Relaxed);
+                    continue;",
+        instead: "continue;",
+        scenario: "policies::who_is_held_runs_when_nothing_else_does",
+    },
+    Mutant {
+        caught_by: "another one was made later",
+        file: "ready.rs",
+        text: "match self.forked.pop_newest() {",
+        instead: "match self.forked.pop_oldest() {",
+        scenario: "policies::forked_threads_run_last_made_first",
+    },
+    Mutant {
         caught_by: "who comes back does not run",
         file: "upcall.rs",
         text: "&& displaced == 0",

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+mod policies;
 mod priorities;
 mod together;
 

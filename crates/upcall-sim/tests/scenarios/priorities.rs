@@ -143,3 +143,34 @@ fn who_is_demoted_gives_way() {
         me.join(chief);
     });
 }
+
+/// As [`the_urgent_are_woken`], several at once: each has the processor of one that is less urgent than
+/// itself, while there is one.
+#[test]
+fn the_urgent_are_woken_together() {
+    explore("the_urgent_are_woken_together", |me| {
+        let word = me.word(0);
+        let mut threads = Vec::new();
+        for urgency in 1..=me.some(4) {
+            threads.push(me.spawn(move |me| {
+                me.set_rank(me.thread, urgency.div_ceil(2));
+                while word.load(Ordering::SeqCst) == 0 {
+                    me.wait(word, 0, None);
+                }
+                me.steps(200);
+            }));
+        }
+        for urgency in 1..=me.some(6) {
+            threads.push(me.spawn(move |me| {
+                me.set_rank(me.thread, 10 * urgency);
+                me.steps(100);
+                if urgency == 1 {
+                    word.store(1, Ordering::SeqCst);
+                    me.wake(word, usize::MAX);
+                }
+                me.steps(800);
+            }));
+        }
+        join_all(me, threads);
+    });
+}

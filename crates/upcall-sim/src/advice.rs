@@ -1,0 +1,187 @@
+//! A policy of the program's own: what its adviser is told, beside what has happened.
+//!
+//! The adviser is a thread of the run ([`Me::become_adviser`]). All that it is told goes through
+//! [`Me::await_transition`], which looks whether it makes sense: nothing is told of a thread that has ended, nothing
+//! but that it is ready again of one that waits, and nothing twice. That all is told is asked at rest
+//! ([`crate::invariants::the_adviser_knows_who_waits`]).
+
+use std::cell::{Cell, RefCell};
+
+use upcall_core::runtime::{Advice as Notes, Transition};
+use upcall_core::{Kernel, Rank};
+
+use crate::machine::Thread;
+use crate::threads::Me;
+
+/// What an adviser is told at a time.
+pub enum Told {
+    /// This has happened to this thread, in this order.
+    Thread(&'static Thread, Vec<Transition>),
+    /// A virtual processor has nothing to run.
+    Idle,
+    /// The time is over.
+    Nothing,
+}
+
+/// What a thread does, as far as the adviser was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Last {
+    /// It could run.
+    Ready,
+    /// It waits.
+    Waits,
+    /// It has ended, and its block is nobody's.
+    Ended,
+}
+
+/// What is remembered of an adviser.
+#[derive(Default)]
+pub(crate) struct Advice {
+    /// The adviser, while there is one.
+    pub(crate) adviser: Cell<Option<&'static Thread>>,
+    /// It waits for more.
+    pub(crate) waits: Cell<bool>,
+    /// What it was told of each thread last.
+    pub(crate) last: RefCell<Vec<(&'static Thread, Last)>>,
+    /// Threads that were made and have not ended, and whether there was this adviser already.
+    pub(crate) living: RefCell<Vec<(&'static Thread, bool)>>,
+}
+
+impl Advice {
+    /// A thread is made.
+    pub(crate) fn begins(&self, thread: &'static Thread) {
+        let is_told = self.adviser.get().is_some();
+        self.living.borrow_mut().push((thread, is_told));
+    }
+
+    /// A thread is about to end.
+    pub(crate) fn ends(&self, thread: &'static Thread) {
+        let mut living = self.living.borrow_mut();
+        living.retain(|(one, _)| !std::ptr::eq(*one, thread));
+    }
+
+    /// How many threads are held, and have not taken yet what they were woken for.
+    pub(crate) fn nr_held(&self) -> u64 {
+        let living = self.living.borrow();
+        living.iter().filter(|(thread, _)| thread.is_held()).count() as u64
+    }
+
+    /// What was told of a thread last, if anything was.
+    pub(crate) fn last_of(&self, thread: &'static Thread) -> Option<Last> {
+        let last = self.last.borrow();
+        let its = last.iter().find(|(one, _)| std::ptr::eq(*one, thread));
+        its.map(|&(_, last)| last)
+    }
+
+    /// The adviser is told of this.
+    fn hear(&self, thread: &'static Thread, transition: Transition) -> Result<(), String> {
+        let before = self.last_of(thread);
+        let now = match (transition, before) {
+            (Transition::Created, None | Some(Last::Ended)) => Last::Ready,
+            (Transition::Ended, Some(Last::Ready | Last::Waits) | None) => Last::Ended,
+            (Transition::Blocked, Some(Last::Ready) | None) => Last::Waits,
+            // Its wait may have been too short to be told of.
+            (Transition::Unblocked, Some(Last::Ready | Last::Waits) | None) => Last::Ready,
+            (Transition::Yielded | Transition::Preempted, Some(Last::Ready) | None) => Last::Ready,
+            _ => {
+                return Err(format!(
+                    "told {transition:?} of a thread that was {before:?}"
+                ));
+            }
+        };
+        let mut last = self.last.borrow_mut();
+        match last.iter_mut().find(|(one, _)| std::ptr::eq(*one, thread)) {
+            Some((_, last)) => *last = now,
+            None => last.push((thread, now)),
+        }
+        Ok(())
+    }
+}
+
+impl Me {
+    /// The thread is the adviser from here on. Says whether it is: another one may be.
+    pub fn become_adviser(self) -> bool {
+        let activation = self.runtime.enter();
+        let becomes = {
+            // At once: what happens from here on is told.
+            let _in_kernel = self.machine.enter();
+            let becomes = self.runtime.become_adviser(activation);
+            if becomes {
+                let advice = &self.space.advice;
+                advice.adviser.set(Some(self.thread));
+                advice.last.borrow_mut().clear();
+                for (_, is_told) in advice.living.borrow_mut().iter_mut() {
+                    *is_told = false;
+                }
+                self.space.count_ranked(self.thread);
+            }
+            becomes
+        };
+        self.runtime.leave(activation);
+        becomes
+    }
+
+    /// The adviser waits until something happens, or until a time, and is told.
+    pub fn await_transition(self, deadline: Option<u64>) -> Told {
+        let advice = &self.space.advice;
+        let activation = self.runtime.enter();
+        advice.waits.set(true);
+        let (activation, notes) = self.runtime.await_transition(activation, deadline);
+        advice.waits.set(false);
+        if self.thread.rank() != Rank(0) {
+            self.machine
+                .fail("the_adviser_runs_first: it is less urgent than others".to_owned());
+        }
+        self.runtime.leave(activation);
+        self.step();
+        match notes {
+            Notes::Thread(thread, transitions) => {
+                let transitions: Vec<_> = transitions.iter().collect();
+                for &transition in &transitions {
+                    if let Err(what) = advice.hear(thread, transition) {
+                        self.machine
+                            .fail(format!("transitions_make_sense: {what}: {transitions:?}"));
+                    }
+                }
+                Told::Thread(thread, transitions)
+            }
+            Notes::Idle => Told::Idle,
+            Notes::Nothing => {
+                // Nobody sends it signals.
+                let is_over =
+                    deadline.is_some_and(|deadline| self.runtime.kernel().now() >= deadline);
+                if !is_over {
+                    self.machine
+                        .fail("the adviser was woken for nothing".to_owned());
+                }
+                Told::Nothing
+            }
+        }
+    }
+
+    /// The threads that the adviser was told of and that have not ended.
+    pub fn known_threads(self) -> Vec<&'static Thread> {
+        let last = self.space.advice.last.borrow();
+        let living = last.iter().filter(|(_, last)| *last != Last::Ended);
+        living.map(|&(thread, _)| thread).collect()
+    }
+
+    /// Whether a thread waits, as far as the adviser was told.
+    pub fn is_known_to_wait(self, thread: &'static Thread) -> bool {
+        self.space.advice.last_of(thread) == Some(Last::Waits)
+    }
+
+    /// The adviser is none any more; threads are equal from here on, as far as it knew them.
+    pub fn dismiss_adviser(self) {
+        let activation = self.runtime.enter();
+        {
+            let _in_kernel = self.machine.enter();
+            self.runtime.dismiss_adviser();
+            self.space.advice.adviser.set(None);
+        }
+        self.runtime.leave(activation);
+        for thread in self.known_threads() {
+            self.set_rank(thread, Rank::COMMON.0);
+        }
+    }
+}
