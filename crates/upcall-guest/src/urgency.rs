@@ -85,7 +85,9 @@ pub fn inherit(
     if GUEST.orders_by_priority() {
         scheduling::inherit(runtime, activation, (creator, thread));
     } else {
-        let own = creator.map_or(Rank::COMMON, own_rank);
+        // Of one that is held a policy would have to know, which has perhaps just ended.
+        let own = creator.map(own_rank).filter(|&rank| rank != Rank::HELD);
+        let own = own.unwrap_or(Rank::COMMON);
         set_own(runtime, activation, thread, own);
     }
     if let Some(asks) = creator.and_then(shell::asked_by) {

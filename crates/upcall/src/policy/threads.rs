@@ -1,6 +1,8 @@
 //! What a policy knows of the threads.
 
 use std::collections::BTreeMap;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use std::sync::atomic::Ordering;
 
 use upcall_core::Rank;
 
@@ -98,7 +100,8 @@ impl Threads {
     pub(super) fn add(&mut self, thread: Id, block: Block, tag: u64) {
         let known = Known {
             block,
-            rank: Rank::COMMON,
+            // Its creator's, until the policy says another.
+            rank: Rank(block.kernel.own_rank.load(Ordering::Relaxed)),
             is_blocked: false,
             tag,
         };
