@@ -88,6 +88,11 @@ pub struct BenchArgs {
     #[arg(long)]
     pub check: bool,
 
+    /// Count instructions of operations of the crate instead of measuring time, on one processor: what is
+    /// recorded in the source, printed as there. With --check: exit with status 1 if one takes more
+    #[arg(long, conflicts_with = "list")]
+    pub counts: bool,
+
     /// List workloads, variants and bounds, and measure nothing
     #[arg(long)]
     pub list: bool,

@@ -8,6 +8,7 @@
 //!   with the crate upcall, and so have the Rust programs in `peers/`, beside a small Go program.
 //! - `catalogue` lists the workloads with the bounds that they must hold, `bounds` judges them.
 //! - `measure` runs the programs in interleaved rounds; `child` runs one of them, with a timeout.
+//! - `counts` counts instructions, which repeat where times do not.
 //! - `table` and `record` print: figures on standard output, talk on standard error.
 //!
 //! # Invariants
@@ -26,6 +27,7 @@ mod bounds;
 mod builds;
 mod catalogue;
 mod child;
+mod counts;
 mod measure;
 mod noise;
 mod outcome;

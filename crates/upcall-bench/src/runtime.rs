@@ -60,24 +60,9 @@ pub struct Runtimes {
 ///
 /// A [`Problem`] if the workload program is missing, or a runtime that was asked for by name.
 pub fn find(args: &BenchArgs, cache: &Path) -> Result<Runtimes, Problem> {
-    let this = std::env::current_exe().map_err(|error| {
-        Problem::new(
-            "cannot find this program's own file",
-            error.to_string(),
-            "mount /proc",
-        )
-    })?;
-    let workload_program = match &args.workload_program {
-        Some(path) => path.clone(),
-        None => this.with_file_name("upcall-workload"),
-    };
-    if !workload_program.is_file() {
-        return Err(Problem::new(
-            "the program with the workloads is missing",
-            format!("{} is not a file", workload_program.display()),
-            "cargo build --release -p upcall-bench, or --workload-program PATH",
-        ));
-    }
+    let this = this_program()?;
+    let workload_program = workload_program(args, &this);
+    is_there(&workload_program)?;
     let named = !args.runtime.is_empty();
     let wanted = |name: &RuntimeName| !named || args.runtime.contains(name);
     let mut found = Runtimes {
@@ -96,6 +81,51 @@ pub fn find(args: &BenchArgs, cache: &Path) -> Result<Runtimes, Problem> {
         }
     }
     Ok(found)
+}
+
+fn this_program() -> Result<PathBuf, Problem> {
+    std::env::current_exe().map_err(|error| {
+        Problem::new(
+            "cannot find this program's own file",
+            error.to_string(),
+            "mount /proc",
+        )
+    })
+}
+
+/// The program with POSIX threads.
+fn workload_program(args: &BenchArgs, this: &Path) -> PathBuf {
+    match &args.workload_program {
+        Some(path) => path.clone(),
+        None => this.with_file_name("upcall-workload"),
+    }
+}
+
+/// That with the crate upcall.
+fn beside(workload_program: &Path) -> PathBuf {
+    workload_program.with_file_name("upcall-workload-crate")
+}
+
+fn is_there(program: &Path) -> Result<(), Problem> {
+    if program.is_file() {
+        return Ok(());
+    }
+    Err(Problem::new(
+        "the program with the workloads is missing",
+        format!("{} is not a file", program.display()),
+        "cargo build --release -p upcall-bench, or --workload-program PATH",
+    ))
+}
+
+/// The program with the crate upcall alone.
+///
+/// # Errors
+///
+/// A [`Problem`] if it is missing.
+pub fn crate_program(args: &BenchArgs) -> Result<PathBuf, Problem> {
+    let program = beside(&workload_program(args, &this_program()?));
+    is_there(&program)?;
+    Ok(program)
 }
 
 fn one(
@@ -124,7 +154,7 @@ fn one(
             })
         }
         RuntimeName::Crate => {
-            let program = workload_program.with_file_name("upcall-workload-crate");
+            let program = beside(workload_program);
             if !program.is_file() {
                 return Err(format!("{} is not a file", program.display()));
             }

@@ -9,6 +9,7 @@ use crate::args::{BenchArgs, RuntimeName};
 use crate::bounds::{Bound, Verdict};
 use crate::builds;
 use crate::catalogue::{self, Choice, Variant, Workload};
+use crate::counts;
 use crate::measure::Bench;
 use crate::noise::Watch;
 use crate::outcome::{Outcome, outcomes};
@@ -23,6 +24,9 @@ use crate::table::{self, Row};
 ///
 /// A [`Problem`] before anything has been measured.
 pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
+    if args.counts {
+        return counts::run(args, out);
+    }
     let choices = catalogue::choose(&args.workloads)?;
     if args.list {
         return print(out, &table::list(&choices)).map(|()| true);
@@ -230,7 +234,7 @@ fn show(
     Ok(hold)
 }
 
-fn print(out: &mut dyn Write, text: &str) -> Result<(), Problem> {
+pub(crate) fn print(out: &mut dyn Write, text: &str) -> Result<(), Problem> {
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| {
         let evidence = format!("standard output: {error}");

@@ -92,6 +92,9 @@ const NBODY: &[&str] = &[
 /// What needs nothing but threads, with the parameters that make it short, and its series.
 const COMMON: &[(&str, &[&str], &[&str])] = &[
     ("blocked", &["threads=50"], &["ns", "bytes"]),
+    ("counted", &["operation=mutex"], &["operations"]),
+    ("counted", &["operation=signal_wait"], &["operations"]),
+    ("counted", &["operation=yield"], &["operations"]),
     ("fib", &["samples=3", "n=10"], &["ns"]),
     ("fork_batch", &["samples=3", "batches=1"], &["ns"]),
     ("mutex_64", &["samples=3", "operations=50"], &["Mops/s"]),
@@ -284,6 +287,7 @@ fn quick(scratch: &Scratch, workloads: &[&str], runtime: &[RuntimeName]) -> Benc
         rounds: 1,
         json: true,
         check: false,
+        counts: false,
         list: false,
         quick: true,
         timeout: Duration::from_secs(60),

@@ -25,6 +25,7 @@ mod block;
 pub mod blocked;
 mod blockers;
 mod cold;
+pub mod counted;
 mod create;
 pub mod fork;
 pub mod load;
@@ -104,6 +105,7 @@ pub type Body = fn(&Params) -> Result<Figures, Failure>;
 fn common<T: Threads>() -> Vec<(&'static str, Body)> {
     vec![
         ("blocked", blocked::run::<T>),
+        ("counted", counted::run::<T>),
         ("fib", fork::fibonacci::<T>),
         ("fork_batch", fork::batch::<T>),
         ("mutex_64", mutex::run::<T>),

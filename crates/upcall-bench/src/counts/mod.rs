@@ -1,0 +1,163 @@
+//! `upcall bench --counts`: how many instructions operations of the crate take, on one virtual processor.
+//!
+//! Times differ from run to run and from machine to machine; of instructions a second run has as many as the first, to a
+//! few in a thousand, and of locked ones exactly as many. So what a change costs is seen where nothing can be timed, and can be held: [`table::RECORDED`] says
+//! what each operation took when it was last recorded, and `--check` fails above that. What is printed is that file.
+//!
+//! - [`crate::workload::counted`] is the program: the operations, between marks.
+//! - [`stepper`] runs it, instruction by instruction.
+//! - [`instruction`] says what is counted of each.
+//!
+//! Counted are instructions of the program and of what it loads, not the kernel's.
+
+#[cfg(target_arch = "x86_64")]
+mod instruction;
+#[cfg(target_arch = "x86_64")]
+mod stepper;
+mod table;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use crate::args::BenchArgs;
+use crate::child::Failure;
+use crate::problem::Problem;
+use crate::record::{self, Heading};
+use crate::session::print;
+use crate::stats::Summary;
+use crate::workload::counted::BATCH;
+use table::{Row, Verdict};
+
+/// What is counted.
+struct Operation {
+    /// Its name in the program and in the table.
+    name: &'static str,
+    /// How often it is done. A step may cost 20 µs, in a virtual machine inside of another.
+    times: usize,
+    /// How many of what the table means one is.
+    each: usize,
+}
+
+/// What is done before anything is counted, in the table's operations: some time slices.
+const WARM_UP: usize = 200_000;
+
+const OPERATIONS: &[Operation] = &[
+    operation("null_fork", 10, 1),
+    operation("fork_batch", 1, BATCH),
+    operation("yield", 10, 2),
+    operation("semaphore", 10, 1),
+    operation("signal_wait", 10, 1),
+    operation("mutex", 10, 1),
+];
+
+const fn operation(name: &'static str, times: usize, each: usize) -> Operation {
+    Operation { name, times, each }
+}
+
+/// Counts and prints; true if nothing failed and, under `--check`, nothing takes more than is recorded.
+///
+/// # Errors
+///
+/// A [`Problem`] if there is nothing to count, or no way to.
+pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
+    let operations = choose(&args.workloads)?;
+    let program = crate::runtime::crate_program(args)?;
+    let mut rows = Vec::new();
+    let mut holds = true;
+    for operation in operations {
+        let name = operation.name;
+        let row = match count(&program, operation, args) {
+            Ok(row) => row,
+            Err(Failure::Skipped(why)) => {
+                let remedy = "a container or a system where processes may trace their children";
+                return Err(Problem::new("cannot count instructions here", why, remedy));
+            }
+            Err(Failure::Failed(why)) => {
+                eprintln!("upcall bench: {name}: {why}");
+                holds = false;
+                continue;
+            }
+        };
+        match table::judge(&row) {
+            Verdict::Same => {}
+            Verdict::Other(text) => eprintln!("upcall bench: {name}: {text}"),
+            Verdict::More(text) => {
+                eprintln!("upcall bench: {name}: {text}: DOES NOT HOLD");
+                eprintln!("  if that is wanted: {}", table::RECORD);
+                holds &= !args.check;
+            }
+        }
+        if args.json {
+            print(out, &json(&row))?;
+        }
+        rows.push(row);
+    }
+    if !args.json {
+        print(out, &table::text(&rows))?;
+    }
+    Ok(holds)
+}
+
+/// The operations with these names; all of them if there is none.
+fn choose(names: &[String]) -> Result<Vec<&'static Operation>, Problem> {
+    let is_known = |name: &&String| OPERATIONS.iter().any(|one| one.name == name.as_str());
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+        let all: Vec<_> = OPERATIONS.iter().map(|one| one.name).collect();
+        let what = format!("instructions of {unknown:?} are not counted");
+        let evidence = "it is not among the operations";
+        return Err(Problem::new(what, evidence, all.join(", ")));
+    }
+    let wanted = |one: &&Operation| names.is_empty() || names.iter().any(|name| name == one.name);
+    Ok(OPERATIONS.iter().filter(wanted).collect())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn count(program: &Path, operation: &Operation, args: &BenchArgs) -> Result<Row, Failure> {
+    let mut command = Command::new(program);
+    // As it is without settings.
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"UPCALL_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(["counted", "workers=1", "stop=1"]);
+    command.arg(format!("operation={}", operation.name));
+    command.arg(format!("times={}", operation.times));
+    command.arg(format!("warm_up={}", WARM_UP / operation.each));
+    let found = stepper::count(command, operation.times, args.timeout)?;
+    let all = (operation.times * operation.each) as f64;
+    let mean = |of: fn(&stepper::Counts) -> u64| found.iter().map(of).sum::<u64>() as f64 / all;
+    Ok(Row {
+        name: operation.name.into(),
+        instructions: mean(|counts| counts.instructions),
+        locked: mean(|counts| counts.locked),
+        calls: mean(|counts| counts.calls),
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn count(_: &Path, _: &Operation, _: &BenchArgs) -> Result<Row, Failure> {
+    Err(Failure::Skipped("this processor is not x86-64".into()))
+}
+
+fn json(row: &Row) -> String {
+    let line = |unit, value: f64| {
+        let heading = Heading {
+            workload: &row.name,
+            variant: "",
+            runtime: "crate",
+            version: env!("CARGO_PKG_VERSION"),
+            workers: 1,
+            unit,
+            holds: None,
+        };
+        Summary::of(&[value]).map(|figures| record::line(&heading, &figures) + "\n")
+    };
+    let lines = [
+        line("instructions", row.instructions),
+        line("locked", row.locked),
+        line("calls", row.calls),
+    ];
+    lines.into_iter().flatten().collect()
+}

@@ -1,0 +1,214 @@
+//! `counted`: an operation whose instructions are counted from outside ([`crate::counts`]).
+//!
+//! 1. `operation=NAME` is done `warm_up` times: what is made once is there, and the last time slice has seen nothing
+//!    else.
+//! 2. With `stop=1` the process stops itself. Who counts takes hold of it there, and lets this kernel thread alone
+//!    go on.
+//! 3. A thread is made and joined, for what the stop has left behind. Then the operation is done `times` times, with a
+//!    mark before and after each.
+//!
+//! A mark is an instruction that does nothing, with an operand that nothing else has. The figure `operations` says how
+//! many were done and had the right result.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::fork::right;
+use super::threads::{Mutex, Semaphore, Threads};
+use super::{Failure, Figures, Params};
+
+/// The displacement of a mark's operand: a word.
+pub const MARK: u32 = u32::from_le_bytes(*b"mark");
+
+pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    let count = Count {
+        warm_up: params.number("warm_up", 10)?,
+        times: params.number("times", 10)?,
+        stop: params.number("stop", 0)? != 0,
+    };
+    let operations = match params.text("operation") {
+        Some("null_fork") => count.null_fork::<T>(),
+        Some("fork_batch") => count.fork_batch::<T>(),
+        Some("yield") => count.yields::<T>(),
+        Some("semaphore") => count.semaphore::<T>(),
+        Some("signal_wait") => count.signal_wait::<T>(),
+        Some("mutex") => count.mutex::<T>(),
+        other => Err(Failure::Usage(format!("operation={other:?} is not known"))),
+    }?;
+    let mut figures = Figures::default();
+    figures.push("operations", operations as f64);
+    Ok(figures)
+}
+
+/// Threads of a batch: more than there are free shells in a virtual processor's own list, with all the ways between
+/// the lists. As `fork_batch`, which times a thousand of them.
+pub const BATCH: usize = 128;
+
+struct Count {
+    warm_up: usize,
+    times: usize,
+    stop: bool,
+}
+
+impl Count {
+    /// Steps 1 to 3. Says how often the operation was done.
+    #[inline(always)]
+    fn between_marks<T: Threads>(&self, mut operation: impl FnMut()) -> usize {
+        for _ in 0..self.warm_up {
+            operation();
+        }
+        if self.stop {
+            stop();
+        }
+        T::join(T::spawn(|| ()));
+        mark();
+        for _ in 0..self.times {
+            operation();
+            mark();
+        }
+        self.warm_up + self.times
+    }
+
+    fn null_fork<T: Threads>(&self) -> Result<usize, Failure> {
+        let mut sum = 0;
+        let done = self.between_marks::<T>(|| {
+            let given = black_box(1u64);
+            sum += T::join(T::spawn(move || given));
+        });
+        right(sum, done as u64)?;
+        Ok(done)
+    }
+
+    fn fork_batch<T: Threads>(&self) -> Result<usize, Failure> {
+        let mut sum = 0;
+        let mut threads = Vec::with_capacity(BATCH);
+        let done = self.between_marks::<T>(|| {
+            for _ in 0..BATCH {
+                let given = black_box(1u64);
+                threads.push(T::spawn(move || given));
+            }
+            sum += threads.drain(..).map(T::join).sum::<u64>();
+        });
+        right(sum, (done * BATCH) as u64)?;
+        Ok(done)
+    }
+
+    /// One operation is two switches: there, and back.
+    fn yields<T: Threads>(&self) -> Result<usize, Failure> {
+        let over = Arc::new(AtomicBool::new(false));
+        let other = T::spawn({
+            let over = over.clone();
+            move || {
+                let mut yields = 0;
+                while !over.load(Ordering::Relaxed) {
+                    yields += 1;
+                    T::yield_now();
+                }
+                yields
+            }
+        });
+        let done = self.between_marks::<T>(T::yield_now);
+        over.store(true, Ordering::Relaxed);
+        let others = T::join(other);
+        // It was not there yet, or a time slice has ended, in some of them.
+        if others < done / 2 {
+            let text = format!("one yielded {done} times, and the other ran {others} times");
+            return Err(Failure::Failed(text));
+        }
+        Ok(done)
+    }
+
+    fn semaphore<T: Threads>(&self) -> Result<usize, Failure> {
+        let pair = Arc::new([T::Semaphore::new(), T::Semaphore::new()]);
+        let over = Arc::new(AtomicBool::new(false));
+        let other = T::spawn({
+            let (pair, over) = (pair.clone(), over.clone());
+            move || {
+                let mut trips = 0;
+                loop {
+                    pair[1].wait();
+                    if over.load(Ordering::Relaxed) {
+                        return trips;
+                    }
+                    trips += 1;
+                    pair[0].post();
+                }
+            }
+        });
+        let done = self.between_marks::<T>(|| {
+            pair[1].post();
+            pair[0].wait();
+        });
+        over.store(true, Ordering::Relaxed);
+        pair[1].post();
+        right(T::join(other), done as u64)?;
+        Ok(done)
+    }
+
+    fn signal_wait<T: Threads>(&self) -> Result<usize, Failure> {
+        /// Whose turn it is, or that there are no more.
+        const OVER: usize = 2;
+        struct Exchange<M: Mutex<usize>> {
+            turn: M,
+            conditions: [M::Condition; 2],
+        }
+        let exchange = Arc::new(Exchange {
+            turn: T::Mutex::new(0),
+            conditions: [(); 2].map(|()| T::Mutex::<usize>::condition()),
+        });
+        let other = T::spawn({
+            let exchange = exchange.clone();
+            move || {
+                let Exchange { turn, conditions } = &*exchange;
+                let mut trips = 0;
+                let mut whose = turn.lock();
+                loop {
+                    while *whose == 0 {
+                        whose = turn.wait(&conditions[1], whose);
+                    }
+                    if *whose == OVER {
+                        return trips;
+                    }
+                    trips += 1;
+                    *whose = 0;
+                    T::Mutex::<usize>::signal(&conditions[0]);
+                }
+            }
+        });
+        let Exchange { turn, conditions } = &*exchange;
+        let done = self.between_marks::<T>(|| {
+            let mut whose = turn.lock();
+            *whose = 1;
+            T::Mutex::<usize>::signal(&conditions[1]);
+            while *whose != 0 {
+                whose = turn.wait(&conditions[0], whose);
+            }
+        });
+        *turn.lock() = OVER;
+        T::Mutex::<usize>::signal(&conditions[1]);
+        right(T::join(other), done as u64)?;
+        Ok(done)
+    }
+
+    fn mutex<T: Threads>(&self) -> Result<usize, Failure> {
+        let mutex = T::Mutex::new(0);
+        let done = self.between_marks::<T>(|| *mutex.lock() += 1);
+        right(*mutex.lock(), done as u64)?;
+        Ok(done)
+    }
+}
+
+#[inline(always)]
+fn mark() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: does nothing; the operand is not read. No `nomem`: nothing moves across.
+    unsafe {
+        core::arch::asm!("nop dword ptr [rax + {mark}]", mark = const MARK, options(nostack, preserves_flags));
+    }
+}
+
+fn stop() {
+    // SAFETY: no pointers. Who counts lets the process go on.
+    unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+}
