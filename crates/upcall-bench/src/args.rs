@@ -22,11 +22,19 @@ pub enum RuntimeName {
     Rayon,
     /// A program with tasks of the Rust package tokio.
     Tokio,
+    /// A program with fork-join of the C++ library oneTBB.
+    Tbb,
+    /// A program with fibers of the C++ library Boost.Fiber.
+    Boost,
+    /// A program with State Threads, a C library; they have one worker.
+    St,
+    /// A program with virtual threads of Java, version 21 or later.
+    Java,
 }
 
 impl RuntimeName {
     /// All runtimes, in the order in which they are run and shown.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Upcall,
         Self::Crate,
         Self::Nptl,
@@ -34,6 +42,10 @@ impl RuntimeName {
         Self::May,
         Self::Rayon,
         Self::Tokio,
+        Self::Tbb,
+        Self::Boost,
+        Self::St,
+        Self::Java,
     ];
 
     /// The name on the command line and in every record.
@@ -47,6 +59,10 @@ impl RuntimeName {
             Self::May => "may",
             Self::Rayon => "rayon",
             Self::Tokio => "tokio",
+            Self::Tbb => "tbb",
+            Self::Boost => "boost",
+            Self::St => "st",
+            Self::Java => "java",
         }
     }
 }
@@ -169,8 +185,11 @@ mod tests {
 
     #[test]
     fn an_unknown_runtime_is_refused_with_the_known_ones() {
-        let error = parse(&["--runtime", "java"]).unwrap_err().to_string();
-        assert!(error.contains("java") && error.contains("nptl"), "{error}");
+        let error = parse(&["--runtime", "erlang"]).unwrap_err().to_string();
+        assert!(
+            error.contains("erlang") && error.contains("nptl"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! Programs that are built on the machine: the Go peer, the Rust peers and the OpenMP program.
+//! Programs that are built on the machine: the peers in Go, Rust, C++ and Java, and the OpenMP program.
 //!
-//! Their sources are part of this crate and need the compiler that is installed, and the Rust peers
-//! what their lock file names, from the registry; where that is not to be had the runtime or workload is left out, and the reason is returned. A build is kept in the
-//! cache directory under a name that contains a hash of its sources and of the compiler's
-//! version, so that neither can go stale.
+//! Their sources are part of this crate and need the compiler that is installed, those in C++ the libraries
+//! too, and the Rust peers what their lock file names, from the registry; where that is not to be had the runtime or workload is left out, and the reason is returned. A build is kept in the
+//! cache directory under a name that contains a hash of its sources and of the versions of the compiler
+//! and the library, so that neither can go stale.
+
+pub mod cpp;
+pub mod java;
 
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 const GO_SOURCES: &[(&str, &str)] = &[
     ("go.mod", include_str!("../peers/go/go.mod")),
@@ -198,7 +201,12 @@ fn build(
         // Built beside and renamed, so that an interrupted build leaves no half program.
         let fresh = directory.join(format!("program.{}", std::process::id()));
         output(&mut command(&directory, fresh.as_os_str()))?;
-        std::fs::rename(&fresh, &program).map_err(failed)?;
+        // Where it is a directory, the first of two that build it at once wins.
+        if let Err(error) = std::fs::rename(&fresh, &program)
+            && !program.exists()
+        {
+            return Err(failed(error));
+        }
     }
     Ok(Built { program, version })
 }
@@ -209,12 +217,17 @@ fn output(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()
         .map_err(|error| format!("{name}: {error}"))?;
+    let said = finished(&name, &output)?;
+    Ok(said.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// What the program `name` printed, or why it failed.
+fn finished(name: &str, output: &Output) -> Result<String, String> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{name}: {}: {}", output.status, said.trim()));
     }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().next().unwrap_or_default().trim().to_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

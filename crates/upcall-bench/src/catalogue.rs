@@ -2,7 +2,7 @@
 
 use crate::args::RuntimeName;
 use crate::bounds::{Bound, Limit};
-use crate::problem::Problem;
+use crate::who::{NBODY, PEER_SERVERS, SERVERS, THAT_FORK, THAT_WAIT, WITH_CONDITIONS, WITH_PIPES};
 
 /// How a workload's figures come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,55 +79,6 @@ const fn only_pthreads(
         ..variant(name, params, bounds)
     }
 }
-
-/// Those that go on while a thread blocks in a system call: a coroutine or task of the others would
-/// keep its processor, and the workload would not end.
-const IN_THE_KERNEL: &[RuntimeName] = &[
-    RuntimeName::Upcall,
-    RuntimeName::Crate,
-    RuntimeName::Nptl,
-    RuntimeName::Go,
-];
-
-/// Those with condition variables.
-const WITH_CONDITIONS: &[RuntimeName] = &[
-    RuntimeName::Upcall,
-    RuntimeName::Crate,
-    RuntimeName::Nptl,
-    RuntimeName::Go,
-    RuntimeName::May,
-];
-
-/// Those whose thread, coroutine or task can wait for another one.
-const THAT_WAIT: &[RuntimeName] = &[
-    RuntimeName::Upcall,
-    RuntimeName::Crate,
-    RuntimeName::Nptl,
-    RuntimeName::Go,
-    RuntimeName::May,
-    RuntimeName::Tokio,
-];
-
-/// Those with a web server.
-const SERVERS: &[RuntimeName] = &[
-    RuntimeName::Upcall,
-    RuntimeName::Crate,
-    RuntimeName::Nptl,
-    RuntimeName::Go,
-    RuntimeName::Tokio,
-];
-
-/// Those whose web servers are to be equalled.
-const PEER_SERVERS: &[RuntimeName] = &[RuntimeName::Go, RuntimeName::Tokio];
-
-/// The application of 1991 on its three systems: user-level threads with the kernel's help, unmodified and of the
-/// crate; kernel threads; and user-level threads without that help, which are `may`'s.
-const NBODY: &[RuntimeName] = &[
-    RuntimeName::Upcall,
-    RuntimeName::Crate,
-    RuntimeName::Nptl,
-    RuntimeName::May,
-];
 
 /// The N-body problem.
 const fn nbody(name: &'static str, params: &'static [&'static str]) -> Variant {
@@ -314,12 +265,18 @@ pub const WORKLOADS: &[Workload] = &[
     cost(
         "null_fork",
         "a thread that returns its argument: created, run and joined",
-        &[threads("", &[], &[crate_at_most(60.0)])],
+        &[Variant {
+            runtimes: THAT_FORK,
+            ..threads("", &[], &[crate_at_most(60.0)])
+        }],
     ),
     cost(
         "fork_batch",
         "one of 1000 such threads, all created, then joined",
-        &[threads("", &[], &[crate_at_most(80.0)])],
+        &[Variant {
+            runtimes: THAT_FORK,
+            ..threads("", &[], &[crate_at_most(80.0)])
+        }],
     ),
     Workload {
         program: "fib",
@@ -421,7 +378,7 @@ pub const WORKLOADS: &[Workload] = &[
         "pipe_exchange",
         "a round trip of one byte over two pipes",
         &[Variant {
-            runtimes: IN_THE_KERNEL,
+            runtimes: WITH_PIPES,
             ..threads(
                 "",
                 &[],
@@ -528,131 +485,3 @@ pub const WORKLOADS: &[Workload] = &[
         variants: &[nbody("", &[])],
     },
 ];
-
-/// A workload with the variants of it that were asked for.
-#[derive(Clone, Debug)]
-pub struct Choice {
-    /// The workload.
-    pub workload: &'static Workload,
-    /// Some of its variants.
-    pub variants: Vec<&'static Variant>,
-}
-
-/// The workloads that `names` choose, in the catalogue's order; all if there are no names.
-///
-/// # Errors
-///
-/// A [`Problem`] with the whole list for a name that is not there.
-pub fn choose(names: &[String]) -> Result<Vec<Choice>, Problem> {
-    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
-        let all: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
-        return Err(Problem::new(
-            format!("there is no workload {unknown:?}"),
-            format!("the workloads are {}", all.join(", ")),
-            "one of these, or `upcall bench --list` for variants and bounds",
-        ));
-    }
-    let wanted = |workload: &Workload, variant: &Variant| {
-        names.is_empty()
-            || names
-                .iter()
-                .any(|name| matches_name(name, workload, variant))
-    };
-    let choice = |workload: &'static Workload| {
-        let all = workload.variants.iter();
-        let variants: Vec<_> = all.filter(|variant| wanted(workload, variant)).collect();
-        (!variants.is_empty()).then_some(Choice { workload, variants })
-    };
-    Ok(WORKLOADS.iter().filter_map(choice).collect())
-}
-
-/// The name of a variant with its workload's.
-pub fn full_name(workload: &Workload, variant: &str) -> String {
-    let slash = if variant.is_empty() { "" } else { "/" };
-    format!("{}{slash}{variant}", workload.name)
-}
-
-/// What of `choices` the runtime has no program for: workloads, and variants of others.
-pub fn without(runtime: RuntimeName, choices: &[Choice]) -> Vec<String> {
-    let mut names = Vec::new();
-    for Choice { workload, variants } in choices {
-        let lacks = |variant: &&&Variant| !variant.runtimes.contains(&runtime);
-        let lacking: Vec<_> = variants.iter().filter(lacks).collect();
-        if lacking.len() == variants.len() {
-            names.push(workload.name.to_owned());
-        } else {
-            names.extend(
-                lacking
-                    .iter()
-                    .map(|variant| full_name(workload, variant.name)),
-            );
-        }
-    }
-    names
-}
-
-fn matches_name(name: &str, workload: &Workload, variant: &Variant) -> bool {
-    match name.split_once('/') {
-        None => name == workload.name,
-        Some((first, second)) => first == workload.name && second == variant.name,
-    }
-}
-
-fn is_known(name: &str) -> bool {
-    let variants = |workload: &'static Workload| {
-        workload
-            .variants
-            .iter()
-            .any(|variant| matches_name(name, workload, variant))
-    };
-    WORKLOADS.iter().any(variants)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(words: &[&str]) -> Vec<String> {
-        words.iter().map(|word| word.to_string()).collect()
-    }
-
-    #[test]
-    fn no_names_choose_everything() {
-        assert_eq!(choose(&[]).unwrap().len(), WORKLOADS.len());
-    }
-
-    #[test]
-    fn a_variant_can_be_chosen_alone() {
-        let chosen = choose(&names(&["yield", "block_to_compute/pipe"])).unwrap();
-        assert_eq!(chosen.len(), 2);
-        assert_eq!(chosen[0].workload.name, "block_to_compute");
-        assert_eq!(chosen[0].variants.len(), 1);
-        assert_eq!(chosen[0].variants[0].name, "pipe");
-    }
-
-    #[test]
-    fn an_unknown_name_gets_the_list() {
-        for bad in ["yeild", "block_to_compute/tape", "yield/x", ""] {
-            let text = choose(&names(&[bad])).unwrap_err().to_string();
-            assert!(text.contains("pair_openmp"), "{bad}: {text}");
-        }
-    }
-
-    #[test]
-    fn names_are_unique() {
-        for (i, one) in WORKLOADS.iter().enumerate() {
-            assert!(
-                WORKLOADS[i + 1..]
-                    .iter()
-                    .all(|other| other.name != one.name)
-            );
-            for (j, variant) in one.variants.iter().enumerate() {
-                assert!(
-                    one.variants[j + 1..]
-                        .iter()
-                        .all(|other| other.name != variant.name)
-                );
-            }
-        }
-    }
-}

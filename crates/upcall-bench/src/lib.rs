@@ -5,8 +5,9 @@
 //! - [`workload`] is what is measured: the program `upcall-workload`, with POSIX threads and
 //!   nothing else. As it stands it is the native run (`nptl`) and, under `upcall run`, ours. What
 //!   needs nothing but threads is written for any package of them: `upcall-workload-crate` has it
-//!   with the crate upcall, and so have the Rust programs in `peers/`, beside a small Go program.
-//! - `catalogue` lists the workloads with the bounds that they must hold, `bounds` judges them.
+//!   with the crate upcall, and so have the Rust programs in `peers/`, beside small programs in Go, C++ and Java.
+//! - `catalogue` lists the workloads with the bounds that they must hold, `bounds` judges them; `who` says which
+//!   runtimes have a program for what.
 //! - `measure` runs the programs in interleaved rounds; `child` runs one of them, with a timeout.
 //! - `counts` counts instructions, which repeat where times do not.
 //! - `table` and `record` print: figures on standard output, talk on standard error.
@@ -27,6 +28,7 @@ mod bounds;
 mod builds;
 mod catalogue;
 mod child;
+mod choice;
 mod counts;
 mod measure;
 mod noise;
@@ -39,6 +41,7 @@ pub mod server;
 mod session;
 mod stats;
 mod table;
+mod who;
 pub mod workload;
 
 use std::io::Write;

@@ -19,8 +19,9 @@ use indicatif::ProgressBar;
 use crate::affinity::Processors;
 use crate::args::BenchArgs;
 use crate::builds::Built;
-use crate::catalogue::{self, Choice, Kind, Variant, Workload};
+use crate::catalogue::{Kind, Variant, Workload};
 use crate::child::{self, Failure, Figures};
+use crate::choice::{self, Choice};
 use crate::noise::Watch;
 use crate::pairs;
 use crate::runtime::{Runtime, Runtimes};
@@ -136,7 +137,7 @@ impl<'a> Bench<'a> {
             runtime,
             ..
         } = *subject;
-        let name = catalogue::full_name(workload, variant.name);
+        let name = choice::full_name(workload, variant.name);
         let who = format!("{name} on {}", runtime.name.as_str());
         match self.figures(subject) {
             Ok(found) if counts => {
@@ -257,11 +258,28 @@ impl<'a> Bench<'a> {
         if params.get("how").is_some_and(|how| how == "file") {
             params.insert("path".into(), self.cache.join("cold").display().to_string());
         }
-        if subject.runtime.counts_workers_itself() {
-            params.insert("workers".into(), workers.to_string());
-        }
+        params.extend(self.of_runtime(subject, workers));
         command.args(params.iter().map(|(key, value)| format!("{key}={value}")));
         command
+    }
+
+    /// What a program is told because of its runtime.
+    fn of_runtime(&self, subject: &Subject, workers: usize) -> Vec<(String, String)> {
+        let Subject {
+            workload, runtime, ..
+        } = *subject;
+        let mut params = Vec::new();
+        if runtime.counts_workers_itself() {
+            params.push(("workers".into(), workers.to_string()));
+        }
+        if workload.program == "idle_connections" && runtime.has_no_client() {
+            let client = self.runtimes.workload_program.display();
+            params.push(("client".into(), client.to_string()));
+        }
+        if self.args.quick && runtime.is_compiled_while_it_runs() {
+            params.push(("warm_up_ms".into(), "0".into()));
+        }
+        params
     }
 }
 

@@ -6,7 +6,8 @@
 
 use crate::args::RuntimeName;
 use crate::bounds::Bound;
-use crate::catalogue::{Choice, Kind, OVERHEAD, Variant};
+use crate::catalogue::{Kind, OVERHEAD, Variant};
+use crate::choice::Choice;
 use crate::measure::Samples;
 use crate::stats::{Summary, lost_percent};
 
@@ -126,7 +127,7 @@ fn speedup(sequential: &[f64], times: &[f64]) -> Option<Summary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::choose;
+    use crate::choice::choose;
 
     const BOTH: [RuntimeName; 2] = [RuntimeName::Upcall, RuntimeName::Nptl];
 

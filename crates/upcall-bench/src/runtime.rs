@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::args::{BenchArgs, RuntimeName};
-use crate::builds;
+use crate::builds::java::Jdk;
+use crate::builds::{self, Built, cpp};
 use crate::problem::Problem;
 
 /// A runtime that can be measured here.
@@ -15,23 +16,42 @@ pub struct Runtime {
     pub name: RuntimeName,
     /// Its version.
     pub version: String,
-    /// The upcall command, for our own runtime.
-    upcall: Option<PathBuf>,
+    /// What starts the program, if it does not start by itself.
+    starter: Option<Starter>,
     /// The program that has the workloads.
     program: PathBuf,
+}
+
+/// A command that runs programs.
+#[derive(Clone, Debug)]
+enum Starter {
+    /// The upcall command.
+    Upcall(PathBuf),
+    /// Java's virtual machine; the program is the directory with the classes.
+    Java(PathBuf),
 }
 
 impl Runtime {
     /// The command that runs the workload program, or `instead` of it, with `workers`.
     pub fn command(&self, instead: Option<&Path>, workers: usize) -> Command {
         let program = instead.unwrap_or(&self.program);
-        match &self.upcall {
+        match &self.starter {
             None => Command::new(program),
-            Some(upcall) => {
+            Some(Starter::Upcall(upcall)) => {
                 let mut command = Command::new(upcall);
                 command
                     .args(["run", "-p", &workers.to_string(), "--"])
                     .arg(program);
+                command
+            }
+            Some(Starter::Java(java)) => {
+                let mut command = Command::new(java);
+                for property in ["parallelism", "maxPoolSize"] {
+                    command.arg(format!("-Djdk.virtualThreadScheduler.{property}={workers}"));
+                }
+                // Who waits for a thread that has failed would wait for ever.
+                command.args(["-XX:+ExitOnOutOfMemoryError", "-cp"]);
+                command.arg(program).arg("Peer");
                 command
             }
         }
@@ -40,6 +60,16 @@ impl Runtime {
     /// Whether the program must be told the number of workers itself.
     pub fn counts_workers_itself(&self) -> bool {
         !matches!(self.name, RuntimeName::Upcall | RuntimeName::Nptl)
+    }
+
+    /// Whether the other ends of idle connections are to be those of upcall-workload.
+    pub fn has_no_client(&self) -> bool {
+        matches!(self.name, RuntimeName::St | RuntimeName::Java)
+    }
+
+    /// Whether it takes some time until the program is as fast as it can be.
+    pub fn is_compiled_while_it_runs(&self) -> bool {
+        self.name == RuntimeName::Java
     }
 }
 
@@ -149,7 +179,7 @@ fn one(
             Ok(Runtime {
                 name,
                 version,
-                upcall: Some(upcall),
+                starter: Some(Starter::Upcall(upcall)),
                 program: workload_program.into(),
             })
         }
@@ -161,7 +191,7 @@ fn one(
             Ok(Runtime {
                 name,
                 version: env!("CARGO_PKG_VERSION").into(),
-                upcall: None,
+                starter: None,
                 program,
             })
         }
@@ -172,21 +202,34 @@ fn one(
             Ok(Runtime {
                 name,
                 version,
-                upcall: None,
+                starter: None,
                 program: workload_program.into(),
             })
         }
-        RuntimeName::Go | RuntimeName::May | RuntimeName::Rayon | RuntimeName::Tokio => {
-            let built = match name {
-                RuntimeName::Go => builds::go_peer(cache)?,
-                _ => builds::rust_peer(cache, name.as_str())?,
-            };
+        RuntimeName::Go => Ok(own(name, builds::go_peer(cache)?)),
+        RuntimeName::May | RuntimeName::Rayon | RuntimeName::Tokio => {
+            Ok(own(name, builds::rust_peer(cache, name.as_str())?))
+        }
+        RuntimeName::Tbb => Ok(own(name, cpp::peer(cache, &cpp::TBB)?)),
+        RuntimeName::Boost => Ok(own(name, cpp::peer(cache, &cpp::BOOST)?)),
+        RuntimeName::St => Ok(own(name, cpp::peer(cache, &cpp::ST)?)),
+        RuntimeName::Java => {
+            let jdk = Jdk::find()?;
+            let starter = Some(Starter::Java(jdk.java()));
             Ok(Runtime {
-                name,
-                version: built.version,
-                upcall: None,
-                program: built.program,
+                starter,
+                ..own(name, jdk.peer(cache)?)
             })
         }
+    }
+}
+
+/// A runtime whose program starts by itself.
+fn own(name: RuntimeName, built: Built) -> Runtime {
+    Runtime {
+        name,
+        version: built.version,
+        starter: None,
+        program: built.program,
     }
 }

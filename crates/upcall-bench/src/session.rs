@@ -8,7 +8,8 @@ use crate::affinity::Processors;
 use crate::args::{BenchArgs, RuntimeName};
 use crate::bounds::{Bound, Verdict};
 use crate::builds;
-use crate::catalogue::{self, Choice, Variant, Workload};
+use crate::catalogue::{Variant, Workload};
+use crate::choice::{self, Choice};
 use crate::counts;
 use crate::measure::Bench;
 use crate::noise::Watch;
@@ -27,7 +28,7 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
     if args.counts {
         return counts::run(args, out);
     }
-    let choices = catalogue::choose(&args.workloads)?;
+    let choices = choice::choose(&args.workloads)?;
     if args.list {
         return print(out, &table::list(&choices)).map(|()| true);
     }
@@ -69,7 +70,7 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
         bench.say(&format!("the runtime {} is left out: {why}", name.as_str()));
     }
     for runtime in &runtimes.all {
-        let lacks = catalogue::without(runtime.name, &choices);
+        let lacks = choice::without(runtime.name, &choices);
         if !lacks.is_empty() {
             let (name, lacks) = (runtime.name.as_str(), lacks.join(", "));
             bench.say(&format!("the runtime {name} has no program for {lacks}"));
@@ -149,7 +150,7 @@ fn enough_processors(
         let own = args.workers.or(variant.workers);
         let needed = own.unwrap_or(workload.workers);
         if needed > count {
-            let name = catalogue::full_name(workload, variant.name);
+            let name = choice::full_name(workload, variant.name);
             eprintln!("upcall bench: {name} is left out: needs {needed} processors of {count}");
         }
         needed <= count
@@ -225,7 +226,7 @@ fn show(
     let hold = nowhere || broken().next().is_none();
     if !hold && bench.args.json && bench.args.check {
         for (bound, verdict) in broken() {
-            let name = catalogue::full_name(choice.workload, outcome.variant);
+            let name = choice::full_name(choice.workload, outcome.variant);
             let (runtime, word) = (bound.runtime.as_str(), table::word(*verdict));
             let bound = bound.describe(outcome.unit);
             bench.say(&format!("{name} on {runtime}: {bound}: {word}"));

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::bounds::{Bound, Verdict};
-use crate::catalogue::{Choice, Kind, OVERHEAD, Variant, Workload, full_name};
+use crate::catalogue::{Kind, OVERHEAD, Variant, Workload};
+use crate::choice::{Choice, full_name};
 use crate::runtime::Runtimes;
 use crate::stats::Summary;
 
@@ -139,7 +140,8 @@ pub fn list(choices: &[Choice]) -> String {
 mod tests {
     use super::*;
     use crate::bounds::Limit;
-    use crate::catalogue::{WORKLOADS, choose};
+    use crate::catalogue::WORKLOADS;
+    use crate::choice::choose;
 
     #[test]
     fn quantities_have_units() {

@@ -5,7 +5,7 @@
 //! runtime that carries it, so one binary serves as the native program (`nptl`) and as the
 //! unmodified program under `upcall run`. Workloads that need nothing but threads are written for
 //! any package of them ([`threads`]): the program `upcall-workload-crate` has these with the crate
-//! upcall. The Go peer speaks the same protocol.
+//! upcall. The peers in Go, C++ and Java speak the same protocol.
 //!
 //! # Protocol
 //!

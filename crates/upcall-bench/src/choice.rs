@@ -1,0 +1,133 @@
+//! Which workloads were asked for, by name.
+
+use crate::args::RuntimeName;
+use crate::catalogue::{Variant, WORKLOADS, Workload};
+use crate::problem::Problem;
+
+/// A workload with the variants of it that were asked for.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The workload.
+    pub workload: &'static Workload,
+    /// Some of its variants.
+    pub variants: Vec<&'static Variant>,
+}
+
+/// The workloads that `names` choose, in the catalogue's order; all if there are no names.
+///
+/// # Errors
+///
+/// A [`Problem`] with the whole list for a name that is not there.
+pub fn choose(names: &[String]) -> Result<Vec<Choice>, Problem> {
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+        let all: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        return Err(Problem::new(
+            format!("there is no workload {unknown:?}"),
+            format!("the workloads are {}", all.join(", ")),
+            "one of these, or `upcall bench --list` for variants and bounds",
+        ));
+    }
+    let wanted = |workload: &Workload, variant: &Variant| {
+        names.is_empty()
+            || names
+                .iter()
+                .any(|name| matches_name(name, workload, variant))
+    };
+    let choice = |workload: &'static Workload| {
+        let all = workload.variants.iter();
+        let variants: Vec<_> = all.filter(|variant| wanted(workload, variant)).collect();
+        (!variants.is_empty()).then_some(Choice { workload, variants })
+    };
+    Ok(WORKLOADS.iter().filter_map(choice).collect())
+}
+
+/// The name of a variant with its workload's.
+pub fn full_name(workload: &Workload, variant: &str) -> String {
+    let slash = if variant.is_empty() { "" } else { "/" };
+    format!("{}{slash}{variant}", workload.name)
+}
+
+/// What of `choices` the runtime has no program for: workloads, and variants of others.
+pub fn without(runtime: RuntimeName, choices: &[Choice]) -> Vec<String> {
+    let mut names = Vec::new();
+    for Choice { workload, variants } in choices {
+        let lacks = |variant: &&&Variant| !variant.runtimes.contains(&runtime);
+        let lacking: Vec<_> = variants.iter().filter(lacks).collect();
+        if lacking.len() == variants.len() {
+            names.push(workload.name.to_owned());
+        } else {
+            names.extend(
+                lacking
+                    .iter()
+                    .map(|variant| full_name(workload, variant.name)),
+            );
+        }
+    }
+    names
+}
+
+fn matches_name(name: &str, workload: &Workload, variant: &Variant) -> bool {
+    match name.split_once('/') {
+        None => name == workload.name,
+        Some((first, second)) => first == workload.name && second == variant.name,
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    let variants = |workload: &'static Workload| {
+        workload
+            .variants
+            .iter()
+            .any(|variant| matches_name(name, workload, variant))
+    };
+    WORKLOADS.iter().any(variants)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| word.to_string()).collect()
+    }
+
+    #[test]
+    fn no_names_choose_everything() {
+        assert_eq!(choose(&[]).unwrap().len(), WORKLOADS.len());
+    }
+
+    #[test]
+    fn a_variant_can_be_chosen_alone() {
+        let chosen = choose(&names(&["yield", "block_to_compute/pipe"])).unwrap();
+        assert_eq!(chosen.len(), 2);
+        assert_eq!(chosen[0].workload.name, "block_to_compute");
+        assert_eq!(chosen[0].variants.len(), 1);
+        assert_eq!(chosen[0].variants[0].name, "pipe");
+    }
+
+    #[test]
+    fn an_unknown_name_gets_the_list() {
+        for bad in ["yeild", "block_to_compute/tape", "yield/x", ""] {
+            let text = choose(&names(&[bad])).unwrap_err().to_string();
+            assert!(text.contains("pair_openmp"), "{bad}: {text}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (i, one) in WORKLOADS.iter().enumerate() {
+            assert!(
+                WORKLOADS[i + 1..]
+                    .iter()
+                    .all(|other| other.name != one.name)
+            );
+            for (j, variant) in one.variants.iter().enumerate() {
+                assert!(
+                    one.variants[j + 1..]
+                        .iter()
+                        .all(|other| other.name != variant.name)
+                );
+            }
+        }
+    }
+}

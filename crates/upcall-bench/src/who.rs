@@ -1,0 +1,26 @@
+//! Which runtimes have a program for which kind of workload.
+
+use crate::args::RuntimeName::{self, Boost, Crate, Go, Java, May, Nptl, St, Tbb, Tokio, Upcall};
+
+/// Those whose threads can wait for a pipe while others run. A coroutine, fiber or task of the others
+/// would keep its processor, and the workload would not end.
+pub const WITH_PIPES: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, St, Java];
+
+/// Those with condition variables.
+pub const WITH_CONDITIONS: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, May, Boost, St, Java];
+
+/// Those whose thread, coroutine, fiber or task can wait for another one.
+pub const THAT_WAIT: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, May, Tokio, Boost, St, Java];
+
+/// Those that can be told of a thread or task, and later to wait for its end.
+pub const THAT_FORK: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, May, Tokio, Tbb, Boost, St, Java];
+
+/// Those with a web server.
+pub const SERVERS: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, Tokio, St, Java];
+
+/// Those whose web servers are to be equalled.
+pub const PEER_SERVERS: &[RuntimeName] = &[Go, Tokio];
+
+/// The application of 1991 on its three systems: user-level threads with the kernel's help, unmodified and of the
+/// crate; kernel threads; and user-level threads without that help, which are `may`'s.
+pub const NBODY: &[RuntimeName] = &[Upcall, Crate, Nptl, May];
