@@ -92,3 +92,30 @@ need_test_programs() {
     "/usr/lib/*/libgomp.so.1:libgomp1" "/usr/lib/*/perl/*/threads.pm:perl" ||
     note "setup: tests that need what is missing will be skipped, and say so"
 }
+
+# Libraries and the compiler of programs that upcall bench compares with, which the tests run too.
+need_peers() {
+  need c++:g++ "/usr/lib/*/libtbb.so:libtbb-dev" "/usr/lib/*/libboost_fiber.so:libboost-fiber-dev" \
+    /usr/include/st.h:libst-dev ||
+    note "setup: tests of peers that are missing will be skipped, and say so"
+  jdk_is_there && return
+  # Not every release has one that is new enough.
+  local package
+  package=$(apt-cache pkgnames openjdk- 2>/dev/null |
+    grep -xE 'openjdk-(2[1-9]|[3-9][0-9])-jdk-headless' | sort -V | head -1) || true
+  if [ -z "$package" ]; then
+    note "setup: there is no JDK of version 21 or later; its tests will be skipped, and say so"
+  else
+    need "/usr/lib/jvm/java-$(tr -dc 0-9 <<<"$package")-openjdk-*/bin/javac:$package" ||
+      note "setup: tests with Java will be skipped, and say so"
+  fi
+}
+
+# Whether there is a JDK with virtual threads where upcall bench looks for one.
+jdk_is_there() {
+  local javac
+  for javac in ${JAVA_HOME:+"$JAVA_HOME/bin/javac"} javac /usr/lib/jvm/*/bin/javac; do
+    [[ $("$javac" -version 2>/dev/null) =~ ^javac\ (2[1-9]|[3-9][0-9]) ]] && return
+  done
+  return 1
+}
