@@ -133,6 +133,8 @@ final class Peer {
         if (number("workers", parallelism) != parallelism) {
             throw fail(USAGE, "the scheduler has been told of %d workers", parallelism);
         }
+        // Every workload may be told, also one that has none.
+        warmUpTime();
         // A thread that ends so is waited for for ever.
         Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
             error.printStackTrace();
