@@ -53,6 +53,7 @@ fn run(runtime: RuntimeName, workloads: &[&str], workers: usize) -> Vec<serde_js
         workers: Some(workers),
         rounds: 1,
         json: true,
+        counts: false,
         check: false,
         list: false,
         quick: true,
