@@ -1,4 +1,4 @@
-//! `counted`: an operation whose instructions are counted from outside ([`crate::counts`]).
+//! `counted`: an operation whose instructions are counted from outside (`upcall bench --counts`).
 //!
 //! 1. `operation=NAME` is done `warm_up` times: what is made once is there, and the last time slice has seen nothing
 //!    else.
