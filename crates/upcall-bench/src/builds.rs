@@ -41,6 +41,7 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "src/workload/blocked.rs"
     "src/workload/blockers.rs"
     "src/workload/cold.rs"
+    "src/workload/counted.rs"
     "src/workload/create.rs"
     "src/workload/fork.rs"
     "src/workload/load.rs"
