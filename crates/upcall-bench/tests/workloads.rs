@@ -124,7 +124,7 @@ fn both_packages_of_threads_have_the_common_workloads() {
             let found = figures_of(program, &words).expect("needs nothing special");
             let names: Vec<_> = found.keys().map(String::as_str).collect();
             assert_eq!(names.len(), series.len(), "{words:?}: {names:?}");
-            let samples = if ["blocked", "nbody"].contains(name) {
+            let samples = if ["blocked", "counted", "nbody"].contains(name) {
                 1
             } else {
                 3
