@@ -13,8 +13,10 @@
 
 use core::ops::Range;
 
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+#[cfg(doc)]
+use crate::arch;
 use crate::kernel::Kernel;
 use crate::memory::Recycled;
 use crate::runtime::{ACTIVATION_STACK, Runtime};
@@ -53,6 +55,8 @@ pub struct Activation<K: Kernel> {
     pub(crate) vp: Slot<Vp<K>>,
     /// Where its own stack begins: the runtime runs there whenever no thread does.
     pub(crate) stack: AtomicUsize,
+    /// The processor's [`arch::Control`] while no thread runs: that of the last one.
+    pub(crate) control: AtomicU64,
     pub(crate) runtime: AtomicPtr<Runtime<K>>,
 
     /// Counts wake-ups; it sleeps on this word.
@@ -231,6 +235,7 @@ impl<K: Kernel> Recycled for Activation<K> {
             thread: Slot::empty(),
             vp: Slot::empty(),
             stack: AtomicUsize::new(0),
+            control: AtomicU64::new(0),
             runtime: AtomicPtr::new(core::ptr::null_mut()),
             wake: AtomicU32::new(0),
             role: AtomicU32::new(Role::Reserved as u32),

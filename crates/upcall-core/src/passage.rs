@@ -588,7 +588,12 @@ impl<K: Kernel> Runtime<K> {
         self.kernel.install(activation, thread);
         // SAFETY: the thread came from a ready list: its registers are saved and nobody else
         // resumes it.
-        unsafe { arch::resume(thread.context.load(Ordering::Relaxed)) }
+        unsafe {
+            arch::resume(
+                thread.context.load(Ordering::Relaxed),
+                activation.control.load(Ordering::Relaxed),
+            )
+        }
     }
 
     #[cold]
@@ -600,6 +605,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// Where the kernel thread of an activation begins.
     pub fn activation_main(&'static self, activation: &'static Activation<K>) -> ! {
+        activation.control.store(arch::control(), Ordering::Relaxed);
         self.carry_on(activation)
     }
 }
@@ -616,6 +622,9 @@ extern "C" fn parked<K: Kernel, F: Step<K>>(activation: usize, after: usize, arg
     };
     let runtime = activation.runtime();
     if let Some(thread) = activation.thread() {
+        // SAFETY: it was just saved, and nobody finds it before the step.
+        let control = unsafe { arch::saved_control(thread.context.load(Ordering::Relaxed)) };
+        activation.control.store(control, Ordering::Relaxed);
         activation.thread.set(None, Ordering::Relaxed);
         runtime.kernel.uninstall(activation, thread);
         thread.carrier.set(None, Ordering::Relaxed);

@@ -346,7 +346,7 @@ impl Machine {
     fn switch(&self, save: *mut usize, to: usize) {
         extern "C" fn land(to: usize, _: usize, _: usize) -> ! {
             // SAFETY: `switch` passes a context that was saved and is resumed once.
-            unsafe { arch::resume(to) }
+            unsafe { arch::resume(to, arch::control()) }
         }
         let scratch = self.scratch.borrow().as_ptr_range().end as usize;
         // SAFETY: the scratch stack is used between two contexts only. `save` is a vessel's, or

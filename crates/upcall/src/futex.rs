@@ -9,16 +9,16 @@ pub(crate) use std::sync::atomic::AtomicU32;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use upcall_guest::direct::Company;
 
-/// How long a thread looks at a word again before it waits, in pauses (`pause` on x86-64), where another processor may
-/// change it meanwhile. That is about as long as a wait and a wake-up take at user level: longer is lost where
-/// whoever would change the word is ready behind us.
-const PAUSES: u32 = 30;
+/// Pauses (`pause` on x86-64) between two looks at a word that another processor may change: a look takes the word from
+/// whoever changes it, and it comes back ten times as slowly as it is changed. Go's mutex pauses about as long.
+const PAUSES: u32 = 32;
 
-/// As long as that where nobody is ready behind us: its processor would look for work that long, too.
-const IDLE_PAUSES: u32 = 400;
+/// How often a thread looks before it waits. All in all that is some times as long as a wait and a wake-up take at user
+/// level, which disturb who has the word, too; longer is lost where whoever would change it is ready behind us.
+const LOOKS: u32 = 4;
 
-/// The longest between two looks.
-const LONGEST_PAUSE: u32 = 64;
+/// The same where nobody is ready behind us: its processor would look for work that long, too.
+const IDLE_LOOKS: u32 = 12;
 
 /// A moment of the clock that sleeps by (CLOCK_MONOTONIC), in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -116,44 +116,41 @@ fn said(number: i32) -> Waited {
     }
 }
 
-/// How long to look at a word again and again before the wait for it: with longer and longer pauses, since each look
-/// takes the word from whoever changes it.
+/// How long to look at a word again and again before the wait for it.
 pub(crate) struct Patience {
-    spent: u32,
-    pause: u32,
+    looks: u32,
 }
 
 impl Patience {
     pub(crate) fn new() -> Self {
-        Patience { spent: 0, pause: 1 }
+        Patience { looks: 0 }
     }
 
     /// Pauses before the next look, unless it is time to wait.
     pub(crate) fn lasts(&mut self) -> bool {
-        if self.spent >= limit() {
+        if self.looks >= limit() {
             return false;
         }
-        for _ in 0..self.pause {
+        for _ in 0..PAUSES {
             std::hint::spin_loop();
         }
-        self.spent += self.pause;
-        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        self.looks += 1;
         true
     }
 }
 
-/// So many pauses are not too many before a wait.
+/// So many looks are not too many before a wait.
 fn limit() -> u32 {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if let Some(runtime) = upcall_guest::direct::runtime() {
         return match upcall_guest::direct::company(runtime) {
             // Nobody can change the word meanwhile.
             Company::Alone => 0,
-            Company::Behind => PAUSES,
-            Company::Elsewhere => IDLE_PAUSES,
+            Company::Behind => LOOKS,
+            Company::Elsewhere => IDLE_LOOKS,
         };
     }
-    PAUSES
+    LOOKS
 }
 
 /// Wakes at most `count` of those that wait for the word. Returns how many.

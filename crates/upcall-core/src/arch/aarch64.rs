@@ -4,7 +4,7 @@
 //!   saved context ──▶ continue, fpcr, x19..x30, d8..d15    (low to high, 176 bytes)
 //! ```
 
-use core::arch::naked_asm;
+use core::arch::{asm, naked_asm};
 
 /// What runs on the other stack: three words chosen by the caller of [`switch_out`].
 pub type Landing = extern "C" fn(usize, usize, usize) -> !;
@@ -51,8 +51,6 @@ pub unsafe extern "C" fn switch_out(
         "mov x30, xzr",
         "br x9",
         "2:",
-        "ldr x9, [sp, #8]",
-        "msr fpcr, x9",
         "ldp x19, x20, [sp, #16]",
         "ldp x21, x22, [sp, #32]",
         "ldp x23, x24, [sp, #48]",
@@ -92,37 +90,49 @@ pub unsafe fn saved(context: usize) -> Saved {
     }
 }
 
-/// Continues a saved context.
-///
-/// # Safety
-///
-/// `context` was stored by [`switch_out`] or made by [`prepare`], and is continued once.
-#[unsafe(naked)]
-pub unsafe extern "C" fn resume(context: usize) -> ! {
-    naked_asm!("mov sp, x0", "ldr x9, [sp]", "br x9")
+/// The control word of floating-point arithmetic.
+pub type Control = u64;
+
+/// The processor's control word.
+#[inline]
+pub fn control() -> Control {
+    let control;
+    // SAFETY: reads a register.
+    unsafe { asm!("mrs {}, fpcr", out(reg) control, options(nomem, nostack, preserves_flags)) };
+    control
 }
 
-/// Calls `landing(a, b, c)` on the stack that ends at `stack`, leaving the current one for ever.
+/// The control word with which this context will be continued.
 ///
 /// # Safety
 ///
-/// `stack` is the 16-byte aligned end of a free stack, and `landing` does not return.
+/// `context` was stored by [`switch_out`] or made by [`prepare`], and is not continued meanwhile.
+pub unsafe fn saved_control(context: usize) -> Control {
+    // SAFETY: the caller vouches for the context.
+    unsafe { (context as *const u64).add(1).read() }
+}
+
+/// Continues a saved context. `control`: the processor's control word.
+///
+/// # Safety
+///
+/// `context` was stored by [`switch_out`] or made by [`prepare`], and is continued once; `control` is what [`control`]
+/// would tell.
 #[unsafe(naked)]
-pub unsafe extern "C" fn enter(stack: usize, landing: Landing, a: usize, b: usize, c: usize) -> ! {
+pub unsafe extern "C" fn resume(context: usize, control: Control) -> ! {
     naked_asm!(
         "mov sp, x0",
-        "mov x9, x1",
-        "mov x0, x2",
-        "mov x1, x3",
-        "mov x2, x4",
-        "mov x29, xzr",
-        "mov x30, xzr",
-        "br x9",
+        "ldp x10, x9, [sp]",
+        "cmp x9, x1",
+        "b.eq 2f",
+        "msr fpcr, x9",
+        "2:",
+        "br x10",
     )
 }
 
 /// Makes the context of a new thread: when resumed, it calls `landing(a, b, c)` on the stack that
-/// ends at `stack`.
+/// ends at `stack`, with the control word of the caller.
 ///
 /// # Safety
 ///
@@ -133,10 +143,11 @@ pub unsafe fn prepare(stack: usize, landing: Landing, a: usize, b: usize, c: usi
     unsafe {
         let context = top.sub(6);
         context.write(start as *const () as usize);
-        context.add(1).write(landing as usize);
-        context.add(2).write(a);
-        context.add(3).write(b);
-        context.add(4).write(c);
+        context.add(1).write(control() as usize);
+        context.add(2).write(landing as usize);
+        context.add(3).write(a);
+        context.add(4).write(b);
+        context.add(5).write(c);
         context as usize
     }
 }
@@ -145,9 +156,8 @@ pub unsafe fn prepare(stack: usize, landing: Landing, a: usize, b: usize, c: usi
 #[unsafe(naked)]
 extern "C" fn start() {
     naked_asm!(
-        "ldr x9, [sp, #8]",
-        "ldp x0, x1, [sp, #16]",
-        "ldr x2, [sp, #32]",
+        "ldp x9, x0, [sp, #16]",
+        "ldp x1, x2, [sp, #32]",
         "add sp, sp, #48",
         "mov x29, xzr",
         "mov x30, xzr",

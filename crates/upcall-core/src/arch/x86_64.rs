@@ -5,8 +5,12 @@
 //!     continue   address to jump to, with the context's own in rcx
 //!     rsp rbp rbx
 //!     mxcsr fcw  control words, callee-saved by the ABI
-//!     scratch    where they are compared with the processor's
 //! ```
+//!
+//! A processor takes as long to tell or to load its control words as for all the rest of a switch. So they are read
+//! where a thread parks and where one is made, which begins with its maker's (POSIX, pthread_create), and loaded only
+//! where those of who is continued differ from the processor's. What runs between the two, which does not change them,
+//! keeps those and says them to [`resume`].
 //!
 //! The return predictor is a stack of its own in the processor: it fits as long as calls and
 //! returns pair up. So a switch is neither: its instructions are inlined where a thread parks, the landing
@@ -26,12 +30,66 @@ use core::mem::MaybeUninit;
 /// What runs on the other stack: three words chosen by the caller of [`switch_out`].
 pub type Landing = extern "C" fn(usize, usize, usize) -> !;
 
-/// See the module's text.
+/// Control words: mxcsr, and above it that of the x87.
+pub type Control = u64;
+
+/// See the module's text. A new thread's words are its landing and what that is called with.
 #[repr(C)]
 struct Context {
     words: [usize; 4],
-    control: [u32; 2],
-    scratch: [u32; 2],
+    mxcsr: u32,
+    fcw: u16,
+}
+
+/// The processor's control words.
+#[inline]
+pub fn control() -> Control {
+    let (mut mxcsr, mut fcw) = (0u32, 0u16);
+    // SAFETY: stores the words.
+    unsafe {
+        asm!(
+            "stmxcsr [{mxcsr}]",
+            "fnstcw [{fcw}]",
+            mxcsr = in(reg) &raw mut mxcsr,
+            fcw = in(reg) &raw mut fcw,
+            options(nostack, preserves_flags),
+        );
+    }
+    pack(mxcsr, fcw)
+}
+
+#[inline(always)]
+fn pack(mxcsr: u32, fcw: u16) -> Control {
+    u64::from(mxcsr) | u64::from(fcw) << 32
+}
+
+/// The control words with which this context will be continued.
+///
+/// # Safety
+///
+/// `context` was stored by [`switch_out`] or made by [`prepare`], and is not continued meanwhile.
+#[inline(always)]
+pub unsafe fn saved_control(context: usize) -> Control {
+    // SAFETY: the caller vouches for the context.
+    let Context { mxcsr, fcw, .. } = unsafe { &*(context as *const Context) };
+    pack(*mxcsr, *fcw)
+}
+
+/// Where a context is continued: its control words, if the processor's, in rdx, are others.
+macro_rules! load_control {
+    () => {
+        concat!(
+            "cmp edx, [rcx + 32]\n",
+            "jne 3f\n",
+            "shr rdx, 32\n",
+            "cmp dx, [rcx + 36]\n",
+            "je 4f\n",
+            "3:\n",
+            "ldmxcsr [rcx + 32]\n",
+            "fldcw [rcx + 36]\n",
+            "4:\n",
+        )
+    };
 }
 
 /// Saves the context, stores its address at `save`, and calls
@@ -73,19 +131,7 @@ pub unsafe fn switch_out(
             "mov rsp, [rcx + 8]",
             "mov rbp, [rcx + 16]",
             "mov rbx, [rcx + 24]",
-            // Loading them takes ten times as long as finding that they are as wanted already.
-            "stmxcsr [rcx + 40]",
-            "fnstcw [rcx + 44]",
-            "mov eax, [rcx + 40]",
-            "movzx edx, word ptr [rcx + 44]",
-            "cmp eax, [rcx + 32]",
-            "je 3f",
-            "ldmxcsr [rcx + 32]",
-            "3:",
-            "cmp dx, [rcx + 36]",
-            "je 4f",
-            "fldcw [rcx + 36]",
-            "4:",
+            load_control!(),
             in("rcx") context.as_mut_ptr(),
             in("r8") save,
             in("r9") stack,
@@ -126,53 +172,36 @@ pub unsafe fn saved(context: usize) -> Saved {
     Saved { ip, sp, bp, bx }
 }
 
-/// Continues a saved context.
+/// Continues a saved context. `control`: the processor's control words.
 ///
 /// # Safety
 ///
-/// `context` was stored by [`switch_out`] or made by [`prepare`], and is continued once.
+/// `context` was stored by [`switch_out`] or made by [`prepare`], and is continued once; `control` is what [`control`]
+/// would tell.
 #[inline(always)]
-pub unsafe fn resume(context: usize) -> ! {
+pub unsafe fn resume(context: usize, control: Control) -> ! {
     // SAFETY: the caller vouches for the context, whose first word is where to continue.
-    unsafe { asm!("jmp [rcx]", in("rcx") context, options(noreturn)) }
-}
-
-/// Calls `landing(a, b, c)` on the stack that ends at `stack`, leaving the current one for ever.
-///
-/// # Safety
-///
-/// `stack` is the 16-byte aligned end of a free stack, and `landing` does not return.
-#[unsafe(naked)]
-pub unsafe extern "C" fn enter(stack: usize, landing: Landing, a: usize, b: usize, c: usize) -> ! {
-    naked_asm!(
-        "mov rsp, rdi",
-        "mov rax, rsi",
-        "mov rdi, rdx",
-        "mov rsi, rcx",
-        "mov rdx, r8",
-        "xor ebp, ebp",
-        "call rax",
-        "ud2",
-    )
+    unsafe { asm!("jmp [rcx]", in("rcx") context, in("rdx") control, options(noreturn)) }
 }
 
 /// Makes the context of a new thread: when resumed, it calls `landing(a, b, c)` on the stack that
-/// ends at `stack`.
+/// ends at `stack`, with the control words of the caller.
 ///
 /// # Safety
 ///
 /// `stack` is the end of a writable stack with at least 64 bytes that nothing else uses.
 pub unsafe fn prepare(stack: usize, landing: Landing, a: usize, b: usize, c: usize) -> usize {
     let top = (stack & !15) as *mut usize;
-    // SAFETY: the caller vouches for 64 bytes below `stack`; five words and the alignment fit.
+    let control = control();
+    // SAFETY: the caller vouches for 64 bytes below `stack`: the context, and a word behind it.
     unsafe {
         let context = top.sub(6);
         context.write(start as *const () as usize);
         context.add(1).write(landing as usize);
         context.add(2).write(a);
         context.add(3).write(b);
-        context.add(4).write(c);
-        context.add(5).write(0);
+        context.add(4).write(control as usize);
+        context.add(5).write(c);
         context as usize
     }
 }
@@ -184,10 +213,11 @@ extern "C" fn start() {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_undefined rip",
+        load_control!(),
         "mov rax, [rcx + 8]",
         "mov rdi, [rcx + 16]",
         "mov rsi, [rcx + 24]",
-        "mov rdx, [rcx + 32]",
+        "mov rdx, [rcx + 40]",
         "lea rsp, [rcx + 48]",
         "xor ebp, ebp",
         "call rax",
