@@ -452,13 +452,18 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// The next thread for a virtual processor: its own, or one that waits elsewhere.
+    #[inline(always)]
     pub(super) fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
         if self.is_ranked() {
             return self.most_urgent(vp);
         }
-        if let Some(thread) = vp.ready.pop(&self.kernel) {
-            return Some(thread);
+        match vp.ready.pop(&self.kernel) {
+            None => self.steal_thread(vp),
+            own => own,
         }
+    }
+
+    fn steal_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
         let vps = self.vps();
         self.has_ready.find(vp.index(), vps.len(), |index| {
             let other = &vps[index as usize];

@@ -297,7 +297,7 @@ impl<K: Kernel> ReadyList<K> {
 
     /// Calls `change` with the list locked, and its length the one that `announce` makes of the
     /// present one; `None` if that says so, and then nothing happened.
-    #[inline]
+    #[inline(always)]
     fn with<R>(
         &self,
         kernel: &K,
@@ -374,7 +374,7 @@ impl<K: Kernel> ReadyList<K> {
         self.with(kernel, |len| (len == 0).then_some(0), |_| then());
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&self, kernel: &K) -> Option<&'static Thread<K>> {
         self.with(kernel, |len| len.checked_sub(1), Queue::pop_front)?
     }

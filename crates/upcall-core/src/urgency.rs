@@ -136,7 +136,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// A thread waits in the ready list of `vp`: as [`Runtime::announce_ready`], and where no virtual
     /// processor is idle, the least urgent thread gives way to it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn announce(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         if !self.announce_ready(vp) && self.is_ranked() {
             // As it is now: who has changed it since finds the thread in its list, and announces it.

@@ -403,7 +403,7 @@ unsafe impl Kernel for Linux {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn install(&self, activation: &'static Activation, thread: &'static Thread) {
         cpu_time::begins(activation);
         slack::install(activation, thread);
