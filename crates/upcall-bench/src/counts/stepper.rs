@@ -8,6 +8,10 @@
 //!    since a step takes some thousand times as long as an instruction.
 //! 4. Everything is let go. The program must end well: it has checked what it did.
 //!
+//! The kernel may have preempted the thread in its system call, before the stop; then the runtime has given its virtual
+//! processor to another kernel thread, which is stopped. The thread waits for one, or for work, instead of coming to the
+//! next mark, or does so at the stop already: nothing can be counted in that process.
+//!
 //! A stop where the last one was is no instruction more: it is one of a string's repetitions, or for a signal, or the
 //! step has brought nothing, as it happens in virtual machines.
 //!
@@ -21,6 +25,7 @@
 //! runtime's).
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
@@ -44,15 +49,20 @@ pub struct Counts {
 }
 
 /// The offsets of registers in what PTRACE_PEEKUSER reads.
-const NUMBER: usize = std::mem::offset_of!(libc::user_regs_struct, orig_rax);
-const ADDRESS: usize = std::mem::offset_of!(libc::user_regs_struct, rip);
+const NUMBER: usize = offset_of!(libc::user_regs_struct, orig_rax);
+const ADDRESS: usize = offset_of!(libc::user_regs_struct, rip);
 
-/// What is counted from each mark of `command` to the next one, so many times.
+/// What is counted from each mark of `command` to the next one, so many times; `None`: the thread had lost its virtual
+/// processor at the stop.
 ///
 /// # Errors
 ///
 /// It does not do as it should, does not end in time, or cannot be traced here.
-pub fn count(command: Command, times: usize, timeout: Duration) -> Result<Vec<Counts>, Failure> {
+pub fn count(
+    command: Command,
+    times: usize,
+    timeout: Duration,
+) -> Result<Option<Vec<Counts>>, Failure> {
     let (tell, told) = mpsc::channel();
     let (over, is_over) = mpsc::channel::<()>();
     // A thread of its own: it waits for this program and for no other child of the process.
@@ -113,13 +123,13 @@ fn start(mut command: Command) -> Result<(pid_t, OwnedFd), Failure> {
     Ok((program, unsafe { OwnedFd::from_raw_fd(handle as RawFd) }))
 }
 
-fn count_in(program: pid_t, times: usize) -> Result<Vec<Counts>, Failure> {
+fn count_in(program: pid_t, times: usize) -> Result<Option<Vec<Counts>>, Failure> {
     let status = wait(program, libc::WUNTRACED)?;
     if !libc::WIFSTOPPED(status) {
         return Err(ended(status));
     }
     let counts = Seized::all(program).and_then(|seized| seized.step(times));
-    if counts.is_err() {
+    if !matches!(counts, Ok(Some(_))) {
         // SAFETY: no pointers; it has not been waited for.
         unsafe { libc::kill(program, libc::SIGKILL) };
         // What is traced ends for the others when its tracer has waited for it.
@@ -138,17 +148,16 @@ fn count_in(program: pid_t, times: usize) -> Result<Vec<Counts>, Failure> {
 /// All kernel threads of a program that has stopped.
 struct Seized {
     threads: Vec<pid_t>,
-    /// The one that has asked for the stop.
-    caller: pid_t,
+    /// The one that has asked for the stop, if it is there still.
+    caller: Option<pid_t>,
 }
 
 impl Seized {
     fn all(program: pid_t) -> Result<Self, Failure> {
         let mut seized = Seized {
             threads: Vec::new(),
-            caller: 0,
+            caller: None,
         };
-        let mut callers = Vec::new();
         let listed = std::fs::read_dir(format!("/proc/{program}/task"));
         for entry in
             listed.map_err(|error| Failure::Failed(format!("/proc/{program}/task: {error}")))?
@@ -171,23 +180,21 @@ impl Seized {
             }
             seized.threads.push(thread);
             let number = register(thread, NUMBER)? as c_long;
-            if [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill].contains(&number) {
-                callers.push(thread);
+            if [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill].contains(&number)
+                && let Some(other) = seized.caller.replace(thread)
+            {
+                let what = format!("two threads have stopped the program: {other} and {thread}");
+                return Err(Failure::Failed(what));
             }
         }
-        let [caller] = callers[..] else {
-            let count = callers.len();
-            let what =
-                format!("{count} threads of the program are where one stops it, and not one");
-            return Err(Failure::Failed(what));
-        };
-        seized.caller = caller;
         Ok(seized)
     }
 
     /// Steps the one that has stopped the others, to so many marks and one more.
-    fn step(&self, times: usize) -> Result<Vec<Counts>, Failure> {
-        let thread = self.caller;
+    fn step(&self, times: usize) -> Result<Option<Vec<Counts>>, Failure> {
+        let Some(thread) = self.caller else {
+            return Ok(None);
+        };
         beside(thread);
         let mut known = Known::default();
         let mut found: Vec<Counts> = Vec::new();
@@ -205,6 +212,8 @@ impl Seized {
                 counts.instructions += 1;
                 counts.locked += u64::from(kind == Kind::Locked);
                 counts.calls += u64::from(kind == Kind::Call);
+            } else if kind == Kind::Call && is_wait(thread)? {
+                return Ok(None);
             }
             last = address;
             if ptrace(libc::PTRACE_SINGLESTEP, thread, 0, 0) < 0 {
@@ -221,8 +230,20 @@ impl Seized {
                 return Err(failed("ptrace(PTRACE_DETACH)"));
             }
         }
-        Ok(found)
+        Ok(Some(found))
     }
+}
+
+/// Whether `thread`, about to make a system call, waits in it: for another kernel thread, or for work.
+fn is_wait(thread: pid_t) -> Result<bool, Failure> {
+    let call = register(thread, offset_of!(libc::user_regs_struct, rax))? as c_long;
+    let operation = register(thread, offset_of!(libc::user_regs_struct, rsi))? as c_int;
+    Ok(match call {
+        libc::SYS_futex => [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET]
+            .contains(&(operation & libc::FUTEX_CMD_MASK)),
+        libc::SYS_ppoll | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => true,
+        _ => false,
+    })
 }
 
 /// Goes where `thread` runs: to wake each other on another processor takes ten times as long as a step.
