@@ -103,17 +103,13 @@ impl<K: Kernel> Activation<K> {
         self.thread.get(Ordering::Relaxed)
     }
 
-    /// The virtual processor it belongs to.
-    ///
-    /// # Panics
-    ///
-    /// When the activation was never started, which its callers exclude.
+    /// The virtual processor it belongs to. Not of one that was never started.
     #[inline]
     pub fn vp(&self) -> &'static Vp<K> {
-        match self.vp.get(Ordering::Relaxed) {
-            Some(vp) => vp,
-            None => panic!("an activation without a virtual processor"),
-        }
+        let vp = self.vp.get(Ordering::Relaxed);
+        // SAFETY: whoever starts an activation gives it a virtual processor before, and later others, never none.
+        // Who reaches one has it from the kernel thread that it is, or from what started ones are put into.
+        unsafe { vp.unwrap_unchecked() }
     }
 
     /// Its role now.

@@ -156,7 +156,7 @@ impl<K: Kernel> Runtime<K> {
             .as_ptr()
             .cast::<Vp<K>>();
         for (index, &processor) in processors.iter().enumerate() {
-            let owner = self.new_activation()?;
+            let owner = self.new_activation(None)?;
             // SAFETY: inside the mapping that was sized for all of them; not shared yet.
             unsafe {
                 let vp = place.add(index);
@@ -287,8 +287,13 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    fn new_activation(&'static self) -> Result<&'static Activation<K>, Errno> {
+    /// For `vp`; `None`: the caller says for which, before others know of the runtime.
+    fn new_activation(
+        &'static self,
+        vp: Option<&'static Vp<K>>,
+    ) -> Result<&'static Activation<K>, Errno> {
         if let Some(activation) = self.exhume() {
+            activation.vp.set(vp, Ordering::Relaxed);
             self.stats.activations.up();
             return Ok(activation);
         }
@@ -307,6 +312,7 @@ impl<K: Kernel> Runtime<K> {
                 Ordering::Relaxed,
             );
             activation.stack.store(stack, Ordering::Relaxed);
+            activation.vp.set(vp, Ordering::Relaxed);
             activation
                 .runtime
                 .store(core::ptr::from_ref(self).cast_mut(), Ordering::Relaxed);

@@ -116,12 +116,11 @@ impl<K: Kernel> Runtime<K> {
         vp: &'static Vp<K>,
         sentinel: bool,
     ) -> Option<&'static Activation<K>> {
-        let Ok(activation) = self.new_activation() else {
+        let Ok(activation) = self.new_activation(Some(vp)) else {
             self.stats.refused.add();
             self.short.store(true, Ordering::Relaxed);
             return None;
         };
-        activation.vp.set(Some(vp), Ordering::Relaxed);
         activation.set_role(Role::Reserved);
         if self.kernel.spawn(activation, sentinel).is_err() {
             self.stats.refused.add();

@@ -27,7 +27,9 @@ pub fn wait(
     deadline: Option<u64>,
 ) -> i32 {
     let address = word.as_ptr() as usize;
-    -(futex::wait(runtime, address, expected, u32::MAX, deadline) as i32)
+    // Synchronized with whatever changes it by the lock under which its waiters are woken.
+    let read = || Ok(word.load(Ordering::Relaxed));
+    -(futex::wait_for(runtime, address, read, expected, u32::MAX, deadline) as i32)
 }
 
 /// Who else may run while a thread looks at a word.

@@ -153,16 +153,29 @@ pub fn wait(
     mask: u32,
     deadline: Option<u64>,
 ) -> Answer {
+    let read = || access::load_u32(address);
+    wait_for(runtime, address, read, value, mask, deadline)
+}
+
+/// As [`wait`]; `read` reads the word.
+#[inline]
+pub fn wait_for(
+    runtime: &'static Runtime,
+    address: usize,
+    read: impl Fn() -> Result<u32, Fault>,
+    value: u32,
+    mask: u32,
+    deadline: Option<u64>,
+) -> Answer {
     // The first touch happens outside the runtime, where a page fault is an upcall.
-    match access::load_u32(address) {
+    match read() {
         Ok(now) if now != value => return failed(libc::EAGAIN),
         Ok(_) => {}
         Err(Fault) => return failed(libc::EFAULT),
     }
     let activation = runtime.enter();
-    let (activation, waited) = runtime.futex_wait(activation, address, mask, deadline, || {
-        access::load_u32(address) == Ok(value)
-    });
+    let (activation, waited) =
+        runtime.futex_wait(activation, address, mask, deadline, || read() == Ok(value));
     note_made(activation, &waited);
     runtime.leave(activation);
     match waited {
