@@ -13,8 +13,7 @@ use crate::vp::{State, Vp};
 type Rt = &'static Runtime<Checked>;
 
 fn another(runtime: Rt, vp: &'static Vp<Checked>, role: Role) -> &'static Activation<Checked> {
-    let activation = runtime.new_activation().unwrap();
-    activation.vp.set(Some(vp), Ordering::Relaxed);
+    let activation = runtime.new_activation(Some(vp)).unwrap();
     activation.set_role(role);
     activation
 }

@@ -142,8 +142,7 @@ fn an_activation_of_the_pool_is_given_to_one() {
     check(220, || {
         let runtime = runtime(1);
         let vp = &runtime.vps()[0];
-        let spare = runtime.new_activation().unwrap();
-        spare.vp.set(Some(vp), Ordering::Relaxed);
+        let spare = runtime.new_activation(Some(vp)).unwrap();
         spare.set_role(Role::Reserved);
         // Whoever has it counts in its link, which is not an atomic's business.
         let use_it = move || {
@@ -203,7 +202,8 @@ fn a_stack_is_handed_out_once_until_it_comes_back() {
 fn every_activation_is_known_however_many_begin_at_once() {
     check(260, || {
         let runtime = runtime(1);
-        let make = move || core::ptr::from_ref(runtime.new_activation().unwrap());
+        let vp = &runtime.vps()[0];
+        let make = move || core::ptr::from_ref(runtime.new_activation(Some(vp)).unwrap());
         let other = thread::spawn(make);
         let mine = make();
         let theirs = other.join().unwrap();

@@ -19,8 +19,7 @@ fn touch(runtime: Rt) {
 }
 
 fn another(runtime: Rt, vp: &'static Vp<Checked>) -> &'static Activation<Checked> {
-    let activation = runtime.new_activation().unwrap();
-    activation.vp.set(Some(vp), Ordering::Relaxed);
+    let activation = runtime.new_activation(Some(vp)).unwrap();
     activation.set_role(Role::Standby);
     activation
 }
