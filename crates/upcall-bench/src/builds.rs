@@ -233,6 +233,8 @@ fn finished(name: &str, output: &Output) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -241,17 +243,38 @@ mod tests {
         assert!(cache_directory(None).ends_with("upcall/bench"));
     }
 
+    /// The names of the files in a folder of this package.
+    fn files(folder: &str) -> BTreeSet<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+        entries
+            .filter(|entry| entry.file_type().unwrap().is_file())
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn every_file_of_a_peer_is_a_source() {
+        for (peer, sources) in [
+            ("go", GO_SOURCES),
+            ("openmp", OPENMP_SOURCES),
+            ("cpp", cpp::SOURCES),
+            ("java", java::SOURCES),
+        ] {
+            let listed = sources.iter().map(|&(name, _)| name.to_owned()).collect();
+            assert_eq!(files(&format!("peers/{peer}")), listed, "{peer}");
+        }
+    }
+
     #[test]
     fn the_rust_peers_get_every_file_of_the_workloads() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         for folder in [
             "src/workload",
             "src/workload/nbody",
             "peers/rust/src/bin",
             "peers/rust/src",
         ] {
-            for entry in std::fs::read_dir(root.join(folder)).unwrap() {
-                let name = entry.unwrap().file_name().into_string().unwrap();
+            for name in files(folder) {
                 let path = format!("{folder}/{name}");
                 let listed = RUST_SOURCES.iter().any(|(listed, _)| *listed == path);
                 assert!(listed || !name.ends_with(".rs"), "{path}");

@@ -1,7 +1,7 @@
 //! The runtime object: what it owns, and how that comes into being.
 //!
-//! How a thread enters and leaves it, and what runs next, is in `passage.rs`; what happens at upcalls
-//! in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
+//! How a thread enters and leaves it is in `passage.rs`; what runs next, in `schedule.rs`; what happens at
+//! upcalls, in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
@@ -28,6 +28,8 @@ mod models;
 mod passage;
 #[path = "policy.rs"]
 mod policy;
+#[path = "schedule.rs"]
+mod schedule;
 #[path = "spares.rs"]
 mod spares;
 #[path = "standby.rs"]

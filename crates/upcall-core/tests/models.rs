@@ -64,7 +64,7 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "lists::a_thread_that_is_put_where_somebody_looks",
-        "passage.rs",
+        "schedule.rs",
         "vp.ready.if_empty(&self.kernel, || {
             self.has_ready.remove(vp.index());
         });",
@@ -72,7 +72,7 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "lists::a_thread_that_is_put_where_somebody_looks",
-        "passage.rs",
+        "schedule.rs",
         "vp.ready.push_back(&self.kernel, thread);
         self.has_ready.insert(vp.index());",
         "self.has_ready.insert(vp.index());
@@ -267,7 +267,7 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "urgency::a_thread_that_is_more_urgent_when_it_is_ready",
-        "passage.rs",
+        "schedule.rs",
         "self.push_back(vp, thread);\n        self.announce(vp, thread);",
         "self.announce(vp, thread);\n        self.push_back(vp, thread);",
     ),
@@ -291,7 +291,7 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
-        "passage.rs",
+        "schedule.rs",
         "self.push_back(vp, thread);\n        self.announce(vp, thread);",
         "self.announce(vp, thread);\n        self.push_back(vp, thread);",
     ),
@@ -321,7 +321,7 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "idle::a_thread_that_is_made_ready_while_the_owner_enters",
-        "passage.rs",
+        "schedule.rs",
         "if !rung && !self.unwatched.is_empty() {",
         "if false {",
     ),

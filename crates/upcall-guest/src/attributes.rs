@@ -124,6 +124,7 @@ fn send(
 }
 
 /// What the thread has asked for, as far as the program may use it, or all of that.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     let mut mask = affinity::allowed();
@@ -147,6 +148,7 @@ pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
 }
 
 /// A thread may ask for processors of its own; it keeps running on the virtual processors.
+// Not inlined, as above.
 #[inline(never)]
 pub fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     let mut asked = Set([0; affinity::WORDS]);

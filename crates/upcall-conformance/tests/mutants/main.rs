@@ -56,7 +56,7 @@ const fn of_standby(
 }
 
 const UPCALL: &str = "upcall-core/src/upcall.rs";
-const PASSAGE: &str = "upcall-core/src/passage.rs";
+const SCHEDULE: &str = "upcall-core/src/schedule.rs";
 const STANDBY: &str = "upcall-core/src/standby.rs";
 const SPARES: &str = "upcall-core/src/spares.rs";
 const READY: &str = "upcall-core/src/ready.rs";
@@ -140,7 +140,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     of_runtime(
         "last_processor",
-        PASSAGE,
+        SCHEDULE,
         "while !self.kernel.may_run(vp) {",
         "while false {",
     ),
@@ -154,7 +154,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     of_runtime(
         "need",
-        PASSAGE,
+        SCHEDULE,
         "let rung = !self.idle.is_empty() && self.ring(vp.index());",
         "let rung = false;",
     ),

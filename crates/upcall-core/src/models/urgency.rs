@@ -5,11 +5,13 @@ use core::sync::atomic::Ordering;
 use loom::thread;
 
 use super::idle::two_busy;
-use super::kernel;
+use super::kernel::{self, Checked};
 use super::{all_ready, check, owner, runtime, threads};
 use crate::rank::Rank;
-use crate::runtime::{Advice, Transition};
-use crate::thread::{Claim, PARKED, WakeReason};
+use crate::runtime::{Advice, Runtime, Transition};
+use crate::thread::{Claim, PARKED, Thread, WakeReason};
+
+type Rt = &'static Runtime<Checked>;
 
 #[test]
 fn a_more_urgent_thread_is_chosen_or_has_who_chooses_choose_again() {
@@ -56,19 +58,28 @@ fn a_held_thread_with_another_rank_is_chosen_or_ready() {
     });
 }
 
+/// A runtime on two virtual processors and two threads, the first of which is its adviser.
+fn advised() -> (Rt, [&'static Thread<Checked>; 2]) {
+    let runtime = runtime(2);
+    let [adviser, other] = threads(runtime);
+    runtime.policy.adviser.set(Some(adviser), Ordering::Relaxed);
+    runtime.ranked.store(true, Ordering::Relaxed);
+    (runtime, [adviser, other])
+}
+
+/// What the second virtual processor tells of a thread that it has made.
+fn create(runtime: Rt, thread: &'static Thread<Checked>) {
+    let busy = &runtime.vps()[1];
+    kernel::act_as(owner(busy));
+    runtime.tell(busy, thread, Transition::Created);
+}
+
 #[test]
 fn what_happens_is_told_or_wakes_the_adviser() {
     check(300, || {
-        let runtime = runtime(2);
-        let [adviser, other] = threads(runtime);
-        runtime.policy.adviser.set(Some(adviser), Ordering::Relaxed);
-        runtime.ranked.store(true, Ordering::Relaxed);
+        let (runtime, [adviser, other]) = advised();
         let activation = owner(&runtime.vps()[0]);
-        let busy = &runtime.vps()[1];
-        let tells = thread::spawn(move || {
-            kernel::act_as(owner(busy));
-            runtime.tell(busy, other, Transition::Created);
-        });
+        let tells = thread::spawn(move || create(runtime, other));
         let mut advice = runtime.ask(adviser);
         if advice.is_none() {
             runtime.finish_park(activation, adviser);
@@ -109,18 +120,11 @@ fn a_thread_that_is_more_urgent_when_it_is_ready_has_somebody_choose_again() {
 #[test]
 fn an_adviser_whose_time_is_over_is_not_woken_from_its_next_wait() {
     check(300, || {
-        let runtime = runtime(2);
-        let [adviser, other] = threads(runtime);
-        runtime.policy.adviser.set(Some(adviser), Ordering::Relaxed);
-        runtime.ranked.store(true, Ordering::Relaxed);
+        let (runtime, [adviser, other]) = advised();
         let activation = owner(&runtime.vps()[0]);
-        let busy = &runtime.vps()[1];
         assert!(runtime.ask(adviser).is_none());
         runtime.finish_park(activation, adviser);
-        let tells = thread::spawn(move || {
-            kernel::act_as(owner(busy));
-            runtime.tell(busy, other, Transition::Created);
-        });
+        let tells = thread::spawn(move || create(runtime, other));
         let is_late = adviser.claim(WakeReason::TimedOut) == Claim::Ready;
         if is_late {
             runtime.heed();

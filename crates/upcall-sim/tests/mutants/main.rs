@@ -88,7 +88,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
-        file: "passage.rs",
+        file: "schedule.rs",
         text: "vp.ready.push_back(&self.kernel, thread);
         self.has_ready.insert(vp.index());",
         instead: "vp.ready.push_back(&self.kernel, thread);",
@@ -188,7 +188,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "passage.rs",
+        file: "schedule.rs",
         text: "self.push_back(vp, thread);
         self.announce(vp, thread);",
         instead: "self.push_back(vp, thread);

@@ -14,8 +14,8 @@ const SLICE: &str = "UPCALL_SYNC_TEST_SLICE_US";
 /// Lists cases with their names.
 #[macro_export]
 macro_rules! cases {
-    ($($case:ident)*) => {
-        &[$((stringify!($case), $case)),*]
+    ($($case:ident $(:: $within:ident)?)*) => {
+        &[$((concat!(stringify!($case) $(, "::", stringify!($within))?), $case $(:: $within)?)),*]
     };
 }
 

@@ -1,0 +1,267 @@
+//! What runs next: threads become ready, are chosen, and run.
+//!
+//! Everything here is done on behalf of a virtual processor by the activation that owns it, but for making a thread ready,
+//! which others may do. How a thread comes to park, and what is done then, is in `passage.rs`; what ranks
+//! have to say, in `urgency.rs`.
+
+use core::sync::atomic::Ordering;
+
+use crate::activation::Activation;
+use crate::arch;
+use crate::kernel::Kernel;
+use crate::runtime::{Runtime, Transition};
+use crate::thread::{RUNNING, Thread};
+use crate::vp::{State, Vp};
+
+/// A busy virtual processor looks at the poller this often, in nanoseconds, if nobody sits in it.
+const POLL_EVERY_NS: u64 = 4_000;
+
+impl<K: Kernel> Runtime<K> {
+    /// Makes a thread ready that the caller has claimed or created. Called inside the runtime.
+    pub fn make_ready(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+    ) {
+        self.make_ready_on(activation.vp(), thread);
+    }
+
+    /// As [`Runtime::make_ready`], for a new thread that should run before those that wait: its creator divides
+    /// its work by threads, and the next thing is to wait for them.
+    #[inline]
+    pub fn make_ready_forked(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+    ) {
+        self.make_ready_new(activation.vp(), thread, true);
+    }
+
+    #[inline]
+    pub(crate) fn make_ready_new(
+        &'static self,
+        vp: &'static Vp<K>,
+        thread: &'static Thread<K>,
+        forked: bool,
+    ) {
+        self.tell(vp, thread, Transition::Created);
+        if self.goes_first(forked) {
+            vp.ready.push_forked(&self.kernel, thread);
+            self.has_ready.insert(vp.index());
+        } else {
+            self.push_back(vp, thread);
+        }
+        self.announce(vp, thread);
+    }
+
+    #[inline]
+    pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        self.tell(vp, thread, Transition::Unblocked);
+        self.push_back(vp, thread);
+        self.announce(vp, thread);
+    }
+
+    /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
+    /// there is none, no busy one may block unnoticed from here on, be it on a page fault. Whoever
+    /// comes out of idleness, or becomes the owner, looks for threads that were announced meanwhile:
+    /// who was rung may find something else to run. Says whether one was put to work.
+    #[inline]
+    pub(crate) fn announce_ready(&'static self, vp: &'static Vp<K>) -> bool {
+        let rung = !self.idle.is_empty() && self.ring(vp.index());
+        // SeqCst: the thread was made visible before; a standby declares itself asleep before the
+        // virtual processor leaves the idleness that let it, and the owner looks afterwards.
+        if !rung && !self.unwatched.is_empty() {
+            self.watch_busy();
+        }
+        rung
+    }
+
+    /// The next thread for a virtual processor: its own, or one that waits elsewhere.
+    #[inline(always)]
+    pub(super) fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+        if self.is_ranked() {
+            return self.most_urgent(vp);
+        }
+        match vp.ready.pop(&self.kernel) {
+            None => self.steal_thread(vp),
+            own => own,
+        }
+    }
+
+    fn steal_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+        let vps = self.vps();
+        self.has_ready.find(vp.index(), vps.len(), |index| {
+            let other = &vps[index as usize];
+            let thread = other.ready.steal(&self.kernel);
+            if thread.is_some() {
+                self.stats.stolen.add();
+            } else {
+                self.forget_empty(other);
+            }
+            thread
+        })
+    }
+
+    /// A ready list was found empty: takes it out of `has_ready`, if it still is.
+    pub(super) fn forget_empty(&self, vp: &'static Vp<K>) {
+        vp.ready.if_empty(&self.kernel, || {
+            self.has_ready.remove(vp.index());
+        });
+    }
+
+    /// Puts a thread at the end of the ready list of `vp`. Whose list is not empty is in `has_ready`,
+    /// or somebody is here; whoever looks there in vain takes it out, with the list locked: so who puts
+    /// a thread in afterwards finds it missing.
+    #[inline]
+    pub(super) fn push_back(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_back(&self.kernel, thread);
+        self.has_ready.insert(vp.index());
+    }
+
+    /// The same at the front.
+    pub(super) fn push_front(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_front(&self.kernel, thread);
+        self.has_ready.insert(vp.index());
+    }
+
+    /// The life of an activation on its own stack, from the top after every thread that it ran.
+    #[inline(always)]
+    pub(super) fn carry_on(&'static self, activation: &'static Activation<K>) -> ! {
+        loop {
+            let word = activation.vp().word();
+            let arrives = !word.is_owned_by(activation) || word.state() != State::Runtime;
+            if arrives {
+                self.wait(activation);
+            }
+            self.schedule(activation, arrives);
+        }
+    }
+
+    /// Runs what should run next on the virtual processor that the activation owns. Returns when it
+    /// does not own it any more. `arrived`: it did not own it, busy, before.
+    #[inline(always)]
+    fn schedule(&'static self, activation: &'static Activation<K>, mut arrived: bool) {
+        loop {
+            let vp = activation.vp();
+            debug_assert!(vp.word().is_owned_by(activation));
+            if activation.take_attention() & Activation::<K>::DEFERRED != 0 {
+                self.kernel.deferred(self, activation, None);
+            }
+            if self.poller_is_due(vp) {
+                self.look_at_poller(activation, vp);
+            }
+            while !self.kernel.may_run(vp) {
+                if !self.pause(activation, vp) {
+                    return;
+                }
+            }
+            if self.stats.absent.get() != 0 && !self.let_return(activation) {
+                return;
+            }
+            if self.grant_displaced(vp) {
+                return;
+            }
+            if let Some(thread) = self.next_thread(vp) {
+                if !self.is_chosen(activation, thread) {
+                    continue;
+                }
+                if arrived {
+                    self.look_around(vp);
+                }
+                self.run(activation, vp, thread);
+            }
+            if self.tell_idle(vp) {
+                continue;
+            }
+            if !self.idle(activation, vp) {
+                return;
+            }
+            arrived = true;
+        }
+    }
+
+    /// Whether the first of the ready list is to run; if not, it is back in front. Who asked the owner to
+    /// choose again while it did so may mean this thread, which must not be preempted for having asked.
+    #[inline]
+    pub(super) fn is_chosen(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+    ) -> bool {
+        let vp = activation.vp();
+        // The claim first: who puts it back does not ask this virtual processor for what it ran before.
+        let chosen =
+            (!self.is_ranked() || self.claims(vp, thread.rank())) && !activation.is_to_choose();
+        if !chosen {
+            self.put_back(vp, thread);
+        }
+        chosen
+    }
+
+    /// Whether nothing but the ready list has a say in what runs next.
+    #[inline]
+    pub(super) fn is_plain_turn(
+        &self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) -> bool {
+        activation.attention.load(Ordering::Relaxed) == 0
+            && vp.nr_displaced.load(Ordering::Relaxed) == 0
+            && self.stats.absent.get() == 0
+            && !self.is_ranked()
+            && !self.poller_is_due(vp)
+    }
+
+    /// Whether it is time to look at the poller from a busy virtual processor, because nobody
+    /// sits in it.
+    #[inline]
+    pub(super) fn poller_is_due(&self, vp: &'static Vp<K>) -> bool {
+        self.seat_is_wanted()
+            && self
+                .kernel
+                .now()
+                .wrapping_sub(vp.polled_ns.load(Ordering::Relaxed))
+                >= POLL_EVERY_NS
+    }
+
+    #[inline(always)]
+    pub(super) fn run(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+        thread: &'static Thread<K>,
+    ) -> ! {
+        if vp.has_ready() {
+            self.call_standby(vp);
+            if !self.idle.is_empty() {
+                self.ring(vp.index());
+            }
+        }
+        if vp.only_computes.load(Ordering::Relaxed) {
+            self.fill_seat(vp);
+        }
+        thread.state.store(RUNNING, Ordering::Relaxed);
+        thread.carrier.set(Some(activation), Ordering::Release);
+        activation.thread.set(Some(thread), Ordering::Relaxed);
+        if self.is_ranked() {
+            self.publish_rank(activation);
+        }
+        vp.count_dispatch();
+        self.kernel.install(activation, thread);
+        // SAFETY: the thread came from a ready list: its registers are saved and nobody else
+        // resumes it.
+        unsafe {
+            arch::resume(
+                thread.context.load(Ordering::Relaxed),
+                activation.control.load(Ordering::Relaxed),
+            )
+        }
+    }
+
+    #[cold]
+    fn fill_seat(&'static self, vp: &'static Vp<K>) {
+        if self.seat_is_wanted() {
+            self.call_spare(vp);
+        }
+    }
+}
