@@ -18,6 +18,7 @@ const PAUSES: u32 = 32;
 const LOOKS: u32 = 4;
 
 /// The same where nobody is ready behind us: its processor would look for work that long, too.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 const IDLE_LOOKS: u32 = 12;
 
 /// A moment of the clock that sleeps by (CLOCK_MONOTONIC), in nanoseconds.

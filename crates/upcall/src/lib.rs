@@ -80,4 +80,4 @@ pub use error::Error;
 #[cfg(not(loom))]
 pub use join::join;
 #[cfg(not(loom))]
-pub use runtime::{Builder, Runtime};
+pub use runtime::{Backend, Builder, Runtime};

@@ -45,11 +45,23 @@ impl Runtime {
     }
 }
 
+/// How the runtime learns from the kernel what becomes of its activations; others may come.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum Backend {
+    /// The best that works here.
+    #[default]
+    Auto,
+    /// A standby activation on each virtual processor, which runs when the other one does not. Needs no privilege.
+    Standby,
+}
+
 /// Settings of a [`Runtime`]. For what is not set the variables `UPCALL_VPS`, `UPCALL_SLICE_US`,
 /// `UPCALL_POLICY` and `UPCALL_STATS` hold, as under `upcall run`.
 #[derive(Default)]
 pub struct Builder {
     vps: Option<(u32, u32)>,
+    backend: Backend,
     slice: Option<Duration>,
     policy: Option<Box<dyn Policy>>,
     stats: Option<bool>,
@@ -63,6 +75,14 @@ impl Builder {
     #[must_use]
     pub fn virtual_processors(mut self, min: u32, max: u32) -> Self {
         self.vps = Some((min, max));
+        self
+    }
+
+    /// How to learn from the kernel what it does. One that is named is used, or the runtime does not start. Where
+    /// `upcall run` has started the program, its user's choice counts.
+    #[must_use]
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.backend = backend;
         self
     }
 
@@ -129,7 +149,10 @@ impl Builder {
             }
             crate::thread::set_stack_size(size);
         }
-        self.embed(range)
+        match self.backend {
+            // There is one, which works wherever the runtime does: see `upcall doctor`.
+            Backend::Auto | Backend::Standby => self.embed(range),
+        }
     }
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -184,6 +184,7 @@ fn main() {
     unsafe { libc::alarm(120) };
     let runtime = upcall::Runtime::builder()
         .virtual_processors(1, 1)
+        .backend(upcall::Backend::Standby)
         .start()
         .expect("starts");
     // `upcall run` on this test tries the other way.

@@ -18,6 +18,7 @@ mod table;
 
 use std::io::Write;
 use std::path::Path;
+#[cfg(target_arch = "x86_64")]
 use std::process::Command;
 
 use crate::args::BenchArgs;
@@ -30,6 +31,13 @@ use crate::workload::counted::BATCH;
 use table::{Row, Verdict};
 
 /// What is counted.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(
+        dead_code,
+        reason = "only its name is told where nothing can be counted"
+    )
+)]
 struct Operation {
     /// Its name in the program and in the table.
     name: &'static str,
@@ -40,6 +48,7 @@ struct Operation {
 }
 
 /// What is done before anything is counted, in the table's operations: some time slices.
+#[cfg(target_arch = "x86_64")]
 const WARM_UP: usize = 200_000;
 
 const OPERATIONS: &[Operation] = &[
