@@ -68,7 +68,8 @@ pub struct RunArgs {
     ///
     /// Without it threads take turns, a time slice each. By priority, no thread waits while a less urgent one of
     /// the program runs: those with a real-time policy come first, by their priority, then all others by their
-    /// nice value (sched(7)); nobody needs a privilege for it.
+    /// nice value (sched(7)). By deadline, those with SCHED_DEADLINE come first, the earliest before the others. Nobody
+    /// needs a privilege for either.
     #[arg(
         long,
         value_name = "NAME",
@@ -122,6 +123,8 @@ pub enum Policy {
     Fifo,
     /// The more urgent first; equals take turns
     Priority,
+    /// The earliest deadline first; the others take turns
+    Deadline,
 }
 
 /// Say what works on this machine and, for what does not, why and what would change it

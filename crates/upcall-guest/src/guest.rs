@@ -70,6 +70,7 @@ impl Policy {
             "round-robin" => Policy::RoundRobin,
             "fifo" => Policy::Fifo,
             "priority" => Policy::Priority,
+            "deadline" => Policy::Deadline,
             _ => return None,
         })
     }

@@ -7,7 +7,8 @@
 //! the program's own processors that they share.
 //!
 //! Without it they are accepted and answered as for an ordinary thread, and real-time policies, which would
-//! stop the virtual processors, are refused as without privilege. For other processes all are the kernel's.
+//! stop the virtual processors, are refused as without privilege; [`deadlines`] says when SCHED_DEADLINE is not. For
+//! other processes all are the kernel's.
 //!
 //! *Not done:* a mutex of libc's does not hand its waiters' urgency to its holder (PTHREAD_PRIO_INHERIT; the
 //! crate's do, [`crate::urgency`]). The child of a fork begins with what the process has in the kernel.
@@ -18,9 +19,9 @@ use upcall_core::Rank;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::{Frame, raw_syscall};
-use crate::guest::GUEST;
+use crate::guest::{GUEST, Policy};
 use crate::identity::FIRST;
-use crate::{access, attributes, pending, urgency};
+use crate::{access, attributes, deadlines, pending, urgency};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -124,6 +125,20 @@ fn raw(frame: &Frame) -> i64 {
     (unsafe { frame.raw() }) as i64
 }
 
+/// The kernel's answer to a process that has no runtime yet. EPERM: what it refuses the runtime may grant, if threads
+/// are ordered by that.
+///
+/// What the kernel grants is the process's, and stays over execve(2): [`adopt_first`] finds it. It is not asked for
+/// SCHED_DEADLINE where deadlines count: it would refuse threads to such a process.
+pub fn before_threads(frame: &Frame) -> i64 {
+    let wants_deadlines = frame.rax as i64 == libc::SYS_sched_setattr
+        && access::load_u32(frame.rsi as usize + 4) == Ok(libc::SCHED_DEADLINE as u32);
+    match GUEST.policy() {
+        Policy::Deadline if wants_deadlines => EPERM,
+        _ => raw(frame),
+    }
+}
+
 /// Serves one of the calls, for the program's threads.
 pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let number = frame.rax as i64;
@@ -145,7 +160,7 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         libc::SYS_sched_getaffinity => attributes::get_affinity(whose, frame),
         libc::SYS_sched_setaffinity => attributes::set_affinity(whose, frame),
         _ if GUEST.orders_by_priority() => by_priority(runtime, (whose, id), frame),
-        _ => as_ordinary(frame),
+        _ => deadlines::serve(runtime, (whose, id), frame).unwrap_or_else(|| as_ordinary(frame)),
     }
 }
 
@@ -289,7 +304,7 @@ pub fn ask(
     }
 }
 
-/// The first thread has the nice value that the process was started with. Inside the runtime.
+/// The first thread has the policy, priority and nice value that the process has. Inside the runtime.
 pub fn adopt_first(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -301,6 +316,14 @@ pub fn adopt_first(
         // SAFETY: asks only.
         let answer = unsafe { raw_syscall(libc::SYS_getpriority, words) };
         own.nice = (20 - answer as i64).clamp(-20, 19) as i8;
+        let mut priority = 0i32;
+        let at = (&raw mut priority) as u64;
+        // SAFETY: writes one word.
+        unsafe { raw_syscall(libc::SYS_sched_getparam, [0, at, 0, 0, 0, 0]) };
+        // SAFETY: asks only.
+        let policy = unsafe { raw_syscall(libc::SYS_sched_getscheduler, [0; 6]) };
+        // One that is not known here is as if it had none.
+        let _ = own.take(policy as i32, priority);
     }
     change(runtime, activation, thread, own);
 }

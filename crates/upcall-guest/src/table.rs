@@ -14,11 +14,11 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::entry::{self, Frame};
-use crate::guest::GUEST;
+use crate::guest::{GUEST, Policy};
 use crate::threads::Request;
 use crate::{
-    again, alone, attributes, caller, dispatch, futex, io, loads, names, poll, process, scheduling,
-    signal, threads, time, timers, uring,
+    again, alone, attributes, caller, deadlines, dispatch, futex, io, loads, names, poll, process,
+    scheduling, signal, threads, time, timers, uring,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -28,6 +28,7 @@ const FIONBIO: u64 = 0x5421;
 const PTRACE_TRACEME: u64 = 0;
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
 
 /// What every rewritten site calls.
@@ -56,6 +57,15 @@ fn alone(frame: &mut Frame) {
             }
         }
         libc::SYS_rt_sigaction => frame.rax = signal::sigaction(frame) as u64,
+        libc::SYS_sched_setscheduler | libc::SYS_sched_setattr => {
+            let answer = scheduling::before_threads(frame);
+            let orders = matches!(GUEST.policy(), Policy::Priority | Policy::Deadline);
+            let refused = orders && answer == EPERM;
+            match refused.then(|| GUEST.start()) {
+                Some(Ok(runtime)) => dispatch(runtime, frame),
+                _ => frame.rax = answer as u64,
+            }
+        }
         libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_shmat
             if loads::is_executable(frame) =>
         {
@@ -153,7 +163,7 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
         return;
     }
     match frame.rax as i64 {
-        libc::SYS_sched_yield => {
+        libc::SYS_sched_yield if !deadlines::has(thread) => {
             runtime.yield_now();
             frame.rax = 0;
         }
@@ -172,7 +182,10 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
             }
         }
         libc::SYS_rt_sigreturn => frame.mode = entry::mode::AT_SITE,
-        _ => frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame)) as u64,
+        _ => {
+            frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame)) as u64;
+            deadlines::came_back(runtime, thread);
+        }
     }
 }
 
@@ -187,6 +200,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_futex => {
             futex::serve(runtime, frame).unwrap_or_else(|| futex::shared(runtime, frame))
         }
+        libc::SYS_sched_yield => deadlines::end_job(runtime, thread, frame),
         libc::SYS_nanosleep => time::nanosleep(runtime, thread, frame),
         libc::SYS_clock_nanosleep => {
             time::clock_nanosleep(runtime, thread, frame).unwrap_or_else(|| blocking(frame))

@@ -9,7 +9,7 @@ use upcall_linux::{Runtime, Thread, base, clock, cpu_time};
 use crate::again::UNSEEN;
 use crate::entry::{Frame, NEVER, program_call};
 use crate::guest::GUEST;
-use crate::{access, futex};
+use crate::{access, deadlines, futex};
 
 const NS: u64 = 1_000_000_000;
 const TIMER_ABSTIME: u64 = 1;
@@ -149,13 +149,14 @@ fn store(address: usize, words: [u64; 2]) -> i64 {
 
 /// Sleeps until the deadline; what is left of it after a handler ran goes to `rest`, unless that
 /// is 0.
-fn sleep(
+pub fn sleep(
     runtime: &'static Runtime,
     thread: &'static Thread,
     frame: &Frame,
     deadline: u64,
     rest: usize,
 ) -> i64 {
+    deadlines::will_wake(runtime, thread, deadline);
     let answer = loop {
         // A hint, from whatever activation this is at the moment.
         // SAFETY: on an activation.

@@ -19,7 +19,7 @@ use upcall_core::{Rank, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::guest::{GUEST, Policy};
-use crate::{caller, direct, scheduling, shell};
+use crate::{caller, deadlines, direct, scheduling, shell};
 
 /// More than this many threads that wait for one another are not looked at.
 const LONGEST_CHAIN: u32 = 64;
@@ -82,11 +82,15 @@ pub fn inherit(
     state.waits_for.store(0, Ordering::Relaxed);
     state.tag.store(0, Ordering::Relaxed);
     state.lent_rank.store(u64::MAX, Ordering::Relaxed);
+    deadlines::forget(thread);
     if GUEST.orders_by_priority() {
         scheduling::inherit(runtime, activation, (creator, thread));
     } else {
+        let own = creator
+            .filter(|&creator| !deadlines::has(creator))
+            .map(own_rank);
         // Of one that is held a policy would have to know, which has perhaps just ended.
-        let own = creator.map(own_rank).filter(|&rank| rank != Rank::HELD);
+        let own = own.filter(|&rank| rank != Rank::HELD);
         let own = own.unwrap_or(Rank::COMMON);
         set_own(runtime, activation, thread, own);
     }
@@ -121,7 +125,8 @@ pub fn change(
     }
 }
 
-fn own_rank(thread: &'static Thread) -> Rank {
+/// What a thread asks for, or the program's policy for it.
+pub fn own_rank(thread: &'static Thread) -> Rank {
     Rank(thread.kernel.own_rank.load(Ordering::Relaxed))
 }
 

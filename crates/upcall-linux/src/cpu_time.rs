@@ -70,7 +70,7 @@ fn charge(activation: &'static Activation, thread: &'static Thread) {
     }
 }
 
-/// The processor time of a thread, in nanoseconds. Outside the runtime.
+/// The processor time of a thread, in nanoseconds. Outside the runtime, or of one that is parked.
 pub fn of(thread: &'static Thread) -> u64 {
     ASKED.store(true, Ordering::Relaxed);
     let mut answer = 0;

@@ -37,8 +37,8 @@ pub struct Hooks {
     pub resting_mask: fn() -> u64,
     /// A virtual processor is about to sleep: perhaps no thread will ever run again.
     pub stuck: fn(&'static Runtime, &'static Activation),
-    /// A time slice is over. Inside the runtime. See [`Kernel::tick`].
-    pub tick: fn(&'static Runtime, &'static Activation),
+    /// A time slice of this thread is over, which is parked. Inside the runtime. See [`Kernel::tick`].
+    pub tick: fn(&'static Runtime, &'static Activation, &'static Thread),
 }
 
 /// How the backend is set up.
@@ -510,7 +510,7 @@ unsafe impl Kernel for Linux {
         affinity::look(self, runtime, activation, self.now());
         pace::tick(self, runtime, activation);
         cpu_time::slice(thread, self.settings.slice_ns);
-        (self.settings.hooks.tick)(runtime, activation);
+        (self.settings.hooks.tick)(runtime, activation, thread);
         self.gang.tick(runtime, activation);
     }
 

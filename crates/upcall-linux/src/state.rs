@@ -205,6 +205,23 @@ impl Binding {
     }
 }
 
+/// What a thread asked for with SCHED_DEADLINE, and the job that it is in; all in nanoseconds. Kept by the guest.
+#[derive(Default)]
+pub struct Job {
+    /// Processor time that each job takes.
+    pub runtime: AtomicU64,
+    /// When a job must be done, after its release.
+    pub deadline: AtomicU64,
+    /// From one release to the next one. 0: the thread has asked for nothing.
+    pub period: AtomicU64,
+    /// When this job must be done, of CLOCK_MONOTONIC.
+    pub due: AtomicU64,
+    /// When the next one is released.
+    pub next: AtomicU64,
+    /// Processor time that the thread had had when this one began.
+    pub before: AtomicU64,
+}
+
 /// What the kernel would keep with a thread, were it a kernel thread.
 #[derive(Default)]
 pub struct LinuxThread {
@@ -259,6 +276,8 @@ pub struct LinuxThread {
     pub tag: AtomicU64,
     /// See `tag`.
     pub advised: AtomicU64,
+    /// The job that it is in, if it has asked for deadlines. Kept by the guest.
+    pub job: Job,
     /// Its timer slack.
     pub slack: Slack,
     /// The processors that it has asked for.

@@ -46,7 +46,9 @@ use crate::guest::GUEST;
 use frame::{frame_mask, note_progress, set_frame_mask, show_site};
 use own::{give_up_wait, own_signal};
 
-use crate::{access, again, alone, caller, dispatch, masks, pending, process, sud, timers};
+use crate::{
+    access, again, alone, caller, deadlines, dispatch, masks, pending, process, sud, timers,
+};
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
 ///
@@ -580,10 +582,11 @@ pub fn deferred(
     }
 }
 
-/// The end of a time slice: signals for the process that the running threads block and a parked
+/// The end of a time slice of `ran`: its deadline, and signals for the process that the running threads block and a parked
 /// one accepts. See [`upcall_linux::Hooks::tick`].
-pub fn tick(runtime: &'static Runtime, activation: &'static Activation) {
+pub fn tick(runtime: &'static Runtime, activation: &'static Activation, ran: &'static Thread) {
     pending::return_kept(runtime, activation);
+    deadlines::tick(runtime, activation, ran);
     let wanted = masks::passable();
     if activation.kernel.mask.load(Ordering::Relaxed) & wanted == 0 {
         return;

@@ -240,6 +240,10 @@ fn main() {
     println!("soak: seed {}", options.seed);
     let library = errors::library(case.scratch());
     let subjects = subjects::all(&case, &options.only);
+    if subjects.is_empty() {
+        println!("soak: no program's name contains {:?}", options.only);
+        return;
+    }
     let mut swept = subjects.clone();
     swept.retain(|subject| subject.bears.lasting_errors);
     if options.only.is_empty() || swept.is_empty() {

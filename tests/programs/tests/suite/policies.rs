@@ -4,17 +4,33 @@ use crate::real;
 use program_tests::program::Program;
 
 /// The guests that this module runs.
-pub const GUESTS: &[&str] = &["priorities"];
+pub const GUESTS: &[&str] = &["deadlines", "priorities"];
 
 /// Not compared with a native run: there real-time policies take a privilege, and the kernel's order is no
 /// strict one.
 #[test]
 fn priorities_order_the_threads_of_a_program() {
-    let Some((case, path)) = real("priorities_order_the_threads_of_a_program", "priorities.c")
-    else {
+    holds_under(
+        "priorities_order_the_threads_of_a_program",
+        "priorities.c",
+        "--policy=priority",
+    );
+}
+
+#[test]
+fn deadlines_order_the_threads_of_a_program() {
+    holds_under(
+        "deadlines_order_the_threads_of_a_program",
+        "deadlines.c",
+        "--policy=deadline",
+    );
+}
+
+fn holds_under(name: &str, source: &str, policy: &str) {
+    let Some((case, path)) = real(name, source) else {
         return;
     };
-    let launcher = case.launcher().with("--policy=priority").with("-p1");
+    let launcher = case.launcher().with(policy).with("-p1");
     let outcome = Program::new(&path).run(&case.fresh("launched"), Some(&launcher));
     let (ending, talk) = (outcome.ending(), outcome.talk());
     assert!(outcome.status.success(), "{ending}\n{talk}");
