@@ -1,7 +1,8 @@
 //! The user-level futex: threads wait for a word and are woken without the kernel.
 //!
 //! The semantics are those of futex(2) for words of one process (FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET,
-//! FUTEX_CMP_REQUEUE). Waiters of a word hang in a bucket of a hash table, first come, first served.
+//! FUTEX_CMP_REQUEUE). Waiters of a word hang in a bucket of a hash table, first come, first served; where
+//! threads have ranks, the most urgent first.
 //!
 //! Protocol of a wait:
 //! 1. Lock the bucket, compare the word, enter the bucket's queue: in state `Parking` with a deadline,
@@ -22,6 +23,9 @@ use crate::runtime::{After, Runtime, Transition};
 use crate::sync::{CHECKED, fence_after_locked};
 use crate::thread::{Claim, PARKING, QUEUED, Thread, WakeReason};
 use crate::vp::Vp;
+
+/// So many and more are all: in which order they are woken says nothing.
+const ALL: usize = i32::MAX as usize;
 
 const BUCKETS: usize = if CHECKED { 2 } else { 1 << 14 };
 
@@ -49,6 +53,31 @@ impl<K: Kernel> Queue<K> {
         self.unlink(thread);
         // Release: pairs with the Acquire in `Futexes::withdraw`.
         thread.wait_key.store(0, Ordering::Release);
+    }
+
+    /// The first waiter of `key` with a common bit in `mask`, from that place on.
+    fn next(from: Option<&'static Thread<K>>, key: usize, mask: u32) -> Option<&'static Thread<K>> {
+        let mut at = from;
+        while let Some(thread) = at {
+            if thread.wait_key.load(Ordering::Relaxed) == key
+                && thread.wait_mask.load(Ordering::Relaxed) & mask != 0
+            {
+                break;
+            }
+            at = thread.wait_next.get(Ordering::Relaxed);
+        }
+        at
+    }
+
+    /// The one of them with the most urgent rank that has waited longest.
+    #[cold]
+    fn most_urgent(&self, key: usize, mask: u32) -> Option<&'static Thread<K>> {
+        let next = |from| Self::next(from, key, mask);
+        let first = next(self.head);
+        let all = core::iter::successors(first, |thread| {
+            next(thread.wait_next.get(Ordering::Relaxed))
+        });
+        all.min_by_key(|thread| thread.rank())
     }
 
     fn unlink(&mut self, thread: &'static Thread<K>) {
@@ -276,29 +305,27 @@ impl<K: Kernel> Runtime<K> {
         count: usize,
         mask: u32,
     ) -> usize {
+        let by_rank = self.is_ranked() && count < ALL;
+        let mut from = queue.head;
         let mut woken = 0;
-        let mut at = queue.head;
-        while let Some(thread) = at {
-            if woken == count {
+        while woken < count {
+            let found = if by_rank {
+                queue.most_urgent(key, mask)
+            } else {
+                Queue::next(from, key, mask)
+            };
+            let Some(thread) = found else {
                 break;
-            }
-            at = thread.wait_next.get(Ordering::Relaxed);
-            if thread.wait_key.load(Ordering::Relaxed) != key
-                || thread.wait_mask.load(Ordering::Relaxed) & mask == 0
-            {
-                continue;
-            }
+            };
+            from = thread.wait_next.get(Ordering::Relaxed);
             // Claimed while it is in the queue, so that it is this wait that ends: a thread that is
-            // out of the queue may already wait for something else. The loser takes itself out.
+            // out of the queue may already wait for something else.
             let claim = thread.claim_in_bucket(WakeReason::Woken);
-            if claim == Claim::Lost {
-                continue;
-            }
             queue.remove(thread);
             if claim == Claim::Ready {
                 self.make_ready_on(vp, thread);
             }
-            woken += 1;
+            woken += usize::from(claim != Claim::Lost);
         }
         woken
     }

@@ -97,11 +97,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_wake_up_is_lost_or_doubled",
         file: "futex.rs",
-        text: "if claim == Claim::Lost {
-                continue;",
-        instead: "if claim == Claim::Lost {
-                woken += 1;
-                continue;",
+        text: "woken += usize::from(claim != Claim::Lost);",
+        instead: "woken += 1;",
         scenario: "timeouts",
     },
     Mutant {
@@ -210,6 +207,13 @@ const MUTANTS: &[Mutant] = &[
         text: "self.preempt_for(vp, first);",
         instead: "let _ = first;",
         scenario: "priorities::the_urgent_are_woken_together",
+    },
+    Mutant {
+        caught_by: "panicked",
+        file: "futex.rs",
+        text: "let by_rank = self.is_ranked() && count < ALL;",
+        instead: "let by_rank = false;",
+        scenario: "priorities::the_most_urgent_is_woken_first",
     },
     // The adviser is ready, and nobody gives way to it.
     Mutant {

@@ -174,3 +174,42 @@ fn the_urgent_are_woken_together() {
         join_all(me, threads);
     });
 }
+
+/// Of those that wait for a word the most urgent is woken first, and of its equals the one that came first; one
+/// may become more urgent while it waits.
+#[test]
+fn the_most_urgent_is_woken_first() {
+    explore("the_most_urgent_is_woken_first", |me| {
+        let (word, woken) = (me.word(0), me.word(0));
+        let mut threads: Vec<Handle> = Vec::new();
+        let mut ranks = Vec::new();
+        for place in 0..1 + me.some(5) {
+            let rank = 1 + me.machine.pick(3);
+            let handle = me.spawn(move |me| {
+                me.set_rank(me.thread, rank);
+                me.wait(word, 0, None);
+                woken.store(1 + place as u32, Ordering::SeqCst);
+            });
+            while !handle.thread.waits_for_word() {
+                me.sleep(1_000);
+            }
+            let later = me.machine.chance(4).then(|| 1 + me.machine.pick(3));
+            if let Some(rank) = later {
+                me.set_rank(handle.thread, rank);
+            }
+            ranks.push((later.unwrap_or(rank), place));
+            threads.push(handle);
+        }
+        ranks.sort_unstable();
+        for (_, place) in ranks {
+            assert_eq!(me.wake(word, 1), 1);
+            loop {
+                match woken.swap(0, Ordering::SeqCst) {
+                    0 => me.sleep(1_000),
+                    who => break assert_eq!(u64::from(who), 1 + place),
+                }
+            }
+        }
+        join_all(me, threads);
+    });
+}
