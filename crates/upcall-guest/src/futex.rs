@@ -15,7 +15,7 @@ use upcall_linux::{Activation, Runtime};
 use crate::access::{self, Fault};
 use crate::entry::{self, Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{again, threads, time};
+use crate::{again, threads, time, urgency};
 
 const PRIVATE: u64 = 128;
 const CLOCK_REALTIME: u64 = 256;
@@ -391,6 +391,9 @@ fn acquire_pi(address: usize, waiters: u32) -> Result<Option<Answer>, Fault> {
             tid | value & (WAITERS | OWNER_DIED) | waiters,
         )?;
         if was == value {
+            if urgency::lends() && (value | waiters) & WAITERS != 0 {
+                urgency::took_awaited();
+            }
             return Ok(Some(0));
         }
         value = was;
@@ -401,8 +404,7 @@ fn trylock_pi(address: usize) -> Result<Answer, Fault> {
     Ok(acquire_pi(address, 0)?.unwrap_or(failed(libc::EAGAIN)))
 }
 
-/// FUTEX_LOCK_PI without the inheritance: all threads have one priority as long as no policy says
-/// otherwise, so there is no inversion to cure.
+/// FUTEX_LOCK_PI; there is something to inherit where threads have ranks.
 fn lock_pi(runtime: &'static Runtime, address: usize, deadline: Option<u64>) -> Answer {
     let mut waiters = 0;
     loop {
@@ -417,14 +419,22 @@ fn lock_pi(runtime: &'static Runtime, address: usize, deadline: Option<u64>) -> 
         if value & TID_MASK == 0 {
             continue;
         }
-        match access::swap_u32(address, value, value | WAITERS) {
-            Ok(was) if was == value => {}
-            Ok(_) => continue,
+        let mark = || Ok(access::swap_u32(address, value, value | WAITERS)? == value);
+        let marked = match urgency::lends() {
+            true => urgency::mark_and_lend(value & TID_MASK, value & WAITERS == 0, mark),
+            false => mark(),
+        };
+        match marked {
+            Ok(true) => {}
+            Ok(false) => continue,
             Err(Fault) => return failed(libc::EFAULT),
         }
         // There may be other waiters now or later: whoever gets the lock keeps the mark.
         waiters = WAITERS;
         let answer = wait(runtime, address, value | WAITERS, u32::MAX, deadline);
+        if urgency::lends() {
+            urgency::waited();
+        }
         if answer == failed(libc::ETIMEDOUT) {
             return answer;
         }
@@ -446,5 +456,9 @@ fn unlock_pi(runtime: &'static Runtime, address: usize) -> Answer {
         }
     }
     wake(runtime, address, 1, u32::MAX);
+    // Last: what was lent is needed until the lender is woken.
+    if urgency::lends() && value & WAITERS != 0 {
+        urgency::freed_awaited();
+    }
     0
 }

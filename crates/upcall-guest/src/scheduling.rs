@@ -10,8 +10,9 @@
 //! stop the virtual processors, are refused as without privilege; [`deadlines`] says when SCHED_DEADLINE is not. For
 //! other processes all are the kernel's.
 //!
-//! *Not done:* a mutex of libc's does not hand its waiters' urgency to its holder (PTHREAD_PRIO_INHERIT; the
-//! crate's do, [`crate::urgency`]). The child of a fork begins with what the process has in the kernel.
+//! Who waits for a mutex with PTHREAD_PRIO_INHERIT lends its urgency to the holder ([`urgency`]).
+//!
+//! *Not done:* the child of a fork begins with what the process has in the kernel.
 
 use core::sync::atomic::Ordering;
 

@@ -3,7 +3,8 @@
 //! A thread has the more urgent one of two ranks, its own and the most urgent that was lent to it. Who waits for a
 //! mutex of the crate lends its rank to the holder, and to whom that one waits for (priority inheritance: Sha,
 //! Rajkumar and Lehoczky 1990); a holder gives back what was lent when it has freed the last mutex that it
-//! has.
+//! has. The same for mutexes of libc with PTHREAD_PRIO_INHERIT, of which only those are known that are awaited:
+//! the word that FUTEX_LOCK_PI(2const) waits for names its holder.
 //!
 //! Protocol, under one lock:
 //! 1. Who waits has marked the mutex as awaited before it looks who holds it ([`lend`]).
@@ -151,40 +152,82 @@ fn publish(runtime: &'static Runtime, activation: &'static Activation, thread: &
 /// The calling thread has taken a mutex, and writes its name there.
 #[cold]
 pub fn took(holder: &AtomicU32) {
-    let Some(thread) = caller::own_thread() else {
-        return;
-    };
-    let locks = &thread.kernel.locks;
-    locks.store(locks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    let name = thread.kernel.tid.load(Ordering::Relaxed) as u32;
-    holder.store(name, Ordering::Relaxed);
+    if let Some(thread) = caller::own_thread() {
+        thread.kernel.locks.fetch_add(1, Ordering::Relaxed);
+        let name = thread.kernel.tid.load(Ordering::Relaxed) as u32;
+        holder.store(name, Ordering::Relaxed);
+    }
+}
+
+/// The calling thread has taken a mutex whose word names its holder and which others wait for.
+#[cold]
+pub fn took_awaited() {
+    if let Some(thread) = caller::own_thread() {
+        thread.kernel.locks.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// The calling thread has marked a mutex as awaited, and is about to wait for it.
 #[cold]
 pub fn lend(holder: &AtomicU32) {
+    if let Some(runtime) = direct::runtime() {
+        let activation = runtime.enter();
+        {
+            let _lending = LENDING.lock(runtime.kernel());
+            lend_to(runtime, activation, holder.load(Ordering::Relaxed));
+        }
+        runtime.leave(activation);
+    }
+}
+
+/// As [`lend`], of a mutex whose word names this holder. `mark` marks it as awaited, unless it is another one's by
+/// now, and says so; the holder did not know before that it is, if this is the `first` one to wait.
+#[cold]
+pub fn mark_and_lend<E>(
+    name: u32,
+    first: bool,
+    mark: impl FnOnce() -> Result<bool, E>,
+) -> Result<bool, E> {
     let Some(runtime) = direct::runtime() else {
-        return;
+        return mark();
     };
     let activation = runtime.enter();
-    if let Some(own) = activation.thread() {
+    let marked = {
+        // Until the holder knows: it may free it right after the mark.
         let _lending = LENDING.lock(runtime.kernel());
-        let rank = own.rank();
-        let mut name = holder.load(Ordering::Relaxed);
-        own.kernel.waits_for.store(name, Ordering::Relaxed);
-        for _ in 0..LONGEST_CHAIN {
-            let Some(holds) = GUEST.identities.find(name as i32) else {
-                break;
-            };
-            if name == 0 || holds.rank() <= rank {
-                break;
+        let marked = mark();
+        if let Ok(true) = marked {
+            if first && let Some(holder) = GUEST.identities.find(name as i32) {
+                holder.kernel.locks.fetch_add(1, Ordering::Relaxed);
             }
-            holds.kernel.lent_rank.store(rank.0, Ordering::Relaxed);
-            runtime.set_rank(activation, holds, rank);
-            name = holds.kernel.waits_for.load(Ordering::Relaxed);
+            lend_to(runtime, activation, name);
         }
-    }
+        marked
+    };
     runtime.leave(activation);
+    marked
+}
+
+/// The thread of `activation` lends its rank to the one of that name, and to whom that one waits for. With `LENDING`
+/// locked.
+fn lend_to(runtime: &'static Runtime, activation: &'static Activation, holder: u32) {
+    let Some(own) = activation.thread() else {
+        return;
+    };
+    let rank = own.rank();
+    own.kernel.waits_for.store(holder, Ordering::Relaxed);
+    let mut name = holder;
+    for _ in 0..LONGEST_CHAIN {
+        let Some(holds) = GUEST.identities.find(name as i32) else {
+            break;
+        };
+        if name == 0 || holds.rank() <= rank {
+            break;
+        }
+        holds.kernel.lent_rank.store(rank.0, Ordering::Relaxed);
+        runtime.set_rank(activation, holds, rank);
+        name = holds.kernel.waits_for.load(Ordering::Relaxed);
+    }
 }
 
 /// The calling thread does not wait for a mutex any more.
@@ -198,24 +241,42 @@ pub fn waited() {
 /// The calling thread has freed a mutex, `awaited` or not.
 #[cold]
 pub fn freed(holder: &AtomicU32, awaited: bool) {
+    give_back(awaited, |name| {
+        // Perhaps the next holder's already.
+        let _ = holder.compare_exchange(name, 0, Ordering::Relaxed, Ordering::Relaxed);
+    });
+}
+
+/// The calling thread has freed a mutex whose word named it and which others waited for.
+#[cold]
+pub fn freed_awaited() {
+    give_back(true, |_| {});
+}
+
+/// The calling thread has a mutex less; `forget` takes its name off that, if anybody can have seen it.
+fn give_back(awaited: bool, forget: impl FnOnce(u32)) {
     let Some(thread) = caller::own_thread() else {
         return;
     };
     let state = &thread.kernel;
-    // None, if it was taken before there was a runtime.
-    let left = state.locks.load(Ordering::Relaxed).saturating_sub(1);
-    state.locks.store(left, Ordering::Relaxed);
-    let is_lent = state.lent_rank.load(Ordering::Relaxed) != u64::MAX;
-    let Some(runtime) = direct::runtime().filter(|_| awaited || is_lent) else {
+    let was_last = || {
+        let one_less = |locks: u32| locks.checked_sub(1);
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        // None, if it was taken before there was a runtime.
+        !matches!(state.locks.fetch_update(set, get, one_less), Ok(2..))
+    };
+    let is_lent = || state.lent_rank.load(Ordering::Relaxed) != u64::MAX;
+    let Some(runtime) = direct::runtime().filter(|_| awaited || is_lent()) else {
+        was_last();
         return;
     };
     let activation = runtime.enter();
     {
+        // Before the count: who was the first to wait may not have counted it yet.
         let _lending = LENDING.lock(runtime.kernel());
-        let name = state.tid.load(Ordering::Relaxed) as u32;
-        // Perhaps the next holder's already.
-        let _ = holder.compare_exchange(name, 0, Ordering::Relaxed, Ordering::Relaxed);
-        if left == 0 && state.lent_rank.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
+        forget(state.tid.load(Ordering::Relaxed) as u32);
+        if was_last() && is_lent() {
+            state.lent_rank.store(u64::MAX, Ordering::Relaxed);
             publish(runtime, activation, thread);
         }
     }

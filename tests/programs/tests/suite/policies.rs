@@ -4,7 +4,7 @@ use crate::real;
 use program_tests::program::Program;
 
 /// The guests that this module runs.
-pub const GUESTS: &[&str] = &["deadlines", "priorities"];
+pub const GUESTS: &[&str] = &["deadlines", "priorities", "priorities_inherited"];
 
 /// Not compared with a native run: there real-time policies take a privilege, and the kernel's order is no
 /// strict one.
@@ -13,6 +13,15 @@ fn priorities_order_the_threads_of_a_program() {
     holds_under(
         "priorities_order_the_threads_of_a_program",
         "priorities.c",
+        "--policy=priority",
+    );
+}
+
+#[test]
+fn priorities_are_inherited() {
+    holds_under(
+        "priorities_are_inherited",
+        "priorities_inherited.c",
         "--policy=priority",
     );
 }
