@@ -115,12 +115,12 @@ pub fn the_more_urgent_runs_at_once() {
     }
 }
 
-/// Two mutexes in a chain, and a thread in the middle that computes until the urgent one has run: without
-/// inheritance it would do so for ever.
+/// Two that wait for one mutex, or two mutexes in a chain, and a thread in the middle that computes until the urgent
+/// one has run: without inheritance it would do so for ever, and if the other one were woken first.
 pub fn who_waits_for_a_mutex_lends_its_priority() {
     start(1, Priority);
     thread::set_priority(99);
-    for (chain, expected) in [(false, 2), (true, 2)] {
+    for (chain, expected) in [(false, 3), (true, 2)] {
         let [first, second] = [Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0))];
         let (held, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let done = Arc::new(AtomicBool::new(false));
@@ -137,16 +137,14 @@ pub fn who_waits_for_a_mutex_lends_its_priority() {
         let low = {
             let (first, second, held) = (first.clone(), second.clone(), held.clone());
             with_priority(2, move || {
-                if chain {
-                    let _second = second.lock().unwrap();
-                    held.release();
-                    *first.lock().unwrap() += 1;
-                }
+                let _second = chain.then(|| second.lock().unwrap());
+                held.release();
+                *first.lock().unwrap() += 1;
             })
         };
-        if chain {
-            held.acquire();
-        }
+        held.acquire();
+        // Then it waits, as a rule.
+        thread::sleep(Duration::from_millis(1));
         let middle = {
             let done = done.clone();
             with_priority(50, move || {
