@@ -4,6 +4,7 @@
 #[path = "../../upcall/examples/http/connection.rs"]
 mod connection;
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -47,8 +48,8 @@ const LIMITS: Limits = Limits {
 
 fn answer(request: &Request<'_>) -> Response {
     match (request.method, request.path) {
-        ("GET", "/") if request.body.is_empty() => (200, b"Hello, world!\n".to_vec()),
-        _ => (404, Vec::new()),
+        ("GET", "/") if request.body.is_empty() => (200, b"Hello, world!\n".into()),
+        _ => (404, Cow::Borrowed(&[])),
     }
 }
 

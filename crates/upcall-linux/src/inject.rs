@@ -93,9 +93,7 @@ table! {
     SYS_rt_sigtimedwait: EAGAIN EINTR;
     SYS_rt_tgsigqueueinfo: EAGAIN;
     SYS_sched_getaffinity: ENOMEM;
-    SYS_sched_getattr: ENOSYS;
     SYS_sched_setaffinity: EINVAL ENOMEM EPERM;
-    SYS_sched_setattr: EPERM;
     SYS_sched_setscheduler: EPERM;
     SYS_sched_yield: ;
     SYS_sigaltstack: ;

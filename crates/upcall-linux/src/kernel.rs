@@ -200,7 +200,6 @@ impl Linux {
             .observer
             .open(self.settings.probe, activation);
         if !activation.kernel.sentinel.load(Ordering::Relaxed) {
-            spawn::ask_for_short_turns();
             preempt::start_slices(activation, self.now(), self.settings.slice_ns);
         }
         (self.settings.hooks.begin)();

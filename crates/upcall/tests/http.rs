@@ -53,7 +53,7 @@ fn connect(limits: Limits) -> UnixStream {
     std::thread::spawn(move || {
         connection::serve(&mut Client(there), limits, |request| -> Response {
             let text = format!("{} {} ", request.method, request.path);
-            (200, [text.as_bytes(), request.body].concat())
+            (200, [text.as_bytes(), request.body].concat().into())
         })
     });
     here

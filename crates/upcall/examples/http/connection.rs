@@ -6,6 +6,7 @@
 //!   what is no request with 400, a body without a known length with 501, and then the connection ends.
 //! - There is no buffer before the first byte comes, and a small one between requests: many connections are idle.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::time::{Duration, SystemTime};
 
@@ -50,7 +51,7 @@ pub struct Request<'a> {
 }
 
 /// An answer: status, and the body, which is text.
-pub type Response = (u16, Vec<u8>);
+pub type Response = (u16, Cow<'static, [u8]>);
 
 /// What there is at the front of the buffer.
 enum Front {

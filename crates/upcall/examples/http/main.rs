@@ -28,10 +28,10 @@ const BREATH: Duration = Duration::from_millis(10);
 
 fn answer(request: &Request<'_>) -> Response {
     match (request.method, request.path) {
-        ("GET" | "HEAD", "/") => (200, b"Hello, world!\n".to_vec()),
-        ("POST", "/echo") => (200, request.body.to_vec()),
-        (_, "/" | "/echo") => (405, b"not by this method\n".to_vec()),
-        _ => (404, b"there is nothing here\n".to_vec()),
+        ("GET" | "HEAD", "/") => (200, b"Hello, world!\n".into()),
+        ("POST", "/echo") => (200, request.body.to_vec().into()),
+        (_, "/" | "/echo") => (405, b"not by this method\n".into()),
+        _ => (404, b"there is nothing here\n".into()),
     }
 }
 
