@@ -95,14 +95,14 @@ fn rank(due: u64) -> Rank {
 
 /// Whether threads are ordered by their deadlines.
 #[inline]
-fn count() -> bool {
+fn orders_by_deadline() -> bool {
     GUEST.policy() == Policy::Deadline
 }
 
 /// Whether a thread has asked for deadlines, which count.
 #[inline]
 pub fn has(thread: &'static Thread) -> bool {
-    count() && load(&thread.kernel.job.period) != 0
+    orders_by_deadline() && load(&thread.kernel.job.period) != 0
 }
 
 /// A thread begins, or has deadlines no more.
