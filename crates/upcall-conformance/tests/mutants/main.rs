@@ -199,6 +199,7 @@ const MUTANTS: &[Mutant] = &[
 
 /// What is copied.
 const CRATES: &[&str] = &[
+    "crates/upcall",
     "crates/upcall-alloc",
     "crates/upcall-bench",
     "crates/upcall-cli",
