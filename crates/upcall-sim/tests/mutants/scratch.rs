@@ -76,7 +76,7 @@ impl Scratch {
             cargo
                 .current_dir(&self.place)
                 .env("CARGO_TARGET_DIR", self.place.join("target"));
-            cargo.args(["test", "--offline", "--release", "-p", package]);
+            cargo.args(["test", "--offline", "--profile", "testing", "-p", package]);
             cargo.args(["--test", test]);
             cargo
                 .env_remove("UPCALL_TEST_SEED")
