@@ -1,8 +1,9 @@
 //! `upcall bench --counts`: how many instructions operations of the crate take, on one virtual processor.
 //!
-//! Times differ from run to run and from machine to machine; of instructions a second run has as many as the first, to a
-//! few in a thousand, and of locked ones exactly as many. So what a change costs is seen where nothing can be timed, and can be held: [`table::RECORDED`] says
-//! what each operation took when it was last recorded, and `--check` fails above that. What is printed is that file.
+//! Times differ from run to run and from machine to machine; of instructions a second run has as many as the first, to one
+//! in a hundred, and of locked ones exactly as many. So what a change costs is seen where nothing can be timed, and can be
+//! held: [`table::RECORDED`] says what each operation took when it was last recorded, and `--check` fails above that. What
+//! is printed is that file.
 //!
 //! - [`crate::workload::counted`] is the program: the operations, between marks.
 //! - [`stepper`] runs it, instruction by instruction.

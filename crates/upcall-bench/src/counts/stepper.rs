@@ -12,8 +12,8 @@
 //! processor to another kernel thread, which is stopped. The thread waits for one, or for work, instead of coming to the
 //! next mark, or does so at the stop already: nothing can be counted in that process.
 //!
-//! A stop where the last one was is no instruction more: it is one of a string's repetitions, or for a signal, or the
-//! step has brought nothing, as it happens in virtual machines.
+//! A stop where the last one was is no instruction more and no other mark: it is one of a string's repetitions, or for a
+//! signal, or the step has brought nothing, as it happens in virtual machines.
 //!
 //! So what is counted does not depend on how long it takes; the program's own clocks go on, and what it does by them
 //! would show in counts that do not repeat.
@@ -180,7 +180,7 @@ impl Seized {
             }
             seized.threads.push(thread);
             let number = register(thread, NUMBER)? as c_long;
-            if [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill].contains(&number)
+            if [libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo].contains(&number)
                 && let Some(other) = seized.caller.replace(thread)
             {
                 let what = format!("two threads have stopped the program: {other} and {thread}");
@@ -202,18 +202,19 @@ impl Seized {
         loop {
             let address = register(thread, ADDRESS)?;
             let kind = known.at(address, || read(thread, address))?;
-            if kind == Kind::Mark && found.len() == times {
-                break;
-            } else if kind == Kind::Mark {
-                found.push(Counts::default());
-            } else if let Some(counts) = found.last_mut()
-                && address != last
-            {
-                counts.instructions += 1;
-                counts.locked += u64::from(kind == Kind::Locked);
-                counts.calls += u64::from(kind == Kind::Call);
-            } else if kind == Kind::Call && is_wait(thread)? {
-                return Ok(None);
+            match kind {
+                // Nothing was executed; a mark is no other mark.
+                _ if address == last => {}
+                Kind::Mark if found.len() == times => break,
+                Kind::Mark => found.push(Counts::default()),
+                Kind::Call if found.is_empty() && is_wait(thread)? => return Ok(None),
+                _ => {
+                    if let Some(counts) = found.last_mut() {
+                        counts.instructions += 1;
+                        counts.locked += u64::from(kind == Kind::Locked);
+                        counts.calls += u64::from(kind == Kind::Call);
+                    }
+                }
             }
             last = address;
             if ptrace(libc::PTRACE_SINGLESTEP, thread, 0, 0) < 0 {

@@ -208,7 +208,13 @@ fn mark() {
     }
 }
 
+/// Stops the process, by a signal to the calling thread, which the runtime sends to its kernel thread: it is taken on the
+/// way out of this system call. One to the process may reach another kernel thread, and this one goes on until that one
+/// has taken it.
 fn stop() {
     // SAFETY: no pointers. Who counts lets the process go on.
-    unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+    unsafe {
+        let this = libc::syscall(libc::SYS_gettid);
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), this, libc::SIGSTOP);
+    }
 }
