@@ -24,6 +24,7 @@ use upcall_linux::{Activation, Job, Runtime, Thread, cpu_time};
 
 use crate::entry::Frame;
 use crate::guest::{GUEST, Policy};
+use crate::scheduling::at;
 use crate::{access, pending, time, urgency};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -32,17 +33,6 @@ const E2BIG: i64 = -(libc::E2BIG as i64);
 
 /// Of struct sched_attr as it first was (SCHED_ATTR_SIZE_VER0).
 const SIZE: u32 = 48;
-/// Where its fields are.
-mod at {
-    pub const SIZE: usize = 0;
-    pub const POLICY: usize = 4;
-    pub const FLAGS: usize = 8;
-    pub const PRIORITY: usize = 20;
-    pub const RUNTIME: usize = 24;
-    pub const DEADLINE: usize = 32;
-    pub const PERIOD: usize = 40;
-}
-
 /// Accepted, for they change nothing here: SCHED_FLAG_RESET_ON_FORK, SCHED_FLAG_RECLAIM.
 const FLAGS: u32 = 1 | 2;
 
@@ -95,14 +85,14 @@ fn rank(due: u64) -> Rank {
 
 /// Whether threads are ordered by their deadlines.
 #[inline]
-fn orders_by_deadline() -> bool {
+pub fn order() -> bool {
     GUEST.policy() == Policy::Deadline
 }
 
 /// Whether a thread has asked for deadlines, which count.
 #[inline]
 pub fn has(thread: &'static Thread) -> bool {
-    orders_by_deadline() && load(&thread.kernel.job.period) != 0
+    order() && load(&thread.kernel.job.period) != 0
 }
 
 /// A thread begins, or has deadlines no more.
@@ -110,8 +100,7 @@ pub fn forget(thread: &'static Thread) {
     thread.kernel.job.period.store(0, Ordering::Relaxed);
 }
 
-/// sched_setattr(2), sched_getattr(2) and sched_getscheduler(2), where deadlines count; `None` where the call is none of
-/// these, or neither asks for deadlines nor is of a thread that has them.
+/// What asks for deadlines, or how a thread that has them is scheduled; `None` for other calls.
 pub fn serve(
     runtime: &'static Runtime,
     whose: (&'static Thread, i32),
@@ -120,25 +109,23 @@ pub fn serve(
     let has = has(whose.0);
     match frame.rax as i64 {
         libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + at::POLICY) {
-            Ok(policy) if policy == libc::SCHED_DEADLINE as u32 => {
-                let wanted = read(frame);
-                Some(
-                    wanted
-                        .map_or_else(|error| error, |wanted| change(runtime, whose, Some(wanted))),
-                )
-            }
-            // The rest of the answer is an ordinary thread's.
-            Ok(_) => has
-                .then(|| change(runtime, whose, None))
-                .filter(|&answer| answer != 0),
-            Err(access::Fault) => Some(EFAULT),
+            Ok(policy) if policy == libc::SCHED_DEADLINE as u32 => Some(match read(frame) {
+                Ok(wanted) => change(runtime, whose, Some(wanted)),
+                Err(error) => error,
+            }),
+            _ => None,
         },
-        libc::SYS_sched_setscheduler if has => {
-            Some(change(runtime, whose, None)).filter(|&answer| answer != 0)
-        }
         libc::SYS_sched_getscheduler if has => Some(i64::from(libc::SCHED_DEADLINE)),
         libc::SYS_sched_getattr if has => Some(write(&whose.0.kernel.job, frame)),
         _ => None,
+    }
+}
+
+/// A thread has got another policy.
+pub fn give_up(runtime: &'static Runtime, whose: (&'static Thread, i32)) -> i64 {
+    match has(whose.0) {
+        true => change(runtime, whose, None),
+        false => 0,
     }
 }
 

@@ -20,7 +20,7 @@ use upcall_core::Rank;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::{Frame, raw_syscall};
-use crate::guest::{GUEST, Policy};
+use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::{access, attributes, deadlines, pending, urgency};
 
@@ -29,6 +29,18 @@ const EINVAL: i64 = -(libc::EINVAL as i64);
 const EPERM: i64 = -(libc::EPERM as i64);
 const ESRCH: i64 = -(libc::ESRCH as i64);
 const RESET_ON_FORK: i32 = 0x4000_0000;
+
+/// Where the fields of struct sched_attr are (sched_setattr(2)).
+pub(crate) mod at {
+    pub const SIZE: usize = 0;
+    pub const POLICY: usize = 4;
+    pub const FLAGS: usize = 8;
+    pub const NICE: usize = 16;
+    pub const PRIORITY: usize = 20;
+    pub const RUNTIME: usize = 24;
+    pub const DEADLINE: usize = 32;
+    pub const PERIOD: usize = 40;
+}
 
 /// What a thread has asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -126,18 +138,20 @@ fn raw(frame: &Frame) -> i64 {
     (unsafe { frame.raw() }) as i64
 }
 
-/// The kernel's answer to a process that has no runtime yet. EPERM: what it refuses the runtime may grant, if threads
-/// are ordered by that.
+/// The kernel's answer to a process that has no runtime yet; `None` if a runtime is to answer: what the kernel refuses it
+/// may grant, if threads are ordered by that.
 ///
 /// What the kernel grants is the process's, and stays over execve(2): [`adopt_first`] finds it. It is not asked for
 /// SCHED_DEADLINE where deadlines count: it would refuse threads to such a process.
-pub fn before_threads(frame: &Frame) -> i64 {
+pub fn before_threads(frame: &Frame) -> Option<i64> {
     let wants_deadlines = frame.rax as i64 == libc::SYS_sched_setattr
-        && access::load_u32(frame.rsi as usize + 4) == Ok(libc::SCHED_DEADLINE as u32);
-    match GUEST.policy() {
-        Policy::Deadline if wants_deadlines => EPERM,
-        _ => raw(frame),
+        && access::load_u32(frame.rsi as usize + at::POLICY) == Ok(libc::SCHED_DEADLINE as u32);
+    if deadlines::order() && wants_deadlines {
+        return None;
     }
+    let answer = raw(frame);
+    let may_be_granted = GUEST.orders_by_priority() || deadlines::order();
+    (answer != EPERM || !may_be_granted).then_some(answer)
 }
 
 /// Serves one of the calls, for the program's threads.
@@ -161,7 +175,22 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         libc::SYS_sched_getaffinity => attributes::get_affinity(whose, frame),
         libc::SYS_sched_setaffinity => attributes::set_affinity(whose, frame),
         _ if GUEST.orders_by_priority() => by_priority(runtime, (whose, id), frame),
-        _ => deadlines::serve(runtime, (whose, id), frame).unwrap_or_else(|| as_ordinary(frame)),
+        _ if deadlines::order() => by_deadline(runtime, (whose, id), frame),
+        _ => as_ordinary(frame),
+    }
+}
+
+/// What the calls mean where deadlines count.
+fn by_deadline(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &Frame) -> i64 {
+    if let Some(answer) = deadlines::serve(runtime, whose, frame) {
+        return answer;
+    }
+    let answer = as_ordinary(frame);
+    match frame.rax as i64 {
+        libc::SYS_sched_setscheduler | libc::SYS_sched_setattr if answer == 0 => {
+            deadlines::give_up(runtime, whose)
+        }
+        _ => answer,
     }
 }
 
@@ -174,7 +203,7 @@ fn as_ordinary(frame: &Frame) -> i64 {
     };
     match frame.rax as i64 {
         libc::SYS_sched_setscheduler => allowed(frame.rsi as i32),
-        libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + 4) {
+        libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + at::POLICY) {
             Ok(policy) => allowed(policy as i32),
             Err(access::Fault) => EFAULT,
         },
@@ -242,18 +271,18 @@ fn by_priority(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: 
     if changed.is_some() { 0 } else { ESRCH }
 }
 
-/// struct sched_attr: size, policy, flags (8 bytes), nice, priority. `word` reads it.
+/// `word` reads struct sched_attr.
 fn set_attributes(
     wants: &mut Request,
     word: impl Fn(usize) -> Result<u32, i64>,
 ) -> Result<(), i64> {
     const FLAG_RESET_ON_FORK: u32 = 1;
-    let flag = match word(8)? & FLAG_RESET_ON_FORK {
+    let flag = match word(at::FLAGS)? & FLAG_RESET_ON_FORK {
         0 => 0,
         _ => RESET_ON_FORK,
     };
-    let nice = word(16)? as i32;
-    wants.take(word(4)? as i32 | flag, word(20)? as i32)?;
+    let nice = word(at::NICE)? as i32;
+    wants.take(word(at::POLICY)? as i32 | flag, word(at::PRIORITY)? as i32)?;
     if !wants.is_real_time() {
         wants.nice = nice.clamp(-20, 19) as i8;
     }
@@ -266,10 +295,10 @@ fn get_attributes(has: Request, frame: &Frame) -> i64 {
         return answer;
     }
     let words = [
-        (4, u32::from(has.policy)),
-        (8, u32::from(has.resets)),
-        (16, i32::from(has.nice) as u32),
-        (20, u32::from(has.priority)),
+        (at::POLICY, u32::from(has.policy)),
+        (at::FLAGS, u32::from(has.resets)),
+        (at::NICE, i32::from(has.nice) as u32),
+        (at::PRIORITY, u32::from(has.priority)),
     ];
     for (offset, value) in words {
         if access::store_u32(frame.rsi as usize + offset, value).is_err() {

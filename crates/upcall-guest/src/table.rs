@@ -11,10 +11,11 @@
 
 use core::sync::atomic::Ordering;
 
+use upcall_core::Errno;
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::entry::{self, Frame};
-use crate::guest::{GUEST, Policy};
+use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
     again, alone, attributes, caller, deadlines, dispatch, futex, io, loads, names, poll, process,
@@ -28,7 +29,6 @@ const FIONBIO: u64 = 0x5421;
 const PTRACE_TRACEME: u64 = 0;
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
-const EPERM: i64 = -(libc::EPERM as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
 
 /// What every rewritten site calls.
@@ -58,12 +58,12 @@ fn alone(frame: &mut Frame) {
         }
         libc::SYS_rt_sigaction => frame.rax = signal::sigaction(frame) as u64,
         libc::SYS_sched_setscheduler | libc::SYS_sched_setattr => {
-            let answer = scheduling::before_threads(frame);
-            let orders = matches!(GUEST.policy(), Policy::Priority | Policy::Deadline);
-            let refused = orders && answer == EPERM;
-            match refused.then(|| GUEST.start()) {
-                Some(Ok(runtime)) => dispatch(runtime, frame),
-                _ => frame.rax = answer as u64,
+            match scheduling::before_threads(frame) {
+                Some(answer) => frame.rax = answer as u64,
+                None => match GUEST.start() {
+                    Ok(runtime) => dispatch(runtime, frame),
+                    Err(Errno(_)) => frame.rax = -i64::from(libc::EPERM) as u64,
+                },
             }
         }
         libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_shmat

@@ -1,10 +1,7 @@
 /* Under `--policy=deadline`, on one virtual processor: SCHED_DEADLINE decides who runs first. */
-#include "case.h"
+#include "runners.h"
 #include <sched.h>
-#include <semaphore.h>
-#include <stdatomic.h>
 #include <stdint.h>
-#include <sys/syscall.h>
 
 enum { DEADLINE = 6, THREADS = 4 };
 #define MS 1000000ull
@@ -19,15 +16,10 @@ struct attributes {
     uint64_t runtime, deadline, period;
 };
 
-static struct {
-    uint64_t deadline;
-    sem_t go;
-    atomic_int id;
-    int place;
-} threads[THREADS] = {{.deadline = 300 * S}, {.deadline = 100 * S}, {.deadline = 0}, {.deadline = 200 * S}};
+/* None, where it is 0. */
+static const uint64_t deadlines[THREADS] = {300 * S, 100 * S, 0, 200 * S};
 /* Who is to run as which, from 1 on. */
 static const int places[THREADS] = {3, 1, 4, 2};
-static atomic_int ran;
 static atomic_int released;
 
 static int set(int id, uint64_t runtime, uint64_t deadline, uint64_t period)
@@ -35,16 +27,6 @@ static int set(int id, uint64_t runtime, uint64_t deadline, uint64_t period)
     struct attributes wanted = {
         .size = sizeof wanted, .policy = DEADLINE, .runtime = runtime, .deadline = deadline, .period = period};
     return syscall(SYS_sched_setattr, id, &wanted, 0) == 0 ? 0 : errno;
-}
-
-static void *body(void *argument)
-{
-    long own = (long)argument;
-    atomic_store(&threads[own].id, (int)syscall(SYS_gettid));
-    while (sem_wait(&threads[own].go) != 0) {
-    }
-    threads[own].place = atomic_fetch_add(&ran, 1) + 1;
-    return NULL;
 }
 
 static void *begins_without(void *unused)
@@ -87,7 +69,7 @@ static void *sleeps(void *unused)
 
 int main(void)
 {
-    pthread_t all[THREADS], other;
+    pthread_t other;
     struct attributes has;
     void *without;
     check("sets_before_there_are_threads", set(0, 20 * S, 50 * S, 60 * S) == 0, "errno %d", errno);
@@ -103,35 +85,19 @@ int main(void)
           set(0, 0, 50 * S, 60 * S) == EINVAL && set(0, 51 * S, 50 * S, 60 * S) == EINVAL &&
               set(0, 1 * S, 50 * S, 49 * S) == EINVAL && sched_setscheduler(0, SCHED_RR, &real_time) != 0,
           "what cannot be");
+    check("keeps_what_it_had_when_another_is_refused", sched_getscheduler(0) == DEADLINE, "policy %d",
+          sched_getscheduler(0));
     MUST(pthread_join(start(begins_without, NULL), &without));
     check("a_new_thread_has_no_deadline", without != NULL, "another policy");
 
     MUST(set(0, 20 * S, 50 * S, 60 * S));
-    for (long i = 0; i < THREADS; i++) {
-        MUST(sem_init(&threads[i].go, 0, 0));
-        all[i] = start(body, (void *)i);
-    }
+    begin_runners(THREADS);
     for (int i = 0; i < THREADS; i++) {
-        int id;
-        /* They are less urgent: they begin when nothing else is to be done. */
-        while ((id = atomic_load(&threads[i].id)) == 0)
-            usleep(100);
-        if (threads[i].deadline != 0)
-            MUST(set(id, 1 * S, threads[i].deadline, 0));
+        int id = id_of_runner(i);
+        if (deadlines[i] != 0)
+            MUST(set(id, 1 * S, deadlines[i], 0));
     }
-    settle();
-    for (int i = 0; i < THREADS; i++)
-        MUST(sem_post(&threads[i].go));
-    /* Longer than a time slice: all are ready, and nobody runs before the one whose deadline is next. */
-    for (volatile long spin = 0; spin < 50 * 1000 * 1000; spin++) {
-    }
-    check("the_earliest_keeps_its_processor", atomic_load(&ran) == 0, "%d ran", atomic_load(&ran));
-    for (int i = 0; i < THREADS; i++)
-        join(all[i]);
-    for (int i = 0; i < THREADS; i++)
-        if (threads[i].place != places[i])
-            check("order", 0, "thread %d ran as %d, not as %d", i, threads[i].place, places[i]);
-    check("all_ran", atomic_load(&ran) == THREADS, "%d", atomic_load(&ran));
+    let_run(THREADS, places);
 
     long long began = now(CLOCK_MONOTONIC);
     MUST(set(0, 1 * MS, 10 * MS, 20 * MS));

@@ -582,8 +582,8 @@ pub fn deferred(
     }
 }
 
-/// The end of a time slice of `ran`: its deadline, and signals for the process that the running threads block and a parked
-/// one accepts. See [`upcall_linux::Hooks::tick`].
+/// The end of a time slice of `ran`: its deadline, and signals for the process that the running threads block and a
+/// parked one accepts. See [`upcall_linux::Hooks::tick`].
 pub fn tick(runtime: &'static Runtime, activation: &'static Activation, ran: &'static Thread) {
     pending::return_kept(runtime, activation);
     deadlines::tick(runtime, activation, ran);

@@ -55,4 +55,5 @@ fn without_a_policy_real_time_is_refused() {
     let outcome = Program::new(&path).run(&case.fresh("launched"), Some(&launcher));
     let text = String::from_utf8_lossy(&outcome.stdout);
     assert!(text.contains("FAIL sets: policy 0, priority 0"), "{text}");
+    assert!(text.contains("ok refuses_deadlines"), "{text}");
 }
