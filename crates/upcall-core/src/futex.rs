@@ -353,14 +353,11 @@ impl<K: Kernel> Runtime<K> {
         let woken = self.wake_queue(activation.vp(), &mut source, from, wake, u32::MAX);
         let mut moved = 0;
         let mut at = source.head;
-        while let Some(thread) = at {
-            if moved == requeue || from == to {
-                break;
-            }
+        while moved < requeue
+            && from != to
+            && let Some(thread) = Queue::next(at, from, u32::MAX)
+        {
             at = thread.wait_next.get(Ordering::Relaxed);
-            if thread.wait_key.load(Ordering::Relaxed) != from {
-                continue;
-            }
             // Never without a key: a thread that was claimed meanwhile would think itself out.
             source.unlink(thread);
             thread.wait_key.store(to, Ordering::Release);
