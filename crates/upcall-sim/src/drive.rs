@@ -189,9 +189,15 @@ pub fn asked(seeds: u64) -> Asked {
     Asked::Seeds(text.map_or(seeds, |text| text.parse().expect("UPCALL_TEST_SEEDS")))
 }
 
-/// The command that replays a run of a test.
+/// The command that replays a run of a test, in the same build: another one has other steps.
 pub fn replay(package: &str, name: &str, plan: &Plan) -> String {
-    format!("UPCALL_TEST_SEED={plan} cargo test --release -p {package} {name}")
+    let program = std::env::current_exe().unwrap_or_default();
+    // target/PROFILE/deps/TEST
+    let profile = match program.iter().nth_back(2).and_then(|name| name.to_str()) {
+        None | Some("debug") => "dev",
+        Some(name) => name,
+    };
+    format!("UPCALL_TEST_SEED={plan} cargo test --profile {profile} -p {package} {name}")
 }
 
 /// Attempts one plan after the other in a worker, and adds up what the attempts say.

@@ -2,7 +2,7 @@
 //! each.
 //!
 //! ```text
-//! cargo test --release -p upcall-conformance --test mutants -- --ignored --nocapture
+//! cargo test --profile testing -p upcall-conformance --test mutants -- --ignored --nocapture
 //! ```
 //!
 //! A mutant is a text that occurs exactly once, and its replacement, applied to a copy of the sources. The
