@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::Thread;
 
 use crate::entry::Frame;
-use crate::time;
+use crate::{futex, time};
 
 /// No handler of the program ran during the call.
 pub const UNSEEN: u32 = 0;
@@ -47,7 +47,7 @@ pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame
         }
         match state.seen.swap(UNSEEN, Ordering::Relaxed) {
             UNSEEN => {}
-            SEEN_RESTART if restarts(frame.rax as i64) => {}
+            SEEN_RESTART if restarts(frame) => {}
             _ => break answer,
         }
         timeout.adjust(frame);
@@ -60,8 +60,13 @@ pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame
     answer
 }
 
-/// Whether the kernel restarts the call after a handler with SA_RESTART.
-fn restarts(number: i64) -> bool {
+/// Whether the kernel restarts the call after a handler with SA_RESTART (signal(7)). It restarts a wait for a futex
+/// only if that has no time limit.
+fn restarts(frame: &Frame) -> bool {
+    let number = frame.rax as i64;
+    if number == libc::SYS_futex && futex::is_wait(frame) && frame.r10 != 0 {
+        return false;
+    }
     !matches!(
         number,
         descriptor_waits!()

@@ -48,6 +48,12 @@ pub fn is_wake(frame: &Frame) -> bool {
     frame.rsi == WAKE | PRIVATE
 }
 
+/// Whether the call is FUTEX_WAIT or FUTEX_WAIT_BITSET.
+pub fn is_wait(frame: &Frame) -> bool {
+    let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
+    matches!(command, WAIT | WAIT_BITSET)
+}
+
 /// Serves a call that [`is_wake`].
 #[inline]
 pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {

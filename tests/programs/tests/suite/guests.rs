@@ -161,6 +161,7 @@ fn every_source_is_a_case() {
         .chain(
             crate::exit_status::GUESTS
                 .iter()
+                .chain(crate::calls::GUESTS)
                 .chain(crate::dispatch::GUESTS)
                 .chain(crate::parked::GUESTS)
                 .chain(crate::policies::GUESTS)

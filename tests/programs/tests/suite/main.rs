@@ -1,5 +1,6 @@
 //! Real programs under `upcall run`, compared with native runs. See README.md.
 
+mod calls;
 mod dispatch;
 mod exit_status;
 mod groups;
