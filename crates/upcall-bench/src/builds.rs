@@ -4,14 +4,24 @@
 //! too, and the Rust peers what their lock file names, from the registry; where that is not to be had the runtime or workload is left out, and the reason is returned. A build is kept in the
 //! cache directory under a name that contains a hash of its sources and of the versions of the compiler
 //! and the library, so that neither can go stale.
+//!
+//! What is built is executed, so a place that others can write is not used ([`crate::guarded`]): who has no
+//! home directory names a cache or goes without. Each build is in a directory that only its user can enter.
+//!
+//! Rejected: the shared temporary directory, in which anybody can put a program under a name that can be
+//! foreseen. A fresh directory there is not safe either: compilers read settings from the directories above (Cargo's
+//! `.cargo/config.toml`).
 
 pub mod cpp;
 pub mod java;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use crate::guarded;
 
 const GO_SOURCES: &[(&str, &str)] = &[
     ("go.mod", include_str!("../peers/go/go.mod")),
@@ -77,19 +87,28 @@ pub struct Built {
     pub version: String,
 }
 
-/// The directory for what is built and kept: `given`, or the user's cache, or the temporary one.
-pub fn cache_directory(given: Option<&Path>) -> PathBuf {
-    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = || {
-        let xdg = from("XDG_CACHE_HOME").map(PathBuf::from);
-        xdg.or_else(|| from("HOME").map(|home| Path::new(&home).join(".cache")))
+/// The directory for what is built and kept: `given`, or the user's cache. It is made if it is missing.
+///
+/// # Errors
+///
+/// The user has none, it cannot be made, or others can write there.
+pub fn cache_directory(
+    given: Option<&Path>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, String> {
+    let path = |name: &str| variable(name).map(PathBuf::from);
+    let user = || {
+        let xdg = path("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+        let home = path("HOME").filter(|path| path.is_absolute());
+        xdg.or_else(|| Some(home?.join(".cache")))
     };
-    match given {
+    let directory = match given {
         Some(directory) => directory.into(),
-        None => cache()
-            .unwrap_or_else(std::env::temp_dir)
+        None => user()
+            .ok_or("neither XDG_CACHE_HOME nor HOME names a directory of this user")?
             .join("upcall/bench"),
-    }
+    };
+    guarded::directory(&directory)
 }
 
 /// Builds the Go peer, or says why it cannot be had.
@@ -176,8 +195,14 @@ fn prepare(
 ) -> Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
     (sources, version).hash(&mut hasher);
-    let directory = cache.join(format!("{name}-{:016x}", hasher.finish()));
+    // "own": older versions made directories that others could enter.
+    let directory = cache.join(format!("{name}-own-{:016x}", hasher.finish()));
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let directory = guarded::directory(&directory)?;
+    if directory.metadata().map_err(failed)?.mode() & 0o077 != 0 {
+        let place = directory.display();
+        return Err(format!("others can enter {place}; remove it"));
+    }
     for (file, text) in sources {
         let file = directory.join(file);
         std::fs::create_dir_all(file.parent().unwrap_or(&directory)).map_err(failed)?;
@@ -237,10 +262,76 @@ mod tests {
 
     use super::*;
 
+    /// A directory for a test, if these tests are in a place that others cannot write.
+    fn scratch(name: &str) -> Option<PathBuf> {
+        let this = std::env::current_exe().unwrap();
+        let place = this.parent().unwrap();
+        let place = match guarded::Trust::own().guarded(place, guarded::Way::OfBuilds) {
+            Ok(place) => place,
+            Err(why) => {
+                eprintln!("SKIPPED: {why}");
+                return None;
+            }
+        };
+        Some(place.join(format!("upcall-builds-{name}-{}", std::process::id())))
+    }
+
     #[test]
     fn a_given_cache_directory_wins() {
-        assert_eq!(cache_directory(Some(Path::new("/x"))), Path::new("/x"));
-        assert!(cache_directory(None).ends_with("upcall/bench"));
+        let Some(scratch) = scratch("given") else {
+            return;
+        };
+        let none = |_: &str| None;
+        assert_eq!(cache_directory(Some(&scratch), none), Ok(scratch.clone()));
+        let home = |name: &str| (name == "HOME").then(|| scratch.clone().into_os_string());
+        let found = cache_directory(None, home);
+        assert_eq!(found, Ok(scratch.join(".cache/upcall/bench")));
+        std::fs::remove_dir_all(scratch).unwrap();
+    }
+
+    #[test]
+    fn without_a_home_nothing_is_taken_from_a_shared_directory() {
+        for value in [None, Some(OsString::new()), Some("relative".into())] {
+            let why = cache_directory(None, |_| value.clone()).unwrap_err();
+            assert!(why.contains("HOME"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_cache_that_others_can_write_is_refused() {
+        let Some(scratch) = scratch("open") else {
+            return;
+        };
+        std::fs::create_dir(&scratch).unwrap();
+        for mode in [0o777, 0o1777] {
+            let open = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&scratch, open).unwrap();
+            let why = cache_directory(Some(&scratch.join("cache")), |_| None).unwrap_err();
+            assert!(why.contains(&format!("{mode:04o}")), "{why}");
+        }
+        std::fs::remove_dir_all(scratch).unwrap();
+    }
+
+    #[test]
+    fn a_build_that_others_could_have_planted_is_not_executed() {
+        let Some(cache) = scratch("planted") else {
+            return;
+        };
+        let cache = cache_directory(Some(&cache), |_| None).unwrap();
+        let builds = || {
+            build(&cache, "copy", &[], "1".into(), |_, program| {
+                let mut command = Command::new("cp");
+                command.arg("/bin/true").arg(program);
+                command
+            })
+        };
+        let built = builds().unwrap().program;
+        assert_eq!(builds().unwrap().program, built);
+        let directory = built.parent().unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(directory, open).unwrap();
+        assert!(builds().unwrap_err().contains("remove it"));
+        std::fs::remove_dir_all(cache).unwrap();
     }
 
     /// The names of the files in a folder of this package.

@@ -30,6 +30,7 @@ mod catalogue;
 mod child;
 mod choice;
 mod counts;
+pub mod guarded;
 mod measure;
 mod noise;
 mod outcome;
@@ -50,10 +51,13 @@ use std::process::ExitCode;
 pub use args::{BenchArgs, RuntimeName};
 pub use problem::Problem;
 
+/// The exit status of failures of `upcall` itself.
+const OURS: u8 = 125;
+
 /// Runs the benchmark as `args` say and prints what it found on standard output.
 ///
-/// Returns 0; 1 if a program under test failed, or under `--check` if a bound does not hold; 2 if
-/// `args` ask for something that does not exist or cannot be had here.
+/// Returns 0; 1 if a program under test failed, or under `--check` if a bound does not hold; 125, as every
+/// command of `upcall`, if `args` ask for something that does not exist or cannot be had here.
 #[must_use]
 pub fn main(args: BenchArgs) -> ExitCode {
     match run(&args, &mut std::io::stdout()) {
@@ -61,7 +65,7 @@ pub fn main(args: BenchArgs) -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(problem) => {
             eprintln!("{problem}");
-            ExitCode::from(2)
+            ExitCode::from(OURS)
         }
     }
 }

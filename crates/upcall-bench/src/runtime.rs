@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::args::{BenchArgs, RuntimeName};
 use crate::builds::java::Jdk;
 use crate::builds::{self, Built, cpp};
+use crate::guarded::{Trust, Way};
 use crate::problem::Problem;
 
 /// A runtime that can be measured here.
@@ -92,7 +93,7 @@ pub struct Runtimes {
 pub fn find(args: &BenchArgs, cache: &Path) -> Result<Runtimes, Problem> {
     let this = this_program()?;
     let workload_program = workload_program(args, &this);
-    is_there(&workload_program)?;
+    is_there(args, &this, &workload_program)?;
     let named = !args.runtime.is_empty();
     let wanted = |name: &RuntimeName| !named || args.runtime.contains(name);
     let mut found = Runtimes {
@@ -136,15 +137,28 @@ fn beside(workload_program: &Path) -> PathBuf {
     workload_program.with_file_name("upcall-workload-crate")
 }
 
-fn is_there(program: &Path) -> Result<(), Problem> {
-    if program.is_file() {
-        return Ok(());
-    }
-    Err(Problem::new(
-        "the program with the workloads is missing",
-        format!("{} is not a file", program.display()),
-        "cargo build --release -p upcall-bench, or --workload-program PATH",
-    ))
+/// A program that was not named but found beside `this` is executed only if nobody else can have put it there.
+fn is_there(args: &BenchArgs, this: &Path, program: &Path) -> Result<(), Problem> {
+    let checked = match program.is_file() {
+        false => Err(("is missing", format!("{} is not a file", program.display()))),
+        true if args.workload_program.is_some() => Ok(()),
+        true => found_beside(this, program).map_err(|why| ("cannot be trusted", why)),
+    };
+    checked.map_err(|(what, evidence)| {
+        Problem::new(
+            format!("the program with the workloads {what}"),
+            evidence,
+            "cargo build --release -p upcall-bench, or --workload-program PATH",
+        )
+    })
+}
+
+/// # Errors
+///
+/// Others can have put `program` there who could not replace `this`.
+fn found_beside(this: &Path, program: &Path) -> Result<(), String> {
+    let trust = Trust::of_command(this);
+    trust.guarded(program, Way::OfFile).map(drop)
 }
 
 /// The program with the crate upcall alone.
@@ -153,8 +167,9 @@ fn is_there(program: &Path) -> Result<(), Problem> {
 ///
 /// A [`Problem`] if it is missing.
 pub fn crate_program(args: &BenchArgs) -> Result<PathBuf, Problem> {
-    let program = beside(&workload_program(args, &this_program()?));
-    is_there(&program)?;
+    let this = this_program()?;
+    let program = beside(&workload_program(args, &this));
+    is_there(args, &this, &program)?;
     Ok(program)
 }
 
@@ -175,6 +190,9 @@ fn one(
             if !upcall.is_file() {
                 return Err(format!("{} is not a file", upcall.display()));
             }
+            if args.upcall.is_none() {
+                found_beside(this, &upcall)?;
+            }
             let version = env!("CARGO_PKG_VERSION").into();
             Ok(Runtime {
                 name,
@@ -187,6 +205,9 @@ fn one(
             let program = beside(workload_program);
             if !program.is_file() {
                 return Err(format!("{} is not a file", program.display()));
+            }
+            if args.workload_program.is_none() {
+                found_beside(this, &program)?;
             }
             Ok(Runtime {
                 name,

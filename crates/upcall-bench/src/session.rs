@@ -36,11 +36,14 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
         let what = "no rounds would be no figures";
         return Err(Problem::new(what, "--rounds 0", "--rounds 1 or more"));
     }
-    let cache = builds::cache_directory(args.cache.as_deref());
-    std::fs::create_dir_all(&cache).map_err(|error| {
-        let evidence = format!("{}: {error}", cache.display());
-        Problem::new("cannot make the cache directory", evidence, "--cache DIR")
-    })?;
+    let cache = builds::cache_directory(args.cache.as_deref(), |name| std::env::var_os(name))
+        .map_err(|why| {
+            Problem::new(
+                "no place for what is built and executed",
+                why,
+                "--cache DIR",
+            )
+        })?;
     let allowed = Processors::allowed()?;
     let runtimes = runtime::find(args, &cache)?;
     if args.check {

@@ -3,10 +3,11 @@
 //! by the harness, so that a peer that does not build any more is no skipped test.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use upcall_bench::guarded::{Trust, Way};
 use upcall_bench::{BenchArgs, RuntimeName};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_upcall-workload");
@@ -46,7 +47,8 @@ impl Drop for Scratch {
 fn run(runtime: RuntimeName, workloads: &[&str], workers: usize) -> Vec<serde_json::Value> {
     let name = runtime.as_str();
     let scratch = format!("upcall-bench-{name}-{workers}-{}", std::process::id());
-    let scratch = Scratch(std::env::temp_dir().join(scratch));
+    // Not the shared temporary directory: nothing is built or executed there.
+    let scratch = Scratch(Path::new(env!("CARGO_TARGET_TMPDIR")).join(scratch));
     let args = BenchArgs {
         workloads: workloads.iter().map(|name| name.to_string()).collect(),
         runtime: vec![runtime],
@@ -100,8 +102,21 @@ fn is_there(program: &str) -> bool {
     command.status().is_ok()
 }
 
+/// Whether programs are built in the directory of these tests: not where others can write.
+fn may_build() -> bool {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let guarded = Trust::own().guarded(place, Way::OfBuilds);
+    if let Err(why) = &guarded {
+        eprintln!("SKIPPED: {why}");
+    }
+    guarded.is_ok()
+}
+
 /// Whether a program can be built with this header and library.
 fn is_installed(header: &str, library: &str) -> bool {
+    if !may_build() {
+        return false;
+    }
     let script =
         r#"echo 'int main() {}' | c++ -std=c++17 -include "$0" -x c++ - "-l$1" -o /dev/null"#;
     let mut command = Command::new("sh");
@@ -143,6 +158,9 @@ fn java_has_sockets() {
     let newest = String::from_utf8(output.expect("sh").stdout).expect("text");
     if newest.trim().parse().unwrap_or(0) < 21 {
         eprintln!("SKIPPED: there is no JDK of version 21 or later");
+        return;
+    }
+    if !may_build() {
         return;
     }
     answers(RuntimeName::Java, &[FORKS, WAITS, DESCRIPTORS]);

@@ -4,6 +4,8 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use upcall_bench::guarded::{Trust, Way};
+
 use crate::refusal::Refusal;
 
 /// The file that is preloaded.
@@ -27,10 +29,11 @@ pub fn command() -> PathBuf {
 }
 
 /// The guest library: what UPCALL_GUEST_LIB names, else beside this command, else in
-/// ../lib/upcall.
+/// ../lib/upcall. Its code runs with the user's rights in every program, so it is not taken from where
+/// somebody can have put it who could not replace this command as well.
 ///
 /// # Errors
-/// It is in none of these places, or its path cannot be written in LD_PRELOAD.
+/// It is in none of these places, others can write there, or its path cannot be written in LD_PRELOAD.
 pub fn find(named: Option<OsString>, command: &Path) -> Result<PathBuf, Refusal> {
     let library = match named {
         Some(named) => {
@@ -48,6 +51,16 @@ pub fn find(named: Option<OsString>, command: &Path) -> Result<PathBuf, Refusal>
         }
         None => beside(command)?,
     };
+    if let Err(why) = Trust::of_command(command).guarded(&library, Way::OfFile) {
+        return Err(Refusal {
+            what: "the guest library is where other users could have put it".into(),
+            checked: why,
+            remedy: "install upcall and its library in directories that only you, or the \
+                     superuser, can write"
+                .into(),
+            more: MORE,
+        });
+    }
     if let Some(byte) = library
         .as_os_str()
         .as_bytes()
@@ -162,6 +175,28 @@ mod tests {
         std::fs::write(directory.join(NAME), "").expect("a file");
         let refusal = find(None, &directory.join("upcall")).expect_err("a space");
         assert!(refusal.checked.contains("' '"), "{refusal}");
+        std::fs::remove_dir_all(directory).expect("cleaned up");
+    }
+
+    #[test]
+    fn a_library_that_others_could_have_put_there_is_refused() {
+        let directory = std::env::temp_dir().join(format!("upcall-guest-{}", std::process::id()));
+        std::fs::create_dir_all(directory.join("lib")).expect("a directory");
+        let library = directory.join("lib").join(NAME);
+        std::fs::write(&library, "").expect("a file");
+        let open = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(directory.join("lib"), mode).expect("a mode");
+        };
+        let command = directory.join("upcall");
+        std::fs::write(&command, "").expect("a file");
+        let named = |library: &Path| find(Some(library.into()), &command);
+        assert_eq!(named(&library).as_deref(), Ok(library.as_path()));
+        open(0o777);
+        let refusal = named(&library).expect_err("open to all");
+        assert!(refusal.checked.contains("0777"), "{refusal}");
+        let refusal = find(None, &directory.join("lib/upcall")).expect_err("open to all");
+        assert!(refusal.checked.contains("0777"), "{refusal}");
         std::fs::remove_dir_all(directory).expect("cleaned up");
     }
 

@@ -74,7 +74,8 @@ fn make(path: &Path) -> Result<(), Error> {
     let line =
         b"a line of the file that is searched by many threads at a time, and no more than that\n";
     let block = line.repeat(1024);
-    let mut file = File::create(path)?;
+    // Not through a link that another user has put into the shared directory.
+    let mut file = File::create_new(path)?;
     (0..(64 << 20) / block.len()).try_for_each(|_| file.write_all(&block))
 }
 
@@ -106,7 +107,7 @@ fn main() -> Result<(), Error> {
     if let [kind, path] = &words[..] {
         return search(kind, Path::new(path));
     }
-    let made = PathBuf::from("/var/tmp/upcall-search");
+    let made = PathBuf::from(format!("/var/tmp/upcall-search-{}", std::process::id()));
     let path = words
         .first()
         .map(PathBuf::from)

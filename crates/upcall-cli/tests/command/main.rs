@@ -1,5 +1,6 @@
 //! The `upcall` command from outside: exit statuses, streams, what it passes on.
 
+mod bench;
 mod common;
 mod doctor;
 mod run;
