@@ -14,7 +14,8 @@ use upcall_core::runtime::Order;
 use upcall_core::{Errno, Kernel};
 use upcall_linux::observe::Probe;
 use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, affinity, descriptors, limits, memory, placement, preempt,
+    Hooks, Linux, Runtime, Settings, affinity, descriptors, gang, limits, memory, placement,
+    preempt,
 };
 
 use crate::identity::Identities;
@@ -287,6 +288,7 @@ impl Guest {
         self.identities.forget();
         shell::forget();
         stuck::forget();
+        gang::registry::forget();
     }
 
     /// The process is about to end: says so to the others, and prints the counters if asked to.

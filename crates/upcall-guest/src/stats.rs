@@ -73,5 +73,12 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
              (errno {errno}); see upcall doctor syscall-user-dispatch"
         );
     }
+    if let Some(trouble) = runtime.kernel().gang().trouble() {
+        let _ = writeln!(
+            text,
+            "upcall: no turns with other programs: {}; see upcall doctor turns",
+            trouble.as_str()
+        );
+    }
     sys::say_to(descriptor, &text.bytes[..text.len]);
 }

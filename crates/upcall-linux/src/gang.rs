@@ -59,6 +59,8 @@ pub struct Report {
 /// This process's part in the turns.
 pub struct Gang {
     state: Option<&'static State>,
+    /// Why it has none, if it was to have one.
+    trouble: Option<Trouble>,
 }
 
 struct State {
@@ -87,7 +89,8 @@ struct Processors {
 
 struct Inner {
     phase: Phase,
-    forced_until: u64,
+    /// Takes no part before this time.
+    apart_until: u64,
     busy_before: Set,
     room: [Member; SLOTS],
 }
@@ -126,15 +129,26 @@ fn sleeps() -> u64 {
 impl Gang {
     /// Takes no part.
     pub fn none() -> Self {
-        Gang { state: None }
+        Gang {
+            state: None,
+            trouble: None,
+        }
     }
 
-    /// Joins the other processes of the user.
-    ///
-    /// # Errors
-    ///
-    /// [`Trouble`]; the process then runs without turns.
-    pub fn join(pid: i32) -> Result<Self, Trouble> {
+    /// Joins the other processes of the user. Where that fails the process runs without turns.
+    pub fn join(pid: i32) -> Self {
+        Self::try_join(pid).unwrap_or_else(|trouble| Gang {
+            state: None,
+            trouble: Some(trouble),
+        })
+    }
+
+    /// Why the process takes no turns, if it was to take them.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.trouble
+    }
+
+    fn try_join(pid: i32) -> Result<Self, Trouble> {
         let registry = Registry::join(pid)?;
         let place = match memory::map(size_of::<State>()) {
             Ok(place) => place as *mut State,
@@ -153,7 +167,10 @@ impl Gang {
             (&raw mut (*inner).room).write([Member::default(); SLOTS]);
             &*place
         };
-        Ok(Gang { state: Some(state) })
+        Ok(Gang {
+            state: Some(state),
+            trouble: None,
+        })
     }
 
     /// What was counted, if the process takes part.
@@ -178,7 +195,7 @@ impl Gang {
             id: state.registry.id(),
             ..Member::default()
         };
-        let verdict = policy::decide(&gone, &room[..count], now, false, &state.times);
+        let verdict = policy::decide(&gone, &room[..count], now, &state.times);
         for id in bits(verdict.offers) {
             state.registry.offer(id, now);
         }
@@ -320,7 +337,11 @@ impl State {
         now: u64,
     ) -> Calls {
         let registry = &self.registry;
-        let busy = load(&self.processors.busy);
+        let busy = if now < inner.apart_until {
+            Set::default()
+        } else {
+            load(&self.processors.busy)
+        };
         registry.publish_busy(busy);
         let count = self.look_around(inner, now);
         let me = Member {
@@ -330,10 +351,9 @@ impl State {
             beat: now,
         };
         let others = &inner.room[..count];
-        let forced = now < inner.forced_until;
-        let verdict = policy::decide(&me, others, now, forced, &self.times);
-        if verdict.forced {
-            inner.forced_until = now + self.times.turn;
+        let verdict = policy::decide(&me, others, now, &self.times);
+        if verdict.gives_up {
+            inner.apart_until = now + self.times.apart;
         }
         if registry.me().phase != verdict.phase {
             registry.publish(verdict.phase);
@@ -343,8 +363,12 @@ impl State {
         } else if registry.is_wanted() {
             registry.clear_wanted();
         }
-        if let (Phase::Waiting { since, .. }, Phase::On { .. }) = (inner.phase, verdict.phase) {
-            self.turns.fetch_add(1, Ordering::Relaxed);
+        if let Phase::Waiting { since, .. } = inner.phase
+            && !matches!(verdict.phase, Phase::Waiting { .. })
+        {
+            if matches!(verdict.phase, Phase::On { .. }) {
+                self.turns.fetch_add(1, Ordering::Relaxed);
+            }
             self.waited_ns
                 .fetch_add(now.saturating_sub(since), Ordering::Relaxed);
             registry.beat(now);

@@ -89,9 +89,9 @@ impl Linux {
             sentinels: AtomicBool::new(settings.sentinel),
             watch: Watch::default(),
             first: Slot::empty(),
-            // Without a registry the kernel alone divides the processors; `doctor` says why.
+            // Without a registry the kernel alone divides the processors; the counters and `doctor` say why.
             gang: if settings.gang {
-                Gang::join(pid).unwrap_or_else(|_| Gang::none())
+                Gang::join(pid)
             } else {
                 Gang::none()
             },

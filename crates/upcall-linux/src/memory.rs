@@ -89,6 +89,7 @@ fn give_back(count: usize) -> usize {
     let mut kept = 0;
     for [at, size] in &NOTED[..count] {
         let (address, length) = (at.load(Ordering::Relaxed), size.load(Ordering::Relaxed));
+        crate::gang::registry::let_go(address);
         // SAFETY: mapped for a runtime that nobody has seen and whose parts are not used any more.
         if error(unsafe { sys!(libc::SYS_munmap, address, length) }).is_some() {
             NOTED[kept][0].store(address, Ordering::Relaxed);

@@ -39,7 +39,7 @@ pub use waits::*;
 use core::sync::atomic::Ordering;
 
 use upcall_core::{Kernel, Role};
-use upcall_linux::{Activation, Runtime, Thread, base, preempt, sys};
+use upcall_linux::{Activation, Runtime, Thread, base, gang, preempt, sys};
 
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
@@ -66,6 +66,10 @@ pub unsafe extern "C" fn on_signal(
         && let Some(exit) = access::recover(registers[libc::REG_RIP as usize] as usize)
     {
         registers[libc::REG_RIP as usize] = exit as i64;
+        return;
+    }
+    // SAFETY: as the kernel passed it: a fault has an address.
+    if signal == libc::SIGBUS && unsafe { (*information).si_code > 0 && is_mended(information) } {
         return;
     }
     if signal == libc::SIGSYS {
@@ -367,6 +371,18 @@ fn finish_alone(context: *mut libc::ucontext_t) {
     alone::note_mask(after);
     set_frame_mask(context, dispatch::blockable(after));
     alone::deliver_kept();
+}
+
+/// Whether a fault was the runtime's own and its instruction can be executed again: in the memory that programs share
+/// to take turns, which one of them may have cut short.
+///
+/// # Safety
+///
+/// `information` is that of a fault.
+#[cold]
+unsafe fn is_mended(information: *const libc::siginfo_t) -> bool {
+    // SAFETY: the caller's promise.
+    gang::registry::mend(unsafe { (*information).si_addr() } as usize)
 }
 
 /// Makes the frame's mask the thread's, which may block what its activation does not.

@@ -67,7 +67,7 @@ proptest! {
         for step in 0..1200u64 {
             let now = start + step * 5 * MS;
             let others = &moods[step as usize % moods.len()];
-            let verdict = decide(&mine, others, now, false, &TIMES);
+            let verdict = decide(&mine, others, now, &TIMES);
             prop_assert_eq!(verdict.offers & (1 << me), 0);
             prop_assert_eq!(verdict.holders & (1 << me), 0);
             mine.phase = verdict.phase;
@@ -103,7 +103,8 @@ proptest! {
             file.write_all(&bytes).unwrap();
         }
         let own = std::process::id() as i32;
-        let joined = Registry::join_at(&Path::new().text(path.to_str().unwrap().as_bytes()), own);
+        let name = || Path::new().text(path.to_str().unwrap().as_bytes());
+        let joined = Registry::join_at(name, own);
         fs::remove_file(&path).unwrap();
         let registry = match joined {
             Ok(registry) => registry,
@@ -120,7 +121,7 @@ proptest! {
         prop_assert!(count < SLOTS);
         registry.publish_busy(Set([3, 0, 0, 0]));
         let me = Member { phase: Phase::Waiting { since: 1, offered: 0 }, ..registry.me() };
-        let verdict = decide(&me, &room[..count], 5 * MS, false, &TIMES);
+        let verdict = decide(&me, &room[..count], 5 * MS, &TIMES);
         for other in 0..SLOTS as u32 {
             if verdict.offers & (1 << other) != 0 {
                 registry.offer(other, 5 * MS);

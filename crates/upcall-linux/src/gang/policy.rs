@@ -11,9 +11,10 @@
 //!    the turn; until then those who left go on with their work beside those who did not.
 //! 3. Two competitors that are on (their decisions crossed, or one was stopped for a while): the
 //!    one that went on later stays, since the other has had its time.
-//! 4. Who is on and has not been heard of for a while is disregarded, and so is who does not take
-//!    an offer. Who has waited too long goes on whatever the others say. So a member that is dead,
-//!    stopped or hostile costs fairness for a bounded time and nothing else.
+//! 4. A member that is on and has not been heard of for a while is disregarded, and so is one that does not take
+//!    an offer. A member that has waited for the longest time takes no part for a while: it rests, whatever the
+//!    others say. So members that are dead, stopped or hostile, however many, cost a program at most
+//!    [`Times::longest`] (and the time to its next look) in each [`Times::longest`] and [`Times::apart`] together.
 //!
 //! Every member computes this for itself and writes its own phase only, so nothing needs a lock that
 //! a dead process could hold; what crossed is put right by rule 3 at the next time slice.
@@ -21,7 +22,8 @@
 //! Rejected: turns computed from the clock alone, which need no message but leave the processors
 //! idle between one member's late stop and the next one's start, and idle again when the one whose
 //! turn it is has nothing to do. Rejected: one turn for all, which stops members that share no
-//! processor.
+//! processor. Rejected: disregarding the one member that others have waited for too long: a hostile process can be any
+//! number of members, one after another. Rejected: one turn by force after the longest time: the next wait follows at once.
 
 /// Processors, by number modulo [`Set::BITS`]: a collision costs a needless turn, no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,6 +106,8 @@ pub struct Times {
     pub grace: u64,
     /// Nobody waits longer.
     pub longest: u64,
+    /// Who has waited so long takes no part for this time.
+    pub apart: u64,
 }
 
 /// The times in use.
@@ -112,6 +116,7 @@ pub const TIMES: Times = Times {
     stale: 100_000_000,
     grace: 30_000_000,
     longest: 1_000_000_000,
+    apart: 10_000_000_000,
 };
 
 /// What a member should do now.
@@ -119,8 +124,8 @@ pub const TIMES: Times = Times {
 pub struct Verdict {
     /// Its phase from now on.
     pub phase: Phase,
-    /// It goes on although the others do not let it.
-    pub forced: bool,
+    /// It has waited too long, and takes no part from now on.
+    pub gives_up: bool,
     /// Members to offer the turn to: one bit each.
     pub offers: u64,
     /// Members that hold what it waits for: one bit each.
@@ -205,8 +210,7 @@ fn ready(chosen: u64, me: &Member, others: &[Member], now: u64, times: &Times) -
 }
 
 /// What `me` should do at `now`. `others` may contain `me`'s own entry, which is disregarded.
-/// `forced`: it has gone on against the others' will less than a turn ago.
-pub fn decide(me: &Member, others: &[Member], now: u64, forced: bool, times: &Times) -> Verdict {
+pub fn decide(me: &Member, others: &[Member], now: u64, times: &Times) -> Verdict {
     let rivals = || others.iter().filter(|other| other.competes(me));
     let waiting = |since| Phase::Waiting { since, offered: 0 };
     let bit = 1u64 << me.id;
@@ -218,23 +222,23 @@ pub fn decide(me: &Member, others: &[Member], now: u64, forced: bool, times: &Ti
         let chosen = successors(me, others, now, times);
         (chosen, ready(chosen, me, others, now, times))
     };
-    let mut force = false;
-    let (phase, offers) = if me.busy.is_empty() {
-        let resting = Member {
-            phase: Phase::Resting,
-            ..*me
-        };
+    let resting = Member {
+        phase: Phase::Resting,
+        ..*me
+    };
+    let gives_up = !me.busy.is_empty()
+        && matches!(me.phase, Phase::Waiting { since, .. } if now.saturating_sub(since) >= times.longest);
+    let (phase, offers) = if me.busy.is_empty() || gives_up {
         (Phase::Resting, next(&resting).1)
     } else {
         match me.phase {
             Phase::On { since } => {
                 let (chosen, ready) = next(&as_waiting(now));
-                let overtaken = !forced
-                    && rivals().any(|rival| {
-                        rival
-                            .on_since(now, times)
-                            .is_some_and(|theirs| (theirs, rival.id) > (since, me.id))
-                    });
+                let overtaken = rivals().any(|rival| {
+                    rival
+                        .on_since(now, times)
+                        .is_some_and(|theirs| (theirs, rival.id) > (since, me.id))
+                });
                 let over = now.saturating_sub(since) >= times.turn
                     && rivals().any(|rival| chosen & (1 << rival.id) != 0);
                 if overtaken || over {
@@ -249,8 +253,7 @@ pub fn decide(me: &Member, others: &[Member], now: u64, forced: bool, times: &Ti
                     _ => now,
                 };
                 let (_, ready) = next(&as_waiting(since));
-                force = ready & bit == 0 && now - since >= times.longest;
-                if ready & bit != 0 || force {
+                if ready & bit != 0 {
                     (Phase::On { since: now }, ready)
                 } else {
                     (waiting(since), ready)
@@ -260,7 +263,7 @@ pub fn decide(me: &Member, others: &[Member], now: u64, forced: bool, times: &Ti
     };
     let mut verdict = Verdict {
         phase,
-        forced: force,
+        gives_up,
         offers: offers & !bit,
         holders: 0,
         wanted: rivals().any(|rival| rival.waits_since(now, times).is_some()),

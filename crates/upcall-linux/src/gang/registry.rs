@@ -1,17 +1,12 @@
 //! The memory that one user's processes share to take turns.
 //!
-//! A file in `/dev/shm`, named after the layout's version, the user and the pid namespace, which
-//! nobody else can open. It holds a header and one [`Slot`] a process; zeros are the valid
-//! beginning, so creating it needs no order among the creators. Every word is a hint: it is
-//! read as a number, bounded, and can cost no more than a turn (see [`super::policy`]). A slot
-//! whose process is gone is taken by the next one that needs it; the file stays.
-//!
-//! Not defended against: the same user cutting the file short, which kills the processes that
-//! have mapped it. That user can kill them anyway.
+//! A file ([`place`] says where) holds a header and one [`Slot`] a process; zeros are the valid beginning, so
+//! creating it needs no order among the creators. Every word is a hint: it is read as a number, bounded, and can
+//! cost no more than the policy says (see [`super::policy`]). A slot whose process is gone is taken by the next
+//! one that needs it.
 //!
 //! Rejected: a lock held by each member, which would tell the death of a process: a child of
-//! fork inherits it, and a stopped process keeps it. Rejected: a name from the environment
-//! (`XDG_RUNTIME_DIR`): two processes with different ones would not see each other.
+//! fork inherits it, and a stopped process keeps it.
 
 #[cfg(not(any(loom, shuttle)))]
 use core::mem::offset_of;
@@ -24,15 +19,23 @@ use crate::memory;
 use crate::procfs::Path;
 use crate::sys::{self, error};
 
+#[path = "place.rs"]
+mod place;
+
+pub(crate) use place::let_go;
+pub use place::{Trouble, forget, look, mend, path};
+
+use place::{Origin, attach, detach, name};
+
 /// Processes that can take part; the others are scheduled by the kernel alone.
 pub const SLOTS: usize = 64;
 
 const MAGIC: u64 = 0x7570_6361_6c6c_6731;
-const MODE: u32 = 0o600;
 const ESRCH: i32 = libc::ESRCH;
+/// How often a file is opened anew that has just been removed.
+const TRIES: u32 = 3;
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
-const NAME: &[u8] = b"/dev/shm/upcall-turns-1-";
 
 /// What one process publishes.
 #[repr(C, align(128))]
@@ -73,23 +76,12 @@ const _: () = {
     assert!(SIZE == 128 * (SLOTS + 1));
 };
 
-/// Why there is no registry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
-    /// The file cannot be opened or mapped: the error number.
-    Open(i32),
-    /// The file there is another user's, or others may use it too.
-    NotOurs,
-    /// The file there has another layout.
-    Layout,
-    /// All slots are taken by living processes.
-    Full,
-}
-
 /// This process's place among the others.
 pub struct Registry {
     shared: &'static Shared,
     id: u32,
+    /// The file; none where the memory is not a file's.
+    origin: Option<Origin>,
 }
 
 impl Registry {
@@ -99,18 +91,28 @@ impl Registry {
     ///
     /// [`Trouble`].
     pub fn join(pid: i32) -> Result<Self, Trouble> {
-        Self::join_at(&name(), pid)
+        Self::join_at(name, pid)
     }
 
     /// As [`Registry::join`], in this file.
-    fn join_at(path: &Path, pid: i32) -> Result<Self, Trouble> {
-        let shared = attach(path)?;
-        let Some(registry) = Self::take(shared, pid) else {
-            detach(shared);
-            return Err(Trouble::Full);
-        };
-        memory::note(ptr::from_ref(shared) as usize, SIZE);
-        Ok(registry)
+    fn join_at(path: impl Fn() -> Path, pid: i32) -> Result<Self, Trouble> {
+        let mut tries = 0;
+        loop {
+            let attached = attach(path())?;
+            let Some(mut registry) = Self::take(attached.shared, pid) else {
+                detach(attached.shared);
+                return Err(Trouble::Full);
+            };
+            tries += 1;
+            // The last member has just removed it: the others are in the next file of that name.
+            if attached.is_removed() && tries < TRIES {
+                detach(attached.shared);
+                continue;
+            }
+            memory::note(ptr::from_ref(registry.shared) as usize, SIZE);
+            registry.origin = Some(attached.origin);
+            return Ok(registry);
+        }
     }
 
     /// Takes a slot of nobody's, or of one that is gone.
@@ -126,7 +128,11 @@ impl Registry {
                     .is_ok()
             {
                 shared.nr_used.fetch_max(id + 1, Ordering::AcqRel);
-                let registry = Registry { shared, id };
+                let registry = Registry {
+                    shared,
+                    id,
+                    origin: None,
+                };
                 registry.publish(Phase::Resting);
                 for word in &slot.busy {
                     word.store(0, Ordering::Relaxed);
@@ -143,6 +149,11 @@ impl Registry {
         self.publish_busy(Set::default());
         // Release: the slot is clean for the next one.
         self.own().pid.store(0, Ordering::Release);
+        if let Some(origin) = &self.origin
+            && living(self.shared) == 0
+        {
+            origin.remove();
+        }
     }
 
     /// Its place.
@@ -307,6 +318,13 @@ impl Slot {
     }
 }
 
+/// How many living processes are in it.
+fn living(shared: &Shared) -> usize {
+    let slots = shared.slots.iter();
+    let processes = slots.map(|slot| slot.pid.load(Ordering::Relaxed));
+    processes.filter(|&pid| is_alive(pid)).count()
+}
+
 /// Whether there is such a process, as far as this one may know.
 fn is_alive(pid: u32) -> bool {
     // A number that no process can have would name groups of processes.
@@ -316,170 +334,6 @@ fn is_alive(pid: u32) -> bool {
     // SAFETY: signal 0 only asks.
     let answer = unsafe { sys!(libc::SYS_kill, pid, 0) };
     error(answer) != Some(ESRCH)
-}
-
-/// Opens, checks and maps the file.
-fn attach(path: &Path) -> Result<&'static Shared, Trouble> {
-    // SAFETY: the path ends with a zero; a new descriptor, closed here; a new mapping.
-    unsafe {
-        let file = sys!(
-            sys::SYS_openat,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_CLOEXEC,
-            MODE
-        );
-        if let Some(number) = error(file) {
-            // In a sticky directory the kernel may refuse another's file at once; but where
-            // nothing has that name, the directory itself is closed to this user.
-            return Err(match number {
-                libc::ELOOP => Trouble::NotOurs,
-                libc::EACCES if exists(path) => Trouble::NotOurs,
-                other => Trouble::Open(other),
-            });
-        }
-        let answer = map(file);
-        sys!(sys::SYS_close, file);
-        answer
-    }
-}
-
-/// Whether anything has that name, a symbolic link too.
-fn exists(path: &Path) -> bool {
-    // SAFETY: the path ends with a zero; all-zero is a valid stat, which the call fills in.
-    let answer = unsafe {
-        let mut status: libc::stat = core::mem::zeroed();
-        sys!(
-            libc::SYS_newfstatat,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            &raw mut status,
-            libc::AT_SYMLINK_NOFOLLOW
-        )
-    };
-    error(answer).is_none()
-}
-
-/// # Safety
-///
-/// `file` is an open descriptor.
-unsafe fn map(file: isize) -> Result<&'static Shared, Trouble> {
-    // SAFETY: all-zero is a valid stat; fstat fills it in.
-    let (status, answer) = unsafe {
-        let mut status: libc::stat = core::mem::zeroed();
-        let answer = sys!(libc::SYS_fstat, file, &raw mut status);
-        (status, answer)
-    };
-    if let Some(number) = error(answer) {
-        return Err(Trouble::Open(number));
-    }
-    // SAFETY: asks only.
-    let user = unsafe { sys!(libc::SYS_geteuid) } as u32;
-    if status.st_uid != user
-        || status.st_mode & libc::S_IFMT != libc::S_IFREG
-        || status.st_mode & 0o077 != 0
-    {
-        return Err(Trouble::NotOurs);
-    }
-    if status.st_size != 0 && status.st_size != SIZE as i64 {
-        return Err(Trouble::Layout);
-    }
-    // SAFETY: sets the size, which it has or which is 0; a new mapping of exactly that file.
-    let place = unsafe {
-        if let Some(number) = error(sys!(libc::SYS_ftruncate, file, SIZE)) {
-            return Err(Trouble::Open(number));
-        }
-        sys!(
-            sys::SYS_mmap,
-            0,
-            SIZE,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file,
-            0
-        )
-    };
-    if let Some(number) = error(place) {
-        return Err(Trouble::Open(number));
-    }
-    // SAFETY: mapped for ever (but for `detach`), page-aligned, and any bytes are valid atomics. A
-    // child of fork must not have it: its slot is the parent's.
-    let shared = unsafe {
-        sys!(sys::SYS_madvise, place, SIZE, libc::MADV_DONTFORK);
-        &*(place as *const Shared)
-    };
-    let agreed = |word: &AtomicU64, value: u64| match word.compare_exchange(
-        0,
-        value,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    ) {
-        Ok(_) => true,
-        Err(there) => there == value,
-    };
-    if agreed(&shared.magic, MAGIC) && agreed(&shared.size, SIZE as u64) {
-        Ok(shared)
-    } else {
-        detach(shared);
-        Err(Trouble::Layout)
-    }
-}
-
-fn detach(shared: &'static Shared) {
-    // SAFETY: nobody else has a reference to a registry that was not joined.
-    unsafe { sys!(sys::SYS_munmap, core::ptr::from_ref(shared), SIZE) };
-}
-
-/// The file's path: the user and the pid namespace follow the constant.
-fn name() -> Path {
-    // SAFETY: asks only.
-    let user = unsafe { sys!(libc::SYS_geteuid) } as u32;
-    let mut name = Path::new().text(NAME).number(user).text(b"-");
-    // "pid:[4026531836]"; without procfs all namespaces look the same, and numbers may mislead
-    // about who is alive, which costs turns.
-    let mut link = [0u8; 32];
-    // SAFETY: writes at most the size given.
-    let length = unsafe {
-        sys!(
-            libc::SYS_readlinkat,
-            libc::AT_FDCWD,
-            c"/proc/self/ns/pid".as_ptr(),
-            link.as_mut_ptr(),
-            link.len()
-        )
-    };
-    for byte in link.iter().take(length.max(0) as usize) {
-        if byte.is_ascii_digit() {
-            name = name.text(&[*byte]);
-        }
-    }
-    name
-}
-
-/// Whether the registry can be used, and how many living processes are in it: for `doctor`.
-///
-/// # Errors
-///
-/// [`Trouble`].
-pub fn look() -> Result<usize, Trouble> {
-    let shared = attach(&name())?;
-    let living = shared
-        .slots
-        .iter()
-        .map(|slot| slot.pid.load(Ordering::Relaxed))
-        .filter(|&pid| pid != 0 && is_alive(pid))
-        .count();
-    detach(shared);
-    if living < SLOTS {
-        Ok(living)
-    } else {
-        Err(Trouble::Full)
-    }
-}
-
-/// The path as text, for those who report about it.
-pub fn path() -> String {
-    String::from_utf8_lossy(name().as_bytes()).into_owned()
 }
 
 #[cfg(fuzzing)]

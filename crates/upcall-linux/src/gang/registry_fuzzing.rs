@@ -124,7 +124,7 @@ fn run(shared: &'static Shared, script: &mut Script<'_>) -> Option<()> {
                         .iter()
                         .all(|one| one.id != me && one.id < SLOTS as u32)
                 );
-                let verdict = decide(&mine, &room[..count], now, false, &TIMES);
+                let verdict = decide(&mine, &room[..count], now, &TIMES);
                 assert_eq!((verdict.offers | verdict.holders) & (1 << me), 0);
                 // Rule 4 of the policy, whatever they say: looked at in time, it goes on in time.
                 if !matches!(mine.phase, Phase::Waiting { .. }) {

@@ -55,7 +55,11 @@ fn a_slot_has_one_process_however_many_join_at_once() {
         shared.slots[0].pid.store(DEAD, Ordering::Relaxed);
         shared.nr_used.store(1, Ordering::Relaxed);
         // Whoever buries the dead one has a slot of its own.
-        let watcher = Registry { shared, id: 63 };
+        let watcher = Registry {
+            shared,
+            id: 63,
+            origin: None,
+        };
         let watcher = thread::spawn(move || watcher.bury(0));
         let joiners = pids.map(|pid| {
             thread::spawn(move || {

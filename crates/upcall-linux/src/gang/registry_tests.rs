@@ -22,7 +22,7 @@ impl Place {
     }
 
     fn join(&self, pid: i32) -> Result<Registry, Trouble> {
-        Registry::join_at(&self.path(), pid)
+        Registry::join_at(|| self.path(), pid)
     }
 }
 
@@ -118,7 +118,7 @@ fn the_same_process_takes_its_old_slot_over_clean() {
 fn a_full_registry_says_so() {
     let place = Place::new("full");
     place.join(own_pid()).unwrap();
-    let shared = attach(&place.path()).unwrap();
+    let shared = attach(place.path()).unwrap().shared;
     for slot in &shared.slots {
         slot.pid.store(1, Ordering::Relaxed);
     }
@@ -180,8 +180,48 @@ fn the_path_names_user_and_namespace() {
     let path = path();
     // SAFETY: asks only.
     let user = unsafe { libc::geteuid() };
+    let shared = format!("/dev/shm/upcall-turns-1-{user}-");
+    let own = format!("/run/user/{user}/upcall-turns-1-");
     assert!(
-        path.starts_with(&format!("/dev/shm/upcall-turns-1-{user}-")),
+        path.starts_with(&shared) || path.starts_with(&own),
         "{path}"
     );
+}
+
+#[test]
+fn the_last_member_that_leaves_removes_the_file() {
+    let place = Place::new("last");
+    let mut child = other_process();
+    let mine = place.join(own_pid()).unwrap();
+    let theirs = place.join(child.id() as i32).unwrap();
+    mine.leave();
+    assert!(place.0.exists(), "somebody is in it");
+    theirs.leave();
+    assert!(!place.0.exists());
+    // Killed before it could leave: the next one does it for both.
+    place.join(child.id() as i32).unwrap();
+    let mine = place.join(own_pid()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    mine.leave();
+    assert!(!place.0.exists());
+}
+
+#[test]
+fn a_file_that_another_one_has_replaced_stays() {
+    let place = Place::new("replaced");
+    let mine = place.join(own_pid()).unwrap();
+    fs::remove_file(&place.0).unwrap();
+    fs::write(&place.0, "another").unwrap();
+    mine.leave();
+    assert_eq!(fs::read(&place.0).unwrap(), b"another");
+}
+
+#[test]
+fn the_memory_is_there_before_it_is_used() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new("blocks");
+    place.join(own_pid()).unwrap();
+    let blocks = fs::metadata(&place.0).unwrap().blocks();
+    assert!(blocks * 512 >= SIZE as u64, "{blocks}");
 }

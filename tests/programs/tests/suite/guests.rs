@@ -36,7 +36,7 @@ guests! {
        sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
        stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_limits thread_name_of_other thread_odd_calls thread_privileges
-       timer_signal timer_slack timer_thread ucontext_in_threads uring vdso_small_stack
+       timer_signal timer_slack timer_thread turns_hostile ucontext_in_threads uring vdso_small_stack
        vfork_waits;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
        cxx_mutexes cxx_thread_local;
