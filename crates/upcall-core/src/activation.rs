@@ -12,12 +12,13 @@
 //! under the pool's lock, except that an activation that stops resting says so by compare-and-swap.
 
 use core::ops::Range;
+use core::ptr::NonNull;
 
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(doc)]
 use crate::arch;
-use crate::kernel::Kernel;
+use crate::kernel::{Errno, Kernel};
 use crate::memory::Recycled;
 use crate::runtime::{ACTIVATION_STACK, Runtime};
 use crate::slot::Slot;
@@ -221,6 +222,10 @@ impl<K: Kernel> Activation<K> {
 impl<K: Kernel> Recycled for Activation<K> {
     fn free_link(&self) -> &Slot<Self> {
         &self.next
+    }
+
+    fn map<Any: Kernel>(kernel: &Any, length: usize) -> Result<NonNull<u8>, Errno> {
+        kernel.map_activations(length)
     }
 
     fn initial() -> Self {

@@ -116,6 +116,15 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// `ENOMEM`, as positive number.
     fn map(&self, length: usize) -> Result<NonNull<u8>, Errno>;
 
+    /// As [`Kernel::map`], for activations: a backend may want to tell their addresses from others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Kernel::map`], or that there is no room for so many.
+    fn map_activations(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        self.map(length)
+    }
+
     /// Makes a page inaccessible, preferably without a mapping of its own.
     fn guard(&self, page: NonNull<u8>, length: usize);
 

@@ -4,6 +4,7 @@
 //! one still points at an object of its type. That is what lets wake-ups race with exits safely.
 
 use core::mem::{align_of, size_of};
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
 use crate::kernel::{Errno, Kernel};
@@ -19,6 +20,10 @@ pub(crate) trait Recycled: Sized + 'static {
     fn free_link(&self) -> &Slot<Self>;
     /// A new object in its initial state.
     fn initial() -> Self;
+    /// Memory for more of them.
+    fn map<K: Kernel>(kernel: &K, length: usize) -> Result<NonNull<u8>, Errno> {
+        kernel.map(length)
+    }
 }
 
 struct Free<T: 'static> {
@@ -51,7 +56,7 @@ impl<T: Recycled + Sync> Slab<T> {
             return Ok((object, false));
         }
         if free.end - free.next < size_of::<T>() {
-            let chunk = kernel.map(CHUNK)?.as_ptr() as usize;
+            let chunk = T::map(kernel, CHUNK)?.as_ptr() as usize;
             free.next = chunk.next_multiple_of(align_of::<T>());
             free.end = chunk + CHUNK;
         }

@@ -35,7 +35,7 @@ use upcall_core::{Errno, Kernel};
 use upcall_linux::preempt;
 
 use crate::guest::GUEST;
-use crate::{alone, process, signal, sud};
+use crate::{alone, caller, process, signal, sud};
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// Why it is not on although it should be: an error number.
@@ -80,6 +80,8 @@ pub fn turn_on() {
     if is_on() || FAILED.load(Ordering::Relaxed) != 0 {
         return;
     }
+    // The loader comes here, too, with the program's register.
+    let entered = caller::enter();
     signal::take_over(libc::SIGSYS);
     // Release: pairs with the Acquire in `is_on`. From here on new activations do it themselves.
     ON.store(true, Ordering::Release);
@@ -92,6 +94,7 @@ pub fn turn_on() {
     if let Err(unavailable) = done {
         give_up(unavailable);
     }
+    caller::leave(entered);
 }
 
 /// The process goes on without.

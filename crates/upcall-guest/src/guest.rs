@@ -14,7 +14,7 @@ use upcall_core::runtime::Order;
 use upcall_core::{Errno, Kernel};
 use upcall_linux::observe::Probe;
 use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, affinity, descriptors, gang, limits, memory, placement,
+    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, gang, limits, memory, placement,
     preempt,
 };
 
@@ -223,6 +223,10 @@ impl Guest {
         let adopted = runtime.adopt(&processors[..count]);
         let (activation, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
         attempt.succeeds();
+        if process::was_forked_in_handler() {
+            // What is there leads to the parent's runtime.
+            base::set(None);
+        }
         process::has_runtime();
         runtime
             .kernel()

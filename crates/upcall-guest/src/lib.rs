@@ -54,6 +54,7 @@ pub mod poll;
 pub mod process;
 pub mod robust;
 pub mod scheduling;
+pub mod segments;
 pub mod select;
 pub mod shell;
 pub mod signal;

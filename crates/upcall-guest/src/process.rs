@@ -20,7 +20,9 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use upcall_core::{Kernel, SpinLock};
 use upcall_linux::affinity::Set;
-use upcall_linux::{Activation, Runtime, Thread, affinity, base, descriptors, preempt, spawn};
+use upcall_linux::{
+    Activation, Runtime, Thread, activations, affinity, base, descriptors, preempt, spawn,
+};
 
 use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::guest::GUEST;
@@ -246,7 +248,7 @@ unsafe fn begin(start: usize) -> ! {
     }
 }
 
-/// After a call at its site, in the parent and in the child.
+/// After a call at its site, in the parent and in the child. The pseudo-register is as it was at the call.
 ///
 /// # Safety
 ///
@@ -270,6 +272,9 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
             }
         }
         (false, false) => forked(thread),
+    }
+    if let Some(thread) = thread {
+        caller::give_back(thread);
     }
 }
 
@@ -303,7 +308,8 @@ fn forked(thread: Option<&'static Thread>) {
         release();
         // Who is in a handler that returns into the runtime needs what that finds there.
         if !returns {
-            base::set(None);
+            caller::give_up(thread);
+            activations::forget();
         }
         GUEST.forget_runtime();
         signal::forget_own();
@@ -322,7 +328,7 @@ fn forked(thread: Option<&'static Thread>) {
     }
     // A child of one that shared the memory has its own.
     if !returns {
-        base::set(None);
+        caller::give_up(None);
     }
     alone::forget();
     dispatch::forked();

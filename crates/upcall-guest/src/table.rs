@@ -14,12 +14,13 @@ use core::sync::atomic::Ordering;
 use upcall_core::Errno;
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
+use crate::caller::Caller;
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
     again, alone, attributes, caller, deadlines, dispatch, futex, io, loads, names, poll, process,
-    scheduling, signal, threads, time, timers, uring,
+    scheduling, segments, signal, threads, time, timers, uring,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -38,7 +39,14 @@ const EBADF: i64 = -(libc::EBADF as i64);
 /// Called by the entry, on the program's stack.
 pub unsafe extern "C" fn handler(frame: &mut Frame) {
     match GUEST.runtime() {
-        None => alone(frame),
+        None => {
+            alone(frame);
+            if GUEST.runtime().is_some()
+                && let Some(thread) = caller::own_thread()
+            {
+                caller::give_back(thread);
+            }
+        }
         Some(runtime) => dispatch(runtime, frame),
     }
 }
@@ -134,28 +142,34 @@ fn outside(frame: &mut Frame) {
 }
 
 fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
-    // Each question is one instruction on the pseudo-register: between two of them the thread may
-    // migrate.
-    // SAFETY: the pseudo-register is set where it is read.
-    let (thread, inside) = unsafe {
-        match base::is_set() {
-            true => (base::current_thread(), base::is_inside()),
-            false => (None, false),
+    let thread = match base::program_thread() {
+        Some(thread) => {
+            if thread.kernel.program_base.load(Ordering::Relaxed) != 0 {
+                caller::forget_base(thread);
+            }
+            thread
         }
+        None => match caller::identify(runtime) {
+            Caller::Thread(thread, _) => thread,
+            Caller::Outside(own) => {
+                caller::serve_outside(frame, own, outside);
+                return;
+            }
+            Caller::Activation => {
+                // libc called by the runtime itself, on an activation's own stack.
+                // SAFETY: the entry's own frame.
+                unsafe { entry::native(frame) };
+                return;
+            }
+        },
     };
-    let thread = match thread {
-        Some(thread) if !thread.kernel.lent.load(Ordering::Relaxed) => thread,
-        _ if caller::is_outside() => {
-            outside(frame);
-            return;
-        }
-        _ => {
-            // libc called by the runtime itself, on an activation's own stack.
-            // SAFETY: the entry's own frame.
-            unsafe { entry::native(frame) };
-            return;
-        }
-    };
+    if thread.kernel.lent.load(Ordering::Relaxed) {
+        outside(frame);
+        return;
+    }
+    // One instruction on the pseudo-register: the thread may migrate before and after it.
+    // SAFETY: it leads to the activation.
+    let inside = unsafe { base::is_inside() };
     if inside {
         // libc called by the runtime itself.
         // SAFETY: the entry's own frame.
@@ -186,6 +200,10 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
             frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame)) as u64;
             deadlines::came_back(runtime, thread);
         }
+    }
+    // A call at its site is the runtime's until the hook after it; but from a signal the program's code goes on.
+    if frame.mode != entry::mode::AT_SITE || frame.rax as i64 == libc::SYS_rt_sigreturn {
+        caller::give_back(thread);
     }
 }
 
@@ -344,8 +362,8 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_getcpu
         | libc::SYS_uname
         | libc::SYS_prlimit64
-        | libc::SYS_getrandom
-        | libc::SYS_arch_prctl => pass(frame),
+        | libc::SYS_getrandom => pass(frame),
+        libc::SYS_arch_prctl => segments::arch_prctl(thread, frame),
         _ => blocking(frame),
     }
 }

@@ -12,7 +12,9 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, dispatch, object, pending, process, robust, shell, signal, stuck, urgency};
+use crate::{
+    access, caller, dispatch, object, pending, process, robust, shell, signal, stuck, urgency,
+};
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
 const RED_ZONE: usize = 128;
@@ -274,6 +276,13 @@ fn launch(
     // The first thread of a shell runs as those that follow it there, or a program that divides its work would
     // make a shell for each part before it runs one.
     let forked = start_routine(request.tls) == Some(shell::main as *const () as usize);
+    // What runs in a shell calls the runtime itself.
+    let own = if forked {
+        0
+    } else {
+        inherited(|creator| creator.kernel.program_base.load(Ordering::Relaxed))
+    };
+    state.program_base.store(own, Ordering::Relaxed);
     // SAFETY: the stack below the copied frame belongs to the new thread alone; `begin` does not
     // return.
     unsafe {
@@ -315,6 +324,9 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
     unsafe {
         let runtime = &*(runtime as *const Runtime);
         runtime.leave(runtime.kernel().current());
+        if let Some(thread) = caller::current_thread() {
+            caller::give_back(thread);
+        }
         entry::resume(copy as *const Frame)
     }
 }

@@ -11,8 +11,8 @@ use crate::state::{AWAKE, Binding, IN_FUTEX, IN_POLL, IN_TURN, LinuxActivation, 
 use crate::sys;
 use crate::watch::Watch;
 use crate::{
-    Activation, Runtime, Thread, affinity, base, cpu_time, descriptors, memory, observe, pace,
-    preempt, slack, spawn, vdso,
+    Activation, Runtime, Thread, activations, affinity, base, cpu_time, descriptors, memory,
+    observe, pace, preempt, slack, spawn, vdso,
 };
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
@@ -79,6 +79,7 @@ impl Linux {
     pub fn open(settings: Settings) -> Result<Self, Errno> {
         base::detect();
         vdso::detect();
+        activations::forget();
         // SAFETY: asks only.
         let pid = unsafe { sys!(sys::SYS_getpid) } as i32;
         Ok(Linux {
@@ -185,6 +186,8 @@ impl Linux {
         thread.kernel.mask.store(mask, Ordering::Relaxed);
         thread.kernel.slack.adopt();
         thread.kernel.asked.inherit(None);
+        let own = base::of_program(base::read());
+        thread.kernel.program_base.store(own, Ordering::Relaxed);
         base::set(Some(activation));
         if tid == self.pid {
             self.first.set(Some(activation), Ordering::Relaxed);
@@ -430,6 +433,10 @@ unsafe impl Kernel for Linux {
 
     fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
         NonNull::new(memory::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    }
+
+    fn map_activations(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        NonNull::new(activations::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
     }
 
     fn guard(&self, page: NonNull<u8>, length: usize) {

@@ -11,6 +11,7 @@
 #[macro_use]
 pub mod sys;
 
+pub mod activations;
 pub mod affinity;
 pub mod arch;
 pub mod asked;

@@ -7,7 +7,7 @@ use crate::observe::Observer;
 use crate::poller::{Choice, Node};
 use crate::slack::Slack;
 use crate::watch::Glance;
-use crate::{affinity, pace, preempt};
+use crate::{Thread, affinity, pace, preempt};
 
 /// Where an activation sleeps: what [`Linux::wake`](crate::Linux) must do.
 pub(crate) const AWAKE: u32 = 0;
@@ -78,6 +78,13 @@ impl Default for LinuxActivation {
 }
 
 impl LinuxActivation {
+    /// The kernel thread, on which the thread runs, has this thread pointer: the program may have written it.
+    pub fn note_thread_pointer(&self, thread: &Thread, pointer: usize) {
+        self.thread_pointer.store(pointer, Ordering::Relaxed);
+        let own = &thread.kernel.thread_pointer;
+        own.store(pointer, Ordering::Relaxed);
+    }
+
     /// A new kernel thread: what it has of the attributes kept here.
     pub(crate) fn forget_kernel_state(&self, thread_pointer: usize) {
         self.binding.forget();
@@ -227,6 +234,9 @@ pub struct Job {
 pub struct LinuxThread {
     /// The thread pointer (FS base).
     pub thread_pointer: AtomicUsize,
+    /// What the program has put into the register that is the activation's pseudo-register (the GS base), or 0: it
+    /// has put nothing there. True while the thread is in the runtime. Kept by the guest.
+    pub program_base: AtomicUsize,
     /// Its id: the number that libc and the program know.
     pub tid: AtomicI32,
     /// Blocked signals.

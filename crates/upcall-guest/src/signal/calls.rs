@@ -24,20 +24,17 @@ pub fn kernel_mask() -> u64 {
 
 /// Sets the signal mask of the calling kernel thread.
 pub fn set_kernel_mask(mask: u64) {
-    // SAFETY: reads eight bytes.
-    unsafe {
-        raw_syscall(
-            libc::SYS_rt_sigprocmask,
-            [
-                libc::SIG_SETMASK as u64,
-                (&raw const mask) as u64,
-                0,
-                8,
-                0,
-                0,
-            ],
-        )
-    };
+    change_kernel_mask(mask);
+}
+
+/// Sets the signal mask of the calling kernel thread. Returns what it was.
+pub fn change_kernel_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let words = [&raw const mask as u64, &raw mut before as u64];
+    let how = libc::SIG_SETMASK as u64;
+    // SAFETY: reads and writes eight bytes.
+    unsafe { raw_syscall(libc::SYS_rt_sigprocmask, [how, words[0], words[1], 8, 0, 0]) };
+    before
 }
 
 /// rt_sigprocmask(2).

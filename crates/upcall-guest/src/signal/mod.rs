@@ -54,19 +54,36 @@ use crate::{
 ///
 /// # Safety
 ///
-/// Called by the kernel.
+/// Called by the entry, with what the kernel has passed to that, and what [`caller::enter`] has answered.
 pub unsafe extern "C" fn on_signal(
     signal: i32,
     information: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,
+    entered: usize,
 ) {
+    // SAFETY: the caller's promise.
+    let entered = unsafe { serve(signal, information, context, entered) };
+    caller::leave(entered);
+}
+
+/// Serves the signal. Returns what [`caller::leave`] takes.
+///
+/// # Safety
+///
+/// As [`on_signal`].
+unsafe fn serve(
+    signal: i32,
+    information: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+    entered: usize,
+) -> usize {
     // SAFETY: the kernel passes its own frame.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     if is_fault(signal)
         && let Some(exit) = access::recover(registers[libc::REG_RIP as usize] as usize)
     {
         registers[libc::REG_RIP as usize] = exit as i64;
-        return;
+        return entered;
     }
     // SAFETY: as the kernel passed it: a fault has an address.
     if signal == libc::SIGBUS && unsafe { (*information).si_code > 0 && is_mended(information) } {
@@ -79,10 +96,13 @@ pub unsafe extern "C" fn on_signal(
                 // It goes on under the thread's.
                 set_kernel_mask(frame_mask(context));
             }
+            // As at a stub: the hook finds the program's register.
+            caller::leave(entered);
             // SAFETY: as the kernel passed them.
             unsafe { sud::handle(information, context) };
+            let entered = caller::enter();
             settle(context);
-            return;
+            return entered;
         }
         // As for the other signals (`kernel_action`), if there was no runtime when it was said.
         set_kernel_mask(!0);
@@ -91,7 +111,7 @@ pub unsafe extern "C" fn on_signal(
     let Some(runtime) = runtime else {
         // SAFETY: as the kernel passed them.
         unsafe { alone(signal, information, context) };
-        return;
+        return entered;
     };
     // SAFETY: on an activation.
     let activation = unsafe { base::current() };
@@ -100,7 +120,7 @@ pub unsafe extern "C" fn on_signal(
         let meaning = unsafe { preempt::meaning(information) };
         process::make_requested_call(activation);
         match meaning {
-            preempt::Meaning::Call => return,
+            preempt::Meaning::Call => return entered,
             preempt::Meaning::Timer(number) => {
                 timers::note(number);
                 activation.attend(Activation::DEFERRED);
@@ -111,7 +131,7 @@ pub unsafe extern "C" fn on_signal(
         if meaning != preempt::Meaning::Foreign {
             // SAFETY: as the kernel passed it.
             unsafe { own_signal(runtime, activation, meaning, context) };
-            return;
+            return entered;
         }
     }
     // SAFETY: as the kernel passed it.
@@ -120,36 +140,39 @@ pub unsafe extern "C" fn on_signal(
         if filtered {
             // The program's filter met a call of the runtime's, which can do without.
             registers[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
-            return;
+            return entered;
         }
         // SAFETY: as the kernel passed it.
         if unsafe { is_dropped(activation, signal, information) } {
-            return;
+            return entered;
         }
         // SAFETY: as the kernel passed them.
         unsafe { defer(activation, signal, information, context) };
-        return;
+        return entered;
     }
     let Some(thread) = caller::current_thread() else {
-        return;
+        return entered;
     };
     // SAFETY: as the kernel passed it.
     unsafe { pending::complete(activation, signal, information) };
     if thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN & bit(signal) != 0 {
         // SAFETY: as the kernel passed it.
         unsafe { blocked(runtime, activation, thread, signal, information) };
-        return;
+        return entered;
     }
     if disposition(signal) != Disposition::Handled {
         // Nothing is opened for it, since what is ignored may come faster than it is.
         // SAFETY: as the kernel passed them; nothing happens, or the process ends when this frame returns.
         unsafe { call_handler(signal, information, context) };
-        return;
+        return entered;
     }
     show_mask(thread, context);
     altstack::show(thread, context);
     let mask = handler_mask(thread, signal, context);
     let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *const Frame;
+    let base = thread.kernel.program_base.load(Ordering::Relaxed);
+    let pc = registers[libc::REG_RIP as usize] as usize;
+    let is_in_program = frame.is_null() && !sud::range().contains(&pc);
     let interrupted = activation.is_in_call();
     if interrupted {
         // Another signal may come as soon as the mask is open, but is not delivered to a thread that
@@ -172,7 +195,13 @@ pub unsafe extern "C" fn on_signal(
             call();
         }
         finish_where_it_is(context);
-        return;
+        // The handler may have changed the register for what it has interrupted.
+        let changed = thread.kernel.program_base.load(Ordering::Relaxed) != base;
+        return if is_in_program && changed && GUEST.runtime().is_some() {
+            caller::OF_THREAD
+        } else {
+            entered
+        };
     };
     let saved = *registers;
     note_progress(frame, registers);
@@ -208,6 +237,7 @@ pub unsafe extern "C" fn on_signal(
         }
     }
     finish_where_it_is(context);
+    entered
 }
 
 /// Calls a handler that returns into the runtime, which must be there for that in the child of a fork.
@@ -476,8 +506,12 @@ unsafe fn call(
         };
         thread.kernel.seen.fetch_max(seen, Ordering::Relaxed);
     }
+    // SAFETY: on an activation. If this becomes the child of a fork, it goes on with the copy of this one.
+    let activation = unsafe { base::current() };
+    caller::give_back(thread);
     // SAFETY: the caller's conditions.
     unsafe { call_handler(signal, information, context) };
+    caller::take_back(activation, thread);
 }
 
 /// The end of a handler: the kernel will set the mask in the frame, which the handler may have

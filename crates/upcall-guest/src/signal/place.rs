@@ -31,12 +31,39 @@ pub(super) fn is_at_entry(
     activation.own_stack().contains(&(context as usize))
 }
 
-/// The first step of every handler: the frame with which it goes on, or 0 if it is over.
+/// With what a handler goes on.
+#[repr(C)]
+pub struct Placed {
+    /// The frame, or 0 if it is over.
+    frame: usize,
+    /// What [`caller::leave`] takes at the end.
+    entered: usize,
+}
+
+/// The first step of every handler.
 ///
 /// # Safety
 ///
 /// Called by the entry, with what the kernel has passed to that.
 pub unsafe extern "C" fn place(
+    signal: i32,
+    information: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+    frame: usize,
+) -> Placed {
+    let entered = caller::enter();
+    // SAFETY: as the kernel passed it.
+    let frame = unsafe { place_frame(signal, information, context, frame) };
+    if frame == 0 {
+        caller::leave(entered);
+    }
+    Placed { frame, entered }
+}
+
+/// # Safety
+///
+/// As [`place`].
+unsafe fn place_frame(
     signal: i32,
     information: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,

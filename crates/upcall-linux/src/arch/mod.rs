@@ -10,7 +10,9 @@
 //! - [`base::set_thread_pointer`]: the activation runs the thread with this one;
 //! - [`base::current`], [`base::current_thread`], [`base::is_inside`], [`base::set_inside`],
 //!   [`base::clear_inside`]: read and write the activation's own words so that a thread that is
-//!   moved at that very moment never mixes two activations.
+//!   moved at that very moment never mixes two activations;
+//! - [`base::program_thread`]: the same where code of the program has run, which may write the register itself;
+//!   [`base::read`], [`base::write`] and [`base::of_program`] are about the program's value.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

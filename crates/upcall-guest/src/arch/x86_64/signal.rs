@@ -31,7 +31,8 @@ const MAGIC_AT: usize = 464;
 const SIZE_AT: usize = MAGIC_AT + 4;
 
 // SAFETY of the assembly: the kernel enters it as a handler. `place` gets the address of the frame, which is
-// the stack pointer at entry, and answers with that of a complete frame, or 0: nothing is to be done.
+// the stack pointer at entry, and answers with that of a complete frame, or 0: nothing is to be done; and
+// with a word for `on_signal`.
 global_asm!(
     ".text",
     ".globl upcall_signal_entry",
@@ -48,6 +49,7 @@ global_asm!(
     "test rax, rax",
     "jz 1f",
     "mov rsp, rax",
+    "mov rcx, rdx",
     "lea rdx, [rax + {context}]",
     "lea rsi, [rax + {information}]",
     "jmp {on_signal}",

@@ -222,6 +222,33 @@ pub fn is_set() -> bool {
     upcall_base_current() != 0
 }
 
+/// What the word beside the thread pointer holds.
+pub fn read() -> usize {
+    upcall_base_current()
+}
+
+/// Programs have no part in the word: there is nothing to give back to them.
+///
+/// # Safety
+///
+/// None.
+pub unsafe fn write(_base: usize) {}
+
+/// What the program has put there: nothing.
+pub fn of_program(_value: usize) -> usize {
+    0
+}
+
+/// The thread that makes this call, if an activation carries one.
+#[inline(always)]
+pub fn program_thread() -> Option<&'static Thread> {
+    if !is_set() {
+        return None;
+    }
+    // SAFETY: the word is set.
+    unsafe { current_thread() }
+}
+
 /// Marks the current activation as inside the runtime.
 ///
 /// # Safety

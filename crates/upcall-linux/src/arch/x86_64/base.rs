@@ -3,11 +3,16 @@
 //! Each kernel thread's GS base points at its [`Activation`]. Reading a field
 //! through it is one instruction, so a thread that is moved to another activation between two
 //! instructions never mixes the two.
+//!
+//! A program may write the register itself, and may write back what it has read: the activation on which
+//! the thread ran then. So where the program's code has run, it is believed after [`program_thread`] only.
+//! The thread that the activation carries must have the thread pointer of the calling kernel thread, which
+//! no other thread has. (A program that gives two threads one thread pointer, and does this, breaks itself.)
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Activation, Thread};
+use crate::{Activation, Thread, activations};
 
 const ARCH_SET_GS: usize = 0x1001;
 const ARCH_SET_FS: usize = 0x1002;
@@ -34,13 +39,8 @@ pub fn is_writable() -> bool {
 /// Points the calling kernel thread's GS base at `activation`, or nowhere.
 pub fn set(activation: Option<&'static Activation>) {
     let address = activation.map_or(0, |activation| core::ptr::from_ref(activation) as usize);
-    if FAST.load(Ordering::Relaxed) {
-        // SAFETY: the kernel allows the instruction (AT_HWCAP2); nothing else uses GS.
-        unsafe { asm!("wrgsbase {}", in(reg) address, options(nostack, nomem)) };
-    } else {
-        // SAFETY: sets a register of the calling kernel thread that nothing else uses.
-        unsafe { sys!(libc::SYS_arch_prctl, ARCH_SET_GS, address) };
-    }
+    // SAFETY: the caller's activation.
+    unsafe { write(address) };
 }
 
 /// The calling activation has saved its thread, or is new. Whether it gave up the thread pointer:
@@ -162,9 +162,9 @@ pub unsafe fn is_inside() -> bool {
     inside != 0
 }
 
-/// Whether the calling kernel thread has a pseudo-register at all.
+/// What the register holds, whoever has written it.
 #[inline(always)]
-pub fn is_set() -> bool {
+pub fn read() -> usize {
     let base: usize;
     if FAST.load(Ordering::Relaxed) {
         // SAFETY: the kernel allows the instruction (AT_HWCAP2).
@@ -175,7 +175,53 @@ pub fn is_set() -> bool {
         unsafe { sys!(libc::SYS_arch_prctl, ARCH_GET_GS, &raw mut value) };
         base = value;
     }
-    base != 0
+    base
+}
+
+/// Writes the register.
+///
+/// # Safety
+///
+/// `base` leads to the activation of the calling kernel thread, or the program's code runs next.
+pub unsafe fn write(base: usize) {
+    if FAST.load(Ordering::Relaxed) {
+        // SAFETY: the kernel allows the instruction (AT_HWCAP2), and the value is one that the register had.
+        unsafe { asm!("wrgsbase {}", in(reg) base, options(nostack, nomem)) };
+    } else {
+        // SAFETY: sets a register of the calling kernel thread.
+        unsafe { sys!(libc::SYS_arch_prctl, ARCH_SET_GS, base) };
+    }
+}
+
+/// What the program has put into the register if it holds `value`; 0: nothing, the value is one of ours.
+pub fn of_program(value: usize) -> usize {
+    if activations::contains(value) || activations::is_mark(value) {
+        0
+    } else {
+        value
+    }
+}
+
+/// Whether the calling kernel thread has a pseudo-register at all: an activation's, or a mark.
+#[inline(always)]
+pub fn is_set() -> bool {
+    let value = read();
+    activations::contains(value) || activations::is_mark(value)
+}
+
+/// The thread that makes this call, if the register leads to the activation that carries it. `None`: it may
+/// hold anything, or the activation has no thread.
+#[inline(always)]
+pub fn program_thread() -> Option<&'static Thread> {
+    if !activations::contains(read()) {
+        return None;
+    }
+    // SAFETY: in the range there are activations only, which stay; a reserved part holds none and is not led to.
+    let thread = unsafe { current_thread() }?;
+    // Without the instructions a program writes the register by system calls only, and never reads ours.
+    let is_its = !FAST.load(Ordering::Relaxed)
+        || thread.kernel.thread_pointer.load(Ordering::Relaxed) == thread_pointer();
+    is_its.then_some(thread)
 }
 
 /// Marks the current activation as inside the runtime.

@@ -1,0 +1,54 @@
+//! arch_prctl(2): the segment bases are the thread's, whatever kernel thread it runs on.
+//!
+//! The kernel says what it takes: the call is made, and the register then set to what it must hold in the
+//! runtime. No signal may land in between.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::{Thread, base};
+
+use crate::entry::Frame;
+use crate::{access, signal};
+
+const ARCH_SET_GS: i32 = 0x1001;
+const ARCH_SET_FS: i32 = 0x1002;
+const ARCH_GET_GS: i32 = 0x1004;
+
+/// arch_prctl(2).
+pub fn arch_prctl(thread: &'static Thread, frame: &Frame) -> i64 {
+    let state = &thread.kernel;
+    match frame.rdi as i32 {
+        ARCH_SET_GS => set(frame, |wanted| {
+            state.program_base.store(wanted, Ordering::Relaxed)
+        }),
+        ARCH_SET_FS => set(frame, |wanted| {
+            // SAFETY: on an activation, where the thread stays meanwhile.
+            let activation = unsafe { base::current() };
+            activation.kernel.note_thread_pointer(thread, wanted);
+        }),
+        ARCH_GET_GS => {
+            let own = state.program_base.load(Ordering::Relaxed) as u64;
+            match access::store_u64(frame.rsi as usize, own) {
+                Ok(()) => 0,
+                Err(access::Fault) => -i64::from(libc::EFAULT),
+            }
+        }
+        // SAFETY: the program's own call.
+        _ => (unsafe { frame.raw() }) as i64,
+    }
+}
+
+/// Makes the call; if the kernel takes it, `keep` keeps the new value.
+fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
+    let mask = signal::change_kernel_mask(!0);
+    let ours = base::read();
+    // SAFETY: the program's own call.
+    let answer = (unsafe { frame.raw() }) as i64;
+    // SAFETY: what was there, on the same kernel thread.
+    unsafe { base::write(ours) };
+    if answer == 0 {
+        keep(frame.rsi as usize);
+    }
+    signal::set_kernel_mask(mask);
+    answer
+}
