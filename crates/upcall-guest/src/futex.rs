@@ -68,7 +68,10 @@ pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
 pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     let (address, operation, value) = (frame.rdi as usize, frame.rsi, frame.rdx as u32);
     let command = operation & !(PRIVATE | CLOCK_REALTIME);
-    if operation & PRIVATE == 0 && !is_id_word(address, command, value) {
+    if operation & PRIVATE == 0
+        && !is_id_word(address, command, value)
+        && !is_owned_here(address, command)
+    {
         return None;
     }
     if !address.is_multiple_of(4) {
@@ -125,6 +128,18 @@ fn is_id_word(address: usize, command: u64, value: u32) -> bool {
     };
     matches!(command, WAIT | WAIT_BITSET)
         && (clears(value as i32) || threads::id_beside(address).is_some_and(clears))
+}
+
+/// Whether the operation is one with priority inheritance on a word whose owner is a thread of this process, or
+/// nobody. libc leaves the private flag away for every robust mutex, and the kernel cannot understand the ids of
+/// these threads.
+fn is_owned_here(address: usize, command: u64) -> bool {
+    let is_here = |value: u32| {
+        let owner = (value & TID_MASK) as i32;
+        owner == 0 || GUEST.identities.find(owner).is_some()
+    };
+    matches!(command, LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI)
+        && access::load_u32(address).is_ok_and(is_here)
 }
 
 /// How many threads wait, in the kernel, for words that other processes may share.

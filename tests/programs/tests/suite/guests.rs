@@ -26,8 +26,8 @@ guests! {
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
        file_blocking filter_after_jit fork_from_thread fork_in_handler fork_migrating fork_return helpers
        jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
-       many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync
-       omp_tasks own_gs_base page_faults poll_closed poll_many poll_signals poll_timeouts process_shared
+       many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync omp_tasks
+       own_gs_base page_faults poll_closed poll_many poll_signals poll_timeouts process_shared mutex_robust_pi
        profiling_timer ptrace_threads raw_futex refused_site registers registers_in_signals
        resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv
        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_in_handler_entry signal_mask_delivery
