@@ -34,6 +34,7 @@ pub mod backtrace;
 pub mod caller;
 pub mod cfi;
 pub mod code;
+pub mod credentials;
 pub mod deadlines;
 pub mod direct;
 pub mod dispatch;

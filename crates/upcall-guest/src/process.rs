@@ -27,7 +27,7 @@ use upcall_linux::{
 use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::{self, Request};
-use crate::{alone, caller, dispatch, futex, pending, signal, sud, timers};
+use crate::{alone, caller, credentials, dispatch, futex, pending, signal, sud, timers};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -321,6 +321,7 @@ fn forked(thread: Option<&'static Thread>) {
         }
         timers::forget();
         futex::forget();
+        credentials::forget();
         descriptors::close_all();
         if let Some(mask) = mask {
             alone::set_mask(mask);
@@ -393,8 +394,25 @@ static ONE_AT_A_TIME: SpinLock<()> = SpinLock::new(());
 /// setuid(2) requires of a process, or whether calls are dispatched. `call`: its number and words. In
 /// program context.
 pub fn everywhere(runtime: &'static Runtime, call: [u64; 7]) -> i64 {
+    one_at_a_time(runtime, |activation| make(runtime, activation, call))
+}
+
+/// As [`everywhere`], if `decide`, which returns the answer, asks for it by what it is given; nobody else decides
+/// meanwhile.
+pub fn change(
+    runtime: &'static Runtime,
+    call: [u64; 7],
+    decide: impl FnOnce(&dyn Fn() -> i64) -> i64,
+) -> i64 {
+    one_at_a_time(runtime, |activation| {
+        decide(&|| make(runtime, activation, call))
+    })
+}
+
+/// Makes the call on every activation, in [`one_at_a_time`].
+fn make(runtime: &'static Runtime, activation: Option<&'static Activation>, call: [u64; 7]) -> i64 {
     // First here: if it is not allowed, nobody does it.
-    let (first, other) = ask(runtime, call, 0);
+    let (first, other) = ask_all(runtime, activation, call, 0);
     if first == 0 && other != 0 {
         // As glibc: a process with two identities must not go on.
         runtime
@@ -419,11 +437,36 @@ pub fn trace(runtime: &'static Runtime, frame: &Frame) -> i64 {
 /// Makes a call here, and if it is answered so, on every other activation. Returns the answer here
 /// and the one elsewhere that differs, if there is one.
 fn ask(runtime: &'static Runtime, call: [u64; 7], expected: i64) -> (i64, i64) {
-    let [number, words @ ..] = call;
-    let number = number as i64;
+    one_at_a_time(runtime, |activation| {
+        ask_all(runtime, activation, call, expected)
+    })
+}
+
+/// Calls `act`, nobody else being there; with the calling activation, if it is one.
+fn one_at_a_time<R>(
+    runtime: &'static Runtime,
+    act: impl FnOnce(Option<&'static Activation>) -> R,
+) -> R {
     // A kernel thread of libc's own is not inside and need not leave.
     let activation = (!caller::is_outside()).then(|| runtime.enter());
     let guard = ONE_AT_A_TIME.lock(runtime.kernel());
+    let result = act(activation);
+    drop(guard);
+    if let Some(activation) = activation {
+        runtime.leave(activation);
+    }
+    result
+}
+
+/// As [`ask`], in [`one_at_a_time`].
+fn ask_all(
+    runtime: &'static Runtime,
+    activation: Option<&'static Activation>,
+    call: [u64; 7],
+    expected: i64,
+) -> (i64, i64) {
+    let [number, words @ ..] = call;
+    let number = number as i64;
     // SAFETY: the program's own arguments, or those of `sud::request`.
     let first = unsafe { raw_syscall(number, words) } as i64;
     let mut other = expected;
@@ -454,10 +497,6 @@ fn ask(runtime: &'static Runtime, call: [u64; 7], expected: i64) -> (i64, i64) {
     {
         // Perhaps a tracer now, as long as it lives.
         activation.stay();
-    }
-    drop(guard);
-    if let Some(activation) = activation {
-        runtime.leave(activation);
     }
     (first, other)
 }

@@ -15,12 +15,13 @@ use upcall_core::Errno;
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::caller::Caller;
+use crate::credentials::identity_calls;
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
-    again, alone, attributes, caller, deadlines, dispatch, futex, io, loads, names, poll, process,
-    scheduling, segments, signal, threads, time, timers, uring,
+    again, alone, attributes, caller, credentials, deadlines, dispatch, futex, io, loads, names,
+    poll, process, scheduling, segments, signal, threads, time, timers, uring,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -287,15 +288,12 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_setpriority
         | libc::SYS_getpriority => scheduling::serve(runtime, thread, frame),
         libc::SYS_prctl => attributes::prctl(runtime, thread, frame),
-        libc::SYS_setuid
-        | libc::SYS_setgid
-        | libc::SYS_setreuid
-        | libc::SYS_setregid
-        | libc::SYS_setresuid
-        | libc::SYS_setresgid
+        identity_calls!() if credentials::is_for_all(frame) => {
+            credentials::change(runtime, thread, frame)
+        }
+        identity_calls!()
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
-        | libc::SYS_setgroups
         | libc::SYS_capset
         | libc::SYS_landlock_restrict_self
         | libc::SYS_set_mempolicy => process::everywhere(runtime, frame.words()),

@@ -12,6 +12,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
+use crate::unwind::Tables;
 use crate::{
     access, caller, dispatch, object, pending, process, robust, shell, signal, stuck, urgency,
 };
@@ -84,6 +85,32 @@ static ID: AtomicUsize = AtomicUsize::new(0);
 /// Where the word is in it that the thread's end clears; 0 before the first thread.
 static CLEARED: AtomicUsize = AtomicUsize::new(0);
 
+/// The range of syscall(2) in it.
+static RAW_CALL: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Whether the call that ends at this address is one of libc's functions' own: the site is in libc, and not in
+/// syscall(2), by which the program makes calls itself.
+pub fn is_libcs_call(rip: usize) -> bool {
+    let within = |range: &[AtomicUsize; 2]| {
+        let [start, end] = range.each_ref().map(|one| one.load(Ordering::Relaxed));
+        (start..end).contains(&rip)
+    };
+    within(&LIBC_TEXT) && !within(&RAW_CALL)
+}
+
+/// Notes where syscall(2) is.
+fn note_raw_call(libc: &object::Object) {
+    // SAFETY: dlsym with a constant name.
+    let start = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"syscall".as_ptr()) } as usize;
+    // SAFETY: libc stays where it is.
+    let image = unsafe { libc.image() };
+    let function = Tables::new(&image).and_then(|tables| tables.function_at(start));
+    if let Some(function) = function {
+        RAW_CALL[0].store(function.range.start, Ordering::Relaxed);
+        RAW_CALL[1].store(function.range.end, Ordering::Relaxed);
+    }
+}
+
 /// Notes where libc's code is, and what its control blocks look like. At start.
 pub fn note_libc() {
     let objects = object::loaded();
@@ -101,6 +128,7 @@ pub fn note_libc() {
         LIBC_TEXT[0].store(segment.range.start, Ordering::Relaxed);
         LIBC_TEXT[1].store(segment.range.end, Ordering::Relaxed);
     }
+    note_raw_call(libc);
     for (name, own) in [
         (c"_thread_db_pthread_start_routine", &START_ROUTINE),
         (c"_thread_db_pthread_tid", &ID),
@@ -232,6 +260,7 @@ fn launch(
     state.shell.store(0, Ordering::Relaxed);
     state.makes.store(0, Ordering::Relaxed);
     state.called_back.store(0, Ordering::Relaxed);
+    state.takes_part.store(false, Ordering::Relaxed);
     state.frame.store(0, Ordering::Relaxed);
     state.cpu_ns.store(0, Ordering::Relaxed);
     if let Some(creator) = creator {

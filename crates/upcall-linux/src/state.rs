@@ -265,6 +265,8 @@ pub struct LinuxThread {
     pub queue: AtomicUsize,
     /// How many handlers it is in that return into the runtime. Kept by the guest.
     pub called_back: AtomicU32,
+    /// Whether it is in the handler by which libc has all threads take part in a change of identity. Kept by the guest.
+    pub takes_part: AtomicBool,
     /// Whether handlers ran since the current system call began. Kept by the guest.
     pub seen: AtomicU32,
     /// Processor time used, up to when it last stopped running ([`cpu_time`](crate::cpu_time)).

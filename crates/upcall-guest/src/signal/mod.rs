@@ -47,7 +47,8 @@ use frame::{frame_mask, note_progress, set_frame_mask, show_site};
 use own::{give_up_wait, own_signal};
 
 use crate::{
-    access, again, alone, caller, deadlines, dispatch, masks, pending, process, sud, timers,
+    access, again, alone, caller, credentials, deadlines, dispatch, masks, pending, process, sud,
+    timers,
 };
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
@@ -506,12 +507,19 @@ unsafe fn call(
         };
         thread.kernel.seen.fetch_max(seen, Ordering::Relaxed);
     }
+    let takes_part = signal == credentials::SIGNAL;
+    if takes_part {
+        thread.kernel.takes_part.store(true, Ordering::Relaxed);
+    }
     // SAFETY: on an activation. If this becomes the child of a fork, it goes on with the copy of this one.
     let activation = unsafe { base::current() };
     caller::give_back(thread);
     // SAFETY: the caller's conditions.
     unsafe { call_handler(signal, information, context) };
     caller::take_back(activation, thread);
+    if takes_part {
+        thread.kernel.takes_part.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The end of a handler: the kernel will set the mask in the frame, which the handler may have

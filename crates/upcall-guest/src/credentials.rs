@@ -1,0 +1,65 @@
+//! Who changes whose identity: setuid(2) and its kin, setgroups(2).
+//!
+//! To the kernel an identity is a kernel thread's; libc makes it the process's. Its functions signal all other threads,
+//! each of which makes the call in a handler, and make it themselves when all have. Here a thread has no kernel
+//! thread of its own, so such a change is made once, on every activation, and all others that take part are told what
+//! it was answered. It must not be made twice: setuid(2) as an ordinary user changes the effective id, and after
+//! that, as root, all three.
+//!
+//! Protocol, under the lock of [`process::change`]:
+//! 1. the first thread in the handler makes the call everywhere, and leaves the answer;
+//! 2. others in the handler take it;
+//! 3. the call that is libc's own and in no handler takes it away: the last of a change, since libc lets one change be
+//!    made at a time and waits for all handlers. Where there was nobody else it makes the call.
+//!
+//! A call that is not libc's own (syscall(2), other code) is the calling thread's alone.
+
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use upcall_linux::{Runtime, Thread};
+
+use crate::entry::Frame;
+use crate::{process, threads};
+
+/// The signal by which libc asks its threads to take part (SIGSETXID).
+pub const SIGNAL: i32 = 33;
+
+/// What the present change was answered, if there is one.
+static IS_MADE: AtomicBool = AtomicBool::new(false);
+static ANSWER: AtomicI64 = AtomicI64::new(0);
+
+/// The calls by which libc's functions change the identity of a process.
+macro_rules! identity_calls {
+    () => {
+        libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setgroups
+    };
+}
+pub(crate) use identity_calls;
+
+/// Whether libc makes this call for the whole process.
+pub fn is_for_all(frame: &Frame) -> bool {
+    matches!(frame.rax as i64, identity_calls!()) && threads::is_libcs_call(frame.rip as usize)
+}
+
+/// A call that [`is_for_all`], by a thread on an activation.
+pub fn change(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let takes_part = thread.kernel.takes_part.load(Ordering::Relaxed);
+    process::change(runtime, frame.words(), |make| {
+        let is_made = IS_MADE.swap(takes_part, Ordering::Relaxed);
+        if !is_made {
+            ANSWER.store(make(), Ordering::Relaxed);
+        }
+        ANSWER.load(Ordering::Relaxed)
+    })
+}
+
+/// The child of a fork is in no change.
+pub fn forget() {
+    IS_MADE.store(false, Ordering::Relaxed);
+}
