@@ -302,6 +302,10 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
 
         libc::SYS_read
         | libc::SYS_write
+        | libc::SYS_readv
+        | libc::SYS_writev
+        | libc::SYS_preadv2
+        | libc::SYS_pwritev2
         | libc::SYS_recvfrom
         | libc::SYS_sendto
         | libc::SYS_recvmsg
@@ -313,6 +317,10 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             }
             io::serve(runtime, frame)
         }
+        libc::SYS_sendmmsg => io::send_many(runtime, frame),
+        libc::SYS_recvmmsg => io::receive_many(runtime, frame),
+        libc::SYS_sendfile => io::send_file(runtime, frame),
+        libc::SYS_getrandom if frame.rsi > io::NEVER_SHORT => io::fill(runtime, frame),
         libc::SYS_open | libc::SYS_openat => {
             names::open(runtime, frame).unwrap_or_else(|| blocking(frame))
         }
@@ -359,8 +367,8 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_time
         | libc::SYS_getcpu
         | libc::SYS_uname
-        | libc::SYS_prlimit64
-        | libc::SYS_getrandom => pass(frame),
+        | libc::SYS_getrandom
+        | libc::SYS_prlimit64 => pass(frame),
         libc::SYS_arch_prctl => segments::arch_prctl(thread, frame),
         _ => blocking(frame),
     }

@@ -269,6 +269,9 @@ pub struct LinuxThread {
     pub takes_part: AtomicBool,
     /// Whether handlers ran since the current system call began. Kept by the guest.
     pub seen: AtomicU32,
+    /// Whether a signal of the runtime's own came since it was last cleared, which may have cut a call short. Kept
+    /// by the guest.
+    pub disturbed: AtomicBool,
     /// Processor time used, up to when it last stopped running ([`cpu_time`](crate::cpu_time)).
     pub cpu_ns: AtomicU64,
     /// The policy and priority that it has asked for. Kept by the guest.

@@ -272,11 +272,22 @@ pub fn set_option(runtime: &'static Runtime, frame: &Frame) -> i64 {
 
 /// A poll(2) of ours on one descriptor, without waiting: what it returns.
 pub fn is_ready(descriptor: i32, events: i16) -> i64 {
+    ask(descriptor, events).0
+}
+
+/// The events that it finds then.
+pub fn events(descriptor: i32, events: i16) -> i16 {
+    ask(descriptor, events).1
+}
+
+fn ask(descriptor: i32, events: i16) -> (i64, i16) {
     let mut one = libc::pollfd {
         fd: descriptor,
         events,
         revents: 0,
     };
     // SAFETY: reads and writes one pollfd.
-    unsafe { raw_syscall(libc::SYS_poll, [(&raw mut one) as u64, 1, 0, 0, 0, 0]) as i64 }
+    let answer =
+        unsafe { raw_syscall(libc::SYS_poll, [(&raw mut one) as u64, 1, 0, 0, 0, 0]) as i64 };
+    (answer, one.revents)
 }

@@ -120,6 +120,9 @@ unsafe fn serve(
         // SAFETY: as the kernel passed it.
         let meaning = unsafe { preempt::meaning(information) };
         process::make_requested_call(activation);
+        if let Some(thread) = activation.thread() {
+            thread.kernel.disturbed.store(true, Ordering::Relaxed);
+        }
         match meaning {
             preempt::Meaning::Call => return entered,
             preempt::Meaning::Timer(number) => {
@@ -310,6 +313,7 @@ unsafe fn blocked(
         end_by(signal, code);
         return;
     }
+    thread.kernel.disturbed.store(true, Ordering::Relaxed);
     let interrupted = activation.is_in_call();
     runtime.kernel().set_inside();
     set_kernel_mask(activation.kernel.mask.load(Ordering::Relaxed));

@@ -21,7 +21,7 @@ pub enum Kind {
     Pipe = 1,
     /// A socket.
     Socket = 2,
-    /// A regular file, directory or block device: its calls do not wait for anybody.
+    /// A regular file, directory, block device, or one of memory (/dev/zero): its calls do not wait for anybody.
     File = 3,
     /// Anything else.
     Other = 4,
@@ -168,6 +168,7 @@ impl Poller {
             libc::S_IFIFO => Kind::Pipe,
             libc::S_IFSOCK => Kind::Socket,
             libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Kind::File,
+            libc::S_IFCHR if is_memory(status.st_rdev) => Kind::File,
             _ => Kind::Other,
         };
         let activation = runtime.enter();
@@ -182,6 +183,14 @@ impl Poller {
         runtime.leave(activation);
         kind
     }
+}
+
+/// Whether it is a device of mem(4), null(4) or random(4).
+fn is_memory(device: libc::dev_t) -> bool {
+    const MEMORY: u32 = 1;
+    /// /dev/kmsg, of which each read is a message.
+    const MESSAGES: u32 = 11;
+    libc::major(device) == MEMORY && libc::minor(device) != MESSAGES
 }
 
 fn endless(wants: Wants) -> u32 {

@@ -28,6 +28,7 @@ guests! {
        jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
        many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync omp_tasks
        own_gs_base page_faults poll_closed poll_many poll_signals poll_timeouts process_shared mutex_robust_pi
+       nowait_forbidden
        profiling_timer ptrace_threads raw_futex refused_site registers registers_in_signals
        resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv
        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_in_handler_entry signal_mask_delivery
@@ -37,6 +38,7 @@ guests! {
        stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_limits thread_name_of_other thread_odd_calls thread_privileges
        timer_signal timer_slack timer_thread turns_hostile ucontext_in_threads uring vdso_small_stack
+       transfers_complete transfers_interrupted
        vfork_waits;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
        cxx_mutexes cxx_thread_local;
