@@ -88,7 +88,7 @@ unsafe fn serve(
     }
     // SAFETY: as the kernel passed it: a fault has an address.
     if signal == libc::SIGBUS && unsafe { (*information).si_code > 0 && is_mended(information) } {
-        return;
+        return entered;
     }
     if signal == libc::SIGSYS {
         // SAFETY: as the kernel passed it.
