@@ -192,7 +192,7 @@ fn send_to(
     (signal, information): (i32, &Information),
     shared: bool,
 ) -> Sent {
-    let blocked = thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) != 0;
+    let blocked = signal::blocked_by(thread) & bit(signal) != 0;
     // Looked at afterwards: if it is the thread still, the mask was its own.
     if !is_thread(thread, id) {
         return Sent::Gone;

@@ -66,6 +66,7 @@ fn alone(frame: &mut Frame) {
             }
         }
         libc::SYS_rt_sigaction => frame.rax = signal::sigaction(frame) as u64,
+        libc::SYS_signalfd | libc::SYS_signalfd4 => frame.rax = signal::signalfd(frame) as u64,
         libc::SYS_sched_setscheduler | libc::SYS_sched_setattr => {
             match scheduling::before_threads(frame) {
                 Some(answer) => frame.rax = answer as u64,
@@ -263,6 +264,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_epoll_ctl => poll::control(runtime, frame),
         libc::SYS_setsockopt => poll::set_option(runtime, frame),
         libc::SYS_rt_sigtimedwait => signal::sigtimedwait(runtime, thread, frame),
+        libc::SYS_signalfd | libc::SYS_signalfd4 => signal::signalfd(frame),
         libc::SYS_rt_sigpending => attributes::sigpending(thread, frame),
         libc::SYS_sigaltstack => signal::altstack::sigaltstack(runtime, thread, frame),
         libc::SYS_tgkill => attributes::kill_thread(
@@ -338,7 +340,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_io_uring_setup => uring::setup(frame),
         libc::SYS_io_uring_enter => {
             uring::enter();
-            blocking(frame)
+            signal::enter_ring(runtime, thread, frame)
         }
         libc::SYS_io_uring_register => uring::register(frame).unwrap_or_else(|| blocking(frame)),
         libc::SYS_dup2 | libc::SYS_dup3 => attributes::duplicate(runtime, frame),

@@ -159,7 +159,7 @@ unsafe fn serve(
     };
     // SAFETY: as the kernel passed it.
     unsafe { pending::complete(activation, signal, information) };
-    if thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN & bit(signal) != 0 {
+    if blocked_by(thread) & preempt::OWN & bit(signal) != 0 {
         // SAFETY: as the kernel passed it.
         unsafe { blocked(runtime, activation, thread, signal, information) };
         return entered;
@@ -606,10 +606,12 @@ pub fn deferred(
             // between here and the delivery.
             set_kernel_mask(!0);
             let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
+            // What a call with a mask of its own holds back waits for its end; what it alone lets through, too.
+            let held = mask | blocked_by(thread);
             if let Some((signal, information)) = activation.kernel.inbox.take() {
-                pending::restore(runtime, activation, signal, &information, mask);
+                pending::restore(runtime, activation, signal, &information, held);
             } else {
-                pending::queue_one(runtime, activation, thread, mask);
+                pending::queue_one(runtime, activation, thread, held);
             }
             while let Some((signal, information)) = activation.kernel.inbox.take() {
                 // One at a time, as `pending::queue_one` says.
@@ -622,8 +624,8 @@ pub fn deferred(
             if GUEST.runtime().is_none() {
                 return;
             }
-            let mask = thread.kernel.mask.load(Ordering::Relaxed);
-            if pending::for_thread(thread) & !mask != 0 {
+            let held = thread.kernel.mask.load(Ordering::Relaxed) | blocked_by(thread);
+            if pending::for_thread(thread) & !held != 0 {
                 // SAFETY: on an activation; one that installs the thread looks by itself.
                 unsafe { base::current() }.attend(Activation::DEFERRED);
             }

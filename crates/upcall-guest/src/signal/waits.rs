@@ -1,16 +1,34 @@
 //! Calls that wait for signals, or with a signal mask of their own: what comes for the thread alone
 //! ends them, and the kernel knows nothing of it.
 
+//!
+//! No mask that reaches the kernel blocks a signal of the runtime's own, and no set takes one away
+//! ([`preempt::OWN`]): a thread in such a call must hear of what comes for it alone, and of the runtime. What the program
+//! blocks of them by such a mask waits here ([`blocked_by`]).
+
 use core::sync::atomic::Ordering;
 
-use upcall_linux::{Runtime, Thread};
+use upcall_linux::{Runtime, Thread, preempt};
 
-use super::{answer_wait, bit, set_thread_mask};
+use super::{answer_wait, set_thread_mask};
 use crate::again::UNSEEN;
-use crate::entry::Frame;
+use crate::entry::{Frame, pass_through, program_call};
 use crate::{access, pending};
 
 const EINTR: i64 = -(libc::EINTR as i64);
+const EFAULT: i64 = -(libc::EFAULT as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
+
+/// The signals that the thread blocks now: by its own mask, or by that of the call in which it waits.
+pub fn blocked_by(thread: &Thread) -> u64 {
+    // SeqCst: pairs with `wait_for_signals`. Who meets it half-way finds everything blocked, and the
+    // thread looks for what was left to it then.
+    if thread.kernel.suspended.load(Ordering::SeqCst) {
+        !thread.kernel.waited_for.load(Ordering::SeqCst)
+    } else {
+        thread.kernel.mask.load(Ordering::SeqCst)
+    }
+}
 
 /// A call that waits, in the kernel, for the signals in `set`: gives up when one comes for the
 /// thread alone. `suspended`: the call lets them through while it waits.
@@ -18,36 +36,83 @@ fn wait_for_signals(
     runtime: &'static Runtime,
     thread: &'static Thread,
     frame: &Frame,
-    set: u64,
-    suspended: bool,
+    words: &[u64; 7],
+    (set, suspended): (u64, bool),
 ) -> i64 {
     let state = &thread.kernel;
     state.forbidden.store(0, Ordering::Relaxed);
-    state.suspended.store(suspended, Ordering::Relaxed);
+    state.suspended.store(suspended, Ordering::SeqCst);
     state.waited_for.store(set, Ordering::SeqCst);
     if pending::are_waited_for(thread) {
         state.forbidden.store(1, Ordering::Relaxed);
     }
-    // SAFETY: the program's own call.
-    let answer = runtime.blocking(|| unsafe { frame.raw_unless(&state.forbidden) }) as i64;
+    // SAFETY: the program's own call, with a set of ours.
+    let make = || unsafe { program_call(words, &frame.made, &state.forbidden) };
+    let answer = runtime.blocking(make) as i64;
     state.waited_for.store(0, Ordering::SeqCst);
-    state.suspended.store(false, Ordering::Relaxed);
+    state.suspended.store(false, Ordering::SeqCst);
     answer
+}
+
+/// The words of a call with a mask, and the mask, as the kernel gets them.
+struct Masked {
+    words: [u64; 7],
+    /// The mask, and for some calls what leads to it.
+    memory: [u64; 4],
+}
+
+impl Masked {
+    // Written in place: the words lead to the memory.
+    fn fill(&mut self, frame: &Frame, mask: u64) -> Result<(), access::Fault> {
+        self.words = frame.words();
+        self.memory[0] = mask & !preempt::OWN;
+        let at = |index: usize| (&raw const self.memory[index]) as u64;
+        let (mask, behind) = (at(0), at(1));
+        match frame.rax as i64 {
+            libc::SYS_rt_sigsuspend => self.words[1] = mask,
+            libc::SYS_ppoll => self.words[4] = mask,
+            libc::SYS_pselect6 => {
+                self.memory[2] = access::load_u64(frame.r9 as usize + 8)?;
+                self.memory[1] = mask;
+                self.words[6] = behind;
+            }
+            libc::SYS_io_uring_enter if frame.r10 & ENTER_EXT_ARG != 0 => {
+                for index in 2..4 {
+                    let at = frame.r8 as usize + 8 * (index - 1);
+                    self.memory[index] = access::load_u64(at)?;
+                }
+                self.memory[1] = mask;
+                self.words[5] = behind;
+            }
+            _ => self.words[5] = mask,
+        }
+        Ok(())
+    }
 }
 
 /// A call that sets the mask at `at` while it waits: rt_sigsuspend(2), ppoll(2) and others. What
 /// came for the thread alone is delivered by hand.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
 pub fn with_mask(
     runtime: &'static Runtime,
     thread: &'static Thread,
     frame: &Frame,
     at: usize,
 ) -> i64 {
-    let Ok(mask) = access::load_u64(at) else {
-        return -i64::from(libc::EFAULT);
+    let mut call = Masked {
+        words: [0; 7],
+        memory: [0; 4],
     };
+    let mask = match access::load_u64(at) {
+        Ok(mask) => mask & !super::UNBLOCKABLE,
+        Err(access::Fault) => return EFAULT,
+    };
+    if call.fill(frame, mask).is_err() {
+        return EFAULT;
+    }
     let state = &thread.kernel;
-    loop {
+    let answer = loop {
         let before = state.mask.load(Ordering::Relaxed);
         if pending::for_thread(thread) & !mask != 0 {
             // Delivers it.
@@ -57,14 +122,56 @@ pub fn with_mask(
                 return EINTR;
             }
         }
-        let answer = wait_for_signals(runtime, thread, frame, !mask, true);
+        let answer = wait_for_signals(runtime, thread, frame, &call.words, (!mask, true));
         if answer != EINTR || state.seen.load(Ordering::Relaxed) != UNSEEN {
-            return answer;
+            break answer;
         }
         if pending::for_thread(thread) & !mask == 0 {
+            // It is made again.
             return EINTR;
         }
+    };
+    core::hint::black_box(&mut call);
+    // What the mask held back comes now.
+    let own = state.mask.load(Ordering::Relaxed);
+    if pending::for_thread(thread) & !own != 0 {
+        set_thread_mask(runtime, thread, own);
     }
+    answer
+}
+
+const ENTER_GETEVENTS: u64 = 1;
+/// The fifth word leads to the place and the size of the mask, and to a time.
+const ENTER_EXT_ARG: u64 = 8;
+
+/// io_uring_enter(2), which may come with a mask.
+pub fn enter_ring(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let place = match frame.r8 {
+        _ if frame.r10 & ENTER_GETEVENTS == 0 => Ok(0),
+        0 => Ok(0),
+        at if frame.r10 & ENTER_EXT_ARG != 0 => access::load_u64(at as usize),
+        at => Ok(at),
+    };
+    match place {
+        Ok(at) => maybe_with_mask(runtime, thread, frame, at),
+        Err(access::Fault) => EFAULT,
+    }
+}
+
+/// signalfd4(2): without the runtime's own signals, of which a read would take some away, and which wait for a
+/// thread that blocks them where no descriptor finds them.
+pub fn signalfd(frame: &Frame) -> i64 {
+    if frame.rdx != 8 {
+        return EINVAL;
+    }
+    let Ok(set) = access::load_u64(frame.rsi as usize) else {
+        return EFAULT;
+    };
+    let set = set & !preempt::OWN;
+    let [number, mut words @ ..] = frame.words();
+    words[1] = (&raw const set) as u64;
+    // SAFETY: reads eight bytes; the rest is the program's own call.
+    (unsafe { pass_through(number as i64, words) }) as i64
 }
 
 /// ppoll(2) and the like, if they come with a mask; `at` is where, 0 for none.
@@ -86,12 +193,15 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
     let Ok(set) = access::load_u64(frame.rdi as usize) else {
         return -i64::from(libc::EFAULT);
     };
-    let set = set & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
+    let set = set & !super::UNBLOCKABLE;
     let activation = runtime.enter();
     let found = pending::dequeue(runtime, thread, set);
     runtime.leave(activation);
     let Some((signal, information)) = found else {
-        return wait_for_signals(runtime, thread, frame, set, false);
+        let from_kernel = set & !preempt::OWN;
+        let mut words = frame.words();
+        words[1] = (&raw const from_kernel) as u64;
+        return wait_for_signals(runtime, thread, frame, &words, (set, false));
     };
     answer_wait(frame, signal, &information)
 }
