@@ -7,17 +7,17 @@ use upcall_linux::affinity::Set;
 use upcall_linux::poller::When;
 use upcall_linux::{Runtime, Thread, affinity, descriptors, slack};
 
-use crate::access;
 use crate::entry::{Frame, pass_through};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
-use crate::{names, process};
+use crate::{access, caller, kill, names, process};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
 const ESRCH: i64 = -(libc::ESRCH as i64);
 
 fn raw(frame: &Frame) -> i64 {
@@ -81,7 +81,12 @@ pub fn kill_thread(
     let Some(thread) = GUEST.identities.find(id) else {
         return if id >= FIRST { ESRCH } else { raw(frame) };
     };
-    send(runtime, (thread, id), signal, &pending::from_self(signal))
+    send(
+        runtime,
+        (thread, id),
+        signal,
+        &pending::from_self(signal, pending::SI_TKILL),
+    )
 }
 
 /// rt_tgsigqueueinfo(2).
@@ -90,12 +95,12 @@ pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let Some(thread) = GUEST.identities.find(id) else {
         return raw(frame);
     };
-    let mut information: pending::Information = [0; 16];
-    for (index, word) in information.iter_mut().enumerate() {
-        match access::load_u64(frame.r10 as usize + 8 * index) {
-            Ok(value) => *word = value,
-            Err(access::Fault) => return EFAULT,
-        }
+    let Ok(information) = kill::read(frame.r10 as usize, frame.rdx as i32) else {
+        return EFAULT;
+    };
+    let sender = caller::current_thread();
+    if kill::is_privileged(&information) && !sender.is_some_and(|own| core::ptr::eq(own, thread)) {
+        return EPERM;
     }
     send(runtime, (thread, id), frame.rdx as i32, &information)
 }

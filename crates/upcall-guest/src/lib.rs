@@ -43,6 +43,7 @@ pub mod futex;
 pub mod guest;
 pub mod identity;
 pub mod io;
+pub mod kill;
 pub mod lists;
 pub mod loads;
 pub mod masks;

@@ -37,7 +37,8 @@ use crate::signal::{self, Disposition, bit};
 
 pub use crate::lists::{Information, forget};
 
-const SI_TKILL: i32 = -6;
+/// The code of tgkill(2).
+pub const SI_TKILL: i32 = -6;
 
 /// What waits for the thread: for itself, and for the process.
 #[inline]
@@ -55,11 +56,11 @@ pub fn reserve(runtime: &'static Runtime) {
     POOL.lock(runtime.kernel()).begin();
 }
 
-/// A siginfo_t for a signal that one thread of this process sends to another.
-pub fn from_self(signal: i32) -> Information {
+/// A siginfo_t for a signal that one thread of this process sends, by a call with that code.
+pub fn from_self(signal: i32, code: i32) -> Information {
     let mut information = [0; 16];
     information[0] = signal as u32 as u64;
-    information[1] = SI_TKILL as u32 as u64;
+    information[1] = code as u32 as u64;
     // SAFETY: asks only.
     let uid = unsafe { raw_syscall(libc::SYS_getuid, [0; 6]) } as u32;
     information[2] = u64::from(GUEST.pid.load(Ordering::Relaxed)) | u64::from(uid) << 32;
@@ -182,6 +183,17 @@ pub fn send(
     information: &Information,
 ) -> Sent {
     send_to(runtime, activation, receiver, (signal, information), false)
+}
+
+/// As [`send`], for a signal that was sent to the process.
+pub fn send_shared(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    receiver: (&'static Thread, i32),
+    signal: i32,
+    information: &Information,
+) -> Sent {
+    send_to(runtime, activation, receiver, (signal, information), true)
 }
 
 /// `shared`: it was sent to the process.
@@ -334,7 +346,7 @@ pub fn restore(
 }
 
 /// Leaves a signal to the process, in the kernel. `false`: there is no room.
-fn queue_to_process(
+pub fn queue_to_process(
     activation: &'static Activation,
     signal: i32,
     information: &Information,
@@ -443,7 +455,7 @@ pub fn return_kept(runtime: &'static Runtime, activation: &'static Activation) {
 }
 
 /// Takes a blocked signal in `set` from the kernel, one for the calling kernel thread alone first.
-fn take(set: u64) -> Option<(i32, Information)> {
+pub fn take(set: u64) -> Option<(i32, Information)> {
     let now = [0u64; 2];
     let mut information: Information = [0; 16];
     // SAFETY: reads the set and the time, writes 128 bytes.

@@ -20,8 +20,8 @@ use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
-    again, alone, attributes, caller, credentials, deadlines, dispatch, futex, io, loads, names,
-    poll, process, scheduling, segments, signal, threads, time, timers, uring,
+    again, alone, attributes, caller, credentials, deadlines, dispatch, futex, io, kill, loads,
+    names, poll, process, scheduling, segments, signal, threads, time, timers, uring,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -276,6 +276,13 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         ),
         libc::SYS_tkill => {
             attributes::kill_thread(runtime, frame, frame.rdi as i32, frame.rsi as i32, None)
+        }
+        libc::SYS_kill => kill::kill(runtime, thread, frame),
+        libc::SYS_rt_sigqueueinfo => {
+            kill::queue(runtime, thread, frame).unwrap_or_else(|| pass(frame))
+        }
+        libc::SYS_pidfd_send_signal => {
+            kill::send_by_descriptor(runtime, thread, frame).unwrap_or_else(|| pass(frame))
         }
         libc::SYS_rt_tgsigqueueinfo => attributes::queue_signal(runtime, frame),
 

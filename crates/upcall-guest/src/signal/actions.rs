@@ -123,6 +123,14 @@ pub(super) fn is_caught(signal: i32, handler: usize) -> bool {
         || handler == SIG_DFL && ends_by_default(signal) && GUEST.runtime().is_some()
 }
 
+/// Whether the kernel calls `on_signal` for what the program wants done about the signal now.
+pub fn is_seen(signal: i32) -> bool {
+    is_caught(
+        signal,
+        ACTIONS[signal as usize].handler.load(Ordering::Acquire),
+    )
+}
+
 /// Whether glibc keeps the signal for itself (cancellation, set*id).
 pub(super) fn is_libcs(signal: i32) -> bool {
     matches!(signal, 32 | 33)
