@@ -253,14 +253,16 @@ pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
     if closes {
         poller.forget_range(runtime, first, last, When::Before);
     }
-    let answer = close_ranges(frame, first, last);
+    let answer = close_ranges(frame);
     if closes {
         poller.forget_range(runtime, first, last, When::After);
     }
     answer
 }
 
-fn close_ranges(frame: &Frame, first: u32, last: u32) -> i64 {
+/// The call, without the runtime's own descriptors.
+pub fn close_ranges(frame: &Frame) -> i64 {
+    let (first, last) = (frame.rdi as u32, frame.rsi as u32);
     let Some((low, high)) = descriptors::range().filter(|&(low, high)| first < high && low <= last)
     else {
         return raw(frame);

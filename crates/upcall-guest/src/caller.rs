@@ -121,7 +121,7 @@ pub fn identify(runtime: &'static Runtime) -> Caller {
         return Caller::Outside(None);
     }
     // Until the register leads to it the thread must stay on the activation.
-    let mask = signal::change_kernel_mask(!0);
+    let mask = signal::change_kernel_mask(signal::ALL);
     let (id, mut found) = (kernel_tid(), None);
     runtime.each_activation(|activation| {
         if activation.kernel.tid.load(Ordering::Relaxed) == id {
@@ -179,7 +179,7 @@ pub fn forget_base(thread: &Thread) {
 }
 
 /// For [`leave`]: there is nothing to do.
-const NOTHING: usize = 0;
+pub const NOTHING: usize = 0;
 /// For [`leave`]: the thread's own value goes into the register. Any other number is the value of a kernel
 /// thread that is no activation.
 pub const OF_THREAD: usize = 1;

@@ -179,17 +179,27 @@ impl Guest {
         if let Some(runtime) = self.runtime() {
             return Ok(runtime);
         }
-        debug_assert!(!self.starting.swap(true, Ordering::Relaxed));
-        let started = self.start_fresh();
+        self.starting.store(true, Ordering::Relaxed);
+        // libc creates threads with all signals blocked; a filter may trap what is needed here (`signal::ALL`).
+        let mask = signal::kernel_mask();
+        signal::set_kernel_mask(mask & signal::ALL);
+        let started = self.start_fresh(mask);
         self.starting.store(false, Ordering::Relaxed);
-        if started.is_err() && self.runtime().is_none() {
+        if self.runtime().is_none() {
+            signal::set_kernel_mask(mask);
             // The next pthread_create tries again.
             descriptors::close_all();
         }
         started
     }
 
-    fn start_fresh(&self) -> Result<&'static Runtime, Errno> {
+    /// Whether the runtime is being started.
+    pub fn is_starting(&self) -> bool {
+        self.starting.load(Ordering::Relaxed)
+    }
+
+    /// `mask`: the signal mask of the kernel thread before.
+    fn start_fresh(&self, mask: u64) -> Result<&'static Runtime, Errno> {
         let attempt = memory::attempt();
         let linux = Linux::open(Settings {
             sentinel: self.sentinel.load(Ordering::Relaxed),
@@ -230,7 +240,7 @@ impl Guest {
         process::has_runtime();
         runtime
             .kernel()
-            .adopt(activation, thread, signal::kernel_mask() | alone::hidden());
+            .adopt(activation, thread, mask | alone::hidden());
         signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
         masks::start(thread.kernel.mask.load(Ordering::Relaxed));
         signal::altstack::adopt(thread);
@@ -252,7 +262,11 @@ impl Guest {
         // one works, which is all that the program had.
         let started = runtime.start();
         runtime.leave(activation);
-        started.map(|()| runtime)
+        match started {
+            // A filter: that does not change.
+            Err(Errno(libc::ENOSYS | libc::EPERM | libc::EACCES)) => Ok(runtime),
+            started => started.map(|()| runtime),
+        }
     }
 
     fn choose_processors(&self, processors: &mut [u32; 1024]) -> usize {

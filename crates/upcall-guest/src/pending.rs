@@ -286,8 +286,18 @@ fn queue_to_kernel(activation: &'static Activation, signal: i32, information: &I
         }) as i64
     };
     activation.kernel.queued.put_over(signal, information);
-    if queue(information) == -i64::from(libc::EAGAIN) {
-        queue(&bare(signal));
+    match -queue(information) as i32 {
+        libc::EAGAIN => {
+            queue(&bare(signal));
+        }
+        // A filter of the program's.
+        libc::ENOSYS | libc::EPERM | libc::EACCES => {
+            let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
+            let tid = activation.kernel.tid.load(Ordering::Relaxed) as u64;
+            // SAFETY: a signal to the calling kernel thread.
+            unsafe { raw_syscall(libc::SYS_tgkill, [pid, tid, signal as u64, 0, 0, 0]) };
+        }
+        _ => {}
     }
 }
 
@@ -310,8 +320,8 @@ pub unsafe fn complete(
     };
     // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
     let words = unsafe { &mut *information.cast::<Information>() };
-    // Code SI_USER of process and user 0.
-    if words[1] as u32 == 0 && words[2] == 0 {
+    // Code SI_USER of process and user 0; or by tgkill(2), which the program's own threads do not use among each other.
+    if words[1] as u32 == 0 && words[2] == 0 || words[1] as i32 == SI_TKILL {
         *words = queued;
     }
 }

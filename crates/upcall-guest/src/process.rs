@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use upcall_core::{Kernel, SpinLock};
 use upcall_linux::affinity::Set;
+use upcall_linux::poller::prepared;
 use upcall_linux::{
     Activation, Runtime, Thread, activations, affinity, base, descriptors, preempt, spawn,
 };
@@ -136,7 +137,7 @@ fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'stati
     let before = runtime.map(|_| {
         // From here on the thread stays on its activation.
         let before = signal::kernel_mask();
-        signal::set_kernel_mask(!0);
+        signal::set_kernel_mask(signal::ALL);
         before
     });
     if let Some(activation) = bound() {
@@ -327,6 +328,7 @@ fn forked(thread: Option<&'static Thread>) {
             alone::set_mask(mask);
         }
     }
+    prepared::forget();
     // A child of one that shared the memory has its own.
     if !returns {
         caller::give_up(None);

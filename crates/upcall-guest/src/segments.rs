@@ -40,7 +40,7 @@ pub fn arch_prctl(thread: &'static Thread, frame: &Frame) -> i64 {
 
 /// Makes the call; if the kernel takes it, `keep` keeps the new value.
 fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
-    let mask = signal::change_kernel_mask(!0);
+    let mask = signal::change_kernel_mask(signal::ALL);
     let ours = base::read();
     // SAFETY: the program's own call.
     let answer = (unsafe { frame.raw() }) as i64;

@@ -12,6 +12,7 @@
 use core::sync::atomic::Ordering;
 
 use upcall_core::Errno;
+use upcall_linux::poller::prepared;
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::caller::Caller;
@@ -91,6 +92,21 @@ fn alone(frame: &mut Frame) {
         libc::SYS_io_uring_register if let Some(answer) = uring::register(frame) => {
             frame.rax = answer as u64;
         }
+        libc::SYS_seccomp | libc::SYS_prctl if installs_filter(frame) => {
+            prepared::open();
+            // SAFETY: the entry's own frame.
+            unsafe { entry::native(frame) };
+        }
+        libc::SYS_close | libc::SYS_dup2 | libc::SYS_dup3
+            if descriptors::is_ours(frame.rdi as i32)
+                || frame.rax as i64 != libc::SYS_close
+                    && descriptors::is_ours(frame.rsi as i32) =>
+        {
+            frame.rax = EBADF as u64;
+        }
+        libc::SYS_close_range => {
+            frame.rax = attributes::close_ranges(frame) as u64;
+        }
         number if dispatch::is_on() => {
             let served = match number {
                 libc::SYS_rt_sigprocmask => Some(alone::sigprocmask(frame)),
@@ -112,6 +128,16 @@ fn alone(frame: &mut Frame) {
         }
         // SAFETY: the entry's own frame.
         _ => unsafe { entry::native(frame) },
+    }
+}
+
+/// Whether the program asks for a seccomp filter, or for the strict mode.
+fn installs_filter(frame: &Frame) -> bool {
+    const SECCOMP_GET_ACTION_AVAIL: u64 = 2;
+    if frame.rax as i64 == libc::SYS_seccomp {
+        frame.rdi < SECCOMP_GET_ACTION_AVAIL
+    } else {
+        frame.rdi as i32 == libc::PR_SET_SECCOMP
     }
 }
 

@@ -9,8 +9,9 @@
 //! SIGURG is ignored by default, so that a late one harms nobody; the program may use it as well:
 //! what does not carry our mark is the program's.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::sys::error;
 use crate::{Activation, Runtime, cpu_time, sys};
 
 /// The signal.
@@ -32,6 +33,7 @@ const MARK_TIMER: usize = 0x5550_4341_4c00_0000;
 const NUMBER: usize = 0xffff;
 const SI_USER: i32 = 0;
 const SI_QUEUE: i32 = -1;
+const SI_TKILL: i32 = -6;
 const SI_TIMER: i32 = -2;
 const SIGEV_THREAD_ID: i32 = 4;
 
@@ -93,6 +95,7 @@ pub unsafe fn meaning(information: *const libc::siginfo_t) -> Meaning {
         // Without its information: the limit of queued signals is reached. Taken for ours, which
         // come often and would be missed.
         (SI_USER, _) if information.pid_or_timer == 0 => Meaning::Interrupt,
+        (SI_TKILL, _) if BY_NUMBER.load(Ordering::Relaxed) => Meaning::Interrupt,
         _ => Meaning::Foreign,
     }
 }
@@ -210,17 +213,23 @@ fn queue(pid: i32, activation: &'static Activation, mark: usize) {
         rest: [0; 12],
     };
     let tid = activation.kernel.tid.load(Ordering::Relaxed);
+    let queue = sys::SYS_rt_tgsigqueueinfo;
     // SAFETY: reads 128 bytes.
-    unsafe {
-        sys!(
-            sys::SYS_rt_tgsigqueueinfo,
-            pid,
-            tid,
-            SIGNAL,
-            &raw const information
-        )
-    };
+    let answer = unsafe { sys!(queue, pid, tid, SIGNAL, &raw const information) };
+    if matches!(
+        error(answer),
+        Some(libc::ENOSYS | libc::EPERM | libc::EACCES)
+    ) {
+        // A filter: it comes without a mark.
+        BY_NUMBER.store(true, Ordering::Relaxed);
+        // SAFETY: a signal of ours to a kernel thread of ours.
+        unsafe { sys!(sys::SYS_tgkill, pid, tid, SIGNAL) };
+    }
 }
+
+/// A filter of the program's forbids rt_tgsigqueueinfo(2). What threads of the program send each other never comes
+/// by tgkill(2): each of the signal's number is taken for ours.
+static BY_NUMBER: AtomicBool = AtomicBool::new(false);
 
 /// The runtime's part of the handler of [`SIGNAL`]. Runs on a stack of the interrupted thread's; when
 /// it returns, perhaps on another activation, the kernel's frame continues the thread.

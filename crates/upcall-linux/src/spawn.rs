@@ -7,16 +7,21 @@ use upcall_core::{Errno, Kernel, SpinLock};
 use crate::sys::{self, error};
 use crate::{Activation, arch, base, preempt};
 
+/// Exactly what the C library asks for: there are filters that let nothing else through.
 const FLAGS: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
     | libc::CLONE_SIGHAND
     | libc::CLONE_THREAD
     | libc::CLONE_SYSVSEM
+    | libc::CLONE_SETTLS
     | libc::CLONE_PARENT_SETTID
     | libc::CLONE_CHILD_CLEARTID;
 
 static ALL_SIGNALS: u64 = !0;
+/// What is blocked while a kernel thread begins. The kernel ends a process in which a filter traps a call while
+/// SIGSYS is blocked.
+const BLOCKED: u64 = !(1 << (libc::SIGSYS - 1));
 
 /// Held while a kernel thread is started: a new one inherits what its creator has at that moment.
 pub static STARTS: SpinLock<()> = SpinLock::new(());
@@ -26,8 +31,8 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
     // Before the signals are blocked: who holds the lock may wait for this activation's handler.
     let guard = STARTS.lock(activation.runtime().kernel());
     preempt::note_call(activation);
-    // The child starts with every signal blocked: its pseudo-register is not set yet.
-    let before = sys::set_signal_mask(!0);
+    // The child starts with the signals blocked: its pseudo-register is not set yet.
+    let before = sys::set_signal_mask(BLOCKED);
     let tid = activation.kernel.tid.as_ptr() as usize;
     // SAFETY: the stack is the activation's own and free; the id word lives as long as the
     // activation; `begin` does not return.
@@ -86,7 +91,8 @@ pub unsafe fn clone_raw(
     unsafe { arch::clone(flags, stack & !15, &words) }
 }
 
-/// [`clone_raw`] on behalf of the runtime.
+/// [`clone_raw`] on behalf of the runtime. The thread pointer, which no code uses before a thread has its own, leads
+/// to the activation: it is no thread's.
 ///
 /// # Safety
 ///
@@ -104,7 +110,7 @@ unsafe fn start_kernel_thread(
         return answer;
     }
     // SAFETY: the caller's conditions.
-    unsafe { clone_raw(flags, stack, tid, tid, 0, begin, argument) }
+    unsafe { clone_raw(flags, stack, tid, tid, argument, begin, argument) }
 }
 
 /// Moves the calling kernel thread to the idle scheduling class, which needs no privilege.

@@ -10,6 +10,7 @@ use crate::guest::GUEST;
 use crate::{access, arch, masks};
 
 use super::altstack;
+use super::calls::ALL;
 
 pub(super) const SA_RESTORER: u64 = 0x0400_0000;
 pub(super) const SIG_DFL: usize = 0;
@@ -25,6 +26,8 @@ pub(super) const SIGNALS: usize = 65;
 /// siginfo_t says after which instruction.
 pub(super) const SYS_SECCOMP: i32 = 1;
 pub(super) const CALL_ADDRESS: usize = 16;
+/// Where it says which call.
+pub(super) const CALL_NUMBER: usize = 24;
 
 /// The kernel's struct sigaction.
 #[repr(C)]
@@ -185,7 +188,12 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
     let (flags, mask) = if GUEST.runtime().is_some() {
         // `on_signal` sets the handler's, or that of a dispatched call. Until then nothing else may be
         // delivered, by which the thread could migrate.
-        (0, !0)
+        let defers = if signal == libc::SIGSYS {
+            libc::SA_NODEFER
+        } else {
+            0
+        };
+        (defers as u64, ALL)
     } else if signal == libc::SIGSYS {
         // A dispatched call goes on under the thread's mask; `on_signal` sets that of a handler.
         (libc::SA_NODEFER as u64, 0)
@@ -229,7 +237,7 @@ pub(super) fn own_action() -> KernelAction {
         flags: flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
         restorer: arch::signal_return().0,
         // As in `kernel_action`; `own_signal` opens it.
-        mask: !0,
+        mask: ALL,
     }
 }
 
@@ -266,7 +274,7 @@ pub fn inherit_actions() {
         let handled = action.handler > SIG_IGN;
         masks::handles(signal, handled);
         let fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS);
-        if handled || action.handler == SIG_DFL && fault {
+        if handled || fault {
             take_over(signal);
         }
     }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::{Frame, raw_syscall};
-use crate::{access, masks, pending};
+use crate::{access, masks, pending, sud};
 
 use super::actions::bit;
 
@@ -21,6 +21,10 @@ pub fn kernel_mask() -> u64 {
     };
     mask
 }
+
+/// All signals, for a kernel thread of the runtime's that must not be met by any. Not SIGSYS: the kernel ends a process
+/// in which a filter traps a call while that is blocked. See `own::ends_at_once`.
+pub const ALL: u64 = !sud::MASK_BIT;
 
 /// Sets the signal mask of the calling kernel thread.
 pub fn set_kernel_mask(mask: u64) {

@@ -106,7 +106,7 @@ unsafe fn serve(
             return entered;
         }
         // As for the other signals (`kernel_action`), if there was no runtime when it was said.
-        set_kernel_mask(!0);
+        set_kernel_mask(ALL);
     }
     let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
     let Some(runtime) = runtime else {
@@ -142,7 +142,7 @@ unsafe fn serve(
     let filtered = signal == libc::SIGSYS && unsafe { (*information).si_code } == SYS_SECCOMP;
     if activation.is_inside() {
         if filtered {
-            // The program's filter met a call of the runtime's, which can do without.
+            // The program's filter met a call that the runtime makes elsewhere, in the vDSO.
             registers[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
             return entered;
         }
@@ -157,6 +157,11 @@ unsafe fn serve(
     let Some(thread) = caller::current_thread() else {
         return entered;
     };
+    // SAFETY: as the kernel passed it.
+    if filtered && unsafe { own::is_stand_in(thread, information) } {
+        registers[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
+        return entered;
+    }
     // SAFETY: as the kernel passed it.
     unsafe { pending::complete(activation, signal, information) };
     if blocked_by(thread) & preempt::OWN & bit(signal) != 0 {
@@ -353,7 +358,7 @@ fn settle(context: *mut libc::ucontext_t) {
         Some(_) if unsafe { base::is_inside() } => return,
         Some(_) => {
             // From here to the end the thread stays on its activation.
-            set_kernel_mask(!0);
+            set_kernel_mask(ALL);
             // SAFETY: as above.
             unsafe { base::current() }
                 .kernel
@@ -531,7 +536,7 @@ unsafe fn call(
 /// inside it.
 fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc::ucontext_t) {
     // From here to the end the thread stays on its activation.
-    set_kernel_mask(!0);
+    set_kernel_mask(ALL);
     // SAFETY: on an activation.
     let activation = unsafe { base::current() };
     let mask = frame_mask(context);
@@ -604,7 +609,7 @@ pub fn deferred(
         Some(thread) => {
             // Everything is blocked, the runtime's own signal too: the thread must not migrate
             // between here and the delivery.
-            set_kernel_mask(!0);
+            set_kernel_mask(ALL);
             let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
             // What a call with a mask of its own holds back waits for its end; what it alone lets through, too.
             let held = mask | blocked_by(thread);

@@ -1,16 +1,19 @@
 //! The runtime's own signal ([`preempt`]), in the handler, and what a frame needs before it continues a thread
-//! that was about to wait.
+//! that was about to wait; and what a filter of the program's makes of the runtime's own calls.
 
 use core::sync::atomic::Ordering;
 
 use upcall_core::Kernel;
+use upcall_linux::arch::own_syscalls;
 use upcall_linux::{Activation, Runtime, Thread, preempt};
 
-use super::frame::{note_progress, set_frame_mask};
+use super::actions::{CALL_NUMBER, SYS_SECCOMP, bit};
+use super::frame::{frame_mask, note_progress, set_frame_mask};
 use super::place::is_at_entry;
-use super::set_kernel_mask;
-use crate::entry::{Frame, give_up};
-use crate::pending;
+use super::{ALL, set_kernel_mask};
+use crate::entry::{Frame, Progress, give_up, progress, raw_syscall};
+use crate::guest::GUEST;
+use crate::{pending, sud};
 
 /// The runtime's own signal: a time slice is over, or the activation was interrupted.
 ///
@@ -47,7 +50,7 @@ pub(super) unsafe fn own_signal(
             let mask = thread.kernel.mask.load(Ordering::Relaxed);
             take_up(runtime, mask & !preempt::OWN, meaning);
             // From here to the end the thread stays on its activation.
-            set_kernel_mask(!0);
+            set_kernel_mask(ALL);
         }
         give_up_wait(thread, registers);
         return;
@@ -58,6 +61,67 @@ pub(super) unsafe fn own_signal(
     // signals that it deferred: what the thread has is what goes on.
     let mask = thread.kernel.mask.load(Ordering::Relaxed);
     set_frame_mask(context, mask & !preempt::OWN);
+}
+
+/// A SIGSYS that is over before anything else is done, in whatever state the kernel thread is: one that a filter of
+/// the program's has made of a call of ours, which fails; or one that somebody has sent, and that has met a
+/// moment in which all other signals are blocked: it waits until they are not.
+///
+/// # Safety
+///
+/// As the kernel passed them.
+pub(super) unsafe fn ends_at_once(
+    information: *const libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let (code, registers) = unsafe { ((*information).si_code, &mut (*context).uc_mcontext.gregs) };
+    if code == SYS_SECCOMP && is_own_call(registers[libc::REG_RIP as usize] as usize) {
+        registers[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
+        return true;
+    }
+    let mask = frame_mask(context);
+    let blocks_all = GUEST.runtime().is_some() && mask & bit(preempt::SIGNAL) != 0;
+    if code > 0 || !blocks_all && !GUEST.is_starting() {
+        return false;
+    }
+    // Here, and when this returns.
+    set_kernel_mask(!0);
+    set_frame_mask(context, mask | sud::MASK_BIT);
+    // SAFETY: reads 128 bytes.
+    unsafe {
+        let pid = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;
+        let tid = raw_syscall(libc::SYS_gettid, [0; 6]) as u64;
+        let words = [pid, tid, libc::SIGSYS as u64, information as u64, 0, 0];
+        raw_syscall(libc::SYS_rt_tgsigqueueinfo, words);
+    }
+    true
+}
+
+/// Whether a system call that ended at `pc` was made by the runtime for itself.
+fn is_own_call(pc: usize) -> bool {
+    const LENGTH: usize = 2;
+    progress(pc, 0) == Progress::Elsewhere && own_syscalls().any(|call| call + LENGTH == pc)
+}
+
+/// Whether a filter of the program's has trapped a call that the runtime makes in place of the thread's own, to try
+/// that without waiting.
+///
+/// # Safety
+///
+/// As the kernel passed it, for the thread that is in the call.
+pub(super) unsafe fn is_stand_in(
+    thread: &'static Thread,
+    information: *const libc::siginfo_t,
+) -> bool {
+    let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
+    // SAFETY: null, or the frame of the thread's call; of this signal siginfo_t has the number at that offset.
+    unsafe {
+        let number = information.cast::<u8>().add(CALL_NUMBER).cast::<i32>();
+        frame
+            .as_ref()
+            .is_some_and(|frame| frame.rax as i32 != number.read())
+    }
 }
 
 /// The interrupted thread looks at what has come, with this kernel mask from here on. Inside the runtime

@@ -21,7 +21,7 @@ use crate::guest::GUEST;
 use crate::{access, arch, caller, shell, sud};
 
 use super::actions::{ACTIONS, Disposition, bit, disposition, is_fault};
-use super::{altstack, end_by};
+use super::{altstack, end_by, own};
 
 /// Whether the handler with this frame runs on the activation's own stack.
 pub(super) fn is_at_entry(
@@ -51,6 +51,13 @@ pub unsafe extern "C" fn place(
     context: *mut libc::ucontext_t,
     frame: usize,
 ) -> Placed {
+    // SAFETY: as the kernel passed them.
+    if signal == libc::SIGSYS && unsafe { own::ends_at_once(information, context) } {
+        return Placed {
+            frame: 0,
+            entered: caller::NOTHING,
+        };
+    }
     let entered = caller::enter();
     // SAFETY: as the kernel passed it.
     let frame = unsafe { place_frame(signal, information, context, frame) };

@@ -27,6 +27,7 @@
 pub mod choice;
 mod forget;
 mod known;
+pub mod prepared;
 mod wait;
 
 pub(crate) use choice::Choice;
@@ -41,8 +42,8 @@ use libc::epoll_event;
 use upcall_core::{Errno, Slot, SpinLock, ThreadList};
 
 use crate::kernel::Linux;
-use crate::sys::{self, error};
-use crate::{Runtime, descriptors, memory, vdso};
+use crate::sys;
+use crate::{Runtime, memory, vdso};
 use known::Known;
 
 const EPOLL_CTL_ADD: usize = 1;
@@ -123,27 +124,17 @@ pub struct Poller {
 
 impl Poller {
     pub(crate) fn open() -> Result<Self, Errno> {
-        // SAFETY: new descriptors; a new mapping, zeroed, of which only touched pages cost memory.
-        let (epoll, kick, alarm, entries, known) = unsafe {
-            let epoll = descriptors::keep(sys!(sys::SYS_epoll_create1, libc::EPOLL_CLOEXEC))?;
-            let kick = descriptors::keep(sys!(
-                sys::SYS_eventfd2,
-                0,
-                libc::EFD_CLOEXEC | libc::EFD_NONBLOCK
-            ))?;
-            let alarm = descriptors::keep(sys!(
-                sys::SYS_timerfd_create,
-                libc::CLOCK_MONOTONIC,
-                libc::TFD_CLOEXEC | libc::TFD_NONBLOCK
-            ))?;
+        let [epoll, kick, alarm] = prepared::take()?;
+        // SAFETY: a new mapping, zeroed, of which only touched pages cost memory.
+        let (entries, known) = unsafe {
             let memory = memory::map(DESCRIPTORS * (size_of::<Entry>() + size_of::<Known>()))?;
             // An all-zero entry is an open lock around an unregistered descriptor.
             let entries = core::slice::from_raw_parts(memory as *const Entry, DESCRIPTORS);
             let behind = memory + size_of_val(entries);
             let known = core::slice::from_raw_parts(behind as *const Known, DESCRIPTORS);
-            (epoll, kick, alarm, entries, known)
+            (entries, known)
         };
-        let poller = Poller {
+        Ok(Poller {
             epoll,
             kick,
             alarm,
@@ -158,30 +149,11 @@ impl Poller {
             writes: AtomicU32::new(0),
             shallow: AtomicU32::new(0),
             disturbed: AtomicBool::new(false),
-        };
-        for (descriptor, data) in [(kick, KICK), (alarm, ALARM)] {
-            if let Some(number) = error(poller.control(EPOLL_CTL_ADD, descriptor, EPOLLIN, data)) {
-                return Err(Errno(number));
-            }
-        }
-        Ok(poller)
+        })
     }
 
     fn control(&self, operation: usize, descriptor: i32, events: u32, data: u64) -> sys::Answer {
-        let event = epoll_event {
-            events: events | EPOLLET,
-            u64: data,
-        };
-        // SAFETY: reads the structure.
-        unsafe {
-            sys!(
-                sys::SYS_epoll_ctl,
-                self.epoll,
-                operation,
-                descriptor,
-                &raw const event
-            )
-        }
+        control(self.epoll, operation, descriptor, events, data)
     }
 
     /// Makes the one who sits in [`Poller::collect`] return.
@@ -321,6 +293,23 @@ impl Poller {
         self.count_unwanted(descriptor, &mut state);
         drop(state);
         runtime.leave(activation);
+    }
+}
+
+fn control(epoll: i32, operation: usize, descriptor: i32, events: u32, data: u64) -> sys::Answer {
+    let event = epoll_event {
+        events: events | EPOLLET,
+        u64: data,
+    };
+    // SAFETY: reads the structure.
+    unsafe {
+        sys!(
+            sys::SYS_epoll_ctl,
+            epoll,
+            operation,
+            descriptor,
+            &raw const event
+        )
     }
 }
 

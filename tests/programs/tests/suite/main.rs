@@ -3,6 +3,7 @@
 mod calls;
 mod dispatch;
 mod exit_status;
+mod filters;
 mod groups;
 mod guests;
 mod installed;
