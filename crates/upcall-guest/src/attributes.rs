@@ -44,9 +44,13 @@ pub fn get_robust_list(thread: &'static Thread, frame: &Frame) -> i64 {
 /// kernel (cpu_id is RSEQ_CPU_ID_REGISTRATION_FAILED).
 pub fn rseq(frame: &Frame) -> i64 {
     const UNREGISTER: u64 = 1;
-    if frame.rdx & UNREGISTER == 0
-        && access::store_u32(frame.rdi as usize + 4, -2i32 as u32).is_err()
-    {
+    /// Of the first struct rseq, and its alignment.
+    const SIZE: u64 = 32;
+    let (address, length, flags) = (frame.rdi, frame.rsi, frame.rdx);
+    if flags & !UNREGISTER != 0 || !address.is_multiple_of(SIZE) || (length as u32) < SIZE as u32 {
+        return EINVAL;
+    }
+    if flags == 0 && access::store_u32(frame.rdi as usize + 4, -2i32 as u32).is_err() {
         return EFAULT;
     }
     0

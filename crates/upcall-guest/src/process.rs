@@ -47,6 +47,10 @@ pub fn is_lent() -> bool {
 pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
     let number = frame.rax as i64;
     let request = Request::of(frame);
+    if number == libc::SYS_clone3 && request.is_none() {
+        frame.rax = refused(frame);
+        return;
+    }
     let flags = match (number, &request) {
         (libc::SYS_vfork, _) => CLONE_VM | CLONE_VFORK,
         (_, Some(request)) => request.flags,
@@ -73,8 +77,15 @@ pub fn create_outside(frame: &mut Frame) {
         Some(request) if request.flags & CLONE_VM != 0 && request.stack != 0 => {
             share(frame, &request);
         }
+        None if frame.rax as i64 == libc::SYS_clone3 => frame.rax = refused(frame),
         request => fork_here(frame, request, None),
     }
+}
+
+/// The kernel's answer to a clone3(2) whose arguments cannot be read: it makes no process.
+fn refused(frame: &Frame) -> u64 {
+    // SAFETY: the program's own call, which the kernel refuses.
+    unsafe { frame.raw() as u64 }
 }
 
 /// The activation on whose kernel thread, or the copy of one in a child, the call is made: it is

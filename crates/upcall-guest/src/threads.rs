@@ -36,7 +36,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The arguments of a system call, if it is clone or clone3 and they can be read.
+    /// The arguments of a system call, if it is clone or clone3 and they can be read as that call reads them.
     pub fn of(frame: &Frame) -> Option<Self> {
         if frame.rax as i64 == libc::SYS_clone {
             return Some(Request {
@@ -51,6 +51,9 @@ impl Request {
             return None;
         }
         // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
+        if frame.rsi < 64 {
+            return None;
+        }
         let word = |index: usize| access::load_u64(frame.rdi as usize + 8 * index).ok();
         Some(Request {
             flags: word(0)?,

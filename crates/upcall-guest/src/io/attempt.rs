@@ -35,7 +35,13 @@ pub(super) enum Attempt {
 pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
     let number = frame.rax as i64;
     let events = match number {
-        libc::SYS_accept | libc::SYS_accept4 => return attempt_polled(frame, libc::POLLIN),
+        libc::SYS_accept | libc::SYS_accept4 => {
+            return match attempt_polled(frame, libc::POLLIN) {
+                // The kernel refuses the others at once, and poll(2) does not tell them from those that wait.
+                Attempt::WouldBlock if !is_listening(frame) => Attempt::Unknown,
+                attempt => attempt,
+            };
+        }
         libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => libc::POLLIN,
         _ => libc::POLLOUT,
     };
@@ -91,6 +97,28 @@ fn attempt_polled(frame: &Frame, events: i16) -> Attempt {
     } else {
         Attempt::Unknown
     }
+}
+
+/// Whether accept(2) or accept4(2) is made on a socket that listens, with flags that the kernel knows.
+fn is_listening(frame: &Frame) -> bool {
+    const FLAGS: u64 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+    if frame.rax as i64 == libc::SYS_accept4 && frame.r10 & !FLAGS != 0 {
+        return false;
+    }
+    let (mut listens, mut length) = (0i32, size_of::<i32>() as u32);
+    // SAFETY: writes at most the length given.
+    unsafe {
+        let words = [
+            frame.rdi,
+            libc::SOL_SOCKET as u64,
+            libc::SO_ACCEPTCONN as u64,
+            (&raw mut listens) as u64,
+            (&raw mut length) as u64,
+            0,
+        ];
+        raw_syscall(libc::SYS_getsockopt, words);
+    }
+    listens != 0
 }
 
 /// Whether a datagram to an address waits for room in its receiver, of which poll(2) and epoll(7) say

@@ -13,7 +13,7 @@ use upcall_linux::{Runtime, Thread, preempt};
 use super::{answer_wait, set_thread_mask};
 use crate::again::UNSEEN;
 use crate::entry::{Frame, pass_through, program_call};
-use crate::{access, pending};
+use crate::{access, pending, time};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -190,6 +190,14 @@ pub fn maybe_with_mask(
 
 /// rt_sigtimedwait(2): signals for the thread first, then the kernel's wait.
 pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    if frame.r10 != 8 {
+        return -i64::from(libc::EINVAL);
+    }
+    if frame.rdx != 0
+        && let Err(number) = time::nanoseconds(frame.rdx as usize)
+    {
+        return -i64::from(number);
+    }
     let Ok(set) = access::load_u64(frame.rdi as usize) else {
         return -i64::from(libc::EFAULT);
     };
