@@ -69,11 +69,13 @@ struct upcall_options {
 
 /* Starts the runtime of the process: call it first in main(), while there is one thread. That becomes the first
  * thread of the runtime, and all that are made from here on are threads of the runtime. Null options are all defaults.
- * Where there is a runtime already (of `upcall run`, or of an earlier call), that is it, with its own settings.
+ * Where there is a runtime already, that is it: of `upcall run`, with the settings of its user, or of an earlier call.
  *   EINVAL   a setting is out of its range, or a policy has another name, or there are two; nothing was done
  *   E2BIG    options of a later version, with settings that this one does not know; nothing was done
  *   EBUSY    the process has several threads already; nothing was done
- *   ENOSYS   not on this processor architecture
+ *   EALREADY an earlier call has started it with another value of a setting that these options name
+ *   ENOSYS   not on this processor architecture, and not in a program that is linked with -static, built with a
+ *            sanitizer, or run by valgrind
  *   EAGAIN, ENOMEM, EPERM, ...  the kernel refuses what the runtime needs (`upcall doctor` says more)
  * After an error all the functions below work on pthreads, or as threads of a runtime that a later call starts. */
 int upcall_start(const struct upcall_options *options);
@@ -355,7 +357,7 @@ int upcall_barrier_init(upcall_barrier_t *barrier, uint32_t count);
 /* EBUSY: some wait. */
 int upcall_barrier_destroy(upcall_barrier_t *barrier);
 /* Waits until all are there, and again. One of them gets UPCALL_BARRIER_SERIAL_THREAD, the others 0. EINVAL: it is
- * not initialized. */
+ * not initialized, or was destroyed. */
 int upcall_barrier_wait(upcall_barrier_t *barrier);
 #define UPCALL_BARRIER_SERIAL_THREAD (-1)
 

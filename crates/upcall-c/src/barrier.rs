@@ -1,10 +1,10 @@
 //! `upcall_barrier_t`.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use libc::c_int;
 use upcall::raw;
 use upcall::sync::Barrier;
-
-use crate::unless;
 
 /// PTHREAD_BARRIER_SERIAL_THREAD.
 const SERIAL: c_int = -1;
@@ -13,12 +13,19 @@ const SERIAL: c_int = -1;
 #[repr(C)]
 pub struct Meeting {
     barrier: Barrier,
-    initialized: u32,
+    /// [`INITIALIZED`], until it is destroyed.
+    initialized: AtomicU32,
+}
+
+impl Meeting {
+    fn is_initialized(&self) -> bool {
+        self.initialized.load(Ordering::Relaxed) == INITIALIZED
+    }
 }
 
 const INITIALIZED: u32 = 0xba_221e;
 
-c_functions! {
+c_functions_on_words! {
     /// A barrier for so many threads.
     fn upcall_barrier_init(barrier: *mut Meeting, count: u32) -> c_int {
         if count == 0 {
@@ -26,7 +33,7 @@ c_functions! {
         }
         put!(barrier, Meeting {
             barrier: Barrier::new(count as usize),
-            initialized: INITIALIZED,
+            initialized: AtomicU32::new(INITIALIZED),
         });
         0
     }
@@ -34,16 +41,20 @@ c_functions! {
     /// The barrier is not used any more.
     fn upcall_barrier_destroy(barrier: *const Meeting) -> c_int {
         let meeting = at!(barrier);
-        if meeting.initialized != INITIALIZED {
+        if !meeting.is_initialized() {
             return libc::EINVAL;
         }
-        unless(!raw::barrier_is_awaited(&meeting.barrier), libc::EBUSY)
+        if raw::barrier_is_awaited(&meeting.barrier) {
+            return libc::EBUSY;
+        }
+        meeting.initialized.store(0, Ordering::Relaxed);
+        0
     }
 
     /// Waits until all are there.
     fn upcall_barrier_wait(barrier: *const Meeting) -> c_int {
         let meeting = at!(barrier);
-        if meeting.initialized != INITIALIZED {
+        if !meeting.is_initialized() {
             return libc::EINVAL;
         }
         if meeting.barrier.wait().is_leader() { SERIAL } else { 0 }

@@ -6,7 +6,7 @@ use upcall::sync::Condvar;
 
 use crate::unless;
 
-c_functions! {
+c_functions_on_words! {
     /// A condition that nobody waits for.
     fn upcall_cond_init(cond: *mut Condvar) -> c_int {
         put!(cond, Condvar::new());

@@ -10,8 +10,20 @@
 //!
 //! Rejected: a header made by a tool. It would say what Rust has, and not what a C program needs to know.
 
-/// The functions of a group, in the form that C calls.
+/// The functions of a group, in the form that C calls. They leave errno as it was, whatever they call.
 macro_rules! c_functions {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
+        c_functions_on_words! {$(
+            $(#[$doc])*
+            fn $name($($argument: $type),*) -> $result {
+                crate::keeping_errno(|| $body)
+            }
+        )*}
+    };
+}
+
+/// The same for functions that call nothing of libc's by which errno could be touched, and are to be fast.
+macro_rules! c_functions_on_words {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {$(
         $(#[$doc])*
         ///
@@ -76,6 +88,19 @@ pub mod rwlock;
 pub mod semaphore;
 pub mod thread;
 pub mod time;
+
+/// Calls what may touch errno, which is afterwards what it was.
+#[inline]
+fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
+    // SAFETY: the calling thread's, wherever that runs.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
+    let result = call();
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
+    result
+}
 
 /// 0, or `number`.
 fn unless(done: bool, number: libc::c_int) -> libc::c_int {

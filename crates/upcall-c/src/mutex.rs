@@ -5,7 +5,7 @@ use upcall::raw::Mutex;
 
 use crate::unless;
 
-c_functions! {
+c_functions_on_words! {
     /// A free mutex.
     fn upcall_mutex_init(mutex: *mut Mutex) -> c_int {
         put!(mutex, Mutex::new());

@@ -127,8 +127,9 @@ fn number(error: &Error) -> c_int {
     match error {
         Error::VirtualProcessors(_) | Error::TimeSlice(_) | Error::StackSize(_) => libc::EINVAL,
         Error::HasThreads(_) => libc::EBUSY,
+        Error::RunsOtherwise(_) => libc::EALREADY,
         Error::Refused(number) => *number,
-        // Error::Architecture, and what there will be.
+        // Error::Architecture, Error::NotServed, and what there will be.
         _ => libc::ENOSYS,
     }
 }

@@ -8,7 +8,7 @@ use crate::unless;
 /// From so many readers on others are refused: half of what the lock can count, since who asks has not entered yet.
 const MANY: u32 = 1 << 28;
 
-c_functions! {
+c_functions_on_words! {
     /// A lock in which nobody is.
     fn upcall_rwlock_init(rwlock: *mut RwLock) -> c_int {
         put!(rwlock, RwLock::new());

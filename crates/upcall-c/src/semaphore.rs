@@ -6,7 +6,7 @@ use upcall::sync::Semaphore;
 
 use crate::unless;
 
-c_functions! {
+c_functions_on_words! {
     /// A semaphore with this value.
     fn upcall_semaphore_init(semaphore: *mut Semaphore, value: u32) -> c_int {
         put!(semaphore, Semaphore::new(value));

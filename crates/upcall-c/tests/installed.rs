@@ -182,6 +182,48 @@ fn cxx() {
 }
 
 #[test]
+fn errno_is_left_alone() {
+    in_all_modes("errno", "errno.c");
+}
+
+/// The blocks of code of one language in a text of Markdown.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let begin = format!("```{language}\n");
+    let parts = text.split(begin.as_str()).skip(1);
+    let blocks = parts.map(|part| part.split("```").next().unwrap_or_default().to_owned());
+    blocks.collect()
+}
+
+/// Each as it stands, where it is a program; else what a reader would put around it.
+#[test]
+fn the_guide_compiles() {
+    let case = "the_guide_compiles";
+    let guide = fs::read_to_string(Path::new(ROOT).join("docs/c.md")).expect("the guide");
+    for (language, extension, fewest) in [("c", "c", 2), ("cpp", "cpp", 1)] {
+        let blocks = blocks(&guide, language);
+        assert!(blocks.len() >= fewest, "{} of {language}", blocks.len());
+        for (number, block) in blocks.iter().enumerate() {
+            let is_program = block.contains("int main(");
+            let text = match block.contains("#include") {
+                true if is_program => block.clone(),
+                true => format!("{block}\nint main() {{}}\n"),
+                false => {
+                    format!("#include <upcall.h>\nint main(void)\n{{\n{block}\nreturn error;\n}}\n")
+                }
+            };
+            let source = scratch().join(format!("guide_{number}.{extension}"));
+            fs::write(&source, &text).expect("writes");
+            let Some(program) = compile(case, source.to_str().expect("text")) else {
+                return;
+            };
+            let output = done(&mut run(&program, ""));
+            let expected: &[u8] = if is_program { b"549755289600\n" } else { b"" };
+            assert_eq!(output.stdout, expected, "{text}");
+        }
+    }
+}
+
+#[test]
 fn the_more_urgent_first() {
     if let Some(program) = compile("priority", "priority.c")
         && modes().len() > 1
@@ -268,6 +310,64 @@ fn linked_statically() {
             "in mode {mode}"
         );
     }
+}
+
+/// A program without a dynamic linker is linked with what pkg-config says. It cannot be served, is told so, and
+/// works on threads of pthreads.
+#[test]
+fn a_static_program() {
+    works_without_a_runtime("a_static_program", &["-static"], &[]);
+}
+
+/// LeakSanitizer complained of what threads keep; ThreadSanitizer saw races in every switch.
+#[test]
+fn programs_with_a_sanitizer() {
+    for sanitizer in ["address", "leak", "thread"] {
+        let case = format!("programs_with_{sanitizer}_sanitizer");
+        let flag = format!("-fsanitize={sanitizer}");
+        works_without_a_runtime(&case, &[&flag], &[]);
+    }
+}
+
+/// Valgrind died without a word.
+#[test]
+fn a_program_under_valgrind() {
+    let case = "a_program_under_valgrind";
+    if let Some(valgrind) = provision::program(case, "valgrind", "valgrind") {
+        let valgrind = valgrind.to_str().expect("text");
+        works_without_a_runtime(case, &[], &[valgrind, "-q", "--error-exitcode=9"]);
+    }
+}
+
+/// Compiles a program with these flags and runs it by `starter`: it works, and asking for a runtime is answered.
+fn works_without_a_runtime(case: &str, options: &[&str], starter: &[&str]) {
+    let Some(mut compiler) = compiler(case, "unserved.c") else {
+        return;
+    };
+    let program = scratch().join(case);
+    let is_static = options.contains(&"-static");
+    let linking = if is_static {
+        "--static"
+    } else {
+        "--print-errors"
+    };
+    let source = Path::new(SOURCES).join("unserved.c");
+    compiler.args(options).arg("-o").arg(&program).arg(source);
+    compiler.args(flags(case, linking));
+    if !is_static {
+        compiler.arg(format!("-Wl,-rpath,{}/lib", installed().display()));
+    }
+    let compiled = compiler.output().expect("can be started");
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    if !compiled.status.success() && options.iter().any(|flag| flag.contains("sanitize")) {
+        provision::skip(case, &format!("the compiler has no such library: {said}"));
+        return;
+    }
+    assert!(compiled.status.success(), "{said}");
+    let mut words: Vec<&Path> = starter.iter().map(Path::new).collect();
+    words.push(&program);
+    let output = done(Command::new(words[0]).args(&words[1..]));
+    assert_eq!(output.stdout, b"ok\n", "{output:?}");
 }
 
 /// A pair of tools may include the header alone, first, in any of these languages.

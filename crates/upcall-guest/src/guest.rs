@@ -143,6 +143,16 @@ impl Guest {
         self.policy.store(options.policy as u32, Ordering::Relaxed);
     }
 
+    /// [`Options::slice_ns`].
+    pub fn slice_ns(&self) -> u64 {
+        self.slice_ns.load(Ordering::Relaxed)
+    }
+
+    /// [`Options::stats`].
+    pub fn prints_stats(&self) -> bool {
+        self.stats.load(Ordering::Relaxed)
+    }
+
     /// [`Options::policy`].
     #[inline]
     pub fn policy(&self) -> Policy {

@@ -50,6 +50,7 @@ pub mod masks;
 pub mod memory;
 pub mod names;
 pub mod object;
+mod obstacle;
 pub mod patch;
 pub mod pending;
 pub mod poll;

@@ -11,7 +11,7 @@ use upcall_linux::{affinity, base};
 
 use crate::guest::{GUEST, Options, Policy};
 use crate::patch::{Hooks, ObjectReport, patch_all};
-use crate::{caller, dispatch, loads, process, signal, table, threads};
+use crate::{caller, dispatch, loads, obstacle, process, signal, table, threads};
 
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
 #[unsafe(no_mangle)]
@@ -68,6 +68,8 @@ unsafe fn serve(options: Options, beside: bool) {
 /// Why a program cannot be served from within.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotServed {
+    /// What this process is.
+    Process(&'static str),
     /// The process has so many kernel threads already.
     HasThreads(usize),
     /// The kernel gives no memory, descriptors or kernel threads: an error number.
@@ -108,6 +110,10 @@ pub fn server() -> Option<Server> {
 /// [`NotServed`]. After [`NotServed::Refused`] the process is served without a runtime, and its first
 /// new thread tries again.
 pub fn embed(options: Options) -> Result<Server, NotServed> {
+    // First: in a static program nothing can be asked by name.
+    if let Some(why) = obstacle::find() {
+        return Err(NotServed::Process(why));
+    }
     if let Some(server) = server() {
         return Ok(server);
     }

@@ -19,6 +19,10 @@ pub enum Error {
     StackSize(usize),
     /// This process has so many threads already.
     HasThreads(usize),
+    /// There is a runtime already, with another value of this setting.
+    RunsOtherwise(&'static str),
+    /// The process is one that cannot be served: why.
+    NotServed(&'static str),
     /// The kernel refuses what the runtime needs: an error number.
     Refused(i32),
     /// Not on this processor architecture.
@@ -46,6 +50,13 @@ impl fmt::Display for Error {
             Error::HasThreads(count) => write!(
                 f,
                 "the process has {count} threads already: start the runtime first in main()"
+            ),
+            Error::RunsOtherwise(setting) => {
+                write!(f, "the runtime runs already, with another {setting}")
+            }
+            Error::NotServed(why) => write!(
+                f,
+                "this process cannot be served: {why}; its threads stay the kernel's"
             ),
             Error::Refused(number) => write!(
                 f,

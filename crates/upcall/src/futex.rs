@@ -89,21 +89,36 @@ pub(crate) fn wait_or_say(word: &AtomicU32, expected: u32, deadline: Option<Dead
     });
     // Until a moment, unlike FUTEX_WAIT.
     let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: reads the word and the time.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            operation,
-            expected,
-            time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
-            std::ptr::null::<u32>(),
-            libc::FUTEX_BITSET_MATCH_ANY,
-        )
-    };
-    match answer {
-        0 => Waited::Woken,
-        _ => said(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+    match keeping_errno(|| {
+        // SAFETY: reads the word and the time.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                operation,
+                expected,
+                time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+                std::ptr::null::<u32>(),
+                libc::FUTEX_BITSET_MATCH_ANY,
+            )
+        }
+    }) {
+        Ok(_) => Waited::Woken,
+        Err(number) => said(number),
+    }
+}
+
+/// Makes a call that leaves an error number in errno, which is afterwards what it was: functions of the C library
+/// come here and promise that.
+fn keeping_errno(call: impl FnOnce() -> libc::c_long) -> Result<libc::c_long, i32> {
+    // SAFETY: the calling thread's.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
+    match call() {
+        // SAFETY: as above.
+        -1 => Err(unsafe { errno.replace(before) }),
+        answer => Ok(answer),
     }
 }
 
@@ -163,6 +178,9 @@ pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let count = count.min(i32::MAX as u32);
     // SAFETY: wakes on an address; touches no memory.
-    let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count) };
+    let woken = keeping_errno(|| unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count)
+    })
+    .unwrap_or(0);
     woken.max(0) as u32
 }

@@ -1,5 +1,7 @@
 //! The runtime of the process.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use upcall_linux::VpRange;
@@ -16,6 +18,10 @@ const SLICES: [Duration; 2] = [Duration::from_micros(100), Duration::from_secs(1
 
 /// The smallest and the largest stack.
 const STACKS: std::ops::RangeInclusive<usize> = 16 << 10..=16 << 20;
+
+/// Whether the runtime was started to say so.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+static SAYS_DEADLOCKS: AtomicBool = AtomicBool::new(false);
 
 /// The runtime of the process: there is one, and it is there until the process ends.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +71,7 @@ pub struct Builder {
     slice: Option<Duration>,
     policy: Option<Box<dyn Policy>>,
     stats: Option<bool>,
-    quiet_deadlocks: bool,
+    deadlocks: Option<bool>,
     stack: Option<usize>,
 }
 
@@ -120,17 +126,19 @@ impl Builder {
     /// said. A program that has timers, or handlers of signals, is never said to be deadlocked: those may wake a thread.
     #[must_use]
     pub fn report_deadlocks(mut self, report: bool) -> Self {
-        self.quiet_deadlocks = !report;
+        self.deadlocks = Some(report);
         self
     }
 
     /// Starts the runtime: the caller becomes its first thread, and all threads that the process makes
-    /// from here on are threads of the runtime. Where there is a runtime already, that is it, with the
-    /// settings that it was started with.
+    /// from here on are threads of the runtime. Where there is a runtime already, that is it, provided that it has the
+    /// settings that are named here; that of `upcall run` has those of its user, whatever is named.
     ///
     /// # Errors
     ///
-    /// A setting is out of its range, and nothing was done; the process has other threads; the kernel
+    /// A setting is out of its range, and nothing was done; there is a runtime with another setting (a policy of
+    /// the program's own is never the same as another one); the process has other threads, is linked statically, or
+    /// runs under a tool that owns its threads; the kernel
     /// gives no memory, descriptors or kernel threads; or this is another processor architecture.
     pub fn start(self) -> Result<Runtime, Error> {
         let range = self
@@ -143,11 +151,10 @@ impl Builder {
         {
             return Err(Error::TimeSlice(slice));
         }
-        if let Some(size) = self.stack {
-            if !STACKS.contains(&size) {
-                return Err(Error::StackSize(size));
-            }
-            crate::thread::set_stack_size(size);
+        if let Some(size) = self.stack
+            && !STACKS.contains(&size)
+        {
+            return Err(Error::StackSize(size));
         }
         match self.backend {
             // There is one, which works wherever the runtime does: see `upcall doctor`.
@@ -179,18 +186,71 @@ impl Builder {
             };
         }
         options.stats = self.stats.unwrap_or(options.stats);
-        let is_there = GUEST.runtime().is_some();
-        match embed(options) {
-            Ok(server) => {
-                if server == Server::Own && !is_there {
-                    self.start_threads_of_ours()?;
-                }
-                Ok(Runtime {
-                    preloaded: server == Server::Preloaded,
-                })
-            }
-            Err(NotServed::HasThreads(count)) => Err(Error::HasThreads(count)),
-            Err(NotServed::Refused(number)) => Err(Error::Refused(number)),
+        let there = GUEST.runtime();
+        let server = embed(options).map_err(|error| match error {
+            NotServed::Process(why) => Error::NotServed(why),
+            NotServed::HasThreads(count) => Error::HasThreads(count),
+            NotServed::Refused(number) => Error::Refused(number),
+        })?;
+        match (server, there) {
+            (Server::Own, Some(runtime)) => self.is_as_named(&options, runtime.vps().len())?,
+            (Server::Own, None) => self.start_threads_of_ours()?,
+            (Server::Preloaded, _) => self.set_stack_size(),
+        }
+        Ok(Runtime {
+            preloaded: server == Server::Preloaded,
+        })
+    }
+
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn set_stack_size(&self) {
+        if let Some(size) = self.stack {
+            crate::thread::set_stack_size(size);
+        }
+    }
+
+    /// Whether the runtime that is there, with so many virtual processors, has the settings that are named here, of
+    /// which `options` are made.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn is_as_named(
+        &self,
+        options: &upcall_guest::guest::Options,
+        nr_vps: usize,
+    ) -> Result<(), Error> {
+        use upcall_guest::guest::{GUEST, Policy as Known};
+
+        let differs = [
+            (
+                self.vps.is_some() && options.vps as usize != nr_vps,
+                "number of virtual processors",
+            ),
+            (
+                self.slice.is_some() && options.slice_ns != GUEST.slice_ns(),
+                "time slice",
+            ),
+            (
+                self.policy.is_some()
+                    && (options.policy != GUEST.policy() || options.policy == Known::Advised),
+                "policy",
+            ),
+            (
+                self.stats.is_some() && options.stats != GUEST.prints_stats(),
+                "choice of counters",
+            ),
+            (
+                self.stack
+                    .is_some_and(|size| size != crate::thread::stack_size()),
+                "size of stacks",
+            ),
+            (
+                self.deadlocks
+                    .is_some_and(|report| report != SAYS_DEADLOCKS.load(Ordering::Relaxed)),
+                "choice of what is said of deadlocks",
+            ),
+        ];
+        match differs.iter().find(|(differs, _)| *differs) {
+            Some((_, setting)) => Err(Error::RunsOtherwise(setting)),
+            None => Ok(()),
         }
     }
 
@@ -200,7 +260,10 @@ impl Builder {
         let Some(runtime) = upcall_guest::direct::runtime() else {
             return Ok(());
         };
-        if !self.quiet_deadlocks {
+        self.set_stack_size();
+        let says = self.deadlocks.unwrap_or(true);
+        SAYS_DEADLOCKS.store(says, Ordering::Relaxed);
+        if says {
             deadlock::watch().map_err(Error::of)?;
         }
         // Last: it is told of no thread of ours.

@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use upcall::policy::{Fifo, Lifo};
 use upcall::{Error, Runtime};
 
 fn main() {
@@ -37,5 +38,36 @@ fn main() {
     assert_eq!(error, expected);
     drop(go);
     assert!(other.join().unwrap().is_err());
+    if upcall_linux::arch::SERVES_PROGRAMS {
+        a_second_start();
+    }
     println!("ok");
+}
+
+/// It was answered by Ok, whatever was asked for.
+fn a_second_start() {
+    let first = || {
+        Runtime::builder()
+            .virtual_processors(2, 2)
+            .time_slice(Duration::from_millis(2))
+            .stack_size(128 << 10)
+            .policy(Fifo)
+            .report_deadlocks(false)
+    };
+    first().start().expect("there is one thread");
+    first().start().expect("with the same settings");
+    Runtime::start().expect("with no settings");
+    let builder = Runtime::builder;
+    for (other, setting) in [
+        (builder().virtual_processors(1, 1), "virtual processors"),
+        (builder().time_slice(Duration::from_millis(3)), "time slice"),
+        (builder().stack_size(64 << 10), "stacks"),
+        (builder().policy(Lifo), "policy"),
+        (builder().stats(true), "counters"),
+        (builder().report_deadlocks(true), "deadlocks"),
+    ] {
+        let error = other.start().expect_err(setting);
+        assert!(matches!(error, Error::RunsOtherwise(_)), "{error}");
+        assert!(error.to_string().contains(setting), "{error}");
+    }
 }

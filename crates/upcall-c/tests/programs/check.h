@@ -18,14 +18,24 @@
         }                                                                \
     } while (0)
 
-/* The function's answer is this error number. */
+/* No error has this number. */
+enum { UNTOUCHED = 4242 };
+
+/* The function's answer is this error number; one of ours leaves errno alone. */
 #define ANSWERS(number, call)                                                                              \
     do {                                                                                                   \
+        int errno_ = errno;                                                                                \
+        errno = UNTOUCHED;                                                                                 \
         int answer_ = (call);                                                                              \
+        if (strncmp(#call, "upcall_", 7) == 0 && errno != UNTOUCHED) {                                     \
+            fprintf(stderr, "%s:%d: %s: errno is %d\n", __FILE__, __LINE__, #call, errno);                 \
+            abort();                                                                                       \
+        }                                                                                                  \
         if (answer_ != (number)) {                                                                         \
             fprintf(stderr, "%s:%d: %s: %d (%s)\n", __FILE__, __LINE__, #call, answer_, strerror(answer_)); \
             abort();                                                                                       \
         }                                                                                                  \
+        errno = errno_;                                                                                    \
     } while (0)
 
 #define OK(call) ANSWERS(0, call)

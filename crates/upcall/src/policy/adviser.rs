@@ -12,7 +12,7 @@ use upcall_linux::{Runtime, Thread};
 
 use super::{Id, Policy, Rank, Threads, Why};
 
-/// When everything that is ready has been held for so long, a debug build says so.
+/// When everything that is ready has been held for so long, that is said.
 const LONGEST_HOLD: Duration = Duration::from_secs(1);
 
 struct Adviser {
@@ -78,7 +78,7 @@ impl Adviser {
                     }
                 }
                 Advice::Idle => {
-                    idle_since = cfg!(debug_assertions).then_some(now);
+                    idle_since = Some(now);
                     self.policy.idle(&mut self.threads);
                 }
                 Advice::Nothing if idle_since.is_some_and(|since| now >= add_hold(since)) => {
@@ -182,7 +182,8 @@ impl Adviser {
         let held = self.threads.iter().filter(is_held).count();
         if held != 0 {
             eprintln!(
-                "upcall: the policy has held {held} threads for a second, and nothing else runs"
+                "upcall: the policy has held {held} threads for a second, and nothing else runs \
+                 (Threads::set_rank lets them go on)"
             );
         }
     }

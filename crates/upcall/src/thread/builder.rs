@@ -17,6 +17,12 @@ pub(crate) fn set_stack_size(size: usize) {
     STACK.store(size, Ordering::Relaxed);
 }
 
+/// How large that is.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) fn stack_size() -> usize {
+    STACK.load(Ordering::Relaxed)
+}
+
 /// Makes a thread with properties; as [`std::thread::Builder`].
 ///
 /// ```

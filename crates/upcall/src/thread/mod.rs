@@ -17,6 +17,8 @@ mod scope;
 mod urgency;
 
 pub(crate) use builder::set_stack_size;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use builder::stack_size;
 pub use builder::{Builder, spawn};
 pub use current::{Thread, ThreadId, current, park, park_timeout};
 pub use handle::JoinHandle;

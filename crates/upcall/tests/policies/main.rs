@@ -122,7 +122,7 @@ fn main() {
         own::who_panics_is_not_asked_again
         own::who_loops_takes_turns
         own::who_waits_keeps_nobody_waiting
-        own::who_is_held_does_not_run
+        own::who_is_held_does_not_run own::that_all_are_held_is_said
         order::gangs_come_to_their_ends
     };
     if !upcall_linux::arch::SERVES_PROGRAMS {

@@ -244,3 +244,46 @@ pub fn who_is_held_does_not_run() {
         }
     });
 }
+
+/// Holds every thread of the program that it is told of, until its third tick.
+struct HoldsAll(u32);
+
+impl Policy for HoldsAll {
+    fn ready(&mut self, _: &mut Threads, _: Id, _: Why) -> Rank {
+        match self.0 {
+            0..3 => Rank::HELD,
+            _ => Rank::COMMON,
+        }
+    }
+
+    fn tick(&mut self, threads: &mut Threads) {
+        self.0 += 1;
+        if self.0 == 3 {
+            let all: Vec<Id> = threads.iter().collect();
+            for thread in all {
+                threads.set_rank(thread, Rank::COMMON);
+            }
+        }
+    }
+
+    fn period(&self) -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+}
+
+/// The program stood still without a word, but in builds for debugging.
+pub fn that_all_are_held_is_said() {
+    const HELD: &str = "UPCALL_TEST_HELD";
+    if env::var_os(HELD).is_some() {
+        start(2, HoldsAll(0));
+        return thread::spawn(|| thread::yield_now()).join().unwrap();
+    }
+    let output = Command::new(env::current_exe().unwrap())
+        .arg("that_all_are_held_is_said")
+        .env(HELD, "1")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("the policy has held"), "{errors}");
+}
