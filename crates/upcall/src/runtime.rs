@@ -1,7 +1,10 @@
 //! The runtime of the process.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Once,
+    atomic::{AtomicBool, Ordering},
+};
 use std::time::Duration;
 
 use upcall_linux::VpRange;
@@ -261,6 +264,8 @@ impl Builder {
             return Ok(());
         };
         self.set_stack_size();
+        static SAYS_NAMES: Once = Once::new();
+        SAYS_NAMES.call_once(crate::thread::say_names_in_panics);
         let says = self.deadlocks.unwrap_or(true);
         SAYS_DEADLOCKS.store(says, Ordering::Relaxed);
         if says {

@@ -1,4 +1,4 @@
-//! What a runtime is refused for, and that the program goes on then.
+//! What a runtime is refused for, and that the program goes on then; what a process says that has one.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -7,6 +7,10 @@ use upcall::policy::{Fifo, Lifo};
 use upcall::{Error, Runtime};
 
 fn main() {
+    if std::env::var_os(PANICS).is_some() {
+        return panics();
+    }
+    a_panic_says_the_name();
     for (min, max, says) in [
         (0, 4, "0 is not between 1 and 1024"),
         (1, 1025, "1025 is not between 1 and 1024"),
@@ -42,6 +46,30 @@ fn main() {
         a_second_start();
     }
     println!("ok");
+}
+
+/// Set in the process in which a thread panics.
+const PANICS: &str = "UPCALL_TEST_PANICS";
+
+fn panics() {
+    Runtime::start().expect("there is one thread");
+    let named = upcall::thread::Builder::new().name("worker 7".into());
+    assert!(named.spawn(|| panic!("ouch")).unwrap().join().is_err());
+}
+
+/// The message called the thread unnamed.
+fn a_panic_says_the_name() {
+    if !upcall_linux::arch::SERVES_PROGRAMS {
+        return;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = command.env(PANICS, "1").output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(
+        errors.contains("worker 7") && errors.contains("ouch"),
+        "{errors}"
+    );
 }
 
 /// It was answered by Ok, whatever was asked for.

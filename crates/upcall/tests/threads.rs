@@ -271,6 +271,27 @@ fn divided_work_has_few_shells() {
     println!("ok {}", stringify!(divided_work_has_few_shells));
 }
 
+/// The threads come one after another, in the same shells.
+fn parking_in_std_is_ended_by_what_std_calls_the_thread() {
+    for _ in 0..20 {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let done = Arc::new(AtomicBool::new(false));
+        let there = done.clone();
+        let thread = thread::spawn(move || {
+            sender.send(std::thread::current()).unwrap();
+            while !there.load(Ordering::SeqCst) {
+                std::thread::park();
+            }
+        });
+        let by_std = receiver.recv().unwrap();
+        done.store(true, Ordering::SeqCst);
+        by_std.unpark();
+        thread.join().unwrap();
+        // Of a thread that has ended: nothing happens.
+        by_std.unpark();
+    }
+}
+
 fn parking_waits_for_a_token() {
     let both = Arc::new(AtomicBool::new(false));
     let there = both.clone();
@@ -579,6 +600,7 @@ fn main() {
                 values_of_keys_are_destroyed
                 shells_are_used_again
                 parking_waits_for_a_token
+                parking_in_std_is_ended_by_what_std_calls_the_thread
                 scopes_wait_for_their_threads
                 who_blocks_keeps_nobody_waiting
                 trees_of_threads_add_up

@@ -44,6 +44,21 @@ pub(super) fn leave() {
     OWN.set(std::ptr::null());
 }
 
+/// Has panics of threads of this module say their names: `std` does not know these and calls them unnamed. Whatever
+/// says panics now goes on to do so.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) fn say_names_in_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // SAFETY: as in `current`.
+        let own = unsafe { OWN.get().as_ref() };
+        if let Some(name) = own.and_then(OnceLock::get).and_then(Thread::name) {
+            eprintln!("upcall: in thread '{name}':");
+        }
+        usual(panic);
+    }));
+}
+
 /// The calling thread.
 pub fn current() -> Thread {
     // SAFETY: null, or a handle that is there as long as it is set.
@@ -80,7 +95,8 @@ impl Thread {
         self.0.id
     }
 
-    /// Ends the thread's [`park`], or its next one.
+    /// Ends the thread's [`park`], or its next one. Not that of [`std::thread::park`], which is ended by the `unpark` of
+    /// what [`std::thread::current`] gives in that thread.
     pub fn unpark(&self) {
         // Release: pairs with the Acquire in `park_until`.
         if self.0.token.swap(NOTIFIED, Ordering::Release) == PARKED {

@@ -276,7 +276,7 @@ pub fn that_all_are_held_is_said() {
     const HELD: &str = "UPCALL_TEST_HELD";
     if env::var_os(HELD).is_some() {
         start(2, HoldsAll(0));
-        return thread::spawn(|| thread::yield_now()).join().unwrap();
+        return thread::spawn(thread::yield_now).join().unwrap();
     }
     let output = Command::new(env::current_exe().unwrap())
         .arg("that_all_are_held_is_said")
