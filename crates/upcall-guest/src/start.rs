@@ -1,7 +1,21 @@
 //! Start-up: when the library is loaded, before the program's own code; or when a program that links
 //! the crate asks for it ([`embed`]).
+//!
+//! A library's constructor may make threads (OpenBLAS does). A thread that exists before the guest would stay
+//! a kernel thread: no thread of the runtime could wake it, and its return address may lie in code that
+//! is about to be rewritten. So the preloaded library asks the loader to be initialized first
+//! (`DF_1_INITFIRST`, see `build.rs`). Its constructor then runs before libc's own, which has three consequences:
+//!
+//! 1. libc does not know the environment yet. The constructor's arguments name it ([`take_environment`]).
+//! 2. Nothing may be called that needs a constructor of libc, of libgcc or of the program's `malloc`.
+//! 3. The loader keeps this promise to one object, the last one that asks for it. So the guest counts the kernel
+//!    threads. If there is more than one, it leaves the program as it is, and says so in one line.
+//!
+//! Rejected: adopting kernel threads that exist already. Each of them may be anywhere in libc, on a stack and in a system
+//! call that the runtime knows nothing of.
 
 use std::env;
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::arch::RSEQ_SIGNATURE;
@@ -20,9 +34,15 @@ static UPCALL_GUEST_SERVES: AtomicBool = AtomicBool::new(false);
 /// Whether this copy of the crate serves the process. In a shared library the name above may be another copy's.
 static SERVES: AtomicBool = AtomicBool::new(false);
 
-/// Called by the loader.
-extern "C" fn start() {
+/// Called by the loader, with what it calls every constructor with.
+extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut *mut c_char) {
+    take_environment(variables);
     if !is_preloaded() {
+        return;
+    }
+    let threads = kernel_threads();
+    if threads != 1 {
+        say_not_served(threads);
         return;
     }
     #[cfg(feature = "inject")]
@@ -131,8 +151,12 @@ pub fn embed(options: Options) -> Result<Server, NotServed> {
 
 /// How many kernel threads the process has; where nobody says, whether libc knows of more than one.
 fn kernel_threads() -> usize {
-    if let Ok(threads) = std::fs::read_dir("/proc/self/task") {
-        return threads.count();
+    // Not by read_dir: opendir(3) allocates, and the program's malloc may not be ready.
+    if let Some(threads) = std::fs::read("/proc/self/stat")
+        .ok()
+        .and_then(|line| threads_of(&line))
+    {
+        return threads;
     }
     // SAFETY: dlsym with a constant name; the symbol is a char of libc's (glibc 2.32 on).
     let single = unsafe {
@@ -144,6 +168,38 @@ fn kernel_threads() -> usize {
     } else {
         1
     }
+}
+
+/// The number of threads in a line of /proc/PID/stat (proc(5)). The command's name, which may hold anything, ends
+/// with the last bracket.
+fn threads_of(line: &[u8]) -> Option<usize> {
+    let rest = &line[line.iter().rposition(|&byte| byte == b')')? + 1..];
+    let field = rest.split(|&byte| byte == b' ').nth(18)?;
+    str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Gives libc the environment, if its own constructor has not run yet. That one will set the same.
+fn take_environment(variables: *mut *mut c_char) {
+    unsafe extern "C" {
+        static mut environ: *mut *mut c_char;
+    }
+    // SAFETY: a constructor's third argument is the process's environment; there is one thread, or others
+    // that find the variable set.
+    unsafe {
+        if environ.is_null() {
+            environ = variables;
+        }
+    }
+}
+
+/// One line on standard error.
+fn say_not_served(threads: usize) {
+    let text = format!(
+        "upcall: running natively: {threads} kernel threads exist already (another object of the program \
+         is initialized before libupcall_guest.so)\n"
+    );
+    // SAFETY: the buffer lives through the call.
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
 /// Whether this code is in the library that `upcall run` preloads. Programs and libraries that link
@@ -158,15 +214,15 @@ fn is_preloaded() -> bool {
         }
         std::ffi::CStr::from_ptr(info.dli_fname)
     };
-    let path = path.to_string_lossy();
-    path.ends_with("/libupcall_guest.so")
-        || env::var("UPCALL_GUEST_LIB").is_ok_and(|named| *path == *named)
+    let name = path.to_string_lossy();
+    name.ends_with("/libupcall_guest.so")
+        || env::var("UPCALL_GUEST_LIB").is_ok_and(|named| *name == *named)
 }
 
 #[used]
 // SAFETY: the loader calls the functions in this section once, at start.
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
+static START: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = start;
 
 impl Options {
     /// What the variables say that `upcall run` sets, and the best that works here for the others.
@@ -242,5 +298,19 @@ fn unregister_rseq() {
             }
         }
         area.add(1).write_volatile(REGISTRATION_FAILED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_with_brackets_and_blanks_hides_no_threads() {
+        let line =
+            b"7 (a) 1 (b) S 1 7 7 0 -1 4194560 104 0 0 0 0 0 0 0 20 0 3 0 5291 2596864 358\n";
+        assert_eq!(threads_of(line), Some(3));
+        assert_eq!(threads_of(b"7 (a) S 1"), None);
+        assert_eq!(threads_of(b""), None);
     }
 }

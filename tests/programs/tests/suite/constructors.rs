@@ -1,0 +1,74 @@
+//! What runs before main: threads that a library's constructor makes.
+
+use crate::case;
+use program_tests::case::{Case, verbatim};
+use program_tests::guest;
+use program_tests::program::Program;
+use std::path::{Path, PathBuf};
+
+/// Guests that are no cases of `guests.rs`.
+pub const GUESTS: &[&str] = &[
+    "constructor_threads",
+    "plugin_constructor_threads",
+];
+
+/// The library, built with one further argument for the linker.
+fn library(name: &str, case: &Case, more: &str) -> Option<PathBuf> {
+    let file = "plugin_constructor_threads.c";
+    guest::compile_with(name, case.scratch(), file, &[more])
+}
+
+/// The program, linked with the library.
+fn linked(name: &str, case: &Case, library: &Path) -> Option<PathBuf> {
+    let library = library.to_str().expect("a path in UTF-8");
+    let more = ["-Wl,--no-as-needed", library];
+    guest::compile_with(name, case.scratch(), "constructor_threads.c", &more)
+}
+
+#[test]
+fn threads_of_a_linked_library_are_served() {
+    let name = "threads_of_a_linked_library_are_served";
+    let case = case(name);
+    let program = library(name, &case, "-g1").and_then(|library| linked(name, &case, &library));
+    if let Some(program) = program {
+        case.parity(&Program::new(program));
+    }
+}
+
+#[test]
+fn threads_of_a_loaded_library_are_served() {
+    let name = "threads_of_a_loaded_library_are_served";
+    let case = case(name);
+    let library = library(name, &case, "-g1");
+    let program = guest::compile(name, case.scratch(), "constructor_threads.c");
+    if let (Some(library), Some(program)) = (library, program) {
+        case.parity(&Program::new(program).arg(library));
+    }
+}
+
+/// Another object has asked to be initialized first, and the loader keeps that promise to one.
+#[test]
+fn threads_that_exist_before_the_runtime_leave_the_program_native() {
+    let name = "threads_that_exist_before_the_runtime_leave_the_program_native";
+    let case = case(name);
+    let program =
+        library(name, &case, "-Wl,-z,initfirst").and_then(|library| linked(name, &case, &library));
+    let Some(program) = program.filter(|_| case.launcher().upcall().is_some()) else {
+        return;
+    };
+    let program = Program::new(program);
+    let native = program.run(&case.fresh("native"), None);
+    let launched = program.run(&case.fresh("launched"), Some(case.launcher()));
+    case.compare(1, &native, &launched, verbatim);
+    let text = String::from_utf8_lossy(&launched.stderr);
+    let said: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("upcall: running natively: "))
+        .collect();
+    assert_eq!(said.len(), 1, "{}", launched.talk());
+    assert!(
+        said[0].contains(" kernel threads exist already"),
+        "{}",
+        launched.talk()
+    );
+}
