@@ -4,4 +4,8 @@ fn main() {
     // The loader runs its constructor before those of all other objects, so that none of them has made a
     // thread by then (`start`).
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,initfirst");
+    // Its memory is its own (`heap`).
+    for name in ["malloc", "calloc", "realloc", "free", "posix_memalign"] {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym={name}=upcall_own_{name}");
+    }
 }

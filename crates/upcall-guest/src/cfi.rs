@@ -66,20 +66,40 @@ pub fn table(stubs: &[Stub]) -> Vec<u8> {
     table
 }
 
+/// What libgcc keeps about a table, `struct object` of its unwind-dw2-fde.h: 48 bytes, and room for more.
+type Kept = [u64; 16];
+
 /// Makes the stubs known to the process's unwinder. `None` if there is none.
+///
+/// libgcc offers two functions: one allocates what it keeps about the table by the program's `malloc`, the
+/// other is given the memory. The latter is used where the unwinder has it.
 ///
 /// # Upcall safety
 /// Allocates and takes the unwinder's lock: for start-up and program context.
 pub fn register(stubs: &[Stub]) -> Option<Registration> {
-    let register = function(c"__register_frame").filter(|_| !stubs.is_empty())?;
+    let [register, with_memory] = functions([c"__register_frame", c"__register_frame_info"]);
+    let register = register.filter(|_| !stubs.is_empty())?;
     let table = Box::leak(table(stubs).into_boxed_slice());
-    // SAFETY: the table is well-formed, ends with a zero and lives until `forget`.
-    unsafe { register(table.as_ptr().cast()) };
-    Some(Registration(table))
+    let begin = table.as_mut_ptr().cast::<c_void>();
+    // SAFETY: both functions of libgcc have this type, where the first one ignores its second argument. The table
+    // is well-formed and ends with a zero. It lives until `forget`, and so does the memory.
+    unsafe {
+        match with_memory {
+            Some(register) => {
+                let kept: &mut Kept = Box::leak(Box::default());
+                register(begin, kept.as_mut_ptr().cast());
+                Some(Registration(table, Some(kept)))
+            }
+            None => {
+                register(begin, core::ptr::null_mut());
+                Some(Registration(table, None))
+            }
+        }
+    }
 }
 
-/// What the unwinder was told.
-pub struct Registration(&'static mut [u8]);
+/// What the unwinder was told, and the memory that it was given.
+pub struct Registration(&'static mut [u8], Option<&'static mut Kept>);
 
 impl Registration {
     /// The stubs are not executed any more.
@@ -87,21 +107,43 @@ impl Registration {
     /// # Upcall safety
     /// As [`register`].
     pub fn forget(self) {
-        if let Some(deregister) = function(c"__deregister_frame") {
+        let [plain, with_memory] = functions([c"__deregister_frame", c"__deregister_frame_info"]);
+        let function = if self.1.is_some() { with_memory } else { plain };
+        if let Some(deregister) = function {
             // SAFETY: it was registered once; afterwards nobody refers to it.
             unsafe {
-                deregister(self.0.as_ptr().cast());
+                deregister(self.0.as_mut_ptr().cast(), core::ptr::null_mut());
                 drop(Box::from_raw(self.0));
+                if let Some(kept) = self.1 {
+                    drop(Box::from_raw(kept));
+                }
             }
         }
     }
 }
 
-fn function(name: &CStr) -> Option<unsafe extern "C" fn(*const c_void)> {
-    // SAFETY: RTLD_DEFAULT searches the loaded objects; libgcc and libunwind both export these
-    // functions with this type.
+type Function = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
+/// Two functions of the process's unwinder. The second one is left out if it belongs to another unwinder than the first.
+fn functions(names: [&CStr; 2]) -> [Option<Function>; 2] {
+    let [first, second] = names.map(|name| {
+        // SAFETY: RTLD_DEFAULT searches the loaded objects.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    });
+    let second = second.filter(|&second| first.map(object_of) == Some(object_of(second)));
+    [first, second].map(|found| {
+        // SAFETY: libgcc and libunwind export the functions of these names with this type, or with fewer arguments.
+        found.map(|found| unsafe { core::mem::transmute::<*mut c_void, Function>(found) })
+    })
+}
+
+/// Where the object that holds this address begins.
+fn object_of(address: *mut c_void) -> usize {
+    // SAFETY: an all-zero Dl_info is valid, and dladdr fills it in.
     unsafe {
-        let symbol = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-        (!symbol.is_null()).then(|| std::mem::transmute::<*mut c_void, _>(symbol))
+        let mut found: libc::Dl_info = core::mem::zeroed();
+        libc::dladdr(address, &raw mut found);
+        found.dli_fbase as usize
     }
 }

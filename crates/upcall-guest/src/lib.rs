@@ -41,6 +41,7 @@ pub mod dispatch;
 pub mod entry;
 pub mod futex;
 pub mod guest;
+pub mod heap;
 pub mod identity;
 pub mod io;
 pub mod kill;

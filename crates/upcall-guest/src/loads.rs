@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::entry::Frame;
 use crate::object::{self, Object, Role};
 use crate::patch;
-use crate::{dispatch, memory};
+use crate::{dispatch, heap, memory};
 
 /// `r_state`: the list is complete.
 const RT_CONSISTENT: i32 = 0;
@@ -250,6 +250,8 @@ extern "C" fn look() {
         dispatch::turn_on();
     }
     dispatch::refused(refused);
+    drop(objects);
+    heap::trim();
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
 }

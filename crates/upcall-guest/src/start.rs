@@ -25,7 +25,7 @@ use upcall_linux::{affinity, base};
 
 use crate::guest::{GUEST, Options, Policy};
 use crate::patch::{Hooks, ObjectReport, patch_all};
-use crate::{caller, dispatch, loads, obstacle, process, signal, table, threads};
+use crate::{caller, dispatch, heap, loads, obstacle, process, signal, table, threads};
 
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
 #[unsafe(no_mangle)]
@@ -54,6 +54,7 @@ extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut
     }
     // SAFETY: constructors run before the program's threads.
     unsafe { serve(Options::from_environment(), false) };
+    heap::trim();
 }
 
 /// The process's system calls come to the guest from here on. `beside`: those in the object that holds

@@ -1,14 +1,16 @@
-//! What runs before main: threads that a library's constructor makes.
+//! What runs before main: threads that a library's constructor makes, and the program's own malloc.
 
-use crate::case;
+use crate::{case, real};
 use program_tests::case::{Case, verbatim};
 use program_tests::guest;
 use program_tests::program::Program;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Guests that are no cases of `guests.rs`.
 pub const GUESTS: &[&str] = &[
     "constructor_threads",
+    "malloc_of_its_own",
     "plugin_constructor_threads",
 ];
 
@@ -71,4 +73,15 @@ fn threads_that_exist_before_the_runtime_leave_the_program_native() {
         "{}",
         launched.talk()
     );
+}
+
+#[test]
+fn the_programs_malloc_is_the_programs() {
+    let name = "the_programs_malloc_is_the_programs";
+    let Some((case, program)) = real(name, "malloc_of_its_own.c") else {
+        return;
+    };
+    if let Some(library) = guest::compile(name, case.scratch(), "plugin_sites.c") {
+        case.parity(&Program::new(program).arg(OsString::from(library)));
+    }
 }

@@ -163,11 +163,8 @@ fn every_source_is_a_case() {
         .chain(
             crate::exit_status::GUESTS
                 .iter()
-<<<<<<< HEAD
                 .chain(crate::calls::GUESTS)
-=======
                 .chain(crate::constructors::GUESTS)
->>>>>>> f50c3e1 (The preloaded library is initialized first, so that threads of constructors are served)
                 .chain(crate::dispatch::GUESTS)
                 .chain(crate::filters::GUESTS)
                 .chain(crate::parked::GUESTS)

@@ -1,10 +1,7 @@
 //! Real programs under `upcall run`, compared with native runs. See README.md.
 
-<<<<<<< HEAD
 mod calls;
-=======
 mod constructors;
->>>>>>> f50c3e1 (The preloaded library is initialized first, so that threads of constructors are served)
 mod dispatch;
 mod exit_status;
 mod filters;
