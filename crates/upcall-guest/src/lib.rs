@@ -55,6 +55,7 @@ mod obstacle;
 pub mod patch;
 pub mod pending;
 pub mod poll;
+pub mod preload;
 pub mod process;
 pub mod robust;
 pub mod scheduling;

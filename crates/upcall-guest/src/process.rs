@@ -5,7 +5,7 @@
 //! | fork | in the handler; the child has one thread and leaves the runtime behind |
 //! | vfork | at libc's own site; until the child is gone the thread is *lent*: calls pass through |
 //! | clone with CLONE_VM (posix_spawn) | the child is a kernel thread of its own, marked as no activation |
-//! | exec | by the kernel |
+//! | exec | by the kernel; without this library where the new program could not load it ([`preload`]) |
 //! | set*id | on every activation: a kernel thread that kept the old identity would be a hole |
 //!
 //! Children and executed programs have the affinity that the thread has asked for, or the program
@@ -28,7 +28,7 @@ use upcall_linux::{
 use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::{self, Request};
-use crate::{alone, caller, credentials, dispatch, futex, pending, signal, sud, timers};
+use crate::{alone, caller, credentials, dispatch, futex, pending, preload, signal, sud, timers};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -184,6 +184,9 @@ fn share(frame: &mut Frame, request: &Request) {
         0
     };
     let result = foreign(frame, request, request.flags | signal);
+    if request.flags & CLONE_VFORK != 0 {
+        preload::reclaim(result);
+    }
     frame.rax = result as u64;
 }
 
@@ -276,7 +279,10 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
         thread.kernel.lent.load(Ordering::SeqCst)
     });
     match (frame.rax != 0, lent) {
-        (true, true) => lend(thread, false),
+        (true, true) => {
+            preload::reclaim(frame.rax as i64);
+            lend(thread, false);
+        }
         (true, false) => {}
         (false, true) => {
             if let Some(parent) = bound() {
@@ -371,8 +377,7 @@ pub fn exec(frame: &Frame) -> i64 {
     if hidden != 0 {
         signal::set_kernel_mask(before | hidden);
     }
-    // SAFETY: the program's own arguments.
-    let answer = unsafe { frame.raw() } as i64;
+    let answer = preload::execute(frame);
     if hidden != 0 {
         signal::set_kernel_mask(before);
     }

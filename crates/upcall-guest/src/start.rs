@@ -25,7 +25,7 @@ use upcall_linux::{affinity, base};
 
 use crate::guest::{GUEST, Options, Policy};
 use crate::patch::{Hooks, ObjectReport, patch_all};
-use crate::{caller, dispatch, heap, loads, obstacle, process, signal, table, threads};
+use crate::{caller, dispatch, heap, loads, obstacle, preload, process, signal, table, threads};
 
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
 #[unsafe(no_mangle)]
@@ -49,8 +49,8 @@ extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut
     upcall_linux::inject::configure();
     if env::var_os("UPCALL_CHILDREN").is_some_and(|value| value == "0") {
         // The program itself is served, what it executes is not.
-        // SAFETY: constructors run before the program's threads.
-        unsafe { env::remove_var("LD_PRELOAD") };
+        // SAFETY: there is one thread; the kernel has put the variables where they can be written.
+        unsafe { preload::leave(variables) };
     }
     // SAFETY: constructors run before the program's threads.
     unsafe { serve(Options::from_environment(), false) };
@@ -216,8 +216,12 @@ fn is_preloaded() -> bool {
         std::ffi::CStr::from_ptr(info.dli_fname)
     };
     let name = path.to_string_lossy();
-    name.ends_with("/libupcall_guest.so")
-        || env::var("UPCALL_GUEST_LIB").is_ok_and(|named| *name == *named)
+    let preloaded = name.ends_with("/libupcall_guest.so")
+        || env::var("UPCALL_GUEST_LIB").is_ok_and(|named| *name == *named);
+    if preloaded {
+        preload::note(path);
+    }
+    preloaded
 }
 
 #[used]

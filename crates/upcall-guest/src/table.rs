@@ -83,6 +83,7 @@ fn alone(frame: &mut Frame) {
             frame.rax = loads::map(frame) as u64;
         }
         libc::SYS_munmap => frame.rax = loads::unmap(frame) as u64,
+        libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
         libc::SYS_io_uring_setup => frame.rax = uring::setup(frame) as u64,
         libc::SYS_io_uring_enter => {
             uring::enter();
@@ -113,7 +114,6 @@ fn alone(frame: &mut Frame) {
                 libc::SYS_rt_sigpending => Some(alone::sigpending(frame)),
                 libc::SYS_sigaltstack => Some(signal::altstack::call_of_kernel(frame)),
                 libc::SYS_rt_sigtimedwait => alone::sigtimedwait(frame),
-                libc::SYS_execve | libc::SYS_execveat => Some(process::exec(frame)),
                 libc::SYS_ptrace if frame.rdi == PTRACE_TRACEME => {
                     dispatch::end();
                     None

@@ -165,6 +165,7 @@ fn every_source_is_a_case() {
                 .iter()
                 .chain(crate::calls::GUESTS)
                 .chain(crate::constructors::GUESTS)
+                .chain(crate::hidden_library::GUESTS)
                 .chain(crate::dispatch::GUESTS)
                 .chain(crate::filters::GUESTS)
                 .chain(crate::parked::GUESTS)

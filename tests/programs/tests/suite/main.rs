@@ -7,6 +7,7 @@ mod exit_status;
 mod filters;
 mod groups;
 mod guests;
+mod hidden_library;
 mod installed;
 mod memcached;
 mod parked;
