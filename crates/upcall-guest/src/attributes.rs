@@ -11,7 +11,7 @@ use crate::entry::{Frame, pass_through};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
-use crate::{access, caller, kill, names, process};
+use crate::{access, caller, credentials, kill, names};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -174,9 +174,8 @@ pub fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     0
 }
 
-/// prctl(2): the name, the timer slack and the word to clear are the thread's. What takes privileges
-/// away is done on every activation: it holds for all threads then, and for the caller wherever it
-/// runs.
+/// prctl(2): the name, the timer slack and the word to clear are the thread's. What changes
+/// privileges binds it ([`credentials`]).
 pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let at = frame.rsi as usize;
     match frame.rdi as i32 {
@@ -208,9 +207,19 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         | libc::PR_SET_KEEPCAPS
         | libc::PR_SET_SECUREBITS
         | libc::PR_CAPBSET_DROP
-        | libc::PR_CAP_AMBIENT => process::everywhere(runtime, frame.words()),
+        | libc::PR_CAP_AMBIENT
+        | libc::PR_SET_SECCOMP
+            if changes_privileges(frame) =>
+        {
+            credentials::change_own(runtime, thread, frame)
+        }
         _ => raw(frame),
     }
+}
+
+/// Whether one of the options of prctl(2) about privileges asks for a change.
+fn changes_privileges(frame: &Frame) -> bool {
+    frame.rdi as i32 != libc::PR_CAP_AMBIENT || frame.rsi as i32 != libc::PR_CAP_AMBIENT_IS_SET
 }
 
 /// close(2).

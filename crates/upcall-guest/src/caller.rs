@@ -25,7 +25,10 @@ use upcall_linux::{Activation, Runtime, Thread, activations, base};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::kernel_tid;
-use crate::{process, signal};
+use crate::{bound, process, signal};
+
+/// What the marks of kernel threads without a record of their own say ([`record_of`]).
+const ANYBODY: usize = 1;
 
 /// One mark for processes that share the memory, one for threads.
 static OUTSIDE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -39,12 +42,29 @@ pub fn prepare() {
     activations::note_marks(first..first + OUTSIDE.len() * size);
     for (index, own) in OUTSIDE.iter().enumerate() {
         let address = first + index * size;
-        // SAFETY: inside the allocation; the words that are read through the pseudo-register.
-        unsafe {
-            ((address + Activation::OFFSET_THIS) as *mut usize).write(address);
-            ((address + Activation::OFFSET_INSIDE) as *mut u32).write(1);
-        }
+        make_mark(address, ANYBODY);
         own.store(address, Ordering::Relaxed);
+    }
+}
+
+/// Makes a mark of zeroed memory that has the size and alignment of an activation, for a kernel thread with that record
+/// ([`ANYBODY`]: without one).
+pub fn make_mark(address: usize, record: usize) {
+    let mark = address as *mut Activation;
+    // SAFETY: inside that memory; the words that are read through the pseudo-register.
+    unsafe {
+        ((address + Activation::OFFSET_THIS) as *mut usize).write(address);
+        ((address + Activation::OFFSET_INSIDE) as *mut u32).write(1);
+        (*mark).kernel.outside = AtomicUsize::new(record);
+    }
+}
+
+/// The record behind a mark; 0 for an activation, and for a mark without one.
+#[inline]
+pub fn record_of(activation: &'static Activation) -> usize {
+    match activation.kernel.outside.load(Ordering::Relaxed) {
+        ANYBODY => 0,
+        record => record,
     }
 }
 
@@ -55,12 +75,13 @@ pub fn mark_outside(helper: bool) {
     base::set(unsafe { mark.as_ref() });
 }
 
-/// Whether the calling kernel thread is one that libc has started for itself.
+/// Whether the calling kernel thread is one of this process's that is no activation.
 pub fn is_helper() -> bool {
-    // SAFETY: the pseudo-register is set.
-    base::is_set()
-        && core::ptr::from_ref(unsafe { base::current() }) as usize
-            == OUTSIDE[1].load(Ordering::Relaxed)
+    base::is_set() && {
+        // SAFETY: the pseudo-register is set.
+        let own = unsafe { base::current() };
+        is_mark(own) && core::ptr::from_ref(own) as usize != OUTSIDE[0].load(Ordering::Relaxed)
+    }
 }
 
 /// Whether the calling kernel thread is no activation, or runs on borrowed memory.
@@ -80,10 +101,7 @@ pub fn is_outside() -> bool {
 
 /// Whether this is no activation but a mark.
 pub fn is_mark(activation: &'static Activation) -> bool {
-    let address = core::ptr::from_ref(activation) as usize;
-    OUTSIDE
-        .iter()
-        .any(|mark| mark.load(Ordering::Relaxed) == address)
+    activation.kernel.outside.load(Ordering::Relaxed) != 0
 }
 
 /// The thread that makes the call.
@@ -236,6 +254,9 @@ pub fn serve_outside(frame: &mut Frame, own: Option<usize>, serve: fn(&mut Frame
 
 /// Marks the calling kernel thread for what it is.
 fn mark_as_it_is() {
+    if bound::mark_own() {
+        return;
+    }
     // SAFETY: asks only.
     let process = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
     mark_outside(process == GUEST.pid.load(Ordering::Relaxed));

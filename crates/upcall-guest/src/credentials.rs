@@ -19,7 +19,8 @@ use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use upcall_linux::{Runtime, Thread};
 
 use crate::entry::Frame;
-use crate::{process, threads};
+use crate::guest::GUEST;
+use crate::{bound, process, scheduling, threads};
 
 /// The signal by which libc asks its threads to take part (SIGSETXID).
 pub const SIGNAL: i32 = 33;
@@ -41,6 +42,81 @@ macro_rules! identity_calls {
     };
 }
 pub(crate) use identity_calls;
+
+/// The calls by which a thread changes what the kernel keeps with it alone.
+macro_rules! changes_of_one {
+    () => {
+        libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setgroups
+            | libc::SYS_setfsuid
+            | libc::SYS_setfsgid
+            | libc::SYS_capset
+            | libc::SYS_landlock_restrict_self
+            | libc::SYS_set_mempolicy
+            | libc::SYS_unshare
+            | libc::SYS_setns
+            | libc::SYS_personality
+            | libc::SYS_seccomp
+            | libc::SYS_keyctl
+            | libc::SYS_ioprio_set
+    };
+}
+pub(crate) use changes_of_one;
+
+/// Whether one of these calls asks for a change of the calling thread alone, as far as its words say so.
+pub fn is_change(frame: &Frame) -> bool {
+    const SECCOMP_SET_MODE_FILTER: u64 = 1;
+    const KEYCTL_JOIN_SESSION_KEYRING: i32 = 1;
+    const KEYCTL_SET_REQKEY_KEYRING: i32 = 14;
+    const ASK_PERSONALITY: u32 = u32::MAX;
+    match frame.rax as i64 {
+        libc::SYS_personality => frame.rdi as u32 != ASK_PERSONALITY,
+        libc::SYS_seccomp => {
+            let for_all = frame.rsi & libc::SECCOMP_FILTER_FLAG_TSYNC != 0;
+            frame.rdi == 0 || frame.rdi == SECCOMP_SET_MODE_FILTER && !for_all
+        }
+        libc::SYS_keyctl => matches!(
+            frame.rdi as i32,
+            KEYCTL_JOIN_SESSION_KEYRING | KEYCTL_SET_REQKEY_KEYRING
+        ),
+        libc::SYS_ioprio_set => scheduling::is_own(frame),
+        libc::SYS_unshare => frame.rdi != 0,
+        _ => true,
+    }
+}
+
+/// Makes a call that changes the calling thread alone, which is bound by it.
+pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    if thread.kernel.called_back.load(Ordering::Relaxed) != 0 {
+        // In a handler that returns into the runtime it cannot leave.
+        return process::everywhere(runtime, frame.words());
+    }
+    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    bound::change(runtime, (thread, id), frame.words())
+}
+
+/// A call that [`is_for_all`], by a bound thread, on its own kernel thread: the activations follow in the handlers of
+/// the others, or, where there were none, now.
+pub fn outside(thread: &'static Thread, frame: &Frame) -> i64 {
+    // SAFETY: the program's own call.
+    let raw = || unsafe { frame.raw() } as i64;
+    match GUEST.runtime() {
+        Some(runtime) if !thread.kernel.takes_part.load(Ordering::Relaxed) => {
+            process::change(runtime, frame.words(), |make| {
+                match IS_MADE.swap(false, Ordering::Relaxed) {
+                    true => raw(),
+                    false => make(),
+                }
+            })
+        }
+        _ => raw(),
+    }
+}
 
 /// Whether libc makes this call for the whole process.
 pub fn is_for_all(frame: &Frame) -> bool {

@@ -13,9 +13,9 @@ use upcall_core::futex::Waited;
 use upcall_linux::{Activation, Runtime};
 
 use crate::access::{self, Fault};
-use crate::entry::{self, Frame, raw_syscall};
+use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{again, threads, time, urgency};
+use crate::{again, bound, threads, time, urgency};
 
 const PRIVATE: u64 = 128;
 const CLOCK_REALTIME: u64 = 256;
@@ -231,18 +231,63 @@ static OUTSIDE_CALLS: AtomicUsize = AtomicUsize::new(0);
 /// A call of libc's own helpers, or of a child that shares the memory for a while (vfork): they
 /// wait in the kernel.
 pub fn outside(frame: &mut Frame) {
-    // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_foreign`,
-    // after the lock under which the waker found too few threads.
+    // SAFETY: the program's own call.
+    let answer = counted(|| unsafe { frame.raw() } as Answer);
+    frame.rax = serve_foreign(frame, answer) as u64;
+}
+
+/// Makes a call in which a kernel thread that is no activation may wait.
+fn counted(call: impl FnOnce() -> Answer) -> Answer {
+    // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_foreign`, after the lock under
+    // which the waker found too few threads, and with that in `wake_shared`.
     OUTSIDE_CALLS.fetch_add(1, Ordering::SeqCst);
-    // SAFETY: the entry's own frame.
-    unsafe { entry::native(frame) };
+    SHARED_WAITS.fetch_add(1, Ordering::SeqCst);
+    let answer = call();
+    SHARED_WAITS.fetch_sub(1, Ordering::SeqCst);
     OUTSIDE_CALLS.fetch_sub(1, Ordering::SeqCst);
-    frame.rax = serve_foreign(frame, frame.rax as i64) as u64;
+    answer
+}
+
+/// A call of a bound thread. It waits in the kernel, which does not know the ids of threads: mutexes that inherit
+/// priorities are served here.
+pub fn of_bound(frame: &mut Frame) -> Answer {
+    let operation = frame.rsi;
+    let command = operation & !(PRIVATE | CLOCK_REALTIME);
+    match command {
+        LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI if operation & PRIVATE != 0 => {
+            match GUEST.runtime() {
+                Some(runtime) => serve_rarer(runtime, frame, command),
+                None => failed(libc::ENOSYS),
+            }
+        }
+        _ => {
+            outside(frame);
+            frame.rax as Answer
+        }
+    }
+}
+
+/// As [`wait`], of a kernel thread that is no activation.
+fn wait_outside(address: usize, value: u32, deadline: Option<u64>) -> Answer {
+    const NS: u64 = 1_000_000_000;
+    let time = deadline.map(|at| [at / NS, at % NS]);
+    let at = time.as_ref().map_or(0, |time| time.as_ptr() as u64);
+    let words = [
+        address as u64,
+        WAIT_BITSET | PRIVATE,
+        value.into(),
+        at,
+        0,
+        u32::MAX.into(),
+    ];
+    // SAFETY: reads the word and the time.
+    counted(|| unsafe { raw_syscall(libc::SYS_futex, words) } as Answer)
 }
 
 /// The process is a child of fork: nobody else is there.
 pub fn forget() {
     OUTSIDE_CALLS.store(0, Ordering::Relaxed);
+    SHARED_WAITS.store(0, Ordering::Relaxed);
 }
 
 /// Wakes kernel threads that are no activations, if any may wait.
@@ -392,6 +437,7 @@ fn apply(address: usize, encoded: u32) -> Result<bool, Fault> {
 
 fn own_tid() -> u32 {
     crate::caller::current_thread()
+        .or_else(bound::current_thread)
         .map_or(0, |thread| thread.kernel.tid.load(Ordering::Relaxed) as u32)
 }
 
@@ -452,7 +498,10 @@ fn lock_pi(runtime: &'static Runtime, address: usize, deadline: Option<u64>) -> 
         }
         // There may be other waiters now or later: whoever gets the lock keeps the mark.
         waiters = WAITERS;
-        let answer = wait(runtime, address, value | WAITERS, u32::MAX, deadline);
+        let answer = match bound::current() {
+            Some(_) => wait_outside(address, value | WAITERS, deadline),
+            None => wait(runtime, address, value | WAITERS, u32::MAX, deadline),
+        };
         if urgency::lends() {
             urgency::waited();
         }
@@ -476,7 +525,15 @@ fn unlock_pi(runtime: &'static Runtime, address: usize) -> Answer {
             Err(Fault) => return failed(libc::EFAULT),
         }
     }
-    wake(runtime, address, 1, u32::MAX);
+    match bound::current() {
+        Some(_) if wake_kernel(address, 1, true) == 0 => {
+            runtime.futex_wake_from_outside(address, 1, u32::MAX);
+        }
+        Some(_) => {}
+        None => {
+            wake(runtime, address, 1, u32::MAX);
+        }
+    }
     // Last: what was lent is needed until the lender is woken.
     if urgency::lends() && value & WAITERS != 0 {
         urgency::freed_awaited();

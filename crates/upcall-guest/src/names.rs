@@ -99,6 +99,13 @@ pub fn adopt_first(thread: &'static Thread) {
     set(thread, &name);
 }
 
+/// Gives the calling kernel thread, which is to carry this thread alone, its name.
+pub fn give_back(thread: &'static Thread) {
+    let name = get(thread);
+    let words = [libc::PR_SET_NAME as u64, name.as_ptr() as u64, 0, 0, 0, 0];
+    raw(libc::SYS_prctl, words);
+}
+
 /// PR_SET_NAME.
 pub fn set_own(thread: &'static Thread, at: usize) -> i64 {
     let mut bytes = [0u8; LENGTH];

@@ -96,6 +96,11 @@ fn enqueue(
     if !is_thread(thread, id) {
         return Err(Sent::Gone);
     }
+    let outside = thread.kernel.outside_tid.load(Ordering::SeqCst);
+    if outside != 0 {
+        // Under the lock, without which the thread cannot end.
+        return Err(send_outside(outside, signal, information));
+    }
     let list = List::of(thread);
     if signal < 32 && list.numbers() & bit(signal) != 0 {
         return Err(Sent::Yes);
@@ -139,6 +144,69 @@ pub fn while_it_lives<R>(
     };
     runtime.leave(activation);
     done
+}
+
+/// Does something for the thread with that id unless it has ended; it does not end meanwhile. Says whether it was done.
+/// Inside the runtime.
+pub fn holds_while(
+    runtime: &'static Runtime,
+    (thread, id): (&'static Thread, i32),
+    act: impl FnOnce() -> bool,
+) -> bool {
+    let _pool = POOL.lock(runtime.kernel());
+    is_thread(thread, id) && act()
+}
+
+/// From now on the thread's signals are those of the kernel thread of that id, the calling one, which blocks all of them;
+/// what waits for the thread goes there.
+pub fn move_outside(runtime: &'static Runtime, thread: &'static Thread, kernel_id: i32) {
+    {
+        let _pool = POOL.lock(runtime.kernel());
+        thread.kernel.outside_tid.store(kernel_id, Ordering::SeqCst);
+    }
+    loop {
+        let list = List::of(thread);
+        let first = POOL.lock(runtime.kernel()).remove(list, !0, false);
+        let Some((signal, information)) = first else {
+            return;
+        };
+        queue_to(kernel_id, signal, &information);
+    }
+}
+
+/// Sends a signal to a bound thread: the kernel keeps it with its kernel thread.
+fn send_outside(kernel_id: i32, signal: i32, information: &Information) -> Sent {
+    let answer = match information[1] as u32 as i32 {
+        // Only to itself may a kernel thread send such a one with its information, which says no more.
+        SI_TKILL => {
+            let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
+            let words = [pid, kernel_id as u64, signal as u64, 0, 0, 0];
+            // SAFETY: no memory of ours is involved.
+            (unsafe { raw_syscall(libc::SYS_tgkill, words) }) as i64
+        }
+        _ => queue_to(kernel_id, signal, information),
+    };
+    const EAGAIN: i64 = -(libc::EAGAIN as i64);
+    const ESRCH: i64 = -(libc::ESRCH as i64);
+    match answer {
+        EAGAIN => Sent::Full,
+        ESRCH => Sent::Gone,
+        _ => Sent::Yes,
+    }
+}
+
+/// rt_tgsigqueueinfo(2) to a kernel thread of this process.
+pub fn queue_to(kernel_id: i32, signal: i32, information: &Information) -> i64 {
+    let words = [
+        u64::from(GUEST.pid.load(Ordering::Relaxed)),
+        kernel_id as u64,
+        signal as u64,
+        information.as_ptr() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: reads 128 bytes.
+    (unsafe { raw_syscall(libc::SYS_rt_tgsigqueueinfo, words) }) as i64
 }
 
 /// The thread does not accept the signals in `set` any more: what was for the process goes to others.
@@ -269,22 +337,8 @@ const fn bare(signal: i32) -> Information {
 
 /// Queues a signal to the calling activation's kernel thread.
 fn queue_to_kernel(activation: &'static Activation, signal: i32, information: &Information) {
-    let queue = |information: &Information| {
-        // SAFETY: reads 128 bytes.
-        (unsafe {
-            raw_syscall(
-                libc::SYS_rt_tgsigqueueinfo,
-                [
-                    u64::from(GUEST.pid.load(Ordering::Relaxed)),
-                    activation.kernel.tid.load(Ordering::Relaxed) as u64,
-                    signal as u64,
-                    information.as_ptr() as u64,
-                    0,
-                    0,
-                ],
-            )
-        }) as i64
-    };
+    let own = activation.kernel.tid.load(Ordering::Relaxed);
+    let queue = |information: &Information| queue_to(own, signal, information);
     activation.kernel.queued.put_over(signal, information);
     match -queue(information) as i32 {
         libc::EAGAIN => {
@@ -522,7 +576,9 @@ fn receiver(signal: i32) -> Option<(&'static Thread, i32)> {
     let mut found = None;
     GUEST.identities.each(|thread| {
         let id = thread.kernel.tid.load(Ordering::SeqCst);
-        if id != 0 && accepts(thread, signal) {
+        // To those outside the kernel gives it by itself.
+        let is_outside = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
+        if id != 0 && !is_outside && accepts(thread, signal) {
             found = Some((thread, id));
         }
         found.is_none()

@@ -6,7 +6,7 @@
 //! | vfork | at libc's own site; until the child is gone the thread is *lent*: calls pass through |
 //! | clone with CLONE_VM (posix_spawn) | the child is a kernel thread of its own, marked as no activation |
 //! | exec | by the kernel; without this library where the new program could not load it ([`preload`]) |
-//! | set*id | on every activation: a kernel thread that kept the old identity would be a hole |
+//! | set*id by libc | on every activation: a kernel thread that kept the old identity would be a hole |
 //!
 //! Children and executed programs have the affinity that the thread has asked for, or the program
 //! was given, not the virtual processor's; where the runtime has bound nothing it changes nothing.
@@ -28,7 +28,9 @@ use upcall_linux::{
 use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::{self, Request};
-use crate::{alone, caller, credentials, dispatch, futex, pending, preload, signal, sud, timers};
+use crate::{
+    alone, bound, caller, credentials, dispatch, futex, pending, preload, signal, sud, timers,
+};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -336,6 +338,7 @@ fn forked(thread: Option<&'static Thread>) {
             spawn::STARTS.unlock();
             ONE_AT_A_TIME.unlock();
             pending::forget(runtime);
+            bound::forget_all(runtime);
         }
         timers::forget();
         futex::forget();

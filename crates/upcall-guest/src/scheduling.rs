@@ -6,9 +6,10 @@
 //! and equals take turns: also those of SCHED_FIFO, which is SCHED_RR here. Nobody needs a privilege for it: it is
 //! the program's own processors that they share.
 //!
-//! Without it they are accepted and answered as for an ordinary thread, and real-time policies, which would
-//! stop the virtual processors, are refused as without privilege; [`deadlines`] says when SCHED_DEADLINE is not. For
-//! other processes all are the kernel's.
+//! Without it they are the kernel's: a thread that gets a policy or a nice value that others have not is bound to a kernel
+//! thread of its own ([`bound`]), if the kernel grants it. With `--policy=deadline` they are accepted and answered as for an
+//! ordinary thread, and real-time policies are refused as without privilege; [`deadlines`] says when SCHED_DEADLINE is not.
+//! For other processes all are the kernel's.
 //!
 //! Who waits for a mutex with PTHREAD_PRIO_INHERIT lends its urgency to the holder ([`urgency`]).
 //!
@@ -22,7 +23,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, attributes, deadlines, pending, urgency};
+use crate::{access, attributes, bound, caller, deadlines, pending, urgency};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -171,13 +172,92 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     let Some(whose) = GUEST.identities.find(id) else {
         return if who >= FIRST { ESRCH } else { raw(frame) };
     };
+    if let Some(kernel_id) = bound::kernel_id(whose) {
+        return of_bound(frame, kernel_id);
+    }
     match number {
         libc::SYS_sched_getaffinity => attributes::get_affinity(whose, frame),
         libc::SYS_sched_setaffinity => attributes::set_affinity(whose, frame),
         _ if GUEST.orders_by_priority() => by_priority(runtime, (whose, id), frame),
         _ if deadlines::order() => by_deadline(runtime, (whose, id), frame),
-        _ => as_ordinary(frame),
+        _ => by_kernel(runtime, (whose, id), frame),
     }
+}
+
+/// Whether a call about priorities is about one thread.
+pub fn is_about_one(frame: &Frame) -> bool {
+    const IOPRIO_WHO_PROCESS: u64 = 1;
+    match frame.rax as i64 {
+        libc::SYS_ioprio_set | libc::SYS_ioprio_get => frame.rdi == IOPRIO_WHO_PROCESS,
+        _ => frame.rdi as i32 == libc::PRIO_PROCESS as i32,
+    }
+}
+
+/// Whether ioprio_set(2) is about the calling thread.
+pub fn is_own(frame: &Frame) -> bool {
+    let id = frame.rsi as i32;
+    let is = |thread: &Thread| thread.kernel.tid.load(Ordering::Relaxed) == id;
+    is_about_one(frame) && (id == 0 || caller::current_thread().is_some_and(is))
+}
+
+/// The call about another kernel thread: 0 is the calling one.
+fn about(frame: &Frame, kernel_id: i32) -> Frame {
+    let mut asked = frame.clone();
+    match frame.rax as i64 {
+        libc::SYS_getpriority | libc::SYS_setpriority => asked.rsi = kernel_id as u64,
+        _ => asked.rdi = kernel_id as u64,
+    }
+    asked
+}
+
+/// A call about a bound thread is the kernel's; the runtime keeps its processors, too.
+fn of_bound(frame: &Frame, kernel_id: i32) -> i64 {
+    raw(&about(frame, kernel_id))
+}
+
+/// Where nothing orders the threads of a program: what differs from what all activations have binds the thread, and is the
+/// kernel's to grant.
+fn by_kernel(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &Frame) -> i64 {
+    let own = about(frame, 0);
+    let is_asked = |number: i64, words: [u64; 2]| {
+        // SAFETY: asks only.
+        unsafe { raw_syscall(number, [words[0], words[1], 0, 0, 0, 0]) as i64 }
+    };
+    let policy = || is_asked(libc::SYS_sched_getscheduler, [0; 2]);
+    let nice = || 20 - is_asked(libc::SYS_getpriority, [libc::PRIO_PROCESS as u64, 0]);
+    let word = |offset: usize| access::load_u32(frame.rsi as usize + offset).map(i64::from);
+    // Nothing is changed by setting what is there, and what cannot be read the kernel refuses.
+    let same = match frame.rax as i64 {
+        libc::SYS_setpriority => i64::from((frame.rdx as i32).clamp(-20, 19)) == nice(),
+        libc::SYS_sched_setscheduler => match access::load_u32(frame.rdx as usize) {
+            Ok(priority) => priority == 0 && i64::from(frame.rsi as i32) == policy(),
+            Err(access::Fault) => true,
+        },
+        libc::SYS_sched_setattr => match (word(at::POLICY), word(at::FLAGS), word(at::NICE)) {
+            (Ok(wanted), Ok(0), Ok(niceness)) => {
+                wanted == policy() && i64::from(niceness as i32) == nice()
+            }
+            (Ok(_), Ok(_), Ok(_)) => false,
+            _ => true,
+        },
+        _ => true,
+    };
+    match same {
+        true => raw(&own),
+        false => bound::change(runtime, whose, own.words()),
+    }
+}
+
+/// Whether the calling kernel thread has a policy under which no standby would run beside it: such a process has no
+/// runtime, unless its policies say which thread runs first here.
+pub fn is_real_time() -> bool {
+    // SAFETY: asks only.
+    let policy = unsafe { raw_syscall(libc::SYS_sched_getscheduler, [0; 6]) } as i32;
+    let stops_others = matches!(
+        policy & !RESET_ON_FORK,
+        libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
+    );
+    stops_others && !GUEST.orders_by_priority() && !deadlines::order()
 }
 
 /// What the calls mean where deadlines count.
@@ -202,7 +282,16 @@ fn as_ordinary(frame: &Frame) -> i64 {
         _ => EINVAL,
     };
     match frame.rax as i64 {
-        libc::SYS_sched_setscheduler => allowed(frame.rsi as i32),
+        libc::SYS_sched_setscheduler => {
+            match (
+                allowed(frame.rsi as i32),
+                access::load_u32(frame.rdx as usize),
+            ) {
+                (_, Err(access::Fault)) => EFAULT,
+                (0, Ok(1..)) => EINVAL,
+                (answer, _) => answer,
+            }
+        }
         libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + at::POLICY) {
             Ok(policy) => allowed(policy as i32),
             Err(access::Fault) => EFAULT,

@@ -16,13 +16,13 @@ use upcall_linux::poller::prepared;
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::caller::Caller;
-use crate::credentials::identity_calls;
+use crate::credentials::{changes_of_one, identity_calls};
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
-    again, alone, attributes, caller, credentials, deadlines, dispatch, futex, io, kill, loads,
-    names, poll, process, scheduling, segments, signal, threads, time, timers, uring,
+    again, alone, attributes, bound, caller, credentials, deadlines, dispatch, futex, io, kill,
+    loads, names, poll, process, scheduling, segments, signal, threads, time, timers, uring,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -143,6 +143,10 @@ fn installs_filter(frame: &Frame) -> bool {
 
 /// A kernel thread that is no activation, or a child of vfork.
 fn outside(frame: &mut Frame) {
+    if let Some(thread) = bound::current_thread() {
+        crate::outside::serve(thread, frame);
+        return;
+    }
     match frame.rax as i64 {
         libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
         libc::SYS_exit => threads::exit_foreign(frame),
@@ -227,12 +231,21 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
         _ => {
             frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame)) as u64;
             deadlines::came_back(runtime, thread);
+            if thread.kernel.bound.load(Ordering::Relaxed) != 0 {
+                bound::go(runtime, thread);
+            }
         }
     }
     // A call at its site is the runtime's until the hook after it; but from a signal the program's code goes on.
     if frame.mode != entry::mode::AT_SITE || frame.rax as i64 == libc::SYS_rt_sigreturn {
         caller::give_back(thread);
     }
+}
+
+/// A call of a bound thread that visits the runtime.
+pub fn once_more(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut frame = frame.clone();
+    once(runtime, thread, &mut frame)
 }
 
 /// Makes the call once.
@@ -326,12 +339,9 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         identity_calls!() if credentials::is_for_all(frame) => {
             credentials::change(runtime, thread, frame)
         }
-        identity_calls!()
-        | libc::SYS_setfsuid
-        | libc::SYS_setfsgid
-        | libc::SYS_capset
-        | libc::SYS_landlock_restrict_self
-        | libc::SYS_set_mempolicy => process::everywhere(runtime, frame.words()),
+        changes_of_one!() if credentials::is_change(frame) => {
+            credentials::change_own(runtime, thread, frame)
+        }
         libc::SYS_ptrace => process::trace(runtime, frame),
         libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
 

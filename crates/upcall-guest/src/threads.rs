@@ -14,7 +14,8 @@ use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::unwind::Tables;
 use crate::{
-    access, caller, dispatch, object, pending, process, robust, shell, signal, stuck, urgency,
+    access, bound, caller, dispatch, object, pending, process, robust, scheduling, shell, signal,
+    stuck, urgency,
 };
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
@@ -180,7 +181,8 @@ fn start_routine(tls: usize) -> Option<usize> {
 
 /// clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
 pub fn create(frame: &mut Frame, request: &Request) {
-    if is_libcs_own(request.tls) {
+    let stays = GUEST.runtime().is_none() && scheduling::is_real_time();
+    if stays || is_libcs_own(request.tls) {
         create_helper(frame, request);
         return;
     }
@@ -258,6 +260,7 @@ fn launch(
         Ordering::Relaxed,
     );
     signal::altstack::forget(thread);
+    bound::forget(thread);
     state.pending.store(0, Ordering::Relaxed);
     state.robust_list.store(0, Ordering::Relaxed);
     state.shell.store(0, Ordering::Relaxed);
@@ -357,6 +360,9 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
         let runtime = &*(runtime as *const Runtime);
         runtime.leave(runtime.kernel().current());
         if let Some(thread) = caller::current_thread() {
+            if thread.kernel.bound.load(Ordering::Relaxed) != 0 {
+                bound::go(runtime, thread);
+            }
             caller::give_back(thread);
         }
         entry::resume(copy as *const Frame)
@@ -440,6 +446,7 @@ fn ended(
     let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
     pending::close(runtime, activation, thread);
+    bound::ended(runtime, thread);
     let shell = shell::of(thread);
     runtime.free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {

@@ -106,6 +106,16 @@ fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'static Th
     }
 }
 
+/// clock_gettime(2) of a bound thread on its own clock: what its kernel thread has used, and what it has used before.
+/// `None`: the kernel's.
+pub fn clock_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    if frame.rdi as i32 != CLOCK_THREAD_CPUTIME_ID {
+        return None;
+    }
+    let time = clock(CLOCK_THREAD_CPUTIME_ID) + thread.kernel.cpu_ns.load(Ordering::Relaxed);
+    Some(store(frame.rsi as usize, [time / NS, time % NS]))
+}
+
 /// clock_gettime(2) on the clocks of threads; `None` for others: the kernel's.
 pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     let whose = thread_of_clock(thread, frame.rdi as i32)?;

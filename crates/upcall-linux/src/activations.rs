@@ -47,6 +47,8 @@ impl Place {
 
 static RESERVED: Place = Place::none();
 static MARKS: Place = Place::none();
+/// Those of kernel threads to which threads are bound.
+static BOUND_MARKS: Place = Place::none();
 /// How much of the range is in use. Changed under the lock of the slab.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
@@ -58,7 +60,29 @@ pub fn contains(value: usize) -> bool {
 
 /// Whether the value leads to a mark.
 pub fn is_mark(value: usize) -> bool {
-    MARKS.contains(value)
+    MARKS.contains(value) || BOUND_MARKS.contains(value)
+}
+
+/// Addresses for the marks of kernel threads to which threads are bound, without memory. Once, under the caller's lock.
+pub fn reserve_bound_marks(length: usize) -> Result<usize, Errno> {
+    if BOUND_MARKS.length.load(Ordering::Relaxed) == 0 {
+        let start = reserve(length)?;
+        memory::note(start, length);
+        // The length last: others may look at it now.
+        BOUND_MARKS.start.store(start, Ordering::Relaxed);
+        BOUND_MARKS.length.store(length, Ordering::Release);
+    }
+    Ok(BOUND_MARKS.start.load(Ordering::Relaxed))
+}
+
+/// Makes a part of what was reserved usable.
+pub fn open_marks(start: usize, length: usize) -> Result<(), Errno> {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the caller's part of a reservation.
+    match error(unsafe { sys!(sys::SYS_mprotect, start, length, rights) }) {
+        Some(number) => Err(Errno(number)),
+        None => Ok(()),
+    }
 }
 
 /// Notes where the marks are. At start, while there is one kernel thread.

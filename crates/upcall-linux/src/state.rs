@@ -51,6 +51,8 @@ pub struct LinuxActivation {
     pub(crate) sleeps: AtomicU64,
     /// Whether it is a sentinel: it stays in the idle scheduling class.
     pub(crate) sentinel: AtomicBool,
+    /// Not 0 in what only looks like an activation, for a kernel thread that is none. Kept by the guest.
+    pub outside: AtomicUsize,
 }
 
 impl Default for LinuxActivation {
@@ -73,6 +75,7 @@ impl Default for LinuxActivation {
             glance: Glance::default(),
             sleeps: AtomicU64::new(0),
             sentinel: AtomicBool::new(false),
+            outside: AtomicUsize::new(0),
         }
     }
 }
@@ -265,6 +268,10 @@ pub struct LinuxThread {
     pub queue: AtomicUsize,
     /// How many handlers it is in that return into the runtime. Kept by the guest.
     pub called_back: AtomicU32,
+    /// The record of the kernel thread of its own that it has or is to have, or 0. Kept by the guest.
+    pub bound: AtomicUsize,
+    /// The id of that kernel thread once signals for the thread go there, or 0. Kept by the guest.
+    pub outside_tid: AtomicI32,
     /// Whether it is in the handler by which libc has all threads take part in a change of identity. Kept by the guest.
     pub takes_part: AtomicBool,
     /// Whether handlers ran since the current system call began. Kept by the guest.

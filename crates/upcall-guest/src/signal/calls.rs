@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::{Frame, raw_syscall};
-use crate::{access, masks, pending, sud};
+use crate::{access, dispatch, masks, pending, sud};
 
 use super::actions::bit;
 
@@ -50,6 +50,19 @@ pub fn sigprocmask(runtime: &'static Runtime, thread: &'static Thread, frame: &F
             if mask != before {
                 set_thread_mask(runtime, thread, mask);
             }
+            answer_mask(frame, before)
+        }
+    }
+}
+
+/// rt_sigprocmask(2) of a bound thread.
+pub fn sigprocmask_of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
+    let before = thread.kernel.mask.load(Ordering::Relaxed);
+    match next_mask(frame, before) {
+        Err(error) => error,
+        Ok(mask) => {
+            thread.kernel.mask.store(mask, Ordering::SeqCst);
+            set_kernel_mask(dispatch::blockable(mask));
             answer_mask(frame, before)
         }
     }

@@ -20,7 +20,7 @@ macro_rules! guests {
 
 guests! {
     c: affinity_children affinity_outside aio aio_idle alarm_main altstack_calls altstack_leaves
-       altstack_parks altstack_per_thread altstack_shared altstack_small_stack altstack_switches atfork backtrace_thread blocks_500 c11_threads
+       altstack_parks altstack_per_thread altstack_shared altstack_small_stack altstack_switches atfork backtrace_thread blocks_500 bound_identity c11_threads
        cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
        cancel_waits cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
@@ -29,7 +29,7 @@ guests! {
        many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync omp_tasks
        own_gs_base page_faults poll_closed poll_many poll_signals poll_timeouts process_shared mutex_robust_pi
        nowait_forbidden
-       profiling_timer ptrace_threads raw_futex refused_site registers registers_in_signals
+       profiling_timer ptrace_threads raw_futex real_time refused_site registers registers_in_signals
        resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv
        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_in_handler_entry signal_mask_delivery
        signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending signal_to_oneself signal_to_parked signals_kept

@@ -44,16 +44,3 @@ fn holds_under(name: &str, source: &str, policy: &str) {
     let (ending, talk) = (outcome.ending(), outcome.talk());
     assert!(outcome.status.success(), "{ending}\n{talk}");
 }
-
-/// As ever: a program that may set them would stop the virtual processors.
-#[test]
-fn without_a_policy_real_time_is_refused() {
-    let Some((case, path)) = real("without_a_policy_real_time_is_refused", "priorities.c") else {
-        return;
-    };
-    let launcher = case.launcher().with("-p1");
-    let outcome = Program::new(&path).run(&case.fresh("launched"), Some(&launcher));
-    let text = String::from_utf8_lossy(&outcome.stdout);
-    assert!(text.contains("FAIL sets: policy 0, priority 0"), "{text}");
-    assert!(text.contains("ok refuses_deadlines"), "{text}");
-}

@@ -1,0 +1,134 @@
+//! The calls of bound threads ([`crate::bound`]): the kernel's, but for those that are about what the runtime keeps.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::{Runtime, Thread};
+
+use crate::credentials;
+use crate::entry::{self, Frame};
+use crate::guest::GUEST;
+use crate::{
+    attributes, bound, futex, loads, names, process, scheduling, signal, table, time, timers, uring,
+};
+
+const ENOSYS: i64 = -(libc::ENOSYS as i64);
+
+/// Serves a call of a bound thread.
+pub fn serve(thread: &'static Thread, frame: &mut Frame) {
+    let state = &thread.kernel;
+    let own = core::ptr::from_ref(frame) as usize;
+    // As for others, so that a handler finds the thread at its call.
+    let before = state.frame.swap(own, Ordering::Relaxed);
+    match answer(thread, frame) {
+        Some(answer) => frame.rax = answer as u64,
+        // SAFETY: the entry's own frame.
+        None => unsafe { entry::native(frame) },
+    }
+    state.frame.store(before, Ordering::Relaxed);
+}
+
+/// The answer; `None`: it is the kernel's, or there already.
+fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
+    let state = &thread.kernel;
+    let own = state.tid.load(Ordering::Relaxed);
+    // SAFETY: the program's own call, as it made it.
+    let raw = |frame: &Frame| unsafe { frame.raw() } as i64;
+    Some(match frame.rax as i64 {
+        libc::SYS_gettid => i64::from(own),
+        libc::SYS_exit => bound::exit(thread, frame.rdi),
+        libc::SYS_exit_group => {
+            GUEST.report();
+            raw(frame)
+        }
+        libc::SYS_set_tid_address => {
+            state.clear_tid.store(frame.rdi as usize, Ordering::Relaxed);
+            i64::from(own)
+        }
+        libc::SYS_set_robust_list => {
+            state
+                .robust_list
+                .store(frame.rdi as usize, Ordering::Relaxed);
+            0
+        }
+        libc::SYS_get_robust_list => attributes::get_robust_list(thread, frame),
+        libc::SYS_rseq => attributes::rseq(frame),
+        libc::SYS_futex_waitv | 454..=456 => ENOSYS,
+        libc::SYS_futex => futex::of_bound(frame),
+        libc::SYS_clock_gettime => time::clock_of_bound(thread, frame)?,
+        libc::SYS_tgkill => to_thread(thread, frame, frame.rsi as i32, 1)?,
+        libc::SYS_tkill => to_thread(thread, frame, frame.rdi as i32, 0)?,
+        libc::SYS_rt_tgsigqueueinfo => to_thread(thread, frame, frame.rsi as i32, 1)?,
+        libc::SYS_sched_setaffinity
+        | libc::SYS_sched_getaffinity
+        | libc::SYS_sched_setscheduler
+        | libc::SYS_sched_getscheduler
+        | libc::SYS_sched_setparam
+        | libc::SYS_sched_getparam
+        | libc::SYS_sched_setattr
+        | libc::SYS_sched_getattr
+        | libc::SYS_sched_rr_get_interval => to_thread(thread, frame, frame.rdi as i32, 0)?,
+        libc::SYS_setpriority
+        | libc::SYS_getpriority
+        | libc::SYS_ioprio_set
+        | libc::SYS_ioprio_get
+            if scheduling::is_about_one(frame) =>
+        {
+            to_thread(thread, frame, frame.rsi as i32, 1)?
+        }
+        libc::SYS_rt_sigaction => signal::sigaction(frame),
+        libc::SYS_rt_sigprocmask => signal::sigprocmask_of_bound(thread, frame),
+        libc::SYS_prctl if frame.rdi as i32 == libc::PR_SET_NAME => {
+            match names::set_own(thread, frame.rsi as usize) {
+                0 => raw(frame),
+                error => error,
+            }
+        }
+        libc::SYS_timer_create => timers::create(frame)?,
+        libc::SYS_timer_delete => {
+            timers::delete(frame);
+            return None;
+        }
+        libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
+        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
+            process::create_outside(frame);
+            frame.rax as i64
+        }
+        libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_shmat
+            if loads::is_executable(frame) =>
+        {
+            loads::map(frame)
+        }
+        libc::SYS_munmap => loads::unmap(frame),
+        libc::SYS_io_uring_setup => uring::setup(frame),
+        libc::SYS_io_uring_register => uring::register(frame)?,
+        // What the poller knows of descriptors.
+        libc::SYS_close
+        | libc::SYS_dup2
+        | libc::SYS_dup3
+        | libc::SYS_close_range
+        | libc::SYS_epoll_ctl => {
+            bound::visit(thread, |runtime| table::once_more(runtime, thread, frame))?
+        }
+        _ if credentials::is_for_all(frame) => credentials::outside(thread, frame),
+        _ => return None,
+    })
+}
+
+/// A call about the thread of that id, which stands in the word of that index: the calling one or another.
+fn to_thread(thread: &'static Thread, frame: &mut Frame, id: i32, index: usize) -> Option<i64> {
+    let own = thread.kernel.tid.load(Ordering::Relaxed);
+    if id == own {
+        let mut asked = frame.clone();
+        let of_kernel = bound::kernel_id(thread)? as u64;
+        match index {
+            0 => asked.rdi = of_kernel,
+            _ => asked.rsi = of_kernel,
+        }
+        // SAFETY: the program's own call, with the kernel's id for its own.
+        return Some(unsafe { asked.raw() } as i64);
+    }
+    GUEST.identities.find(id)?;
+    bound::visit(thread, |runtime: &'static Runtime| {
+        table::once_more(runtime, thread, frame)
+    })
+}
