@@ -27,6 +27,7 @@ mod actions;
 pub mod altstack;
 mod calls;
 mod frame;
+mod outside;
 mod own;
 mod place;
 mod waits;
@@ -111,7 +112,7 @@ unsafe fn serve(
     let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
     let Some(runtime) = runtime else {
         // SAFETY: as the kernel passed it.
-        if signal == preempt::SIGNAL && unsafe { is_passed_on(information) } {
+        if signal == preempt::SIGNAL && unsafe { outside::is_passed_on(information) } {
             return entered;
         }
         // SAFETY: as the kernel passed them.
@@ -399,7 +400,7 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     }
     if let Some(thread) = bound::current_thread() {
         // SAFETY: as the kernel passed them.
-        unsafe { outside(thread, signal, information, context) };
+        unsafe { outside::serve(thread, signal, information, context) };
         return;
     }
     let before = frame_mask(context) | alone::hidden();
@@ -412,86 +413,6 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     // SAFETY: in the kernel's frame.
     unsafe { call_handler(signal, information, context) };
     finish_where_it_is(context);
-}
-
-/// A timer of the program's has fired ([`timers`]), and the kernel has chosen a bound thread to tell: an activation is told
-/// in its place.
-///
-/// # Safety
-///
-/// `information` is what the kernel passed with the runtime's own signal.
-unsafe fn is_passed_on(information: *mut libc::siginfo_t) -> bool {
-    // SAFETY: the caller's promise.
-    let is_timer = matches!(
-        unsafe { preempt::meaning(information) },
-        preempt::Meaning::Timer(_)
-    );
-    let Some(runtime) = GUEST.runtime().filter(|_| is_timer) else {
-        return false;
-    };
-    let mut is_told = false;
-    runtime.each_activation(|activation| {
-        let id = activation.kernel.tid.load(Ordering::Relaxed);
-        if !is_told && id != 0 {
-            // SAFETY: a siginfo_t is 128 bytes.
-            let words = unsafe { &*information.cast::<pending::Information>() };
-            is_told = pending::queue_to(id, preempt::SIGNAL, words) == 0;
-        }
-    });
-    true
-}
-
-/// A signal for a bound thread: in a call it is shown at its site, as any other.
-///
-/// # Safety
-///
-/// The arguments are what the kernel passed.
-unsafe fn outside(
-    thread: &'static Thread,
-    signal: i32,
-    information: *mut libc::siginfo_t,
-    context: *mut libc::ucontext_t,
-) {
-    // SAFETY: the kernel passes its own frame.
-    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-    let set_mask = |mask: u64| thread.kernel.mask.store(mask, Ordering::SeqCst);
-    let mask = action_mask(signal, frame_mask(context));
-    set_mask(mask);
-    set_kernel_mask(dispatch::blockable(mask));
-    let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *const Frame;
-    let saved = *registers;
-    // SAFETY: null, or the frame of the system call that the thread is in, on its own stack.
-    let frame = unsafe { frame.as_ref() };
-    if let Some(frame) = frame {
-        note_progress(frame, registers);
-        show_site(frame, registers);
-    }
-    let shown = *registers;
-    // SAFETY: in the kernel's frame.
-    unsafe { call(thread, signal, information, context) };
-    if !base::is_set() {
-        // It ran with the program's own value in the register.
-        bound::mark_own();
-    }
-    if bound::current().is_none() {
-        // The child of a fork.
-        finish_alone(context);
-        return;
-    }
-    set_kernel_mask(!0);
-    let goes_elsewhere = [libc::REG_RIP, libc::REG_RSP]
-        .iter()
-        .any(|&register| registers[register as usize] != shown[register as usize]);
-    if let Some(frame) = frame
-        && !goes_elsewhere
-    {
-        *registers = saved;
-        let own = core::ptr::from_ref(frame) as usize;
-        thread.kernel.frame.store(own, Ordering::Relaxed);
-    }
-    let after = frame_mask(context);
-    set_mask(after);
-    set_frame_mask(context, dispatch::blockable(after));
 }
 
 /// The end of a handler on a kernel thread that is the thread.
