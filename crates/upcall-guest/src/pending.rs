@@ -34,6 +34,7 @@ use crate::guest::GUEST;
 use crate::lists::{List, POOL, PROCESS};
 use crate::masks;
 use crate::signal::{self, Disposition, bit};
+use crate::urgency;
 
 pub use crate::lists::{Information, forget};
 
@@ -571,17 +572,22 @@ fn accepts(thread: &'static Thread, signal: i32) -> bool {
     thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) == 0
 }
 
-/// A thread that accepts the signal, and its id.
+/// A thread that accepts the signal, and its id: where threads have ranks, the most urgent one. Another one may not run for as
+/// long as that does.
 fn receiver(signal: i32) -> Option<(&'static Thread, i32)> {
-    let mut found = None;
+    let by_rank = urgency::lends();
+    let mut found: Option<(&'static Thread, i32)> = None;
     GUEST.identities.each(|thread| {
         let id = thread.kernel.tid.load(Ordering::SeqCst);
         // To those outside the kernel gives it by itself.
         let is_outside = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
         if id != 0 && !is_outside && accepts(thread, signal) {
-            found = Some((thread, id));
+            let is_better = found.is_none_or(|(other, _)| thread.rank() < other.rank());
+            if is_better {
+                found = Some((thread, id));
+            }
         }
-        found.is_none()
+        by_rank || found.is_none()
     });
     found
 }

@@ -4,7 +4,12 @@ use crate::real;
 use program_tests::program::Program;
 
 /// The guests that this module runs.
-pub const GUESTS: &[&str] = &["deadlines", "priorities", "priorities_inherited"];
+pub const GUESTS: &[&str] = &[
+    "deadlines",
+    "priorities",
+    "priorities_inherited",
+    "timer_priorities",
+];
 
 /// Not compared with a native run: there real-time policies take a privilege, and the kernel's order is no
 /// strict one.
@@ -22,6 +27,15 @@ fn priorities_are_inherited() {
     holds_under(
         "priorities_are_inherited",
         "priorities_inherited.c",
+        "--policy=priority",
+    );
+}
+
+#[test]
+fn a_timers_signal_reaches_the_most_urgent() {
+    holds_under(
+        "a_timers_signal_reaches_the_most_urgent",
+        "timer_priorities.c",
         "--policy=priority",
     );
 }
