@@ -292,9 +292,10 @@ unsafe impl Kernel for Linux {
         unsafe { sys!(sys::SYS_sched_yield) };
     }
 
-    /// The holder may be a sentinel: it never runs beside one that only yields.
+    /// The holder may be a sentinel, or the one that waits a kernel thread with a real-time policy, which is no activation:
+    /// the one never runs beside one that only yields, nor does an ordinary kernel thread beside the other.
     fn await_holder(&self) {
-        if !self.sentinel() {
+        if !self.sentinel() && !activations::is_mark(base::read()) {
             self.yield_processor();
             return;
         }
