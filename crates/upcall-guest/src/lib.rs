@@ -78,3 +78,4 @@ pub mod timers;
 pub mod unwind;
 pub mod urgency;
 pub mod uring;
+pub mod user_dispatch;

@@ -47,7 +47,10 @@ use crate::site::SYSCALL_LENGTH;
 const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
 const OFF: u64 = 0;
 const ON: u64 = 1;
-const SYS_USER_DISPATCH: i32 = 2;
+/// The code of such a signal.
+pub const SYS_USER_DISPATCH: i32 = 2;
+/// What is no error number, in the siginfo_t of one that [`crate::user_dispatch`] has made.
+pub const MARK: u32 = 0x5550_4341;
 /// In the signal frame's vector state: XSAVE format, not only FXSAVE.
 const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
 const MAGIC_OFFSET: usize = 464;
@@ -256,7 +259,9 @@ pub unsafe extern "C" fn on_signal(
 pub unsafe fn is_call(info: *const libc::siginfo_t) -> bool {
     // SAFETY: the caller's promise.
     let info = unsafe { &*info };
-    info.si_signo == libc::SIGSYS && info.si_code == SYS_USER_DISPATCH
+    info.si_signo == libc::SIGSYS
+        && info.si_code == SYS_USER_DISPATCH
+        && info.si_errno as u32 != MARK
 }
 
 /// Serves a dispatched system call: calls the installed handler on the interrupted registers and
@@ -325,17 +330,25 @@ unsafe fn frame_of(context: &libc::ucontext_t) -> Frame {
     };
     if !vectors.is_null() {
         // SAFETY: the kernel's FXSAVE image: 16 registers, and the magic in its reserved bytes.
-        let magic = unsafe {
+        unsafe {
             for (to, from) in frame.xmm.iter_mut().zip(&(*vectors)._xmm) {
                 *to = ptr::from_ref(from).cast::<[u64; 2]>().read_unaligned();
             }
-            vectors.cast::<u8>().add(MAGIC_OFFSET).cast::<u32>().read()
-        };
-        if magic == FP_XSTATE_MAGIC1 {
-            frame.wide = vectors.cast();
+            if has_xsave(vectors.cast()) {
+                frame.wide = vectors.cast();
+            }
         }
     }
     frame
+}
+
+/// Whether a signal frame's vector state is XSAVE's, not only FXSAVE's.
+///
+/// # Safety
+/// The kernel's pointer to it.
+pub unsafe fn has_xsave(vectors: *const u8) -> bool {
+    // SAFETY: the caller's promise.
+    (unsafe { vectors.add(MAGIC_OFFSET).cast::<u32>().read_unaligned() }) == FP_XSTATE_MAGIC1
 }
 
 fn write_back(frame: &Frame, context: &mut libc::ucontext_t) {

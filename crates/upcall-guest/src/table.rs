@@ -23,6 +23,7 @@ use crate::threads::Request;
 use crate::{
     again, alone, attributes, bound, caller, credentials, deadlines, dispatch, futex, io, kill,
     loads, names, poll, process, scheduling, segments, signal, threads, time, timers, uring,
+    user_dispatch,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -93,6 +94,7 @@ fn alone(frame: &mut Frame) {
         libc::SYS_io_uring_register if let Some(answer) = uring::register(frame) => {
             frame.rax = answer as u64;
         }
+        libc::SYS_prctl if user_dispatch::is_request(frame) => user_dispatch::begin(frame),
         libc::SYS_seccomp | libc::SYS_prctl if installs_filter(frame) => {
             prepared::open();
             // SAFETY: the entry's own frame.
@@ -168,6 +170,10 @@ fn outside(frame: &mut Frame) {
             }
         }
         libc::SYS_futex => futex::outside(frame),
+        // The kernel's is the runtime's.
+        libc::SYS_prctl if user_dispatch::is_request(frame) => {
+            frame.rax = -i64::from(libc::EINVAL) as u64;
+        }
         // SAFETY: the entry's own frame.
         _ => unsafe { entry::native(frame) },
     }
@@ -335,6 +341,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_sched_getattr
         | libc::SYS_setpriority
         | libc::SYS_getpriority => scheduling::serve(runtime, thread, frame),
+        libc::SYS_prctl if user_dispatch::is_request(frame) => user_dispatch::set(thread, frame),
         libc::SYS_prctl => attributes::prctl(runtime, thread, frame),
         identity_calls!() if credentials::is_for_all(frame) => {
             credentials::change(runtime, thread, frame)

@@ -15,7 +15,7 @@ use crate::identity::FIRST;
 use crate::unwind::Tables;
 use crate::{
     access, bound, caller, dispatch, object, pending, process, robust, scheduling, shell, signal,
-    stuck, urgency,
+    stuck, urgency, user_dispatch,
 };
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
@@ -261,6 +261,7 @@ fn launch(
     );
     signal::altstack::forget(thread);
     bound::forget(thread);
+    user_dispatch::forget(thread);
     state.pending.store(0, Ordering::Relaxed);
     state.robust_list.store(0, Ordering::Relaxed);
     state.shell.store(0, Ordering::Relaxed);

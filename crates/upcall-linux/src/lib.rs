@@ -43,7 +43,7 @@ mod watch;
 pub use arch::base;
 pub use kernel::{Hooks, Linux, Settings};
 pub use procfs::own_pending;
-pub use state::{Inbox, Job, LinuxActivation, LinuxThread, Noted};
+pub use state::{Inbox, Job, LinuxActivation, LinuxThread, Noted, UserDispatch};
 pub use vp_range::VpRange;
 
 /// Nanoseconds of a clock (`CLOCK_MONOTONIC`, `CLOCK_REALTIME`), without libc.

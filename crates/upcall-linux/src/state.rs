@@ -232,6 +232,21 @@ pub struct Job {
     pub before: AtomicU64,
 }
 
+/// The program's own Syscall User Dispatch. Kept by the guest.
+#[derive(Default)]
+pub struct UserDispatch {
+    /// Not 0: it is on.
+    pub on: AtomicU32,
+    /// Where calls are let through.
+    pub start: AtomicUsize,
+    /// How much of that.
+    pub length: AtomicUsize,
+    /// Where the byte is that says what happens elsewhere, or 0.
+    pub selector: AtomicUsize,
+    /// Where the answer goes to a call that is not made, or 0.
+    pub answer: AtomicUsize,
+}
+
 /// What the kernel would keep with a thread, were it a kernel thread.
 #[derive(Default)]
 pub struct LinuxThread {
@@ -300,6 +315,8 @@ pub struct LinuxThread {
     pub advised: AtomicU64,
     /// The job that it is in, if it has asked for deadlines. Kept by the guest.
     pub job: Job,
+    /// What calls the program wants to have dispatched to its own handler.
+    pub user_dispatch: UserDispatch,
     /// Its timer slack.
     pub slack: Slack,
     /// The processors that it has asked for.

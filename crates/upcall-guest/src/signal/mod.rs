@@ -49,7 +49,7 @@ use own::{give_up_wait, own_signal};
 
 use crate::{
     access, again, alone, bound, caller, credentials, deadlines, dispatch, masks, pending, process,
-    sud, timers,
+    sud, timers, user_dispatch,
 };
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
@@ -227,6 +227,12 @@ unsafe fn serve(
             address.write(registers[libc::REG_RIP as usize] as u64);
         }
     }
+    // SAFETY: as the kernel passed it.
+    let raised = signal == libc::SIGSYS && unsafe { user_dispatch::is_raised(thread, information) };
+    if raised {
+        // SAFETY: as above.
+        unsafe { user_dispatch::show(frame, information, context) };
+    }
     let shown = *registers;
     // SAFETY: as above.
     returning(thread, || unsafe {
@@ -235,9 +241,14 @@ unsafe fn serve(
     let goes_elsewhere = [libc::REG_RIP, libc::REG_RSP]
         .iter()
         .any(|&register| registers[register as usize] != shown[register as usize]);
-    if !goes_elsewhere {
+    if goes_elsewhere && raised {
+        user_dispatch::keep(thread, None);
+    } else if !goes_elsewhere {
         // The answer that a filter leaves to the handler.
         let answer = registers[libc::REG_RAX as usize];
+        if raised {
+            user_dispatch::keep(thread, Some(registers));
+        }
         *registers = saved;
         if filtered {
             registers[libc::REG_RAX as usize] = answer;

@@ -82,7 +82,9 @@ pub(super) unsafe fn ends_at_once(
     }
     let mask = frame_mask(context);
     let blocks_all = GUEST.runtime().is_some() && mask & bit(preempt::SIGNAL) != 0;
-    if code > 0 || !blocks_all && !GUEST.is_starting() {
+    // SAFETY: as the kernel passed it.
+    let is_caused = code > 0 && unsafe { (*information).si_errno } as u32 != sud::MARK;
+    if is_caused || !blocks_all && !GUEST.is_starting() {
         return false;
     }
     // Here, and when this returns.
