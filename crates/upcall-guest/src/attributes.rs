@@ -11,7 +11,7 @@ use crate::entry::{Frame, pass_through};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
-use crate::{access, caller, credentials, kill, names};
+use crate::{access, agents, caller, credentials, kill, names, process};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -38,6 +38,20 @@ pub fn get_robust_list(thread: &'static Thread, frame: &Frame) -> i64 {
     let stored = access::store_u64(frame.rsi as usize, head)
         .and_then(|()| access::store_u64(frame.rdx as usize, 24));
     if stored.is_err() { EFAULT } else { 0 }
+}
+
+/// set_robust_list(2).
+pub fn set_robust_list(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    /// Of struct robust_list_head.
+    const SIZE: u64 = 24;
+    if frame.rsi != SIZE {
+        return EINVAL;
+    }
+    thread
+        .kernel
+        .robust_list
+        .store(frame.rdi as usize, Ordering::Relaxed);
+    agents::register(runtime, thread, frame.rdi, SIZE)
 }
 
 /// rseq(2): a thread that migrates has no area of its own; libc's sched_getcpu(3) then asks the

@@ -15,7 +15,7 @@ use upcall_linux::{Activation, Runtime};
 use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{again, bound, threads, time, urgency};
+use crate::{again, agents, bound, threads, time, urgency};
 
 const PRIVATE: u64 = 128;
 const CLOCK_REALTIME: u64 = 256;
@@ -25,10 +25,12 @@ const REQUEUE: u64 = 3;
 const CMP_REQUEUE: u64 = 4;
 const WAKE_OP: u64 = 5;
 const LOCK_PI: u64 = 6;
-const UNLOCK_PI: u64 = 7;
+/// FUTEX_UNLOCK_PI.
+pub const UNLOCK_PI: u64 = 7;
 const TRYLOCK_PI: u64 = 8;
 const WAIT_BITSET: u64 = 9;
 const WAKE_BITSET: u64 = 10;
+const WAIT_REQUEUE_PI: u64 = 11;
 const LOCK_PI2: u64 = 13;
 
 const TID_MASK: u32 = 0x3fff_ffff;
@@ -131,24 +133,47 @@ fn is_id_word(address: usize, command: u64, value: u32) -> bool {
 }
 
 /// Whether the operation is one with priority inheritance on a word whose owner is a thread of this process, or
-/// nobody. libc leaves the private flag away for every robust mutex, and the kernel cannot understand the ids of
-/// these threads.
+/// nobody, and threads have no agents. libc leaves the private flag away for every robust mutex, and the kernel
+/// cannot understand the ids of these threads.
 fn is_owned_here(address: usize, command: u64) -> bool {
     let is_here = |value: u32| {
         let owner = (value & TID_MASK) as i32;
         owner == 0 || GUEST.identities.find(owner).is_some()
     };
-    matches!(command, LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI)
+    !agents::are_used()
+        && matches!(command, LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI)
         && access::load_u32(address).is_ok_and(is_here)
 }
 
 /// How many threads wait, in the kernel, for words that other processes may share.
 static SHARED_WAITS: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether a call of that number and operation can give its caller a mutex with priority inheritance.
+pub fn takes_pi(number: u64, operation: u64) -> bool {
+    number == libc::SYS_futex as u64
+        && matches!(
+            operation & !(PRIVATE | CLOCK_REALTIME),
+            LOCK_PI | LOCK_PI2 | TRYLOCK_PI | WAIT_REQUEUE_PI
+        )
+}
+
+/// A call on a word that other processes may share, of which the word holds the id of the caller: the kernel's, for
+/// the thread's agent.
+fn by_agent(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
+    if !takes_pi(frame.rax, frame.rsi) && frame.rsi != UNLOCK_PI {
+        return None;
+    }
+    let agent = agents::of(crate::caller::current_thread()?)?;
+    Some(agent.ask(runtime, frame.words()))
+}
+
 /// A call on a word that other processes may share: the kernel's. The word may be one that the
 /// end of a thread clears without our knowing, so that end must know of the wait: see
 /// [`wake_shared`].
 pub fn shared(runtime: &'static Runtime, frame: &Frame) -> Answer {
+    if let Some(answer) = by_agent(runtime, frame) {
+        return answer;
+    }
     SHARED_WAITS.fetch_add(1, Ordering::SeqCst);
     // SAFETY: the program's own call.
     let answer = runtime.blocking(|| unsafe { frame.raw() }) as Answer;

@@ -20,8 +20,8 @@ use upcall_linux::{
 
 use crate::identity::Identities;
 use crate::{
-    alone, dispatch, masks, names, pending, process, scheduling, shell, signal, stats, stuck,
-    urgency, uring,
+    agents, alone, dispatch, masks, names, pending, process, robust, scheduling, shell, signal,
+    stats, stuck, urgency, uring,
 };
 
 /// What `upcall run` decided, from the environment.
@@ -237,6 +237,8 @@ impl Guest {
         self.pid.store(linux.pid() as u32, Ordering::Relaxed);
         let runtime = Runtime::create(linux)?;
         runtime.set_order(self.policy().order());
+        let robust_list = robust::of_kernel_thread();
+        agents::give_way(runtime)?;
         let kernel = runtime.kernel();
         let mut processors = [0u32; 1024];
         let count = self.choose_processors(&mut processors);
@@ -251,6 +253,11 @@ impl Guest {
         runtime
             .kernel()
             .adopt(activation, thread, mask | alone::hidden());
+        thread
+            .kernel
+            .robust_list
+            .store(robust_list, Ordering::Relaxed);
+        agents::adopt_leader(thread);
         signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
         masks::start(thread.kernel.mask.load(Ordering::Relaxed));
         signal::altstack::adopt(thread);
@@ -314,6 +321,7 @@ impl Guest {
         self.foreign.store(0, Ordering::Relaxed);
         self.first_ended.store(false, Ordering::Relaxed);
         self.identities.forget();
+        agents::forget();
         shell::forget();
         stuck::forget();
         gang::registry::forget();

@@ -26,6 +26,7 @@ macro_rules! descriptor_waits {
 
 pub mod access;
 pub mod again;
+pub mod agents;
 pub mod alone;
 pub mod arch;
 pub mod arena;

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::entry::Frame;
 use crate::object::{self, Object, Role};
 use crate::patch;
-use crate::{dispatch, heap, memory};
+use crate::{agents, dispatch, heap, memory};
 
 /// `r_state`: the list is complete.
 const RT_CONSISTENT: i32 = 0;
@@ -237,6 +237,7 @@ extern "C" fn look() {
         known.push(Known::of(object));
     }
     drop(known);
+    agents::imports::look();
     let due = &DUE[..DUE_COUNT.swap(0, Ordering::Relaxed)];
     let strange = due.iter().any(|[from, to]| {
         let (from, to) = (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed));

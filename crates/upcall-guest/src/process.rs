@@ -29,7 +29,8 @@ use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::{self, Request};
 use crate::{
-    alone, bound, caller, credentials, dispatch, futex, pending, preload, signal, sud, timers,
+    agents, alone, bound, caller, credentials, dispatch, futex, pending, preload, signal, sud,
+    timers,
 };
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
@@ -511,6 +512,9 @@ fn ask_all(
                 runtime.kernel().yield_processor();
             }
         });
+        if number != libc::SYS_ptrace {
+            agents::change(runtime);
+        }
         drop(starts);
         other = EVERYWHERE.answer.load(Ordering::Relaxed);
     } else if number == libc::SYS_ptrace
@@ -527,11 +531,16 @@ pub fn make_requested_call(activation: &'static Activation) {
     if !preempt::owes_call(activation) {
         return;
     }
+    make_call_of_all();
+    preempt::note_call(activation);
+}
+
+/// Makes the call that every kernel thread of the process must make.
+pub fn make_call_of_all() {
     let words = core::array::from_fn(|index| EVERYWHERE.words[index].load(Ordering::Relaxed));
     // SAFETY: the program's own call with its own arguments.
     let answer = unsafe { pass_through(EVERYWHERE.number.load(Ordering::Relaxed), words) } as i64;
     if answer != EVERYWHERE.expected.load(Ordering::Relaxed) {
         EVERYWHERE.answer.store(answer, Ordering::Relaxed);
     }
-    preempt::note_call(activation);
 }

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::access;
+use crate::entry::raw_syscall;
 use crate::futex;
 
 /// As the kernel's ROBUST_LIST_LIMIT.
@@ -20,6 +21,22 @@ const FUTEX_WAITERS: u32 = 0x8000_0000;
 pub fn is_empty(thread: &'static Thread) -> bool {
     let head = thread.kernel.robust_list.load(Ordering::Relaxed);
     head == 0 || access::load_u64(head) == Ok(head as u64)
+}
+
+/// Where the list of the calling kernel thread is, as libc has told the kernel before there was a runtime; 0 without
+/// one.
+pub fn of_kernel_thread() -> usize {
+    let (mut head, mut size) = (0usize, 0usize);
+    let words = [0, (&raw mut head) as u64, (&raw mut size) as u64, 0, 0, 0];
+    // SAFETY: writes two words.
+    unsafe { raw_syscall(libc::SYS_get_robust_list, words) };
+    head
+}
+
+/// Whether the thread holds or takes any lock, as far as its list says.
+pub fn holds(thread: &'static Thread) -> bool {
+    let head = thread.kernel.robust_list.load(Ordering::Relaxed);
+    !is_empty(thread) || head != 0 && access::load_u64(head.wrapping_add(16)) != Ok(0)
 }
 
 /// Marks every lock that the thread still holds as orphaned and wakes a waiter of each. Inside the

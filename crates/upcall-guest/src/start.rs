@@ -25,7 +25,9 @@ use upcall_linux::{affinity, base};
 
 use crate::guest::{GUEST, Options, Policy};
 use crate::patch::{Hooks, ObjectReport, patch_all};
-use crate::{caller, dispatch, heap, loads, obstacle, preload, process, signal, table, threads};
+use crate::{
+    agents, caller, dispatch, heap, loads, obstacle, preload, process, signal, table, threads,
+};
 
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
 #[unsafe(no_mangle)]
@@ -69,6 +71,7 @@ unsafe fn serve(options: Options, beside: bool) {
     affinity::note();
     caller::prepare();
     threads::note_libc();
+    agents::imports::look();
     unregister_rseq();
     signal::inherit_actions();
     let hooks = Hooks {

@@ -270,7 +270,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_clock_nanosleep => {
             time::clock_nanosleep(runtime, thread, frame).unwrap_or_else(|| blocking(frame))
         }
-        libc::SYS_exit => threads::exit(runtime, frame.rdi),
+        libc::SYS_exit => threads::exit(runtime, thread, frame.rdi),
         libc::SYS_exit_group => {
             GUEST.report();
             pass(frame)
@@ -280,12 +280,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             state.clear_tid.store(frame.rdi as usize, Ordering::Relaxed);
             i64::from(state.tid.load(Ordering::Relaxed))
         }
-        libc::SYS_set_robust_list => {
-            state
-                .robust_list
-                .store(frame.rdi as usize, Ordering::Relaxed);
-            0
-        }
+        libc::SYS_set_robust_list => attributes::set_robust_list(runtime, thread, frame),
         libc::SYS_get_robust_list => attributes::get_robust_list(thread, frame),
         libc::SYS_rseq => attributes::rseq(frame),
         // Waits in the kernel would not meet wake-ups at user level.

@@ -11,11 +11,10 @@ use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
-use crate::identity::FIRST;
 use crate::unwind::Tables;
 use crate::{
-    access, bound, caller, dispatch, object, pending, process, robust, scheduling, shell, signal,
-    stuck, urgency, user_dispatch,
+    access, agents, bound, caller, dispatch, object, pending, process, robust, scheduling, shell,
+    signal, stuck, urgency, user_dispatch,
 };
 
 /// Room below the new stack pointer for the red zone, the frame and the first context.
@@ -245,7 +244,11 @@ fn launch(
 ) -> Result<i32, Errno> {
     let creator = activation.thread();
     note_first_id_word(request);
-    let thread = runtime.new_thread()?;
+    let agent = agents::create(runtime)?;
+    let thread = runtime
+        .new_thread()
+        .inspect_err(|_| agents::take_back(runtime, agent))?;
+    agents::appoint(thread, agent);
     let state = &thread.kernel;
     let flag = |bit: i32| request.flags & bit as u64 != 0;
     let inherited = |pick: fn(&Thread) -> usize| creator.map_or(0, pick);
@@ -286,8 +289,10 @@ fn launch(
     }
     urgency::inherit(runtime, activation, (creator, thread));
     // Only now: signals for the process may be passed to it as soon as it has an id.
-    let Some(tid) = GUEST.identities.assign(runtime, thread) else {
+    let id = agent.map(agents::Agent::tid);
+    let Some(tid) = GUEST.identities.assign(runtime, thread, id) else {
         runtime.free_thread(thread);
+        agents::take_back(runtime, agent);
         return Err(Errno(libc::EAGAIN));
     };
     if request.child_tid > base {
@@ -371,11 +376,16 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
 }
 
 /// exit(2): ends the current thread, and the process with the last one.
-pub fn exit(runtime: &'static Runtime, status: u64) -> ! {
+pub fn exit(runtime: &'static Runtime, thread: &'static Thread, status: u64) -> ! {
+    let is_first = GUEST
+        .identities
+        .first()
+        .is_some_and(|first| core::ptr::eq(first, thread));
+    agents::dismiss(runtime, thread, || GUEST.identities.release(thread));
     let activation = runtime.enter();
     if let Some(thread) = activation.thread() {
         robust::release_all(runtime, activation, thread);
-        if thread.kernel.tid.load(Ordering::Relaxed) < FIRST {
+        if is_first {
             FIRST_STATUS.store(status, Ordering::Relaxed);
             GUEST.first_ended.store(true, Ordering::SeqCst);
         }

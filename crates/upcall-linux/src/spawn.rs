@@ -1,14 +1,14 @@
 //! Kernel threads for activations: clone(2) without libc, so that nothing of libc's is allocated.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicI32, Ordering};
 
 use upcall_core::{Errno, Kernel, SpinLock};
 
 use crate::sys::{self, error};
-use crate::{Activation, arch, base, preempt};
+use crate::{Activation, Runtime, arch, base, preempt};
 
 /// Exactly what the C library asks for: there are filters that let nothing else through.
-const FLAGS: i32 = libc::CLONE_VM
+pub const FLAGS: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
     | libc::CLONE_SIGHAND
@@ -21,30 +21,65 @@ const FLAGS: i32 = libc::CLONE_VM
 static ALL_SIGNALS: u64 = !0;
 /// What is blocked while a kernel thread begins. The kernel ends a process in which a filter traps a call while
 /// SIGSYS is blocked.
-const BLOCKED: u64 = !(1 << (libc::SIGSYS - 1));
+pub const BLOCKED: u64 = !(1 << (libc::SIGSYS - 1));
 
 /// Held while a kernel thread is started: a new one inherits what its creator has at that moment.
 pub static STARTS: SpinLock<()> = SpinLock::new(());
 
 /// Starts the kernel thread of `activation` on its own stack.
 pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
-    // Before the signals are blocked: who holds the lock may wait for this activation's handler.
-    let guard = STARTS.lock(activation.runtime().kernel());
-    preempt::note_call(activation);
-    // The child starts with the signals blocked: its pseudo-register is not set yet.
-    let before = sys::set_signal_mask(BLOCKED);
-    let tid = activation.kernel.tid.as_ptr() as usize;
     // SAFETY: the stack is the activation's own and free; the id word lives as long as the
     // activation; `begin` does not return.
-    let answer = unsafe {
-        start_kernel_thread(
-            FLAGS as usize,
-            activation.stack_top(),
-            tid,
-            begin,
-            core::ptr::from_ref(activation) as usize,
+    unsafe {
+        start(
+            activation.runtime(),
+            (activation.stack_top(), &activation.kernel.tid),
+            (begin, core::ptr::from_ref(activation) as usize),
+            || preempt::note_call(activation),
         )
-    };
+    }
+}
+
+/// Starts a kernel thread of the runtime's own that is no activation: at `begin(argument)`, with the signals in [`BLOCKED`] blocked. Its
+/// id is in `tid` when this returns, and until it is gone. Inside the runtime.
+///
+/// # Errors
+///
+/// The kernel's.
+///
+/// # Safety
+///
+/// The stack that ends at `stack` is writable and free; `begin` does not return; `tid` is there for as long.
+pub unsafe fn start_aside(
+    runtime: &'static Runtime,
+    stack: usize,
+    tid: &AtomicI32,
+    begin: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's conditions.
+    unsafe { start(runtime, (stack, tid), (begin, argument), || {}) }
+}
+
+/// Starts a kernel thread; `prepare` is called when none other is being started.
+///
+/// # Safety
+///
+/// As [`start_aside`].
+unsafe fn start(
+    runtime: &'static Runtime,
+    (stack, tid): (usize, &AtomicI32),
+    (begin, argument): (extern "C" fn(usize) -> !, usize),
+    prepare: impl FnOnce(),
+) -> Result<(), Errno> {
+    // Before the signals are blocked: who holds the lock may wait for this activation's handler.
+    let guard = STARTS.lock(runtime.kernel());
+    prepare();
+    // The child starts with the signals blocked: its pseudo-register is not set yet.
+    let before = sys::set_signal_mask(BLOCKED);
+    let tid = tid.as_ptr() as usize;
+    // SAFETY: the caller's conditions.
+    let answer = unsafe { start_kernel_thread(FLAGS as usize, stack, tid, begin, argument) };
     sys::set_signal_mask(before);
     drop(guard);
     match error(answer) {

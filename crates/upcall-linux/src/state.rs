@@ -269,6 +269,8 @@ pub struct LinuxThread {
     pub clear_tid: AtomicUsize,
     /// The robust list (set_robust_list).
     pub robust_list: AtomicUsize,
+    /// The kernel thread that stands for it in the kernel, or 0. Kept by the guest.
+    pub agent: AtomicUsize,
     /// The system call in which it is: the address of the registers at its site, or 0.
     pub frame: AtomicUsize,
     /// Set while a child of vfork runs on the thread's memory: its calls are not the thread's.
