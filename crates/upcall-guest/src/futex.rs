@@ -15,32 +15,28 @@ use upcall_linux::{Activation, Runtime};
 use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{again, agents, bound, threads, time, urgency};
+use crate::{again, pi, threads, time};
 
-const PRIVATE: u64 = 128;
-const CLOCK_REALTIME: u64 = 256;
+pub(crate) const PRIVATE: u64 = 128;
+pub(crate) const CLOCK_REALTIME: u64 = 256;
 const WAIT: u64 = 0;
 const WAKE: u64 = 1;
 const REQUEUE: u64 = 3;
 const CMP_REQUEUE: u64 = 4;
 const WAKE_OP: u64 = 5;
-const LOCK_PI: u64 = 6;
-/// FUTEX_UNLOCK_PI.
-pub const UNLOCK_PI: u64 = 7;
-const TRYLOCK_PI: u64 = 8;
+pub(crate) const LOCK_PI: u64 = 6;
+pub(crate) const UNLOCK_PI: u64 = 7;
+pub(crate) const TRYLOCK_PI: u64 = 8;
 const WAIT_BITSET: u64 = 9;
 const WAKE_BITSET: u64 = 10;
-const WAIT_REQUEUE_PI: u64 = 11;
-const LOCK_PI2: u64 = 13;
-
-const TID_MASK: u32 = 0x3fff_ffff;
-const OWNER_DIED: u32 = 0x4000_0000;
-const WAITERS: u32 = 0x8000_0000;
+pub(crate) const WAIT_REQUEUE_PI: u64 = 11;
+const CMP_REQUEUE_PI: u64 = 12;
+pub(crate) const LOCK_PI2: u64 = 13;
 
 /// A negative error number, as the kernel returns it.
 pub type Answer = i64;
 
-const fn failed(number: i32) -> Answer {
+pub(crate) const fn failed(number: i32) -> Answer {
     -(number as i64)
 }
 
@@ -72,9 +68,15 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     let command = operation & !(PRIVATE | CLOCK_REALTIME);
     if operation & PRIVATE == 0
         && !is_id_word(address, command, value)
-        && !is_owned_here(address, command)
+        && !pi::is_owned_here(address, command)
     {
         return None;
+    }
+    if operation & CLOCK_REALTIME != 0
+        && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2)
+        || command > LOCK_PI2
+    {
+        return Some(failed(libc::ENOSYS));
     }
     if !address.is_multiple_of(4) {
         return Some(failed(libc::EINVAL));
@@ -109,12 +111,20 @@ fn serve_rarer(runtime: &'static Runtime, frame: &Frame, command: u64) -> Answer
         LOCK_PI | LOCK_PI2 => {
             let real = command == LOCK_PI || operation & CLOCK_REALTIME != 0;
             match time::deadline(frame.r10 as usize, false, real) {
-                Ok(deadline) => lock_pi(runtime, address, deadline),
+                Ok(deadline) => pi::lock(runtime, address, deadline),
                 Err(number) => failed(number),
             }
         }
-        TRYLOCK_PI => trylock_pi(address).unwrap_or(failed(libc::EFAULT)),
-        UNLOCK_PI => unlock_pi(runtime, address),
+        TRYLOCK_PI => pi::trylock(address).unwrap_or(failed(libc::EFAULT)),
+        UNLOCK_PI => pi::unlock(runtime, address),
+        WAIT_REQUEUE_PI => {
+            let real = operation & CLOCK_REALTIME != 0;
+            match time::deadline(frame.r10 as usize, false, real) {
+                Ok(deadline) => pi::wait_requeue(runtime, frame, deadline),
+                Err(number) => failed(number),
+            }
+        }
+        CMP_REQUEUE_PI => pi::requeue(runtime, frame),
         _ => failed(libc::ENOSYS),
     }
 }
@@ -132,46 +142,14 @@ fn is_id_word(address: usize, command: u64, value: u32) -> bool {
         && (clears(value as i32) || threads::id_beside(address).is_some_and(clears))
 }
 
-/// Whether the operation is one with priority inheritance on a word whose owner is a thread of this process, or
-/// nobody, and threads have no agents. libc leaves the private flag away for every robust mutex, and the kernel
-/// cannot understand the ids of these threads.
-fn is_owned_here(address: usize, command: u64) -> bool {
-    let is_here = |value: u32| {
-        let owner = (value & TID_MASK) as i32;
-        owner == 0 || GUEST.identities.find(owner).is_some()
-    };
-    !agents::are_used()
-        && matches!(command, LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI)
-        && access::load_u32(address).is_ok_and(is_here)
-}
-
 /// How many threads wait, in the kernel, for words that other processes may share.
 static SHARED_WAITS: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether a call of that number and operation can give its caller a mutex with priority inheritance.
-pub fn takes_pi(number: u64, operation: u64) -> bool {
-    number == libc::SYS_futex as u64
-        && matches!(
-            operation & !(PRIVATE | CLOCK_REALTIME),
-            LOCK_PI | LOCK_PI2 | TRYLOCK_PI | WAIT_REQUEUE_PI
-        )
-}
-
-/// A call on a word that other processes may share, of which the word holds the id of the caller: the kernel's, for
-/// the thread's agent.
-fn by_agent(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
-    if !takes_pi(frame.rax, frame.rsi) && frame.rsi != UNLOCK_PI {
-        return None;
-    }
-    let agent = agents::of(crate::caller::current_thread()?)?;
-    Some(agent.ask(runtime, frame.words()))
-}
 
 /// A call on a word that other processes may share: the kernel's. The word may be one that the
 /// end of a thread clears without our knowing, so that end must know of the wait: see
 /// [`wake_shared`].
 pub fn shared(runtime: &'static Runtime, frame: &Frame) -> Answer {
-    if let Some(answer) = by_agent(runtime, frame) {
+    if let Some(answer) = pi::by_agent(runtime, frame) {
         return answer;
     }
     SHARED_WAITS.fetch_add(1, Ordering::SeqCst);
@@ -293,7 +271,7 @@ pub fn of_bound(frame: &mut Frame) -> Answer {
 }
 
 /// As [`wait`], of a kernel thread that is no activation.
-fn wait_outside(address: usize, value: u32, deadline: Option<u64>) -> Answer {
+pub(crate) fn wait_outside(address: usize, value: u32, deadline: Option<u64>) -> Answer {
     const NS: u64 = 1_000_000_000;
     let time = deadline.map(|at| [at / NS, at % NS]);
     let at = time.as_ref().map_or(0, |time| time.as_ptr() as u64);
@@ -373,7 +351,11 @@ fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
 
 fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
     let (from, to) = (frame.rdi as usize, frame.r8 as usize);
-    if access::load_u32(from).is_err() || access::load_u32(to).is_err() {
+    if !to.is_multiple_of(4) {
+        return failed(libc::EINVAL);
+    }
+    // Without a comparison the kernel does not look at the words either.
+    if compare && access::load_u32(from).is_err() {
         return failed(libc::EFAULT);
     }
     if (frame.rdx as i32) < 0 || (frame.r10 as i32) < 0 {
@@ -397,7 +379,16 @@ fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
 
 fn wake_op(runtime: &'static Runtime, frame: &Frame) -> Answer {
     let (first, second) = (frame.rdi as usize, frame.r8 as usize);
-    if access::load_u32(first).is_err() || access::load_u32(second).is_err() {
+    /// FUTEX_OP_XOR and FUTEX_OP_CMP_GE.
+    const LAST: (u32, u32) = (4, 5);
+    let encoded = frame.r9 as u32;
+    if !second.is_multiple_of(4) {
+        return failed(libc::EINVAL);
+    }
+    if encoded >> 28 & 7 > LAST.0 || encoded >> 24 & 15 > LAST.1 {
+        return failed(libc::ENOSYS);
+    }
+    if access::load_u32(second).is_err() {
         return failed(libc::EFAULT);
     }
     let mut fault = false;
@@ -458,110 +449,4 @@ fn apply(address: usize, encoded: u32) -> Result<bool, Fault> {
         4 => old > comparand,
         _ => old >= comparand,
     })
-}
-
-fn own_tid() -> u32 {
-    crate::caller::current_thread()
-        .or_else(bound::current_thread)
-        .map_or(0, |thread| thread.kernel.tid.load(Ordering::Relaxed) as u32)
-}
-
-/// Tries to own the word; `None`: somebody else does.
-fn acquire_pi(address: usize, waiters: u32) -> Result<Option<Answer>, Fault> {
-    let tid = own_tid();
-    let mut value = access::load_u32(address)?;
-    loop {
-        if value & TID_MASK == tid {
-            return Ok(Some(failed(libc::EDEADLK)));
-        }
-        if value & TID_MASK != 0 {
-            return Ok(None);
-        }
-        let was = access::swap_u32(
-            address,
-            value,
-            tid | value & (WAITERS | OWNER_DIED) | waiters,
-        )?;
-        if was == value {
-            if urgency::lends() && (value | waiters) & WAITERS != 0 {
-                urgency::took_awaited();
-            }
-            return Ok(Some(0));
-        }
-        value = was;
-    }
-}
-
-fn trylock_pi(address: usize) -> Result<Answer, Fault> {
-    Ok(acquire_pi(address, 0)?.unwrap_or(failed(libc::EAGAIN)))
-}
-
-/// FUTEX_LOCK_PI; there is something to inherit where threads have ranks.
-fn lock_pi(runtime: &'static Runtime, address: usize, deadline: Option<u64>) -> Answer {
-    let mut waiters = 0;
-    loop {
-        match acquire_pi(address, waiters) {
-            Ok(Some(answer)) => return answer,
-            Ok(None) => {}
-            Err(Fault) => return failed(libc::EFAULT),
-        }
-        let Ok(value) = access::load_u32(address) else {
-            return failed(libc::EFAULT);
-        };
-        if value & TID_MASK == 0 {
-            continue;
-        }
-        let mark = || Ok(access::swap_u32(address, value, value | WAITERS)? == value);
-        let marked = match urgency::lends() {
-            true => urgency::mark_and_lend(value & TID_MASK, value & WAITERS == 0, mark),
-            false => mark(),
-        };
-        match marked {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(Fault) => return failed(libc::EFAULT),
-        }
-        // There may be other waiters now or later: whoever gets the lock keeps the mark.
-        waiters = WAITERS;
-        let answer = match bound::current() {
-            Some(_) => wait_outside(address, value | WAITERS, deadline),
-            None => wait(runtime, address, value | WAITERS, u32::MAX, deadline),
-        };
-        if urgency::lends() {
-            urgency::waited();
-        }
-        if answer == failed(libc::ETIMEDOUT) {
-            return answer;
-        }
-    }
-}
-
-fn unlock_pi(runtime: &'static Runtime, address: usize) -> Answer {
-    let Ok(mut value) = access::load_u32(address) else {
-        return failed(libc::EFAULT);
-    };
-    loop {
-        if value & TID_MASK != own_tid() {
-            return failed(libc::EPERM);
-        }
-        match access::swap_u32(address, value, 0) {
-            Ok(was) if was == value => break,
-            Ok(was) => value = was,
-            Err(Fault) => return failed(libc::EFAULT),
-        }
-    }
-    match bound::current() {
-        Some(_) if wake_kernel(address, 1, true) == 0 => {
-            runtime.futex_wake_from_outside(address, 1, u32::MAX);
-        }
-        Some(_) => {}
-        None => {
-            wake(runtime, address, 1, u32::MAX);
-        }
-    }
-    // Last: what was lent is needed until the lender is woken.
-    if urgency::lends() && value & WAITERS != 0 {
-        urgency::freed_awaited();
-    }
-    0
 }

@@ -21,8 +21,8 @@ use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
-    again, alone, attributes, bound, caller, credentials, deadlines, dispatch, futex, io, kill,
-    loads, names, poll, process, scheduling, segments, signal, threads, time, timers, uring,
+    again, alone, attributes, bound, caller, credentials, deadlines, dispatch, futex, ids, io,
+    kill, loads, names, poll, process, scheduling, segments, signal, threads, time, timers, uring,
     user_dispatch,
 };
 
@@ -414,8 +414,8 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         | libc::SYS_time
         | libc::SYS_getcpu
         | libc::SYS_uname
-        | libc::SYS_getrandom
-        | libc::SYS_prlimit64 => pass(frame),
+        | libc::SYS_getrandom => pass(frame),
+        ids::process_calls!() => ids::serve(runtime, frame),
         libc::SYS_arch_prctl => segments::arch_prctl(thread, frame),
         _ => blocking(frame),
     }

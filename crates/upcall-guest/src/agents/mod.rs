@@ -36,7 +36,7 @@ use upcall_core::{Errno, Kernel, SpinLock};
 use upcall_linux::{Runtime, Thread, spawn};
 
 use crate::entry::{NEVER, program_call, raw_syscall};
-use crate::{caller, futex, process, robust};
+use crate::{caller, futex, pi, process, robust};
 
 pub use leader::{adopt_leader, give_way};
 
@@ -285,7 +285,7 @@ impl Agent {
         }
         let answer = self.answer(runtime);
         let word = |at: usize| self.call[at].load(Ordering::Relaxed);
-        if answer == 0 && futex::takes_pi(word(0), word(2)) {
+        if answer == 0 && pi::takes_pi(word(0), word(2)) {
             let number = libc::SYS_futex as u64;
             self.put([number, word(1), futex::UNLOCK_PI, 0, 0, 0, 0]);
             self.answer(runtime);

@@ -1,0 +1,62 @@
+//! Calls that take the id of any thread for its process: kill(2), getpgid(2), process_vm_readv(2) and their kin.
+//!
+//! The kernel does not know the ids of threads without an agent, so such a call is made with the id of the process.
+//!
+//! *Not done:* what a kernel thread has and a thread has not: perf_event_open(2), ptrace(2), pidfd_open(2) with
+//! PIDFD_THREAD, F_OWNER_TID.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::Runtime;
+
+use crate::entry::{Frame, NEVER, program_call};
+use crate::guest::GUEST;
+use crate::identity::FIRST;
+
+/// The calls that [`serve`] serves.
+macro_rules! process_calls {
+    () => {
+        libc::SYS_kill
+            | libc::SYS_rt_sigqueueinfo
+            | libc::SYS_getpgid
+            | libc::SYS_setpgid
+            | libc::SYS_getsid
+            | libc::SYS_prlimit64
+            | libc::SYS_sched_rr_get_interval
+            | libc::SYS_process_vm_readv
+            | libc::SYS_process_vm_writev
+            | libc::SYS_migrate_pages
+            | libc::SYS_move_pages
+            | libc::SYS_ioprio_get
+            | libc::SYS_ioprio_set
+            | libc::SYS_kcmp
+    };
+}
+pub(crate) use process_calls;
+
+/// Makes the call, with the process's id where it names a thread.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
+pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    const WHO_PROCESS: u64 = 1;
+    let mut words = frame.words();
+    let number = frame.rax as i64;
+    let named = match number {
+        libc::SYS_ioprio_get | libc::SYS_ioprio_set if frame.rdi == WHO_PROCESS => 2..3,
+        libc::SYS_ioprio_get | libc::SYS_ioprio_set => 0..0,
+        libc::SYS_kcmp => 1..3,
+        _ => 1..2,
+    };
+    for word in &mut words[named] {
+        let id = *word as i32;
+        if id >= FIRST && GUEST.identities.find(id).is_some() {
+            if number == libc::SYS_setpgid {
+                // It is not the leader of its process.
+                return -i64::from(libc::EINVAL);
+            }
+            *word = u64::from(GUEST.pid.load(Ordering::Relaxed));
+        }
+    }
+    // SAFETY: the program's own call.
+    runtime.blocking(|| unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
+}
