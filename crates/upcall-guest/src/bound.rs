@@ -433,7 +433,7 @@ pub fn visit<R>(thread: &'static Thread, act: impl FnOnce(&'static Runtime) -> R
 pub fn exit(thread: &'static Thread, status: u64) -> ! {
     if let (Some(record), Some(runtime)) = (of(thread), GUEST.runtime()) {
         come_back(runtime, record, thread);
-        threads::exit(runtime, status);
+        threads::exit(runtime, thread, status);
     }
     upcall_linux::sys::say(b"upcall: a bound thread without a runtime: this is a bug in upcall\n");
     std::process::abort()

@@ -13,12 +13,10 @@ use crate::entry::{Frame, NEVER, program_call};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 
-/// The calls that [`serve`] serves.
+/// The calls that [`serve`] serves. It makes those of [`crate::kill`], too.
 macro_rules! process_calls {
     () => {
-        libc::SYS_kill
-            | libc::SYS_rt_sigqueueinfo
-            | libc::SYS_getpgid
+        libc::SYS_getpgid
             | libc::SYS_setpgid
             | libc::SYS_getsid
             | libc::SYS_prlimit64
@@ -33,6 +31,14 @@ macro_rules! process_calls {
     };
 }
 pub(crate) use process_calls;
+
+/// The id of this process for that of one of its threads, which the kernel does not know; else the same.
+pub fn process_of(id: i32) -> i32 {
+    match id >= FIRST && GUEST.identities.find(id).is_some() {
+        true => GUEST.pid.load(Ordering::Relaxed) as i32,
+        false => id,
+    }
+}
 
 /// Makes the call, with the process's id where it names a thread.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
@@ -49,12 +55,13 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     };
     for word in &mut words[named] {
         let id = *word as i32;
-        if id >= FIRST && GUEST.identities.find(id).is_some() {
+        let process = process_of(id);
+        if process != id {
             if number == libc::SYS_setpgid {
                 // It is not the leader of its process.
                 return -i64::from(libc::EINVAL);
             }
-            *word = u64::from(GUEST.pid.load(Ordering::Relaxed));
+            *word = process as u64;
         }
     }
     // SAFETY: the program's own call.

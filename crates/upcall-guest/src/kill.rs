@@ -14,11 +14,11 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Activation, Runtime, Thread};
 
-use crate::access;
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::pending::{self, Information, Sent};
 use crate::signal::{self, bit};
+use crate::{access, ids};
 
 const SI_USER: i32 = 0;
 const SI_TKILL: i32 = -6;
@@ -32,10 +32,9 @@ const EPERM: i64 = -(libc::EPERM as i64);
 
 /// kill(2).
 pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    let (whom, signal) = (frame.rdi as i32, frame.rsi as i32);
+    let (whom, signal) = (ids::process_of(frame.rdi as i32), frame.rsi as i32);
     let own = GUEST.pid.load(Ordering::Relaxed) as i32;
-    // SAFETY: the program's own call.
-    let make = || runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    let make = || ids::serve(runtime, frame);
     if !may_be_ours(signal) {
         return make();
     }
@@ -55,16 +54,16 @@ pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -
     answer
 }
 
-/// rt_sigqueueinfo(2). `None`: it is the kernel's.
-pub fn queue(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> Option<i64> {
-    let (whom, signal) = (frame.rdi as i32, frame.rsi as i32);
+/// rt_sigqueueinfo(2).
+pub fn queue(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let (whom, signal) = (ids::process_of(frame.rdi as i32), frame.rsi as i32);
     if whom != GUEST.pid.load(Ordering::Relaxed) as i32 || !(1..=64).contains(&signal) {
-        return None;
+        return ids::serve(runtime, frame);
     }
     let Ok(information) = read(frame.rdx as usize, signal) else {
-        return Some(EFAULT);
+        return EFAULT;
     };
-    Some(queue_to_process(runtime, thread, signal, &information))
+    queue_to_process(runtime, thread, signal, &information)
 }
 
 /// pidfd_send_signal(2). `None`: it is the kernel's.

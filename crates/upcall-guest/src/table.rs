@@ -318,9 +318,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             attributes::kill_thread(runtime, frame, frame.rdi as i32, frame.rsi as i32, None)
         }
         libc::SYS_kill => kill::kill(runtime, thread, frame),
-        libc::SYS_rt_sigqueueinfo => {
-            kill::queue(runtime, thread, frame).unwrap_or_else(|| pass(frame))
-        }
+        libc::SYS_rt_sigqueueinfo => kill::queue(runtime, thread, frame),
         libc::SYS_pidfd_send_signal => {
             kill::send_by_descriptor(runtime, thread, frame).unwrap_or_else(|| pass(frame))
         }
