@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::Thread;
 
 use crate::entry::Frame;
-use crate::{futex, time};
+use crate::{futex, signal, time};
 
 /// No handler of the program ran during the call.
 pub const UNSEEN: u32 = 0;
@@ -80,6 +80,8 @@ fn restarts(frame: &Frame) -> bool {
             | libc::SYS_msgrcv
             | libc::SYS_msgsnd
             | libc::SYS_io_getevents
+            | signal::IO_PGETEVENTS
+            | libc::SYS_io_uring_enter
     )
 }
 
@@ -109,7 +111,7 @@ impl Timeout {
             | libc::SYS_epoll_pwait
             | libc::SYS_epoll_pwait2
             | libc::SYS_semtimedop => Some(&mut frame.r10),
-            libc::SYS_io_getevents => Some(&mut frame.r8),
+            libc::SYS_io_getevents | signal::IO_PGETEVENTS => Some(&mut frame.r8),
             _ => None,
         }
     }

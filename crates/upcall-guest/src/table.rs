@@ -267,9 +267,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         }
         libc::SYS_sched_yield => deadlines::end_job(runtime, thread, frame),
         libc::SYS_nanosleep => time::nanosleep(runtime, thread, frame),
-        libc::SYS_clock_nanosleep => {
-            time::clock_nanosleep(runtime, thread, frame).unwrap_or_else(|| blocking(frame))
-        }
+        libc::SYS_clock_nanosleep => time::clock_nanosleep(runtime, thread, frame),
         libc::SYS_exit => threads::exit(runtime, thread, frame.rdi),
         libc::SYS_exit_group => {
             GUEST.report();
@@ -304,6 +302,8 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_epoll_ctl => poll::control(runtime, frame),
         libc::SYS_setsockopt => poll::set_option(runtime, frame),
         libc::SYS_rt_sigtimedwait => signal::sigtimedwait(runtime, thread, frame),
+        signal::IO_PGETEVENTS => signal::get_events(runtime, thread, frame),
+        libc::SYS_fallocate => io::allocate(runtime, frame),
         libc::SYS_signalfd | libc::SYS_signalfd4 => signal::signalfd(frame),
         libc::SYS_rt_sigpending => attributes::sigpending(thread, frame),
         libc::SYS_sigaltstack => signal::altstack::sigaltstack(runtime, thread, frame),
@@ -383,7 +383,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_io_uring_setup => uring::setup(frame),
         libc::SYS_io_uring_enter => {
             uring::enter();
-            signal::enter_ring(runtime, thread, frame)
+            uring::wait(runtime, thread, frame)
         }
         libc::SYS_io_uring_register => uring::register(frame).unwrap_or_else(|| blocking(frame)),
         libc::SYS_dup2 | libc::SYS_dup3 => attributes::duplicate(runtime, frame),

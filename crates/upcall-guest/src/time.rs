@@ -7,7 +7,7 @@ use upcall_core::{Kernel, WakeReason};
 use upcall_linux::{Runtime, Thread, base, clock, cpu_time};
 
 use crate::again::UNSEEN;
-use crate::entry::{Frame, NEVER, program_call};
+use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::guest::GUEST;
 use crate::{access, deadlines, futex};
 
@@ -63,12 +63,62 @@ pub fn nanosleep(runtime: &'static Runtime, thread: &'static Thread, frame: &Fra
     }
 }
 
+/// clock_nanosleep(2).
+pub fn clock_nanosleep(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    sleep_on_wall(runtime, thread, frame).unwrap_or_else(|| sleep_in_kernel(runtime, thread, frame))
+}
+
+/// On a clock that only the kernel knows. A length of time becomes a point, which does not move when a signal of the
+/// runtime's own ends the wait.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
+fn sleep_in_kernel(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut words = frame.words();
+    let mut point = [0u64; 2];
+    let length = nanoseconds(frame.rdx as usize).unwrap_or(0);
+    let is_length = frame.rsi & TIMER_ABSTIME == 0 && length != 0;
+    let deadline = kernel_clock(frame.rdi).filter(|_| is_length);
+    let deadline = deadline.map(|now| now.saturating_add(length));
+    if let Some(deadline) = deadline {
+        point = [deadline / NS, deadline % NS];
+        words[2] |= TIMER_ABSTIME;
+        words[3] = point.as_ptr() as u64;
+        words[4] = 0;
+    }
+    loop {
+        // SAFETY: the program's own call, or one that reads two words.
+        let make = || unsafe { program_call(&words, &frame.made, &NEVER) };
+        let answer = runtime.blocking(make) as i64;
+        core::hint::black_box(&mut point);
+        if answer != EINTR {
+            return answer;
+        }
+        if thread.kernel.seen.load(Ordering::Relaxed) == UNSEEN {
+            continue;
+        }
+        if let (Some(deadline), Some(now)) = (deadline, kernel_clock(frame.rdi))
+            && frame.r10 != 0
+        {
+            let left = deadline.saturating_sub(now);
+            let stored = store(frame.r10 as usize, [left / NS, left % NS]);
+            return if stored == 0 { EINTR } else { stored };
+        }
+        return EINTR;
+    }
+}
+
+/// The time of a clock on which one can sleep; `None` if there is none of that number.
+fn kernel_clock(id: u64) -> Option<u64> {
+    let mut time = [0u64; 2];
+    let words = [id, time.as_mut_ptr() as u64, 0, 0, 0, 0];
+    // SAFETY: writes two words.
+    let answer = unsafe { raw_syscall(libc::SYS_clock_gettime, words) };
+    let is_there = answer == 0 && id as i32 != CLOCK_THREAD_CPUTIME_ID;
+    is_there.then(|| time[0].saturating_mul(NS).saturating_add(time[1]))
+}
+
 /// clock_nanosleep(2) on the clocks that stand for wall time; `None` for others: the kernel's.
-pub fn clock_nanosleep(
-    runtime: &'static Runtime,
-    thread: &'static Thread,
-    frame: &Frame,
-) -> Option<i64> {
+fn sleep_on_wall(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> Option<i64> {
     let clock_id = frame.rdi as i32;
     if !matches!(clock_id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME) {
         return None;

@@ -16,9 +16,12 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use upcall_linux::{Runtime, Thread};
+
 use crate::access::{self, Fault};
 use crate::entry::{Frame, pass_through};
 use crate::guest::GUEST;
+use crate::{io, signal};
 
 const SETUP_SQPOLL: u32 = 1 << 1;
 const SETUP_COOP_TASKRUN: u32 = 1 << 8;
@@ -38,6 +41,7 @@ const PARAMETERS: usize = 15;
 const FLAGS_AT: usize = 8;
 
 const EINVAL: i64 = -(libc::EINVAL as i64);
+const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
 
 /// Some ring was used.
@@ -58,6 +62,28 @@ pub fn enter() {
         // Pairs with the load in `is_used`.
         USED.store(true, Ordering::Release);
     }
+}
+
+/// io_uring_enter(2). One that a signal of the runtime's own has cut short has submitted, and has still to wait: the
+/// kernel counts what is complete, whenever that was.
+pub fn wait(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -> i64 {
+    let submits = frame.rsi;
+    let mut submitted = 0;
+    let answer = loop {
+        io::begin_undisturbed();
+        let answer = signal::enter_ring(runtime, thread, frame);
+        let waits = frame.r10 & signal::ENTER_GETEVENTS != 0 && frame.rdx as u32 != 0;
+        let goes_on = answer == EINTR && submitted > 0 || answer > 0 && answer as u64 == submits;
+        if answer > 0 {
+            submitted = answer;
+        }
+        if !waits || !goes_on || !io::was_disturbed() {
+            break answer;
+        }
+        frame.rsi = 0;
+    };
+    frame.rsi = submits;
+    if submitted > 0 { submitted } else { answer }
 }
 
 /// What the kernel is asked for in place of `flags`.

@@ -2,12 +2,12 @@
 //! once, files to sockets, random bytes. They block, and go on where a signal of the runtime's own has cut
 //! them short.
 
-use upcall_linux::Runtime;
 use upcall_linux::poller::Kind;
+use upcall_linux::{Runtime, preempt};
 
 use super::{begin_undisturbed, block, rest, was_disturbed};
 use crate::access;
-use crate::entry::{Frame, NEVER, program_call};
+use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 
 /// Where a `struct mmsghdr` says how many bytes were moved, and its size.
 const MOVED: usize = 56;
@@ -71,6 +71,25 @@ pub fn fill(runtime: &'static Runtime, frame: &Frame) -> i64 {
         words[1] += moved;
         words[2] -= moved;
         true
+    })
+}
+
+/// fallocate(2). In memory the kernel takes all back when a signal comes, and would begin again for ever: the
+/// runtime's own waits for the end.
+#[inline(never)]
+pub fn allocate(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let own = 1u64 << (preempt::SIGNAL - 1);
+    let change = |how: i32| {
+        let words = [how as u64, (&raw const own) as u64, 0, 8, 0, 0];
+        // SAFETY: reads eight bytes.
+        unsafe { raw_syscall(libc::SYS_rt_sigprocmask, words) };
+    };
+    runtime.blocking(|| {
+        change(libc::SIG_BLOCK);
+        // SAFETY: the program's own call.
+        let answer = unsafe { frame.raw() } as i64;
+        change(libc::SIG_UNBLOCK);
+        answer
     })
 }
 

@@ -30,7 +30,7 @@ mod limit;
 mod many;
 mod rest;
 
-pub use many::{NEVER_SHORT, fill, receive_many, send_file, send_many};
+pub use many::{NEVER_SHORT, allocate, fill, receive_many, send_file, send_many};
 
 const EAGAIN: i64 = -(libc::EAGAIN as i64);
 const EINTR: i64 = -(libc::EINTR as i64);
@@ -190,14 +190,14 @@ fn call(
 }
 
 /// A call begins that a signal of the runtime's own may cut short.
-fn begin_undisturbed() {
+pub fn begin_undisturbed() {
     if let Some(thread) = caller::current_thread() {
         thread.kernel.disturbed.store(false, Ordering::Relaxed);
     }
 }
 
 /// Whether a signal of the runtime's own, and no handler of the program's, has come since then.
-fn was_disturbed() -> bool {
+pub fn was_disturbed() -> bool {
     caller::current_thread().is_some_and(|thread| {
         thread.kernel.disturbed.load(Ordering::Relaxed)
             && thread.kernel.seen.load(Ordering::Relaxed) == again::UNSEEN

@@ -71,7 +71,7 @@ impl Masked {
         match frame.rax as i64 {
             libc::SYS_rt_sigsuspend => self.words[1] = mask,
             libc::SYS_ppoll => self.words[4] = mask,
-            libc::SYS_pselect6 => {
+            libc::SYS_pselect6 | IO_PGETEVENTS => {
                 self.memory[2] = access::load_u64(frame.r9 as usize + 8)?;
                 self.memory[1] = mask;
                 self.words[6] = behind;
@@ -140,7 +140,23 @@ pub fn with_mask(
     answer
 }
 
-const ENTER_GETEVENTS: u64 = 1;
+/// The number of io_pgetevents(2).
+pub const IO_PGETEVENTS: i64 = 333;
+
+/// io_pgetevents(2), which may come with a mask.
+pub fn get_events(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let place = match frame.r9 {
+        0 => Ok(0),
+        at => access::load_u64(at as usize),
+    };
+    match place {
+        Ok(at) => maybe_with_mask(runtime, thread, frame, at),
+        Err(access::Fault) => EFAULT,
+    }
+}
+
+/// A flag of io_uring_enter(2): it waits for completions.
+pub const ENTER_GETEVENTS: u64 = 1;
 /// The fifth word leads to the place and the size of the mask, and to a time.
 const ENTER_EXT_ARG: u64 = 8;
 

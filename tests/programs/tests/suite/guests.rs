@@ -40,7 +40,7 @@ guests! {
        thread_exit thread_limits thread_name_of_other thread_odd_calls thread_privileges
        timer_signal timer_slack timer_thread turns_hostile ucontext_in_threads uring vdso_small_stack
        transfers_complete transfers_interrupted
-       vfork_waits;
+       vfork_waits waits_disturbed;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
        cxx_mutexes cxx_thread_local;
     rs: rs_channels rs_children rs_overflow rs_panic rs_park rs_sleep rs_tcp rs_threads;
