@@ -6,7 +6,7 @@
 //! their own ([`crate::signal`]), and this module's state moves there.
 //!
 //! The masks of calls that wait (sigsuspend, ppoll) reach the kernel as they are: nothing is
-//! dispatched while it waits, and handlers begin with [`set_mask`].
+//! dispatched while it waits, and handlers begin with [`set_mask`]. What waits here is the kernel's meanwhile ([`wait`]).
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use upcall_linux::{Noted, base};
 use crate::entry::{Frame, raw_syscall};
 use crate::signal::{self, kernel_mask, set_kernel_mask};
 use crate::sud::MASK_BIT;
-use crate::{access, dispatch, pending, process};
+use crate::{access, dispatch, pending, poll, process};
 
 /// Whether the program blocks SIGSYS.
 static BLOCKS: AtomicBool = AtomicBool::new(false);
@@ -85,9 +85,14 @@ pub fn keep(signal: i32, information: &pending::Information) -> bool {
 
 /// Sends the thread what waits for it, if it does not block it any more.
 pub fn deliver_kept() {
-    if hidden() == 0
-        && let Some((signal, information)) = KEPT.take()
-    {
+    if hidden() == 0 {
+        give_kept();
+    }
+}
+
+/// The kernel gets what waits here.
+fn give_kept() {
+    if let Some((signal, information)) = KEPT.take() {
         // SAFETY: reads 128 bytes.
         unsafe {
             let pid = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;
@@ -133,12 +138,30 @@ pub fn sigpending(frame: &Frame) -> i64 {
     answer
 }
 
-/// rt_sigtimedwait(2), if what it waits for is here. `None`: the kernel waits.
-pub fn sigtimedwait(frame: &Frame) -> Option<i64> {
-    let set = access::load_u64(frame.rdi as usize).ok()?;
-    if set & MASK_BIT == 0 {
+/// A call that waits for signals, or with a mask of its own, while the program blocks SIGSYS. The kernel must know that for
+/// as long as it waits, and have what came: nothing is dispatched then. `None`: the call needs nothing of that.
+pub fn wait(frame: &Frame) -> Option<i64> {
+    if hidden() == 0 {
         return None;
     }
-    let (signal, information) = KEPT.take()?;
-    Some(signal::answer_wait(frame, signal, &information))
+    let opens = match frame.rax as i64 {
+        libc::SYS_rt_sigtimedwait => false,
+        libc::SYS_rt_sigsuspend => access::load_u64(frame.rdi as usize).ok()? & MASK_BIT == 0,
+        _ => match poll::mask_place(frame)? {
+            (0, _) => return None,
+            (at, _) => access::load_u64(at as usize).ok()? & MASK_BIT == 0,
+        },
+    };
+    set_kernel_mask(kernel_mask() | MASK_BIT);
+    give_kept();
+    BLOCKS.store(!opens, Ordering::Relaxed);
+    // SAFETY: the program's own call.
+    let answer = unsafe { frame.raw() } as i64;
+    let mask = kernel_mask();
+    // A handler's end has noted it already, and opened the kernel's.
+    if mask & MASK_BIT != 0 {
+        BLOCKS.store(true, Ordering::Relaxed);
+        set_kernel_mask(mask & !MASK_BIT);
+    }
+    Some(answer)
 }

@@ -115,7 +115,12 @@ fn alone(frame: &mut Frame) {
                 libc::SYS_rt_sigprocmask => Some(alone::sigprocmask(frame)),
                 libc::SYS_rt_sigpending => Some(alone::sigpending(frame)),
                 libc::SYS_sigaltstack => Some(signal::altstack::call_of_kernel(frame)),
-                libc::SYS_rt_sigtimedwait => alone::sigtimedwait(frame),
+                libc::SYS_rt_sigtimedwait
+                | libc::SYS_rt_sigsuspend
+                | libc::SYS_ppoll
+                | libc::SYS_pselect6
+                | libc::SYS_epoll_pwait
+                | libc::SYS_epoll_pwait2 => alone::wait(frame),
                 libc::SYS_ptrace if frame.rdi == PTRACE_TRACEME => {
                     dispatch::end();
                     None

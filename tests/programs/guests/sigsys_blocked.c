@@ -1,6 +1,7 @@
 /* SIGSYS blocked while code made at run time calls the kernel: the mask is what the program set,
  * the signal waits, and the calls work. */
 #include "case.h"
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -45,6 +46,34 @@ static void *blocked(void *when)
     int signal = sigwaitinfo(&set, &information);
     check(NAMED("waited_for"), signal == SIGSYS && information.si_code == SI_USER && handled == 1,
           "%d, code %d", signal, information.si_code);
+    /* A call that opens it gets what has come, and what comes while it waits; one that does not, does not. */
+    sigset_t open = before, all;
+    sigfillset(&all);
+    sigdelset(&all, SIGALRM);
+    struct timespec none = {0, 1000000};
+    MUST(pthread_kill(pthread_self(), SIGSYS));
+    int answer = ppoll(NULL, 0, &none, &all);
+    check(NAMED("held"), answer == 0 && handled == 1, "%d, %d", answer, (int)handled);
+    answer = ppoll(NULL, 0, NULL, &open);
+    check(NAMED("opened"), answer == -1 && errno == EINTR && handled == 2 && page() == parent, "%d, %d", answer,
+          (int)handled);
+    MUST(pthread_kill(pthread_self(), SIGSYS));
+    answer = sigsuspend(&open);
+    check(NAMED("suspended"), answer == -1 && errno == EINTR && handled == 3 && page() == parent, "%d, %d", answer,
+          (int)handled);
+    MUST(pthread_sigmask(SIG_BLOCK, NULL, &seen));
+    check(NAMED("mask_after"), sigismember(&seen, SIGSYS) == 1, "open");
+    pid_t sender = fork();
+    if (sender == 0) {
+        settle();
+        kill(getppid(), SIGSYS);
+        _exit(0);
+    }
+    answer = sigsuspend(&open);
+    check(NAMED("sent"), answer == -1 && errno == EINTR && handled == 4 && page() == parent, "%d, %d", answer,
+          (int)handled);
+    MUST(waitpid(sender, NULL, 0) != sender);
+    handled = 1;
     /* A child that is executed inherits the mask. */
     int status = 0;
     pid_t child = fork();

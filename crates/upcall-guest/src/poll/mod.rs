@@ -29,8 +29,8 @@ use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::entry::{Frame, raw_syscall};
 use crate::signal;
-pub use question::{BOUND, Watches};
-use question::{Call, Limit, NS, NS_PER_MS, Question, mask_place};
+pub use question::{BOUND, Watches, mask_place};
+use question::{Call, Limit, NS, NS_PER_MS, Question};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EPOLL_CTL_ADD: u64 = 1;

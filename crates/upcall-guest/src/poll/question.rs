@@ -97,7 +97,7 @@ fn place(frame: &Frame) -> Place {
 }
 
 /// Where the mask is and how long it is; 0 for none.
-pub(super) fn mask_place(frame: &Frame) -> Option<(u64, u64)> {
+pub fn mask_place(frame: &Frame) -> Option<(u64, u64)> {
     match frame.rax as i64 {
         libc::SYS_ppoll => Some((frame.r10, frame.r8)),
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Some((frame.r8, frame.r9)),
