@@ -501,32 +501,66 @@ fn first_ends() -> ! {
     }
 }
 
-/// A thread uses up its stack.
-fn overflows() {
+/// A thread uses up its stack, by frames of one size and from one depth of many, while others wait whose stacks lie
+/// around it.
+fn overflows(variant: usize) {
     #[expect(unconditional_recursion, reason = "until the stack ends")]
-    fn deeper(last: &[u8; 512]) -> u8 {
-        let next = std::hint::black_box([last[1]; 512]);
+    fn deeper<const SIZE: usize>(last: &[u8; SIZE]) -> u8 {
+        let next = std::hint::black_box([last[1]; SIZE]);
         deeper(&next) + std::hint::black_box(next)[0]
     }
+    /// Each of them calls the runtime, in which the stack may end.
+    #[expect(unconditional_recursion, reason = "until the stack ends")]
+    fn yields(last: &[u8; 64]) -> u8 {
+        let next = std::hint::black_box([last[1]; 64]);
+        thread::yield_now();
+        yields(&next) + std::hint::black_box(next)[0]
+    }
+    fn from<const SIZE: usize>(depth: usize) -> u8 {
+        let frame = std::hint::black_box([1; 48]);
+        match depth {
+            0 if SIZE == 64 => yields(&[frame[7]; 64]),
+            0 => deeper(&[frame[7]; SIZE]),
+            _ => from::<SIZE>(depth - 1) + std::hint::black_box(frame)[0],
+        }
+    }
+    let gate = Arc::new(AtomicBool::new(false));
+    let wait = |gate: &Arc<AtomicBool>| {
+        let gate = gate.clone();
+        thread::spawn(move || {
+            while !gate.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        })
+    };
+    let below: Vec<_> = (0..3).map(|_| wait(&gate)).collect();
+    let run = [from::<64>, from::<512>, from::<2000>, from::<9000>][variant % 4];
+    let size = [64 << 10, 256 << 10][variant / 4 % 2];
     let thread = Builder::new().name("the deep one".to_owned());
-    let thread = thread.spawn(|| deeper(&[1; 512])).unwrap();
+    let thread = thread.stack_size(size);
+    let thread = thread.spawn(move || run(variant / 8)).unwrap();
+    let above: Vec<_> = (0..3).map(|_| wait(&gate)).collect();
     thread.join().unwrap();
+    drop((below, above));
 }
 
 fn ends_with_a_message() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.arg("overflows").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(
-        output.status.signal(),
-        Some(libc::SIGSEGV),
-        "{}\n{said}",
-        output.status
-    );
-    assert!(
-        said.contains("thread 'the deep one' has overflowed its stack"),
-        "{said}"
-    );
+    for variant in 0..100 {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let output = command.args(["overflows", &variant.to_string()]).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.signal(),
+            Some(libc::SIGSEGV),
+            "variant {variant}: {}\n{said}",
+            output.status
+        );
+        assert!(
+            said.contains("thread 'the deep one' has overflowed its stack"),
+            "variant {variant}: {said}"
+        );
+    }
     println!("ok {}", stringify!(ends_with_a_message));
 }
 
@@ -575,7 +609,10 @@ fn main() {
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             std::process::exit(libc::WEXITSTATUS(status));
         }
-        Some("overflows") => overflows(),
+        Some("overflows") => {
+            let variant = std::env::args().nth(2).and_then(|word| word.parse().ok());
+            overflows(variant.expect("a number"));
+        }
         Some("usual-stack") => {
             // More than there is where nothing is said.
             upcall::Runtime::builder()

@@ -342,20 +342,35 @@ pub fn ended(runtime: &'static Runtime, activation: &'static Activation, shell: 
     }
 }
 
-/// A thread has no room for the handler of a fault at this address: says so, if it has used up its stack. The process
-/// is about to end by SIGSEGV.
-#[cold]
-pub fn report_overflow(thread: &'static Thread, address: usize) {
+/// Whether an address is in the guard of a thread's stack: a fault there says that the thread has used the stack up.
+pub fn is_in_guard(thread: &'static Thread, address: usize) -> bool {
+    of(thread).is_some_and(|shell| pool::guard_of(shell).contains(&address))
+}
+
+/// Whether a frame may begin at `place` that goes below this stack pointer of a thread's: not outside of the
+/// stack on which the thread is, since what lies beyond the guard is another thread's. A thread may also run
+/// on a stack of the program's own, of which nothing is known.
+pub fn has_room(thread: &'static Thread, stack_pointer: usize, place: usize) -> bool {
     let Some(shell) = of(thread) else {
-        return;
+        return true;
     };
-    if !pool::guard_of(shell).contains(&address) {
-        return;
+    let (guard, stack) = (pool::guard_of(shell), pool::stack_of(shell));
+    let is_on = (guard.start..stack.end).contains(&stack_pointer);
+    !is_on || place >= stack.start
+}
+
+/// A thread has no room for the handler of a fault at this address: says so, if it has used up its stack. Returns true
+/// then. The process is about to end by SIGSEGV.
+#[cold]
+pub fn report_overflow(thread: &'static Thread, address: usize) -> bool {
+    if !is_in_guard(thread, address) {
+        return false;
     }
     let name = names::get(thread);
     sys::say(b"\nupcall: thread '");
     sys::say(name.split(|&byte| byte == 0).next().unwrap_or_default());
     sys::say(b"' has overflowed its stack\n");
+    true
 }
 
 /// Whether a thread is a shell in which nothing runs.

@@ -216,6 +216,11 @@ pub(super) fn guard_of(shell: &'static Shell) -> core::ops::Range<usize> {
     low..low + GUARD
 }
 
+/// Where the thread of a shell has its stack: from the guard to the shell itself.
+pub(super) fn stack_of(shell: &'static Shell) -> core::ops::Range<usize> {
+    guard_of(shell).end..core::ptr::from_ref(shell) as usize
+}
+
 /// The memory of a shell without a thread, which never had one. Outside the runtime.
 pub(super) fn give_back(runtime: &'static Runtime, shell: &'static Shell) {
     let activation = runtime.enter();

@@ -49,7 +49,7 @@ use own::{give_up_wait, own_signal};
 
 use crate::{
     access, again, alone, bound, caller, credentials, deadlines, dispatch, masks, pending, process,
-    sud, timers, user_dispatch,
+    shell, sud, timers, user_dispatch,
 };
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
@@ -466,9 +466,14 @@ unsafe fn defer(
     // SAFETY: the kernel's siginfo_t; the code tells who made it.
     let code = unsafe { (*information).si_code };
     if is_fault(signal) && code > 0 {
-        // A fault of the runtime itself. With the default action the fault repeats and ends the
-        // process where it happened, with a core that shows it.
-        sys::say(b"upcall: fault inside the runtime: this is a bug in upcall\n");
+        // A fault of the runtime itself, or of a thread that came with a stack nearly used up. With the
+        // default action the fault repeats and ends the process where it happened, with a core that shows it.
+        // SAFETY: as the kernel passed it; of a fault it has an address.
+        let address = unsafe { (*information).si_addr() } as usize;
+        let thread = activation.thread();
+        if !thread.is_some_and(|thread| shell::report_overflow(thread, address)) {
+            sys::say(b"upcall: fault inside the runtime: this is a bug in upcall\n");
+        }
         set_kernel_action(signal, &KernelAction::default());
         return;
     }

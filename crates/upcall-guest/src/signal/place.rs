@@ -9,7 +9,8 @@
 //! | the runtime's own, in a program that takes what anybody may send on such stacks | the same |
 //! | other | below the stack pointer |
 //!
-//! All signals are blocked meanwhile. Where the thread has no room the kernel would send SIGSEGV; the
+//! All signals are blocked meanwhile. A thread of the crate has room on its own stack only down to the guard, which
+//! may be smaller than a frame, and next to which another thread's stack ends. Where the thread has no room the kernel would send SIGSEGV; the
 //! runtime's own signal is only noted then.
 
 use core::sync::atomic::Ordering;
@@ -102,6 +103,11 @@ unsafe fn place_frame(
         && unsafe { preempt::meaning(information) } != preempt::Meaning::Foreign;
     // SAFETY: as the kernel passed it.
     let handled = !own && unsafe { is_handled(thread, signal, information) };
+    // SAFETY: as the kernel passed it; of this signal, raised by an instruction, it has an address.
+    let fault = unsafe {
+        (signal == libc::SIGSEGV && (*information).si_code > 0)
+            .then(|| (*information).si_addr() as usize)
+    };
     let stack = altstack::of(thread);
     let is_on = altstack::is_on(&stack, stack_pointer);
     let wanted = if own {
@@ -119,13 +125,19 @@ unsafe fn place_frame(
     };
     // SAFETY: the kernel's frame.
     let place = unsafe { arch::frame_below(context, top) };
-    if (enters || is_on) && place <= base || !is_writable(place) {
+    let has_room = if enters || is_on {
+        place > base
+    } else {
+        // Before anything is written: beyond a guard that is smaller than the frame another thread's stack ends.
+        let overflows = fault.is_some_and(|address| shell::is_in_guard(thread, address));
+        !overflows && shell::has_room(thread, stack_pointer, place)
+    };
+    if !has_room || !is_writable(place) {
         if own {
             return frame;
         }
-        if signal == libc::SIGSEGV {
-            // SAFETY: as the kernel passed it; of this signal it has an address.
-            shell::report_overflow(thread, unsafe { (*information).si_addr() } as usize);
+        if let Some(address) = fault {
+            shell::report_overflow(thread, address);
         }
         // SAFETY: as the kernel passed it.
         no_room(signal, unsafe { (*information).si_code });
