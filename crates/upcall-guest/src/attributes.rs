@@ -217,8 +217,9 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
             runtime.leave(activation);
             answer
         }
-        libc::PR_SET_NO_NEW_PRIVS
-        | libc::PR_SET_KEEPCAPS
+        // As a rule for a filter that is made everybody's next, which takes it along.
+        libc::PR_SET_NO_NEW_PRIVS => process::everywhere(runtime, frame.words()),
+        libc::PR_SET_KEEPCAPS
         | libc::PR_SET_SECUREBITS
         | libc::PR_CAPBSET_DROP
         | libc::PR_CAP_AMBIENT

@@ -92,6 +92,8 @@ static void *serves(void *unused)
     HOLDS(atomic_load(&handled) == 1);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     HOLDS(atomic_load(&handled) == 2 && atomic_load(&handled_as) == OWN);
+    struct timespec used;
+    HOLDS(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0 && used.tv_sec < 10);
     pid_t child = fork();
     if (child == 0)
         _exit(effective() == OWN ? 5 : 6);

@@ -7,7 +7,7 @@ use upcall_linux::{Thread, base, preempt};
 use super::actions::action_mask;
 use super::calls::set_kernel_mask;
 use super::frame::{frame_mask, note_progress, set_frame_mask, show_site};
-use super::{call, finish_alone};
+use super::{CALL_ADDRESS, SYS_SECCOMP, call, finish_alone};
 use crate::entry::Frame;
 use crate::guest::GUEST;
 use crate::{bound, dispatch, pending};
@@ -64,6 +64,15 @@ pub(super) unsafe fn serve(
         note_progress(frame, registers);
         show_site(frame, registers);
     }
+    // SAFETY: as the kernel passed it.
+    let filtered = signal == libc::SIGSYS && unsafe { (*information).si_code } == SYS_SECCOMP;
+    if filtered && frame.is_some() {
+        // SAFETY: of this signal it holds an address at that offset.
+        unsafe {
+            let address = information.cast::<u8>().add(CALL_ADDRESS).cast::<u64>();
+            address.write(registers[libc::REG_RIP as usize] as u64);
+        }
+    }
     let shown = *registers;
     // SAFETY: in the kernel's frame.
     unsafe { call(thread, signal, information, context) };
@@ -83,7 +92,12 @@ pub(super) unsafe fn serve(
     if let Some(frame) = frame
         && !goes_elsewhere
     {
+        // The answer that a filter leaves to the handler.
+        let answer = registers[libc::REG_RAX as usize];
         *registers = saved;
+        if filtered {
+            registers[libc::REG_RAX as usize] = answer;
+        }
         let own = core::ptr::from_ref(frame) as usize;
         thread.kernel.frame.store(own, Ordering::Relaxed);
     }
