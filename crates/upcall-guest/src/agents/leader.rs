@@ -9,10 +9,10 @@
 //! Signals that are pending for the kernel thread alone move along, and so do its alternate stack and its dispatch.
 
 use core::arch::naked_asm;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use upcall_core::Errno;
-use upcall_linux::{Runtime, Thread, own_pending, own_syscall};
+use upcall_linux::{Runtime, Thread, base, own_pending, own_syscall, spawn};
 
 use super::{Agent, USED, appoint, imports, map, serve};
 use crate::entry::raw_syscall;
@@ -21,6 +21,10 @@ use crate::{dispatch, signal, uring};
 
 /// The first thread's agent, from when the caller of [`give_way`] has become it.
 static LEADER: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The id of the kernel thread that took its place. Nobody reads it: clone(2) is asked for exactly what libc asks for,
+/// since there are filters that let nothing else through.
+static SUCCESSOR: AtomicI32 = AtomicI32::new(0);
 
 /// Whether it is the first thread's.
 pub fn is_leader(agent: &'static Agent) -> bool {
@@ -54,7 +58,7 @@ pub fn give_way(runtime: &'static Runtime) -> Result<(), Errno> {
     let agent = map(runtime)?;
     agent.tid.store(pid, Ordering::Relaxed);
     let mask = signal::kernel_mask();
-    signal::set_kernel_mask(!0);
+    signal::set_kernel_mask(spawn::BLOCKED);
     let mut stack = [0u64; 3];
     // SAFETY: writes 24 bytes.
     unsafe {
@@ -66,7 +70,15 @@ pub fn give_way(runtime: &'static Runtime) -> Result<(), Errno> {
     let mut kept = [[0u64; 16]; 32];
     let nr_kept = take_pending(mask, &mut kept);
     // SAFETY: the new kernel thread has this stack alone from here on.
-    let answer = unsafe { swap(agent.stack_top(), lead, core::ptr::from_ref(agent) as usize) };
+    let answer = unsafe {
+        swap(
+            agent.stack_top(),
+            lead,
+            core::ptr::from_ref(agent) as usize,
+            base::thread_pointer(),
+            SUCCESSOR.as_ptr(),
+        )
+    };
     if answer == 0 {
         LEADER.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Relaxed);
         USED.store(true, Ordering::Relaxed);
@@ -147,21 +159,21 @@ pub fn adopt_leader(thread: &'static Thread) {
     appoint(thread, leader);
 }
 
-/// Starts a kernel thread that returns from here with 0. The caller goes on at `begin(argument)`, on `stack`, and does
+/// Starts a kernel thread that returns from here with 0, with this thread pointer, and its id in `tid`. The caller goes on at `begin(argument)`, on `stack`, and does
 /// not come back, unless the kernel's answer is an error.
 ///
 /// # Safety
 ///
-/// Nothing that belongs to the kernel thread alone is needed any more; `begin` does not return. All signals are
-/// blocked.
+/// Nothing that belongs to the kernel thread alone is needed any more; `begin` does not return. The signals in
+/// [`spawn::BLOCKED`] are blocked.
 #[unsafe(naked)]
-unsafe extern "C" fn swap(stack: usize, begin: extern "C" fn(usize) -> !, argument: usize) -> i64 {
-    const FLAGS: i32 = libc::CLONE_VM
-        | libc::CLONE_FS
-        | libc::CLONE_FILES
-        | libc::CLONE_SIGHAND
-        | libc::CLONE_THREAD
-        | libc::CLONE_SYSVSEM;
+unsafe extern "C" fn swap(
+    stack: usize,
+    begin: extern "C" fn(usize) -> !,
+    argument: usize,
+    thread_pointer: usize,
+    tid: *mut i32,
+) -> i64 {
     naked_asm!(
         "push rbx",
         "push r12",
@@ -171,9 +183,9 @@ unsafe extern "C" fn swap(stack: usize, begin: extern "C" fn(usize) -> !, argume
         "mov rbx, rdx",
         "mov edi, {flags}",
         "xor esi, esi",
-        "xor edx, edx",
-        "xor r10d, r10d",
-        "xor r8d, r8d",
+        "mov rdx, r8",
+        "mov r10, r8",
+        "mov r8, rcx",
         "mov eax, 56",
         own_syscall!(),
         "test rax, rax",
@@ -189,6 +201,6 @@ unsafe extern "C" fn swap(stack: usize, begin: extern "C" fn(usize) -> !, argume
         "xor ebp, ebp",
         "call r13",
         "ud2",
-        flags = const FLAGS,
+        flags = const spawn::FLAGS,
     )
 }

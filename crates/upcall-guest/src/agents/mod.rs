@@ -4,7 +4,7 @@
 //! walks the robust list of each kernel thread, and marks the words that hold that kernel thread's id. A mutex with
 //! priority inheritance that processes share holds the id of a kernel thread too, which must take and free it itself
 //! where others wait. So in a program that can have such mutexes ([`imports`]) each thread has an agent, whose id is
-//! the thread's id. The agent runs no code of the program, blocks all signals, and sleeps but for calls that its
+//! the thread's id. The agent runs no code of the program, blocks its signals, and sleeps but for calls that its
 //! thread leaves in its mailbox. The first thread's agent is the kernel thread that the process began with
 //! ([`leader`]).
 //!
