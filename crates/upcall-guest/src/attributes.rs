@@ -11,7 +11,7 @@ use crate::entry::{Frame, pass_through};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
-use crate::{access, agents, caller, credentials, kill, names};
+use crate::{access, agents, caller, credentials, kill, names, process};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const EFAULT: i64 = -(libc::EFAULT as i64);
