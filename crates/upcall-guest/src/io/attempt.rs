@@ -21,6 +21,14 @@ const NEVER_WAITS: u64 = (libc::MSG_ERRQUEUE | libc::MSG_OOB) as u64;
 /// preadv2(2) or pwritev2(2) is forbidden by a filter, or the kernel has none.
 static CANNOT_TRY: AtomicBool = AtomicBool::new(false);
 
+/// Some socket's reads wait for more than one byte (SO_RCVLOWAT), which a try does not.
+static COUNTS_BYTES: AtomicBool = AtomicBool::new(false);
+
+/// The program has set SO_RCVLOWAT for a socket.
+pub fn counts_bytes() {
+    COUNTS_BYTES.store(true, Ordering::Relaxed);
+}
+
 /// How a try ended.
 pub(super) enum Attempt {
     /// With this answer.
@@ -36,14 +44,14 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
     let number = frame.rax as i64;
     let events = match number {
         libc::SYS_accept | libc::SYS_accept4 => {
-            return match attempt_polled(frame, libc::POLLIN) {
+            return match attempt_polled(frame, kind, libc::POLLIN) {
                 // The kernel refuses the others at once, and poll(2) does not tell them from those that wait.
                 Attempt::WouldBlock if !is_listening(frame) => Attempt::Unknown,
                 attempt => attempt,
             };
         }
-        libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => libc::POLLIN,
-        _ => libc::POLLOUT,
+        number if rest::is_output(number) => libc::POLLOUT,
+        _ => libc::POLLIN,
     };
     let flags = rest::flags(frame);
     // The one waits for all bytes, the other for a connection.
@@ -53,7 +61,10 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
     // What a filter answers to that is the program's.
     let tries_itself = matches!(number, libc::SYS_preadv2 | libc::SYS_pwritev2);
     if flags.is_none() && !tries_itself && CANNOT_TRY.load(Ordering::Relaxed) {
-        return attempt_polled(frame, events);
+        return attempt_polled(frame, kind, events);
+    }
+    if events == libc::POLLIN && kind == Kind::Socket && COUNTS_BYTES.load(Ordering::Relaxed) {
+        return attempt_polled(frame, kind, events);
     }
     let answer = try_rest(frame, kind, moved);
     match answer {
@@ -64,7 +75,7 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
         EINPROGRESS if rest::is_output(number) && !asked_not_to_wait(frame) => Attempt::WouldBlock,
         EOPNOTSUPP | EINVAL => match number {
             libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
-                attempt_polled(frame, libc::POLLIN)
+                attempt_polled(frame, kind, libc::POLLIN)
             }
             _ => Attempt::Unknown,
         },
@@ -73,7 +84,7 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
             if answer == ENOSYS || matches!(kind, Kind::Pipe | Kind::Socket) {
                 CANNOT_TRY.store(true, Ordering::Relaxed);
             }
-            attempt_polled(frame, events)
+            attempt_polled(frame, kind, events)
         }
         answer => Attempt::Done(answer),
     }
@@ -90,9 +101,11 @@ fn try_rest(frame: &Frame, kind: Kind, moved: usize) -> i64 {
 
 /// Makes the call if poll(2) says that it will not wait; another thread may be faster, and then
 /// the activation blocks, which is no harm.
-fn attempt_polled(frame: &Frame, events: i16) -> Attempt {
-    let ready = poll::is_ready(frame.rdi as i32, events);
-    if ready == 0 && !asked_not_to_wait(frame) {
+fn attempt_polled(frame: &Frame, kind: Kind, events: i16) -> Attempt {
+    let descriptor = frame.rdi as i32;
+    let ready = poll::is_ready(descriptor, events);
+    let waits = ready == 0 && !asked_not_to_wait(frame);
+    if waits && !(kind == Kind::Other && is_terminal(descriptor)) {
         Attempt::WouldBlock
     } else {
         Attempt::Unknown
@@ -119,6 +132,22 @@ fn is_listening(frame: &Frame) -> bool {
         raw_syscall(libc::SYS_getsockopt, words);
     }
     listens != 0
+}
+
+/// Whether it is a terminal: how long a read of one waits, and for how many bytes, is the kernel's to know
+/// (termios(3): VMIN, VTIME), and so is that it stops the process (SIGTTIN).
+#[inline(never)]
+fn is_terminal(descriptor: i32) -> bool {
+    let mut settings = [0u64; 8];
+    let at = settings.as_mut_ptr() as u64;
+    // SAFETY: writes less than 64 bytes.
+    let answer = unsafe {
+        raw_syscall(
+            libc::SYS_ioctl,
+            [descriptor as u64, libc::TCGETS, at, 0, 0, 0],
+        )
+    };
+    answer == 0
 }
 
 /// Whether a datagram to an address waits for room in its receiver, of which poll(2) and epoll(7) say

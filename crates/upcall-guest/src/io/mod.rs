@@ -30,6 +30,7 @@ mod limit;
 mod many;
 mod rest;
 
+pub use attempt::counts_bytes;
 pub use many::{NEVER_SHORT, allocate, fill, receive_many, send_file, send_many};
 
 const EAGAIN: i64 = -(libc::EAGAIN as i64);

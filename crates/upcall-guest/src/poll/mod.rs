@@ -28,7 +28,7 @@ use upcall_linux::poller::Readiness;
 use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::entry::{Frame, raw_syscall};
-use crate::signal;
+use crate::{io, signal};
 pub use question::{BOUND, Watches, mask_place};
 use question::{Call, Limit, NS, NS_PER_MS, Question};
 
@@ -267,7 +267,16 @@ pub fn set_option(runtime: &'static Runtime, frame: &Frame) -> i64 {
     {
         runtime.kernel().poller().flags_change();
     }
+    note_option(frame);
     answer
+}
+
+/// setsockopt(2), of a process with or without a runtime: what tries must know for ever.
+pub fn note_option(frame: &Frame) {
+    let level = frame.rsi as i32;
+    if level == libc::SOL_SOCKET && frame.rdx as i32 == libc::SO_RCVLOWAT {
+        io::counts_bytes();
+    }
 }
 
 /// A poll(2) of ours on one descriptor, without waiting: what it returns.
