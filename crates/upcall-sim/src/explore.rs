@@ -11,9 +11,18 @@ pub struct Explore {
     current: Vec<usize>,
     /// Which ran last.
     last: usize,
+    /// A vessel whose processor others have, and for how many more choices.
+    stalled: Option<(usize, u64)>,
     /// Room for a choice.
     some: Vec<usize>,
 }
+
+/// Choices for which a vessel is kept from running, at most: long enough for another activation to become
+/// an owner, to run a thread, and to block.
+const STALL: u64 = 200;
+
+/// It is so many times as likely where a vessel gives way as at any other point.
+const YIELDS: u64 = 10;
 
 impl Explore {
     /// For a machine of this style.
@@ -21,12 +30,13 @@ impl Explore {
         Explore {
             current: vec![usize::MAX; style.processors.len()],
             last: 0,
+            stalled: None,
             some: Vec::new(),
         }
     }
 
     fn pass_time(machine: &Machine) -> u64 {
-        let now = machine.clock.get() + 20 + machine.pick(200);
+        let now = machine.clock.get() + 20 + machine.pick(machine.style.pace);
         machine.clock.set(now);
         now
     }
@@ -40,6 +50,7 @@ impl Explore {
             let after = self.some.iter().filter(|&&index| index > self.last).min();
             return after.or(self.some.iter().min()).copied();
         }
+        self.keep_back(machine);
         let one = self.some[machine.pick(self.some.len() as u64) as usize];
         if !machine.style.bound {
             return Some(one);
@@ -56,6 +67,28 @@ impl Explore {
             *before = one;
         }
         Some(*before)
+    }
+
+    /// Keeps a vessel from running for a while, if others can run: how far those get meanwhile is not
+    /// bounded by what it does. No round ends before it has run; so it is none for which rounds do not wait.
+    fn keep_back(&mut self, machine: &Machine) {
+        if machine.chance(machine.style.stalls) {
+            let one = self.some[machine.pick(self.some.len() as u64) as usize];
+            self.stall(machine, one);
+        }
+        let Some((one, choices)) = self.stalled else {
+            return;
+        };
+        self.stalled = (choices > 1).then_some((one, choices - 1));
+        if self.some.len() > 1 {
+            self.some.retain(|&index| index != one);
+        }
+    }
+
+    fn stall(&mut self, machine: &Machine, one: usize) {
+        if !machine.is_starved(one) {
+            self.stalled = Some((one, 1 + machine.pick(STALL)));
+        }
     }
 
     /// Those that can run, without the sentinels on whose processor anything else can.
@@ -79,7 +112,12 @@ impl Explore {
 impl Policy for Explore {
     fn at_point(&mut self, machine: &Machine, call: Call) -> Next {
         match call {
-            Call::Yield => Next::GiveWay,
+            Call::Yield => {
+                if machine.chance(machine.style.stalls / YIELDS) {
+                    self.stall(machine, machine.running.get());
+                }
+                Next::GiveWay
+            }
             Call::Preempted if machine.chance(2) => Next::GiveWay,
             Call::Preempted => Next::Stop,
             _ if machine.chance(3) => Next::Stop,

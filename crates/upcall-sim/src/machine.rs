@@ -82,6 +82,8 @@ pub struct Vessel {
     pub(crate) overstays: Cell<u64>,
     /// Where it is bound.
     pub processor: Cell<u32>,
+    /// It was absent when virtual processors moved, and was not bound since.
+    pub(crate) has_to_follow: Cell<bool>,
     /// It is of the idle class.
     pub sentinel: Cell<bool>,
     /// It gives way: others of its processor come first.
@@ -271,6 +273,7 @@ impl Machine {
             astray: Cell::new(0),
             overstays: Cell::new(0),
             processor: Cell::new(0),
+            has_to_follow: Cell::new(false),
             sentinel: Cell::new(false),
             yields: Cell::new(false),
             interrupted: Cell::new(false),
@@ -354,6 +357,11 @@ impl Machine {
         {
             self.set_doing(index, Doing::Runnable);
         }
+    }
+
+    /// Whether a vessel may not get to run for ever: it is a sentinel beside others.
+    pub(crate) fn is_starved(&self, index: usize) -> bool {
+        self.style.starved && self.vessel(index, |vessel| vessel.sentinel.get())
     }
 
     /// What a vessel does.

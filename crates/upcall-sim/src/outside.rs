@@ -105,9 +105,40 @@ impl Me {
         self.step();
     }
 
+    /// Whether a thread waits for a deadline, and an activation sits in the poller for it.
+    pub fn is_event_awaited(self) -> bool {
+        let space = self.space;
+        let polls = |&index: &usize| self.machine.doing(index) == Doing::Polling;
+        space.alarm.get() != u64::MAX && space.pollers.borrow().iter().any(polls)
+    }
+
     /// The kernel gives this address space no more kernel threads.
     pub fn exhaust(self) {
         self.space.exhausted.set(true);
+    }
+
+    /// The kernel gives kernel threads again.
+    pub fn relieve(self) {
+        self.space.exhausted.set(false);
+    }
+
+    /// Two virtual processors change places: each is another one's processor's from here on, as a backend
+    /// decides when others crowd one of them.
+    pub fn swap_processors(self, one: usize, other: usize) {
+        let _in_kernel = self.machine.enter();
+        let (one, other) = (&self.runtime.vps()[one], &self.runtime.vps()[other]);
+        let (here, there) = (one.processor(), other.processor());
+        one.move_to(there);
+        other.move_to(here);
+        for index in 0..self.machine.nr_vessels() {
+            self.machine.vessel(index, |vessel| {
+                let activation = vessel.activation.get();
+                let is_absent = activation.is_some_and(|one| one.is_absent());
+                vessel
+                    .has_to_follow
+                    .set(is_absent || vessel.has_to_follow.get());
+            });
+        }
     }
 
     /// The processors of these virtual processors are another address space's until that time, and

@@ -63,13 +63,10 @@ impl Rounds {
     fn begin(&self, machine: &Machine) {
         self.now.set(self.now.get() + 1);
         for &index in machine.runnable.borrow().iter() {
-            machine.vessel(index, |vessel| {
-                // A sentinel may not get to run for ever.
-                if !(vessel.sentinel.get() && machine.style.starved) {
-                    vessel.due.set(self.now.get());
-                    self.left.set(self.left.get() + 1);
-                }
-            });
+            if !machine.is_starved(index) {
+                machine.vessel(index, |vessel| vessel.due.set(self.now.get()));
+                self.left.set(self.left.get() + 1);
+            }
         }
     }
 }

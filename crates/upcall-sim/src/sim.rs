@@ -199,7 +199,7 @@ unsafe impl Kernel for Sim {
         let full = alive >= machine.style.most_vessels || space.exhausted.get();
         let refused = full || machine.chance(machine.style.refusals);
         if refused && !starts {
-            space.spawn_failed.set(true);
+            space.refuse(activation.vp().index());
             return Err(Errno(11));
         }
         let index = machine.add_vessel(
@@ -227,8 +227,10 @@ unsafe impl Kernel for Sim {
     }
 
     fn bind(&self, activation: &'static Activation<Self>) {
-        self.machine()
-            .me(|vessel| vessel.processor.set(activation.vp().processor()));
+        self.machine().me(|vessel| {
+            vessel.processor.set(activation.vp().processor());
+            vessel.has_to_follow.set(false);
+        });
         self.machine().point(Call::Bind);
     }
 
@@ -242,6 +244,9 @@ unsafe impl Kernel for Sim {
         thread.kernel.passed.1.set(0);
         thread.kernel.held.set(0);
         let space = self.space();
+        if activation.vp().has_ready() {
+            space.dispatches(activation.vp().index());
+        }
         let stranded = |vp: &Vp| space.lacks_processor(vp) && vp.has_ready();
         let strands = || space.vps().iter().any(stranded);
         if let Err(what) = space.turns.came(
@@ -302,9 +307,7 @@ unsafe impl Kernel for Sim {
     }
 
     fn set_alarm(&self, deadline: u64) {
-        let space = self.space();
-        space.alarm.set(deadline);
-        space.alarms.set(space.alarms.get() + 1);
+        self.space().set_alarm(deadline);
         self.machine().point(Call::SetAlarm);
     }
 
@@ -333,9 +336,10 @@ unsafe impl Kernel for Sim {
     fn tick(
         &self,
         _runtime: &'static Runtime<Self>,
-        _activation: &'static Activation<Self>,
+        activation: &'static Activation<Self>,
         _thread: &'static Thread,
     ) {
+        self.bind(activation);
     }
 
     fn may_run(&self, vp: &'static Vp) -> bool {

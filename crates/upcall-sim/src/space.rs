@@ -1,7 +1,7 @@
 //! What the simulated kernel keeps with one address space.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use upcall_core::{Runtime, ThreadList, WakeReason, thread::Claim};
 
@@ -26,12 +26,17 @@ pub struct Descriptor {
 pub struct Space {
     /// Its runtime, once that is there.
     pub runtime: Cell<Option<&'static Runtime<Sim>>>,
-    /// When the poller has to return, on [`crate::Machine::clock`].
+    /// The deadline that was asked for last, on [`crate::Machine::clock`].
     pub alarm: Cell<u64>,
+    /// The alarm is to ring at that deadline: it was set, and has not rung since.
+    pub(crate) is_armed: Cell<bool>,
     /// How often the alarm was set.
     pub alarms: Cell<u64>,
     /// The kernel has refused a kernel thread.
     pub spawn_failed: Cell<bool>,
+    /// Virtual processors for which it has, and that have not asked again since; whether they have dispatched
+    /// a thread since.
+    pub(crate) refused: RefCell<BTreeMap<u32, bool>>,
     /// Virtual processors whose processors are another address space's.
     pub(crate) taken: RefCell<BTreeSet<u32>>,
     /// When those come back.
@@ -114,6 +119,24 @@ impl Space {
         self.advice.ends(thread);
     }
 
+    /// The kernel refuses a kernel thread for a virtual processor.
+    pub(crate) fn refuse(&self, vp: u32) {
+        self.spawn_failed.set(true);
+        self.refused.borrow_mut().insert(vp, false);
+    }
+
+    /// A thread is put on a virtual processor, on which another one waits: whoever did that has asked for a
+    /// standby if there is none. A refusal that came in the course of it excuses until the next time.
+    pub(crate) fn dispatches(&self, vp: u32) {
+        let mut refused = self.refused.borrow_mut();
+        match refused.get_mut(&vp) {
+            Some(has_dispatched) if !*has_dispatched => *has_dispatched = true,
+            _ => {
+                refused.remove(&vp);
+            }
+        }
+    }
+
     /// What the daemon says about a processor, if it is not this one's.
     pub(crate) fn stopped(&self, processor: u32) -> Option<Stopped> {
         self.stopped
@@ -129,9 +152,25 @@ impl Space {
         words.is_empty() || words.iter().any(Option::is_none)
     }
 
-    /// Whether something has come for who sits in the poller.
+    /// Sets the alarm, which rings once.
+    pub(crate) fn set_alarm(&self, deadline: u64) {
+        self.alarm.set(deadline);
+        self.is_armed.set(deadline != u64::MAX);
+        self.alarms.set(self.alarms.get() + 1);
+    }
+
+    /// When the alarm rings, if it is still to ring.
+    fn rings_at(&self) -> u64 {
+        if self.is_armed.get() {
+            self.alarm.get()
+        } else {
+            u64::MAX
+        }
+    }
+
+    /// Whether something has come that ends the wait of an activation that sits in the poller.
     pub(crate) fn has_news(&self, now: u64) -> bool {
-        now >= self.alarm.get() || !self.fired.borrow().is_empty()
+        now >= self.rings_at() || !self.fired.borrow().is_empty()
     }
 
     /// Descriptors whose time has come fire.
@@ -151,7 +190,7 @@ impl Space {
     pub(crate) fn next_news(&self) -> u64 {
         let firings = self.firings.borrow();
         let first = firings.iter().map(|&(time, _)| time).min();
-        first.unwrap_or(u64::MAX).min(self.alarm.get())
+        first.unwrap_or(u64::MAX).min(self.rings_at())
     }
 
     /// Whether somebody has to sit in the poller's seat.
@@ -159,7 +198,8 @@ impl Space {
         self.nr_waiting.get() != 0 || self.alarm.get() != u64::MAX
     }
 
-    /// The threads whose descriptors have fired or whose deadlines have come.
+    /// The threads whose descriptors have fired or whose deadlines have come. Takes the alarm's ring: an
+    /// activation that looks in passing sees by the time, too, that the deadline has come.
     pub(crate) fn collect(&self, runtime: &'static Runtime<Sim>, now: u64) -> ThreadList<Sim> {
         let mut list = ThreadList::new();
         let fired = self.fired.take();
@@ -181,6 +221,7 @@ impl Space {
             descriptor.edge |= !found;
         }
         if now >= self.alarm.get() {
+            self.is_armed.set(false);
             runtime.expire(&mut list);
         }
         list

@@ -35,6 +35,10 @@ pub struct Style {
     pub doubts: u64,
     /// Who sits in the poller meets a page fault once in so many times; 0: never.
     pub seat_faults: u64,
+    /// Other programs have the processor of a vessel for a while, once in so many points; 0: never.
+    pub stalls: u64,
+    /// How many nanoseconds pass at a point, at most.
+    pub pace: u64,
     /// The daemon that divides the processors dies once in so many looks; 0: never.
     pub deaths: u64,
     /// How many address spaces there are.
@@ -58,12 +62,13 @@ pub enum Feature {
     SlowWakes,
     Doubts,
     SeatFaults,
+    Stalls,
     Deaths,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 14] = [
+    pub const ALL: [Feature; 15] = [
         Feature::Stepping,
         Feature::Moves,
         Feature::Sentinel,
@@ -77,6 +82,7 @@ impl Feature {
         Feature::SlowWakes,
         Feature::Doubts,
         Feature::SeatFaults,
+        Feature::Stalls,
         Feature::Deaths,
     ];
 
@@ -96,6 +102,7 @@ impl Feature {
             Feature::SlowWakes => "slow-wakes",
             Feature::Doubts => "doubts",
             Feature::SeatFaults => "seat-faults",
+            Feature::Stalls => "stalls",
             Feature::Deaths => "deaths",
         }
     }
@@ -135,6 +142,8 @@ impl Style {
             slow_wakes: [0, 0, 2000][pick(3) as usize],
             doubts: [0, 20, 3][pick(3) as usize],
             seat_faults: [0, 10][pick(2) as usize],
+            stalls: [0, 100, 500][pick(3) as usize],
+            pace: [200, 200, 2_000][pick(3) as usize],
             deaths: [0, 30, 300][pick(3) as usize],
             spaces: 1,
         }
@@ -167,6 +176,7 @@ impl Style {
             Feature::SlowWakes => self.slow_wakes = 0,
             Feature::Doubts => self.doubts = 0,
             Feature::SeatFaults => self.seat_faults = 0,
+            Feature::Stalls => self.stalls = 0,
             Feature::Deaths => self.deaths = 0,
         }
     }

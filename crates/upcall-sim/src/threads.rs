@@ -423,6 +423,13 @@ impl Me {
         self.space.firings.borrow_mut().push((time, descriptor));
     }
 
+    /// Is inside the runtime for a moment, where others may run, and does nothing there.
+    pub fn enter_and_leave(self) {
+        let activation = self.runtime.enter();
+        self.runtime.kernel().now();
+        self.runtime.leave(activation);
+    }
+
     /// Sends a thread a signal.
     pub fn signal(self, thread: &'static Thread) {
         let activation = self.runtime.enter();

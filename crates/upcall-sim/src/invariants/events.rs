@@ -125,8 +125,8 @@ pub fn a_lock_holder_is_continued_first(
 /// "No processor idles in the presence of ready threads" (section 1.2), beyond the hysteresis of
 /// section 4.2 and the way of a call. An owner that is blocked in the kernel leaves its processor idle,
 /// too, unless one that was replaced and not told yet computes there (how long it may,
-/// [`super::a_stopped_thread_is_resumed_by_the_runtime`] says). Not asked once the kernel has refused a
-/// kernel thread, nor where a sentinel has to wait for other virtual processors' activations.
+/// [`super::a_stopped_thread_is_resumed_by_the_runtime`] says). Not asked of a virtual processor for which the
+/// kernel has refused a kernel thread, until it has had the next chance to ask again; nor where a sentinel has to wait for other virtual processors' activations.
 pub fn no_processor_idles_while_a_thread_is_ready(
     machine: &Machine,
     _: usize,
@@ -135,7 +135,7 @@ pub fn no_processor_idles_while_a_thread_is_ready(
     let mut books = space.books.borrow_mut();
     let vps = space.vps();
     books.idle_for.resize(vps.len(), None);
-    let excepted = space.spawn_failed.get() || machine.style.may_starve_sentinels();
+    let excepted = machine.style.may_starve_sentinels();
     if excepted || !vps.iter().any(|vp| vp.has_ready()) {
         books.idle_for.fill(None);
         return Ok(());
@@ -156,7 +156,8 @@ pub fn no_processor_idles_while_a_thread_is_ready(
         let before = words.get(index).map(|&(owner, _)| owner);
         let lacks = space.lacks_processor(vp);
         let idles = owner.is_some_and(|owner| machine.idles(owner)) && !machine.is_used_astray(vp);
-        if lacks || owner != before || !idles {
+        let refused = space.refused.borrow().contains_key(&(index as u32));
+        if lacks || refused || owner != before || !idles {
             *idle = None;
             continue;
         }

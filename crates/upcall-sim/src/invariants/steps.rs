@@ -8,7 +8,7 @@ use crate::rounds;
 use crate::sim::Sim;
 
 /// Asked at each step of a thread, about the vessel that makes it.
-pub const AT_EACH_STEP: [(&str, StepInvariant); 4] = [
+pub const AT_EACH_STEP: [(&str, StepInvariant); 5] = [
     (
         "no_thread_waits_while_a_less_urgent_one_runs",
         no_thread_waits_while_a_less_urgent_one_runs,
@@ -22,6 +22,10 @@ pub const AT_EACH_STEP: [(&str, StepInvariant); 4] = [
         a_taken_processor_is_given_up,
     ),
     ("a_held_thread_does_not_run", a_held_thread_does_not_run),
+    (
+        "who_comes_back_is_on_its_processor",
+        who_comes_back_is_on_its_processor,
+    ),
 ];
 
 /// A thread may run, while a more urgent one waits, for so many calls: that of who makes it ready; that of
@@ -181,6 +185,28 @@ pub fn a_held_thread_does_not_run(machine: &Machine) -> Result<(), String> {
         return Err(format!("one runs for {} rounds", now - since));
     }
     Ok(())
+}
+
+/// "There are always exactly as many running activations as processors" (section 3.1): when a virtual processor
+/// has moved, an activation that comes back to it from the kernel runs on its new processor, or two would run
+/// on the old one. Asked at each step of a thread.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn who_comes_back_is_on_its_processor(machine: &Machine) -> Result<(), String> {
+    machine.me(|vessel| {
+        let activation = vessel.activation.get();
+        let owner = activation.filter(|one| one.vp().word().is_owned_by(one));
+        let home = owner.map(|owner| owner.vp().processor());
+        let is = vessel.processor.get();
+        match home {
+            Some(home) if vessel.has_to_follow.get() && home != is => {
+                Err(format!("its thread runs on processor {is}, not {home}"))
+            }
+            _ => Ok(()),
+        }
+    })
 }
 
 /// Whether a thread could run: it is ready, or stopped in an activation that was displaced.

@@ -310,10 +310,76 @@ const MUTANTS: &[Mutant] = &[
         instead: "&& displaced < 2",
         scenario: "who_comes_back_runs",
     },
+    // Who comes back to an idle virtual processor relies on a standby that sleeps.
+    Mutant {
+        caught_by: "no_processor_idles_while_a_thread_is_ready",
+        file: "upcall.rs",
+        text: "if !self.unwatched.is_empty() {
+                self.look_around(vp);
+            }
+            if !self.kernel.may_run(vp) {",
+        instead: "if !self.kernel.may_run(vp) {",
+        scenario: "a_page_fault_after_a_call",
+    },
+    // The standby does not look once more when others can see that it sleeps.
+    Mutant {
+        caught_by: "no_processor_idles_while_a_thread_is_ready",
+        file: "standby.rs",
+        text: "self.sleep_unless(activation, vp, seen, || self.has_reason(vp));",
+        instead: "self.sleep_unless(activation, vp, seen, || false);",
+        scenario: "made_before_a_page_fault",
+    },
+    // Nobody asks the owner to choose again.
+    Mutant {
+        caught_by: "who was waited for does not run",
+        file: "wait.rs",
+        text: "self.add_ready(vp, list);
+        self.choose_again(vp);",
+        instead: "self.add_ready(vp, list);",
+        scenario: "who_was_waited_for_runs",
+    },
+    // A second caller counts on the standby of the first, which is the owner by now.
+    Mutant {
+        caught_by: "no_thread_is_lost",
+        file: "standby.rs",
+        text: "if standby.is_none() || !gone || !self.work_waits(vp) {
+                return;
+            }",
+        instead: "let _ = gone;
+            return;",
+        scenario: "makers_meet_page_faults",
+    },
+    Mutant {
+        caught_by: "who_comes_back_is_on_its_processor",
+        file: "upcall.rs",
+        text: "self.kernel.bind(activation);
+            self.tell_of_current(activation, Transition::Unblocked);",
+        instead: "self.tell_of_current(activation, Transition::Unblocked);",
+        scenario: "virtual_processors_move",
+    },
+    // Nobody asks for a standby again that the kernel has refused.
+    Mutant {
+        caught_by: "no_thread_is_lost",
+        file: "schedule.rs",
+        text: "self.call_standby(vp);
+            if !self.idle.is_empty() {
+                self.ring(vp.index());",
+        instead: "if !self.idle.is_empty() {
+                self.ring(vp.index());",
+        scenario: "the_kernel_gives_threads_again",
+    },
+    // The alarm has rung, and is not set for the next deadline.
+    Mutant {
+        caught_by: "everybody waits for ever",
+        file: "timer.rs",
+        text: "if heap.alarm <= now || next < heap.alarm {",
+        instead: "if next < heap.alarm {",
+        scenario: "sleepers_beside_a_call",
+    },
 ];
 
 /// Seeds that a mutant may take to be caught.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 10_000;
 
 /// Points of a shrunk run, at most.
 const SMALL: u64 = 400;

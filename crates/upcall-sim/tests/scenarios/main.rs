@@ -9,7 +9,7 @@ mod together;
 use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
 
-use upcall_sim::{Descriptor, Handle, Me, explore, explore_less};
+use upcall_sim::{Descriptor, Gate, Handle, Me, explore, explore_less};
 
 /// Longer than any run.
 const FOREVER: u64 = 1 << 40;
@@ -455,5 +455,165 @@ fn who_comes_back_runs() {
             }
             me.join(caller);
         }
+    });
+}
+
+/// As above, where what comes back is a thread that was parked: the poller delivers it, and whoever runs on
+/// its virtual processor chooses again, though it was inside the runtime then.
+#[test]
+fn who_was_waited_for_runs() {
+    let less = "1,vps=1,without=slices+interruptions+stepping+exhaustion+spurious";
+    explore_less("who_was_waited_for_runs", less, |me| {
+        for _ in 0..me.some(10) {
+            let back = me.word(0);
+            let gate = Gate::closed(false);
+            // Their activations are spares when they come back, and one of them sits in the poller: what an
+            // owner finds in passing waits for its turn, and an empty seat for a time slice.
+            let callers: Vec<_> = (0..2).map(|_| me.spawn(move |me| me.pass(gate))).collect();
+            let sleeper = me.spawn(move |me| {
+                me.pass(gate);
+                me.sleep(100_000 + me.machine.pick(20_000));
+                back.store(1, Ordering::SeqCst);
+            });
+            while gate.nr_waiting() < 3 {
+                me.yield_now();
+            }
+            me.open(gate, 3);
+            join_all(me, callers);
+            while !me.is_event_awaited() && back.load(Ordering::SeqCst) == 0 {
+                me.yield_now();
+            }
+            // The wait takes some thousand steps, of 40 ns at least.
+            for steps in 0.. {
+                if back.load(Ordering::SeqCst) != 0 {
+                    break;
+                }
+                assert!(steps < 10_000, "who was waited for does not run");
+                me.step();
+                me.enter_and_leave();
+            }
+            me.join(sleeper);
+        }
+    });
+}
+
+/// A thread makes another one and meets a page fault, where nothing else was to be done for a while: the
+/// standby, which may be about to sleep for that, has to see both.
+#[test]
+fn made_before_a_page_fault() {
+    explore_less("made_before_a_page_fault", "1,vps=1", |me| {
+        for _ in 0..me.some(60) {
+            me.steps(30);
+            let child = me.spawn(|me| me.steps(3));
+            if me.machine.chance(2) {
+                me.fault(20_000);
+            }
+            me.join(child);
+        }
+    });
+}
+
+/// Threads that make others and meet page faults at once, on all virtual processors: whoever takes a virtual
+/// processor over while its standby is being called needs one of its own.
+#[test]
+fn makers_meet_page_faults() {
+    explore("makers_meet_page_faults", |me| {
+        let threads = (0..1 + me.some(4)).map(|_| {
+            me.spawn(|me| {
+                for _ in 0..me.some(10) {
+                    let child = me.spawn(|me| {
+                        me.fault(me.machine.pick(5_000));
+                        me.steps(3);
+                    });
+                    if me.machine.chance(2) {
+                        me.fault(20_000);
+                    } else {
+                        me.steps(40);
+                    }
+                    me.join(child);
+                }
+            })
+        });
+        let threads = threads.collect();
+        join_all(me, threads);
+    });
+}
+
+/// Threads come back from long calls while others park all the time, so that they are let in between two of
+/// those; then they meet a page fault, and somebody has to see what comes for the others.
+#[test]
+fn a_page_fault_after_a_call() {
+    explore_less("a_page_fault_after_a_call", "1,vps=3", |me| {
+        let threads = (0..8).map(|index| {
+            me.spawn(move |me| {
+                for _ in 0..me.some(20) {
+                    match index % 3 {
+                        0 => {
+                            me.call(me.machine.pick(100_000));
+                            me.fault(100_000);
+                        }
+                        1 => me.steps(150),
+                        _ => {
+                            me.steps(30);
+                            me.sleep(me.machine.pick(10_000));
+                        }
+                    }
+                }
+            })
+        });
+        let threads = threads.collect();
+        join_all(me, threads);
+    });
+}
+
+/// The kernel gives no kernel threads for a while, and then it does: whoever is put on a virtual processor while
+/// another thread waits asks again.
+#[test]
+fn the_kernel_gives_threads_again() {
+    explore("the_kernel_gives_threads_again", |me| {
+        for _ in 0..me.some(5) {
+            me.exhaust();
+            let threads = (0..2).map(|_| {
+                me.spawn(|me| {
+                    for _ in 0..4 {
+                        me.steps(10);
+                        me.yield_now();
+                        me.fault(10_000);
+                    }
+                })
+            });
+            let threads = threads.collect();
+            me.steps(10);
+            me.yield_now();
+            me.relieve();
+            join_all(me, threads);
+        }
+    });
+}
+
+/// Virtual processors change places while their activations are in the kernel.
+#[test]
+fn virtual_processors_move() {
+    explore("virtual_processors_move", |me| {
+        let vps = me.runtime.vps().len() as u64;
+        let threads = (0..1 + me.some(7)).map(|_| {
+            me.spawn(|me| {
+                for _ in 0..me.some(10) {
+                    me.steps(10);
+                    me.call(me.machine.pick(20_000));
+                    if me.machine.chance(3) {
+                        me.fault(me.machine.pick(5_000));
+                    }
+                }
+            })
+        });
+        let threads = threads.collect();
+        for _ in 0..me.some(30) {
+            me.steps(10);
+            let (one, other) = (me.machine.pick(vps), me.machine.pick(vps));
+            me.swap_processors(one as usize, other as usize);
+            me.sleep(me.machine.pick(10_000));
+        }
+        join_all(me, threads);
     });
 }
