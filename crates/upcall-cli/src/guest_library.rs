@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use upcall_bench::guarded::{Trust, Way};
 
+use crate::image;
 use crate::refusal::Refusal;
 
 /// The file that is preloaded.
@@ -42,6 +43,15 @@ pub fn find(named: Option<OsString>, command: &Path) -> Result<PathBuf, Refusal>
                 return Err(Refusal {
                     what: "the guest library is not where UPCALL_GUEST_LIB says".into(),
                     checked: format!("{}: no such file", library.display()),
+                    remedy: "correct UPCALL_GUEST_LIB, or unset it to have the library found"
+                        .into(),
+                    more: MORE,
+                });
+            }
+            if let Err(evidence) = image::examine_library(&library) {
+                return Err(Refusal {
+                    what: "what UPCALL_GUEST_LIB names cannot be loaded into a program".into(),
+                    checked: format!("{}: {evidence}", library.display()),
                     remedy: "correct UPCALL_GUEST_LIB, or unset it to have the library found"
                         .into(),
                     more: MORE,

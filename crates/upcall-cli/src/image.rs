@@ -7,6 +7,7 @@
 //! the claims, the answer is a verdict and never a crash.
 
 use std::ops::Range;
+use std::path::Path;
 
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::Elf;
@@ -101,6 +102,33 @@ pub fn examine(file: &[u8]) -> Result<(), Unfit> {
         )));
     }
     Ok(())
+}
+
+/// Whether the dynamic linker of a program for this processor can load this file as a library. Nothing more is
+/// asked: a library of this project has any contents in its tests.
+///
+/// # Errors
+/// Why not.
+pub fn examine_library(path: &Path) -> Result<(), String> {
+    let file = std::fs::read(path).map_err(|error| error.to_string())?;
+    if !is_elf(&file) {
+        return Err("it is no ELF file".into());
+    }
+    let look = || {
+        let header = header(&file)?;
+        if header.e_type != ET_DYN {
+            return Err(Unfit::Broken("it is no shared object".into()));
+        }
+        let headers = program_headers(&file, &header)?;
+        dynamic_strings(&file, &headers)
+    };
+    look().map(drop).map_err(|unfit| match unfit {
+        Unfit::Broken(evidence)
+        | Unfit::Foreign(evidence)
+        | Unfit::Static(evidence)
+        | Unfit::OtherLibc(evidence)
+        | Unfit::Sanitizer(evidence) => evidence,
+    })
 }
 
 fn header(file: &[u8]) -> Result<Header, Unfit> {

@@ -19,16 +19,21 @@ use crate::args::{RunArgs, word};
 use crate::locate::{NotRunnable, locate};
 use crate::program::{self, Verdict};
 use crate::refusal::Refusal;
-use crate::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, guest_library};
+use crate::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, guest_library, variables};
 
 /// Does it. Returns only with an exit status of our own.
 pub fn run(args: &RunArgs) -> i32 {
+    // A mistake of the user's, not a program that cannot be served: --or-native does not cover it.
+    let checked = match variables::checked(|name| std::env::var_os(name)) {
+        Ok(checked) => checked,
+        Err(refusal) => return refusal.report(),
+    };
     let name = &args.command[0];
     let file = match locate(name, std::env::var_os("PATH")) {
         Ok(file) => file,
         Err(error) => return not_runnable(name, &error),
     };
-    match prepare(args, name, &file) {
+    match prepare(args, checked, name, &file) {
         Ok(()) => {}
         Err(Stop::NotExecutable(evidence)) => {
             eprintln!("upcall: cannot run '{}': {evidence}", name.display());
@@ -42,6 +47,9 @@ pub fn run(args: &RunArgs) -> i32 {
     not_runnable(name, &execute(&file, &args.command))
 }
 
+/// Variables, and what to set them to; `None`: to take them away.
+type Settings = Vec<(&'static str, Option<OsString>)>;
+
 /// Why the program is not executed on activations.
 enum Stop {
     NotExecutable(String),
@@ -49,7 +57,7 @@ enum Stop {
 }
 
 /// Examines the program and puts the settings into the environment.
-fn prepare(args: &RunArgs, name: &OsStr, file: &Path) -> Result<(), Stop> {
+fn prepare(args: &RunArgs, checked: Settings, name: &OsStr, file: &Path) -> Result<(), Stop> {
     let processor = probe::processor();
     if let Some(remedy) = &processor.remedy {
         return Err(refused(
@@ -81,7 +89,7 @@ fn prepare(args: &RunArgs, name: &OsStr, file: &Path) -> Result<(), Stop> {
             }
         })?;
     let preload = guest_library::preload(&library, existing.as_deref());
-    for (variable, value) in settings(args, preload) {
+    for (variable, value) in checked.into_iter().chain(settings(args, preload)) {
         // SAFETY: this process has one thread.
         unsafe {
             match value {
@@ -94,7 +102,7 @@ fn prepare(args: &RunArgs, name: &OsStr, file: &Path) -> Result<(), Stop> {
 }
 
 /// The environment of the guest library: what to set, and what to take away.
-fn settings(args: &RunArgs, preload: OsString) -> Vec<(&'static str, Option<OsString>)> {
+fn settings(args: &RunArgs, preload: OsString) -> Settings {
     let mut settings = vec![("LD_PRELOAD", Some(preload))];
     if let Some(range) = args.vps {
         let allowed = probe::limits().processors.len();
@@ -114,7 +122,7 @@ fn settings(args: &RunArgs, preload: OsString) -> Vec<(&'static str, Option<OsSt
     if let Some(policy) = args.policy {
         settings.push(("UPCALL_POLICY", Some(word(&policy))));
     }
-    if std::env::var_os("UPCALL_SENTINEL").is_none() {
+    if std::env::var_os("UPCALL_SENTINEL").is_none_or(|value| value.is_empty()) {
         let sentinel = probe::choose().mode == probe::StandbyMode::Sentinel;
         settings.push((
             "UPCALL_SENTINEL",
@@ -122,17 +130,10 @@ fn settings(args: &RunArgs, preload: OsString) -> Vec<(&'static str, Option<OsSt
         ));
     }
     settings.push(("UPCALL_STATS", args.stats.then(|| "1".into())));
-    let native_children = args.no_children || children_are_off(std::env::var_os("UPCALL_CHILDREN"));
-    settings.push(("UPCALL_CHILDREN", native_children.then(|| "0".into())));
+    if args.no_children {
+        settings.push(("UPCALL_CHILDREN", Some("0".into())));
+    }
     settings
-}
-
-/// Whether the variable that corresponds to `--no-children` says so.
-fn children_are_off(variable: Option<OsString>) -> bool {
-    variable.is_some_and(|value| {
-        let value = value.to_string_lossy().to_ascii_lowercase();
-        matches!(value.as_str(), "0" | "n" | "no" | "f" | "false" | "off")
-    })
 }
 
 fn stop(name: &OsStr, verdict: Verdict) -> Stop {
@@ -205,20 +206,4 @@ fn execv(file: &std::ffi::CStr, arguments: &[CString]) -> i32 {
     std::io::Error::last_os_error()
         .raw_os_error()
         .unwrap_or(libc::ENOEXEC)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_variable_for_children_reads_as_the_others_do() {
-        for off in ["0", "no", "FALSE", "off"] {
-            assert!(children_are_off(Some(off.into())), "{off}");
-        }
-        for on in ["1", "yes", ""] {
-            assert!(!children_are_off(Some(on.into())), "{on}");
-        }
-        assert!(!children_are_off(None));
-    }
 }

@@ -18,6 +18,7 @@ mod manual;
 mod program;
 mod refusal;
 mod script;
+mod variables;
 
 use std::io::Write;
 use std::process::ExitCode;

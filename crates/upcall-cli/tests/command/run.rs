@@ -141,8 +141,8 @@ fn flags_and_variables_reach_the_guest_alike() {
     let mut off = run_with_empty_guest(&directory);
     off.arg("env")
         .env("UPCALL_STATS", "0")
-        .env("UPCALL_CHILDREN", "1");
-    assert_eq!(settings(off), [""; 0]);
+        .env("UPCALL_CHILDREN", "yes");
+    assert_eq!(settings(off), ["UPCALL_CHILDREN=1"]);
 }
 
 #[test]
@@ -370,4 +370,45 @@ fn without_the_guest_library_nothing_runs_unless_natively() {
     let done = output(command);
     assert_eq!(done.status.code(), Some(0));
     assert_eq!(stdout(&done), "\n");
+}
+
+#[test]
+fn a_guest_library_that_cannot_be_loaded_is_refused() {
+    let directory = directory("guest_library");
+    let text = file(&directory, "text.so", "no library", 0o644);
+    let source = file(&directory, "empty.c", "int nothing;\n", 0o644);
+    let object = directory.join("object.so");
+    compile(&["-c"], &source, &object).expect("cc makes an object file");
+    let library = directory.join("library.so");
+    compile(&["-shared", "-fPIC"], &source, &library).expect("cc makes a shared library");
+    let whole = std::fs::read(&library).expect("it can be read");
+    let cut = file(&directory, "cut.so", &whole[..whole.len() / 8], 0o644);
+    for (bad, evidence) in [
+        (&text, "it is no ELF file"),
+        (&object, "e_type 1"),
+        (&cut, "cut.so"),
+    ] {
+        let mut command = upcall();
+        command.env("UPCALL_GUEST_LIB", bad).args(["run", "true"]);
+        assert_refused(&output(command), evidence);
+    }
+}
+
+#[test]
+fn a_variable_that_means_nothing_is_refused_also_with_or_native() {
+    let directory = directory("variables");
+    for (name, value) in [
+        ("UPCALL_SLICE_US", "0"),
+        ("UPCALL_SLICE_US", "5ms"),
+        ("UPCALL_GANG", "perhaps"),
+        ("UPCALL_CHILDREN", "2"),
+        ("UPCALL_PROBE", "best"),
+    ] {
+        let mut command = run_with_empty_guest(&directory);
+        command.env(name, value).args(["--or-native", "true"]);
+        let done = output(command);
+        assert_eq!(done.status.code(), Some(125), "{name}={value}");
+        let said = stderr(&done);
+        assert!(said.contains(name) && said.contains(value), "{said}");
+    }
 }
