@@ -67,6 +67,15 @@ fn prepare(args: &RunArgs, checked: Settings, name: &OsStr, file: &Path) -> Resu
             remedy,
         ));
     }
+    let calls = probe::calls();
+    if let Some(remedy) = &calls.remedy {
+        return Err(refused(
+            name,
+            "would run where a system call is forbidden that its threads need",
+            calls.evidence.clone(),
+            remedy,
+        ));
+    }
     program::examine(file).map_err(|verdict| stop(name, verdict))?;
     let existing = std::env::var_os("LD_PRELOAD");
     if let Some(other) = guest_library::conflicting(existing.as_deref()) {

@@ -13,6 +13,7 @@
 //! Rejected: one cached table of results. A sandbox can be entered between two probes, and
 //! the one caller that is in a hurry (the runtime's start) wants two of the features only.
 
+mod calls;
 mod cgroup;
 mod child;
 mod choice;
@@ -26,6 +27,7 @@ mod standby;
 mod traps;
 mod turns;
 
+pub use calls::calls;
 pub use cgroup::CpuQuota;
 pub use choice::{Choice, Source, choose, choose_unmeasured};
 pub use cpu::{fsgsbase, membarrier, processor, rseq};
@@ -113,7 +115,7 @@ impl Feature {
 }
 
 /// Everything that `upcall doctor` knows, in the order in which it is shown.
-pub static FEATURES: [Feature; 16] = [
+pub static FEATURES: [Feature; 17] = [
     Feature {
         name: "standby",
         kind: Kind::Backend,
@@ -141,6 +143,13 @@ pub static FEATURES: [Feature; 16] = [
         purpose: "the system calls of programs for this processor are rewritten",
         without: "programs cannot run on activations; --or-native runs them as they are",
         probe: cpu::processor,
+    },
+    Feature {
+        name: "calls",
+        kind: Kind::Feature,
+        purpose: "the system calls by which threads wait for descriptors, times and signals",
+        without: "programs cannot run on activations; --or-native runs them as they are",
+        probe: calls::calls,
     },
     Feature {
         name: "perf-switch-ring",

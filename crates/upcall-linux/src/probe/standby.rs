@@ -90,6 +90,13 @@ pub fn standby() -> Finding {
             ..processor
         };
     }
+    let calls = super::calls();
+    if !calls.works {
+        return Finding {
+            name: NAME,
+            ..calls
+        };
+    }
     let shares = match measure() {
         Ok(shares) => shares,
         Err(why) => {

@@ -166,6 +166,7 @@ fn every_source_is_a_case() {
             crate::exit_status::GUESTS
                 .iter()
                 .chain(crate::calls::GUESTS)
+                .chain(crate::blocked_calls::GUESTS)
                 .chain(crate::constructors::GUESTS)
                 .chain(crate::hidden_library::GUESTS)
                 .chain(crate::dispatch::GUESTS)
