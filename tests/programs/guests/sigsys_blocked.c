@@ -89,6 +89,16 @@ static void *blocked(void *when)
     return NULL;
 }
 
+/* The first thread blocks the signal meanwhile: it would be given what is sent to the process. */
+static void *opened_and_blocked(void *when)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGSYS);
+    MUST(pthread_sigmask(SIG_UNBLOCK, &set, NULL));
+    return blocked(when);
+}
+
 int main(void)
 {
     /* mov $110,%eax; syscall; ret: getppid */
@@ -111,7 +121,9 @@ int main(void)
     MUST(sigprocmask(SIG_UNBLOCK, &set, NULL));
     check("pending_before", handled == 1, "%d", (int)handled);
     blocked("alone");
-    join(start(blocked, "thread"));
+    MUST(sigprocmask(SIG_BLOCK, &set, NULL));
+    join(start(opened_and_blocked, "thread"));
+    MUST(sigprocmask(SIG_UNBLOCK, &set, NULL));
     blocked("first");
     /* By default it ends the process, blocked or not until then. */
     int status = 0;
