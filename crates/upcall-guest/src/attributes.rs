@@ -109,7 +109,10 @@ pub fn kill_thread(
 
 /// rt_tgsigqueueinfo(2).
 pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
-    let id = frame.rsi as i32;
+    let (process, id) = (frame.rdi as i32, frame.rsi as i32);
+    if process != GUEST.pid.load(Ordering::Relaxed) as i32 {
+        return raw(frame);
+    }
     let Some(thread) = GUEST.identities.find(id) else {
         return raw(frame);
     };
@@ -157,6 +160,9 @@ pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
         mask = asked.and(&mask);
     }
     let mask = mask.0;
+    if frame.rsi % 8 != 0 {
+        return EINVAL;
+    }
     let bytes = (frame.rsi as usize).min(size_of_val(&mask)) & !7;
     let needed = 8 * (1 + mask.iter().rposition(|&word| word != 0).unwrap_or(0));
     if bytes < needed {

@@ -55,8 +55,14 @@ pub fn is_wait(frame: &Frame) -> bool {
 /// Serves a call that [`is_wake`].
 #[inline]
 pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
-    if !frame.rdi.is_multiple_of(4) {
-        return failed(libc::EINVAL);
+    /// Of no word of a program: the kernel's half of the addresses, and what is not aligned.
+    const WRONG: u64 = 1 << 63 | 3;
+    if frame.rdi & WRONG != 0 {
+        return failed(if frame.rdi.is_multiple_of(4) {
+            libc::EFAULT
+        } else {
+            libc::EINVAL
+        });
     }
     wake(runtime, frame.rdi as usize, frame.rdx as u32, u32::MAX)
 }

@@ -8,7 +8,8 @@ use crate::credentials;
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::{
-    attributes, bound, futex, loads, names, process, scheduling, signal, table, time, timers, uring,
+    attributes, bound, futex, loads, names, process, scheduling, segments, signal, table, time,
+    timers, uring,
 };
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
@@ -82,6 +83,9 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
                 0 => raw(frame),
                 error => error,
             }
+        }
+        libc::SYS_arch_prctl if frame.rdi as i32 == segments::ARCH_GET_GS => {
+            segments::arch_prctl(thread, frame)
         }
         libc::SYS_timer_create => timers::create(frame)?,
         libc::SYS_timer_delete => {

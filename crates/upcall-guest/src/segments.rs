@@ -12,7 +12,8 @@ use crate::{access, signal};
 
 const ARCH_SET_GS: i32 = 0x1001;
 const ARCH_SET_FS: i32 = 0x1002;
-const ARCH_GET_GS: i32 = 0x1004;
+/// The request for the GS base.
+pub const ARCH_GET_GS: i32 = 0x1004;
 
 /// arch_prctl(2).
 pub fn arch_prctl(thread: &'static Thread, frame: &Frame) -> i64 {
@@ -26,15 +27,17 @@ pub fn arch_prctl(thread: &'static Thread, frame: &Frame) -> i64 {
             let activation = unsafe { base::current() };
             activation.kernel.note_thread_pointer(thread, wanted);
         }),
-        ARCH_GET_GS => {
-            let own = state.program_base.load(Ordering::Relaxed) as u64;
-            match access::store_u64(frame.rsi as usize, own) {
-                Ok(()) => 0,
-                Err(access::Fault) => -i64::from(libc::EFAULT),
-            }
-        }
+        ARCH_GET_GS => answer(frame, state.program_base.load(Ordering::Relaxed)),
         // SAFETY: the program's own call.
         _ => (unsafe { frame.raw() }) as i64,
+    }
+}
+
+/// The answer to [`ARCH_GET_GS`], where the program's value is `own`.
+pub fn answer(frame: &Frame, own: usize) -> i64 {
+    match access::store_u64(frame.rsi as usize, own as u64) {
+        Ok(()) => 0,
+        Err(access::Fault) => -i64::from(libc::EFAULT),
     }
 }
 

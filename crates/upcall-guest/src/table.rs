@@ -180,6 +180,10 @@ fn outside(frame: &mut Frame) {
             }
         }
         libc::SYS_futex => futex::outside(frame),
+        // In the register is a mark of the runtime's.
+        libc::SYS_arch_prctl if frame.rdi as i32 == segments::ARCH_GET_GS => {
+            frame.rax = segments::answer(frame, 0) as u64;
+        }
         // The kernel's is the runtime's.
         libc::SYS_prctl if user_dispatch::is_request(frame) => {
             frame.rax = -i64::from(libc::EINVAL) as u64;

@@ -204,6 +204,10 @@ pub fn create(frame: &mut Frame, request: &Request) {
 /// clone or clone3 that asks for a thread which stays a kernel thread: libc's own, or one that such
 /// a thread makes.
 pub fn create_helper(frame: &mut Frame, request: &Request) {
+    if !request.can_be_served() {
+        frame.rax = -i64::from(libc::EINVAL) as u64;
+        return;
+    }
     if let Err(Errno(number)) = dispatch::may_start() {
         frame.rax = -i64::from(number) as u64;
         return;

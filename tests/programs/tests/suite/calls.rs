@@ -1,12 +1,244 @@
-//! What system calls do under the runtime, beside what they do natively.
+//! The system-call table as a checklist: each call that the guest serves or changes, and the guests that make it. A
+//! guest makes a call natively and launched, and both must agree.
+//!
+//! `answers_*` print what calls answer to right and wrong requests: before there are threads, from the first thread and
+//! from another one. `restarts` prints what becomes of each call that waits when a handler runs.
 
 use crate::case;
 use program_tests::case::verbatim;
 use program_tests::guest;
 use program_tests::program::Program;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 /// The guests that this file runs.
-pub const GUESTS: &[&str] = &["restarts"];
+pub const GUESTS: &[&str] = &[
+    "answers_descriptors",
+    "answers_futex",
+    "answers_process",
+    "answers_scheduling",
+    "answers_signals",
+    "answers_time",
+    "restarts",
+];
+
+/// Calls, and guests that make them.
+const CALLS: &[(&str, &str)] = &[
+    ("accept", "answers_descriptors restarts cancel_waits"),
+    ("accept4", "answers_descriptors"),
+    ("arch_prctl", "answers_process own_gs_base"),
+    ("brk", "answers_process"),
+    ("capset", "answers_process thread_privileges"),
+    ("clock_getres", "answers_time"),
+    ("clock_gettime", "answers_time thread_cpu_clock"),
+    (
+        "clock_nanosleep",
+        "answers_time restarts cancel_sleep sleep_many",
+    ),
+    ("clone", "answers_process thread_odd_calls"),
+    ("clone3", "answers_process thread_odd_calls"),
+    (
+        "close",
+        "answers_descriptors descriptor_numbers poll_closed",
+    ),
+    (
+        "close_range",
+        "answers_descriptors stderr_closed descriptor_numbers",
+    ),
+    ("dup2", "answers_descriptors descriptor_numbers"),
+    ("dup3", "answers_descriptors descriptor_numbers"),
+    (
+        "epoll_ctl",
+        "answers_descriptors restarts cancel_poll epoll_nest_at_once",
+    ),
+    (
+        "epoll_pwait",
+        "answers_descriptors restarts poll_many poll_signals",
+    ),
+    (
+        "epoll_pwait2",
+        "answers_descriptors restarts poll_many poll_signals",
+    ),
+    (
+        "epoll_wait",
+        "answers_descriptors restarts cancel_poll epoll_nest_at_once",
+    ),
+    ("execve", "answers_process hidden_library"),
+    ("execveat", "answers_process"),
+    ("exit", "thread_exit main_pthread_exit"),
+    ("exit_group", "exits mutex_shared_owner_ends"),
+    ("fallocate", "answers_descriptors waits_disturbed"),
+    ("fcntl", "answers_descriptors restarts nonblocking"),
+    ("fork", "fork_return fork_from_thread fork_in_handler"),
+    ("futex", "answers_futex restarts raw_futex vfork_waits"),
+    ("get_robust_list", "answers_process"),
+    ("getcpu", "answers_process"),
+    ("getegid", "answers_process"),
+    ("geteuid", "answers_process thread_limits setuid_threads"),
+    ("getgid", "answers_process setuid_threads"),
+    ("getpgid", "answers_process ids_of_threads"),
+    ("getpid", "answers_process"),
+    ("getppid", "answers_process"),
+    ("getpriority", "answers_scheduling priorities"),
+    ("getrandom", "answers_process transfers_complete"),
+    ("getrusage", "answers_time thread_cpu_clock"),
+    ("getsid", "answers_process ids_of_threads"),
+    ("gettid", "thread_odd_calls ids_of_threads"),
+    ("gettimeofday", "answers_time"),
+    ("getuid", "answers_process identity_changes setuid_threads"),
+    ("io_uring_enter", "answers_process waits_disturbed uring"),
+    ("io_uring_register", "answers_process"),
+    ("io_uring_setup", "answers_process waits_disturbed uring"),
+    ("ioctl", "answers_descriptors nonblocking"),
+    ("ioprio_get", "answers_process"),
+    ("ioprio_set", "answers_process"),
+    ("kcmp", "answers_process"),
+    ("keyctl", "answers_process"),
+    ("kill", "answers_signals signal_to_oneself"),
+    ("landlock_restrict_self", "answers_process"),
+    ("lseek", "answers_descriptors"),
+    ("madvise", "answers_process page_faults"),
+    ("migrate_pages", "answers_process"),
+    ("mmap", "answers_process jit_calls"),
+    ("move_pages", "answers_process"),
+    ("mprotect", "answers_process jit_later"),
+    ("mremap", "answers_process"),
+    ("munmap", "answers_process dlopen_sites"),
+    ("nanosleep", "answers_time restarts sleep_many"),
+    ("open", "answers_descriptors restarts thread_name_of_other"),
+    ("openat", "answers_descriptors thread_name_of_other"),
+    ("personality", "answers_process"),
+    ("pidfd_send_signal", "answers_process signal_to_oneself"),
+    ("pkey_mprotect", "answers_process"),
+    (
+        "poll",
+        "answers_descriptors restarts cancel_poll epoll_nest_at_once",
+    ),
+    (
+        "ppoll",
+        "answers_descriptors restarts cancel_poll signals_kept",
+    ),
+    (
+        "prctl",
+        "answers_process thread_attributes thread_privileges",
+    ),
+    ("preadv2", "answers_descriptors nowait_forbidden"),
+    ("prlimit64", "answers_process ids_of_threads"),
+    ("process_vm_readv", "answers_process ids_of_threads"),
+    ("process_vm_writev", "answers_process ids_of_threads"),
+    (
+        "pselect6",
+        "answers_descriptors restarts signal_masks_of_waits",
+    ),
+    ("ptrace", "answers_process ptrace_threads"),
+    (
+        "pwritev2",
+        "answers_descriptors nowait_forbidden transfers_complete",
+    ),
+    ("read", "answers_descriptors restarts reads_that_count"),
+    ("readv", "answers_descriptors restarts"),
+    ("recvfrom", "answers_descriptors restarts"),
+    ("recvmmsg", "answers_descriptors"),
+    ("recvmsg", "answers_descriptors restarts"),
+    ("rseq", "answers_process"),
+    ("rt_sigaction", "answers_signals signal_before_threads"),
+    (
+        "rt_sigpending",
+        "answers_signals signal_before_threads signal_mask_delivery",
+    ),
+    ("rt_sigprocmask", "answers_signals sigsys_blocked jit_calls"),
+    (
+        "rt_sigqueueinfo",
+        "answers_signals signals_to_process sigwait",
+    ),
+    (
+        "rt_sigreturn",
+        "registers_in_signals signal_in_handler_entry",
+    ),
+    (
+        "rt_sigsuspend",
+        "answers_signals restarts fork_in_handler sigsys_blocked",
+    ),
+    (
+        "rt_sigtimedwait",
+        "answers_signals restarts sigwait signals_kept",
+    ),
+    (
+        "rt_tgsigqueueinfo",
+        "answers_signals signal_to_ending signal_to_oneself",
+    ),
+    (
+        "sched_getaffinity",
+        "answers_scheduling spin_copies affinity_outside",
+    ),
+    ("sched_getattr", "answers_scheduling deadlines"),
+    ("sched_getparam", "answers_scheduling priorities real_time"),
+    (
+        "sched_getscheduler",
+        "answers_scheduling priorities deadlines",
+    ),
+    (
+        "sched_rr_get_interval",
+        "answers_scheduling ids_of_threads real_time",
+    ),
+    (
+        "sched_setaffinity",
+        "answers_scheduling spin_copies crowded_blocks",
+    ),
+    ("sched_setattr", "answers_scheduling priorities deadlines"),
+    ("sched_setparam", "answers_scheduling"),
+    (
+        "sched_setscheduler",
+        "answers_scheduling priorities priorities_inherited",
+    ),
+    ("sched_yield", "answers_scheduling"),
+    ("seccomp", "answers_process seccomp_traps"),
+    (
+        "select",
+        "answers_descriptors restarts py_select cancel_poll",
+    ),
+    ("sendfile", "answers_descriptors transfers_complete"),
+    ("sendmmsg", "answers_descriptors transfers_complete"),
+    ("sendmsg", "answers_descriptors restarts transfers_complete"),
+    ("sendto", "answers_descriptors restarts transfers_complete"),
+    ("set_mempolicy", "answers_process"),
+    ("set_robust_list", "answers_process thread_odd_calls"),
+    ("set_tid_address", "answers_process thread_odd_calls"),
+    ("setfsgid", "answers_process"),
+    ("setfsuid", "answers_process bound_identity"),
+    ("setgid", "answers_process setuid_threads"),
+    ("setgroups", "answers_process setuid_threads"),
+    ("setns", "answers_process"),
+    ("setpgid", "answers_process ids_of_threads"),
+    ("setpriority", "answers_scheduling priorities real_time"),
+    ("setregid", "answers_process"),
+    ("setresgid", "answers_process thread_limits soak_limits"),
+    (
+        "setresuid",
+        "answers_process thread_limits identity_changes",
+    ),
+    ("setreuid", "answers_process identity_changes"),
+    ("setsockopt", "answers_descriptors socket_timeouts"),
+    ("setuid", "answers_process setuid_threads identity_changes"),
+    ("shmat", "answers_process"),
+    ("sigaltstack", "answers_signals altstack_calls"),
+    ("signalfd", "answers_signals signal_masks_of_waits"),
+    ("signalfd4", "answers_signals signal_masks_of_waits"),
+    ("tgkill", "answers_signals jit_calls signal_to_oneself"),
+    ("time", "answers_time"),
+    ("timer_create", "answers_time timer_thread timer_signal"),
+    ("timer_delete", "answers_time timer_thread timer_signal"),
+    ("tkill", "answers_signals signal_to_oneself"),
+    ("uname", "answers_process"),
+    ("unshare", "answers_process"),
+    ("vfork", "vfork_waits spawn_handlers"),
+    ("write", "answers_descriptors restarts transfers_complete"),
+    ("writev", "answers_descriptors restarts transfers_complete"),
+];
+
+/// Calls that are refused on purpose: README says so.
+const REFUSED: &[&str] = &["futex_waitv"];
 
 fn agrees(name: &str) {
     let case = case(name);
@@ -16,6 +248,76 @@ fn agrees(name: &str) {
 }
 
 #[test]
+fn answers_of_calls_on_descriptors() {
+    agrees("answers_descriptors");
+}
+
+#[test]
+fn answers_of_futex() {
+    agrees("answers_futex");
+}
+
+#[test]
+fn answers_of_calls_about_processes_and_memory() {
+    agrees("answers_process");
+}
+
+#[test]
+fn answers_of_calls_about_scheduling() {
+    agrees("answers_scheduling");
+}
+
+#[test]
+fn answers_of_calls_about_signals() {
+    agrees("answers_signals");
+}
+
+#[test]
+fn answers_of_calls_about_time() {
+    agrees("answers_time");
+}
+
+#[test]
 fn calls_that_wait_go_on_after_a_handler_as_signal_7_says() {
     agrees("restarts");
+}
+
+/// The names of calls in the sources that say what becomes of them.
+fn served() -> BTreeSet<String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/upcall-guest/src");
+    ["table.rs", "lib.rs", "credentials.rs", "ids.rs"]
+        .iter()
+        .flat_map(|file| {
+            let text = fs::read_to_string(sources.join(file)).expect("the guest's source is there");
+            text.split("SYS_")
+                .skip(1)
+                .map(|rest| {
+                    rest.chars()
+                        .take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '_')
+                        .collect::<String>()
+                })
+                .collect::<Vec<_>>()
+        })
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+#[test]
+fn each_call_that_is_served_names_its_guests() {
+    let listed: BTreeSet<String> = CALLS
+        .iter()
+        .map(|(call, _)| *call)
+        .chain(REFUSED.iter().copied())
+        .map(String::from)
+        .collect();
+    assert_eq!(served(), listed);
+    for (call, guests) in CALLS {
+        assert!(!guests.is_empty(), "{call} has no guest");
+        for name in guests.split(' ') {
+            let is_there = ["c", "py"]
+                .iter()
+                .any(|end| guest::sources().join(format!("{name}.{end}")).exists());
+            assert!(is_there, "{call}: there is no guest {name}");
+        }
+    }
 }
