@@ -7,8 +7,10 @@
 //!
 //! The masks of calls that wait (sigsuspend, ppoll) reach the kernel as they are: nothing is
 //! dispatched while it waits, and handlers begin with [`set_mask`]. What waits here is the kernel's meanwhile ([`wait`]).
+//!
+//! Also here: the system call in which such a process is, which handlers of the program must see.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use upcall_linux::{Noted, base};
 
@@ -22,12 +24,39 @@ static BLOCKS: AtomicBool = AtomicBool::new(false);
 /// A SIGSYS that came while it did.
 static KEPT: Noted = Noted::empty();
 
+/// The system call in which the process is, or null.
+static FRAME: AtomicPtr<Frame> = AtomicPtr::new(core::ptr::null_mut());
+
 /// Whether the calling kernel thread is the one thread of a process without a runtime. Libc's own
 /// kernel threads and children of vfork are not.
+fn is_one_thread() -> bool {
+    (!base::is_set() || process::was_forked_in_handler()) && !process::is_lent()
+}
+
+/// The same, while dispatch is on.
 fn is_here() -> bool {
-    dispatch::is_on()
-        && (!base::is_set() || process::was_forked_in_handler())
-        && !process::is_lent()
+    dispatch::is_on() && is_one_thread()
+}
+
+/// Serves a system call of the process.
+pub fn in_call(frame: &mut Frame, serve: impl FnOnce(&mut Frame)) {
+    FRAME.store(frame, Ordering::Relaxed);
+    serve(frame);
+    FRAME.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// A handler begins: the system call that it has interrupted, if there is one. The handler may leave it for good.
+pub fn take_frame() -> Option<*mut Frame> {
+    if !is_one_thread() {
+        return None;
+    }
+    let frame = FRAME.swap(core::ptr::null_mut(), Ordering::Relaxed);
+    (!frame.is_null()).then_some(frame)
+}
+
+/// The handler has returned into that call.
+pub fn give_frame_back(frame: *mut Frame) {
+    FRAME.store(frame, Ordering::Relaxed);
 }
 
 /// Dispatch begins: what is pending and blocked in the kernel comes here.

@@ -160,7 +160,7 @@ pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
         mask = asked.and(&mask);
     }
     let mask = mask.0;
-    if frame.rsi % 8 != 0 {
+    if !frame.rsi.is_multiple_of(8) {
         return EINVAL;
     }
     let bytes = (frame.rsi as usize).min(size_of_val(&mask)) & !7;

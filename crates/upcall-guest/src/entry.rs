@@ -114,6 +114,27 @@ impl Frame {
         }
     }
 
+    /// The reverse of [`Frame::show`], but for the stack pointer.
+    pub fn take(&mut self, registers: &[i64; 23]) {
+        let fields = [
+            (libc::REG_RDI, &mut self.rdi),
+            (libc::REG_RSI, &mut self.rsi),
+            (libc::REG_RDX, &mut self.rdx),
+            (libc::REG_R10, &mut self.r10),
+            (libc::REG_R8, &mut self.r8),
+            (libc::REG_R9, &mut self.r9),
+            (libc::REG_RBX, &mut self.rbx),
+            (libc::REG_RBP, &mut self.rbp),
+            (libc::REG_R12, &mut self.r12),
+            (libc::REG_R13, &mut self.r13),
+            (libc::REG_R14, &mut self.r14),
+            (libc::REG_R15, &mut self.r15),
+        ];
+        for (register, field) in fields {
+            *field = registers[register as usize] as u64;
+        }
+    }
+
     /// All zero: to build a frame by hand.
     pub const fn empty() -> Self {
         Self {

@@ -337,7 +337,7 @@ const fn bare(signal: i32) -> Information {
 }
 
 /// Queues a signal to the calling activation's kernel thread.
-fn queue_to_kernel(activation: &'static Activation, signal: i32, information: &Information) {
+pub fn queue_to_kernel(activation: &'static Activation, signal: i32, information: &Information) {
     let own = activation.kernel.tid.load(Ordering::Relaxed);
     let queue = |information: &Information| queue_to(own, signal, information);
     activation.kernel.queued.put_over(signal, information);
@@ -374,10 +374,38 @@ pub unsafe fn complete(
         return;
     };
     // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
-    let words = unsafe { &mut *information.cast::<Information>() };
+    complete_by(unsafe { &mut *information.cast() }, &queued);
+}
+
+fn complete_by(information: &mut Information, queued: &Information) {
     // Code SI_USER of process and user 0; or by tgkill(2), which the program's own threads do not use among each other.
-    if words[1] as u32 == 0 && words[2] == 0 || words[1] as i32 == SI_TKILL {
-        *words = queued;
+    if information[1] as u32 == 0 && information[2] == 0 || information[1] as i32 == SI_TKILL {
+        *information = *queued;
+    }
+}
+
+/// Takes back from the kernel what was queued to the activation's kernel thread and has not been delivered. With
+/// all signals blocked.
+pub fn take_back(activation: &'static Activation) -> Option<(i32, Information)> {
+    let (signal, queued) = activation.kernel.queued.take()?;
+    let (signal, mut information) = take(bit(signal))?;
+    complete_by(&mut information, &queued);
+    Some((signal, information))
+}
+
+/// Keeps a signal that has come for the activation with the thread that it runs. Where there is no memory it waits
+/// in the kernel.
+pub fn hold(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    signal: i32,
+    information: &Information,
+) {
+    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    let found = (signal, information);
+    if enqueue(runtime, (thread, id), found, true, || false) == Err(Sent::Full) {
+        queue_to_kernel(activation, signal, information);
     }
 }
 

@@ -42,8 +42,9 @@ const EBADF: i64 = -(libc::EBADF as i64);
 /// Called by the entry, on the program's stack.
 pub unsafe extern "C" fn handler(frame: &mut Frame) {
     match GUEST.runtime() {
+        None if process::is_lent() || base::is_set() => outside(frame),
         None => {
-            alone(frame);
+            alone::in_call(frame, alone);
             if GUEST.runtime().is_some()
                 && let Some(thread) = caller::own_thread()
             {
@@ -54,12 +55,8 @@ pub unsafe extern "C" fn handler(frame: &mut Frame) {
     }
 }
 
-/// A process without a runtime: one thread, and children that share its memory for a while.
+/// A process without a runtime, which has one thread.
 fn alone(frame: &mut Frame) {
-    if process::is_lent() || base::is_set() {
-        outside(frame);
-        return;
-    }
     match frame.rax as i64 {
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
             match Request::of(frame) {
@@ -230,22 +227,21 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
     }
     match frame.rax as i64 {
         libc::SYS_sched_yield if !deadlines::has(thread) => {
-            runtime.yield_now();
-            frame.rax = 0;
+            in_call(thread, frame, |frame| {
+                runtime.yield_now();
+                frame.rax = 0;
+            });
         }
         libc::SYS_futex if futex::is_wake(frame) => {
-            frame.rax = futex::serve_wake(runtime, frame) as u64;
+            in_call(thread, frame, |frame| {
+                frame.rax = futex::serve_wake(runtime, frame) as u64;
+            });
         }
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
-            match Request::of(frame) {
-                Some(request) if request.is_thread() => {
-                    let place = core::ptr::from_ref(frame) as usize;
-                    thread.kernel.frame.store(place, Ordering::Relaxed);
-                    threads::create(frame, &request);
-                    thread.kernel.frame.store(0, Ordering::Relaxed);
-                }
+            in_call(thread, frame, |frame| match Request::of(frame) {
+                Some(request) if request.is_thread() => threads::create(frame, &request),
                 _ => process::create(frame, Some(thread)),
-            }
+            });
         }
         libc::SYS_rt_sigreturn => frame.mode = entry::mode::AT_SITE,
         _ => {
@@ -266,6 +262,16 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
 pub fn once_more(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let mut frame = frame.clone();
     once(runtime, thread, &mut frame)
+}
+
+/// Serves a call that is not made again: handlers that come find the thread behind it.
+#[inline(always)]
+fn in_call(thread: &'static Thread, frame: &mut Frame, serve: impl FnOnce(&mut Frame)) {
+    let state = &thread.kernel.frame;
+    frame.made.set(1);
+    state.store(core::ptr::from_mut(frame) as usize, Ordering::Relaxed);
+    serve(frame);
+    state.store(0, Ordering::Relaxed);
 }
 
 /// Makes the call once.

@@ -161,7 +161,7 @@ fn raise(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) 
     own.store(core::ptr::from_ref(&answer) as usize, Ordering::Relaxed);
     // It is over: a handler sees the thread after it.
     frame.made.set(1);
-    let place = core::ptr::from_ref(frame) as usize;
+    let place = core::ptr::from_mut(frame) as usize;
     state.frame.store(place, Ordering::Relaxed);
     let id = state.tid.load(Ordering::Relaxed);
     let activation = runtime.enter();
@@ -195,21 +195,9 @@ fn information(frame: &Frame) -> Information {
 }
 
 fn write_back(frame: &mut Frame, registers: &[i64; 23]) {
-    let value = |register: i32| registers[register as usize] as u64;
-    frame.rax = value(libc::REG_RAX);
-    frame.rdi = value(libc::REG_RDI);
-    frame.rsi = value(libc::REG_RSI);
-    frame.rdx = value(libc::REG_RDX);
-    frame.r10 = value(libc::REG_R10);
-    frame.r8 = value(libc::REG_R8);
-    frame.r9 = value(libc::REG_R9);
-    frame.rbx = value(libc::REG_RBX);
-    frame.rbp = value(libc::REG_RBP);
-    frame.r12 = value(libc::REG_R12);
-    frame.r13 = value(libc::REG_R13);
-    frame.r14 = value(libc::REG_R14);
-    frame.r15 = value(libc::REG_R15);
-    frame.rflags = value(libc::REG_EFL);
+    frame.take(registers);
+    frame.rax = registers[libc::REG_RAX as usize] as u64;
+    frame.rflags = registers[libc::REG_EFL as usize] as u64;
 }
 
 /// In the handler of SIGSYS: whether this is the one of `raise`, in whose call the thread is.
@@ -223,40 +211,15 @@ pub unsafe fn is_raised(thread: &'static Thread, information: *const libc::sigin
     is_marked && thread.kernel.user_dispatch.answer.load(Ordering::Relaxed) != 0
 }
 
-/// Shows the program's handler what the kernel would: the number in rax, vector registers of the call.
+/// Shows the program's handler the call's number in rax, as the kernel would, and no mark.
 ///
 /// # Safety
 ///
-/// As the kernel passed them, for the thread that is in the call of this frame.
-pub unsafe fn show(
-    frame: &Frame,
-    information: *mut libc::siginfo_t,
-    context: *mut libc::ucontext_t,
-) {
-    const HEADER: usize = 512;
-    const SSE: u64 = 2;
-    // SAFETY: the caller's promise; the kernel's vector state, valid while the handler runs.
-    unsafe {
-        (*information).si_errno = 0;
-        let registers = &mut (*context).uc_mcontext.gregs;
-        registers[libc::REG_RAX as usize] = frame.rax as i64;
-        registers[libc::REG_RCX as usize] = frame.rip as i64;
-        registers[libc::REG_R11 as usize] = frame.rflags as i64;
-        registers[libc::REG_EFL as usize] = frame.rflags as i64;
-        let vectors = (*context).uc_mcontext.fpregs;
-        if vectors.is_null() {
-            return;
-        }
-        for (to, from) in (*vectors)._xmm.iter_mut().zip(&frame.xmm) {
-            core::ptr::from_mut(to)
-                .cast::<[u64; 2]>()
-                .write_unaligned(*from);
-        }
-        if sud::has_xsave(vectors.cast()) {
-            let present = vectors.cast::<u8>().add(HEADER).cast::<u64>();
-            present.write(present.read() | SSE);
-        }
-    }
+/// As the kernel passed it.
+pub unsafe fn show(number: u64, information: *mut libc::siginfo_t, registers: &mut [i64; 23]) {
+    // SAFETY: the caller's promise.
+    unsafe { (*information).si_errno = 0 };
+    registers[libc::REG_RAX as usize] = number as i64;
 }
 
 /// What the thread had before the call.

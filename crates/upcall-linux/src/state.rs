@@ -273,6 +273,9 @@ pub struct LinuxThread {
     pub agent: AtomicUsize,
     /// The system call in which it is: the address of the registers at its site, or 0.
     pub frame: AtomicUsize,
+    /// Set while the runtime's own signal has stopped it in its own code: the kernel's frame on its stack is
+    /// its exact state, and what comes for it is delivered when that frame returns. Kept by the guest.
+    pub stopped: AtomicBool,
     /// Set while a child of vfork runs on the thread's memory: its calls are not the thread's.
     pub lent: AtomicBool,
     /// The signals that sigtimedwait waits for, or that a call with a mask of its own lets through.

@@ -11,7 +11,9 @@
 //!    instruction while the call has left nothing behind and may be made again, after it otherwise.
 //! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation
 //!    ([`upcall_linux::Inbox`]), which from there on blocks all of the program's signals; when it
-//!    leaves the runtime the signal is queued to it again, and then the mask is opened.
+//!    leaves the runtime the signal is queued to it again, and then the mask is opened. The thread is in
+//!    a system call then, which the frame shows, or the runtime's own signal has stopped it in its own code,
+//!    and the handler begins when that one's frame returns (`own`).
 //! 3. An activation without a thread sleeps with a mask that lets through what some thread accepts
 //!    (`masks.rs`), so that signals for the process wake somebody although all threads are parked.
 //!    It passes each to a thread that accepts it (`pending.rs`).
@@ -44,7 +46,7 @@ use upcall_linux::{Activation, Runtime, Thread, base, gang, preempt, sys};
 
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use frame::{frame_mask, note_progress, set_frame_mask, show_site};
+use frame::{frame_mask, set_frame_mask, show_call};
 use own::{give_up_wait, own_signal};
 
 use crate::{
@@ -145,7 +147,7 @@ unsafe fn serve(
     }
     // SAFETY: as the kernel passed it.
     let filtered = signal == libc::SIGSYS && unsafe { (*information).si_code } == SYS_SECCOMP;
-    if activation.is_inside() {
+    if meets_runtime(activation) {
         if filtered {
             // The program's filter met a call that the runtime makes elsewhere, in the vDSO.
             registers[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
@@ -183,7 +185,7 @@ unsafe fn serve(
     show_mask(thread, context);
     altstack::show(thread, context);
     let mask = handler_mask(thread, signal, context);
-    let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *const Frame;
+    let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *mut Frame;
     let base = thread.kernel.program_base.load(Ordering::Relaxed);
     let pc = registers[libc::REG_RIP as usize] as usize;
     let is_in_program = frame.is_null() && !sud::range().contains(&pc);
@@ -197,11 +199,9 @@ unsafe fn serve(
     if interrupted {
         runtime.interrupt_blocking();
     }
-    // SAFETY: null, or the frame of the system call that the thread is in, on its own stack.
-    let frame = unsafe { frame.as_ref() };
-    let Some(frame) = frame else {
-        // SAFETY: outside the runtime, with a virtual processor, in the kernel's frame.
-        let call = || unsafe { call(thread, signal, information, context) };
+    // SAFETY: outside the runtime, with a virtual processor, in the kernel's frame.
+    let call = || unsafe { call(thread, signal, information, context) };
+    if frame.is_null() {
         if interrupted {
             returning(thread, call);
             runtime.resume_blocking();
@@ -216,53 +216,41 @@ unsafe fn serve(
         } else {
             entered
         };
-    };
-    let saved = *registers;
-    note_progress(frame, registers);
-    show_site(frame, registers);
-    if filtered {
-        // SAFETY: as the kernel passed it; of this signal it holds an address at that offset.
-        unsafe {
-            let address = information.cast::<u8>().add(CALL_ADDRESS).cast::<u64>();
-            address.write(registers[libc::REG_RIP as usize] as u64);
-        }
     }
     // SAFETY: as the kernel passed it.
     let raised = signal == libc::SIGSYS && unsafe { user_dispatch::is_raised(thread, information) };
+    let mut left = *registers;
+    // SAFETY: the frame of the system call that the thread is in, on its own stack; the kernel's frame.
+    let goes_on = unsafe {
+        let number = (*frame).rax;
+        show_call(frame, information, context, || {
+            let shown = &raw mut (*context).uc_mcontext.gregs;
+            if raised {
+                user_dispatch::show(number, information, &mut *shown);
+            }
+            returning(thread, call);
+            left = *shown;
+        })
+    };
     if raised {
-        // SAFETY: as above.
-        unsafe { user_dispatch::show(frame, information, context) };
+        user_dispatch::keep(thread, goes_on.then_some(&left));
     }
-    let shown = *registers;
-    // SAFETY: as above.
-    returning(thread, || unsafe {
-        call(thread, signal, information, context);
-    });
-    let goes_elsewhere = [libc::REG_RIP, libc::REG_RSP]
-        .iter()
-        .any(|&register| registers[register as usize] != shown[register as usize]);
-    if goes_elsewhere && raised {
-        user_dispatch::keep(thread, None);
-    } else if !goes_elsewhere {
-        // The answer that a filter leaves to the handler.
-        let answer = registers[libc::REG_RAX as usize];
-        if raised {
-            user_dispatch::keep(thread, Some(registers));
-        }
-        *registers = saved;
-        if filtered {
-            registers[libc::REG_RAX as usize] = answer;
-        }
-        thread
-            .kernel
-            .frame
-            .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
+    if goes_on {
+        let state = &thread.kernel.frame;
+        state.store(frame as usize, Ordering::Relaxed);
         if interrupted {
             runtime.resume_blocking();
         }
     }
     finish_where_it_is(context);
     entered
+}
+
+/// Whether a signal meets code in which no handler of the program may run: the runtime, or what the runtime's own
+/// signal does on the stack of a thread that it has stopped.
+fn meets_runtime(activation: &'static Activation) -> bool {
+    let stopped = |thread: &Thread| thread.kernel.stopped.load(Ordering::Relaxed);
+    activation.is_inside() || activation.thread().is_some_and(stopped)
 }
 
 /// Calls a handler that returns into the runtime, which must be there for that in the child of a fork.
@@ -422,7 +410,16 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
         alone::set_mask(kernel_mask() | alone::hidden());
     }
     // SAFETY: in the kernel's frame.
-    unsafe { call_handler(signal, information, context) };
+    let call = || unsafe { call_handler(signal, information, context) };
+    match alone::take_frame() {
+        None => call(),
+        // SAFETY: the frame of the system call in which the process is, on its own stack; the kernel's frame.
+        Some(frame) => unsafe {
+            if show_call(frame, information, context, call) {
+                alone::give_frame_back(frame);
+            }
+        },
+    }
     finish_where_it_is(context);
 }
 
@@ -639,6 +636,20 @@ pub fn deferred(
             let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
             // What a call with a mask of its own holds back waits for its end; what it alone lets through, too.
             let held = mask | blocked_by(thread);
+            if thread.kernel.stopped.load(Ordering::Relaxed) {
+                // `own_signal` delivers it at its end.
+                while let Some((signal, information)) = activation.kernel.inbox.take() {
+                    if held & bit(signal) == 0 {
+                        pending::hold(runtime, activation, thread, signal, &information);
+                    } else {
+                        pending::pass(runtime, activation, signal, &information);
+                    }
+                }
+                activation.kernel.mask.store(mask, Ordering::Relaxed);
+                set_kernel_mask(mask);
+                runtime.leave_quietly(activation);
+                return;
+            }
             if let Some((signal, information)) = activation.kernel.inbox.take() {
                 pending::restore(runtime, activation, signal, &information, held);
             } else {

@@ -6,8 +6,8 @@ use upcall_linux::{Thread, base, preempt};
 
 use super::actions::action_mask;
 use super::calls::set_kernel_mask;
-use super::frame::{frame_mask, note_progress, set_frame_mask, show_site};
-use super::{CALL_ADDRESS, SYS_SECCOMP, call, finish_alone};
+use super::frame::{frame_mask, set_frame_mask, show_call};
+use super::{call, finish_alone};
 use crate::entry::Frame;
 use crate::guest::GUEST;
 use crate::{bound, dispatch, pending};
@@ -50,32 +50,20 @@ pub(super) unsafe fn serve(
     information: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,
 ) {
-    // SAFETY: the kernel passes its own frame.
-    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let set_mask = |mask: u64| thread.kernel.mask.store(mask, Ordering::SeqCst);
     let mask = action_mask(signal, frame_mask(context));
     set_mask(mask);
     set_kernel_mask(dispatch::blockable(mask));
-    let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *const Frame;
-    let saved = *registers;
-    // SAFETY: null, or the frame of the system call that the thread is in, on its own stack.
-    let frame = unsafe { frame.as_ref() };
-    if let Some(frame) = frame {
-        note_progress(frame, registers);
-        show_site(frame, registers);
-    }
-    // SAFETY: as the kernel passed it.
-    let filtered = signal == libc::SIGSYS && unsafe { (*information).si_code } == SYS_SECCOMP;
-    if filtered && frame.is_some() {
-        // SAFETY: of this signal it holds an address at that offset.
-        unsafe {
-            let address = information.cast::<u8>().add(CALL_ADDRESS).cast::<u64>();
-            address.write(registers[libc::REG_RIP as usize] as u64);
-        }
-    }
-    let shown = *registers;
+    let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *mut Frame;
     // SAFETY: in the kernel's frame.
-    unsafe { call(thread, signal, information, context) };
+    let call = || unsafe { call(thread, signal, information, context) };
+    let goes_on = if frame.is_null() {
+        call();
+        false
+    } else {
+        // SAFETY: the frame of the system call that the thread is in, on its own stack; the kernel's frame.
+        unsafe { show_call(frame, information, context, call) }
+    };
     if !base::is_set() {
         // It ran with the program's own value in the register.
         bound::mark_own();
@@ -86,20 +74,8 @@ pub(super) unsafe fn serve(
         return;
     }
     set_kernel_mask(!0);
-    let goes_elsewhere = [libc::REG_RIP, libc::REG_RSP]
-        .iter()
-        .any(|&register| registers[register as usize] != shown[register as usize]);
-    if let Some(frame) = frame
-        && !goes_elsewhere
-    {
-        // The answer that a filter leaves to the handler.
-        let answer = registers[libc::REG_RAX as usize];
-        *registers = saved;
-        if filtered {
-            registers[libc::REG_RAX as usize] = answer;
-        }
-        let own = core::ptr::from_ref(frame) as usize;
-        thread.kernel.frame.store(own, Ordering::Relaxed);
+    if goes_on {
+        thread.kernel.frame.store(frame as usize, Ordering::Relaxed);
     }
     let after = frame_mask(context);
     set_mask(after);

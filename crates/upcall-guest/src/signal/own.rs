@@ -1,16 +1,31 @@
 //! The runtime's own signal ([`preempt`]), in the handler, and what a frame needs before it continues a thread
 //! that was about to wait; and what a filter of the program's makes of the runtime's own calls.
+//!
+//! Where this signal has stopped a thread in its own code, the kernel's frame is the state of the thread that
+//! a handler of the program must see. So no handler runs above this frame:
+//!
+//! 1. The thread is marked `stopped`. It looks at what has come, and may be parked and go on elsewhere.
+//! 2. What comes for it meanwhile is kept with it (`deferred`, `on_signal`).
+//! 3. At the end all signals are blocked, and the first one that waits is queued to the kernel thread that
+//!    carries the thread by now. The kernel delivers it when this frame returns, at the very instruction, on
+//!    the stack and with the mask that the program wants. The end of that handler brings the next one.
+//!
+//! A signal that was queued so, and was overtaken by the runtime's own, is taken back first: it must go where the
+//! thread goes.
+//!
+//! Rejected: calling the program's handler from here with the frame of the runtime's signal. Its mask, its stack and
+//! the order of nested handlers would have to be made as the kernel makes them.
 
 use core::sync::atomic::Ordering;
 
 use upcall_core::Kernel;
 use upcall_linux::arch::own_syscalls;
-use upcall_linux::{Activation, Runtime, Thread, preempt};
+use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 
 use super::actions::{CALL_NUMBER, SYS_SECCOMP, bit};
 use super::frame::{frame_mask, note_progress, set_frame_mask};
 use super::place::is_at_entry;
-use super::{ALL, set_kernel_mask};
+use super::{ALL, blocked_by, set_kernel_mask};
 use crate::entry::{Frame, Progress, give_up, progress, raw_syscall};
 use crate::guest::GUEST;
 use crate::{pending, sud};
@@ -46,21 +61,74 @@ pub(super) unsafe fn own_signal(
             note_progress(frame, registers);
         }
         if activation.wants_attention() {
+            let taken = pending::take_back(activation);
             // Not that of the call, which may have one of its own: somebody else may run here.
             let mask = thread.kernel.mask.load(Ordering::Relaxed);
             take_up(runtime, mask & !preempt::OWN, meaning);
             // From here to the end the thread stays on its activation.
             set_kernel_mask(ALL);
+            if let Some((signal, information)) = taken {
+                // SAFETY: on an activation.
+                let activation = unsafe { base::current() };
+                pending::queue_to_kernel(activation, signal, &information);
+            }
         }
         give_up_wait(thread, registers);
         return;
     }
+    // One that stops it again in this handler leaves everything to this one.
+    let is_first = !thread.kernel.stopped.load(Ordering::Relaxed);
+    let mut taken = None;
+    if is_first {
+        taken = pending::take_back(activation);
+        thread.kernel.stopped.store(true, Ordering::Relaxed);
+    }
     let mask = activation.kernel.mask.load(Ordering::Relaxed);
     take_up(runtime, mask, meaning);
-    // Perhaps on another activation by now, and perhaps that one or this had everything blocked for
-    // signals that it deferred: what the thread has is what goes on.
+    // From here to the end the thread stays on its activation, perhaps another one by now.
+    set_kernel_mask(ALL);
+    // What the thread has is what goes on: the activation may have had everything blocked.
     let mask = thread.kernel.mask.load(Ordering::Relaxed);
     set_frame_mask(context, mask & !preempt::OWN);
+    if is_first {
+        thread.kernel.stopped.store(false, Ordering::Relaxed);
+        deliver_at_end(runtime, thread, taken, mask);
+    }
+}
+
+/// All signals are blocked, and the kernel's frame is the thread's state: what waits for the thread is queued to its
+/// kernel thread, which delivers it when the frame returns, where the thread was stopped.
+fn deliver_at_end(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    taken: Option<(i32, pending::Information)>,
+    mask: u64,
+) {
+    // SAFETY: on an activation.
+    let activation = unsafe { base::current() };
+    // A call with a mask of its own may hold back more.
+    let held = mask | blocked_by(thread);
+    if taken.is_some()
+        || !activation.kernel.inbox.is_empty()
+        || pending::for_thread(thread) & !held != 0
+    {
+        runtime.kernel().set_inside();
+        while let Some((signal, information)) = activation.kernel.inbox.take() {
+            pending::hold(runtime, activation, thread, signal, &information);
+        }
+        match taken {
+            // It was the first one, and was about to be delivered.
+            Some((signal, information)) => {
+                pending::queue_to_kernel(activation, signal, &information);
+            }
+            None => pending::queue_one(runtime, activation, thread, held),
+        }
+        runtime.kernel().clear_inside();
+    }
+    activation
+        .kernel
+        .mask
+        .store(mask & !preempt::OWN, Ordering::Relaxed);
 }
 
 /// A SIGSYS that is over before anything else is done, in whatever state the kernel thread is: one that a filter of
