@@ -263,7 +263,7 @@ extern "C" fn begin(record: usize) -> ! {
     record.set_mark();
     dispatch::begin();
     if let Some(thread) = record.thread() {
-        affinity::release(thread.kernel.asked.get());
+        affinity::release(Some(&thread.kernel.asked));
     }
     serve(ptr::from_ref(record) as usize, 0, 0)
 }

@@ -19,7 +19,6 @@
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use upcall_core::{Kernel, SpinLock};
-use upcall_linux::affinity::Set;
 use upcall_linux::poller::prepared;
 use upcall_linux::{
     Activation, Runtime, Thread, activations, affinity, base, descriptors, preempt, spawn,
@@ -100,11 +99,6 @@ fn bound() -> Option<&'static Activation> {
     (!caller::is_mark(activation)).then_some(activation)
 }
 
-/// What the thread that makes the call has asked for.
-fn asked() -> Option<Set> {
-    caller::current_thread().and_then(|thread| thread.kernel.asked.get())
-}
-
 /// What the program may use, for a thread that is about to pass it on.
 fn refresh() {
     if let Some(runtime) = GUEST.runtime().filter(|_| !caller::is_outside()) {
@@ -117,7 +111,7 @@ fn refresh() {
 /// Gives the calling kernel thread, if it is bound, the mask that it would have without the runtime.
 fn release() {
     if bound().is_some_and(affinity::is_ours) {
-        affinity::release(asked());
+        affinity::release(caller::current_thread().map(|thread| &thread.kernel.asked));
     }
 }
 
@@ -197,27 +191,31 @@ fn share(frame: &mut Frame, request: &Request) {
 #[repr(C)]
 struct Start {
     frame: Frame,
-    /// Whether its creator is bound to a processor, and what its thread has asked for.
+    /// Whether its creator is bound to a processor, and its thread, which knows what it has asked for.
     bound: bool,
-    asked: Option<Set>,
+    thread: Option<&'static Thread>,
 }
 
 /// Starts a kernel thread or process that shares the memory but is no activation: it continues
 /// at the site like the child of the real call, marked for [`caller::is_outside`].
 pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
-    let place = (request.stack - 128 - size_of::<Start>()) & !63;
+    let place = (request.stack - size_of::<Start>()) & !63;
     let bound = bound().is_some();
     let mut frame = frame.clone();
     frame.rax = 0;
     frame.rsp = request.stack as u64;
     frame.mode = mode::RELOAD;
     frame.wide = core::ptr::null_mut();
-    // SAFETY: the program gives the stack to the child; this fits below the red zone.
+    // SAFETY: the program gives the stack to the child, which has nothing there before it runs.
     unsafe {
         (place as *mut Start).write(Start {
             frame,
             bound,
-            asked: if bound { asked() } else { None },
+            thread: if bound {
+                caller::current_thread()
+            } else {
+                None
+            },
         });
         spawn::clone_raw(
             flags as usize,
@@ -260,7 +258,7 @@ unsafe fn begin(start: usize) -> ! {
     // SAFETY: the caller's promise.
     unsafe {
         if (*start).bound {
-            affinity::release((*start).asked);
+            affinity::release((*start).thread.map(|thread| &thread.kernel.asked));
         }
         entry::resume(&raw const (*start).frame)
     }

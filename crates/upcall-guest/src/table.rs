@@ -156,9 +156,19 @@ fn outside(frame: &mut Frame) {
         crate::outside::serve(thread, frame);
         return;
     }
+    // Here, where least of the stack is in use: it may be small.
+    if frame.rax as i64 == libc::SYS_exit {
+        threads::exit_foreign(frame);
+    } else {
+        helper(frame);
+    }
+}
+
+/// Serves a call of such a kernel thread that is not its last.
+#[inline(never)]
+fn helper(frame: &mut Frame) {
     match frame.rax as i64 {
         libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
-        libc::SYS_exit => threads::exit_foreign(frame),
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork
             if caller::is_helper() =>
         {
@@ -226,6 +236,8 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
         return;
     }
     match frame.rax as i64 {
+        // Here, where least of the stack is in use: it may be small.
+        libc::SYS_exit => threads::exit(runtime, thread, frame.rdi),
         libc::SYS_sched_yield if !deadlines::has(thread) => {
             in_call(thread, frame, |frame| {
                 runtime.yield_now();
@@ -288,7 +300,6 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_sched_yield => deadlines::end_job(runtime, thread, frame),
         libc::SYS_nanosleep => time::nanosleep(runtime, thread, frame),
         libc::SYS_clock_nanosleep => time::clock_nanosleep(runtime, thread, frame),
-        libc::SYS_exit => threads::exit(runtime, thread, frame.rdi),
         libc::SYS_exit_group => {
             GUEST.report();
             pass(frame)

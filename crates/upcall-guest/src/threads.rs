@@ -3,6 +3,11 @@
 //! The new thread starts as the kernel would start it: with a copy of its creator's registers, 0
 //! as result, its own stack pointer and thread pointer. libc has made the stack and the thread
 //! control block before, and takes them back when the word at `clear_tid` becomes 0.
+//!
+//! A program that calls clone(2) itself may give its thread a small stack. At the top of that lies the frame from which
+//! the thread starts (448 bytes), until it runs. A system call takes 650 bytes for the red zone and its frame, and what
+//! the handler uses below; the last one, by which the thread ends, takes least: a kilobyte is enough for a thread, or
+//! a process that shares the memory, which does no more than that. To be preempted takes a frame of the kernel's.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -16,9 +21,6 @@ use crate::{
     access, agents, bound, caller, dispatch, object, pending, process, robust, scheduling, shell,
     signal, stuck, urgency, user_dispatch,
 };
-
-/// Room below the new stack pointer for the red zone, the frame and the first context.
-const RED_ZONE: usize = 128;
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
 #[derive(Clone, Copy, Debug)]
@@ -224,9 +226,9 @@ pub fn create_helper(frame: &mut Frame, request: &Request) {
 fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
     let runtime = GUEST.start()?;
     // Touch the stack before the runtime is entered: a bad one faults here, in the program.
-    let place = (request.stack - RED_ZONE - size_of::<Frame>()) & !63;
+    let place = (request.stack - size_of::<Frame>()) & !63;
     let copy = place as *mut Frame;
-    // SAFETY: the program gives the stack to its new thread; the frame fits below the red zone.
+    // SAFETY: the program gives the stack to its new thread, which has nothing there before it runs.
     unsafe {
         copy.write(frame.clone());
         (*copy).rax = 0;
@@ -420,6 +422,7 @@ pub fn end_with_the_last() {
 }
 
 #[cold]
+#[inline(never)]
 fn only_shells_are_left() -> bool {
     GUEST.first_ended.load(Ordering::SeqCst)
         && shell::count_ended() + stuck::serving() == GUEST.living.load(Ordering::SeqCst)
@@ -436,19 +439,25 @@ fn end_process() -> ! {
 
 /// exit(2) by a kernel thread that is no activation: a helper of libc's, with which the process ends
 /// if it outlives all threads, or a child on borrowed memory.
+// The stack may be small: the two steps use the same part of it.
 pub fn exit_foreign(frame: &mut Frame) {
+    if is_last_foreign() {
+        end_process();
+    }
+    // SAFETY: the program's own call.
+    frame.rax = unsafe { frame.raw() } as u64;
+}
+
+/// Counts the calling kernel thread down, if it is a helper. Whether the process ends with it.
+#[inline(never)]
+fn is_last_foreign() -> bool {
     // SAFETY: asks only.
-    let process = unsafe { entry::raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
-    if process == GUEST.pid.load(Ordering::Relaxed)
+    let process = unsafe { upcall_linux::sys!(libc::SYS_getpid) } as u32;
+    process == GUEST.pid.load(Ordering::Relaxed)
         && GUEST.foreign.fetch_sub(1, Ordering::SeqCst) == 1
         // Without a runtime no thread has been counted, and the kernel knows who is the last.
         && GUEST.runtime().is_some()
         && (GUEST.living.load(Ordering::SeqCst) == 0 || only_shells_are_left())
-    {
-        end_process();
-    }
-    // SAFETY: the entry's own frame.
-    unsafe { entry::native(frame) };
 }
 
 /// Nothing runs on the thread's stack any more: libc may have it.

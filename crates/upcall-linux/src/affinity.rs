@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::Kernel;
 
-use crate::asked;
+use crate::asked::{self, Asked};
 use crate::kernel::Linux;
 use crate::state::Binding;
 use crate::sys;
@@ -104,14 +104,15 @@ fn of_kernel_thread(tid: i32) -> Set {
 /// Gives the calling kernel thread this mask; says whether the kernel took it.
 pub(crate) fn apply(set: &Set) -> bool {
     // SAFETY: reads the mask.
-    unsafe {
-        sys!(
-            sys::SYS_sched_setaffinity,
-            0,
-            size_of_val(&set.0),
-            set.0.as_ptr()
-        ) == 0
-    }
+    unsafe { apply_words(set.0.as_ptr()) }
+}
+
+/// # Safety
+///
+/// As many words as a [`Set`] has can be read there.
+unsafe fn apply_words(words: *const u64) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { sys!(sys::SYS_sched_setaffinity, 0, size_of::<Set>(), words) == 0 }
 }
 
 /// Notes what the calling kernel thread may use, before anything is bound.
@@ -141,10 +142,23 @@ pub fn allowed() -> Set {
 /// Gives the calling kernel thread, which an activation was bound to and which leaves the runtime, the
 /// mask that it would have without the runtime: what its thread has asked for, or what the program
 /// may use.
-pub fn release(asked: Option<Set>) {
-    if !asked.is_some_and(|set| apply(&set)) && !apply(&load(&WANTED)) {
-        apply(&allowed());
+pub fn release(asked: Option<&Asked>) {
+    // A child of clone(2) calls this on a stack that may have no room for a set: the kernel reads this one where it is.
+    // SAFETY: words that live for ever.
+    let wanted = || unsafe { apply_words(WANTED.as_ptr().cast()) };
+    if !asked.is_some_and(apply_asked) && !wanted() {
+        apply_allowed();
     }
+}
+
+#[inline(never)]
+fn apply_asked(asked: &Asked) -> bool {
+    asked.get().is_some_and(|set| apply(&set))
+}
+
+#[inline(never)]
+fn apply_allowed() {
+    apply(&allowed());
 }
 
 /// Whether the calling kernel thread has the mask by which this activation bound itself, and no other

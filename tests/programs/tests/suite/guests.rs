@@ -22,7 +22,7 @@ guests! {
     c: affinity_children affinity_outside aio aio_idle alarm_main altstack_calls altstack_leaves
        altstack_parks altstack_per_thread altstack_shared altstack_small_stack altstack_switches atfork backtrace_thread blocks_500 bound_identity c11_threads
        cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
-       cancel_waits cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
+       cancel_waits clone_small_stack cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
        file_blocking filter_after_jit fork_from_thread fork_in_handler fork_migrating fork_return handler_context helpers identity_changes ids_of_threads
        jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
