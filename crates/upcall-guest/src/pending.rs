@@ -116,6 +116,18 @@ fn enqueue(
     Ok(runtime.interrupt(thread) == Claim::Ready)
 }
 
+/// The signal of these that comes first, as a set: one that an instruction may have caused, then the lowest number.
+fn first_of(set: u64) -> u64 {
+    const CAUSED: u64 = bit(libc::SIGSEGV)
+        | bit(libc::SIGBUS)
+        | bit(libc::SIGILL)
+        | bit(libc::SIGTRAP)
+        | bit(libc::SIGFPE)
+        | bit(libc::SIGSYS);
+    let set = if set & CAUSED != 0 { set & CAUSED } else { set };
+    set & set.wrapping_neg()
+}
+
 /// Takes the first signal in `set` that the thread has not seen, one for itself before one for the
 /// process.
 pub fn dequeue(
@@ -127,8 +139,9 @@ pub fn dequeue(
         return None;
     }
     let mut pool = POOL.lock(runtime.kernel());
-    pool.remove(List::of(thread), set, false)
-        .or_else(|| pool.remove(PROCESS, set, false))
+    [List::of(thread), PROCESS]
+        .into_iter()
+        .find_map(|list| pool.remove(list, first_of(list.numbers() & set), false))
 }
 
 /// Looks at the thread with that id, or changes it; it does not end meanwhile. `None`: it has ended.

@@ -21,6 +21,12 @@ pub(super) const KERNEL_FLAGS: u64 = (libc::SA_NOCLDSTOP
     | libc::SA_ONSTACK
     | libc::SA_RESTART
     | libc::SA_NODEFER) as u64;
+/// All flags that the kernel knows. It takes the others out of an action, by which a program learns which flags there
+/// are (SA_UNSUPPORTED, sigaction(2)).
+const KNOWN_FLAGS: u64 =
+    KERNEL_FLAGS | SA_RESTORER | libc::SA_SIGINFO as u64 | SA_RESETHAND | SA_EXPOSE_TAGBITS;
+pub(super) const SA_RESETHAND: u64 = libc::SA_RESETHAND as u32 as u64;
+const SA_EXPOSE_TAGBITS: u64 = 0x800;
 pub(super) const SIGNALS: usize = 65;
 /// The code of a SIGSYS that a filter of the program asked for (seccomp(2)), and where its
 /// siginfo_t says after which instruction.
@@ -323,7 +329,7 @@ pub fn sigaction(frame: &Frame) -> i64 {
         };
         let action = KernelAction {
             handler: handler as usize,
-            flags,
+            flags: flags & KNOWN_FLAGS,
             restorer: restorer as usize,
             mask: mask & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP)),
         };

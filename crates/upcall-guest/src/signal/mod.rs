@@ -28,6 +28,7 @@
 mod actions;
 pub mod altstack;
 mod calls;
+mod deferred;
 mod frame;
 mod outside;
 mod own;
@@ -36,12 +37,13 @@ mod waits;
 
 pub use actions::*;
 pub use calls::*;
+pub use deferred::*;
 pub use place::place;
 pub use waits::*;
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::{Kernel, Role};
+use upcall_core::Kernel;
 use upcall_linux::{Activation, Runtime, Thread, base, gang, preempt, sys};
 
 use crate::entry::{Frame, raw_syscall};
@@ -50,8 +52,8 @@ use frame::{frame_mask, set_frame_mask, show_call};
 use own::{give_up_wait, own_signal};
 
 use crate::{
-    access, again, alone, bound, caller, credentials, deadlines, dispatch, masks, pending, process,
-    shell, sud, timers, user_dispatch,
+    access, again, alone, bound, caller, credentials, dispatch, masks, pending, process, shell,
+    sud, timers, user_dispatch,
 };
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
@@ -601,8 +603,12 @@ unsafe fn call_handler(
             }
         }
         handler => {
-            if action.flags & libc::SA_RESETHAND as u64 != 0 {
-                let default = KernelAction::default();
+            if action.flags & SA_RESETHAND != 0 {
+                // The rest stays, as in the kernel.
+                let default = KernelAction {
+                    handler: SIG_DFL,
+                    ..action
+                };
                 slot.set(&default);
                 masks::handles(signal, is_caught(signal, SIG_DFL));
                 set_kernel_action(signal, &kernel_action(signal, &default));
@@ -617,95 +623,5 @@ unsafe fn call_handler(
                 handler(signal, information, context);
             }
         }
-    }
-}
-
-/// Signals were deferred on an activation: they are delivered to its thread, or passed on.
-/// See [`upcall_core::Kernel::deferred`].
-pub fn deferred(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: Option<&'static Thread>,
-) {
-    timers::pass_on(runtime, activation);
-    match thread {
-        Some(thread) => {
-            // Everything is blocked, the runtime's own signal too: the thread must not migrate
-            // between here and the delivery.
-            set_kernel_mask(ALL);
-            let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
-            // What a call with a mask of its own holds back waits for its end; what it alone lets through, too.
-            let held = mask | blocked_by(thread);
-            if thread.kernel.stopped.load(Ordering::Relaxed) {
-                // `own_signal` delivers it at its end.
-                while let Some((signal, information)) = activation.kernel.inbox.take() {
-                    if held & bit(signal) == 0 {
-                        pending::hold(runtime, activation, thread, signal, &information);
-                    } else {
-                        pending::pass(runtime, activation, signal, &information);
-                    }
-                }
-                activation.kernel.mask.store(mask, Ordering::Relaxed);
-                set_kernel_mask(mask);
-                runtime.leave_quietly(activation);
-                return;
-            }
-            if let Some((signal, information)) = activation.kernel.inbox.take() {
-                pending::restore(runtime, activation, signal, &information, held);
-            } else {
-                pending::queue_one(runtime, activation, thread, held);
-            }
-            while let Some((signal, information)) = activation.kernel.inbox.take() {
-                // One at a time, as `pending::queue_one` says.
-                pending::pass(runtime, activation, signal, &information);
-            }
-            activation.kernel.mask.store(mask, Ordering::Relaxed);
-            runtime.leave_quietly(activation);
-            // Delivers it, on this kernel thread.
-            returning(thread, || set_kernel_mask(mask));
-            if GUEST.runtime().is_none() {
-                return;
-            }
-            let held = thread.kernel.mask.load(Ordering::Relaxed) | blocked_by(thread);
-            if pending::for_thread(thread) & !held != 0 {
-                // SAFETY: on an activation; one that installs the thread looks by itself.
-                unsafe { base::current() }.attend(Activation::DEFERRED);
-            }
-        }
-        None => {
-            // Whatever the kernel has: a section may have opened it that had not seen the signal.
-            let all = !preempt::OWN;
-            set_kernel_mask(all);
-            activation.kernel.mask.store(all, Ordering::Relaxed);
-            while let Some((signal, information)) = activation.kernel.inbox.take() {
-                pending::pass(runtime, activation, signal, &information);
-            }
-            // A standby may not sleep for long, and takes signals for parked threads meanwhile.
-            if activation.role() == Role::Standby {
-                runtime.kernel().set_resting_mask(activation);
-            }
-        }
-    }
-}
-
-/// The end of a time slice of `ran`: its deadline, and signals for the process that the running threads block and a
-/// parked one accepts. See [`upcall_linux::Hooks::tick`].
-pub fn tick(runtime: &'static Runtime, activation: &'static Activation, ran: &'static Thread) {
-    pending::return_kept(runtime, activation);
-    deadlines::tick(runtime, activation, ran);
-    let wanted = masks::passable();
-    if activation.kernel.mask.load(Ordering::Relaxed) & wanted == 0 {
-        return;
-    }
-    let mut pending = 0u64;
-    // SAFETY: writes eight bytes.
-    unsafe {
-        raw_syscall(
-            libc::SYS_rt_sigpending,
-            [(&raw mut pending) as u64, 8, 0, 0, 0, 0],
-        )
-    };
-    if pending & wanted != 0 {
-        pending::pass_pending(runtime, activation, pending & wanted);
     }
 }

@@ -32,7 +32,7 @@ guests! {
        nowait_forbidden
        profiling_timer ptrace_threads raw_futex real_time refused_site registers registers_in_signals
        reads_that_count
-       resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv
+       resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo signal_actions siglongjmp_segv
        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_in_handler_entry signal_mask_delivery
        signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending signal_to_oneself signal_to_parked signals_kept
        signals_to_process signals_without_room
