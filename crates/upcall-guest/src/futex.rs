@@ -258,20 +258,26 @@ fn counted(call: impl FnOnce() -> Answer) -> Answer {
 }
 
 /// A call of a bound thread. It waits in the kernel, which does not know the ids of threads: mutexes that inherit
-/// priorities are served here.
+/// priorities are served here, and by its agent if it has one.
 pub fn of_bound(frame: &mut Frame) -> Answer {
-    let operation = frame.rsi;
+    let (address, operation) = (frame.rdi as usize, frame.rsi);
     let command = operation & !(PRIVATE | CLOCK_REALTIME);
+    let Some(runtime) = GUEST.runtime() else {
+        outside(frame);
+        return frame.rax as Answer;
+    };
     match command {
-        LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI if operation & PRIVATE != 0 => {
-            match GUEST.runtime() {
-                Some(runtime) => serve_rarer(runtime, frame, command),
-                None => failed(libc::ENOSYS),
-            }
+        LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI
+            if operation & PRIVATE != 0 || pi::is_owned_here(address, command) =>
+        {
+            serve_rarer(runtime, frame, command)
         }
         _ => {
-            outside(frame);
-            frame.rax as Answer
+            let by_agent = (operation & PRIVATE == 0).then(|| pi::by_agent(runtime, frame));
+            by_agent.flatten().unwrap_or_else(|| {
+                outside(frame);
+                frame.rax as Answer
+            })
         }
     }
 }

@@ -45,12 +45,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
             state.clear_tid.store(frame.rdi as usize, Ordering::Relaxed);
             i64::from(own)
         }
-        libc::SYS_set_robust_list => {
-            state
-                .robust_list
-                .store(frame.rdi as usize, Ordering::Relaxed);
-            0
-        }
+        libc::SYS_set_robust_list => attributes::set_robust_list(GUEST.runtime()?, thread, frame),
         libc::SYS_get_robust_list => attributes::get_robust_list(thread, frame),
         libc::SYS_rseq => attributes::rseq(frame),
         libc::SYS_futex_waitv | 454..=456 => ENOSYS,

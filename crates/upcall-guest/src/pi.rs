@@ -6,7 +6,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::Runtime;
+use upcall_linux::{Runtime, Thread};
 
 use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
@@ -49,14 +49,17 @@ pub fn by_agent(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     if !takes_pi(frame.rax, frame.rsi) && frame.rsi != UNLOCK_PI {
         return None;
     }
-    let agent = agents::of(caller::current_thread()?)?;
+    let agent = agents::of(own_thread()?)?;
     Some(agent.ask(runtime, frame.words()))
 }
 
+/// The calling thread, on an activation or bound.
+fn own_thread() -> Option<&'static Thread> {
+    caller::current_thread().or_else(bound::current_thread)
+}
+
 fn own_tid() -> u32 {
-    caller::current_thread()
-        .or_else(bound::current_thread)
-        .map_or(0, |thread| thread.kernel.tid.load(Ordering::Relaxed) as u32)
+    own_thread().map_or(0, |thread| thread.kernel.tid.load(Ordering::Relaxed) as u32)
 }
 
 /// Tries to own the word; `None`: somebody else does.

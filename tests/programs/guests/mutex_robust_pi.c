@@ -1,5 +1,7 @@
 /* Robust mutexes with priority inheritance inside one process: libc treats every robust one as shared. */
 #include "case.h"
+#include <sched.h>
+#include <sys/resource.h>
 
 enum { ROUNDS = 3000, THREADS = 4 };
 
@@ -26,6 +28,13 @@ static void *counts(void *unused)
         MUST(pthread_mutex_unlock(&mutex));
     }
     return unused;
+}
+
+/* A thread that has a nice value of its own. */
+static void *counts_bound(void *unused)
+{
+    MUST(setpriority(PRIO_PROCESS, 0, 3));
+    return counts(unused);
 }
 
 static volatile int owned;
@@ -70,7 +79,7 @@ int main(void)
         count = 0;
         pthread_t threads[THREADS];
         for (int i = 0; i < THREADS; i++)
-            threads[i] = start(counts, NULL);
+            threads[i] = start(i == 0 ? counts_bound : counts, NULL);
         counts(NULL);
         for (int i = 0; i < THREADS; i++)
             join(threads[i]);

@@ -36,7 +36,7 @@ use upcall_core::{Errno, Kernel, SpinLock};
 use upcall_linux::{Runtime, Thread, spawn};
 
 use crate::entry::{NEVER, program_call, raw_syscall};
-use crate::{caller, futex, pi, process, robust};
+use crate::{bound, caller, futex, pi, process, robust};
 
 pub use leader::{adopt_leader, give_way};
 
@@ -296,6 +296,11 @@ impl Agent {
 
 /// One wait of the calling thread in the kernel; it may end for no reason.
 fn sleep(runtime: &'static Runtime, words: [u64; 6]) {
+    if bound::current().is_some() {
+        // SAFETY: waits for a word of an agent's, which is there for ever.
+        unsafe { raw_syscall(libc::SYS_futex, words) };
+        return;
+    }
     let [a, b, c, d, e, f] = words;
     let call = [libc::SYS_futex as u64, a, b, c, d, e, f];
     let made = Cell::new(0);
