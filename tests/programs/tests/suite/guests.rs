@@ -35,7 +35,7 @@ guests! {
        resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo signal_actions siglongjmp_segv
        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_in_handler_entry signal_mask_delivery
        signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending signal_to_oneself signal_to_parked signals_kept
-       signals_to_process signals_without_room
+       signal_to_other_process signals_to_process signals_without_room
        sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
        stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_limits thread_name_of_other thread_odd_calls thread_privileges
