@@ -3,15 +3,19 @@
 //! The kernel does not know the ids of threads without an agent, so such a call is made with the id of the process.
 //!
 //! *Not done:* what a kernel thread has and a thread has not: perf_event_open(2), ptrace(2), pidfd_open(2) with
-//! PIDFD_THREAD, F_OWNER_TID.
+//! PIDFD_THREAD; F_OWNER_TID but for the first thread and bound ones.
 
 use core::sync::atomic::Ordering;
 
 use upcall_linux::Runtime;
 
-use crate::entry::{Frame, NEVER, program_call};
+use crate::entry::{Frame, NEVER, pass_through, program_call};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
+use crate::{access, bound};
+
+/// The command of [`set_owner`].
+pub const F_SETOWN_EX: i32 = 15;
 
 /// The calls that [`serve`] serves. It makes those of [`crate::kill`], too.
 macro_rules! process_calls {
@@ -66,4 +70,32 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     }
     // SAFETY: the program's own call.
     runtime.blocking(|| unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
+}
+
+/// fcntl(2) with F_SETOWN_EX. The kernel can signal a bound thread by the id of its kernel thread, and the first thread as
+/// the process; any other thread is none for it, as one without an agent. The agents see no signals.
+// Not inlined, as above.
+#[inline(never)]
+pub fn set_owner(frame: &Frame) -> i64 {
+    const F_OWNER_TID: u32 = 0;
+    const F_OWNER_PID: u32 = 1;
+    let mut owner = [F_OWNER_TID, 0];
+    let mut words = [frame.rdi, frame.rsi, frame.rdx, 0, 0, 0];
+    let at = frame.rdx as usize;
+    if let (Ok(F_OWNER_TID), Ok(id)) = (access::load_u32(at), access::load_u32(at.wrapping_add(4)))
+        && id != 0
+        && let Some(thread) = GUEST.identities.find(id as i32)
+    {
+        owner[1] = match bound::kernel_id(thread) {
+            Some(kernel_id) => kernel_id as u32,
+            None if id == GUEST.pid.load(Ordering::Relaxed) => {
+                owner[0] = F_OWNER_PID;
+                id
+            }
+            None => return -i64::from(libc::ESRCH),
+        };
+        words[2] = owner.as_ptr() as u64;
+    }
+    // SAFETY: the program's own call; the kernel reads two words where the program says, or here.
+    (unsafe { pass_through(libc::SYS_fcntl, words) }) as i64
 }

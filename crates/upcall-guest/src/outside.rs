@@ -8,8 +8,8 @@ use crate::credentials;
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::{
-    attributes, bound, futex, loads, names, process, scheduling, segments, signal, table, time,
-    timers, uring,
+    attributes, bound, futex, ids, loads, names, process, scheduling, segments, signal, table,
+    time, timers, uring,
 };
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
@@ -82,6 +82,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         libc::SYS_arch_prctl if frame.rdi as i32 == segments::ARCH_GET_GS => {
             segments::arch_prctl(thread, frame)
         }
+        libc::SYS_fcntl if frame.rsi as i32 == ids::F_SETOWN_EX => ids::set_owner(frame),
         libc::SYS_timer_create => timers::create(frame)?,
         libc::SYS_timer_delete => {
             timers::delete(frame);

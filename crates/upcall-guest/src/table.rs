@@ -405,6 +405,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             runtime.kernel().poller().flags_change();
             answer
         }
+        libc::SYS_fcntl if frame.rsi as i32 == ids::F_SETOWN_EX => ids::set_owner(frame),
         libc::SYS_ioctl if frame.rsi == FIONBIO => {
             let answer = blocking(frame);
             runtime.kernel().poller().flags_change();

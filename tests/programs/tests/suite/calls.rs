@@ -69,7 +69,10 @@ const CALLS: &[(&str, &str)] = &[
     ("exit", "thread_exit main_pthread_exit"),
     ("exit_group", "exits mutex_shared_owner_ends"),
     ("fallocate", "answers_descriptors waits_disturbed"),
-    ("fcntl", "answers_descriptors restarts nonblocking"),
+    (
+        "fcntl",
+        "answers_descriptors owner_of_signals restarts nonblocking",
+    ),
     ("fork", "fork_return fork_from_thread fork_in_handler"),
     ("futex", "answers_futex restarts raw_futex vfork_waits"),
     ("get_robust_list", "answers_process"),

@@ -27,7 +27,7 @@ guests! {
        file_blocking filter_after_jit fork_from_thread fork_in_handler fork_migrating fork_return handler_context helpers identity_changes ids_of_threads
        jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
        many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync omp_tasks
-       own_gs_base own_user_dispatch page_faults poll_closed poll_many poll_signals poll_timeouts
+       own_gs_base own_user_dispatch owner_of_signals page_faults poll_closed poll_many poll_signals poll_timeouts
        process_shared mutex_robust_pi mutex_shared mutex_shared_bound mutex_shared_owner_ends
        nowait_forbidden
        profiling_timer ptrace_threads raw_futex real_time refused_site registers registers_in_signals
