@@ -369,9 +369,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), call: [u
 /// the runtime.
 #[inline(never)]
 pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
-    let Some(record) =
-        of(thread).filter(|_| thread.kernel.called_back.load(Ordering::Relaxed) == 0)
-    else {
+    let Some(record) = of(thread).filter(|_| !signal::is_called_back(thread)) else {
         return;
     };
     let activation = runtime.enter();

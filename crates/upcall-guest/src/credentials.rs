@@ -18,9 +18,9 @@ use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use upcall_linux::{Runtime, Thread};
 
-use crate::entry::Frame;
+use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{bound, process, scheduling, threads};
+use crate::{bound, process, scheduling, signal, threads};
 
 /// The signal by which libc asks its threads to take part (SIGSETXID).
 pub const SIGNAL: i32 = 33;
@@ -91,13 +91,33 @@ pub fn is_change(frame: &Frame) -> bool {
 }
 
 /// Makes a call that changes the calling thread alone, which is bound by it.
+///
+/// In a handler that returns into the runtime the thread cannot leave. There the change is refused, since the handler's
+/// next call would be made without it; only what no call can be seen to lack waits for the handler's end.
 pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    if thread.kernel.called_back.load(Ordering::Relaxed) != 0 {
-        // In a handler that returns into the runtime it cannot leave.
-        return process::everywhere(runtime, frame.words());
+    let can_wait = matches!(
+        frame.rax as i64,
+        libc::SYS_ioprio_set | libc::SYS_set_mempolicy
+    );
+    if signal::is_called_back(thread) && !can_wait {
+        return refused(frame);
     }
     let id = thread.kernel.tid.load(Ordering::Relaxed);
     bound::change(runtime, (thread, id), frame.words())
+}
+
+/// The answer to a change that is not made.
+fn refused(frame: &Frame) -> i64 {
+    const NOT_NOW: i64 = -(libc::EAGAIN as i64);
+    const NOBODY: u64 = u64::MAX;
+    match frame.rax as i64 {
+        number @ (libc::SYS_setfsuid | libc::SYS_setfsgid) => {
+            // These say nothing but what the thread has.
+            // SAFETY: changes nothing.
+            unsafe { raw_syscall(number, [NOBODY, 0, 0, 0, 0, 0]) as i64 }
+        }
+        _ => NOT_NOW,
+    }
 }
 
 /// A call that [`is_for_all`], by a bound thread, on its own kernel thread: the activations follow in the handlers of

@@ -315,7 +315,7 @@ pub fn has_runtime() {
 fn forked(thread: Option<&'static Thread>) {
     let mut returns = false;
     if let Some(runtime) = GUEST.runtime() {
-        returns = thread.is_some_and(|one| one.kernel.called_back.load(Ordering::Relaxed) != 0);
+        returns = thread.is_some_and(signal::is_called_back);
         if returns {
             runtime.leave_behind();
             IN_HANDLER.store(true, Ordering::Relaxed);

@@ -250,6 +250,7 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
             });
         }
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
+            signal::forget_left(thread, frame.rsp as usize);
             in_call(thread, frame, |frame| match Request::of(frame) {
                 Some(request) if request.is_thread() => threads::create(frame, &request),
                 _ => process::create(frame, Some(thread)),
@@ -257,6 +258,7 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
         }
         libc::SYS_rt_sigreturn => frame.mode = entry::mode::AT_SITE,
         _ => {
+            signal::forget_left(thread, frame.rsp as usize);
             frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame)) as u64;
             deadlines::came_back(runtime, thread);
             if thread.kernel.bound.load(Ordering::Relaxed) != 0 {

@@ -47,7 +47,7 @@ struct Answer {
     /// What the thread had before, for a handler that does not return here.
     outer: usize,
     seen: u32,
-    called_back: u32,
+    called_back: usize,
 }
 
 /// Whether the call is the one that is served here.

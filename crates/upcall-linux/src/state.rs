@@ -286,8 +286,8 @@ pub struct LinuxThread {
     pub forbidden: AtomicU32,
     /// The queue behind `pending`. Kept by the guest.
     pub queue: AtomicUsize,
-    /// How many handlers it is in that return into the runtime. Kept by the guest.
-    pub called_back: AtomicU32,
+    /// Where the outermost handler was called that returns into the runtime, or 0. Kept by the guest.
+    pub called_back: AtomicUsize,
     /// The record of the kernel thread of its own that it has or is to have, or 0. Kept by the guest.
     pub bound: AtomicUsize,
     /// The id of that kernel thread once signals for the thread go there, or 0. Kept by the guest.

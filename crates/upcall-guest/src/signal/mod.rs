@@ -33,12 +33,14 @@ mod frame;
 mod outside;
 mod own;
 mod place;
+mod returning;
 mod waits;
 
 pub use actions::*;
 pub use calls::*;
 pub use deferred::*;
 pub use place::place;
+pub use returning::{forget_left, is_called_back};
 pub use waits::*;
 
 use core::sync::atomic::Ordering;
@@ -50,6 +52,7 @@ use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use frame::{frame_mask, set_frame_mask, show_call};
 use own::{give_up_wait, own_signal};
+use returning::returning;
 
 use crate::{
     access, again, alone, bound, caller, credentials, dispatch, masks, pending, process, shell,
@@ -253,14 +256,6 @@ unsafe fn serve(
 fn meets_runtime(activation: &'static Activation) -> bool {
     let stopped = |thread: &Thread| thread.kernel.stopped.load(Ordering::Relaxed);
     activation.is_inside() || activation.thread().is_some_and(stopped)
-}
-
-/// Calls a handler that returns into the runtime, which must be there for that in the child of a fork.
-fn returning(thread: &'static Thread, call: impl FnOnce()) {
-    let depth = &thread.kernel.called_back;
-    depth.fetch_add(1, Ordering::Relaxed);
-    call();
-    depth.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// The end of a handler, which may have made the process another: the child of a fork, or one with a runtime.

@@ -20,7 +20,7 @@ macro_rules! guests {
 
 guests! {
     c: affinity_children affinity_outside aio aio_idle alarm_main altstack_calls altstack_leaves
-       altstack_parks altstack_per_thread altstack_shared altstack_small_stack altstack_switches atfork backtrace_thread blocks_500 bound_identity c11_threads
+       altstack_parks altstack_per_thread altstack_shared altstack_small_stack altstack_switches atfork backtrace_thread blocks_500 bound_identity bound_in_handler c11_threads
        cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
        cancel_waits clone_small_stack cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
