@@ -12,6 +12,10 @@
 //! 3. the call that is libc's own and in no handler takes it away: the last of a change, since libc lets one change be
 //!    made at a time and waits for all handlers. Where there was nobody else it makes the call.
 //!
+//! Kernel threads that are no activations (bound threads, libc's helpers) make the call for themselves in the handler. If
+//! the last call is one of theirs it takes the answer away as well, or makes the call on every activation where no thread
+//! on one took part.
+//!
 //! A call that is not libc's own (syscall(2), other code) is the calling thread's alone.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -120,22 +124,35 @@ fn refused(frame: &Frame) -> i64 {
     }
 }
 
-/// A call that [`is_for_all`], by a bound thread, on its own kernel thread: the activations follow in the handlers of
-/// the others, or, where there were none, now.
-pub fn outside(thread: &'static Thread, frame: &Frame) -> i64 {
+/// A call that [`is_for_all`], by a kernel thread that is no activation, and which it makes for itself. Where it is the
+/// last of a change (`takes_part` is false) and no thread on an activation took part, the activations follow now.
+fn outside(takes_part: bool, frame: &Frame) -> i64 {
     // SAFETY: the program's own call.
     let raw = || unsafe { frame.raw() } as i64;
-    match GUEST.runtime() {
-        Some(runtime) if !thread.kernel.takes_part.load(Ordering::Relaxed) => {
-            process::change(runtime, frame.words(), |make| {
-                match IS_MADE.swap(false, Ordering::Relaxed) {
-                    true => raw(),
-                    false => make(),
-                }
-            })
+    let Some(runtime) = GUEST.runtime().filter(|_| !takes_part) else {
+        return raw();
+    };
+    // Under the lock no handler of the program runs here, which might make such a call.
+    let before = signal::change_kernel_mask(signal::ALL);
+    let answer = process::change(runtime, frame.words(), |make| {
+        match IS_MADE.swap(false, Ordering::Relaxed) {
+            true => raw(),
+            false => make(),
         }
-        _ => raw(),
-    }
+    });
+    signal::set_kernel_mask(before);
+    answer
+}
+
+/// A call that [`is_for_all`], by a bound thread.
+pub fn of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
+    outside(thread.kernel.takes_part.load(Ordering::Relaxed), frame)
+}
+
+/// A call that [`is_for_all`], by a helper. In the handler by which it takes part it blocks that signal, and nowhere else
+/// does libc leave it blocked for the program's code.
+pub fn of_helper(frame: &Frame) -> i64 {
+    outside(signal::kernel_mask() & signal::bit(SIGNAL) != 0, frame)
 }
 
 /// Whether libc makes this call for the whole process.

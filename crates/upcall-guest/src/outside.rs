@@ -109,7 +109,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         | libc::SYS_epoll_ctl => {
             bound::visit(thread, |runtime| table::once_more(runtime, thread, frame))?
         }
-        _ if credentials::is_for_all(frame) => credentials::outside(thread, frame),
+        _ if credentials::is_for_all(frame) => credentials::of_bound(thread, frame),
         _ => return None,
     })
 }

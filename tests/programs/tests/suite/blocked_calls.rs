@@ -20,7 +20,7 @@ const REQUIRED: [(&str, i64); 7] = [
 ];
 
 /// Without one of these something else is used.
-const OPTIONAL: [i64; 19] = [
+const OPTIONAL: [i64; 21] = [
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_yield,
@@ -40,6 +40,8 @@ const OPTIONAL: [i64; 19] = [
     libc::SYS_prlimit64,
     libc::SYS_faccessat2,
     libc::SYS_getxattr,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
 ];
 
 const ERRORS: [i32; 2] = [libc::EPERM, libc::ENOSYS];
