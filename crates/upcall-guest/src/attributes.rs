@@ -278,12 +278,17 @@ pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     answer
 }
 
+/// Whether a close_range(2) closes descriptors of this process now.
+pub fn is_closing(frame: &Frame) -> bool {
+    const UNSHARE_OR_CLOEXEC: u64 = 2 | 4;
+    frame.rdx & UNSHARE_OR_CLOEXEC == 0
+}
+
 /// close_range(2), around the runtime's own descriptors.
 pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
-    const UNSHARE_OR_CLOEXEC: u64 = 2 | 4;
     let (first, last) = (frame.rdi as u32, frame.rsi as u32);
     let poller = runtime.kernel().poller();
-    let closes = frame.rdx & UNSHARE_OR_CLOEXEC == 0;
+    let closes = is_closing(frame);
     if closes {
         poller.forget_range(runtime, first, last, When::Before);
     }

@@ -44,6 +44,7 @@ pub mod entry;
 pub mod futex;
 pub mod guest;
 pub mod heap;
+mod helpers;
 pub mod identity;
 pub mod ids;
 pub mod io;

@@ -8,8 +8,8 @@ use crate::credentials;
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::{
-    attributes, bound, futex, ids, loads, names, process, scheduling, segments, signal, table,
-    time, timers, uring,
+    attributes, bound, futex, helpers, ids, loads, names, process, scheduling, segments, signal,
+    table, time, timers, uring,
 };
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
@@ -109,6 +109,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         | libc::SYS_epoll_ctl => {
             bound::visit(thread, |runtime| table::once_more(runtime, thread, frame))?
         }
+        libc::SYS_fcntl | libc::SYS_ioctl | libc::SYS_setsockopt => helpers::change_flags(frame)?,
         _ if credentials::is_for_all(frame) => credentials::of_bound(thread, frame),
         _ => return None,
     })

@@ -21,9 +21,9 @@ use crate::entry::{self, Frame};
 use crate::guest::GUEST;
 use crate::threads::Request;
 use crate::{
-    again, alone, attributes, bound, caller, credentials, deadlines, dispatch, futex, ids, io,
-    kill, loads, names, poll, process, scheduling, segments, signal, threads, time, timers, uring,
-    user_dispatch,
+    again, alone, attributes, bound, caller, credentials, deadlines, dispatch, futex, helpers, ids,
+    io, kill, loads, names, poll, process, scheduling, segments, signal, threads, time, timers,
+    uring, user_dispatch,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -167,6 +167,12 @@ fn outside(frame: &mut Frame) {
 /// Serves a call of such a kernel thread that is not its last.
 #[inline(never)]
 fn helper(frame: &mut Frame) {
+    if caller::is_helper()
+        && let Some(answer) = helpers::serve(frame)
+    {
+        frame.rax = answer as u64;
+        return;
+    }
     match frame.rax as i64 {
         libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork

@@ -6,7 +6,7 @@ use upcall_core::ThreadList;
 
 use super::wait::ANY;
 use super::{Poller, Wants, slot};
-use crate::{Activation, Linux, Runtime};
+use crate::{Activation, Linux, Runtime, activations, base};
 
 /// When a number is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,8 @@ pub enum When {
 impl Poller {
     /// The program closes a descriptor, or replaces it: forgets it. In the kernel a wait goes on with
     /// its file; here the waiters go on with a number of their own for it ([`super::Watch::moved`]). Called
-    /// from a thread's own code, outside the runtime, before and after.
+    /// before and after, from a thread's own code, outside the runtime, or by a kernel thread that is no activation and
+    /// that no signal meets.
     pub fn forget(&self, runtime: &'static Runtime, descriptor: i32, when: When) {
         let Some(entry) = self.entries.get(descriptor as usize) else {
             return;
@@ -29,7 +30,10 @@ impl Poller {
         if descriptor as u32 > self.highest.load(Ordering::Relaxed) {
             return;
         }
-        let activation = runtime.enter();
+        // SAFETY: the pseudo-register is set: an activation, or a mark.
+        let is_carried =
+            !activations::is_mark(core::ptr::from_ref(unsafe { base::current() }) as usize);
+        let activation = is_carried.then(|| runtime.enter());
         let mut list = ThreadList::new();
         {
             let mut state = entry.lock(runtime.kernel());
@@ -40,8 +44,17 @@ impl Poller {
             state.inode = 0;
             self.known[descriptor as usize].forget();
         }
-        make_ready(runtime, activation, list);
-        runtime.leave(activation);
+        match activation {
+            Some(activation) => {
+                make_ready(runtime, activation, list);
+                runtime.leave(activation);
+            }
+            None => {
+                while let Some(thread) = list.pop_front() {
+                    runtime.make_ready_from_outside(thread);
+                }
+            }
+        }
     }
 
     /// As [`Poller::forget`], for every descriptor from `first` to `last` that was ever registered.
