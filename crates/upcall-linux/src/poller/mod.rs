@@ -120,6 +120,8 @@ pub struct Poller {
     shallow: AtomicU32,
     /// A kernel thread that is no activation wants all who wait to look again.
     disturbed: AtomicBool,
+    /// The alarm could not be set: whoever waits for events does so until the first deadline only.
+    has_no_alarm: AtomicBool,
 }
 
 impl Poller {
@@ -149,6 +151,7 @@ impl Poller {
             writes: AtomicU32::new(0),
             shallow: AtomicU32::new(0),
             disturbed: AtomicBool::new(false),
+            has_no_alarm: AtomicBool::new(false),
         })
     }
 
@@ -191,7 +194,7 @@ impl Poller {
             time,
         ];
         // SAFETY: reads two timespecs.
-        unsafe {
+        let answer = unsafe {
             sys!(
                 sys::SYS_timerfd_settime,
                 self.alarm,
@@ -200,6 +203,29 @@ impl Poller {
                 0
             )
         };
+        if answer < 0 {
+            // A filter of the program's forbids it. Whoever sits there already must not sit too long.
+            self.has_no_alarm.store(true, Ordering::SeqCst);
+            self.kick();
+        }
+    }
+
+    /// How long to wait for events, if the alarm does not ring.
+    #[cold]
+    fn until_alarm(&self, timeout_ms: isize) -> isize {
+        let alarm = self.alarm_ns.load(Ordering::SeqCst);
+        if alarm == 0 {
+            return timeout_ms;
+        }
+        let left_ms = alarm
+            .saturating_sub(vdso::monotonic_ns())
+            .div_ceil(1_000_000);
+        let left_ms = left_ms.min(i32::MAX as u64) as isize;
+        if timeout_ms < 0 {
+            left_ms
+        } else {
+            timeout_ms.min(left_ms)
+        }
     }
 
     /// The threads whose descriptors or deadlines have come; waits for some event so long (-1: for ever). A
@@ -212,6 +238,11 @@ impl Poller {
     ) -> ThreadList<Linux> {
         let mut events = [epoll_event { events: 0, u64: 0 }; EVENTS];
         let mut list = ThreadList::new();
+        let timeout_ms = if self.has_no_alarm.load(Ordering::SeqCst) {
+            self.until_alarm(timeout_ms)
+        } else {
+            timeout_ms
+        };
         // SAFETY: writes at most EVENTS events.
         let count = unsafe {
             sys!(

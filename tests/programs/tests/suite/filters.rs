@@ -9,8 +9,7 @@ use program_tests::program::Program;
 pub const GUESTS: &[&str] = &["filter_of_own_calls"];
 
 /// What the runtime calls, at start or later, and the guest does not call natively. Not here is what nothing can
-/// do without, natively neither: futex(2), mmap(2), rt_sigprocmask(2), exit(2); nor timerfd_settime(2), by which
-/// sleeps end.
+/// do without, natively neither: futex(2), mmap(2), rt_sigprocmask(2), exit(2).
 const CALLS: &[(&str, i64)] = &[
     ("arch_prctl", libc::SYS_arch_prctl),
     ("clone", libc::SYS_clone),
@@ -45,6 +44,7 @@ const CALLS: &[(&str, i64)] = &[
     ("timer_delete", libc::SYS_timer_delete),
     ("timer_settime", libc::SYS_timer_settime),
     ("timerfd_create", libc::SYS_timerfd_create),
+    ("timerfd_settime", libc::SYS_timerfd_settime),
 ];
 
 fn filtered(name: &str, when: &str, answer: &str) {
