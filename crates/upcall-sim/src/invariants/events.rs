@@ -126,7 +126,8 @@ pub fn a_lock_holder_is_continued_first(
 /// section 4.2 and the way of a call. An owner that is blocked in the kernel leaves its processor idle,
 /// too, unless one that was replaced and not told yet computes there (how long it may,
 /// [`super::a_stopped_thread_is_resumed_by_the_runtime`] says). Not asked of a virtual processor for which the
-/// kernel has refused a kernel thread, until it has had the next chance to ask again; nor where a sentinel has to wait for other virtual processors' activations.
+/// kernel has refused a kernel thread, until it has had the next chance to ask again; nor where a sentinel has to
+/// wait for other virtual processors' activations.
 pub fn no_processor_idles_while_a_thread_is_ready(
     machine: &Machine,
     _: usize,
@@ -141,8 +142,9 @@ pub fn no_processor_idles_while_a_thread_is_ready(
         return Ok(());
     }
     let now = machine.rounds.now();
-    // How long the kernel takes to wake somebody is not the runtime's doing.
-    let passed = if space.waking.get() == 0 {
+    // How long the kernel takes to wake an activation, or to fetch a page for one that was called, is not the
+    // runtime's doing.
+    let passed = if space.waking.get() == 0 && !machine.is_delayed_in(space) {
         now - books.round
     } else {
         0

@@ -27,8 +27,8 @@ pub const AT_REST: [(&str, Invariant); 8] = [
 const SPARES: (u64, u64) = (2, 6);
 
 /// A thread that can run is not forgotten (section 1.2). Not asked once the kernel has refused a
-/// kernel thread for a virtual processor that has had no chance to ask again; neither while a virtual processor that was called for it is on a page fault of its
-/// own.
+/// kernel thread for a virtual processor that has had no chance to ask again; neither while a virtual
+/// processor that was called for it is on a page fault of its own.
 pub fn no_thread_is_lost(machine: &Machine, _: usize, space: &Space) -> Result<(), String> {
     if machine.is_delayed_in(space) {
         return Ok(());

@@ -323,7 +323,7 @@ const MUTANTS: &[Mutant] = &[
     },
     // The standby does not look once more when others can see that it sleeps.
     Mutant {
-        caught_by: "no_processor_idles_while_a_thread_is_ready",
+        caught_by: "no_thread_is_lost",
         file: "standby.rs",
         text: "self.sleep_unless(activation, vp, seen, || self.has_reason(vp));",
         instead: "self.sleep_unless(activation, vp, seen, || false);",
