@@ -354,16 +354,18 @@ impl<K: Kernel> Runtime<K> {
         let mut moved = 0;
         let mut at = source.head;
         while moved < requeue
-            && from != to
             && let Some(thread) = Queue::next(at, from, u32::MAX)
         {
             at = thread.wait_next.get(Ordering::Relaxed);
-            // Never without a key: a thread that was claimed meanwhile would think itself out.
-            source.unlink(thread);
-            thread.wait_key.store(to, Ordering::Release);
-            match &mut target {
-                Some(target) => target.push(thread),
-                None => source.push(thread),
+            // Those that are where they shall go keep their places, and count.
+            if from != to {
+                // Never without a key: a thread that was claimed meanwhile would think itself out.
+                source.unlink(thread);
+                thread.wait_key.store(to, Ordering::Release);
+                match &mut target {
+                    Some(target) => target.push(thread),
+                    None => source.push(thread),
+                }
             }
             moved += 1;
         }

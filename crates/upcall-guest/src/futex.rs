@@ -52,6 +52,13 @@ pub fn is_wait(frame: &Frame) -> bool {
     matches!(command, WAIT | WAIT_BITSET)
 }
 
+/// How many waiters a wake-up is for. The kernel counts when it has woken one, so that none and fewer are one.
+#[inline]
+const fn to_wake(count: u64) -> u32 {
+    let count = count as i32;
+    if count > 0 { count as u32 } else { 1 }
+}
+
 /// Serves a call that [`is_wake`].
 #[inline]
 pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
@@ -64,7 +71,7 @@ pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
             libc::EINVAL
         });
     }
-    wake(runtime, frame.rdi as usize, frame.rdx as u32, u32::MAX)
+    wake(runtime, frame.rdi as usize, to_wake(frame.rdx), u32::MAX)
 }
 
 /// Serves the call in `frame`, or says with `None` that it is the kernel's.
@@ -107,11 +114,11 @@ fn serve_wait(runtime: &'static Runtime, frame: &Frame, mask: u32) -> Answer {
 }
 
 fn serve_rarer(runtime: &'static Runtime, frame: &Frame, command: u64) -> Answer {
-    let (address, operation, value) = (frame.rdi as usize, frame.rsi, frame.rdx as u32);
+    let (address, operation) = (frame.rdi as usize, frame.rsi);
     match command {
-        WAKE => wake(runtime, address, value, u32::MAX),
+        WAKE => wake(runtime, address, to_wake(frame.rdx), u32::MAX),
         WAKE_BITSET if frame.r9 as u32 == 0 => failed(libc::EINVAL),
-        WAKE_BITSET => wake(runtime, address, value, frame.r9 as u32),
+        WAKE_BITSET => wake(runtime, address, to_wake(frame.rdx), frame.r9 as u32),
         REQUEUE | CMP_REQUEUE => requeue(runtime, frame, command == CMP_REQUEUE),
         WAKE_OP => wake_op(runtime, frame),
         LOCK_PI | LOCK_PI2 => {
@@ -316,6 +323,8 @@ pub fn wake_foreign(address: usize, count: usize) -> Answer {
 /// Wakes kernel threads that wait for the word.
 pub fn wake_kernel(address: usize, count: usize, private: bool) -> Answer {
     let operation = if private { WAKE | PRIVATE } else { WAKE };
+    // The kernel's count has a sign: a greater one would be one.
+    let count = count.min(i32::MAX as usize);
     // SAFETY: wakes only.
     let woken = unsafe {
         raw_syscall(
@@ -345,10 +354,11 @@ pub fn wait_kernel(word: &AtomicU32, expected: u32) {
 /// The wake-ups that such a kernel thread makes reach user-level threads too.
 fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
     let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
-    let (count, woken) = (frame.rdx as usize, answer.max(0) as usize);
-    if !matches!(command, WAKE | WAKE_BITSET) || woken >= count {
+    let count = Answer::from(to_wake(frame.rdx));
+    if !matches!(command, WAKE | WAKE_BITSET) || !(0..count).contains(&answer) {
         return answer;
     }
+    let left = (count - answer) as usize;
     let Some(runtime) = GUEST.runtime() else {
         return answer;
     };
@@ -357,8 +367,7 @@ fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
     } else {
         frame.r9 as u32
     };
-    answer.max(0)
-        + runtime.futex_wake_from_outside(frame.rdi as usize, count - woken, mask) as Answer
+    answer + runtime.futex_wake_from_outside(frame.rdi as usize, left, mask) as Answer
 }
 
 fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
@@ -408,9 +417,9 @@ fn wake_op(runtime: &'static Runtime, frame: &Frame) -> Answer {
     let woken = runtime.futex_wake_op(
         activation,
         first,
-        frame.rdx as u32 as usize,
+        to_wake(frame.rdx) as usize,
         second,
-        frame.r10 as u32 as usize,
+        to_wake(frame.r10) as usize,
         || match apply(second, frame.r9 as u32) {
             Ok(also) => also,
             Err(Fault) => {

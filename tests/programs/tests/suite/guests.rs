@@ -25,7 +25,7 @@ guests! {
        cancel_waits clone_small_stack cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread
        file_blocking filter_after_jit fork_from_thread fork_in_handler fork_migrating fork_return
-       handler_context helpers identity_changes ids_of_threads identity_by_helper helpers_change
+       handler_context helpers identity_changes ids_of_threads identity_by_helper helpers_change futex_counts
        jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
        many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync omp_tasks
        own_gs_base own_user_dispatch owner_of_signals page_faults poll_closed poll_many poll_signals poll_timeouts
