@@ -310,17 +310,6 @@ const MUTANTS: &[Mutant] = &[
         instead: "&& displaced < 2",
         scenario: "who_comes_back_runs",
     },
-    // Who comes back to an idle virtual processor relies on a standby that sleeps.
-    Mutant {
-        caught_by: "no_processor_idles_while_a_thread_is_ready",
-        file: "upcall.rs",
-        text: "if !self.unwatched.is_empty() {
-                self.look_around(vp);
-            }
-            if !self.kernel.may_run(vp) {",
-        instead: "if !self.kernel.may_run(vp) {",
-        scenario: "a_page_fault_after_a_call",
-    },
     // The standby does not look once more when others can see that it sleeps.
     Mutant {
         caught_by: "no_thread_is_lost",
