@@ -48,7 +48,7 @@ pub fn prepare() {
 }
 
 /// Makes a mark of zeroed memory that has the size and alignment of an activation, for a kernel thread with that record
-/// ([`ANYBODY`]: without one).
+/// (`ANYBODY`: without one).
 pub fn make_mark(address: usize, record: usize) {
     let mark = address as *mut Activation;
     // SAFETY: inside that memory; the words that are read through the pseudo-register.

@@ -12,7 +12,7 @@
 //! 2. Otherwise the pointers, and the one string, are copied to a mapping of their own. The kernel reads the
 //!    program's memory (process_vm_readv(2)): a bad pointer is its to judge, in the call proper.
 //! 3. If the call fails the mapping goes back. If it succeeds, the mapping is gone with the memory, but for a child that
-//!    borrows its parent's (vfork, posix_spawn): it leaves a note in [`BORROWED`], and the parent unmaps it.
+//!    borrows its parent's (vfork, posix_spawn): it leaves a note in `BORROWED`, and the parent unmaps it.
 //!
 //! Rejected: to pass a path in /proc/self/fd. The descriptor would have to stay open across execve, where
 //! programs count and close descriptors.

@@ -6,7 +6,7 @@
 //! is about to be rewritten. So the preloaded library asks the loader to be initialized first
 //! (`DF_1_INITFIRST`, see `build.rs`). Its constructor then runs before libc's own, which has three consequences:
 //!
-//! 1. libc does not know the environment yet. The constructor's arguments name it ([`take_environment`]).
+//! 1. libc does not know the environment yet. The constructor's arguments name it (`take_environment`).
 //! 2. Nothing may be called that needs a constructor of libc, of libgcc or of the program's `malloc`.
 //! 3. The loader keeps this promise to one object, the last one that asks for it. So the guest counts the kernel
 //!    threads. If there is more than one, it leaves the program as it is, and says so in one line.

@@ -6,7 +6,7 @@
 //! where others wait. So in a program that can have such mutexes ([`imports`]) each thread has an agent, whose id is
 //! the thread's id. The agent runs no code of the program, blocks its signals, and sleeps but for calls that its
 //! thread leaves in its mailbox. The first thread's agent is the kernel thread that the process began with
-//! ([`leader`]).
+//! (`leader`).
 //!
 //! The mailbox is one word:
 //!

@@ -5,7 +5,7 @@
 //! would block is learned from `RWF_NOWAIT` (pipes since Linux 6.4, sockets), `MSG_DONTWAIT` or poll(2). What cannot
 //! be learned is not a problem: the call is made, and if it blocks, that is an upcall.
 //!
-//! A write to a pipe or a stream goes on until all is moved, as in the kernel ([`rest`]). So does a call that blocks
+//! A write to a pipe or a stream goes on until all is moved, as in the kernel (`rest`). So does a call that blocks
 //! and that a signal of the runtime's own cuts short, if the kernel would have gone on with it.
 //!
 //! A filter may forbid `RWF_NOWAIT`'s calls: then poll(2) alone says whether a call would block.

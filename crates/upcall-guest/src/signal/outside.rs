@@ -12,7 +12,7 @@ use crate::entry::Frame;
 use crate::guest::GUEST;
 use crate::{bound, dispatch, pending};
 
-/// A timer of the program's has fired ([`timers`]), and the kernel has chosen a bound thread to tell: an activation is told
+/// A timer of the program's has fired ([`crate::timers`]), and the kernel has chosen a bound thread to tell: an activation is told
 /// in its place.
 ///
 /// # Safety
