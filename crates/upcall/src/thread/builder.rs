@@ -13,6 +13,7 @@ use super::{Thread, current};
 static STACK: AtomicUsize = AtomicUsize::new(256 << 10);
 
 /// Threads have so large a stack from here on, where nothing else is said.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) fn set_stack_size(size: usize) {
     STACK.store(size, Ordering::Relaxed);
 }

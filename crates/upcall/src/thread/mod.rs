@@ -16,10 +16,9 @@ mod packet;
 mod scope;
 mod urgency;
 
-pub(crate) use builder::set_stack_size;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) use builder::stack_size;
 pub use builder::{Builder, spawn};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use builder::{set_stack_size, stack_size};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) use current::say_names_in_panics;
 pub use current::{Thread, ThreadId, current, park, park_timeout};

@@ -136,7 +136,7 @@ pub fn rest(activation: &'static Activation) -> bool {
     let own = core::ptr::from_ref(activation) as usize + Activation::OFFSET_THIS;
     // SAFETY: nothing reads thread-local storage until a thread is installed, but for the word,
     // which is the activation's own address.
-    unsafe { write(own.wrapping_sub(upcall_base_distance())) };
+    unsafe { write_pointer(own.wrapping_sub(upcall_base_distance())) };
     true
 }
 
@@ -150,7 +150,7 @@ pub unsafe fn set_thread_pointer(activation: &'static Activation, base: usize) {
     // SAFETY: the caller vouches for the base, and that nobody else runs the thread.
     unsafe {
         *(word(base) as *mut *const Activation) = activation;
-        write(base);
+        write_pointer(base);
     }
 }
 
@@ -166,7 +166,7 @@ pub fn thread_pointer() -> usize {
 pub fn rewrite() -> bool {
     let before = thread_pointer();
     // SAFETY: the value just read: thread-local storage stays where it is.
-    unsafe { write(before) };
+    unsafe { write_pointer(before) };
     before == thread_pointer()
 }
 
@@ -178,7 +178,7 @@ fn word(base: usize) -> usize {
 ///
 /// `base` is the thread pointer of what runs next.
 #[inline(always)]
-unsafe fn write(base: usize) {
+unsafe fn write_pointer(base: usize) {
     // SAFETY: the caller vouches for the base.
     unsafe { asm!("msr tpidr_el0, {}", in(reg) base, options(nostack)) };
 }
