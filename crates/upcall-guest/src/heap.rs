@@ -25,7 +25,7 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::entry::raw_syscall;
+use crate::entry::{pass_through, raw_syscall};
 
 const PAGE: usize = 4096;
 const CHUNK: usize = 256 << 10;
@@ -110,8 +110,9 @@ fn map(length: usize) -> *mut Chunk {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let words = [0, length as u64, rights as u64, flags as u64, u64::MAX, 0];
+    // Passed through, as what libc would map: without memory for it nothing that allocates goes on.
     // SAFETY: a new mapping somewhere.
-    let mapped = unsafe { raw_syscall(libc::SYS_mmap, words) };
+    let mapped = unsafe { pass_through(libc::SYS_mmap, words) };
     if (-4095..0).contains(&mapped) {
         return ptr::null_mut();
     }

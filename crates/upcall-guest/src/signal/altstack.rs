@@ -250,10 +250,16 @@ pub fn install(activation: &'static Activation) {
         ss_flags: 0,
         ss_size: own.len(),
     };
-    let words = [(&raw const stack) as u64, 0];
-    // SAFETY: reads the structure. What lands there meanwhile is on the activation's own stack, where
-    // nothing is or we are, inside the runtime: it returns on the spot.
-    unsafe { arch::raw_syscall_at(own.end as u64, libc::SYS_sigaltstack, words) };
+    let at = (&raw const stack) as u64;
+    if own.contains(&(at as usize)) {
+        // A new activation, which runs there: a frame at the end of the stack would lie over what it needs.
+        // SAFETY: reads the structure.
+        unsafe { raw_syscall(libc::SYS_sigaltstack, [at, 0, 0, 0, 0, 0]) };
+        return;
+    }
+    // SAFETY: reads the structure. What lands there meanwhile is on the activation's own stack, where nothing is: it
+    // returns on the spot.
+    unsafe { arch::raw_syscall_at(own.end as u64, libc::SYS_sigaltstack, [at, 0]) };
 }
 
 /// The calling kernel thread is no activation any more, but a process with this thread. On its stack.
