@@ -257,7 +257,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("upcall-bench-{name}-{}", std::process::id()));
+        let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let path = place.join(format!("upcall-bench-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a directory");
         Self(path)
     }

@@ -338,6 +338,10 @@ fn carry(record: &'static Bound) -> ! {
 /// `call`: the number and the words as the thread would make the call for itself.
 pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), call: [u64; 7]) -> i64 {
     const NO_SUCH_THREAD: i64 = -(libc::ESRCH as i64);
+    // Of the crate: its shell, which runs other threads after it, must stay on activations.
+    if whose.0.kernel.shell.load(Ordering::Relaxed) != 0 {
+        return -i64::from(libc::EPERM);
+    }
     let activation = runtime.enter();
     let (thread, id) = whose;
     let answer = match start(runtime, thread) {

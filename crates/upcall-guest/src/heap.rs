@@ -27,6 +27,15 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::entry::{pass_through, raw_syscall};
 
+// The linker finds them by name (`build.rs`); no program does.
+core::arch::global_asm!(
+    ".hidden upcall_own_malloc",
+    ".hidden upcall_own_calloc",
+    ".hidden upcall_own_realloc",
+    ".hidden upcall_own_free",
+    ".hidden upcall_own_posix_memalign",
+);
+
 const PAGE: usize = 4096;
 const CHUNK: usize = 256 << 10;
 /// What a block is aligned to, and the size of its header.
