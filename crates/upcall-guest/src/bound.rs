@@ -151,15 +151,6 @@ const WAKE_PRIVATE: u64 = 129;
 
 /// A record for a thread, with a kernel thread that waits. Inside the runtime.
 fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static Bound, Errno> {
-    const FLAGS: i32 = libc::CLONE_VM
-        | libc::CLONE_FS
-        | libc::CLONE_FILES
-        | libc::CLONE_SIGHAND
-        | libc::CLONE_THREAD
-        | libc::CLONE_SYSVSEM
-        | libc::CLONE_SETTLS
-        | libc::CLONE_PARENT_SETTID
-        | libc::CLONE_CHILD_CLEARTID;
     dispatch::may_start()?;
     let record = take(runtime)?;
     record
@@ -175,7 +166,7 @@ fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static 
     // SAFETY: the stack is the record's own and free; its id word is there for ever; `begin` does not return.
     let answer = unsafe {
         spawn::clone_raw(
-            FLAGS as usize,
+            spawn::FLAGS as usize,
             record.stack_top(),
             tid,
             tid,

@@ -50,13 +50,7 @@ pub(crate) use identity_calls;
 /// The calls by which a thread changes what the kernel keeps with it alone.
 macro_rules! changes_of_one {
     () => {
-        libc::SYS_setuid
-            | libc::SYS_setgid
-            | libc::SYS_setreuid
-            | libc::SYS_setregid
-            | libc::SYS_setresuid
-            | libc::SYS_setresgid
-            | libc::SYS_setgroups
+        $crate::credentials::identity_calls!()
             | libc::SYS_setfsuid
             | libc::SYS_setfsgid
             | libc::SYS_capset
