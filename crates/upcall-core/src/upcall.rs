@@ -44,7 +44,8 @@ impl<K: Kernel> Runtime<K> {
         let vp = activation.vp();
         let (owns, displaced) = self.come_back(activation, vp);
         if owns {
-            // The standby may have gone to sleep while the virtual processor was offered or idle.
+            // The standby may have gone to sleep, or left, while the virtual processor was offered or idle, and
+            // nobody who made a thread ready meanwhile called it: an idle owner would look for itself.
             if !self.unwatched.is_empty() {
                 self.look_around(vp);
             }

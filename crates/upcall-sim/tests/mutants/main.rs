@@ -171,7 +171,7 @@ const MUTANTS: &[Mutant] = &[
         file: "upcall.rs",
         text: "self.fetch_stranded(vp);",
         instead: "",
-        scenario: "processors_are_taken",
+        scenario: "processors::processors_are_taken",
     },
     Mutant {
         caught_by: "no_thread_is_lost",
@@ -181,7 +181,7 @@ const MUTANTS: &[Mutant] = &[
         }
         if !vp.step",
         instead: "if !vp.step",
-        scenario: "processors_are_taken",
+        scenario: "processors::processors_are_taken",
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
@@ -310,6 +310,17 @@ const MUTANTS: &[Mutant] = &[
         instead: "&& displaced < 2",
         scenario: "who_comes_back_runs",
     },
+    // Who comes back to an idle virtual processor relies on a standby that sleeps, or has left.
+    Mutant {
+        caught_by: "no_processor_idles_while_a_thread_is_ready",
+        file: "upcall.rs",
+        text: "if !self.unwatched.is_empty() {
+                self.look_around(vp);
+            }
+            if !self.kernel.may_run(vp) {",
+        instead: "if !self.kernel.may_run(vp) {",
+        scenario: "processors::a_page_fault_when_a_processor_is_back",
+    },
     // The standby does not look once more when others can see that it sleeps.
     Mutant {
         caught_by: "no_thread_is_lost",
@@ -344,7 +355,7 @@ const MUTANTS: &[Mutant] = &[
         text: "self.kernel.bind(activation);
             self.tell_of_current(activation, Transition::Unblocked);",
         instead: "self.tell_of_current(activation, Transition::Unblocked);",
-        scenario: "virtual_processors_move",
+        scenario: "processors::virtual_processors_move",
     },
     // Nobody asks for a standby again that the kernel has refused.
     Mutant {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 mod policies;
 mod priorities;
+mod processors;
 mod together;
 
 use upcall_core::WakeReason;
@@ -403,33 +404,6 @@ fn sleepers_beside_a_page_fault() {
     });
 }
 
-/// Threads compute on all processors, and come back from calls; some processors are taken, all of them
-/// at times, and come back.
-#[test]
-fn processors_are_taken() {
-    explore("processors_are_taken", |me| {
-        let vps = me.runtime.vps().len();
-        let threads = (0..1 + me.some(7)).map(|_| {
-            me.spawn(|me| {
-                for _ in 0..me.some(8) {
-                    me.steps(150);
-                    if me.machine.chance(8) {
-                        me.call(me.machine.pick(10_000));
-                    }
-                }
-            })
-        });
-        let threads: Vec<_> = threads.collect();
-        for _ in 0..me.some(6) {
-            me.steps(20);
-            let least = me.machine.pick(4).min(1) as usize;
-            let until = me.machine.clock.get() + me.machine.pick(60_000);
-            me.lose_processors(least.min(vps)..vps, until);
-        }
-        join_all(me, threads);
-    });
-}
-
 /// Who comes back from the kernel runs until it waits again: the one that was displaced for it does not
 /// have it preempted in turn, nor does its own request to be chosen, if it was before it asked. No time
 /// slice ends here, so that would be for ever. Not stepped: between looking whether to ask and asking there
@@ -588,32 +562,5 @@ fn the_kernel_gives_threads_again() {
             me.relieve();
             join_all(me, threads);
         }
-    });
-}
-
-/// Virtual processors change places while their activations are in the kernel.
-#[test]
-fn virtual_processors_move() {
-    explore("virtual_processors_move", |me| {
-        let vps = me.runtime.vps().len() as u64;
-        let threads = (0..1 + me.some(7)).map(|_| {
-            me.spawn(|me| {
-                for _ in 0..me.some(10) {
-                    me.steps(10);
-                    me.call(me.machine.pick(20_000));
-                    if me.machine.chance(3) {
-                        me.fault(me.machine.pick(5_000));
-                    }
-                }
-            })
-        });
-        let threads = threads.collect();
-        for _ in 0..me.some(30) {
-            me.steps(10);
-            let (one, other) = (me.machine.pick(vps), me.machine.pick(vps));
-            me.swap_processors(one as usize, other as usize);
-            me.sleep(me.machine.pick(10_000));
-        }
-        join_all(me, threads);
     });
 }
