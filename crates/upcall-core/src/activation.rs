@@ -67,8 +67,9 @@ pub struct Activation<K: Kernel> {
     pub(crate) in_call: AtomicBool,
     /// It is in its virtual processor's displaced list. Guarded by that list's lock.
     pub(crate) displaced: AtomicBool,
-    /// It was replaced while it was blocked, and has not come back yet.
-    pub(crate) absent: AtomicBool,
+    /// How many have replaced it while it was blocked, or are about to try. The mark of the one that has is
+    /// there until it comes back.
+    pub(crate) marks: AtomicU32,
     /// It never ends: the kernel keeps something with its kernel thread that would go with it.
     pub(crate) stays: AtomicBool,
     /// Link in the one list that holds it (displaced, spares, free).
@@ -189,9 +190,14 @@ impl<K: Kernel> Activation<K> {
         self.in_call.load(Ordering::Relaxed)
     }
 
-    /// Whether it was replaced while it was blocked, and has not come back yet.
+    /// Whether it was replaced while it was blocked, and has not come back yet; or somebody is about to replace it.
     pub fn is_absent(&self) -> bool {
-        self.absent.load(Ordering::Acquire)
+        self.marks.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether it was displaced, at some moment, and not granted the processor since.
+    pub fn is_displaced(&self) -> bool {
+        self.displaced.load(Ordering::Relaxed)
     }
 
     /// Whether it was replaced outside of any announced call, and whoever runs instead has not told it
@@ -242,7 +248,7 @@ impl<K: Kernel> Recycled for Activation<K> {
             role: AtomicU32::new(Role::Reserved as u32),
             in_call: AtomicBool::new(false),
             displaced: AtomicBool::new(false),
-            absent: AtomicBool::new(false),
+            marks: AtomicU32::new(0),
             stays: AtomicBool::new(false),
             next: Slot::empty(),
             unsettled: AtomicBool::new(false),

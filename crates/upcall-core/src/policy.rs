@@ -352,14 +352,12 @@ impl<K: Kernel> Runtime<K> {
                 told.add(thread, transition);
             }
             // With the list locked: whoever comes back takes the mark away before it says so.
-            What::Absent(activation) if activation.absent.load(Ordering::Acquire) => {
-                match activation.thread() {
-                    Some(thread) if !core::ptr::eq(thread, adviser) => {
-                        told.add(thread, Transition::Blocked);
-                    }
-                    _ => return false,
+            What::Absent(activation) if activation.is_absent() => match activation.thread() {
+                Some(thread) if !core::ptr::eq(thread, adviser) => {
+                    told.add(thread, Transition::Blocked);
                 }
-            }
+                _ => return false,
+            },
             What::Idle if !vp.idle_told.load(Ordering::Relaxed) => {
                 vp.idle_told.store(true, Ordering::Relaxed);
                 told.idle = true;

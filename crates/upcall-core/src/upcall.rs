@@ -81,40 +81,43 @@ impl<K: Kernel> Runtime<K> {
         )
     }
 
-    /// The activation is not absent any more. Says whether it owns `vp` now, in state `Runtime`, and
-    /// whether it was displaced before.
+    /// The activation runs again, and knows how it was replaced. Returns whether it owns `vp` now, in state
+    /// `Runtime`, and whether it was displaced before. There are three cases:
+    /// 1. It is in the displaced list: it was displaced.
+    /// 2. It was granted the processor: it was displaced, and nobody has replaced it since.
+    /// 3. Otherwise it was replaced as blocked, once, and is absent until here.
+    ///
+    /// After that nobody but itself makes it the owner.
     pub(super) fn come_back(
         &'static self,
         activation: &'static Activation<K>,
         vp: &'static Vp<K>,
     ) -> (bool, bool) {
-        if self.end_absence(activation) {
-            self.kernel.bind(activation);
-            self.tell_of_current(activation, Transition::Unblocked);
-        }
         // Out of the list before anything else: whoever is in it may be granted the processor, and
-        // its link is the spare pool's. One that was displaced does not displace in its turn: the
-        // two would go on for ever. But among other programs, who parks its thread here waits for
-        // its owner's share as well.
+        // its link is the spare pool's.
         let displaced = self.leave_displaced(activation, vp);
-        let owns = self.acquire(activation, vp, !displaced || self.kernel.crowded());
-        // Until here it may have been granted the processor, and a standby that saw it blocked long ago
-        // may have replaced it since.
-        if self.end_absence(activation) {
+        // Not by store: the standby may see that it was granted while blocked.
+        let granted = !displaced && vp.step(activation, State::Granted, State::Runtime);
+        if !displaced && !granted {
+            self.end_absence(activation);
             self.tell_of_current(activation, Transition::Unblocked);
-            self.end_surplus();
         }
+        // The virtual processor may have moved meanwhile.
+        self.kernel.bind(activation);
+        if granted {
+            return (true, false);
+        }
+        // One that was displaced does not displace in its turn: the two would go on for ever. But among
+        // other programs, who parks its thread here waits for its owner's share as well.
+        let owns = self.acquire(activation, vp, !displaced || self.kernel.crowded());
         (owns, displaced)
     }
 
-    /// Takes the mark of an absent activation away; says whether there was one.
-    fn end_absence(&self, activation: &'static Activation<K>) -> bool {
-        let was_absent = activation.absent.swap(false, Ordering::AcqRel);
-        if was_absent {
-            self.stats.absent.down();
-            self.stats.unblocked.add();
-        }
-        was_absent
+    /// Takes back the mark that its replacement has left on an absent activation.
+    fn end_absence(&self, activation: &'static Activation<K>) {
+        activation.marks.fetch_sub(1, Ordering::AcqRel);
+        self.stats.absent.down();
+        self.stats.unblocked.add();
     }
 
     /// Tries to make `activation` the owner of `vp`, in state `Runtime`. With `displace`, also
@@ -129,11 +132,10 @@ impl<K: Kernel> Runtime<K> {
             let word = vp.word();
             let owner = word.owner();
             match word.state() {
-                // Not by store: the standby may see that it was granted while blocked.
-                State::Granted | State::Rung | State::Runtime if word.is_owned_by(activation) => {
-                    if vp.replace(word, activation, State::Runtime) {
-                        return true;
-                    }
+                // It rested as idle owner, and somebody has rung.
+                State::Rung if word.is_owned_by(activation) => {
+                    vp.set(activation, State::Runtime);
+                    return true;
                 }
                 State::Granted | State::Rung | State::Runtime => return false,
                 State::Idle => {
@@ -254,10 +256,9 @@ impl<K: Kernel> Runtime<K> {
         was
     }
 
-    /// Replaces the owner in `word`, which is blocked: says whether it did. The owner is absent
-    /// before it can learn so, and comes back once for every replacement: no mark outlives it. Of
-    /// two that try at once the loser may take the winner's mark away: then the owner is not
-    /// counted, and returns without an offer.
+    /// Replaces the owner in `word`, which is blocked. Returns whether it did. The mark is there before the
+    /// owner can learn of it. Each that tries has a mark of its own, and takes it back if it fails; the mark
+    /// of the one that succeeds is the owner's to take back, when it returns.
     pub(super) fn replace_blocked(
         &'static self,
         vp: &'static Vp<K>,
@@ -266,19 +267,14 @@ impl<K: Kernel> Runtime<K> {
         state: State,
     ) -> bool {
         let owner = word.owner();
-        // Counted first: whoever takes the mark away counts down.
         self.stats.absent.up();
-        let marked = !owner.absent.swap(true, Ordering::AcqRel);
-        if !marked {
-            self.stats.absent.down();
-        }
+        owner.marks.fetch_add(1, Ordering::AcqRel);
         if vp.replace(word, next, state) {
             self.stats.blocked.add();
             return true;
         }
-        if marked && owner.absent.swap(false, Ordering::AcqRel) {
-            self.stats.absent.down();
-        }
+        owner.marks.fetch_sub(1, Ordering::AcqRel);
+        self.stats.absent.down();
         false
     }
 
@@ -402,9 +398,7 @@ impl<K: Kernel> Runtime<K> {
         }
         let mut list = vp.displaced.lock(&self.kernel);
         while let Some(activation) = list.pop_unsettled() {
-            if activation.absent.load(Ordering::Acquire)
-                && self.kernel.waiting(activation) == Waiting::Deaf
-            {
+            if activation.is_absent() && self.kernel.waiting(activation) == Waiting::Deaf {
                 self.kernel.interrupt(activation);
             }
         }
@@ -449,20 +443,14 @@ impl<K: Kernel> Runtime<K> {
                 };
                 self.leave(activation);
             }
-            State::Granted => {
-                if vp.step(activation, State::Granted, State::Runtime) {
-                    self.leave(activation);
-                } else {
-                    self.lost(activation);
-                }
-            }
+            State::Granted => self.lost(activation),
             State::Kernel | State::Runtime | State::Idle | State::Rung => {
                 self.kernel.broken("interrupted outside of any thread")
             }
         }
     }
 
-    /// The interrupted activation was replaced.
+    /// The interrupted activation was replaced, and perhaps granted the processor since.
     fn lost(&'static self, activation: &'static Activation<K>) {
         let activation = self.regain(activation);
         self.leave(activation);

@@ -232,14 +232,14 @@ const FAULTS: &[Fault] = &[
     (
         "owner::an_owner_that_was_replaced",
         "upcall.rs",
-        "if marked && owner.absent.swap(false, Ordering::AcqRel) {",
-        "if false {",
+        "owner.marks.fetch_sub(1, Ordering::AcqRel);\n        self.stats",
+        "owner.marks.store(0, Ordering::Release);\n        self.stats",
     ),
     (
         "owner::a_displaced_owner_that_comes_back",
         "upcall.rs",
-        "        if self.end_absence(activation) {\n            self.tell_of_current(activation, Transition::Unblocked);\n            self.end_surplus();\n        }\n",
-        "",
+        "vp.step(activation, State::Granted, State::Runtime)",
+        "vp.word().is_owned_by(activation)",
     ),
     (
         "owner::an_owner_that_leaves",

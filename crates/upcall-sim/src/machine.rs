@@ -82,7 +82,7 @@ pub struct Vessel {
     pub(crate) overstays: Cell<u64>,
     /// Where it is bound.
     pub processor: Cell<u32>,
-    /// It was absent when virtual processors moved, and was not bound since.
+    /// It was absent or displaced when virtual processors moved, and was not bound since.
     pub(crate) has_to_follow: Cell<bool>,
     /// It is of the idle class.
     pub sentinel: Cell<bool>,

@@ -133,12 +133,13 @@ impl Me {
         for index in 0..self.machine.nr_vessels() {
             self.machine.vessel(index, |vessel| {
                 let activation = vessel.activation.get();
-                // An owner that has the mark is about to be replaced, or came back a moment too early for that.
-                let is_absent = activation
-                    .is_some_and(|one| one.is_absent() && !one.vp().word().is_owned_by(one));
+                // An owner that has a mark was not replaced: somebody is about to try.
+                let is_stopped = activation.is_some_and(|one| {
+                    one.is_displaced() || one.is_absent() && !one.vp().word().is_owned_by(one)
+                });
                 vessel
                     .has_to_follow
-                    .set(is_absent || vessel.has_to_follow.get());
+                    .set(is_stopped || vessel.has_to_follow.get());
             });
         }
     }

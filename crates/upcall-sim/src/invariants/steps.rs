@@ -1,6 +1,7 @@
 //! What must hold at each step of a thread.
 
 use upcall_core::Rank;
+use upcall_core::vp::State;
 
 use super::{StepInvariant, word};
 use crate::machine::{Doing, Machine, Thread};
@@ -188,7 +189,7 @@ pub fn a_held_thread_does_not_run(machine: &Machine) -> Result<(), String> {
 }
 
 /// "There are always exactly as many running activations as processors" (section 3.1): when a virtual processor
-/// has moved, an activation that comes back to it from the kernel runs on its new processor, or two would run
+/// has moved, an activation that comes back to it, from the kernel or after it was displaced, runs on its new processor, or two would run
 /// on the old one. Asked at each step of a thread.
 ///
 /// # Errors
@@ -197,7 +198,11 @@ pub fn a_held_thread_does_not_run(machine: &Machine) -> Result<(), String> {
 pub fn who_comes_back_is_on_its_processor(machine: &Machine) -> Result<(), String> {
     machine.me(|vessel| {
         let activation = vessel.activation.get();
-        let owner = activation.filter(|one| one.vp().word().is_owned_by(one));
+        // One that was granted the processor has not come back before its interruption.
+        let owner = activation.filter(|one| {
+            let word = one.vp().word();
+            word.is_owned_by(one) && word.state() != State::Granted
+        });
         let home = owner.map(|owner| owner.vp().processor());
         let is = vessel.processor.get();
         match home {

@@ -122,8 +122,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_is_absent_is_blocked",
         file: "upcall.rs",
-        text: "if marked && owner.absent.swap(false, Ordering::AcqRel) {",
-        instead: "if false && owner.absent.swap(false, Ordering::AcqRel) {",
+        text: "owner.marks.fetch_sub(1, Ordering::AcqRel);
+        self.stats.absent.down();",
+        instead: "owner.marks.fetch_sub(1, Ordering::AcqRel);",
         scenario: "blocking_calls",
     },
     Mutant {
@@ -353,9 +354,33 @@ const MUTANTS: &[Mutant] = &[
         caught_by: "who_comes_back_is_on_its_processor",
         file: "upcall.rs",
         text: "self.kernel.bind(activation);
-            self.tell_of_current(activation, Transition::Unblocked);",
-        instead: "self.tell_of_current(activation, Transition::Unblocked);",
+        if granted {",
+        instead: "if granted {",
         scenario: "processors::virtual_processors_move",
+    },
+    // Only who was absent follows its virtual processor.
+    Mutant {
+        caught_by: "who_comes_back_is_on_its_processor",
+        file: "upcall.rs",
+        text: "self.kernel.bind(activation);
+        if granted {",
+        instead: "if !displaced {
+            self.kernel.bind(activation);
+        }
+        if granted {",
+        scenario: "processors::virtual_processors_move",
+    },
+    // Who fails to replace an owner takes away the mark of the one that has replaced it.
+    Mutant {
+        caught_by: "a_stopped_thread_is_resumed_by_the_runtime",
+        file: "upcall.rs",
+        text: "owner.marks.fetch_sub(1, Ordering::AcqRel);
+        self.stats.absent.down();
+        false",
+        instead: "owner.marks.store(0, Ordering::SeqCst);
+        self.stats.absent.down();
+        false",
+        scenario: "page_faults",
     },
     // Nobody asks for a standby again that the kernel has refused.
     Mutant {
