@@ -18,6 +18,7 @@ use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::pending::{self, Information, Sent};
 use crate::signal::{self, bit};
+use crate::text::{after, leading_number, put_number};
 use crate::{access, ids};
 
 const SI_USER: i32 = 0;
@@ -235,30 +236,6 @@ fn is_procfs(descriptor: i32) -> bool {
     answer == 0 && status[0] == PROCFS
 }
 
-fn put_number(into: &mut [u8], number: u32) {
-    let mut digits = 1;
-    while digits < 10 && number >= 10u32.pow(digits) {
-        digits += 1;
-    }
-    for index in 0..digits {
-        into[index as usize] = b'0' + (number / 10u32.pow(digits - 1 - index) % 10) as u8;
-    }
-}
-
-fn leading_number(text: &[u8]) -> Option<u32> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
-    let number = digits.fold((0u32, false), |(number, _), byte| {
-        let next = number.wrapping_mul(10).wrapping_add(u32::from(byte - b'0'));
-        (next, true)
-    });
-    number.1.then_some(number.0)
-}
-
-fn after<'a>(text: &'a [u8], what: &[u8]) -> Option<&'a [u8]> {
-    let at = text.windows(what.len()).position(|window| window == what)?;
-    Some(&text[at + what.len()..])
-}
-
 /// The beginning of a file whose `path` ends with a zero: how much there is of it.
 fn read_file(directory: i32, path: &[u8], into: &mut [u8]) -> usize {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
@@ -273,28 +250,5 @@ fn read_file(directory: i32, path: &[u8], into: &mut [u8]) -> usize {
         let length = raw_syscall(libc::SYS_read, [file as u64, room[0], room[1], 0, 0, 0]);
         raw_syscall(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]);
         length.max(0) as usize
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_put_and_read() {
-        for number in [0, 7, 10, 99, 100, 4_194_304, u32::MAX] {
-            let mut text = [0u8; 12];
-            put_number(&mut text, number);
-            assert_eq!(
-                text.split(|&byte| byte == 0).next(),
-                Some(number.to_string().as_bytes())
-            );
-            assert_eq!(leading_number(&text), Some(number));
-        }
-        assert_eq!(leading_number(b"-1\n"), None);
-        assert_eq!(
-            after(b"flags:\t0\nPid:\t12\n", b"Pid:\t"),
-            Some(&b"12\n"[..])
-        );
     }
 }

@@ -7,9 +7,10 @@ use upcall_linux::{Runtime, Thread};
 use crate::credentials;
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
+use crate::procfs::{listing_calls, status_calls};
 use crate::{
-    attributes, bound, futex, helpers, ids, loads, names, process, scheduling, segments, signal,
-    table, time, timers, uring,
+    attributes, bound, futex, helpers, ids, loads, names, process, procfs, scheduling, segments,
+    signal, table, time, timers, uring,
 };
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
@@ -108,6 +109,12 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         | libc::SYS_close_range
         | libc::SYS_epoll_ctl => {
             bound::visit(thread, |runtime| table::once_more(runtime, thread, frame))?
+        }
+        listing_calls!() => procfs::entries(frame)?,
+        status_calls!() => {
+            let answer = raw(frame);
+            procfs::count_links(frame, answer);
+            answer
         }
         libc::SYS_fcntl | libc::SYS_ioctl | libc::SYS_setsockopt => helpers::change_flags(frame)?,
         _ if credentials::is_for_all(frame) => credentials::of_bound(thread, frame),

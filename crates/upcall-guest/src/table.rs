@@ -19,11 +19,12 @@ use crate::caller::Caller;
 use crate::credentials::{changes_of_one, identity_calls};
 use crate::entry::{self, Frame};
 use crate::guest::GUEST;
+use crate::procfs::{listing_calls, status_calls};
 use crate::threads::Request;
 use crate::{
     again, alone, attributes, bound, caller, credentials, deadlines, dispatch, futex, helpers, ids,
-    io, kill, loads, names, poll, process, scheduling, segments, signal, threads, time, timers,
-    uring, user_dispatch,
+    io, kill, loads, names, poll, process, procfs, scheduling, segments, signal, threads, time,
+    timers, uring, user_dispatch,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -410,6 +411,12 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_getrandom if frame.rsi > io::NEVER_SHORT => io::fill(runtime, frame),
         libc::SYS_open | libc::SYS_openat => {
             names::open(runtime, frame).unwrap_or_else(|| blocking(frame))
+        }
+        listing_calls!() => procfs::entries(frame).unwrap_or_else(|| blocking(frame)),
+        status_calls!() => {
+            let answer = blocking(frame);
+            procfs::count_links(frame, answer);
+            answer
         }
         libc::SYS_fcntl if frame.rsi as i32 == libc::F_SETFL => {
             let answer = blocking(frame);

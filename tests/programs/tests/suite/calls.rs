@@ -74,9 +74,12 @@ const CALLS: &[(&str, &str)] = &[
         "answers_descriptors owner_of_signals restarts nonblocking",
     ),
     ("fork", "fork_return fork_from_thread fork_in_handler"),
+    ("fstat", "threads_listed"),
     ("futex", "answers_futex restarts raw_futex vfork_waits"),
     ("get_robust_list", "answers_process"),
     ("getcpu", "answers_process"),
+    ("getdents", "threads_listed"),
+    ("getdents64", "threads_listed"),
     ("getegid", "answers_process"),
     ("geteuid", "answers_process thread_limits setuid_threads"),
     ("getgid", "answers_process setuid_threads"),
@@ -101,6 +104,7 @@ const CALLS: &[(&str, &str)] = &[
     ("kill", "answers_signals signal_to_oneself"),
     ("landlock_restrict_self", "answers_process"),
     ("lseek", "answers_descriptors"),
+    ("lstat", "threads_listed"),
     ("madvise", "answers_process page_faults"),
     ("migrate_pages", "answers_process"),
     ("mmap", "answers_process jit_calls"),
@@ -109,6 +113,7 @@ const CALLS: &[(&str, &str)] = &[
     ("mremap", "answers_process"),
     ("munmap", "answers_process dlopen_sites"),
     ("nanosleep", "answers_time restarts sleep_many"),
+    ("newfstatat", "threads_listed"),
     ("open", "answers_descriptors restarts thread_name_of_other"),
     ("openat", "answers_descriptors thread_name_of_other"),
     ("personality", "answers_process"),
@@ -228,6 +233,8 @@ const CALLS: &[(&str, &str)] = &[
     ("sigaltstack", "answers_signals altstack_calls"),
     ("signalfd", "answers_signals signal_masks_of_waits"),
     ("signalfd4", "answers_signals signal_masks_of_waits"),
+    ("stat", "threads_listed"),
+    ("statx", "threads_listed"),
     ("tgkill", "answers_signals jit_calls signal_to_oneself"),
     ("time", "answers_time"),
     ("timer_create", "answers_time timer_thread timer_signal"),
@@ -285,10 +292,19 @@ fn calls_that_wait_go_on_after_a_handler_as_signal_7_says() {
     agrees("restarts");
 }
 
-/// The names of calls in the sources that say what becomes of them.
+/// The sources that say what becomes of calls.
+const SOURCES: [&str; 5] = [
+    "table.rs",
+    "lib.rs",
+    "credentials.rs",
+    "ids.rs",
+    "procfs.rs",
+];
+
+/// The names of calls in these sources.
 fn served() -> BTreeSet<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/upcall-guest/src");
-    ["table.rs", "lib.rs", "credentials.rs", "ids.rs"]
+    SOURCES
         .iter()
         .flat_map(|file| {
             let text = fs::read_to_string(sources.join(file)).expect("the guest's source is there");

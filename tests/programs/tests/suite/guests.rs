@@ -40,6 +40,7 @@ guests! {
        sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
        stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock
        thread_exit thread_limits thread_name_of_other thread_odd_calls thread_privileges
+       threads_listed threads_listed_agents
        timer_signal timer_slack timer_thread turns_hostile ucontext_in_threads uring vdso_small_stack
        transfers_complete transfers_interrupted
        vfork_waits waits_disturbed;
