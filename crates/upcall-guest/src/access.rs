@@ -50,6 +50,16 @@ global_asm!(
     "xor eax, eax",
     "ret",
     ".cfi_endproc",
+    ".globl upcall_copy",
+    ".type upcall_copy,@function",
+    // rdi to, rsi from, rdx how many bytes
+    "upcall_copy:",
+    ".cfi_startproc",
+    "mov rcx, rdx",
+    "upcall_copy_at: rep movsb",
+    "xor eax, eax",
+    "ret",
+    ".cfi_endproc",
     ".globl upcall_access_table",
     ".pushsection .data.rel.ro,\"aw\"",
     ".balign 8",
@@ -58,6 +68,7 @@ global_asm!(
     ".quad upcall_load_u64_at",
     ".quad upcall_swap_u32_at",
     ".quad upcall_store_u32_at",
+    ".quad upcall_copy_at",
     ".quad upcall_access_fault",
     ".popsection",
 );
@@ -67,7 +78,8 @@ unsafe extern "C" {
     fn upcall_load_u64(from: usize, to: *mut u64) -> i32;
     fn upcall_swap_u32(at: usize, expected: u32, new: u32, was: *mut u32) -> i32;
     fn upcall_store_u32(at: usize, value: u32) -> i32;
-    static upcall_access_table: [usize; 5];
+    fn upcall_copy(to: usize, from: usize, count: usize) -> i32;
+    static upcall_access_table: [usize; 6];
 }
 
 /// The address cannot be read or written.
@@ -138,6 +150,32 @@ pub fn store_u32(address: usize, value: u32) -> Result<(), Fault> {
 pub fn store_u64(address: usize, value: u64) -> Result<(), Fault> {
     store_u32(address, value as u32)?;
     store_u32(address + 4, (value >> 32) as u32)
+}
+
+/// Reads bytes of the program.
+///
+/// # Errors
+///
+/// [`Fault`] if they are not all readable.
+pub fn load(from: usize, into: &mut [u8]) -> Result<(), Fault> {
+    // SAFETY: a fault at the program's addresses is turned into the error; the target is ours.
+    match unsafe { upcall_copy(into.as_mut_ptr() as usize, from, into.len()) } {
+        0 => Ok(()),
+        _ => Err(Fault),
+    }
+}
+
+/// Writes bytes of the program.
+///
+/// # Errors
+///
+/// [`Fault`] if they are not all writable.
+pub fn store(at: usize, bytes: &[u8]) -> Result<(), Fault> {
+    // SAFETY: as in `load`; the program asked for bytes there.
+    match unsafe { upcall_copy(at, bytes.as_ptr() as usize, bytes.len()) } {
+        0 => Ok(()),
+        _ => Err(Fault),
+    }
 }
 
 /// For a fault at `rip`: where to continue, if it is one of the instructions above.

@@ -110,6 +110,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         | libc::SYS_epoll_ctl => {
             bound::visit(thread, |runtime| table::once_more(runtime, thread, frame))?
         }
+        libc::SYS_read | libc::SYS_pread64 => procfs::counts::read(frame, raw(frame)),
         listing_calls!() => procfs::entries(frame)?,
         status_calls!() => {
             let answer = raw(frame);

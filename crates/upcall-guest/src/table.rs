@@ -412,6 +412,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_open | libc::SYS_openat => {
             names::open(runtime, frame).unwrap_or_else(|| blocking(frame))
         }
+        libc::SYS_pread64 => procfs::counts::read(frame, blocking(frame)),
         listing_calls!() => procfs::entries(frame).unwrap_or_else(|| blocking(frame)),
         status_calls!() => {
             let answer = blocking(frame);

@@ -1,5 +1,5 @@
 /* /proc/self/task lists the program's threads: while they run, when they have ended, from any descriptor, and after
- * rewinddir(3); its links count them. */
+ * rewinddir(3). Its links count them, as do the texts of `status` and `stat`. */
 #include "case.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -49,6 +49,54 @@ static int links(const char *path)
     return (int)status.st_nlink - 2;
 }
 
+/* The number behind so many blanks from the name's end in a text of `stat`, or behind `Threads:` in one of `status`. */
+static int number_in(const char *text)
+{
+    const char *at = strstr(text, "\nThreads:\t");
+    if (at != NULL)
+        return atoi(at + 10);
+    at = strrchr(text, ')');
+    for (int blanks = 0; at != NULL && blanks < 18; blanks++)
+        at = strchr(at + 1, ' ');
+    return at != NULL ? atoi(at) : -1;
+}
+
+/* The number of threads in a file: by one read, by the same descriptor again, by small reads, and by stdio. The end of the
+ * file must be there each time. */
+static void numbers(const char *when, const char *path, int expected)
+{
+    static char text[8192], last[64];
+    char name[64];
+#define IN_TEXT(how, length)                                                                       \
+    do {                                                                                           \
+        long got = (length);                                                                       \
+        text[got > 0 ? got : 0] = 0;                                                               \
+        snprintf(name, sizeof name, "%s_%s_%s", when, strrchr(path, '/') + 1, how);               \
+        int is_whole = got > 32 && (last[0] == 0 || strstr(text, last) != NULL);                   \
+        check(name, number_in(text) == expected + 1 && is_whole, "%d, %ld bytes", number_in(text), got); \
+    } while (0)
+    int file = open(path, O_RDONLY);
+    last[0] = 0;
+    IN_TEXT("by_read", read(file, text, sizeof text - 1));
+    /* It is there in each text, and in the last piece. */
+    const char *end = strstr(text, "nonvoluntary_ctxt_switches:");
+    if (end != NULL)
+        strcpy(last, "nonvoluntary_ctxt_switches:");
+    lseek(file, 0, SEEK_SET);
+    IN_TEXT("by_second_read", read(file, text, sizeof text - 1));
+    IN_TEXT("by_pread", pread(file, text, sizeof text - 1, 0));
+    lseek(file, 0, SEEK_SET);
+    long length = 0, more;
+    for (int size = end != NULL ? 1000 : 150; (more = read(file, text + length, size)) > 0;)
+        length += more;
+    IN_TEXT("by_parts", length);
+    close(file);
+    FILE *stream = fopen(path, "r");
+    length = fread(text, 1, sizeof text - 1, stream);
+    IN_TEXT("by_stdio", length);
+    fclose(stream);
+}
+
 /* What listing and counting say, in all ways. */
 static void counts(const char *when, int expected)
 {
@@ -83,6 +131,8 @@ static void counts(const char *when, int expected)
     MUST(fstatat(base, "task", &status, 0));
     SAYS("fstatat", (int)status.st_nlink - 2);
     close(base);
+    numbers(when, "/proc/self/status", expected);
+    numbers(when, "/proc/self/stat", expected);
     SAYS("stat", links("/proc/self/task"));
     SAYS("stat_of_id", links(path));
     MUST(lstat(path, &status));

@@ -20,7 +20,7 @@ use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
 use crate::entry::{Frame, NEVER, program_call};
-use crate::{again, caller};
+use crate::{again, caller, procfs};
 use attempt::{Attempt, asked_not_to_wait, attempt};
 use limit::Limit;
 use rest::Rest;
@@ -41,7 +41,8 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let descriptor = frame.rdi as i32;
     let kind = runtime.kernel().poller().kind(runtime, descriptor);
     if kind == Kind::File || rest::has_position(frame) {
-        return block(runtime, frame, descriptor, kind, 0);
+        let answer = block(runtime, frame, descriptor, kind, 0);
+        return procfs::counts::read(frame, answer);
     }
     let answer = transfer(runtime, frame, kind);
     if answer > 0 && is_stream_write(frame) && kind != Kind::Socket {

@@ -127,6 +127,7 @@ const CALLS: &[(&str, &str)] = &[
         "ppoll",
         "answers_descriptors restarts cancel_poll signals_kept",
     ),
+    ("pread64", "threads_listed"),
     (
         "prctl",
         "answers_process thread_attributes thread_privileges",
@@ -298,7 +299,7 @@ const SOURCES: [&str; 5] = [
     "lib.rs",
     "credentials.rs",
     "ids.rs",
-    "procfs.rs",
+    "procfs/mod.rs",
 ];
 
 /// The names of calls in these sources.

@@ -1,4 +1,5 @@
-//! `/proc/self/task`: its entries are the program's threads, as its number of links counts them.
+//! What procfs says of the program's own threads. `/proc/self/task`: its entries are the threads, as its number of links counts
+//! them. `/proc/self/status` and `/proc/self/stat`: their number ([`counts`]).
 //!
 //! The kernel would list its own threads: activations and what else carries the program. Nothing is noted about
 //! descriptors, so dup(2), fork(2) and rewinddir(3) need no care: a descriptor or a path that leads to the directory is known
@@ -10,12 +11,15 @@
 //! ended since the listing; only `comm` is there ([`names`](crate::names)). Kernel threads of the program that the runtime
 //! does not carry (libc's own for timers and aio, and threads that bound threads make) are not listed.
 
+use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
 use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::text::put_number;
+
+pub mod counts;
 
 /// The calls that [`entries`] serves.
 macro_rules! listing_calls {
@@ -55,9 +59,8 @@ struct File {
     inode: u64,
 }
 
-/// The file at a path, or that of a descriptor if the path is empty. `None`: there is none, or it is no directory like those
-/// of procfs.
-fn file(descriptor: i32, path: &'static core::ffi::CStr) -> Option<File> {
+/// The file at a path, or that of a descriptor if the path is empty. `None`: there is none, or it cannot be a `kind` of procfs.
+fn file(kind: u32, descriptor: i32, path: &'static CStr) -> Option<File> {
     let mut status = [0u64; 18];
     let flags = libc::AT_EMPTY_PATH as u64 | AT_STATX_DONT_SYNC;
     let at = status.as_mut_ptr() as u64;
@@ -65,17 +68,17 @@ fn file(descriptor: i32, path: &'static core::ffi::CStr) -> Option<File> {
     // SAFETY: reads the path, and writes 144 bytes.
     let answer = unsafe { raw_syscall(libc::SYS_newfstatat, words) };
     let [device, inode, _, mode, _, _, size, ..] = status;
-    (answer == 0 && may_be_own(mode as u32, size)).then_some(File { device, inode })
+    (answer == 0 && may_be(kind, mode as u32, size)).then_some(File { device, inode })
 }
 
-/// Whether a file can be the directory.
-fn may_be_own(mode: u32, size: u64) -> bool {
-    mode & libc::S_IFMT == libc::S_IFDIR && size == 0
+/// Whether a file can be a `kind` (S_IFDIR, S_IFREG) of procfs.
+fn may_be(kind: u32, mode: u32, size: u64) -> bool {
+    mode & libc::S_IFMT == kind && size == 0
 }
 
 /// The directory.
 fn own() -> Option<File> {
-    file(libc::AT_FDCWD, c"/proc/self/task")
+    file(libc::S_IFDIR, libc::AT_FDCWD, c"/proc/self/task")
 }
 
 /// Calls `visit` with the id of every thread. The process's id is one of them to its end, as natively.
@@ -89,6 +92,13 @@ fn each_id(mut visit: impl FnMut(i32)) {
         }
         true
     });
+}
+
+/// How many threads there are.
+pub fn count() -> u32 {
+    let mut count = 0;
+    each_id(|_| count += 1);
+    count
 }
 
 /// The lowest ids from `from` on, ascending, and how many there are.
@@ -111,7 +121,7 @@ fn ids_from(from: i32, into: &mut [i32; MOST]) -> usize {
 #[inline(never)]
 pub fn entries(frame: &Frame) -> Option<i64> {
     let descriptor = frame.rdi as i32;
-    let directory = file(descriptor, c"")?;
+    let directory = file(libc::S_IFDIR, descriptor, c"")?;
     if own() != Some(directory) {
         return None;
     }
@@ -173,7 +183,6 @@ struct Writer {
 
 impl Writer {
     fn put(&mut self, inode: u64, name: &[u8], next: u64) -> Result<(), i64> {
-        let mut entry = [0u64; 5];
         let header = if self.is_old { 18 } else { 19 };
         // A zero ends the name; the old form has the type behind it.
         let length = (19 + name.len() + 1).next_multiple_of(8);
@@ -186,12 +195,7 @@ impl Writer {
         bytes[16..18].copy_from_slice(&(length as u16).to_le_bytes());
         bytes[header..header + name.len()].copy_from_slice(name);
         bytes[if self.is_old { length - 1 } else { 18 }] = libc::DT_DIR;
-        for (word, bytes) in entry.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_le_bytes(*bytes);
-        }
-        for (index, &word) in entry[..length / 8].iter().enumerate() {
-            access::store_u64(self.at + 8 * index, word).map_err(|Fault| EFAULT)?;
-        }
+        access::store(self.at, &bytes[..length]).map_err(|Fault| EFAULT)?;
         self.at += length;
         self.room -= length;
         self.position = next;
@@ -215,7 +219,7 @@ pub fn count_links(frame: &Frame, answer: i64) {
         return;
     };
     // The upper half of the word is something else in `struct statx`; and the program may write meanwhile.
-    if !may_be_own(mode & 0xffff, size) {
+    if !may_be(libc::S_IFDIR, mode & 0xffff, size) {
         return;
     }
     let (device, inode) = if is_new {
@@ -228,9 +232,7 @@ pub fn count_links(frame: &Frame, answer: i64) {
         (access::load_u64(at).unwrap_or(0), access::load_u64(at + 8))
     };
     if inode.is_ok_and(|inode| own() == Some(File { device, inode })) {
-        let mut count = LINKS;
-        each_id(|_| count += 1);
-        let _ = access::store_u32(links, count);
+        let _ = access::store_u32(links, LINKS + count());
     }
 }
 
