@@ -14,6 +14,7 @@ use crate::pending::{self, Sent};
 use crate::{access, agents, caller, credentials, kill, names, process};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
+const PR_SET_IO_FLUSHER: i32 = 57;
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -230,7 +231,12 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         | libc::PR_CAPBSET_DROP
         | libc::PR_CAP_AMBIENT
         | libc::PR_SET_SECCOMP
-            if changes_privileges(frame) =>
+        | libc::PR_MCE_KILL
+        | PR_SET_IO_FLUSHER
+        | libc::PR_SET_SPECULATION_CTRL
+        | libc::PR_SET_TSC
+        | libc::PR_SCHED_CORE
+            if changes_own(frame) =>
         {
             credentials::change_own(runtime, thread, frame)
         }
@@ -238,9 +244,19 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     }
 }
 
-/// Whether one of the options of prctl(2) about privileges asks for a change.
-fn changes_privileges(frame: &Frame) -> bool {
-    frame.rdi as i32 != libc::PR_CAP_AMBIENT || frame.rsi as i32 != libc::PR_CAP_AMBIENT_IS_SET
+/// Whether one of the options of prctl(2) about what the kernel keeps with a thread asks for a change of the caller's.
+fn changes_own(frame: &Frame) -> bool {
+    const SCHED_CORE_CREATE: i32 = 1;
+    const SCHED_CORE_SHARE_FROM: i32 = 3;
+    const OF_THREAD: u64 = 0;
+    match frame.rdi as i32 {
+        libc::PR_CAP_AMBIENT => frame.rsi as i32 != libc::PR_CAP_AMBIENT_IS_SET,
+        libc::PR_SCHED_CORE => match frame.rsi as i32 {
+            SCHED_CORE_CREATE => frame.rdx as i32 == 0 && frame.r10 == OF_THREAD,
+            asked => asked == SCHED_CORE_SHARE_FROM,
+        },
+        _ => true,
+    }
 }
 
 /// close(2).
@@ -301,27 +317,45 @@ pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
 
 /// The call, without the runtime's own descriptors.
 pub fn close_ranges(frame: &Frame) -> i64 {
-    let (first, last) = (frame.rdi as u32, frame.rsi as u32);
-    let Some((low, high)) = descriptors::range().filter(|&(low, high)| first < high && low <= last)
-    else {
-        return raw(frame);
-    };
-    let part = |from: u32, to: u32| {
-        if from > to {
-            return 0;
-        }
-        // SAFETY: a part of the program's own call.
-        (unsafe {
-            pass_through(
-                libc::SYS_close_range,
-                [u64::from(from), u64::from(to), frame.rdx, 0, 0, 0],
-            )
-        }) as i64
-    };
-    if first > last {
-        return EINVAL;
+    let mut worst = 0;
+    for &[number, words @ ..] in close_range_parts(frame).calls() {
+        // SAFETY: the program's own call, or a part of it.
+        worst = (unsafe { pass_through(number as i64, words) } as i64).min(worst);
     }
-    let before = if first < low { part(first, low - 1) } else { 0 };
-    let after = if high <= last { part(high, last) } else { 0 };
-    before.min(after)
+    worst
+}
+
+/// The calls that together do what a close_range(2) asks for, below and above the runtime's own descriptors.
+pub struct Parts {
+    calls: [[u64; 7]; 2],
+    count: usize,
+}
+
+impl Parts {
+    /// All of them.
+    pub fn calls(&self) -> &[[u64; 7]] {
+        &self.calls[..self.count]
+    }
+}
+
+/// The parts of a close_range(2); where that asks for something wrong it is the only one.
+pub fn close_range_parts(frame: &Frame) -> Parts {
+    let (first, last) = (frame.rdi as u32, frame.rsi as u32);
+    let whole = frame.words();
+    let mut parts = Parts {
+        calls: [whole; 2],
+        count: 1,
+    };
+    if let Some((low, high)) =
+        descriptors::range().filter(|&(low, high)| first <= last && first < high && low <= last)
+    {
+        parts.count = 0;
+        for (from, to) in [(first, low.saturating_sub(1)), (high.max(first), last)] {
+            if from <= to && !(low..high).contains(&to) {
+                parts.calls[parts.count][1..3].copy_from_slice(&[from.into(), to.into()]);
+                parts.count += 1;
+            }
+        }
+    }
+    parts
 }

@@ -27,7 +27,9 @@
 //! to give back before it carries another one, which the kernel does not allow.
 
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
+};
 
 use upcall_core::{Errno, Kernel, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread, activations, affinity, base, spawn};
@@ -35,7 +37,7 @@ use upcall_linux::{Activation, Runtime, Thread, activations, affinity, base, spa
 use crate::entry::raw_syscall;
 use crate::guest::GUEST;
 use crate::identity::kernel_tid;
-use crate::{caller, dispatch, names, pending, signal, threads};
+use crate::{caller, credentials, dispatch, names, pending, signal, threads};
 
 const IDLE: u32 = 0;
 const CALL: u32 = 1;
@@ -65,6 +67,8 @@ pub struct Bound {
     next: AtomicPtr<Bound>,
     /// The one that was made before it.
     before: AtomicPtr<Bound>,
+    /// Whether the kernel thread has a table of descriptors of its own.
+    has_descriptors: AtomicBool,
 }
 
 /// All that were made, and those whose kernel thread has ended, or is about to.
@@ -157,6 +161,7 @@ fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static 
         .thread
         .store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     record.state.store(IDLE, Ordering::Relaxed);
+    record.has_descriptors.store(false, Ordering::Relaxed);
     let starts = spawn::STARTS.lock(runtime.kernel());
     let before = signal::kernel_mask();
     signal::set_kernel_mask(!0);
@@ -322,12 +327,24 @@ fn carry(record: &'static Bound) -> ! {
     unsafe { runtime.carry_outside(thread) }
 }
 
-/// Makes a call that changes a kernel thread for a thread that is to keep the change, and binds it if the kernel does not
-/// refuse. `whose` is that thread, with its id; it goes when its call is over, if it is the caller, or at the end of its
-/// next one.
+/// Notes that a bound thread has got a table of descriptors of its own.
+pub fn has_got_descriptors(thread: &'static Thread) {
+    if let Some(record) = of(thread) {
+        record.has_descriptors.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether a bound thread has a table of descriptors of its own, of which the poller knows nothing.
+pub fn has_descriptors(thread: &'static Thread) -> bool {
+    of(thread).is_some_and(|record| record.has_descriptors.load(Ordering::Relaxed))
+}
+
+/// Makes calls that change a kernel thread for a thread that is to keep the change, and binds it if the kernel does not
+/// refuse the first. `whose` is that thread, with its id; it goes when its call is over, if it is the caller, or at the
+/// end of its next one. The answer is the last call's.
 ///
-/// `call`: the number and the words as the thread would make the call for itself.
-pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), call: [u64; 7]) -> i64 {
+/// `calls`: the number and the words of each, as the thread would make the call for itself.
+pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &[[u64; 7]]) -> i64 {
     const NO_SUCH_THREAD: i64 = -(libc::ESRCH as i64);
     // Of the crate: its shell, which runs other threads after it, must stay on activations.
     if whose.0.kernel.shell.load(Ordering::Relaxed) != 0 {
@@ -338,7 +355,8 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), call: [u
     let answer = match start(runtime, thread) {
         Err(Errno(number)) => -i64::from(number),
         Ok(record) => {
-            let answer = record.call(runtime, call);
+            let mut answers = calls.iter().map(|&call| record.call(runtime, call));
+            let answer = answers.next().unwrap_or(0);
             let bound = answer >= 0
                 && pending::holds_while(runtime, (thread, id), || {
                     let own = ptr::from_ref(record) as usize;
@@ -346,13 +364,13 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), call: [u
                     let is_first = thread.kernel.bound.compare_exchange(0, own, set, get);
                     is_first.is_ok()
                 });
-            if !bound {
-                end(runtime, record);
-            }
-            if answer < 0 || bound {
-                answer
+            if bound {
+                let has = calls.iter().any(credentials::unshares_descriptors);
+                record.has_descriptors.store(has, Ordering::Relaxed);
+                answers.last().unwrap_or(answer)
             } else {
-                NO_SUCH_THREAD
+                end(runtime, record);
+                if answer < 0 { answer } else { NO_SUCH_THREAD }
             }
         }
     };

@@ -24,7 +24,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{bound, process, scheduling, signal, threads};
+use crate::{attributes, bound, keyrings, process, scheduling, signal, threads};
 
 /// The signal by which libc asks its threads to take part (SIGSETXID).
 pub const SIGNAL: i32 = 33;
@@ -61,16 +61,28 @@ macro_rules! changes_of_one {
             | libc::SYS_personality
             | libc::SYS_seccomp
             | libc::SYS_keyctl
+            | libc::SYS_add_key
+            | libc::SYS_request_key
             | libc::SYS_ioprio_set
+            | libc::SYS_ioperm
+            | libc::SYS_iopl
+            | libc::SYS_perf_event_open
+            | libc::SYS_close_range
+            | libc::SYS_arch_prctl
+            | $crate::credentials::LSM_SET_SELF_ATTR
     };
 }
 pub(crate) use changes_of_one;
 
+/// lsm_set_self_attr(2).
+pub const LSM_SET_SELF_ATTR: i64 = 460;
+/// The flag of close_range(2) that gives the caller a table of descriptors of its own before.
+pub const CLOSE_RANGE_UNSHARE: u64 = 2;
+
 /// Whether one of these calls asks for a change of the calling thread alone, as far as its words say so.
 pub fn is_change(frame: &Frame) -> bool {
     const SECCOMP_SET_MODE_FILTER: u64 = 1;
-    const KEYCTL_JOIN_SESSION_KEYRING: i32 = 1;
-    const KEYCTL_SET_REQKEY_KEYRING: i32 = 14;
+    const ARCH_SET_CPUID: i32 = 0x1012;
     const ASK_PERSONALITY: u32 = u32::MAX;
     match frame.rax as i64 {
         libc::SYS_personality => frame.rdi as u32 != ASK_PERSONALITY,
@@ -78,10 +90,11 @@ pub fn is_change(frame: &Frame) -> bool {
             let for_all = frame.rsi & libc::SECCOMP_FILTER_FLAG_TSYNC != 0;
             frame.rdi == 0 || frame.rdi == SECCOMP_SET_MODE_FILTER && !for_all
         }
-        libc::SYS_keyctl => matches!(
-            frame.rdi as i32,
-            KEYCTL_JOIN_SESSION_KEYRING | KEYCTL_SET_REQKEY_KEYRING
-        ),
+        libc::SYS_keyctl | libc::SYS_add_key | libc::SYS_request_key => keyrings::is_change(frame),
+        // The events of the calling thread are counted.
+        libc::SYS_perf_event_open => frame.rsi as i32 == 0,
+        libc::SYS_close_range => frame.rdx & CLOSE_RANGE_UNSHARE != 0,
+        libc::SYS_arch_prctl => frame.rdi as i32 == ARCH_SET_CPUID,
         libc::SYS_ioprio_set => scheduling::is_own(frame),
         libc::SYS_unshare => frame.rdi != 0,
         _ => true,
@@ -100,8 +113,25 @@ pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
     if signal::is_called_back(thread) && !can_wait {
         return refused(frame);
     }
-    let id = thread.kernel.tid.load(Ordering::Relaxed);
-    bound::change(runtime, (thread, id), frame.words())
+    let whose = (thread, thread.kernel.tid.load(Ordering::Relaxed));
+    if frame.rax as i64 == libc::SYS_close_range {
+        // Not in one call: in the new table the runtime's own descriptors stay where they are.
+        let parts = attributes::close_range_parts(frame);
+        let unshare = [libc::SYS_unshare as u64, CLONE_FILES, 0, 0, 0, 0, 0];
+        return match *parts.calls() {
+            [one] => bound::change(runtime, whose, &[unshare, one]),
+            [one, other] => bound::change(runtime, whose, &[unshare, one, other]),
+            _ => bound::change(runtime, whose, &[unshare]),
+        };
+    }
+    bound::change(runtime, whose, &[frame.words()])
+}
+
+const CLONE_FILES: u64 = libc::CLONE_FILES as u64;
+
+/// Whether a call with these words gives the calling kernel thread a table of descriptors of its own.
+pub fn unshares_descriptors(words: &[u64; 7]) -> bool {
+    words[0] as i64 == libc::SYS_unshare && words[1] & CLONE_FILES != 0
 }
 
 /// The answer to a change that is not made.

@@ -48,6 +48,7 @@ mod helpers;
 pub mod identity;
 pub mod ids;
 pub mod io;
+pub mod keyrings;
 pub mod kill;
 pub mod lists;
 pub mod loads;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::{Runtime, Thread};
+use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::credentials;
 use crate::entry::{self, Frame};
@@ -14,6 +14,7 @@ use crate::{
 };
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
+const EBADF: i64 = -(libc::EBADF as i64);
 
 /// Serves a call of a bound thread.
 pub fn serve(thread: &'static Thread, frame: &mut Frame) {
@@ -102,6 +103,33 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         libc::SYS_munmap => loads::unmap(frame),
         libc::SYS_io_uring_setup => uring::setup(frame),
         libc::SYS_io_uring_register => uring::register(frame)?,
+        libc::SYS_unshare if credentials::unshares_descriptors(&frame.words()) => {
+            let answer = raw(frame);
+            if answer == 0 {
+                bound::has_got_descriptors(thread);
+            }
+            answer
+        }
+        libc::SYS_close_range if frame.rdx & credentials::CLOSE_RANGE_UNSHARE != 0 => {
+            let answer = attributes::close_ranges(frame);
+            if answer == 0 {
+                bound::has_got_descriptors(thread);
+            }
+            answer
+        }
+        libc::SYS_close | libc::SYS_dup2 | libc::SYS_dup3
+            if descriptors::is_ours(frame.rdi as i32)
+                || frame.rax as i64 != libc::SYS_close
+                    && descriptors::is_ours(frame.rsi as i32) =>
+        {
+            EBADF
+        }
+        libc::SYS_close_range if bound::has_descriptors(thread) => attributes::close_ranges(frame),
+        libc::SYS_close | libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_epoll_ctl
+            if bound::has_descriptors(thread) =>
+        {
+            raw(frame)
+        }
         // What the poller knows of descriptors.
         libc::SYS_close
         | libc::SYS_dup2

@@ -244,7 +244,7 @@ fn by_kernel(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &F
     };
     match same {
         true => raw(&own),
-        false => bound::change(runtime, whose, own.words()),
+        false => bound::change(runtime, whose, &[own.words()]),
     }
 }
 
