@@ -7,11 +7,11 @@ use upcall_linux::affinity::Set;
 use upcall_linux::poller::When;
 use upcall_linux::{Runtime, Thread, affinity, descriptors, slack};
 
-use crate::entry::{Frame, pass_through};
+use crate::entry::{Frame, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
-use crate::{access, agents, caller, credentials, kill, names, process};
+use crate::{access, agents, caller, credentials, kill, names, process, threads};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -56,8 +56,12 @@ pub fn set_robust_list(runtime: &'static Runtime, thread: &'static Thread, frame
 }
 
 /// rseq(2): a thread that migrates has no area of its own; libc's sched_getcpu(3) then asks the
-/// kernel (cpu_id is RSEQ_CPU_ID_REGISTRATION_FAILED).
+/// kernel (cpu_id is RSEQ_CPU_ID_REGISTRATION_FAILED). libc ends a process in which a thread's registration fails; a program
+/// that registers an area itself would believe what stands there, and is told that there is no such call.
 pub fn rseq(frame: &Frame) -> i64 {
+    if !threads::is_libcs_call(frame.rip as usize) {
+        return -i64::from(libc::ENOSYS);
+    }
     const UNREGISTER: u64 = 1;
     /// Of the first struct rseq, and its alignment.
     const SIZE: u64 = 32;
@@ -257,6 +261,16 @@ fn changes_own(frame: &Frame) -> bool {
         },
         _ => true,
     }
+}
+
+/// Whether reading the time stamp counter is a fault in the calling kernel thread (PR_SET_TSC). The runtime reads it, and
+/// new threads have what their creator has.
+pub fn time_stamps_fault() -> bool {
+    let mut word = libc::PR_TSC_ENABLE;
+    let words = [libc::PR_GET_TSC as u64, (&raw mut word) as u64, 0, 0, 0, 0];
+    // SAFETY: writes the word.
+    unsafe { raw_syscall(libc::SYS_prctl, words) };
+    word == libc::PR_TSC_SIGSEGV
 }
 
 /// close(2).

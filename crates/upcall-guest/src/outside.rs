@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::credentials;
-use crate::entry::{self, Frame};
+use crate::entry::{self, Frame, pass_through};
 use crate::guest::GUEST;
 use crate::procfs::{listing_calls, status_calls};
 use crate::{
@@ -85,7 +85,13 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
             segments::arch_prctl(thread, frame)
         }
         libc::SYS_fcntl if frame.rsi as i32 == ids::F_SETOWN_EX => ids::set_owner(frame),
-        libc::SYS_timer_create => timers::create(frame)?,
+        libc::SYS_timer_create if !time::is_clock_of_other(thread, frame) => {
+            timers::create_by(frame, raw_call)
+        }
+        libc::SYS_timer_create => {
+            bound::visit(thread, |runtime| timers::create(runtime, thread, frame))?
+        }
+        libc::SYS_pkey_alloc => segments::allocate_key(frame),
         libc::SYS_timer_delete => {
             timers::delete(frame);
             return None;
@@ -149,6 +155,12 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         _ if credentials::is_for_all(frame) => credentials::of_bound(thread, frame),
         _ => return None,
     })
+}
+
+/// A call of the program's, with these words.
+fn raw_call([number, words @ ..]: [u64; 7]) -> i64 {
+    // SAFETY: what the program has asked for, as it stands or with what the runtime puts in its place.
+    (unsafe { pass_through(number as i64, words) }) as i64
 }
 
 /// A call about the thread of that id, which stands in the word of that index: the calling one or another.

@@ -55,3 +55,15 @@ fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
     signal::set_kernel_mask(mask);
     answer
 }
+
+/// pkey_alloc(2): there are no keys. What a key allows stands in a register (PKRU) that threads write without the kernel,
+/// and a switch at user level does not keep it: a thread would get what another one may touch. Programs that use keys
+/// must do without where the processor has none.
+pub fn allocate_key(frame: &Frame) -> i64 {
+    const RIGHTS: u64 = 3;
+    let (flags, rights) = (frame.rdi, frame.rsi);
+    if flags != 0 || rights & !RIGHTS != 0 {
+        return -i64::from(libc::EINVAL);
+    }
+    -i64::from(libc::ENOSPC)
+}

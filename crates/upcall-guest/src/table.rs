@@ -88,6 +88,8 @@ fn alone(frame: &mut Frame) {
             // SAFETY: the entry's own frame.
             unsafe { entry::native(frame) };
         }
+        libc::SYS_rseq => frame.rax = attributes::rseq(frame) as u64,
+        libc::SYS_pkey_alloc => frame.rax = segments::allocate_key(frame) as u64,
         libc::SYS_io_uring_setup => frame.rax = uring::setup(frame) as u64,
         libc::SYS_io_uring_enter => {
             uring::enter();
@@ -201,6 +203,7 @@ fn helper(frame: &mut Frame) {
         identity_calls!() if caller::is_helper() && credentials::is_for_all(frame) => {
             frame.rax = credentials::of_helper(frame) as u64;
         }
+        libc::SYS_pkey_alloc => frame.rax = segments::allocate_key(frame) as u64,
         // The kernel's is the runtime's.
         libc::SYS_prctl if user_dispatch::is_request(frame) => {
             frame.rax = -i64::from(libc::EINVAL) as u64;
@@ -332,7 +335,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         }
         libc::SYS_clock_getres => time::clock_getres(thread, frame).unwrap_or_else(|| pass(frame)),
         libc::SYS_getrusage => time::getrusage(thread, frame),
-        libc::SYS_timer_create => timers::create(frame).unwrap_or_else(|| pass(frame)),
+        libc::SYS_timer_create => timers::create(runtime, thread, frame),
         libc::SYS_timer_delete => {
             timers::delete(frame);
             pass(frame)
@@ -446,6 +449,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             loads::map(frame)
         }
         libc::SYS_munmap => loads::unmap(frame),
+        libc::SYS_pkey_alloc => segments::allocate_key(frame),
 
         libc::SYS_getpid
         | libc::SYS_getppid

@@ -18,8 +18,8 @@ use crate::entry::{self, Frame, mode};
 use crate::guest::GUEST;
 use crate::unwind::Tables;
 use crate::{
-    access, agents, bound, caller, dispatch, object, pending, process, robust, scheduling, shell,
-    signal, stuck, urgency, user_dispatch,
+    access, agents, attributes, bound, caller, dispatch, object, pending, process, robust,
+    scheduling, shell, signal, stuck, urgency, user_dispatch,
 };
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
@@ -182,7 +182,8 @@ fn start_routine(tls: usize) -> Option<usize> {
 
 /// clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
 pub fn create(frame: &mut Frame, request: &Request) {
-    let stays = GUEST.runtime().is_none() && scheduling::is_real_time();
+    let stays = GUEST.runtime().is_none()
+        && (scheduling::is_real_time() || attributes::time_stamps_fault());
     if stays || is_libcs_own(request.tls) {
         create_helper(frame, request);
         return;

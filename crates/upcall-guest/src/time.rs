@@ -143,7 +143,7 @@ const OF_THREAD: i32 = 6;
 
 /// The thread whose processor time a clock counts, if it is one of ours. A clock's number holds the
 /// id's complement (pthread_getcpuclockid(3)), of which three bits are lost.
-fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'static Thread> {
+pub fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'static Thread> {
     const KEPT: i32 = (1 << 29) - 1;
     match clock_id {
         CLOCK_THREAD_CPUTIME_ID => Some(thread),
@@ -154,6 +154,16 @@ fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'static Th
         },
         id => GUEST.identities.find(!(id >> 3) & KEPT),
     }
+}
+
+/// Whether a call's first word is the clock of another thread of ours.
+pub fn is_clock_of_other(thread: &'static Thread, frame: &Frame) -> bool {
+    thread_of_clock(thread, frame.rdi as i32).is_some_and(|whose| !core::ptr::eq(whose, thread))
+}
+
+/// The kernel's number of the clock that counts the processor time of a kernel thread.
+pub fn clock_of_kernel_thread(tid: i32) -> u64 {
+    ((!tid << 3) | OF_THREAD) as u64
 }
 
 /// clock_gettime(2) of a bound thread on a clock of threads; on its own: what its kernel thread has used, and what it has used before.

@@ -12,11 +12,11 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread, preempt};
 
-use crate::access;
 use crate::entry::{Frame, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::pending::{self, Information};
 use crate::signal::bit;
+use crate::{access, bound, time};
 
 const SIGEV_SIGNAL: u32 = 0;
 const SIGEV_THREAD_ID: u32 = 4;
@@ -71,22 +71,39 @@ pub fn are_there() -> bool {
             .any(is_set)
 }
 
-/// timer_create(2). `None`: it is the kernel's.
-pub fn create(frame: &Frame) -> Option<i64> {
-    let event = frame.rsi as usize;
-    if event == 0 {
-        return None;
-    }
-    let value = access::load_u64(event).ok()?;
-    let signal = access::load_u32(event + 8).ok()?;
-    let notify = access::load_u32(event + 12).ok()?;
-    let thread = access::load_u32(event + 16).ok()? as i32;
-    if notify != SIGEV_THREAD_ID || !(1..=64).contains(&signal) {
-        return None;
-    }
-    GUEST.identities.find(thread)?;
+/// timer_create(2) of a thread on an activation. A timer that follows the processor time of a thread binds that thread:
+/// the kernel follows kernel threads.
+pub fn create(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    create_by(frame, |mut call| {
+        if let Some(whose) = time::thread_of_clock(thread, frame.rdi as i32) {
+            match bound::kernel_id(whose) {
+                Some(tid) => call[1] = time::clock_of_kernel_thread(tid),
+                None => {
+                    call[1] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
+                    let id = whose.kernel.tid.load(Ordering::Relaxed);
+                    return bound::change(runtime, (whose, id), &[call]);
+                }
+            }
+        }
+        let [number, words @ ..] = call;
+        // SAFETY: reads the event; writes where the program wants the number.
+        (unsafe { pass_through(number as i64, words) }) as i64
+    })
+}
+
+/// timer_create(2): `make` makes the call, as it stands or with an event of ours.
+pub fn create_by(frame: &Frame, make: impl FnOnce([u64; 7]) -> i64) -> i64 {
+    let mut call = frame.words();
+    let Some(Event {
+        value,
+        signal,
+        thread,
+    }) = Event::of(frame.rsi as usize)
+    else {
+        return make(call);
+    };
     let Some(index) = take(thread) else {
-        return Some(-i64::from(libc::EAGAIN));
+        return -i64::from(libc::EAGAIN);
     };
     let slot = &TIMERS[index];
     slot.signal.store(signal as i32, Ordering::Relaxed);
@@ -102,18 +119,41 @@ pub fn create(frame: &Frame) -> Option<i64> {
         0,
         0,
     ];
-    // SAFETY: reads the event; writes where the program wants the number.
-    let answer = unsafe {
-        pass_through(
-            libc::SYS_timer_create,
-            [frame.rdi, own.as_ptr() as u64, frame.rdx, 0, 0, 0],
-        )
-    } as i64;
+    call[2] = own.as_ptr() as u64;
+    let answer = make(call);
+    core::hint::black_box(&own);
     match access::load_u32(frame.rdx as usize) {
         Ok(timer) if answer == 0 => slot.timer.store(timer as i32 + 1, Ordering::Release),
         _ => slot.thread.store(0, Ordering::Release),
     }
-    Some(answer)
+    answer
+}
+
+/// A signal for one of our threads, as a timer is to send it.
+struct Event {
+    value: u64,
+    signal: u32,
+    thread: i32,
+}
+
+impl Event {
+    /// What stands at this address; `None`: it is for the kernel.
+    fn of(address: usize) -> Option<Self> {
+        if address == 0 {
+            return None;
+        }
+        let value = access::load_u64(address).ok()?;
+        let signal = access::load_u32(address + 8).ok()?;
+        let notify = access::load_u32(address + 12).ok()?;
+        let thread = access::load_u32(address + 16).ok()? as i32;
+        let is_ours = notify == SIGEV_THREAD_ID && (1..=64).contains(&signal);
+        GUEST.identities.find(thread).filter(|_| is_ours)?;
+        Some(Self {
+            value,
+            signal,
+            thread,
+        })
+    }
 }
 
 fn take(thread: i32) -> Option<usize> {

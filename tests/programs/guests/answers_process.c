@@ -61,7 +61,6 @@ static void process(void)
     ASK(syscall(SYS_get_robust_list, NO_ID, &head, &length));
     ASK(syscall(SYS_set_robust_list, head, 77));
     ASK(syscall(SYS_set_robust_list, head, 24));
-    ASK(syscall(SYS_rseq, NULL, 77, 76, 0));
     ASK(syscall(SYS_capget, NOWHERE, NULL));
     ASK(syscall(SYS_capset, NOWHERE, NULL));
     ASK(syscall(SYS_setgroups, -1, NULL));
@@ -159,6 +158,8 @@ static void memory(void)
     ASK(syscall(SYS_mprotect, page + 1, 4096, PROT_READ));
     ASK(syscall(SYS_mprotect, page, 4096, 0x777));
     ASK(syscall(SYS_mprotect, NOWHERE, 4096, PROT_READ));
+    ASK(syscall(SYS_pkey_alloc, 0L, 77L));
+    ASK(syscall(SYS_pkey_alloc, 77L, 0L));
     ASK(syscall(SYS_pkey_mprotect, page, 4096, PROT_READ, 77));
     ASK(syscall(SYS_munmap, page + 1, 4096));
     ASK(syscall(SYS_munmap, page, 0));

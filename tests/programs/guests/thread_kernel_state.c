@@ -72,6 +72,15 @@ static long get_thread_key(void) { return has_key(KEY_SPEC_THREAD_KEYRING, "upca
 static long set_process_key(void) { return put_key(KEY_SPEC_PROCESS_KEYRING, "upcall:process"); }
 static long get_process_key(void) { return has_key(KEY_SPEC_PROCESS_KEYRING, "upcall:process"); }
 
+/* One that the process has is everybody's. */
+static long set_session_key(void)
+{
+    long own = syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, (long)KEY_SPEC_SESSION_KEYRING, 0L);
+    long users = syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, (long)KEY_SPEC_USER_SESSION_KEYRING, 0L);
+    return own != users ? -1 : put_key(KEY_SPEC_SESSION_KEYRING, "upcall:session");
+}
+static long get_session_key(void) { return has_key(KEY_SPEC_SESSION_KEYRING, "upcall:session"); }
+
 static const struct state {
     const char *name;
     long (*set)(void);
@@ -86,6 +95,7 @@ static const struct state {
     {"time_stamps_fault", set_tsc, get_tsc},
     {"thread_keyring", set_thread_key, get_thread_key},
     {"process_keyring", set_process_key, get_process_key},
+    {"session_keyring", set_session_key, get_session_key},
 };
 
 static const struct state *asked;

@@ -125,6 +125,7 @@ const CALLS: &[(&str, &str)] = &[
     ("perf_event_open", "answers_process own_events"),
     ("personality", "answers_process"),
     ("pidfd_send_signal", "answers_process signal_to_oneself"),
+    ("pkey_alloc", "answers_process"),
     ("pkey_mprotect", "answers_process"),
     (
         "poll",
@@ -158,7 +159,7 @@ const CALLS: &[(&str, &str)] = &[
     ("recvmmsg", "answers_descriptors"),
     ("recvmsg", "answers_descriptors restarts"),
     ("request_key", "answers_process"),
-    ("rseq", "answers_process"),
+    ("rseq", "own_rseq"),
     ("rt_sigaction", "answers_signals signal_before_threads"),
     (
         "rt_sigpending",
@@ -246,7 +247,10 @@ const CALLS: &[(&str, &str)] = &[
     ("statx", "threads_listed"),
     ("tgkill", "answers_signals jit_calls signal_to_oneself"),
     ("time", "answers_time"),
-    ("timer_create", "answers_time timer_thread timer_signal"),
+    (
+        "timer_create",
+        "answers_time timer_thread timer_signal timer_thread_clock",
+    ),
     ("timer_delete", "answers_time timer_thread timer_signal"),
     ("tkill", "answers_signals signal_to_oneself"),
     ("uname", "answers_process"),

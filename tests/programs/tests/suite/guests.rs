@@ -28,7 +28,7 @@ guests! {
        handler_context helpers identity_changes ids_of_threads identity_by_helper helpers_change futex_counts
        jit_altstack jit_calls jit_later kill_parked kill_reader kill_running main_pthread_exit malloc_threads
        many_threads mutex_pi mutex_robust mutex_types nonblocking omp_for omp_nested omp_sync omp_tasks
-       own_descriptors own_events own_gs_base own_user_dispatch owner_of_signals page_faults poll_closed poll_many poll_signals poll_timeouts
+       own_descriptors own_events own_gs_base own_rseq own_user_dispatch owner_of_signals page_faults poll_closed poll_many poll_signals poll_timeouts
        process_shared mutex_robust_pi mutex_shared mutex_shared_bound mutex_shared_owner_ends
        nowait_forbidden
        profiling_timer ptrace_threads raw_futex real_time refused_site registers registers_in_signals
@@ -42,7 +42,7 @@ guests! {
        thread_exit thread_limits thread_name_of_other thread_odd_calls thread_privileges
        threads_listed threads_listed_agents
        thread_exit thread_kernel_state thread_limits thread_name_of_other thread_odd_calls thread_privileges
-       timer_signal timer_slack timer_thread turns_hostile ucontext_in_threads uring vdso_small_stack
+       time_stamps_fault timer_signal timer_slack timer_thread timer_thread_clock turns_hostile ucontext_in_threads uring vdso_small_stack
        transfers_complete transfers_interrupted
        vfork_waits waits_disturbed;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
