@@ -39,6 +39,7 @@ mod bound;
 mod daemon;
 pub mod drive;
 pub mod explore;
+pub mod futexes;
 pub mod invariants;
 pub mod machine;
 pub mod outside;

@@ -301,60 +301,6 @@ impl Me {
         }
     }
 
-    /// Waits for a wake-up of `word` if it has this value.
-    pub fn wait(self, word: &'static AtomicU32, value: u32, deadline: Option<u64>) -> Waited {
-        self.wait_while(word, deadline, || word.load(Ordering::SeqCst) == value)
-    }
-
-    /// Waits for a wake-up of `word` if `matches` says so inside the runtime, where no signal is
-    /// delivered any more.
-    pub fn wait_while(
-        self,
-        word: &'static AtomicU32,
-        deadline: Option<u64>,
-        matches: impl FnOnce() -> bool,
-    ) -> Waited {
-        let activation = self.runtime.enter();
-        let key = std::ptr::from_ref(word) as usize;
-        let (activation, waited) =
-            self.runtime
-                .futex_wait(activation, key, u32::MAX, deadline, matches);
-        self.runtime.leave(activation);
-        self.space
-            .awoken
-            .set(self.space.awoken.get() + u64::from(waited == Waited::Ended(WakeReason::Woken)));
-        self.step();
-        if waited == Waited::Ended(WakeReason::TimedOut) {
-            assert!(self.machine.clock.get() >= deadline.unwrap(), "early");
-        }
-        waited
-    }
-
-    /// Wakes at most `count` that wait for `word`; says how many.
-    pub fn wake(self, word: &'static AtomicU32, count: usize) -> usize {
-        let activation = self.runtime.enter();
-        let key = std::ptr::from_ref(word) as usize;
-        let woken = self.runtime.futex_wake(activation, key, count, u32::MAX);
-        self.space.woken.set(self.space.woken.get() + woken as u64);
-        self.runtime.leave(activation);
-        woken
-    }
-
-    /// Wakes `wake` that wait for `from`; the others wait for `to` from now on.
-    pub fn requeue(self, from: &'static AtomicU32, to: &'static AtomicU32, wake: usize) {
-        let (from, to) = (
-            std::ptr::from_ref(from) as usize,
-            std::ptr::from_ref(to) as usize,
-        );
-        let activation = self.runtime.enter();
-        let moved = self
-            .runtime
-            .futex_requeue(activation, from, to, wake, usize::MAX, || true);
-        let woken = moved.map_or(0, |(woken, _)| woken);
-        self.space.woken.set(self.space.woken.get() + woken as u64);
-        self.runtime.leave(activation);
-    }
-
     /// Sleeps so many nanoseconds.
     pub fn sleep(self, time: u64) {
         let deadline = self.machine.clock.get() + time;

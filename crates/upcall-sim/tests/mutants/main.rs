@@ -41,6 +41,17 @@ const CRATES: &[&str] = &[
     "crates/upcall-sim",
 ];
 
+/// A change of the futex, which its model catches.
+const fn of_futex(text: &'static str, instead: &'static str) -> Mutant {
+    Mutant {
+        caught_by: "unlike futex(2)",
+        file: "futex.rs",
+        text,
+        instead,
+        scenario: "futexes::as_the_kernel_does",
+    }
+}
+
 const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "one_activation_runs_on_each_processor",
@@ -99,7 +110,7 @@ const MUTANTS: &[Mutant] = &[
         file: "futex.rs",
         text: "woken += usize::from(claim != Claim::Lost);",
         instead: "woken += 1;",
-        scenario: "timeouts",
+        scenario: "futexes::timeouts",
     },
     Mutant {
         caught_by: "no_event_is_lost",
@@ -401,6 +412,49 @@ const MUTANTS: &[Mutant] = &[
         instead: "if next < heap.alarm {",
         scenario: "sleepers_beside_a_call",
     },
+    // It waits for an alarm that rings at once.
+    Mutant {
+        caught_by: "panicked",
+        file: "futex.rs",
+        text: "deadline <= self.kernel().now()",
+        instead: "deadline < self.kernel().now() >> 1",
+        scenario: "futexes::a_deadline_that_has_passed_sets_no_alarm",
+    },
+    // FUTEX_WAIT_BITSET: bits that are not common wake, too.
+    of_futex(
+        "&& thread.wait_mask.load(Ordering::Relaxed) & mask != 0",
+        "&& (mask != 0 || thread.wait_mask.load(Ordering::Relaxed) != 0)",
+    ),
+    of_futex("while woken < count {", "while woken <= count {"),
+    // FUTEX_WAKE_OP.
+    of_futex("if also {", "if also || second > first {"),
+    of_futex(
+        "queue, other, second, u32::MAX)",
+        "queue, other, first, u32::MAX)",
+    ),
+    of_futex(
+        "&mut one, key, first, u32::MAX)",
+        "&mut one, other, first, u32::MAX)",
+    ),
+    // FUTEX_CMP_REQUEUE.
+    of_futex(
+        "if !matches() {
+            return None;
+        }",
+        "let _ = matches();",
+    ),
+    of_futex("while moved < requeue", "while moved <= requeue"),
+    of_futex("moved += 1;", "moved += usize::from(from != to);"),
+    of_futex(
+        "if from != to {",
+        "if from != to && target.is_some() && moved < 2 {",
+    ),
+    of_futex("thread.wait_key.store(to, Ordering::Release);", ""),
+    // A signal counts as a wake-up.
+    of_futex(
+        "return thread.claim_in_bucket(WakeReason::Interrupted);",
+        "return thread.claim_in_bucket(WakeReason::Woken);",
+    ),
 ];
 
 /// Seeds that a mutant may take to be caught.

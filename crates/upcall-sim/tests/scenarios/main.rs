@@ -2,13 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+mod futexes;
 mod policies;
 mod priorities;
 mod processors;
 mod together;
-
-use upcall_core::WakeReason;
-use upcall_core::futex::Waited;
 
 use upcall_sim::{Descriptor, Gate, Handle, Me, explore, explore_less};
 
@@ -106,92 +104,6 @@ fn contention() {
             u64::from(total.load(Ordering::SeqCst)),
             me.some(8) * me.some(15)
         );
-    });
-}
-
-#[test]
-fn requeue() {
-    explore("requeue", |me| {
-        let (first, second) = (me.word(0), me.word(0));
-        let left = me.word(me.some(10) as u32);
-        let threads = (0..me.some(10)).map(|index| {
-            me.spawn(move |me| {
-                while first.load(Ordering::SeqCst) == 0 && second.load(Ordering::SeqCst) == 0 {
-                    let deadline = (index % 2 == 0)
-                        .then(|| me.machine.clock.get() + 500 + me.machine.pick(4_000));
-                    me.wait(first, 0, deadline);
-                }
-                left.fetch_sub(1, Ordering::SeqCst);
-            })
-        });
-        let threads = threads.collect();
-        for _ in 0..me.some(20) {
-            me.steps(5);
-            me.requeue(first, second, 0);
-            me.requeue(second, first, 1);
-        }
-        first.store(1, Ordering::SeqCst);
-        second.store(1, Ordering::SeqCst);
-        while left.load(Ordering::SeqCst) != 0 {
-            me.requeue(first, second, 1);
-            me.wake(second, 1);
-            me.wake(first, 1);
-            me.yield_now();
-        }
-        join_all(me, threads);
-    });
-}
-
-/// A wake-up counts for a waiter that takes it, never for one that had timed out.
-#[test]
-fn timeouts() {
-    explore("timeouts", |me| {
-        let gate = me.word(0);
-        let woken = me.word(0);
-        let sent = me.word(0);
-        let threads = (0..me.some(8)).map(|_| {
-            me.spawn(move |me| {
-                for _ in 0..me.some(10) {
-                    let deadline = me.machine.clock.get() + me.machine.pick(6_000);
-                    if me.wait(gate, 0, Some(deadline)) == Waited::Ended(WakeReason::Woken) {
-                        woken.fetch_add(1, Ordering::SeqCst);
-                    }
-                    me.sleep(me.machine.pick(3_000));
-                }
-            })
-        });
-        let threads: Vec<_> = threads.collect();
-        let waker = me.spawn(move |me| {
-            for _ in 0..me.some(60) {
-                sent.fetch_add(me.wake(gate, 1) as u32, Ordering::SeqCst);
-                me.steps(6);
-                me.yield_now();
-            }
-        });
-        join_all(me, threads);
-        me.join(waker);
-        assert_eq!(woken.load(Ordering::SeqCst), sent.load(Ordering::SeqCst));
-    });
-}
-
-#[test]
-fn a_deadline_that_has_passed_sets_no_alarm() {
-    explore("a_deadline_that_has_passed_sets_no_alarm", |me| {
-        let nobody_wakes = me.word(0);
-        let threads = (0..me.some(6)).map(|_| {
-            me.spawn(move |me| {
-                for _ in 0..me.some(10) {
-                    me.sleep(0);
-                    let now = me.machine.clock.get();
-                    let waited = me.wait(nobody_wakes, 0, Some(now));
-                    assert_eq!(waited, Waited::Ended(WakeReason::TimedOut));
-                    assert_eq!(me.wait(nobody_wakes, 1, Some(0)), Waited::Mismatch);
-                }
-            })
-        });
-        let threads = threads.collect();
-        join_all(me, threads);
-        assert_eq!(me.space.alarms.get(), 0);
     });
 }
 

@@ -1,0 +1,113 @@
+//! The threads' calls of the futex.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use upcall_core::WakeReason;
+use upcall_core::futex::Waited;
+
+use crate::threads::Me;
+
+/// Every bit, as in FUTEX_WAIT and FUTEX_WAKE.
+const ANY: u32 = u32::MAX;
+
+fn key(word: &'static AtomicU32) -> usize {
+    std::ptr::from_ref(word) as usize
+}
+
+impl Me {
+    /// Waits for a wake-up of `word` if it has this value.
+    pub fn wait(self, word: &'static AtomicU32, value: u32, deadline: Option<u64>) -> Waited {
+        self.wait_while(word, deadline, || word.load(Ordering::SeqCst) == value)
+    }
+
+    /// Waits for a wake-up of `word` if `matches` says so inside the runtime, where no signal is
+    /// delivered any more.
+    pub fn wait_while(
+        self,
+        word: &'static AtomicU32,
+        deadline: Option<u64>,
+        matches: impl FnOnce() -> bool,
+    ) -> Waited {
+        self.wait_for(word, ANY, deadline, matches)
+    }
+
+    /// As [`Me::wait_while`], for a wake-up with a common bit in `mask`: FUTEX_WAIT_BITSET.
+    pub fn wait_for(
+        self,
+        word: &'static AtomicU32,
+        mask: u32,
+        deadline: Option<u64>,
+        matches: impl FnOnce() -> bool,
+    ) -> Waited {
+        let activation = self.runtime.enter();
+        let (activation, waited) =
+            self.runtime
+                .futex_wait(activation, key(word), mask, deadline, matches);
+        self.runtime.leave(activation);
+        self.space
+            .awoken
+            .set(self.space.awoken.get() + u64::from(waited == Waited::Ended(WakeReason::Woken)));
+        self.step();
+        if waited == Waited::Ended(WakeReason::TimedOut) {
+            assert!(self.machine.clock.get() >= deadline.unwrap(), "early");
+        }
+        waited
+    }
+
+    /// Wakes at most `count` that wait for `word`; says how many.
+    pub fn wake(self, word: &'static AtomicU32, count: usize) -> usize {
+        self.wake_some(word, count, ANY)
+    }
+
+    /// Wakes at most `count` that wait for `word` with a common bit in `mask`: FUTEX_WAKE_BITSET. Returns how many.
+    pub fn wake_some(self, word: &'static AtomicU32, count: usize, mask: u32) -> usize {
+        let activation = self.runtime.enter();
+        let woken = self.runtime.futex_wake(activation, key(word), count, mask);
+        self.count_woken(woken);
+        self.runtime.leave(activation);
+        woken
+    }
+
+    /// Wakes `wake` that wait for `from`; the others wait for `to` from now on.
+    pub fn requeue(self, from: &'static AtomicU32, to: &'static AtomicU32, wake: usize) {
+        self.requeue_some([from, to], [wake, usize::MAX], || true);
+    }
+
+    /// Wakes at most `wake` that wait for `from`; at most `most` others wait for `to` from now on, provided that
+    /// `matches` says so under the locks: FUTEX_CMP_REQUEUE. Returns how many woke, and how many count as moved.
+    pub fn requeue_some(
+        self,
+        [from, to]: [&'static AtomicU32; 2],
+        [wake, most]: [usize; 2],
+        matches: impl FnOnce() -> bool,
+    ) -> Option<(usize, usize)> {
+        let activation = self.runtime.enter();
+        let moved = self
+            .runtime
+            .futex_requeue(activation, key(from), key(to), wake, most, matches);
+        self.count_woken(moved.map_or(0, |(woken, _)| woken));
+        self.runtime.leave(activation);
+        moved
+    }
+
+    /// Wakes at most `first` that wait for `word`, and at most `second` of `other` if `change` says so:
+    /// FUTEX_WAKE_OP. Returns how many.
+    pub fn wake_op(
+        self,
+        [word, other]: [&'static AtomicU32; 2],
+        [first, second]: [usize; 2],
+        change: impl FnOnce() -> bool,
+    ) -> usize {
+        let activation = self.runtime.enter();
+        let woken =
+            self.runtime
+                .futex_wake_op(activation, key(word), first, key(other), second, change);
+        self.count_woken(woken);
+        self.runtime.leave(activation);
+        woken
+    }
+
+    fn count_woken(self, woken: usize) {
+        self.space.woken.set(self.space.woken.get() + woken as u64);
+    }
+}
