@@ -1,10 +1,17 @@
 /* What the kernel keeps with a thread, option by option: a thread that sets it keeps it wherever it runs, and no other
  * thread gets it. What this kernel or the caller's privileges do not allow changes nothing, which is looked at too. */
 #include "crowd.h"
+#include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/keyctl.h>
+#include <linux/seccomp.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/io.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -81,6 +88,70 @@ static long set_session_key(void)
 }
 static long get_session_key(void) { return has_key(KEY_SPEC_SESSION_KEYRING, "upcall:session"); }
 
+/* Namespaces and what CLONE_FS shares; each is asked as somebody who has it would meet it. */
+static long set_directory(void) { return unshare(CLONE_FS) != 0 ? -1 : chdir("/proc"); }
+static long get_directory(void)
+{
+    char directory[16] = "";
+    return getcwd(directory, sizeof directory) != NULL && strcmp(directory, "/proc") == 0;
+}
+static long set_host(void) { return unshare(CLONE_NEWUTS) != 0 ? -1 : sethostname("upcall-own", 10); }
+static long get_host(void)
+{
+    char name[65] = "";
+    return gethostname(name, sizeof name) == 0 && strcmp(name, "upcall-own") == 0;
+}
+static long set_landlock(void)
+{
+    struct {
+        uint64_t files;
+    } handled = {1 << 2};
+    int rules = (int)syscall(444, &handled, sizeof handled, 0);
+    if (rules < 0)
+        return -1;
+    long answer = syscall(446, rules, 0);
+    close(rules);
+    return answer;
+}
+static long get_landlock(void)
+{
+    int file = open("/proc/version", O_RDONLY);
+    if (file < 0)
+        return 1;
+    close(file);
+    return 0;
+}
+#define NO_CALL 9999
+static long set_filter(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NO_CALL, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EDOM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {4, code};
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0L, &filter);
+}
+static long get_filter(void) { return syscall(NO_CALL) == -1 && errno == EDOM; }
+static long set_personality(void)
+{
+    return personality((unsigned long)personality(0xffffffff) | ADDR_NO_RANDOMIZE) < 0 ? -1 : 0;
+}
+static long get_personality(void) { return personality(0xffffffff) & ADDR_NO_RANDOMIZE; }
+static long set_io(void) { return syscall(SYS_ioprio_set, 1, 0, 3 << 13); }
+static long get_io(void) { return syscall(SYS_ioprio_get, 1, 0) == 3 << 13; }
+static long set_policy(void)
+{
+    unsigned long nodes = 1;
+    return syscall(SYS_set_mempolicy, 1L, &nodes, 8L * sizeof nodes);
+}
+static long get_policy(void)
+{
+    int mode = 0;
+    return syscall(SYS_get_mempolicy, &mode, NULL, 0L, NULL, 0L) == 0 && mode == 1;
+}
+
 static const struct state {
     const char *name;
     long (*set)(void);
@@ -96,6 +167,13 @@ static const struct state {
     {"thread_keyring", set_thread_key, get_thread_key},
     {"process_keyring", set_process_key, get_process_key},
     {"session_keyring", set_session_key, get_session_key},
+    {"directory", set_directory, get_directory},
+    {"host_name", set_host, get_host},
+    {"landlock", set_landlock, get_landlock},
+    {"filter", set_filter, get_filter},
+    {"personality", set_personality, get_personality},
+    {"io_priority", set_io, get_io},
+    {"memory_policy", set_policy, get_policy},
 };
 
 static const struct state *asked;

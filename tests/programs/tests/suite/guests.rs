@@ -42,8 +42,8 @@ guests! {
        thread_exit thread_kernel_state thread_limits thread_name_of_other thread_odd_calls thread_privileges
        threads_listed threads_listed_agents
        time_stamps_fault timer_signal timer_slack timer_thread timer_thread_clock turns_hostile ucontext_in_threads uring vdso_small_stack
-       transfers_complete transfers_interrupted
-       vfork_waits waits_disturbed;
+       times_of_process transfers_complete transfers_interrupted
+       vfork_waits waits_disturbed waits_for_other_processes;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier
        cxx_mutexes cxx_thread_local;
     rs: rs_channels rs_children rs_overflow rs_panic rs_park rs_sleep rs_tcp rs_threads;
