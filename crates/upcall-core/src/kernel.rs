@@ -18,9 +18,9 @@
 use core::ptr::NonNull;
 
 use crate::activation::Activation;
-use crate::ready::ThreadList;
 use crate::runtime::Runtime;
 use crate::thread::Thread;
+use crate::thread_list::ThreadList;
 use crate::vp::Vp;
 
 /// A kernel error number, positive (`EAGAIN` is 11 on Linux).

@@ -46,6 +46,7 @@ pub mod sync;
 #[cfg(test)]
 mod testing;
 pub mod thread;
+mod thread_list;
 mod timer;
 mod turnstile;
 pub mod vp;
@@ -57,9 +58,9 @@ pub use edges::Edges;
 pub use kernel::{Errno, Kernel, Waiting};
 pub use lock::{Guard, SpinLock};
 pub use rank::Rank;
-pub use ready::ThreadList;
 pub use runtime::Runtime;
 pub use slot::Slot;
 pub use thread::{Thread, WakeReason};
+pub use thread_list::ThreadList;
 pub use turnstile::Turnstile;
 pub use vp::Vp;

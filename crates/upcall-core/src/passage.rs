@@ -233,7 +233,7 @@ impl<K: Kernel> Runtime<K> {
                 let vp = activation.vp();
                 if !runtime.is_plain_turn(activation, vp) {
                     runtime.tell(vp, thread, Transition::Yielded);
-                    runtime.push_back(vp, thread);
+                    runtime.push_last(vp, thread);
                     return None;
                 }
                 let next = vp.ready.exchange(&runtime.kernel, thread);

@@ -5,6 +5,10 @@
 //! virtual processors steal from the front: the thread that has waited longest. Last in, first
 //! out, FastThreads' choice, starves threads of programs that were written for a fair kernel; a program that
 //! says that it divides its work by threads has it ([`Forked`]), for a time slice.
+//! A thread whose time slice has ended waits behind those that were woken ([`ReadyList::push_spent`]): one that
+//! waits most of the time, as a thread that takes samples, need not wait for a whole slice of each that
+//! computes. This lets nobody starve: a slice's end puts one of the threads that were woken there as well, a thread that
+//! yields goes behind all, and after a slice with many scheduling points all are in one queue.
 //! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
 //! instruction, and a thread can be put back at the front.
 //!
@@ -18,93 +22,7 @@ use crate::kernel::Kernel;
 use crate::lock::spin;
 use crate::rank::{Rank, Ranked};
 use crate::thread::{READY, Thread};
-
-/// Threads linked one after the other. Owned by whoever holds the value.
-pub struct ThreadList<K: Kernel> {
-    head: Option<&'static Thread<K>>,
-    tail: Option<&'static Thread<K>>,
-    len: usize,
-}
-
-impl<K: Kernel> Default for ThreadList<K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<K: Kernel> ThreadList<K> {
-    /// No threads.
-    pub const fn new() -> Self {
-        ThreadList {
-            head: None,
-            tail: None,
-            len: 0,
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.head.is_none()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Adds a thread at the end.
-    #[inline]
-    pub fn push_back(&mut self, thread: &'static Thread<K>) {
-        thread.next.set(None, Ordering::Relaxed);
-        match self.tail {
-            Some(tail) => tail.next.set(Some(thread), Ordering::Relaxed),
-            None => self.head = Some(thread),
-        }
-        self.tail = Some(thread);
-        self.len += 1;
-    }
-
-    /// Adds a thread at the front.
-    #[inline]
-    pub fn push_front(&mut self, thread: &'static Thread<K>) {
-        thread.next.set(self.head, Ordering::Relaxed);
-        if self.head.is_none() {
-            self.tail = Some(thread);
-        }
-        self.head = Some(thread);
-        self.len += 1;
-    }
-
-    /// Takes the first thread.
-    #[inline]
-    pub fn pop_front(&mut self) -> Option<&'static Thread<K>> {
-        let thread = self.head?;
-        self.head = thread.next.get(Ordering::Relaxed);
-        if self.head.is_none() {
-            self.tail = None;
-        }
-        self.len -= 1;
-        Some(thread)
-    }
-
-    fn contains(&self, thread: &'static Thread<K>) -> bool {
-        core::iter::successors(self.head, |one| one.next.get(Ordering::Relaxed))
-            .any(|one| core::ptr::eq(one, thread))
-    }
-
-    /// Takes this thread out; says whether it was there.
-    pub(crate) fn remove(&mut self, thread: &'static Thread<K>) -> bool {
-        let mut others = ThreadList::new();
-        let before = self.len;
-        while let Some(first) = self.pop_front() {
-            if !core::ptr::eq(first, thread) {
-                others.push_back(first);
-            }
-        }
-        *self = others;
-        self.len < before
-    }
-}
+use crate::thread_list::ThreadList;
 
 /// New threads of a program that divides its work by them: the last one made runs first, which bounds how many
 /// there are at a time by their depth; others steal the first one made, which has most work left. When a
@@ -163,6 +81,8 @@ struct Queue<K: Kernel> {
     /// Of the common rank, and before the others of it.
     forked: Forked<K>,
     common: ThreadList<K>,
+    /// Of the common rank, and after the others of it: threads whose time slice has ended.
+    spent: ThreadList<K>,
     ranked: Ranked<K>,
 }
 
@@ -197,9 +117,27 @@ impl<K: Kernel> Queue<K> {
             return self.ranked.pop_front();
         }
         match self.forked.pop_newest() {
-            None => self.common.pop_front(),
+            None => match self.common.pop_front() {
+                None => self.spent.pop_front(),
+                common => common,
+            },
             forked => forked,
         }
+    }
+
+    fn push_spent(&mut self, thread: &'static Thread<K>) {
+        match thread.rank() {
+            Rank::COMMON => self.spent.push_back(thread),
+            rank => self.ranked.push_back(thread, rank),
+        }
+    }
+
+    #[inline]
+    fn push_last(&mut self, thread: &'static Thread<K>) {
+        if !self.spent.is_empty() {
+            self.common.append(&mut self.spent);
+        }
+        self.push_back(thread);
     }
 
     /// What another virtual processor takes.
@@ -208,21 +146,27 @@ impl<K: Kernel> Queue<K> {
             return self.ranked.pop_front();
         }
         match self.common.pop_front() {
-            None => self.forked.pop_oldest(),
+            None => match self.forked.pop_oldest() {
+                None => self.spent.pop_front(),
+                forked => forked,
+            },
             common => common,
         }
     }
 
-    /// New threads are as all others from here on.
-    fn age(&mut self) {
+    /// New threads are as all others from here on; with `all` also those whose slice has ended.
+    fn age(&mut self, all: bool) {
         while let Some(thread) = self.forked.pop_oldest() {
             self.common.push_back(thread);
+        }
+        if all {
+            self.common.append(&mut self.spent);
         }
     }
 
     /// The first, and the rank with which it came.
     fn first(&self) -> Option<(&'static Thread<K>, Rank)> {
-        let common = self.forked.newest.or(self.common.head);
+        let common = self.forked.newest.or(self.common.head).or(self.spent.head);
         let common = common.map(|thread| (thread, Rank::COMMON));
         match self.ranked.first() {
             Some((_, rank)) if rank > Rank::COMMON && common.is_some() => common,
@@ -241,14 +185,14 @@ impl<K: Kernel> Queue<K> {
             self.forked.remove(thread);
             self.common.push_back(thread);
             Rank::COMMON
-        } else if self.common.contains(thread) {
+        } else if self.common.contains(thread) || self.spent.contains(thread) {
             Rank::COMMON
         } else {
             return false;
         };
         if listed != rank {
             if listed == Rank::COMMON {
-                self.common.remove(thread);
+                let _ = self.common.remove(thread) || self.spent.remove(thread);
             } else {
                 self.ranked.remove(thread);
             }
@@ -283,6 +227,7 @@ impl<K: Kernel> ReadyList<K> {
                     newest: None,
                 },
                 common: ThreadList::new(),
+                spent: ThreadList::new(),
                 ranked: Ranked::new(),
             }),
         }
@@ -348,14 +293,29 @@ impl<K: Kernel> ReadyList<K> {
         self.with(kernel, |len| Some(len + 1), |list| list.push_forked(thread));
     }
 
+    /// Puts a thread in whose time slice has ended: it waits behind those that were woken.
+    pub(crate) fn push_spent(&self, kernel: &K, thread: &'static Thread<K>) {
+        thread.state.store(READY, Ordering::Relaxed);
+        self.with(kernel, |len| Some(len + 1), |list| list.push_spent(thread));
+    }
+
     /// Takes a thread for another virtual processor.
     pub(crate) fn steal(&self, kernel: &K) -> Option<&'static Thread<K>> {
         self.with(kernel, |len| len.checked_sub(1), Queue::steal)?
     }
 
-    /// A time slice ends: threads that were put in by [`ReadyList::push_forked`] are as all others.
-    pub(crate) fn age(&self, kernel: &K) {
-        self.with(kernel, |len| (len != 0).then_some(len), Queue::age);
+    /// A time slice ends: threads that were put in by [`ReadyList::push_forked`] are as all others; with `all`
+    /// those of [`ReadyList::push_spent`], too.
+    pub(crate) fn age(&self, kernel: &K, all: bool) {
+        let announce = |len| (len != 0).then_some(len);
+        self.with(kernel, announce, |list| list.age(all));
+    }
+
+    /// Puts a thread in behind all others of its rank.
+    #[inline]
+    pub(crate) fn push_last(&self, kernel: &K, thread: &'static Thread<K>) {
+        thread.state.store(READY, Ordering::Relaxed);
+        self.with(kernel, |len| Some(len + 1), |list| list.push_last(thread));
     }
 
     /// Puts a thread at the end and takes the first, which may be the same.
@@ -363,7 +323,7 @@ impl<K: Kernel> ReadyList<K> {
     pub(crate) fn exchange(&self, kernel: &K, thread: &'static Thread<K>) -> &'static Thread<K> {
         thread.state.store(READY, Ordering::Relaxed);
         let first = self.with(kernel, Some, |list| {
-            list.push_back(thread);
+            list.push_last(thread);
             list.pop_front()
         });
         first.flatten().unwrap_or(thread)
@@ -401,10 +361,6 @@ impl<K: Kernel> ReadyList<K> {
             .unwrap_or(false)
     }
 }
-
-// SAFETY: a list holds references to threads, whose fields are atomics; the list itself is moved
-// between kernel threads, never shared without a lock.
-unsafe impl<K: Kernel> Send for ThreadList<K> {}
 
 #[cfg(test)]
 mod tests {
@@ -498,7 +454,7 @@ mod tests {
                 ),
                 _ => {
                     if pick(8) == 0 {
-                        ready.age(&kernel);
+                        ready.age(&kernel, false);
                         common.append(&mut forked);
                     }
                     continue;
@@ -510,6 +466,64 @@ mod tests {
                 outside.push_back(taken);
             }
             assert_eq!(ready.len(), common.len() + forked.len());
+        }
+    }
+
+    /// Against two queues: who was woken runs before those whose slice has ended; who yields goes behind all, and
+    /// so do those that come later, from then on.
+    #[test]
+    fn threads_whose_slice_has_ended_wait_behind_those_that_were_woken() {
+        let kernel = Bare::new();
+        let mut pick = numbers(29);
+        let threads: [&Thread<Bare>; 32] = kernel.threads();
+        let ready = ReadyList::new();
+        let (mut woken, mut spent) = (VecDeque::new(), VecDeque::new());
+        let mut outside: VecDeque<_> = threads.into();
+        for _ in 0..rounds(5000) {
+            match pick(7) {
+                0 | 1 => {
+                    if let Some(thread) = outside.pop_front() {
+                        ready.push_spent(&kernel, thread);
+                        spent.push_back(thread);
+                    }
+                }
+                2 => {
+                    if let Some(thread) = outside.pop_front() {
+                        ready.push_back(&kernel, thread);
+                        woken.push_back(thread);
+                    }
+                }
+                3 if pick(4) == 0 => {
+                    if let Some(thread) = outside.pop_front() {
+                        ready.push_last(&kernel, thread);
+                        woken.append(&mut spent);
+                        woken.push_back(thread);
+                    }
+                }
+                4 if pick(4) == 0 => {
+                    let all = pick(2) == 0;
+                    ready.age(&kernel, all);
+                    if all {
+                        woken.append(&mut spent);
+                    }
+                }
+                which => {
+                    let taken = match which % 2 {
+                        0 => ready.pop(&kernel),
+                        _ => ready.steal(&kernel),
+                    };
+                    let expected = woken.pop_front().or_else(|| spent.pop_front());
+                    assert_eq!(taken.is_some(), expected.is_some());
+                    if let (Some(taken), Some(expected)) = (taken, expected) {
+                        assert!(core::ptr::eq(taken, expected));
+                        outside.push_back(taken);
+                    }
+                }
+            }
+            assert_eq!(ready.len(), woken.len() + spent.len());
+            if let Some(first) = woken.front().or(spent.front()) {
+                assert!(ready.is_first(&kernel, first));
+            }
         }
     }
 }

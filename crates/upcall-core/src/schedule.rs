@@ -58,7 +58,19 @@ impl<K: Kernel> Runtime<K> {
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         self.tell(vp, thread, Transition::Unblocked);
         self.push_back(vp, thread);
-        self.announce(vp, thread);
+        if !self.announce(vp, thread) && vp.only_computes() {
+            self.give_way_to_woken(vp);
+        }
+    }
+
+    /// A thread was woken where threads only compute, and no virtual processor is idle: if one of these has
+    /// woken it, that gives way at once, as to a wake-up in the kernel. It goes on before those whose slice has ended. Threads
+    /// with ranks have been told already.
+    #[cold]
+    fn give_way_to_woken(&'static self, vp: &'static Vp<K>) {
+        if !self.is_ranked() && vp.word().owner().thread().is_some() {
+            self.ask_owner(vp, false);
+        }
     }
 
     /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
@@ -115,6 +127,13 @@ impl<K: Kernel> Runtime<K> {
     #[inline]
     pub(super) fn push_back(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         vp.ready.push_back(&self.kernel, thread);
+        self.has_ready.insert(vp.index());
+    }
+
+    /// The same behind all, those included whose time slice has ended.
+    #[inline]
+    pub(super) fn push_last(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_last(&self.kernel, thread);
         self.has_ready.insert(vp.index());
     }
 

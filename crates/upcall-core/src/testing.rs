@@ -9,9 +9,9 @@ use std::vec;
 use crate::activation::Activation;
 use crate::kernel::{Errno, Kernel, Waiting};
 use crate::memory::Slab;
-use crate::ready::ThreadList;
 use crate::runtime::Runtime;
 use crate::thread::Thread;
+use crate::thread_list::ThreadList;
 
 /// The kernel.
 pub(crate) struct Bare {

@@ -13,10 +13,10 @@ use core::sync::atomic::Ordering;
 
 use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
-use crate::ready::ThreadList;
 use crate::slot::Slot;
 use crate::sync::CHECKED;
 use crate::thread::{Claim, Thread, WakeReason};
+use crate::thread_list::ThreadList;
 
 /// The most deadlines at a time, at least as many as there can be threads: address space, not memory,
 /// is reserved for them.

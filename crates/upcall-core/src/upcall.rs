@@ -488,9 +488,11 @@ impl<K: Kernel> Runtime<K> {
             }
         }
         self.stats.preempted.add();
-        vp.ready.age(&self.kernel);
+        // Where threads come and go, all take turns.
+        vp.ready.age(&self.kernel, !computes);
         self.tell(vp, thread, Transition::Preempted);
-        self.push_back(vp, thread);
+        vp.ready.push_spent(&self.kernel, thread);
+        self.has_ready.insert(vp.index());
         None
     }
 

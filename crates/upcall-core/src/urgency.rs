@@ -135,13 +135,15 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// A thread waits in the ready list of `vp`: as [`Runtime::announce_ready`], and where no virtual
-    /// processor is idle, the least urgent thread gives way to it.
+    /// processor is idle, the least urgent thread gives way to it. Returns true if an idle one was put to work.
     #[inline(always)]
-    pub(super) fn announce(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        if !self.announce_ready(vp) && self.is_ranked() {
+    pub(super) fn announce(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> bool {
+        let rung = self.announce_ready(vp);
+        if !rung && self.is_ranked() {
             // As it is now: who has changed it since finds the thread in its list, and announces it.
             self.preempt_for(vp, thread.rank());
         }
+        rung
     }
 
     /// The activation, which owns its virtual processor, runs its thread from here on: if the rank of that

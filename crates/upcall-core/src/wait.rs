@@ -20,8 +20,8 @@ use core::sync::atomic::Ordering;
 
 use crate::activation::{Activation, Role};
 use crate::kernel::Kernel;
-use crate::ready::ThreadList;
 use crate::runtime::Runtime;
+use crate::thread_list::ThreadList;
 use crate::vp::{State, Vp, Word};
 
 /// An idle processor waits this long, in nanoseconds, before it sleeps, if that has paid lately.

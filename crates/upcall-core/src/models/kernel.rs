@@ -15,10 +15,10 @@ use shuttle::{sync::Condvar, sync::Mutex, thread};
 
 use crate::activation::Activation;
 use crate::kernel::{Errno, Kernel, Waiting};
-use crate::ready::ThreadList;
 use crate::runtime::Runtime;
 use crate::sync::{AtomicBool, AtomicU32, UnsafeCell};
 use crate::thread::Thread;
+use crate::thread_list::ThreadList;
 
 std::thread_local! {
     /// Memory of the execution, given back when the next one begins: nothing refers to it then.

@@ -174,7 +174,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "threads_take_turns",
         file: "ready.rs",
-        text: "self.with(kernel, |len| Some(len + 1), |list| list.push_back(thread));",
+        text: "self.with(kernel, |len| Some(len + 1), |list| list.push_last(thread));",
         instead: "self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));",
         scenario: "create_and_join",
     },
@@ -198,10 +198,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
         file: "schedule.rs",
-        text: "self.push_back(vp, thread);
-        self.announce(vp, thread);",
-        instead: "self.push_back(vp, thread);
-        self.announce_ready(vp);",
+        text: "if !self.announce(vp, thread) && vp.only_computes() {",
+        instead: "if !self.announce_ready(vp) && vp.only_computes() {",
         scenario: "priorities::the_urgent_are_woken",
     },
     Mutant {
