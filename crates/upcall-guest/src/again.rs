@@ -32,6 +32,28 @@ pub fn note_made(thread: &'static Thread) {
 
 /// Makes one call by `once`, again as often as signal(7) demands.
 pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame) -> i64) -> i64 {
+    let timeout = Timeout::of(frame);
+    repeat(thread, frame, timeout, once)
+}
+
+/// As [`call`], for a call of a bound thread, which waits in the kernel. The kernel has restarted it where that is due,
+/// except after the runtime's own signal, of which it does not know what the program wants done.
+pub fn call_in_kernel(
+    thread: &'static Thread,
+    frame: &mut Frame,
+    once: impl Fn(&mut Frame) -> i64,
+) -> i64 {
+    let timeout = Timeout::in_kernel(frame);
+    repeat(thread, frame, timeout, once)
+}
+
+#[inline(always)]
+fn repeat(
+    thread: &'static Thread,
+    frame: &mut Frame,
+    mut timeout: Timeout,
+    once: impl Fn(&mut Frame) -> i64,
+) -> i64 {
     let state = &thread.kernel;
     // Only the thread itself and its own handlers write these: no locked instruction is needed.
     state
@@ -39,7 +61,6 @@ pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame
         .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
     let before = state.seen.load(Ordering::Relaxed);
     state.seen.store(UNSEEN, Ordering::Relaxed);
-    let mut timeout = Timeout::of(frame);
     let answer = loop {
         let answer = once(frame);
         if answer != EINTR {
@@ -112,12 +133,33 @@ impl Timeout {
             | libc::SYS_epoll_pwait2
             | libc::SYS_semtimedop => Some(&mut frame.r10),
             libc::SYS_io_getevents | signal::IO_PGETEVENTS => Some(&mut frame.r8),
+            libc::SYS_nanosleep => Some(&mut frame.rdi),
+            libc::SYS_clock_nanosleep => Some(&mut frame.rdx),
+            libc::SYS_futex => Some(&mut frame.r10),
             _ => None,
         }
     }
 
+    /// Of a call that waits in the runtime, if that does not keep the time itself.
     #[inline]
     fn of(frame: &mut Frame) -> Self {
+        match frame.rax as i64 {
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep | libc::SYS_futex => Timeout::None,
+            _ => Self::in_kernel(frame),
+        }
+    }
+
+    /// Of a call that waits in the kernel.
+    #[inline]
+    fn in_kernel(frame: &mut Frame) -> Self {
+        let is_a_time = match frame.rax as i64 {
+            libc::SYS_clock_nanosleep => frame.rsi & libc::TIMER_ABSTIME as u64 != 0,
+            libc::SYS_futex => !futex::waits_for_a_while(frame),
+            _ => false,
+        };
+        if is_a_time {
+            return Timeout::None;
+        }
         let behind = !matches!(
             frame.rax as i64,
             libc::SYS_poll | libc::SYS_epoll_wait | libc::SYS_epoll_pwait
@@ -127,8 +169,11 @@ impl Timeout {
         };
         let now = || upcall_linux::clock(libc::CLOCK_MONOTONIC);
         if behind {
+            if word == 0 {
+                return Timeout::None;
+            }
             match time::nanoseconds(word as usize) {
-                Ok(left) if word != 0 && left != 0 => Timeout::Timespec {
+                Ok(left) if left != 0 => Timeout::Timespec {
                     word,
                     rest: [0; 2],
                     left,

@@ -52,6 +52,11 @@ pub fn is_wait(frame: &Frame) -> bool {
     matches!(command, WAIT | WAIT_BITSET)
 }
 
+/// Whether it is a wait whose time limit is a length of time.
+pub fn waits_for_a_while(frame: &Frame) -> bool {
+    frame.rsi & !(PRIVATE | CLOCK_REALTIME) == WAIT
+}
+
 /// How many waiters a wake-up is for. The kernel counts when it has woken one, so that none and fewer are one.
 #[inline]
 const fn to_wake(count: u64) -> u32 {

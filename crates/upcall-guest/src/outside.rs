@@ -9,8 +9,8 @@ use crate::entry::{self, Frame, pass_through};
 use crate::guest::GUEST;
 use crate::procfs::{listing_calls, status_calls};
 use crate::{
-    attributes, bound, futex, helpers, ids, loads, names, process, procfs, scheduling, segments,
-    signal, table, time, timers, uring,
+    again, attributes, bound, futex, helpers, ids, loads, names, process, procfs, scheduling,
+    segments, signal, table, time, timers, uring,
 };
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
@@ -22,12 +22,26 @@ pub fn serve(thread: &'static Thread, frame: &mut Frame) {
     let own = core::ptr::from_ref(frame) as usize;
     // As for others, so that a handler finds the thread at its call.
     let before = state.frame.swap(own, Ordering::Relaxed);
+    if entry::needs_site(frame.rax) {
+        once(thread, frame);
+    } else {
+        frame.rax = again::call_in_kernel(thread, frame, |frame| {
+            let number = frame.rax;
+            once(thread, frame);
+            let answer = core::mem::replace(&mut frame.rax, number);
+            answer as i64
+        }) as u64;
+    }
+    state.frame.store(before, Ordering::Relaxed);
+}
+
+/// Makes the call once. Its answer replaces the number.
+fn once(thread: &'static Thread, frame: &mut Frame) {
     match answer(thread, frame) {
         Some(answer) => frame.rax = answer as u64,
         // SAFETY: the entry's own frame.
         None => unsafe { entry::native(frame) },
     }
-    state.frame.store(before, Ordering::Relaxed);
 }
 
 /// The answer; `None`: it is the kernel's, or there already.

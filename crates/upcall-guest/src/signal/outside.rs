@@ -10,7 +10,7 @@ use super::frame::{frame_mask, set_frame_mask, show_call};
 use super::{call, finish_alone};
 use crate::entry::Frame;
 use crate::guest::GUEST;
-use crate::{bound, dispatch, pending};
+use crate::{again, bound, dispatch, pending};
 
 /// A timer of the program's has fired ([`crate::timers`]), and the kernel has chosen a bound thread to tell: an activation is told
 /// in its place.
@@ -64,6 +64,10 @@ pub(super) unsafe fn serve(
         // SAFETY: the frame of the system call that the thread is in, on its own stack; the kernel's frame.
         unsafe { show_call(frame, information, context, call) }
     };
+    if signal != preempt::SIGNAL {
+        // The kernel knows whether that restarts a call, and does so.
+        thread.kernel.seen.fetch_max(again::SEEN, Ordering::Relaxed);
+    }
     if !base::is_set() {
         // It ran with the program's own value in the register.
         bound::mark_own();
