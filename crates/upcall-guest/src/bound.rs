@@ -34,7 +34,7 @@ use core::sync::atomic::{
 use upcall_core::{Errno, Kernel, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread, activations, affinity, base, spawn};
 
-use crate::entry::raw_syscall;
+use crate::entry::{pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::kernel_tid;
 use crate::{caller, credentials, dispatch, names, pending, signal, threads};
@@ -164,7 +164,7 @@ fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static 
     record.has_descriptors.store(false, Ordering::Relaxed);
     let starts = spawn::STARTS.lock(runtime.kernel());
     let before = signal::kernel_mask();
-    signal::set_kernel_mask(!0);
+    signal::set_kernel_mask(signal::ALL);
     let tid = record.tid.as_ptr() as usize;
     let tls = thread.kernel.thread_pointer.load(Ordering::Relaxed);
     let own = ptr::from_ref(record) as usize;
@@ -343,8 +343,10 @@ pub fn has_descriptors(thread: &'static Thread) -> bool {
 /// refuse the first. `whose` is that thread, with its id; it goes when its call is over, if it is the caller, or at the
 /// end of its next one. The answer is the last call's.
 ///
-/// `calls`: the number and the words of each, as the thread would make the call for itself.
+/// `calls`: the number and the words of each, as the thread would make the call for itself. A first one that a filter traps
+/// on the new kernel thread is trapped on the calling one, too, where the program's handler answers it.
 pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &[[u64; 7]]) -> i64 {
+    const TRAPPED: i64 = -(libc::ENOSYS as i64);
     const NO_SUCH_THREAD: i64 = -(libc::ESRCH as i64);
     // Of the crate: its shell, which runs other threads after it, must stay on activations.
     if whose.0.kernel.shell.load(Ordering::Relaxed) != 0 {
@@ -375,7 +377,13 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
         }
     };
     runtime.leave(activation);
-    answer
+    match (answer, calls) {
+        // SAFETY: the program's own call, which the same filters meet again.
+        (TRAPPED, &[[number, words @ ..], ..]) => {
+            (unsafe { pass_through(number as i64, words) }) as i64
+        }
+        _ => answer,
+    }
 }
 
 /// The thread is to run on a kernel thread of its own, and makes no call: goes there. Not in a handler that returns into
@@ -402,10 +410,15 @@ pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
 }
 
 /// Leaves the kernel thread, for an activation. On both all signals are blocked: no handler of the thread runs on an
-/// activation, which is not what it is bound for.
+/// activation, which is not what it is bound for. But a call that a filter traps there is answered by the thread's handler,
+/// as long as the thread has not blocked that itself.
 fn come_back(runtime: &'static Runtime, record: &'static Bound, thread: &'static Thread) {
-    signal::set_kernel_mask(!0);
-    thread.kernel.mask.store(!0, Ordering::Relaxed);
+    signal::set_kernel_mask(signal::ALL);
+    let own = thread.kernel.mask.load(Ordering::Relaxed);
+    thread
+        .kernel
+        .mask
+        .store(signal::ALL | own, Ordering::Relaxed);
     // SAFETY: the stack is free while the thread is away from it; `serve` does not return.
     let activation = unsafe {
         runtime.return_from_outside(

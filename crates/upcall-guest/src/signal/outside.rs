@@ -7,7 +7,7 @@ use upcall_linux::{Thread, base, preempt};
 use super::actions::action_mask;
 use super::calls::set_kernel_mask;
 use super::frame::{frame_mask, set_frame_mask, show_call};
-use super::{call, finish_alone};
+use super::{ALL, call, finish_alone};
 use crate::entry::Frame;
 use crate::guest::GUEST;
 use crate::{again, bound, dispatch, pending};
@@ -77,7 +77,7 @@ pub(super) unsafe fn serve(
         finish_alone(context);
         return;
     }
-    set_kernel_mask(!0);
+    set_kernel_mask(ALL);
     if goes_on {
         thread.kernel.frame.store(frame as usize, Ordering::Relaxed);
     }
