@@ -11,7 +11,7 @@ use crate::entry::{Frame, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
-use crate::{access, agents, caller, credentials, kill, names, process, threads};
+use crate::{access, agents, caller, credentials, kill, names, process, signal, threads};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -134,17 +134,21 @@ pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
 fn send(
     runtime: &'static Runtime,
     receiver: (&'static Thread, i32),
-    signal: i32,
+    number: i32,
     information: &pending::Information,
 ) -> i64 {
-    if !(0..=64).contains(&signal) {
+    if !(0..=64).contains(&number) {
         return EINVAL;
     }
     let mut sent = Sent::Yes;
-    if signal != 0 {
+    if number != 0 && caller::is_outside() {
+        let before = signal::change_kernel_mask(signal::ALL);
+        sent = pending::send_from_outside(runtime, receiver, number, information);
+        signal::set_kernel_mask(before);
+    } else if number != 0 {
         // The last wait is over; a signal to oneself is delivered when the runtime is left.
         let activation = runtime.enter();
-        sent = pending::send(runtime, activation, receiver, signal, information);
+        sent = pending::send(runtime, activation, receiver, number, information);
         runtime.leave(activation);
     }
     match sent {
@@ -279,7 +283,7 @@ pub fn close(runtime: &'static Runtime, frame: &Frame) -> i64 {
     if descriptors::is_ours(descriptor) {
         return EBADF;
     }
-    names::closes(runtime, descriptor);
+    names::closes(runtime, descriptor as u32, descriptor as u32);
     let poller = runtime.kernel().poller();
     poller.forget(runtime, descriptor, When::Before);
     // SAFETY: the program's own call.
@@ -300,6 +304,7 @@ pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     if frame.rdi as i32 == frame.rsi as i32 {
         return call();
     }
+    names::closes(runtime, frame.rsi as u32, frame.rsi as u32);
     let poller = runtime.kernel().poller();
     poller.forget(runtime, frame.rsi as i32, When::Before);
     let answer = call();
@@ -320,6 +325,7 @@ pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let poller = runtime.kernel().poller();
     let closes = is_closing(frame);
     if closes {
+        names::closes(runtime, first, last);
         poller.forget_range(runtime, first, last, When::Before);
     }
     let answer = close_ranges(frame);

@@ -414,6 +414,7 @@ pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
 /// as long as the thread has not blocked that itself.
 fn come_back(runtime: &'static Runtime, record: &'static Bound, thread: &'static Thread) {
     signal::set_kernel_mask(signal::ALL);
+    signal::altstack::take_back(thread);
     let own = thread.kernel.mask.load(Ordering::Relaxed);
     thread
         .kernel

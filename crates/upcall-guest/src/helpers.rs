@@ -1,5 +1,5 @@
-//! What helpers (kernel threads that libc starts for itself, and what a program's function does on one) change of what the
-//! runtime keeps for all: actions of signals, and what it knows of descriptors. They have no activation, so nothing here
+//! What helpers (kernel threads that libc starts for itself, and what a program's function does on one) do with what the
+//! runtime keeps: actions of signals, what it knows of descriptors, threads that they signal or name. They have no activation, so nothing here
 //! enters the runtime. While one holds a lock of the poller's no signal meets it, whose handler might want that lock.
 
 use upcall_linux::Runtime;
@@ -8,7 +8,7 @@ use upcall_linux::poller::When;
 
 use crate::entry::Frame;
 use crate::guest::GUEST;
-use crate::{attributes, poll, signal};
+use crate::{attributes, ids, names, poll, signal};
 
 const EBADF: i64 = -(libc::EBADF as i64);
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -26,6 +26,17 @@ pub fn serve(frame: &Frame) -> Option<i64> {
     let (first, second) = (frame.rdi as i32, frame.rsi as i32);
     Some(match frame.rax as i64 {
         libc::SYS_rt_sigaction => signal::sigaction(frame),
+        libc::SYS_open | libc::SYS_openat => names::open(runtime, frame)?,
+        libc::SYS_tgkill => {
+            let group = Some(first);
+            attributes::kill_thread(runtime, frame, second, frame.rdx as i32, group)
+        }
+        libc::SYS_tkill => attributes::kill_thread(runtime, frame, first, second, None),
+        libc::SYS_rt_tgsigqueueinfo => attributes::queue_signal(runtime, frame),
+        libc::SYS_signalfd | libc::SYS_signalfd4 => signal::signalfd(frame),
+        ids::process_calls!() | libc::SYS_kill | libc::SYS_rt_sigqueueinfo => {
+            ids::serve_outside(frame)
+        }
         libc::SYS_close if descriptors::is_ours(first) => EBADF,
         libc::SYS_dup2 | libc::SYS_dup3
             if descriptors::is_ours(first) || descriptors::is_ours(second) =>
@@ -77,6 +88,7 @@ fn forgetting(
         poller.forget_range(runtime, *closed.start(), *closed.end(), when);
         signal::set_kernel_mask(before);
     };
+    names::closes(runtime, *closed.start(), *closed.end());
     forget(When::Before);
     let answer = call();
     forget(When::After);

@@ -48,6 +48,27 @@ pub fn process_of(id: i32) -> i32 {
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    match words(frame) {
+        Ok(words) => {
+            // SAFETY: the program's own call.
+            let make = || unsafe { program_call(&words, &frame.made, &NEVER) };
+            runtime.blocking(make) as i64
+        }
+        Err(error) => error,
+    }
+}
+
+/// As [`serve`], on a kernel thread that is no activation.
+pub fn serve_outside(frame: &Frame) -> i64 {
+    match words(frame) {
+        // SAFETY: the program's own call.
+        Ok(words) => (unsafe { program_call(&words, &frame.made, &NEVER) }) as i64,
+        Err(error) => error,
+    }
+}
+
+/// The call, as [`serve`] makes it, or its error.
+fn words(frame: &Frame) -> Result<[u64; 7], i64> {
     const WHO_PROCESS: u64 = 1;
     let mut words = frame.words();
     let number = frame.rax as i64;
@@ -63,13 +84,12 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
         if process != id {
             if number == libc::SYS_setpgid {
                 // It is not the leader of its process.
-                return -i64::from(libc::EINVAL);
+                return Err(-i64::from(libc::EINVAL));
             }
             *word = process as u64;
         }
     }
-    // SAFETY: the program's own call.
-    runtime.blocking(|| unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
+    Ok(words)
 }
 
 /// fcntl(2) with F_SETOWN_EX. The kernel can signal a bound thread by the id of its kernel thread, and the first thread as

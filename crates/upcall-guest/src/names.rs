@@ -12,7 +12,7 @@ use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::pending;
+use crate::{bound, caller, pending, signal};
 
 /// TASK_COMM_LEN, the NUL included.
 const LENGTH: usize = 16;
@@ -51,10 +51,14 @@ fn set(thread: &'static Thread, name: &[u8; LENGTH]) {
 }
 
 /// The thread of that id is called `name` now: so is its kernel thread, if it has one of its own.
-fn name_in_kernel(id: i32, name: &[u8; LENGTH]) {
+fn name_in_kernel(thread: &'static Thread, id: i32, name: &[u8; LENGTH]) {
+    let length = name.iter().position(|&byte| byte == 0);
+    let name = &name[..length.unwrap_or(LENGTH)];
     if id < FIRST {
-        let length = name.iter().position(|&byte| byte == 0);
-        name_kernel_thread(id, &name[..length.unwrap_or(LENGTH)]);
+        name_kernel_thread(id, name);
+    }
+    if let Some(id) = bound::kernel_id(thread) {
+        name_kernel_thread(id, name);
     }
 }
 
@@ -117,7 +121,7 @@ pub fn set_own(thread: &'static Thread, at: usize) -> i64 {
         }
     }
     set(thread, &bytes);
-    name_in_kernel(thread.kernel.tid.load(Ordering::Relaxed), &bytes);
+    name_in_kernel(thread, thread.kernel.tid.load(Ordering::Relaxed), &bytes);
     0
 }
 
@@ -144,7 +148,10 @@ pub fn open(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
     };
     let id = named_by(path)?;
     let thread = GUEST.identities.find(id)?;
-    let name = pending::while_it_lives(runtime, (thread, id), |_| get(thread))?;
+    let mut name = [0; LENGTH];
+    if !while_it_lives(runtime, (thread, id), || name = get(thread)) {
+        return None;
+    }
     let in_memory = flags & libc::O_CLOEXEC as u64 != 0;
     let file = raw(
         libc::SYS_memfd_create,
@@ -208,20 +215,39 @@ fn named_by(path: usize) -> Option<i32> {
     Some(id)
 }
 
-/// A descriptor is about to be closed: perhaps a name was written to it.
+/// These descriptors are about to be closed: perhaps names were written to them.
 #[inline]
-pub fn closes(runtime: &'static Runtime, descriptor: i32) {
+pub fn closes(runtime: &'static Runtime, first: u32, last: u32) {
     if NR_WRITTEN.load(Ordering::Relaxed) != 0 {
-        take(runtime, descriptor);
+        take(runtime, first, last);
     }
 }
 
+/// Looks at the thread of that id, or changes it, unless it has ended. Returns whether it was done.
+fn while_it_lives(
+    runtime: &'static Runtime,
+    whose: (&'static Thread, i32),
+    act: impl FnOnce(),
+) -> bool {
+    if !caller::is_outside() {
+        return pending::while_it_lives(runtime, whose, |_| act()).is_some();
+    }
+    let before = signal::change_kernel_mask(signal::ALL);
+    let done = pending::holds_while(runtime, whose, || {
+        act();
+        true
+    });
+    signal::set_kernel_mask(before);
+    done
+}
+
 #[cold]
-fn take(runtime: &'static Runtime, descriptor: i32) {
-    let wanted = descriptor as u32 + 1;
+fn take(runtime: &'static Runtime, first: u32, last: u32) {
     for slot in &WRITTEN {
         let entry = slot.load(Ordering::Acquire);
-        if entry as u32 != wanted
+        let descriptor = (entry as u32).wrapping_sub(1);
+        if entry == 0
+            || !(first..=last).contains(&descriptor)
             || slot
                 .compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Relaxed)
                 .is_err()
@@ -231,7 +257,7 @@ fn take(runtime: &'static Runtime, descriptor: i32) {
         NR_WRITTEN.fetch_sub(1, Ordering::SeqCst);
         let mut text = [0u8; LENGTH];
         let words = [
-            descriptor as u64,
+            u64::from(descriptor),
             text.as_mut_ptr() as u64,
             LENGTH as u64 - 1,
             0,
@@ -244,10 +270,9 @@ fn take(runtime: &'static Runtime, descriptor: i32) {
         text[end.unwrap_or(LENGTH)..].fill(0);
         if read
             && let Some(thread) = GUEST.identities.find(id)
-            && pending::while_it_lives(runtime, (thread, id), |_| set(thread, &text)).is_some()
+            && while_it_lives(runtime, (thread, id), || set(thread, &text))
         {
-            name_in_kernel(id, &text);
+            name_in_kernel(thread, id, &text);
         }
-        return;
     }
 }

@@ -67,18 +67,15 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         libc::SYS_futex_waitv | 454..=456 => ENOSYS,
         libc::SYS_futex => futex::of_bound(frame),
         libc::SYS_clock_gettime => time::clock_of_bound(thread, frame)?,
+        libc::SYS_clock_getres => time::clock_getres(thread, frame)?,
+        libc::SYS_getrusage => time::usage_of_bound(thread, frame),
         libc::SYS_tgkill => to_thread(thread, frame, frame.rsi as i32, 1)?,
         libc::SYS_tkill => to_thread(thread, frame, frame.rdi as i32, 0)?,
         libc::SYS_rt_tgsigqueueinfo => to_thread(thread, frame, frame.rsi as i32, 1)?,
-        libc::SYS_sched_setaffinity
-        | libc::SYS_sched_getaffinity
-        | libc::SYS_sched_setscheduler
-        | libc::SYS_sched_getscheduler
-        | libc::SYS_sched_setparam
-        | libc::SYS_sched_getparam
-        | libc::SYS_sched_setattr
-        | libc::SYS_sched_getattr
-        | libc::SYS_sched_rr_get_interval => to_thread(thread, frame, frame.rdi as i32, 0)?,
+        scheduling::calls_about_one!() => to_thread(thread, frame, frame.rdi as i32, 0)?,
+        libc::SYS_sched_rr_get_interval if frame.rdi as i32 == own => {
+            to_thread(thread, frame, own, 0)?
+        }
         libc::SYS_setpriority
         | libc::SYS_getpriority
         | libc::SYS_ioprio_set
@@ -87,8 +84,12 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         {
             to_thread(thread, frame, frame.rsi as i32, 1)?
         }
+        ids::process_calls!() | libc::SYS_kill | libc::SYS_rt_sigqueueinfo => {
+            ids::serve_outside(frame)
+        }
         libc::SYS_rt_sigaction => signal::sigaction(frame),
         libc::SYS_rt_sigprocmask => signal::sigprocmask_of_bound(thread, frame),
+        libc::SYS_signalfd | libc::SYS_signalfd4 => signal::signalfd(frame),
         libc::SYS_prctl if frame.rdi as i32 == libc::PR_SET_NAME => {
             match names::set_own(thread, frame.rsi as usize) {
                 0 => raw(frame),
@@ -122,6 +123,10 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         }
         libc::SYS_munmap => loads::unmap(frame),
         libc::SYS_io_uring_setup => uring::setup(frame),
+        libc::SYS_io_uring_enter => {
+            uring::enter();
+            return None;
+        }
         libc::SYS_io_uring_register => uring::register(frame)?,
         libc::SYS_unshare if credentials::unshares_descriptors(&frame.words()) => {
             let answer = raw(frame);
@@ -150,6 +155,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         {
             raw(frame)
         }
+        libc::SYS_open | libc::SYS_openat => names::open(GUEST.runtime()?, frame)?,
         // What the poller knows of descriptors.
         libc::SYS_close
         | libc::SYS_dup2

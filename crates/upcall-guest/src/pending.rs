@@ -264,7 +264,18 @@ pub fn send(
     signal: i32,
     information: &Information,
 ) -> Sent {
-    send_to(runtime, activation, receiver, (signal, information), false)
+    let signal = (signal, information);
+    send_to(runtime, Some(activation), receiver, signal, false)
+}
+
+/// As [`send`], by a kernel thread that is no activation. No signal meets it.
+pub fn send_from_outside(
+    runtime: &'static Runtime,
+    receiver: (&'static Thread, i32),
+    signal: i32,
+    information: &Information,
+) -> Sent {
+    send_to(runtime, None, receiver, (signal, information), false)
 }
 
 /// As [`send`], for a signal that was sent to the process.
@@ -275,13 +286,14 @@ pub fn send_shared(
     signal: i32,
     information: &Information,
 ) -> Sent {
-    send_to(runtime, activation, receiver, (signal, information), true)
+    let signal = (signal, information);
+    send_to(runtime, Some(activation), receiver, signal, true)
 }
 
-/// `shared`: it was sent to the process.
+/// `shared`: it was sent to the process. `activation`: the calling one, if it is one.
 fn send_to(
     runtime: &'static Runtime,
-    activation: &'static Activation,
+    activation: Option<&'static Activation>,
     (thread, id): (&'static Thread, i32),
     (signal, information): (i32, &Information),
     shared: bool,
@@ -296,6 +308,12 @@ fn send_to(
         Disposition::Default if !blocked => {
             // Ends or stops the whole process: the kernel's business, here and now.
             signal::take_default(signal);
+            let Some(activation) = activation else {
+                let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
+                // SAFETY: no memory of ours is involved.
+                unsafe { raw_syscall(libc::SYS_kill, [pid, signal as u64, 0, 0, 0, 0]) };
+                return Sent::Yes;
+            };
             let own = activation.kernel.mask.load(Ordering::Relaxed);
             signal::set_kernel_mask(own & !bit(signal));
             queue_to_kernel(activation, signal, information);
@@ -313,14 +331,13 @@ fn send_to(
         shared,
         interrupts,
     ) {
-        Ok(true) => {
-            runtime.make_ready(activation, thread);
-            return Sent::Yes;
-        }
-        Ok(false) => {}
+        Ok(true) => match activation {
+            Some(activation) => runtime.make_ready(activation, thread),
+            None => runtime.make_ready_from_outside(thread),
+        },
+        Ok(false) => call_carrier(runtime, thread),
         Err(answer) => return answer,
     }
-    call_carrier(runtime, thread);
     Sent::Yes
 }
 
@@ -496,14 +513,16 @@ pub fn pass(
     loop {
         let receiver = masks::find_or_close(signal, || receiver(signal));
         let list = match receiver {
-            Some(to) => match send_to(runtime, activation, to, (signal, &information), true) {
-                Sent::Yes if accepts(to.0, signal) => return,
-                // It blocks it by now, perhaps without having seen it.
-                Sent::Yes => Some(List::of(to.0)),
-                // It has ended just now, and is in nobody's list.
-                Sent::Gone => continue,
-                Sent::Full => None,
-            },
+            Some(to) => {
+                match send_to(runtime, Some(activation), to, (signal, &information), true) {
+                    Sent::Yes if accepts(to.0, signal) => return,
+                    // It blocks it by now, perhaps without having seen it.
+                    Sent::Yes => Some(List::of(to.0)),
+                    // It has ended just now, and is in nobody's list.
+                    Sent::Gone => continue,
+                    Sent::Full => None,
+                }
+            }
             None => None,
         };
         let list = match list {

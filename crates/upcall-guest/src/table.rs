@@ -370,16 +370,9 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         }
         libc::SYS_rt_tgsigqueueinfo => attributes::queue_signal(runtime, frame),
 
-        libc::SYS_sched_setaffinity
-        | libc::SYS_sched_getaffinity
-        | libc::SYS_sched_setscheduler
-        | libc::SYS_sched_getscheduler
-        | libc::SYS_sched_setparam
-        | libc::SYS_sched_getparam
-        | libc::SYS_sched_setattr
-        | libc::SYS_sched_getattr
-        | libc::SYS_setpriority
-        | libc::SYS_getpriority => scheduling::serve(runtime, thread, frame),
+        scheduling::calls_about_one!() | libc::SYS_setpriority | libc::SYS_getpriority => {
+            scheduling::serve(runtime, thread, frame)
+        }
         libc::SYS_prctl if user_dispatch::is_request(frame) => user_dispatch::set(thread, frame),
         libc::SYS_prctl => attributes::prctl(runtime, thread, frame),
         identity_calls!() if credentials::is_for_all(frame) => {

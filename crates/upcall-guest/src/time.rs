@@ -173,6 +173,12 @@ pub fn clock_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     if !core::ptr::eq(whose, thread) {
         return bound::visit(thread, |_| clock_gettime(thread, frame))?;
     }
+    let time = used_by_bound(thread);
+    Some(store(frame.rsi as usize, [time / NS, time % NS]))
+}
+
+/// The processor time of a bound thread, which is the calling one.
+fn used_by_bound(thread: &'static Thread) -> u64 {
     let mut now = [0u64; 2];
     let words = [
         CLOCK_THREAD_CPUTIME_ID as u64,
@@ -184,8 +190,7 @@ pub fn clock_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     ];
     // Not by libc, whose call would be served here. SAFETY: writes two words.
     unsafe { raw_syscall(libc::SYS_clock_gettime, words) };
-    let time = now[0] * NS + now[1] + thread.kernel.cpu_ns.load(Ordering::Relaxed);
-    Some(store(frame.rsi as usize, [time / NS, time % NS]))
+    now[0] * NS + now[1] + thread.kernel.cpu_ns.load(Ordering::Relaxed)
 }
 
 /// clock_gettime(2) on the clocks of threads; `None` for others: the kernel's.
@@ -207,12 +212,21 @@ pub fn clock_getres(thread: &'static Thread, frame: &Frame) -> Option<i64> {
 /// getrusage(2): the times of RUSAGE_THREAD are the thread's, all of them as if spent in its own
 /// code. The counts are those of the activation.
 pub fn getrusage(thread: &'static Thread, frame: &Frame) -> i64 {
+    usage(frame, || cpu_time::of(thread))
+}
+
+/// As [`getrusage`], of a bound thread.
+pub fn usage_of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
+    usage(frame, || used_by_bound(thread))
+}
+
+fn usage(frame: &Frame, used: impl FnOnce() -> u64) -> i64 {
     // SAFETY: the program's own call.
     let answer = unsafe { frame.raw() } as i64;
     if answer != 0 || frame.rdi as i32 != libc::RUSAGE_THREAD {
         return answer;
     }
-    let time = cpu_time::of(thread);
+    let time = used();
     let stored = store(frame.rsi as usize, [time / NS, time % NS / 1000]);
     if stored != 0 {
         return stored;

@@ -9,7 +9,8 @@
 //! flags that it does not know there. What the program's handler finds is the thread's, and
 //! what it leaves is the thread's afterwards.
 //!
-//! A process without a runtime, and kernel threads that are no activations, have the kernel's.
+//! A process without a runtime, and kernel threads that are no activations, have the kernel's. A bound thread takes its own
+//! to its kernel thread and back.
 //!
 //! Rejected: telling the kernel the stack of each thread when it runs. Every switch between a thread
 //! that has one and one that has none was a system call or two, and the stack of a
@@ -270,6 +271,19 @@ pub fn give_back(thread: &Thread) {
         let from = (&raw const stack) as u64;
         raw_syscall(libc::SYS_sigaltstack, [from, 0, 0, 0, 0, 0])
     };
+}
+
+/// The kernel thread that carries this thread alone does so no more, on the thread's stack: the stack that the kernel has is
+/// the thread's.
+pub fn take_back(thread: &Thread) {
+    let mut stack = NONE;
+    // SAFETY: writes the structure.
+    unsafe {
+        let to = (&raw mut stack) as u64;
+        raw_syscall(libc::SYS_sigaltstack, [0, to, 0, 0, 0, 0])
+    };
+    stack.ss_flags &= !libc::SS_ONSTACK;
+    keep(thread, &stack);
 }
 
 /// Shows a handler of the program's, in the frame, the stack of its thread; this takes it away if the

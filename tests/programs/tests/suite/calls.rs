@@ -305,19 +305,82 @@ fn calls_that_wait_go_on_after_a_handler_as_signal_7_says() {
     agrees("restarts");
 }
 
-/// The sources that say what becomes of calls.
-const SOURCES: [&str; 5] = [
+/// The files of the guest's source that say what becomes of the calls of threads.
+const TABLE: &[&str] = &[
     "table.rs",
     "lib.rs",
     "credentials.rs",
     "ids.rs",
     "procfs/mod.rs",
+    "scheduling.rs",
+];
+
+/// The files that say so for bound threads.
+const TABLE_OF_BOUND: &[&str] = &[
+    "outside.rs",
+    "credentials.rs",
+    "ids.rs",
+    "procfs/mod.rs",
+    "scheduling.rs",
+];
+
+/// Calls of threads that are the kernel's if a bound thread makes them: its kernel thread is its own, so what waits may
+/// wait, and what is kept with a kernel thread is the thread's.
+const OF_KERNEL: &[&str] = &[
+    "accept",
+    "accept4",
+    "brk",
+    "clock_nanosleep",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "epoll_wait",
+    "fallocate",
+    "getcpu",
+    "getegid",
+    "geteuid",
+    "getgid",
+    "getpid",
+    "getppid",
+    "getrandom",
+    "gettimeofday",
+    "getuid",
+    "lseek",
+    "madvise",
+    "mremap",
+    "nanosleep",
+    "pidfd_send_signal",
+    "poll",
+    "ppoll",
+    "preadv2",
+    "pselect6",
+    "ptrace",
+    "pwritev2",
+    "read",
+    "readv",
+    "recvfrom",
+    "recvmmsg",
+    "recvmsg",
+    "rt_sigpending",
+    "rt_sigreturn",
+    "rt_sigsuspend",
+    "rt_sigtimedwait",
+    "sched_yield",
+    "select",
+    "sendfile",
+    "sendmmsg",
+    "sendmsg",
+    "sendto",
+    "sigaltstack",
+    "time",
+    "uname",
+    "write",
+    "writev",
 ];
 
 /// The names of calls in these sources.
-fn served() -> BTreeSet<String> {
+fn named_in(files: &[&str]) -> BTreeSet<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/upcall-guest/src");
-    SOURCES
+    files
         .iter()
         .flat_map(|file| {
             let text = fs::read_to_string(sources.join(file)).expect("the guest's source is there");
@@ -342,7 +405,7 @@ fn each_call_that_is_served_names_its_guests() {
         .chain(REFUSED.iter().copied())
         .map(String::from)
         .collect();
-    assert_eq!(served(), listed);
+    assert_eq!(named_in(TABLE), listed);
     for (call, guests) in CALLS {
         assert!(!guests.is_empty(), "{call} has no guest");
         for name in guests.split(' ') {
@@ -352,4 +415,12 @@ fn each_call_that_is_served_names_its_guests() {
             assert!(is_there, "{call}: there is no guest {name}");
         }
     }
+}
+
+#[test]
+fn each_call_that_is_served_is_served_for_bound_threads_or_is_the_kernels() {
+    let of_bound = named_in(TABLE_OF_BOUND);
+    let rest: BTreeSet<String> = named_in(TABLE).difference(&of_bound).cloned().collect();
+    let listed = OF_KERNEL.iter().copied().map(String::from).collect();
+    assert_eq!(rest, listed);
 }
