@@ -10,12 +10,12 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
-use upcall_linux::{Activation, Runtime};
+use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{again, pi, threads, time};
+use crate::{again, bound, pi, threads, time};
 
 pub(crate) const PRIVATE: u64 = 128;
 pub(crate) const CLOCK_REALTIME: u64 = 256;
@@ -90,14 +90,8 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     {
         return None;
     }
-    if operation & CLOCK_REALTIME != 0
-        && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2)
-        || command > LOCK_PI2
-    {
-        return Some(failed(libc::ENOSYS));
-    }
-    if !address.is_multiple_of(4) {
-        return Some(failed(libc::EINVAL));
+    if let Some(error) = refused(frame, command) {
+        return Some(error);
     }
     Some(match command {
         WAIT => serve_wait(runtime, frame, u32::MAX),
@@ -105,6 +99,18 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
         WAIT_BITSET => serve_wait(runtime, frame, frame.r9 as u32),
         _ => serve_rarer(runtime, frame, command),
     })
+}
+
+/// The error of a call that is wrong whatever is in the words.
+#[inline(always)]
+fn refused(frame: &Frame, command: u64) -> Option<Answer> {
+    if frame.rsi & CLOCK_REALTIME != 0
+        && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2)
+        || command > LOCK_PI2
+    {
+        return Some(failed(libc::ENOSYS));
+    }
+    (!frame.rdi.is_multiple_of(4)).then_some(failed(libc::EINVAL))
 }
 
 #[inline(always)]
@@ -270,19 +276,26 @@ fn counted(call: impl FnOnce() -> Answer) -> Answer {
 }
 
 /// A call of a bound thread. It waits in the kernel, which does not know the ids of threads: mutexes that inherit
-/// priorities are served here, and by its agent if it has one.
-pub fn of_bound(frame: &mut Frame) -> Answer {
+/// priorities are served here, and by its agent if it has one; what moves others from word to word is served in the runtime.
+pub fn of_bound(thread: &'static Thread, frame: &mut Frame) -> Answer {
     let (address, operation) = (frame.rdi as usize, frame.rsi);
     let command = operation & !(PRIVATE | CLOCK_REALTIME);
     let Some(runtime) = GUEST.runtime() else {
         outside(frame);
         return frame.rax as Answer;
     };
+    let is_private = operation & PRIVATE != 0;
     match command {
-        LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI
-            if operation & PRIVATE != 0 || pi::is_owned_here(address, command) =>
+        LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI | WAIT_REQUEUE_PI | CMP_REQUEUE_PI
+            if is_private || pi::is_owned_here(address, command) =>
         {
-            serve_rarer(runtime, frame, command)
+            refused(frame, command).unwrap_or_else(|| serve_rarer(runtime, frame, command))
+        }
+        REQUEUE | CMP_REQUEUE | WAKE_OP if is_private => {
+            let visited = |runtime| serve_rarer(runtime, frame, command);
+            refused(frame, command)
+                .or_else(|| bound::visit(thread, visited))
+                .unwrap_or(failed(libc::ENOSYS))
         }
         _ => {
             let by_agent = (operation & PRIVATE == 0).then(|| pi::by_agent(runtime, frame));
@@ -398,9 +411,27 @@ fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
     );
     runtime.leave(activation);
     match moved {
-        Some((woken, moved)) => (woken + moved) as Answer,
+        Some((woken, moved)) => {
+            let asked = [frame.rdx, frame.r10].map(|count| count as u32 as usize);
+            let left = [
+                asked[0].saturating_sub(woken),
+                asked[1].saturating_sub(moved),
+            ];
+            (woken + moved) as Answer + requeue_foreign(from, to, left)
+        }
         None => failed(libc::EAGAIN),
     }
+}
+
+/// Wakes and moves kernel threads that are no activations, if any may wait, so many at the most.
+fn requeue_foreign(from: usize, to: usize, [to_wake, to_move]: [usize; 2]) -> Answer {
+    if OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
+        return 0;
+    }
+    let words = [from, (REQUEUE | PRIVATE) as usize, to_wake, to_move, to, 0];
+    // SAFETY: wakes and moves only.
+    let changed = unsafe { raw_syscall(libc::SYS_futex, words.map(|word| word as u64)) };
+    changed.max(0) as Answer
 }
 
 fn wake_op(runtime: &'static Runtime, frame: &Frame) -> Answer {

@@ -65,7 +65,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         libc::SYS_get_robust_list => attributes::get_robust_list(thread, frame),
         libc::SYS_rseq => attributes::rseq(frame),
         libc::SYS_futex_waitv | 454..=456 => ENOSYS,
-        libc::SYS_futex => futex::of_bound(frame),
+        libc::SYS_futex => futex::of_bound(thread, frame),
         libc::SYS_clock_gettime => time::clock_of_bound(thread, frame)?,
         libc::SYS_clock_getres => time::clock_getres(thread, frame)?,
         libc::SYS_getrusage => time::usage_of_bound(thread, frame),

@@ -88,6 +88,32 @@ fn acquire(address: usize, waiters: u32) -> Result<Option<Answer>, Fault> {
     }
 }
 
+/// Waits at a word, on an activation or bound.
+fn wait_here(
+    runtime: &'static Runtime,
+    address: usize,
+    value: u32,
+    deadline: Option<u64>,
+) -> Answer {
+    match bound::current() {
+        Some(_) => wait_outside(address, value, deadline),
+        None => wait(runtime, address, value, u32::MAX, deadline),
+    }
+}
+
+/// Wakes those that wait in [`wait_here`].
+fn wake_here(runtime: &'static Runtime, address: usize, count: u32) -> Answer {
+    if bound::current().is_none() {
+        return wake(runtime, address, count, u32::MAX);
+    }
+    let woken = wake_kernel(address, count as usize, true);
+    let left = (count as usize).saturating_sub(woken as usize);
+    if left == 0 {
+        return woken;
+    }
+    woken + runtime.futex_wake_from_outside(address, left, u32::MAX) as Answer
+}
+
 /// Whether the word names an owner that is no thread of this process any more, nor a kernel thread of libc's.
 fn is_orphaned(address: usize) -> Result<bool, Fault> {
     let value = access::load_u32(address)?;
@@ -143,10 +169,7 @@ pub fn lock(runtime: &'static Runtime, address: usize, deadline: Option<u64>) ->
         }
         // There may be other waiters now or later: whoever gets the lock keeps the mark.
         waiters = WAITERS;
-        let answer = match bound::current() {
-            Some(_) => wait_outside(address, value | WAITERS, deadline),
-            None => wait(runtime, address, value | WAITERS, u32::MAX, deadline),
-        };
+        let answer = wait_here(runtime, address, value | WAITERS, deadline);
         if urgency::lends() {
             urgency::waited();
         }
@@ -171,15 +194,7 @@ pub fn unlock(runtime: &'static Runtime, address: usize) -> Answer {
             Err(Fault) => return failed(libc::EFAULT),
         }
     }
-    match bound::current() {
-        Some(_) if wake_kernel(address, 1, true) == 0 => {
-            runtime.futex_wake_from_outside(address, 1, u32::MAX);
-        }
-        Some(_) => {}
-        None => {
-            wake(runtime, address, 1, u32::MAX);
-        }
-    }
+    wake_here(runtime, address, 1);
     // Last: what was lent is needed until the lender is woken.
     if urgency::lends() && value & WAITERS != 0 {
         urgency::freed_awaited();
@@ -198,7 +213,7 @@ pub fn wait_requeue(runtime: &'static Runtime, frame: &Frame, deadline: Option<u
         return failed(libc::EFAULT);
     }
     loop {
-        let answer = wait(runtime, from, frame.rdx as u32, u32::MAX, deadline);
+        let answer = wait_here(runtime, from, frame.rdx as u32, deadline);
         if answer == 0 {
             return lock(runtime, mutex, deadline);
         }
@@ -217,7 +232,7 @@ pub fn requeue(runtime: &'static Runtime, frame: &Frame) -> Answer {
     }
     match access::load_u32(from) {
         Ok(value) if value != frame.r9 as u32 => failed(libc::EAGAIN),
-        Ok(_) => wake(runtime, from, 1 + to_move as u32, u32::MAX),
+        Ok(_) => wake_here(runtime, from, 1 + to_move as u32),
         Err(Fault) => failed(libc::EFAULT),
     }
 }

@@ -1,5 +1,5 @@
-/* A guest asks for calls in `ask`, which this file calls three times: before there are threads, from the first thread
- * beside another one, and from another thread. Each answer is printed. The answers of a native run are right. */
+/* A guest asks for calls in `ask`, which this file calls four times: before there are threads, from the first thread
+ * beside another one, from another thread, and from one with an I/O priority of its own. Each answer is printed. The answers of a native run are right. */
 #include "case.h"
 #include <limits.h>
 #include <signal.h>
@@ -61,6 +61,18 @@ static void *asks(void *unused)
     return NULL;
 }
 
+/* What it sets is its own alone, and nothing else says that it has it. */
+static void *asks_with_priority(void *unused)
+{
+    enum { BEST_EFFORT_6 = 2 << 13 | 6, WHO_PROCESS = 1 };
+    (void)unused;
+    set_mask(0);
+    syscall(SYS_ioprio_set, WHO_PROCESS, 0, BEST_EFFORT_6);
+    stage = "a bound thread";
+    ask();
+    return NULL;
+}
+
 /* A signal for the process goes to the thread that asks. */
 static void *waits(void *barrier)
 {
@@ -82,6 +94,8 @@ int main(void)
     ask();
     set_mask(1);
     MUST(pthread_create(&thread, NULL, asks, NULL));
+    MUST(pthread_join(thread, NULL));
+    MUST(pthread_create(&thread, NULL, asks_with_priority, NULL));
     MUST(pthread_join(thread, NULL));
     pthread_barrier_wait(&barrier);
     MUST(pthread_join(beside, NULL));
