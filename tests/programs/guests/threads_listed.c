@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <semaphore.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -195,7 +196,15 @@ static void *asks(void *unused)
     DIR *directory = opendir("/proc/thread-self/../../task");
     int count = listed(directory, NR_THREADS);
     check("list_from_a_thread", count == NR_THREADS + 2, "%d", count);
+    /* With a nice value of its own. */
+    MUST(setpriority(PRIO_PROCESS, (id_t)gettid(), 1));
+    rewinddir(directory);
+    count = listed(directory, NR_THREADS);
+    check("list_from_a_nice_thread", count == NR_THREADS + 2, "%d", count);
     closedir(directory);
+    check("links_from_a_nice_thread", links("/proc/self/task") == NR_THREADS + 2, "%d", links("/proc/self/task"));
+    numbers("from_a_nice_thread", "/proc/self/status", NR_THREADS + 1);
+    numbers("from_a_nice_thread", "/proc/self/stat", NR_THREADS + 1);
     return unused;
 }
 
