@@ -344,7 +344,6 @@ const OF_KERNEL: &[&str] = &[
     "getrandom",
     "gettimeofday",
     "getuid",
-    "lseek",
     "madvise",
     "mremap",
     "nanosleep",
