@@ -196,7 +196,11 @@ fn used_by_bound(thread: &'static Thread) -> u64 {
 /// clock_gettime(2) on the clocks of threads; `None` for others: the kernel's.
 pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     let whose = thread_of_clock(thread, frame.rdi as i32)?;
-    let time = cpu_time::of(whose);
+    // Of a bound thread: what it used before, and on its visits.
+    let mut time = cpu_time::of(whose);
+    if let Some(tid) = bound::kernel_id(whose).filter(|&tid| tid != 0) {
+        time += kernel_clock(clock_of_kernel_thread(tid)).unwrap_or(0);
+    }
     Some(store(frame.rsi as usize, [time / NS, time % NS]))
 }
 

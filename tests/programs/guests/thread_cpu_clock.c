@@ -1,10 +1,12 @@
 /* CPU clocks: a sleeping thread's stands nearly still, a computing one's moves, and the process's
- * holds both. */
+ * holds both. Those of a thread that keeps something in the kernel for itself go on. */
 #include "case.h"
 #include <stdatomic.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
-static atomic_int stop, running;
+#define BEFORE 50000000
+static atomic_int stop, running, keeps_on;
 
 static void *computes(void *unused)
 {
@@ -22,6 +24,30 @@ static void *sleeps(void *unused)
         usleep(5000);
     (void)unused;
     return (void *)now(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static long long usage_of_thread(void)
+{
+    struct rusage usage;
+    MUST(getrusage(RUSAGE_THREAD, &usage));
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000LL +
+           (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000LL;
+}
+
+static void *keeps(void *unused)
+{
+    while (now(CLOCK_THREAD_CPUTIME_ID) < BEFORE) {
+    }
+    long long before = usage_of_thread();
+    MUST(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_EARLY, 0, 0));
+    usleep(1000);
+    long long after = usage_of_thread(), clock = now(CLOCK_THREAD_CPUTIME_ID);
+    check("usage_goes_on", before > 0 && after >= before && clock >= BEFORE, "%lld, then %lld, %lld", before, after,
+          clock);
+    atomic_store(&keeps_on, 1);
+    while (atomic_load(&keeps_on)) {
+    }
+    return unused;
 }
 
 int main(void)
@@ -43,5 +69,15 @@ int main(void)
           used, rested);
     check("cpu_clock_of_process", process >= used && usage.ru_utime.tv_sec * 1000000 +
           usage.ru_utime.tv_usec > 0, "process %lld ns, thread %lld ns", process, used);
+    busy = start(keeps, NULL);
+    while (!atomic_load(&keeps_on))
+        usleep(1000);
+    MUST(pthread_getcpuclockid(busy, &clock));
+    first = now(clock);
+    while (now(clock) - first < BEFORE)
+        usleep(5000);
+    check("cpu_clock_goes_on", first >= BEFORE, "%lld", first);
+    atomic_store(&keeps_on, 0);
+    join(busy);
     return verdict();
 }
