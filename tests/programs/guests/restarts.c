@@ -34,12 +34,13 @@
 /* So many signals are sent to a call, each a moment after the other, or until it is over. */
 enum { SIGNALS = 20, MOMENT_US = 3000 };
 
-static int pipes[2], full[2], stream[2], full_stream[2], limited[2], listener, instance, event, timer, watch,
+static int pipes[2], full[2], stream[2], full_stream[2], limited[2], listener, full_listener, instance, event, timer, watch,
     locked, files[2], queue_in, queue_out, semaphores;
 static mqd_t messages, full_messages;
 static sem_t semaphore;
 static _Atomic int word;
 static pid_t child;
+static unsigned long context;
 static char page[65536];
 static const struct timespec long_time = {5, 0};
 static struct { long type; char text[8192]; } message;
@@ -269,6 +270,61 @@ static long do_setlkw(void)
     return fcntl(locked, F_SETLKW, &lock);
 }
 static long do_flock(void) { return flock(locked, LOCK_EX); }
+static long do_setlkw_description(void)
+{
+    struct flock lock = {.l_type = F_WRLCK};
+    return fcntl(locked, F_OFD_SETLKW, &lock);
+}
+static long do_accept4(void)
+{
+    int one = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (one >= 0)
+        close(one);
+    return one < 0 ? -1 : 0;
+}
+/* To a socket whose backlog is full. */
+static long do_connect(void)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "restarts.full"};
+    int one = socket(AF_UNIX, SOCK_STREAM, 0);
+    long answer = connect(one, (void *)&name, sizeof name);
+    int error = errno;
+    close(one);
+    errno = error;
+    return answer;
+}
+static void end_connect(void) { close(accept(full_listener, NULL, NULL)); }
+static long do_recvmmsg(void)
+{
+    struct iovec one = {page, 1};
+    struct mmsghdr header = {.msg_hdr = {.msg_iov = &one, .msg_iovlen = 1}};
+    return recvmmsg(stream[0], &header, 1, 0, NULL);
+}
+static long do_sendmmsg(void)
+{
+    struct iovec one = {page, 1};
+    struct mmsghdr header = {.msg_hdr = {.msg_iov = &one, .msg_iovlen = 1}};
+    return sendmmsg(full_stream[0], &header, 1, 0);
+}
+static long do_tee(void) { return tee(pipes[0], files[1], 1, 0); }
+static long do_vmsplice(void) { return vmsplice(full[1], &(struct iovec){page, 1}, 1, 0); }
+static long do_epoll_pwait2(void)
+{
+    return syscall(SYS_epoll_pwait2, instance, &(struct epoll_event){0}, 1, &long_time, NULL, 8);
+}
+static long do_io_getevents(void)
+{
+    char completion[32];
+    struct timespec limit = long_time;
+    return syscall(SYS_io_getevents, context, 1L, 1L, completion, &limit);
+}
+static long do_futex_shared_until(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += 5;
+    return syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, 0, &until, NULL, -1);
+}
 static long do_open_fifo(void)
 {
     int one = open("restarts.fifo", O_RDONLY);
@@ -331,6 +387,16 @@ static const struct call {
     {"waitid", do_waitid, end_child, begin_child},
     {"F_SETLKW", do_setlkw, end_lock, begin_lock},
     {"flock", do_flock, end_lock, begin_lock},
+    {"F_OFD_SETLKW", do_setlkw_description, end_lock, begin_lock},
+    {"accept4", do_accept4, end_accept, NULL},
+    {"connect", do_connect, end_connect, NULL},
+    {"recvmmsg", do_recvmmsg, end_stream, NULL},
+    {"sendmmsg", do_sendmmsg, end_full_stream, NULL},
+    {"tee", do_tee, end_pipe, NULL},
+    {"vmsplice", do_vmsplice, end_full, NULL},
+    {"epoll_pwait2", do_epoll_pwait2, end_pipe, NULL},
+    {"io_getevents", do_io_getevents, end_none, NULL},
+    {"futex, shared, until", do_futex_shared_until, end_word, NULL},
     {"open of a FIFO", do_open_fifo, end_fifo, NULL},
 };
 
@@ -373,7 +439,14 @@ static void reset(void)
     while (mq_timedsend(full_messages, "x", 1, 0, &past) == 0) {
     }
     fcntl(locked, F_SETLK, &unlock);
+    fcntl(locked, F_OFD_SETLK, &unlock);
     flock(locked, LOCK_UN);
+    struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "restarts.full"};
+    for (int one = 0; one >= 0;) {
+        int next = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        one = connect(next, (void *)&name, sizeof name);
+        close(next);
+    }
 }
 
 static const struct call *current;
@@ -440,6 +513,7 @@ static void *all(void *name)
 int main(void)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "restarts.socket"};
+    struct sockaddr_un full_name = {.sun_family = AF_UNIX, .sun_path = "restarts.full"};
     struct mq_attr attributes = {.mq_maxmsg = 2, .mq_msgsize = 16};
     char mq_name[64];
     pthread_t thread;
@@ -454,6 +528,10 @@ int main(void)
     listener = socket(AF_UNIX, SOCK_STREAM, 0);
     MUST(bind(listener, (void *)&name, sizeof name));
     MUST(listen(listener, 8));
+    full_listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    MUST(bind(full_listener, (void *)&full_name, sizeof full_name));
+    MUST(listen(full_listener, 0));
+    MUST(syscall(SYS_io_setup, 1, &context));
     instance = epoll_create1(0);
     MUST(epoll_ctl(instance, EPOLL_CTL_ADD, pipes[0], &(struct epoll_event){.events = EPOLLIN}));
     event = eventfd(0, 0);

@@ -26,7 +26,7 @@ pub const GUESTS: &[&str] = &[
 /// Calls, and guests that make them.
 const CALLS: &[(&str, &str)] = &[
     ("accept", "answers_descriptors restarts cancel_waits"),
-    ("accept4", "answers_descriptors"),
+    ("accept4", "answers_descriptors restarts"),
     ("add_key", "answers_process thread_kernel_state"),
     (
         "arch_prctl",
@@ -156,7 +156,7 @@ const CALLS: &[(&str, &str)] = &[
     ("read", "answers_descriptors restarts reads_that_count"),
     ("readv", "answers_descriptors restarts"),
     ("recvfrom", "answers_descriptors restarts"),
-    ("recvmmsg", "answers_descriptors"),
+    ("recvmmsg", "answers_descriptors restarts"),
     ("recvmsg", "answers_descriptors restarts"),
     ("request_key", "answers_process"),
     ("rseq", "own_rseq"),
@@ -217,7 +217,10 @@ const CALLS: &[(&str, &str)] = &[
         "answers_descriptors restarts py_select cancel_poll",
     ),
     ("sendfile", "answers_descriptors transfers_complete"),
-    ("sendmmsg", "answers_descriptors transfers_complete"),
+    (
+        "sendmmsg",
+        "answers_descriptors restarts transfers_complete",
+    ),
     ("sendmsg", "answers_descriptors restarts transfers_complete"),
     ("sendto", "answers_descriptors restarts transfers_complete"),
     ("set_mempolicy", "answers_process"),

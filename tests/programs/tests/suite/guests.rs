@@ -36,12 +36,12 @@ guests! {
        rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv signal_actions
        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_in_handler_entry
        signal_mask_delivery signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending
-       signal_to_oneself signal_to_other_process signal_to_parked signals_kept signals_to_process
-       signals_without_room sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
-       stack_overflow start_again stdio_locks stop_continue thread_attributes thread_cpu_clock thread_exit
-       thread_kernel_state thread_limits thread_name_of_other thread_odd_calls thread_privileges
-       threads_listed threads_listed_agents time_stamps_fault timer_signal timer_slack timer_thread
-       timer_thread_clock times_of_process transfers_complete transfers_interrupted turns_hostile
+       signal_to_first signal_to_oneself signal_to_other_process signal_to_parked signals_kept
+       signals_to_process signals_without_room sigsys_blocked sigwait sleep_many socket_timeouts spawn
+       spawn_handlers spin_wait stack_overflow start_again stdio_locks stop_continue thread_attributes
+       thread_cpu_clock thread_exit thread_kernel_state thread_limits thread_name_of_other thread_odd_calls
+       thread_privileges threads_listed threads_listed_agents time_stamps_fault timer_signal timer_slack
+       timer_thread timer_thread_clock times_of_process transfers_complete transfers_interrupted turns_hostile
        ucontext_in_threads uring vdso_small_stack vfork_waits waits_disturbed waits_for_other_processes
        woken_beside_computing;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier cxx_mutexes
