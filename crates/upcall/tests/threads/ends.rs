@@ -1,0 +1,127 @@
+//! Ends: of stacks, of the first thread, and of processes.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use upcall::thread::{self, Builder};
+
+pub fn stacks_are_as_large_as_asked_for() {
+    fn deep(left: usize) -> usize {
+        let here = std::hint::black_box([1u8; 1024]);
+        if left == 0 {
+            0
+        } else {
+            deep(left - 1) + usize::from(here[left % 1024])
+        }
+    }
+    for (size, depth) in [(1, 8), (1 << 20, 700), (8 << 20, 6000), (64 << 20, 40_000)] {
+        let thread = Builder::new().stack_size(size).spawn(move || deep(depth));
+        assert_eq!(thread.unwrap().join().unwrap(), depth);
+    }
+}
+
+/// The child of a fork has its one thread, and makes others.
+pub fn children_have_threads_of_their_own() {
+    let status = thread::spawn(|| {
+        // SAFETY: the child uses its own thread, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let sum: i32 = (0..20)
+                .map(|one| thread::spawn(move || one).join().unwrap())
+                .sum();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(sum == 190)) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        status
+    });
+    let status = status.join().unwrap();
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1,
+        "{status:#x}"
+    );
+}
+
+/// The first thread ends by itself: the process ends with the last that runs, however many shells are free.
+pub fn first_ends() -> ! {
+    drop(thread::spawn(|| {
+        let handles: Vec<_> = (0..50).map(|_| thread::spawn(thread::yield_now)).collect();
+        std::thread::sleep(Duration::from_millis(20));
+        // Ended, and nobody's to release.
+        handles.into_iter().for_each(std::mem::forget);
+        println!("the last");
+    }));
+    loop {
+        // Unlike pthread_exit(3), through no frame of main's caller.
+        // SAFETY: ends the calling thread, which has nothing to drop.
+        unsafe { libc::syscall(libc::SYS_exit, 3) };
+    }
+}
+
+/// A thread uses up its stack, by frames of one size and from one depth of many, while others wait whose stacks lie
+/// around it.
+pub fn overflows(variant: usize) {
+    #[expect(unconditional_recursion, reason = "until the stack ends")]
+    fn deeper<const SIZE: usize>(last: &[u8; SIZE]) -> u8 {
+        let next = std::hint::black_box([last[1]; SIZE]);
+        deeper(&next) + std::hint::black_box(next)[0]
+    }
+    /// Each of them calls the runtime, in which the stack may end.
+    #[expect(unconditional_recursion, reason = "until the stack ends")]
+    fn yields(last: &[u8; 64]) -> u8 {
+        let next = std::hint::black_box([last[1]; 64]);
+        thread::yield_now();
+        yields(&next) + std::hint::black_box(next)[0]
+    }
+    fn from<const SIZE: usize>(depth: usize) -> u8 {
+        let frame = std::hint::black_box([1; 48]);
+        match depth {
+            0 if SIZE == 64 => yields(&[frame[7]; 64]),
+            0 => deeper(&[frame[7]; SIZE]),
+            _ => from::<SIZE>(depth - 1) + std::hint::black_box(frame)[0],
+        }
+    }
+    let gate = Arc::new(AtomicBool::new(false));
+    let wait = |gate: &Arc<AtomicBool>| {
+        let gate = gate.clone();
+        thread::spawn(move || {
+            while !gate.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        })
+    };
+    let below: Vec<_> = (0..3).map(|_| wait(&gate)).collect();
+    let run = [from::<64>, from::<512>, from::<2000>, from::<9000>][variant % 4];
+    let size = [64 << 10, 256 << 10][variant / 4 % 2];
+    let thread = Builder::new().name("the deep one".to_owned());
+    let thread = thread.stack_size(size);
+    let thread = thread.spawn(move || run(variant / 8)).unwrap();
+    let above: Vec<_> = (0..3).map(|_| wait(&gate)).collect();
+    thread.join().unwrap();
+    drop((below, above));
+}
+
+pub fn ends_with_a_message() {
+    for variant in 0..100 {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let output = command.args(["overflows", &variant.to_string()]).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.signal(),
+            Some(libc::SIGSEGV),
+            "variant {variant}: {}\n{said}",
+            output.status
+        );
+        assert!(
+            said.contains("thread 'the deep one' has overflowed its stack"),
+            "variant {variant}: {said}"
+        );
+    }
+    println!("ok {}", stringify!(ends_with_a_message));
+}

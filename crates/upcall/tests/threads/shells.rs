@@ -1,0 +1,171 @@
+//! What threads leave behind in the shells in which others run after them, and how much that is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use upcall::thread;
+
+thread_local! {
+    static PLAIN: Cell<u32> = const { Cell::new(5) };
+    static DROPPED: RefCell<Option<Says>> = const { RefCell::new(None) };
+}
+
+struct Says(Arc<AtomicUsize>);
+
+impl Drop for Says {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+pub fn thread_local_storage_is_new_for_each() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    for round in 0..500 {
+        let says = dropped.clone();
+        let seen = thread::spawn(move || {
+            let seen = PLAIN.replace(77);
+            DROPPED.with_borrow_mut(|slot| {
+                assert!(slot.is_none());
+                *slot = Some(Says(says));
+            });
+            (seen, std::thread::current().id())
+        });
+        let (seen, _) = seen.join().unwrap();
+        assert_eq!(seen, 5, "in round {round}");
+        assert_eq!(
+            dropped.load(Ordering::SeqCst),
+            round + 1,
+            "destroyed before it is joined"
+        );
+    }
+    assert_eq!(PLAIN.get(), 5);
+}
+
+/// What pthread_key_create(3) keeps is libc's to destroy: with the shell.
+pub fn values_of_keys_are_destroyed() {
+    static DESTROYED: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn destroy(_: *mut libc::c_void) {
+        DESTROYED.fetch_add(1, Ordering::SeqCst);
+    }
+    let mut key = 0;
+    // SAFETY: a key that stays.
+    let answer = unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) };
+    assert_eq!(answer, 0);
+    for round in 0..20 {
+        thread::spawn(move || {
+            // SAFETY: the key above.
+            unsafe {
+                assert!(libc::pthread_getspecific(key).is_null());
+                libc::pthread_setspecific(key, std::ptr::without_provenance(round + 1));
+            }
+        })
+        .join()
+        .unwrap();
+        assert_eq!(DESTROYED.load(Ordering::SeqCst), round + 1);
+    }
+    // Shells end and begin beside one another, in the same memory.
+    let makers: Vec<_> = (0..8)
+        .map(|_| {
+            thread::spawn(move || {
+                for _ in 0..100 {
+                    let sets = thread::spawn(move || {
+                        // SAFETY: the key above.
+                        unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) }
+                    });
+                    let other = thread::spawn(|| PLAIN.replace(6));
+                    assert_eq!((sets.join().unwrap(), other.join().unwrap()), (0, 5));
+                }
+            })
+        })
+        .collect();
+    makers.into_iter().for_each(|maker| maker.join().unwrap());
+    assert_eq!(DESTROYED.load(Ordering::SeqCst), 820);
+}
+
+/// One after another they run in few shells: libc knows few of them.
+pub fn shells_are_used_again() {
+    let own = || {
+        // SAFETY: asks only.
+        unsafe { libc::gettid() }
+    };
+    let known: BTreeSet<i32> = (0..10_000)
+        .map(|_| thread::spawn(own).join().unwrap())
+        .collect();
+    assert!(known.len() <= 70, "{} shells", known.len());
+    let at_once = |count: usize| {
+        let threads: Vec<_> = (0..count).map(|_| thread::spawn(own)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect::<BTreeSet<i32>>()
+    };
+    let first = at_once(1000);
+    let mut all = first.clone();
+    for _ in 0..10 {
+        all.extend(at_once(1000));
+    }
+    // Some are with other virtual processors.
+    assert!(all.len() <= 1000 + 70 * 10, "{} shells", all.len());
+}
+
+/// Two of its stack's, and a part of one for what the runtime knows of it: frames of calls on the way are small.
+pub fn who_waits_has_few_pages() {
+    const THREADS: usize = 1000;
+    upcall::Runtime::start().unwrap();
+    let gate = Arc::new((upcall::sync::Semaphore::new(0), AtomicUsize::new(0)));
+    // What is there once.
+    thread::spawn(|| ()).join().unwrap();
+    let before = resident_pages();
+    let waiting: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let gate = gate.clone();
+            thread::spawn(move || {
+                gate.1.fetch_add(1, Ordering::Relaxed);
+                gate.0.acquire();
+            })
+        })
+        .collect();
+    // On one virtual processor who has counted itself waits as soon as another runs.
+    while gate.1.load(Ordering::Relaxed) < THREADS {
+        thread::yield_now();
+    }
+    let pages = resident_pages() - before;
+    assert!(
+        pages < 5 * THREADS / 2,
+        "{pages} pages for {THREADS} threads"
+    );
+    // They do not wait in the order in which they were made.
+    waiting.iter().for_each(|_| gate.0.release());
+    for thread in waiting {
+        thread.join().unwrap();
+    }
+    println!("ok {}", stringify!(who_waits_has_few_pages));
+}
+
+/// What of the process is in memory (proc_pid_statm(5)).
+fn resident_pages() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// Also at first, when there are none: as many as it is deep, and not one for each part of the work.
+pub fn divided_work_has_few_shells() {
+    fn divide(depth: u32, known: &Mutex<BTreeSet<i32>>) {
+        // SAFETY: asks only.
+        known.lock().unwrap().insert(unsafe { libc::gettid() });
+        if depth > 0 {
+            thread::scope(|scope| {
+                let half = scope.spawn(|| divide(depth - 1, known));
+                divide(depth - 1, known);
+                half.join().unwrap();
+            });
+        }
+    }
+    let known = Mutex::new(BTreeSet::new());
+    divide(10, &known);
+    let count = known.into_inner().unwrap().len();
+    assert!(count <= 2 * 10, "{count} shells");
+    println!("ok {}", stringify!(divided_work_has_few_shells));
+}
