@@ -182,8 +182,7 @@ fn start_routine(tls: usize) -> Option<usize> {
 
 /// clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
 pub fn create(frame: &mut Frame, request: &Request) {
-    let stays = GUEST.runtime().is_none()
-        && (scheduling::is_real_time() || attributes::time_stamps_fault());
+    let stays = GUEST.runtime().is_none() && has_what_forbids_runtime();
     if stays || is_libcs_own(request.tls) {
         create_helper(frame, request);
         return;
@@ -202,6 +201,16 @@ pub fn create(frame: &mut Frame, request: &Request) {
             -i64::from(libc::EAGAIN) as u64
         }
     };
+}
+
+/// Whether the process, which has no runtime yet, has something of the kernel's with which none can work. libc has blocked
+/// all signals, and a filter may trap what is asked here: see [`signal::ALL`].
+#[inline(never)]
+fn has_what_forbids_runtime() -> bool {
+    let before = signal::change_kernel_mask(signal::ALL);
+    let has = scheduling::is_real_time() || attributes::time_stamps_fault();
+    signal::set_kernel_mask(before);
+    has
 }
 
 /// clone or clone3 that asks for a thread which stays a kernel thread: libc's own, or one that such

@@ -37,6 +37,7 @@ const CALLS: &[(&str, i64)] = &[
     ("rt_sigtimedwait", libc::SYS_rt_sigtimedwait),
     ("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo),
     ("sched_getaffinity", libc::SYS_sched_getaffinity),
+    ("sched_getscheduler", libc::SYS_sched_getscheduler),
     ("sched_setaffinity", libc::SYS_sched_setaffinity),
     ("sched_setscheduler", libc::SYS_sched_setscheduler),
     ("sigaltstack", libc::SYS_sigaltstack),
