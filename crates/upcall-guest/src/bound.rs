@@ -26,6 +26,7 @@
 //! Rejected: to have the activation stay with the thread. What an activation has changed for its kernel thread it would have
 //! to give back before it carries another one, which the kernel does not allow.
 
+use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
@@ -34,7 +35,7 @@ use core::sync::atomic::{
 use upcall_core::{Errno, Kernel, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread, activations, affinity, base, spawn};
 
-use crate::entry::{pass_through, raw_syscall};
+use crate::entry::{NEVER, program_call, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::kernel_tid;
 use crate::{caller, credentials, dispatch, names, pending, signal, threads};
@@ -354,6 +355,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
     }
     let activation = runtime.enter();
     let (thread, id) = whose;
+    let mut is_trapped = false;
     let answer = match start(runtime, thread) {
         Err(Errno(number)) => -i64::from(number),
         Ok(record) => {
@@ -372,16 +374,15 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
                 answers.last().unwrap_or(answer)
             } else {
                 end(runtime, record);
+                is_trapped = answer == TRAPPED;
                 if answer < 0 { answer } else { NO_SUCH_THREAD }
             }
         }
     };
     runtime.leave(activation);
-    match (answer, calls) {
+    match calls {
         // SAFETY: the program's own call, which the same filters meet again.
-        (TRAPPED, &[[number, words @ ..], ..]) => {
-            (unsafe { pass_through(number as i64, words) }) as i64
-        }
+        [first, ..] if is_trapped => unsafe { program_call(first, &Cell::new(0), &NEVER) as i64 },
         _ => answer,
     }
 }
