@@ -357,7 +357,6 @@ const OF_KERNEL: &[&str] = &[
     "pselect6",
     "ptrace",
     "pwritev2",
-    "read",
     "readv",
     "recvfrom",
     "recvmmsg",
