@@ -42,8 +42,8 @@ const FAULTS: &[Fault] = &[
     (
         "lists::a_ready_thread_is_taken_once",
         "ready.rs",
-        "list.push_back(thread);\n            list.pop_front()",
-        "let first = list.pop_front();\n            list.push_back(thread);\n            first",
+        "list.push_last(thread);\n            list.pop_front()",
+        "let first = list.pop_front();\n            list.push_last(thread);\n            first",
     ),
     (
         "lists::a_virtual_processor_that_entered_the_idle_set",
