@@ -268,8 +268,8 @@ const FAULTS: &[Fault] = &[
     (
         "urgency::a_thread_that_is_more_urgent_when_it_is_ready",
         "schedule.rs",
-        "self.push_back(vp, thread);\n        self.announce(vp, thread);",
-        "self.announce(vp, thread);\n        self.push_back(vp, thread);",
+        "self.push_back(vp, thread);\n        if !self.announce(vp, thread) && vp.only_computes() {",
+        "let rung = self.announce(vp, thread);\n        self.push_back(vp, thread);\n        if !rung && vp.only_computes() {",
     ),
     (
         "urgency::a_more_urgent_thread",
@@ -292,8 +292,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "schedule.rs",
-        "self.push_back(vp, thread);\n        self.announce(vp, thread);",
-        "self.announce(vp, thread);\n        self.push_back(vp, thread);",
+        "self.push_back(vp, thread);\n        if !self.announce(vp, thread) && vp.only_computes() {",
+        "let rung = self.announce(vp, thread);\n        self.push_back(vp, thread);\n        if !rung && vp.only_computes() {",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
