@@ -181,12 +181,14 @@ impl Gang {
         })
     }
 
-    /// The process is about to end: others need not find out by themselves.
+    /// The process is about to end: others need not find out by themselves. What it has still to run, it runs
+    /// without turns.
     pub fn leave(&self, now: u64) {
         let Some(state) = self.state else { return };
         if state.left.swap(true, Ordering::SeqCst) {
             return;
         }
+        state.release();
         state.registry.publish(Phase::Resting);
         state.registry.publish_busy(Set::default());
         let mut room = [Member::default(); SLOTS];
@@ -326,7 +328,21 @@ impl State {
             }
         };
         self.decisions
-            .ask(|| self.left.load(Ordering::Relaxed), decide, call);
+            .ask(|| self.left.load(Ordering::SeqCst), decide, call);
+        if self.left.load(Ordering::SeqCst) {
+            self.release();
+        }
+    }
+
+    /// Nobody decides for a process that has left: all its virtual processors may run. A decision that
+    /// was being made meanwhile may stop some once more, so who made it does this again.
+    fn release(&self) {
+        for word in &self.processors.stopped {
+            word.store(0, Ordering::SeqCst);
+        }
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            self.registry.ring(self.registry.id());
+        }
     }
 
     fn decide_once(
@@ -460,5 +476,23 @@ impl State {
     fn may_stay(&self, vp: &'static Vp<Linux>) -> bool {
         let (word, bit) = Set::place(vp.processor());
         self.processors.stopped[word].load(Ordering::Relaxed) & bit == 0
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_that_has_left_still_runs_waits_for_no_turn() {
+        let gang = Gang::try_join(std::process::id() as i32).unwrap();
+        let state = gang.state.unwrap();
+        for processor in [0, 70] {
+            let (word, bit) = Set::place(processor);
+            state.processors.stopped[word].store(bit, Ordering::SeqCst);
+            assert!(!gang.may_run(processor));
+        }
+        gang.leave(1);
+        assert!(gang.may_run(0) && gang.may_run(70));
     }
 }
