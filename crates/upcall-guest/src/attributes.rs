@@ -11,7 +11,7 @@ use crate::entry::{Frame, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
-use crate::{access, agents, caller, credentials, kill, names, process, signal, threads};
+use crate::{access, agents, caller, carried, credentials, kill, names, process, signal, threads};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -99,7 +99,7 @@ pub fn kill_thread(
 ) -> i64 {
     let ours = GUEST.pid.load(Ordering::Relaxed) as i32;
     if group.is_some_and(|group| group != ours) {
-        return raw(frame);
+        return carried::send(frame).unwrap_or_else(|| raw(frame));
     }
     let Some(thread) = GUEST.identities.find(id) else {
         return if id >= FIRST { ESRCH } else { raw(frame) };
@@ -116,7 +116,7 @@ pub fn kill_thread(
 pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let (process, id) = (frame.rdi as i32, frame.rsi as i32);
     if process != GUEST.pid.load(Ordering::Relaxed) as i32 {
-        return raw(frame);
+        return carried::send(frame).unwrap_or_else(|| raw(frame));
     }
     let Some(thread) = GUEST.identities.find(id) else {
         return raw(frame);
@@ -131,7 +131,8 @@ pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
     send(runtime, (thread, id), frame.rdx as i32, &information)
 }
 
-fn send(
+/// Sends a signal to a thread of this process.
+pub fn send(
     runtime: &'static Runtime,
     receiver: (&'static Thread, i32),
     number: i32,

@@ -237,7 +237,7 @@ fn is_procfs(descriptor: i32) -> bool {
 }
 
 /// The beginning of a file whose `path` ends with a zero: how much there is of it.
-fn read_file(directory: i32, path: &[u8], into: &mut [u8]) -> usize {
+pub fn read_file(directory: i32, path: &[u8], into: &mut [u8]) -> usize {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
     // SAFETY: reads the path, which ends with a zero, and writes no more than there is room for.
     unsafe {

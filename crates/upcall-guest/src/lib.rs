@@ -34,6 +34,7 @@ pub mod attributes;
 pub mod backtrace;
 pub mod bound;
 pub mod caller;
+pub mod carried;
 pub mod cfi;
 pub mod code;
 pub mod credentials;

@@ -9,8 +9,8 @@ use crate::entry::{self, Frame, pass_through};
 use crate::guest::GUEST;
 use crate::procfs::{listing_calls, status_calls};
 use crate::{
-    again, attributes, bound, futex, helpers, ids, loads, names, process, procfs, scheduling,
-    segments, signal, table, time, timers, uring,
+    again, attributes, bound, carried, futex, helpers, ids, loads, names, process, procfs,
+    scheduling, segments, signal, table, time, timers, uring,
 };
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
@@ -69,6 +69,11 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
         libc::SYS_clock_gettime => time::clock_of_bound(thread, frame)?,
         libc::SYS_clock_getres => time::clock_getres(thread, frame)?,
         libc::SYS_getrusage => time::usage_of_bound(thread, frame),
+        libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo
+            if let Some(answer) = carried::send(frame) =>
+        {
+            answer
+        }
         libc::SYS_tgkill => to_thread(thread, frame, frame.rsi as i32, 1)?,
         libc::SYS_tkill => to_thread(thread, frame, frame.rdi as i32, 0)?,
         libc::SYS_rt_tgsigqueueinfo => to_thread(thread, frame, frame.rsi as i32, 1)?,

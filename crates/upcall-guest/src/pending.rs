@@ -32,9 +32,9 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::raw_syscall;
 use crate::guest::GUEST;
 use crate::lists::{List, POOL, PROCESS};
-use crate::masks;
 use crate::signal::{self, Disposition, bit};
 use crate::urgency;
+use crate::{carried, masks};
 
 pub use crate::lists::{Information, forget};
 
@@ -100,7 +100,7 @@ fn enqueue(
     let outside = thread.kernel.outside_tid.load(Ordering::SeqCst);
     if outside != 0 {
         // Under the lock, without which the thread cannot end.
-        return Err(send_outside(outside, signal, information));
+        return Err(send_outside(outside, id, signal, information));
     }
     let list = List::of(thread);
     if signal < 32 && list.numbers() & bit(signal) != 0 {
@@ -189,11 +189,14 @@ pub fn move_outside(runtime: &'static Runtime, thread: &'static Thread, kernel_i
 }
 
 /// Sends a signal to a bound thread: the kernel keeps it with its kernel thread.
-fn send_outside(kernel_id: i32, signal: i32, information: &Information) -> Sent {
+fn send_outside(kernel_id: i32, id: i32, signal: i32, information: &Information) -> Sent {
+    let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
     let answer = match information[1] as u32 as i32 {
+        SI_TKILL if information[2] as u32 != pid as u32 => {
+            carried::queue_to(kernel_id, id, signal, information)
+        }
         // Only to itself may a kernel thread send such a one with its information, which says no more.
         SI_TKILL => {
-            let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
             let words = [pid, kernel_id as u64, signal as u64, 0, 0, 0];
             // SAFETY: no memory of ours is involved.
             (unsafe { raw_syscall(libc::SYS_tgkill, words) }) as i64

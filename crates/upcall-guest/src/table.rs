@@ -22,9 +22,9 @@ use crate::guest::GUEST;
 use crate::procfs::{listing_calls, status_calls};
 use crate::threads::Request;
 use crate::{
-    again, alone, attributes, bound, caller, credentials, deadlines, dispatch, futex, helpers, ids,
-    io, kill, loads, names, poll, process, procfs, scheduling, segments, signal, threads, time,
-    timers, uring, user_dispatch,
+    again, alone, attributes, bound, caller, carried, credentials, deadlines, dispatch, futex,
+    helpers, ids, io, kill, loads, names, poll, process, procfs, scheduling, segments, signal,
+    threads, time, timers, uring, user_dispatch,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -114,6 +114,11 @@ fn alone(frame: &mut Frame) {
         }
         libc::SYS_close_range => {
             frame.rax = attributes::close_ranges(frame) as u64;
+        }
+        libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo
+            if let Some(answer) = carried::send(frame) =>
+        {
+            frame.rax = answer as u64;
         }
         number if dispatch::is_on() => {
             let served = match number {

@@ -55,8 +55,8 @@ use own::{give_up_wait, own_signal};
 use returning::returning;
 
 use crate::{
-    access, again, alone, bound, caller, credentials, dispatch, masks, pending, process, shell,
-    sud, timers, user_dispatch,
+    access, again, alone, bound, caller, carried, credentials, dispatch, masks, pending, process,
+    shell, sud, timers, user_dispatch,
 };
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
@@ -394,6 +394,10 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     if alone::keep(signal, words) {
         return;
     }
+    if let Some(carried) = carried::open(signal, words) {
+        carried.deliver_from_outside();
+        return;
+    }
     if let Some(thread) = bound::current_thread() {
         // SAFETY: as the kernel passed them.
         unsafe { outside::serve(thread, signal, information, context) };
@@ -527,6 +531,11 @@ unsafe fn call(
     information: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,
 ) {
+    // SAFETY: a siginfo_t is 128 bytes.
+    if let Some(carried) = carried::open(signal, unsafe { &*information.cast() }) {
+        carried.deliver(thread);
+        return;
+    }
     let action = ACTIONS[signal as usize].get();
     if action.handler > SIG_IGN {
         let seen = if action.flags & libc::SA_RESTART as u64 != 0 {

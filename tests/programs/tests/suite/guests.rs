@@ -34,7 +34,7 @@ guests! {
        poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer ptrace_threads
        raw_futex reads_that_count real_time refused_site registers registers_in_signals resolver
        rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv signal_actions
-       signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_in_handler_entry
+       signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_from_child signal_in_handler_entry
        signal_mask_delivery signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending
        signal_to_first signal_to_oneself signal_to_other_process signal_to_parked signals_kept
        signals_to_process signals_without_room sigsys_blocked sigwait sleep_many socket_timeouts spawn
