@@ -15,7 +15,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::access::{self, Fault};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
-use crate::{again, bound, pi, threads, time};
+use crate::{again, bound, pi, signal, threads, time};
 
 pub(crate) const PRIVATE: u64 = 128;
 pub(crate) const CLOCK_REALTIME: u64 = 256;
@@ -385,7 +385,21 @@ fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
     } else {
         frame.r9 as u32
     };
-    answer + runtime.futex_wake_from_outside(frame.rdi as usize, left, mask) as Answer
+    answer + wake_from_outside(runtime, frame.rdi as usize, left, mask)
+}
+
+/// Wakes user-level threads, on a kernel thread that is no activation. No signal meets it while it holds the runtime's locks,
+/// which the handler would want for a wake-up of its own.
+pub fn wake_from_outside(
+    runtime: &'static Runtime,
+    address: usize,
+    count: usize,
+    mask: u32,
+) -> Answer {
+    let before = signal::change_kernel_mask(signal::ALL);
+    let woken = runtime.futex_wake_from_outside(address, count, mask);
+    signal::set_kernel_mask(before);
+    woken as Answer
 }
 
 fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {

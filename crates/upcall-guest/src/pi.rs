@@ -15,7 +15,7 @@ use crate::futex::{
     failed, wait, wait_outside, wake, wake_kernel,
 };
 use crate::guest::GUEST;
-use crate::{agents, bound, caller, urgency};
+use crate::{agents, bound, caller, futex, urgency};
 
 const TID_MASK: u32 = 0x3fff_ffff;
 const OWNER_DIED: u32 = 0x4000_0000;
@@ -111,7 +111,7 @@ fn wake_here(runtime: &'static Runtime, address: usize, count: u32) -> Answer {
     if left == 0 {
         return woken;
     }
-    woken + runtime.futex_wake_from_outside(address, left, u32::MAX) as Answer
+    woken + futex::wake_from_outside(runtime, address, left, u32::MAX)
 }
 
 /// Whether the word names an owner that is no thread of this process any more, nor a kernel thread of libc's.
