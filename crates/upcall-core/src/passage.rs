@@ -324,14 +324,22 @@ impl<K: Kernel> Runtime<K> {
 
     /// Ends the current thread. `after` is called when nothing runs on its stack any more and
     /// must free the thread. Called inside the runtime.
+    #[inline(always)]
     pub fn exit_thread(
         &'static self,
         activation: &'static Activation<K>,
         after: After<K>,
         argument: usize,
     ) -> ! {
-        self.tell_of_current(activation, Transition::Ended);
-        self.park(activation, after, argument);
+        // All on the activation's stack: the thread's may be small.
+        self.park(
+            activation,
+            move |runtime: &'static Self, activation: &'static Activation<K>, thread, argument| {
+                runtime.tell(activation.vp(), thread, Transition::Ended);
+                after(runtime, activation, thread, argument)
+            },
+            argument,
+        );
         self.kernel.broken("an ended thread was resumed")
     }
 

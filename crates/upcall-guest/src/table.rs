@@ -42,17 +42,54 @@ const EBADF: i64 = -(libc::EBADF as i64);
 ///
 /// Called by the entry, on the program's stack.
 pub unsafe extern "C" fn handler(frame: &mut Frame) {
+    // Nothing of the stack is in use here, each of these being reached by a jump: for the last call it may be small.
     match GUEST.runtime() {
-        None if process::is_lent() || base::is_set() => outside(frame),
-        None => {
-            alone::in_call(frame, alone);
-            if GUEST.runtime().is_some()
-                && let Some(thread) = caller::own_thread()
-            {
-                caller::give_back(thread);
-            }
-        }
+        Some(runtime) if frame.rax as i64 == libc::SYS_exit => exit(runtime, frame),
         Some(runtime) => dispatch(runtime, frame),
+        None => without_runtime(frame),
+    }
+}
+
+#[inline(never)]
+fn without_runtime(frame: &mut Frame) {
+    if process::is_lent() || base::is_set() {
+        outside(frame);
+        return;
+    }
+    alone::in_call(frame, alone);
+    if GUEST.runtime().is_some()
+        && let Some(thread) = caller::own_thread()
+    {
+        caller::give_back(thread);
+    }
+}
+
+/// exit(2), which uses little of the stack.
+#[inline(never)]
+fn exit(runtime: &'static Runtime, frame: &mut Frame) {
+    match ending(runtime) {
+        Caller::Thread(thread, _) => threads::exit(runtime, thread, frame.rdi),
+        Caller::Outside(own) => caller::serve_outside(frame, own, outside),
+        // SAFETY: the entry's own frame.
+        Caller::Activation => unsafe { entry::native(frame) },
+    }
+}
+
+/// What ends by exit(2): a thread, a child on its memory or another kernel thread, or one of the runtime's own. Apart,
+/// so that the stack that this takes is free again for what follows.
+#[inline(never)]
+fn ending(runtime: &'static Runtime) -> Caller {
+    let caller = match base::program_thread() {
+        Some(thread) => Caller::Thread(thread, false),
+        None => caller::identify(runtime),
+    };
+    match caller {
+        Caller::Thread(thread, _) if thread.kernel.lent.load(Ordering::Relaxed) => {
+            Caller::Outside(None)
+        }
+        // SAFETY: the register leads to the activation.
+        Caller::Thread(..) if unsafe { base::is_inside() } => Caller::Activation,
+        other => other,
     }
 }
 
@@ -164,7 +201,6 @@ fn outside(frame: &mut Frame) {
         crate::outside::serve(thread, frame);
         return;
     }
-    // Here, where least of the stack is in use: it may be small.
     if frame.rax as i64 == libc::SYS_exit {
         threads::exit_foreign(frame);
     } else {
@@ -218,6 +254,7 @@ fn helper(frame: &mut Frame) {
     }
 }
 
+#[inline(never)]
 fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
     let thread = match base::program_thread() {
         Some(thread) => {
@@ -254,8 +291,6 @@ fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
         return;
     }
     match frame.rax as i64 {
-        // Here, where least of the stack is in use: it may be small.
-        libc::SYS_exit => threads::exit(runtime, thread, frame.rdi),
         libc::SYS_sched_yield if !deadlines::has(thread) => {
             in_call(thread, frame, |frame| {
                 runtime.yield_now();

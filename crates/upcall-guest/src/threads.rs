@@ -6,8 +6,9 @@
 //!
 //! A program that calls clone(2) itself may give its thread a small stack. At the top of that lies the frame from which
 //! the thread starts (448 bytes), until it runs. A system call takes 650 bytes for the red zone and its frame, and what
-//! the handler uses below; the last one, by which the thread ends, takes least: a kilobyte is enough for a thread, or
-//! a process that shares the memory, which does no more than that. To be preempted takes a frame of the kernel's.
+//! the handler uses below. The last one, by which the thread ends, takes least: most of it is done when the thread has
+//! left its stack ([`ended`]). So a kilobyte is enough for a thread, or a process that shares the memory, which does no
+//! more than that. To be preempted takes a frame of the kernel's.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -392,28 +393,17 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
 }
 
 /// exit(2): ends the current thread, and the process with the last one.
+// The stack may be small: nearly all is done when the thread has left it, in `ended`.
 pub fn exit(runtime: &'static Runtime, thread: &'static Thread, status: u64) -> ! {
-    let is_first = GUEST
-        .identities
-        .first()
-        .is_some_and(|first| core::ptr::eq(first, thread));
-    agents::dismiss(runtime, thread, || GUEST.identities.release(thread));
-    let activation = runtime.enter();
-    if let Some(thread) = activation.thread() {
-        robust::release_all(runtime, activation, thread);
-        if is_first {
-            FIRST_STATUS.store(status, Ordering::Relaxed);
-            GUEST.first_ended.store(true, Ordering::SeqCst);
-        }
+    let first = GUEST.identities.first();
+    if first.is_some_and(|first| core::ptr::eq(first, thread)) {
+        FIRST_STATUS.store(status, Ordering::Relaxed);
+        GUEST.first_ended.store(true, Ordering::SeqCst);
     }
-    // Counted down here and not when the thread is gone: of two that end at once, one is the last.
-    // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
-    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.foreign.load(Ordering::SeqCst) == 0
-    {
-        end_process();
+    if agents::of(thread).is_some() {
+        agents::dismiss(runtime, thread, || GUEST.identities.release(thread));
     }
-    end_with_the_last();
-    runtime.exit_thread(activation, ended, 0)
+    runtime.exit_thread(runtime.enter(), ended, 0)
 }
 
 /// With what the first thread called exit(2): the process's status, if nobody says another.
@@ -470,13 +460,20 @@ fn is_last_foreign() -> bool {
         && (GUEST.living.load(Ordering::SeqCst) == 0 || only_shells_are_left())
 }
 
-/// Nothing runs on the thread's stack any more: libc may have it.
+/// Nothing runs on the thread's stack any more. Hands on what the thread holds, and lets libc have the stack.
 fn ended(
     runtime: &'static Runtime,
     activation: &'static Activation,
     thread: &'static Thread,
     _: usize,
 ) -> Option<&'static Thread> {
+    robust::release_all(runtime, activation, thread);
+    // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
+    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.foreign.load(Ordering::SeqCst) == 0
+    {
+        end_process();
+    }
+    end_with_the_last();
     let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
     pending::close(runtime, activation, thread);
