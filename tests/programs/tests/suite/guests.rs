@@ -22,7 +22,7 @@ guests! {
     c: affinity_children affinity_outside aio aio_idle alarm_main altstack_calls altstack_leaves
        altstack_parks altstack_per_thread altstack_shared altstack_small_stack altstack_switches atfork
        backtrace_thread blocks_500 bound_calls bound_filtered bound_identity bound_in_handler bound_urgent
-       c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
+       bound_wakes_in_handler c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep cancel_testcancel
        cancel_waits clone_small_stack cond_timeouts crowded_blocks descriptor_limits descriptor_numbers
        descriptors epoll_nest_at_once epoll_threads errno_tls_10000 exec_from_thread file_blocking
        filter_after_jit fork_from_thread fork_in_handler fork_migrating fork_return futex_counts
@@ -34,8 +34,8 @@ guests! {
        poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer ptrace_threads
        raw_futex reads_that_count real_time refused_site registers registers_in_signals resolver
        rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv signal_actions
-       signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_from_child signal_in_handler_entry
-       signal_mask_delivery signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending
+       signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_from_child
+       signal_in_handler_entry signal_mask_delivery signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending
        signal_to_first signal_to_oneself signal_to_other_process signal_to_parked signals_kept
        signals_to_process signals_without_room sigsys_blocked sigwait sleep_many socket_timeouts spawn
        spawn_handlers spin_wait stack_overflow start_again stdio_locks stop_continue thread_attributes
