@@ -1,13 +1,13 @@
 /* Children of clone(2) on a small stack: a thread, a process that shares the memory while its parent waits (as vfork),
  * and one beside its parent. What lies below the stack belongs to somebody else. A kilobyte is enough wherever it
- * ends; the stacks here are an eighth smaller, so that this fails before programs do. */
+ * ends; the threads' stacks here are an eighth smaller, so that this fails before programs do. */
 #include "case.h"
 #include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <signal.h>
 
-enum { STACK = 896, ROUNDS = 48 };
+enum { STACK = 1024, OF_THREAD = 896, ROUNDS = 48 };
 
 static char memory[1 << 16] __attribute__((aligned(4096)));
 static volatile int ran;
@@ -23,7 +23,7 @@ static void run(const char *name, int flags, int round)
 {
     static char text[64];
     /* Frames are aligned to 64 bytes, the ends of stacks to 16. */
-    char *top = memory + sizeof memory - round % 4 * 16, *low = top - STACK;
+    char *top = memory + sizeof memory - round % 4 * 16, *low = top - (flags & CLONE_THREAD ? OF_THREAD : STACK);
     volatile int living = 1;
     int status = 0, touched = 0;
     memset(memory, 0x5a, sizeof memory);
