@@ -9,6 +9,7 @@
 //! |---|---|
 //! | who asks for a change ([`change`]) | starts the kernel thread, for the thread that is to change, and lets it make the call; if the kernel refuses, that is all |
 //! | the thread, at the end of its call ([`go`]) | is saved, and continued by its kernel thread |
+//! | a thread that somebody else binds, and that makes no such call ([`go_stopped`]) | goes from the handler of the runtime's own signal that has stopped it in the program's code |
 //! | the thread, later | makes its calls there ([`crate::outside`]); for what only the runtime can do it visits it ([`visit`]), and ends there |
 //!
 //! Protocol. The word `state` says what the kernel thread is to do, and who may touch the rest:
@@ -342,7 +343,7 @@ pub fn has_descriptors(thread: &'static Thread) -> bool {
 
 /// Makes calls that change a kernel thread for a thread that is to keep the change, and binds it if the kernel does not
 /// refuse the first. `whose` is that thread, with its id; it goes when its call is over, if it is the caller, or at the
-/// end of its next one. The answer is the last call's.
+/// end of its next one, or when it is stopped in the program's code. The answer is the last call's.
 ///
 /// `calls`: the number and the words of each, as the thread would make the call for itself. A first one that a filter traps
 /// on the new kernel thread is trapped on the calling one, too, where the program's handler answers it.
@@ -369,6 +370,11 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
                     is_first.is_ok()
                 });
             if bound {
+                // It may make no call for ever. One that is installed later looks at the end of its time slice.
+                if let Some(carrier) = thread.carrier().filter(|&own| !ptr::eq(own, activation)) {
+                    carrier.attend(Activation::DEFERRED);
+                    runtime.kernel().interrupt(carrier);
+                }
                 let has = calls.iter().any(credentials::unshares_descriptors);
                 record.has_descriptors.store(has, Ordering::Relaxed);
                 answers.last().unwrap_or(answer)
@@ -394,6 +400,28 @@ pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
     let Some(record) = of(thread).filter(|_| !signal::is_called_back(thread)) else {
         return;
     };
+    depart(runtime, record);
+    // What has come meanwhile comes now.
+    signal::set_kernel_mask(dispatch::blockable(
+        thread.kernel.mask.load(Ordering::Relaxed),
+    ));
+}
+
+/// As [`go`], for a thread that was stopped in the program's code, and was bound by somebody else. Says whether it went:
+/// then all signals are blocked. One that visits the runtime is not sent back from here.
+pub fn go_stopped(runtime: &'static Runtime, thread: &'static Thread) -> bool {
+    let was_there = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
+    match of(thread).filter(|_| !was_there && !signal::is_called_back(thread)) {
+        Some(record) => {
+            depart(runtime, record);
+            true
+        }
+        None => false,
+    }
+}
+
+/// The thread is saved, and goes on on its own kernel thread, where all signals are blocked.
+fn depart(runtime: &'static Runtime, record: &'static Bound) {
     let activation = runtime.enter();
     runtime.park(
         activation,
@@ -404,10 +432,6 @@ pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
         },
         ptr::from_ref(record) as usize,
     );
-    // On its own kernel thread. What has come meanwhile comes now.
-    signal::set_kernel_mask(dispatch::blockable(
-        thread.kernel.mask.load(Ordering::Relaxed),
-    ));
 }
 
 /// Leaves the kernel thread, for an activation. On both all signals are blocked: no handler of the thread runs on an

@@ -230,7 +230,9 @@ pub fn leave(entered: usize) {
     match entered {
         NOTHING => {}
         OF_THREAD => {
-            if let Some(thread) = base::is_set().then(current_thread).flatten() {
+            let carried = base::is_set().then(current_thread).flatten();
+            // It may have gone to a kernel thread of its own meanwhile.
+            if let Some(thread) = carried.or_else(bound::current_thread) {
                 give_back(thread);
             }
         }

@@ -28,7 +28,7 @@ use super::place::is_at_entry;
 use super::{ALL, blocked_by, set_kernel_mask};
 use crate::entry::{Frame, Progress, give_up, progress, raw_syscall};
 use crate::guest::GUEST;
-use crate::{pending, sud};
+use crate::{bound, dispatch, pending, sud};
 
 /// The runtime's own signal: a time slice is over, or the activation was interrupted.
 ///
@@ -85,6 +85,12 @@ pub(super) unsafe fn own_signal(
     }
     let mask = activation.kernel.mask.load(Ordering::Relaxed);
     take_up(runtime, mask, meaning);
+    if is_first && is_in_program(thread, context) && goes_to_own(runtime, thread, &mut taken) {
+        let mask = thread.kernel.mask.load(Ordering::Relaxed);
+        set_frame_mask(context, dispatch::blockable(mask));
+        thread.kernel.stopped.store(false, Ordering::Relaxed);
+        return;
+    }
     // From here to the end the thread stays on its activation, perhaps another one by now.
     set_kernel_mask(ALL);
     // What the thread has is what goes on: the activation may have had everything blocked.
@@ -94,6 +100,29 @@ pub(super) unsafe fn own_signal(
         thread.kernel.stopped.store(false, Ordering::Relaxed);
         deliver_at_end(runtime, thread, taken, mask);
     }
+}
+
+/// Whether the thread was stopped in code of the program's, with nothing of the runtime's below that.
+fn is_in_program(thread: &'static Thread, context: *const libc::ucontext_t) -> bool {
+    // SAFETY: the kernel's frame.
+    let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as usize;
+    thread.kernel.frame.load(Ordering::Relaxed) == 0 && !sud::range().contains(&pc)
+}
+
+/// A stopped thread that somebody else has bound goes to its kernel thread, and what was taken back for it goes there,
+/// too. Says whether it did: then all signals are blocked, and the frame continues the thread there.
+fn goes_to_own(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    taken: &mut Option<(i32, pending::Information)>,
+) -> bool {
+    if thread.kernel.bound.load(Ordering::Relaxed) == 0 || !bound::go_stopped(runtime, thread) {
+        return false;
+    }
+    if let (Some((signal, information)), Some(own)) = (taken.take(), bound::kernel_id(thread)) {
+        pending::queue_to(own, signal, &information);
+    }
+    true
 }
 
 /// All signals are blocked, and the kernel's frame is the thread's state: what waits for the thread is queued to its
