@@ -7,7 +7,7 @@
 //! A program that calls clone(2) itself may give its thread a small stack. At the top of that lies the frame from which
 //! the thread starts (448 bytes), until it runs. A system call takes 650 bytes for the red zone and its frame, and what
 //! the handler uses below. The last one, by which the thread ends, takes least: most of it is done when the thread has
-//! left its stack ([`ended`]). So a kilobyte is enough for a thread, or a process that shares the memory, which does no
+//! left its stack (`ended`). So a kilobyte is enough for a thread, or a process that shares the memory, which does no
 //! more than that. To be preempted takes a frame of the kernel's.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
