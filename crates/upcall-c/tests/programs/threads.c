@@ -289,8 +289,8 @@ static void parking_and_sleeping(void)
     OK(upcall_thread_join(thread, NULL));
     OK(upcall_thread_unpark(upcall_thread_self()));
     OK(upcall_thread_park());
-    struct timespec deadline = in_ns(5 * MS);
     uint64_t before = now();
+    struct timespec deadline = in_ns(5 * MS);
     int answer;
     while ((answer = upcall_thread_timedpark(&deadline)) == 0)
         ;
