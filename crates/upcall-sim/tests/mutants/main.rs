@@ -290,13 +290,6 @@ const MUTANTS: &[Mutant] = &[
         instead: "self.push_back(near, thread);",
         scenario: "policies::groups_take_turns",
     },
-    Mutant {
-        caught_by: "a_held_thread_does_not_run",
-        file: "upcall.rs",
-        text: "!thread.may_run_on(vp)",
-        instead: "false && !thread.may_run_on(vp)",
-        scenario: "policies::who_is_held_stops",
-    },
     // Nobody lets a thread go that is held.
     Mutant {
         caught_by: "everybody waits for ever",
