@@ -228,16 +228,7 @@ pub fn call_of_kernel(frame: &Frame) -> i64 {
 
 /// The first thread keeps the alternate stack that it has set before there was a runtime.
 pub fn adopt(thread: &'static Thread) {
-    let mut stack = NONE;
-    // SAFETY: writes the structure.
-    unsafe {
-        let to = (&raw mut stack) as u64;
-        raw_syscall(libc::SYS_sigaltstack, [0, to, 0, 0, 0, 0])
-    };
-    // That it may be in use is no part of it.
-    stack.ss_flags &= !libc::SS_ONSTACK;
-    keep(thread, &stack);
-    if stack.ss_size != 0 {
+    if take_back(thread).ss_size != 0 {
         judge(thread);
     }
 }
@@ -274,16 +265,18 @@ pub fn give_back(thread: &Thread) {
 }
 
 /// The kernel thread that carries this thread alone does so no more, on the thread's stack: the stack that the kernel has is
-/// the thread's.
-pub fn take_back(thread: &Thread) {
+/// the thread's. Returns it.
+pub fn take_back(thread: &Thread) -> libc::stack_t {
     let mut stack = NONE;
     // SAFETY: writes the structure.
     unsafe {
         let to = (&raw mut stack) as u64;
         raw_syscall(libc::SYS_sigaltstack, [0, to, 0, 0, 0, 0])
     };
+    // That it may be in use is no part of it.
     stack.ss_flags &= !libc::SS_ONSTACK;
     keep(thread, &stack);
+    stack
 }
 
 /// Shows a handler of the program's, in the frame, the stack of its thread; this takes it away if the
