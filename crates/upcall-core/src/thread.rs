@@ -27,7 +27,6 @@ use crate::kernel::Kernel;
 use crate::memory::Recycled;
 use crate::rank::Rank;
 use crate::slot::Slot;
-use crate::vp::Vp;
 
 /// Why a parked thread runs again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,13 +128,6 @@ impl<K: Kernel> Thread<K> {
     pub fn rank(&self) -> Rank {
         // SeqCst: see `Runtime::set_rank`.
         Rank(self.rank.load(Ordering::SeqCst))
-    }
-
-    /// Whether it is not held, and its rank is the one that was published for `vp`.
-    pub(crate) fn may_run_on(&self, vp: &Vp<K>) -> bool {
-        let rank = self.rank();
-        // SeqCst: see `Runtime::claims`.
-        rank != Rank::HELD && rank.0 == vp.rank.load(Ordering::SeqCst)
     }
 
     /// The rank with which it went into a ready list. Guarded by the list's lock.

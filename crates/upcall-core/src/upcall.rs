@@ -230,14 +230,7 @@ impl<K: Kernel> Runtime<K> {
             return false;
         };
         vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
-        if self.is_ranked()
-            && activation
-                .thread()
-                .is_some_and(|thread| !thread.may_run_on(vp))
-        {
-            // It was given another rank while it was stopped, and looks itself.
-            activation.attend(Activation::<K>::RESCHEDULE);
-        }
+        // If it was given another rank while it was stopped, it sees so when it regains the processor.
         vp.set(activation, State::Granted);
         true
     }

@@ -290,6 +290,14 @@ const MUTANTS: &[Mutant] = &[
         instead: "self.push_back(near, thread);",
         scenario: "policies::groups_take_turns",
     },
+    // One that was stopped, and held meanwhile, goes on as it was granted the processor again.
+    Mutant {
+        caught_by: "a_held_thread_does_not_run",
+        file: "urgency.rs",
+        text: "|| rank == Rank::HELD || self.is_more",
+        instead: "|| self.is_more",
+        scenario: "policies::who_is_held_stops",
+    },
     // Nobody lets a thread go that is held.
     Mutant {
         caught_by: "everybody waits for ever",
