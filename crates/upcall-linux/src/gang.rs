@@ -274,9 +274,15 @@ impl Gang {
             state.registry.sleep(bell, patience);
         }
         state.sleepers.fetch_sub(1, Ordering::SeqCst);
-        // This sleep was not the program's.
-        activation.kernel.sleeps.store(sleeps(), Ordering::Relaxed);
-        state.decide(runtime, activation);
+        state.look(runtime, activation);
+    }
+
+    /// Decides whether the turn has come, on an activation that has slept elsewhere with a virtual processor that
+    /// waits for it.
+    pub(crate) fn look(&self, runtime: &'static Runtime, activation: &'static Activation) {
+        if let Some(state) = self.state {
+            state.look(runtime, activation);
+        }
     }
 
     /// Wakes the activations in [`Gang::sleep`].
@@ -309,6 +315,13 @@ impl Processors {
 }
 
 impl State {
+    /// An activation that waits for the turn has slept.
+    fn look(&self, runtime: &'static Runtime, activation: &'static Activation) {
+        // This sleep was not the program's.
+        activation.kernel.sleeps.store(sleeps(), Ordering::Relaxed);
+        self.decide(runtime, activation);
+    }
+
     /// Decides about the phase and does what follows from it; if somebody else is at it, that
     /// one does it again.
     fn decide(&self, runtime: &'static Runtime, current: &'static Activation) {

@@ -113,15 +113,22 @@ impl Linux {
     }
 
     /// How long the poller may sleep, milliseconds; -1 for ever.
-    fn pause(&self, runtime: &'static Runtime, activation: &'static Activation) -> isize {
-        if runtime.is_short() && !self.may_run(activation.vp()) {
-            // For want of others it may be who waits for its turn.
+    fn pause(&self, waits_for_turn: bool) -> isize {
+        if waits_for_turn {
+            // Those that ring for a turn do not know of this sleep.
             1
         } else if self.sentinel() {
             self.watch.pause(self.now())
         } else {
             -1
         }
+    }
+
+    /// Whether the activation has a virtual processor that waits for its turn. For want of spares it may sit in
+    /// the poller.
+    fn waits_for_turn(&self, activation: &'static Activation) -> bool {
+        let vp = activation.vp();
+        !self.may_run(vp) && vp.word().is_owned_by(activation)
     }
 
     /// A standby looks at an owner where standbys are sentinels. An ordinary one becomes a sentinel.
@@ -469,13 +476,14 @@ unsafe impl Kernel for Linux {
         }
         let waiting = &activation.kernel.waiting;
         let block = activation.wake_word().load(Ordering::SeqCst) == seen;
-        let timeout_ms = if block {
-            self.pause(runtime, activation)
-        } else {
-            0
-        };
+        let waits_for_turn = block && self.waits_for_turn(activation);
+        let timeout_ms = if block { self.pause(waits_for_turn) } else { 0 };
         let list = self.poller.collect(runtime, false, timeout_ms);
         waiting.store(AWAKE, Ordering::Relaxed);
+        if waits_for_turn {
+            // Perhaps nobody else is awake to find out that the turn has come.
+            self.gang.look(runtime, activation);
+        }
         list
     }
 
