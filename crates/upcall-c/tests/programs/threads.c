@@ -72,7 +72,8 @@ static void rights(void)
     OK(upcall_thread_join(thread, NULL));
     CHECK(seen == thread);
 
-    upcall_semaphore_t gate = UPCALL_SEMAPHORE_INITIALIZER(0);
+    /* A thread that nobody joins uses it, perhaps after this function has returned. */
+    static upcall_semaphore_t gate = UPCALL_SEMAPHORE_INITIALIZER(0);
     OK(upcall_thread_create(&thread, NULL, waits, &gate));
     ANSWERS(EBUSY, upcall_thread_tryjoin(thread, &result));
     OK(upcall_semaphore_post(&gate));
