@@ -9,7 +9,8 @@
 //! | set*id by libc | on every activation: a kernel thread that kept the old identity would be a hole |
 //!
 //! Children and executed programs have the affinity that the thread has asked for, or the program
-//! was given, not the virtual processor's; where the runtime has bound nothing it changes nothing.
+//! was given, not the virtual processor's; where the runtime has bound nothing it changes nothing. The same holds for the
+//! policy and the nice value that the thread has asked the runtime for ([`scheduling`]).
 //!
 //! To the kernel a child's parent, and its tracer if it asks for that, is the kernel thread that has
 //! made it (PR_SET_PDEATHSIG, PTRACE_TRACEME): that activation must not end, and no other. Up to the
@@ -28,8 +29,8 @@ use crate::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::threads::{self, Request};
 use crate::{
-    agents, alone, bound, caller, credentials, dispatch, futex, pending, preload, signal, sud,
-    timers,
+    agents, alone, bound, caller, credentials, dispatch, futex, pending, preload, scheduling,
+    signal, sud, timers,
 };
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
@@ -260,6 +261,9 @@ unsafe fn begin(start: usize) -> ! {
         if (*start).bound {
             affinity::release((*start).thread.map(|thread| &thread.kernel.asked));
         }
+        if let Some(thread) = (*start).thread {
+            scheduling::pass_on(thread);
+        }
         entry::resume(&raw const (*start).frame)
     }
 }
@@ -288,6 +292,9 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
         (false, true) => {
             if let Some(parent) = bound() {
                 parent.stay();
+            }
+            if let Some(thread) = thread {
+                scheduling::pass_on(thread);
             }
         }
         (false, false) => forked(thread),
@@ -323,6 +330,7 @@ fn forked(thread: Option<&'static Thread>) {
         let mask = thread.map(|thread| thread.kernel.mask.load(Ordering::Relaxed));
         if let Some(thread) = thread {
             signal::altstack::give_back(thread);
+            scheduling::pass_on(thread);
         }
         release();
         // Who is in a handler that returns into the runtime needs what that finds there.
@@ -379,7 +387,7 @@ pub fn exec(frame: &Frame) -> i64 {
     if hidden != 0 {
         signal::set_kernel_mask(before | hidden);
     }
-    let answer = preload::execute(frame);
+    let answer = scheduling::executing(caller::own_thread(), frame, || preload::execute(frame));
     if hidden != 0 {
         signal::set_kernel_mask(before);
     }

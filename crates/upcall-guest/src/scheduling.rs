@@ -13,7 +13,8 @@
 //!
 //! Who waits for a mutex with PTHREAD_PRIO_INHERIT lends its urgency to the holder ([`urgency`]).
 //!
-//! *Not done:* the child of a fork begins with what the process has in the kernel.
+//! The kernel hears of such a request when a process begins that the thread has made, or when the thread executes a program:
+//! they have it, as far as the kernel grants it ([`pass_on`]).
 
 use core::sync::atomic::Ordering;
 
@@ -23,7 +24,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, attributes, bound, caller, deadlines, pending, urgency};
+use crate::{access, attributes, bound, caller, deadlines, pending, preload, urgency};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -132,18 +133,52 @@ impl Request {
         })
     }
 
-    /// What a thread has that this one makes.
+    /// What a thread or a process has that this one makes.
     fn inherited(self) -> Self {
         match self.resets {
             false => self,
+            true if self.is_real_time() => Request::default(),
             true => Request {
-                nice: if self.is_real_time() {
-                    0
-                } else {
-                    self.nice.max(0)
-                },
-                ..Request::default()
+                nice: self.nice.max(0),
+                resets: false,
+                ..self
             },
+        }
+    }
+
+    /// What the calling kernel thread has.
+    fn of_kernel() -> Self {
+        let mut has = Request::default();
+        let words = [libc::PRIO_PROCESS as u64, 0, 0, 0, 0, 0];
+        // SAFETY: asks only.
+        let answer = unsafe { raw_syscall(libc::SYS_getpriority, words) };
+        has.nice = (20 - answer as i64).clamp(-20, 19) as i8;
+        let mut priority = 0i32;
+        let at = (&raw mut priority) as u64;
+        // SAFETY: writes one word.
+        unsafe { raw_syscall(libc::SYS_sched_getparam, [0, at, 0, 0, 0, 0]) };
+        // SAFETY: asks only.
+        let policy = unsafe { raw_syscall(libc::SYS_sched_getscheduler, [0; 6]) };
+        // One that is not known here is as if it had none.
+        let _ = has.take(policy as i32, priority);
+        has
+    }
+
+    /// Gives that to the calling kernel thread, as far as the kernel grants it.
+    fn give_kernel(self) {
+        let has = Request::of_kernel();
+        if has.nice != self.nice {
+            let nice = i64::from(self.nice) as u64;
+            let words = [libc::PRIO_PROCESS as u64, 0, nice, 0, 0, 0];
+            // SAFETY: changes the calling kernel thread only.
+            unsafe { raw_syscall(libc::SYS_setpriority, words) };
+        }
+        if (has.policy_with_flag(), has.priority) != (self.policy_with_flag(), self.priority) {
+            let priority = i32::from(self.priority);
+            let at = (&raw const priority) as u64;
+            let words = [0, self.policy_with_flag() as u64, at, 0, 0, 0];
+            // SAFETY: as above; reads the word.
+            unsafe { raw_syscall(libc::SYS_sched_setscheduler, words) };
         }
     }
 }
@@ -444,21 +479,10 @@ pub fn adopt_first(
     activation: &'static Activation,
     thread: &'static Thread,
 ) {
-    let mut own = Request::default();
-    if GUEST.orders_by_priority() {
-        let words = [libc::PRIO_PROCESS as u64, 0, 0, 0, 0, 0];
-        // SAFETY: asks only.
-        let answer = unsafe { raw_syscall(libc::SYS_getpriority, words) };
-        own.nice = (20 - answer as i64).clamp(-20, 19) as i8;
-        let mut priority = 0i32;
-        let at = (&raw mut priority) as u64;
-        // SAFETY: writes one word.
-        unsafe { raw_syscall(libc::SYS_sched_getparam, [0, at, 0, 0, 0, 0]) };
-        // SAFETY: asks only.
-        let policy = unsafe { raw_syscall(libc::SYS_sched_getscheduler, [0; 6]) };
-        // One that is not known here is as if it had none.
-        let _ = own.take(policy as i32, priority);
-    }
+    let own = match GUEST.orders_by_priority() {
+        true => Request::of_kernel(),
+        false => Request::default(),
+    };
     change(runtime, activation, thread, own);
 }
 
@@ -470,6 +494,31 @@ pub fn inherit(
 ) {
     let own = creator.map_or_else(Request::default, |creator| Request::of(creator).inherited());
     change(runtime, activation, thread, own);
+}
+
+/// The calling kernel thread is a process that the thread has just made: the kernel gives it what the thread has asked for.
+pub fn pass_on(thread: &'static Thread) {
+    if GUEST.orders_by_priority() {
+        Request::of(thread).inherited().give_kernel();
+    }
+}
+
+/// As [`pass_on`], for an execve(2) of the thread, by `execute`, which returns only if that fails.
+pub fn executing(
+    thread: Option<&'static Thread>,
+    frame: &Frame,
+    execute: impl FnOnce() -> i64,
+) -> i64 {
+    let Some(thread) =
+        thread.filter(|_| GUEST.orders_by_priority() && preload::may_be_executed(frame))
+    else {
+        return execute();
+    };
+    let before = Request::of_kernel();
+    Request::of(thread).give_kernel();
+    let answer = execute();
+    before.give_kernel();
+    answer
 }
 
 #[cfg(test)]
@@ -523,5 +572,17 @@ mod tests {
         let [policy, priority, nice, resets] = request.word().to_le_bytes();
         assert_eq!((policy, priority, nice as i8, resets), (2, 7, -3, 1));
         assert_eq!(request.inherited(), Request::default());
+    }
+
+    #[test]
+    fn reset_on_fork_takes_back_real_time_and_negative_niceness_only() {
+        let batch = of(libc::SCHED_BATCH | RESET_ON_FORK, 0, -7).inherited();
+        assert_eq!(batch, of(libc::SCHED_BATCH, 0, 0));
+        let idle = of(libc::SCHED_IDLE | RESET_ON_FORK, 0, 7).inherited();
+        assert_eq!(idle, of(libc::SCHED_IDLE, 0, 7));
+        assert_eq!(
+            of(libc::SCHED_FIFO, 9, 7).inherited(),
+            of(libc::SCHED_FIFO, 9, 7)
+        );
     }
 }

@@ -8,6 +8,7 @@ pub const GUESTS: &[&str] = &[
     "deadlines",
     "priorities",
     "priorities_inherited",
+    "priorities_of_children",
     "timer_priorities",
 ];
 
@@ -29,6 +30,18 @@ fn priorities_are_inherited() {
         "priorities_inherited.c",
         "--policy=priority",
     );
+}
+
+/// Under those policies, too, that leave nice values to the kernel. With `--policy=deadline` they have no effect.
+#[test]
+fn children_have_the_priorities_of_their_makers() {
+    for policy in ["fifo", "lifo", "priority", "round-robin"] {
+        holds_under(
+            "children_have_the_priorities_of_their_makers",
+            "priorities_of_children.c",
+            &format!("--policy={policy}"),
+        );
+    }
 }
 
 #[test]
