@@ -104,15 +104,14 @@ int main(void)
     MUST(counts == MAP_FAILED);
     MUST(pipe(to_reader));
     MUST(pipe(to_child));
-    int lock = open("/dev/shm/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    MUST(lock < 0);
+    /* Two open files, so that the lock of one excludes the other: the child has the first one from its beginning. */
+    int held = open("/dev/shm/lock", O_RDWR | O_CREAT, 0600), lock = open("/dev/shm/lock", O_RDWR);
+    MUST(held < 0 || lock < 0);
+    MUST(flock(held, LOCK_EX));
     pid_t child = fork();
-    if (child == 0) {
-        int own = open("/dev/shm/lock", O_RDWR);
-        MUST(flock(own, LOCK_EX));
-        MUST(close(lock));
+    if (child == 0)
         other();
-    }
+    MUST(child < 0 || close(held));
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
