@@ -11,7 +11,9 @@ use crate::entry::{Frame, pass_through, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::pending::{self, Sent};
-use crate::{access, agents, caller, carried, credentials, kill, names, process, signal, threads};
+use crate::{
+    access, agents, caller, carried, credentials, kill, names, process, settled, signal, threads,
+};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -76,7 +78,8 @@ pub fn rseq(frame: &Frame) -> i64 {
 }
 
 /// rt_sigpending(2).
-pub fn sigpending(thread: &'static Thread, frame: &Frame) -> i64 {
+pub fn sigpending(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    settled::settle_for_call(runtime, thread.kernel.mask.load(Ordering::Relaxed));
     let answer = raw(frame);
     if answer != 0 {
         return answer;

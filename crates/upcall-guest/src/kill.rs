@@ -6,8 +6,10 @@
 //!
 //! - What is sent to the process alone, and the first thread or the sender accepts, is sent to that thread here. The
 //!   sender sees it when it leaves the runtime.
-//! - What goes to a group of processes the kernel sends. The sender then takes its own process's
-//!   signal, if no other activation has it already, and does the same with it.
+//! - What goes to a group of processes the kernel sends. A sender that is the only thread to accept the signal blocks it
+//!   meanwhile, and closes it to all activations ([`settled`]): so it waits in the kernel, which delivers
+//!   it when the sender opens its mask again. Otherwise the sender then takes its own process's signal, if no
+//!   other activation has it already, and does with it as above.
 //! - What neither accepts, and what the runtime does not see (SIGKILL, SIGTSTP by default), is the kernel's.
 
 use core::sync::atomic::Ordering;
@@ -19,7 +21,7 @@ use crate::guest::GUEST;
 use crate::pending::{self, Information, Sent};
 use crate::signal::{self, bit};
 use crate::text::{after, leading_number, put_number};
-use crate::{access, ids};
+use crate::{access, ids, settled};
 
 const SI_USER: i32 = 0;
 const SI_TKILL: i32 = -6;
@@ -48,11 +50,34 @@ pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -
         );
         return sent.unwrap_or_else(make);
     }
+    if !is_own_group(whom) {
+        return make();
+    }
+    if is_only_one(thread, signal) {
+        let before = thread.kernel.mask.load(Ordering::Relaxed);
+        // No handler runs before the signal is there: it would see this mask, and may leave the call.
+        signal::set_thread_mask(runtime, thread, !signal::UNBLOCKABLE);
+        settled::settle_for_call(runtime, bit(signal));
+        let answer = make();
+        signal::set_thread_mask(runtime, thread, before);
+        return answer;
+    }
     let answer = make();
-    if answer == 0 && is_own_group(whom) {
+    if answer == 0 {
         take_own(runtime, thread, signal);
     }
     answer
+}
+
+/// Whether the sender accepts the signal and no other thread does.
+fn is_only_one(sender: &'static Thread, signal: i32) -> bool {
+    let mut others = false;
+    GUEST.identities.each(|thread| {
+        let lives = thread.kernel.tid.load(Ordering::SeqCst) != 0;
+        others = lives && !core::ptr::eq(thread, sender) && pending::accepts(thread, signal);
+        !others
+    });
+    !others && signal::blocked_by(sender) & bit(signal) == 0
 }
 
 /// rt_sigqueueinfo(2).

@@ -70,6 +70,7 @@ pub mod robust;
 pub mod scheduling;
 pub mod segments;
 pub mod select;
+pub mod settled;
 pub mod shell;
 pub mod signal;
 pub mod site;

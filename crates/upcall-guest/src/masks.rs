@@ -56,6 +56,11 @@ pub fn passable() -> u64 {
     ACCEPTED.passable() & !preempt::OWN
 }
 
+/// The signals in `set` that an activation without a thread must not take, since no thread accepts them.
+pub fn closed(set: u64) -> u64 {
+    set & ACCEPTED.handled() & !ACCEPTED.open() & !preempt::OWN
+}
+
 /// The mask with which an activation without a thread sleeps.
 pub fn resting() -> u64 {
     let (open, handled) = (ACCEPTED.open(), ACCEPTED.handled());

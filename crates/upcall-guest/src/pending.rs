@@ -632,14 +632,14 @@ pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, 
 }
 
 /// By its own mask, or by that of the call in which it waits.
-fn accepts(thread: &'static Thread, signal: i32) -> bool {
+pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
     let blocked = thread.kernel.mask.load(Ordering::SeqCst) & signal::blocked_by(thread);
     blocked & bit(signal) == 0
 }
 
 /// A thread that accepts the signal, and its id: where threads have ranks, the most urgent one. Another one may not run for as
 /// long as that does.
-fn receiver(signal: i32) -> Option<(&'static Thread, i32)> {
+pub fn receiver(signal: i32) -> Option<(&'static Thread, i32)> {
     let by_rank = urgency::lends();
     let mut found: Option<(&'static Thread, i32)> = None;
     GUEST.identities.each(|thread| {

@@ -23,8 +23,8 @@ use crate::procfs::{listing_calls, status_calls};
 use crate::threads::Request;
 use crate::{
     again, alone, attributes, bound, caller, carried, credentials, deadlines, dispatch, futex,
-    helpers, ids, io, kill, loads, names, poll, process, procfs, scheduling, segments, signal,
-    threads, time, timers, uring, user_dispatch,
+    helpers, ids, io, kill, loads, names, poll, process, procfs, scheduling, segments, settled,
+    signal, threads, time, timers, uring, user_dispatch,
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -390,8 +390,12 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         libc::SYS_rt_sigtimedwait => signal::sigtimedwait(runtime, thread, frame),
         signal::IO_PGETEVENTS => signal::get_events(runtime, thread, frame),
         libc::SYS_fallocate => io::allocate(runtime, frame),
-        libc::SYS_signalfd | libc::SYS_signalfd4 => signal::signalfd(frame),
-        libc::SYS_rt_sigpending => attributes::sigpending(thread, frame),
+        libc::SYS_signalfd | libc::SYS_signalfd4 => {
+            // What its reader blocks is found there at once, if nobody opens it.
+            settled::settle_for_call(runtime, thread.kernel.mask.load(Ordering::Relaxed));
+            signal::signalfd(frame)
+        }
+        libc::SYS_rt_sigpending => attributes::sigpending(runtime, thread, frame),
         libc::SYS_sigaltstack => signal::altstack::sigaltstack(runtime, thread, frame),
         libc::SYS_tgkill => attributes::kill_thread(
             runtime,

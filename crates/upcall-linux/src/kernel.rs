@@ -215,24 +215,6 @@ impl Linux {
         (self.settings.hooks.begin)();
     }
 
-    /// Makes every activation without a thread compute its mask anew ([`Hooks::resting_mask`]): one
-    /// that sleeps does so when it lies down again, a standby when it attends.
-    pub fn nudge(&self, runtime: &'static Runtime) {
-        runtime.each_activation(|activation| {
-            if activation.kernel.waiting.load(Ordering::SeqCst) != AWAKE {
-                activation.wake_word().fetch_add(1, Ordering::SeqCst);
-                self.wake(activation);
-            } else if activation.role() == Role::Standby {
-                activation.attend(Activation::DEFERRED);
-            }
-        });
-    }
-
-    /// The mask of an activation that has no thread.
-    pub fn set_resting_mask(&self, activation: &'static Activation) {
-        self.set_mask(activation, (self.settings.hooks.resting_mask)());
-    }
-
     /// Prepares a sleep: whether nothing has come that forbids it.
     fn lie_down(&self, activation: &'static Activation, how: u32) -> bool {
         let state = &activation.kernel;
@@ -252,8 +234,9 @@ impl Linux {
     pub fn set_mask(&self, activation: &'static Activation, mask: u64) {
         let (mask, state) = (mask & !preempt::OWN, &activation.kernel);
         if state.mask.load(Ordering::Relaxed) != mask && state.inbox.is_empty() {
-            state.mask.store(mask, Ordering::Relaxed);
             sys::set_signal_mask(mask);
+            // Afterwards, and Release: see `resting`.
+            state.mask.store(mask, Ordering::Release);
         }
     }
 }

@@ -33,6 +33,7 @@ pub mod poller;
 pub mod preempt;
 pub mod probe;
 mod procfs;
+mod resting;
 pub mod slack;
 pub mod spawn;
 pub mod state;

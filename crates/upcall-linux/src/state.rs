@@ -39,6 +39,10 @@ pub struct LinuxActivation {
     pub(crate) cpu_mark: AtomicU64,
     /// Signals that wait for the activation to leave the runtime.
     pub inbox: Inbox,
+    /// The signals of the program that it has taken and has not passed on yet. Kept by the guest.
+    pub at_hand: AtomicU64,
+    /// Whether it looks for signals of the process that parked threads accept. Kept by the guest.
+    pub looks: AtomicBool,
     /// The last signal that the runtime has queued to the kernel thread. Kept by the guest.
     pub queued: Noted,
     /// The number of the last call of [`preempt::new_call`] that it has made.
@@ -69,6 +73,8 @@ impl Default for LinuxActivation {
             slack: AtomicU64::new(u64::MAX),
             cpu_mark: AtomicU64::new(0),
             inbox: Inbox::default(),
+            at_hand: AtomicU64::new(0),
+            looks: AtomicBool::new(false),
             queued: Noted::default(),
             served: AtomicU32::new(0),
             observer: Observer::default(),
@@ -97,6 +103,8 @@ impl LinuxActivation {
         self.waiting.store(AWAKE, Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         self.mask.store(0, Ordering::Relaxed);
+        self.at_hand.store(0, Ordering::Relaxed);
+        self.looks.store(false, Ordering::Relaxed);
         self.slack.store(u64::MAX, Ordering::Relaxed);
         self.cpu_mark.store(0, Ordering::Relaxed);
     }

@@ -36,6 +36,7 @@ pub fn deferred(
                         pending::pass(runtime, activation, signal, &information);
                     }
                 }
+                activation.kernel.at_hand.store(0, Ordering::SeqCst);
                 activation.kernel.mask.store(mask, Ordering::Relaxed);
                 set_kernel_mask(mask);
                 runtime.leave_quietly(activation);
@@ -50,6 +51,7 @@ pub fn deferred(
                 // One at a time, as `pending::queue_one` says.
                 pending::pass(runtime, activation, signal, &information);
             }
+            activation.kernel.at_hand.store(0, Ordering::SeqCst);
             activation.kernel.mask.store(mask, Ordering::Relaxed);
             runtime.leave_quietly(activation);
             // Delivers it, on this kernel thread.
@@ -71,6 +73,7 @@ pub fn deferred(
             while let Some((signal, information)) = activation.kernel.inbox.take() {
                 pending::pass(runtime, activation, signal, &information);
             }
+            activation.kernel.at_hand.store(0, Ordering::SeqCst);
             // A standby may not sleep for long, and takes signals for parked threads meanwhile.
             if activation.role() == Role::Standby {
                 runtime.kernel().set_resting_mask(activation);
@@ -84,6 +87,14 @@ pub fn deferred(
 pub fn tick(runtime: &'static Runtime, activation: &'static Activation, ran: &'static Thread) {
     pending::return_kept(runtime, activation);
     deadlines::tick(runtime, activation, ran);
+    // Before it asks what is closed: who closes a signal looks here afterwards.
+    activation.kernel.looks.store(true, Ordering::SeqCst);
+    look_for_parked(runtime, activation);
+    activation.kernel.looks.store(false, Ordering::SeqCst);
+}
+
+/// Passes on the signals for the process that the running threads block and a parked one accepts.
+fn look_for_parked(runtime: &'static Runtime, activation: &'static Activation) {
     let wanted = masks::passable();
     if activation.kernel.mask.load(Ordering::Relaxed) & wanted == 0 {
         return;

@@ -476,6 +476,11 @@ unsafe fn defer(
         return;
     }
     let all = !preempt::OWN;
+    // Before the mask is noted: who finds that closed looks here afterwards.
+    activation
+        .kernel
+        .at_hand
+        .fetch_or(bit(signal), Ordering::SeqCst);
     // What the kernel thread gets when the handler returns.
     set_frame_mask(context, all);
     activation.kernel.mask.store(all, Ordering::Relaxed);

@@ -145,6 +145,7 @@ fn deliver_at_end(
         while let Some((signal, information)) = activation.kernel.inbox.take() {
             pending::hold(runtime, activation, thread, signal, &information);
         }
+        activation.kernel.at_hand.store(0, Ordering::SeqCst);
         match taken {
             // It was the first one, and was about to be delivered.
             Some((signal, information)) => {

@@ -13,7 +13,7 @@ use upcall_linux::{Runtime, Thread, preempt};
 use super::{answer_wait, set_thread_mask};
 use crate::again::UNSEEN;
 use crate::entry::{Frame, pass_through, program_call};
-use crate::{access, pending, time};
+use crate::{access, pending, settled, time};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -209,16 +209,22 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
     if frame.r10 != 8 {
         return -i64::from(libc::EINVAL);
     }
-    if frame.rdx != 0
-        && let Err(number) = time::nanoseconds(frame.rdx as usize)
-    {
-        return -i64::from(number);
-    }
+    let time = match frame.rdx as usize {
+        0 => None,
+        at => match time::nanoseconds(at) {
+            Ok(time) => Some(time),
+            Err(number) => return -i64::from(number),
+        },
+    };
     let Ok(set) = access::load_u64(frame.rdi as usize) else {
         return -i64::from(libc::EFAULT);
     };
     let set = set & !super::UNBLOCKABLE;
     let activation = runtime.enter();
+    if time == Some(0) {
+        // It does not wait for what an activation is about to give back to the kernel.
+        settled::settle(runtime, activation, set);
+    }
     let found = pending::dequeue(runtime, thread, set);
     runtime.leave(activation);
     let Some((signal, information)) = found else {
