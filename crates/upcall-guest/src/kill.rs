@@ -21,7 +21,7 @@ use crate::guest::GUEST;
 use crate::pending::{self, Information, Sent};
 use crate::signal::{self, bit};
 use crate::text::{after, leading_number, put_number};
-use crate::{access, ids, settled};
+use crate::{access, ids, receivers, settled};
 
 const SI_USER: i32 = 0;
 const SI_TKILL: i32 = -6;
@@ -74,7 +74,7 @@ fn is_only_one(sender: &'static Thread, signal: i32) -> bool {
     let mut others = false;
     GUEST.identities.each(|thread| {
         let lives = thread.kernel.tid.load(Ordering::SeqCst) != 0;
-        others = lives && !core::ptr::eq(thread, sender) && pending::accepts(thread, signal);
+        others = lives && !core::ptr::eq(thread, sender) && receivers::accepts(thread, signal);
         !others
     });
     !others && signal::blocked_by(sender) & bit(signal) == 0

@@ -66,6 +66,7 @@ pub mod poll;
 pub mod preload;
 pub mod process;
 pub mod procfs;
+pub mod receivers;
 pub mod robust;
 pub mod scheduling;
 pub mod segments;

@@ -33,8 +33,7 @@ use crate::entry::raw_syscall;
 use crate::guest::GUEST;
 use crate::lists::{List, POOL, PROCESS};
 use crate::signal::{self, Disposition, bit};
-use crate::urgency;
-use crate::{carried, masks};
+use crate::{carried, masks, receivers};
 
 pub use crate::lists::{Information, forget};
 
@@ -514,11 +513,12 @@ pub fn pass(
     }
     let mut information = *information;
     loop {
-        let receiver = masks::find_or_close(signal, || receiver(signal));
+        let find = || receivers::find(runtime, signal, &information);
+        let receiver = masks::find_or_close(signal, find);
         let list = match receiver {
             Some(to) => {
                 match send_to(runtime, Some(activation), to, (signal, &information), true) {
-                    Sent::Yes if accepts(to.0, signal) => return,
+                    Sent::Yes if receivers::accepts(to.0, signal) => return,
                     // It blocks it by now, perhaps without having seen it.
                     Sent::Yes => Some(List::of(to.0)),
                     // It has ended just now, and is in nobody's list.
@@ -532,7 +532,7 @@ pub fn pass(
             Some(list) => list,
             None if queue_to_process(activation, signal, &information) => return,
             None if keep(runtime, signal, &information) => {
-                if self::receiver(signal).is_none() {
+                if receivers::first_of_all(signal).is_none() {
                     return;
                 }
                 // Somebody has opened its mask, perhaps without having seen it.
@@ -629,30 +629,4 @@ pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, 
         left &= !bit(signal);
         pass(runtime, activation, signal, &information);
     }
-}
-
-/// By its own mask, or by that of the call in which it waits.
-pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
-    let blocked = thread.kernel.mask.load(Ordering::SeqCst) & signal::blocked_by(thread);
-    blocked & bit(signal) == 0
-}
-
-/// A thread that accepts the signal, and its id: where threads have ranks, the most urgent one. Another one may not run for as
-/// long as that does.
-pub fn receiver(signal: i32) -> Option<(&'static Thread, i32)> {
-    let by_rank = urgency::lends();
-    let mut found: Option<(&'static Thread, i32)> = None;
-    GUEST.identities.each(|thread| {
-        let id = thread.kernel.tid.load(Ordering::SeqCst);
-        // To those outside the kernel gives it by itself.
-        let is_outside = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
-        if id != 0 && !is_outside && accepts(thread, signal) {
-            let is_better = found.is_none_or(|(other, _)| thread.rank() < other.rank());
-            if is_better {
-                found = Some((thread, id));
-            }
-        }
-        by_rank || found.is_none()
-    });
-    found
 }

@@ -47,6 +47,31 @@ static USED: AtomicU32 = AtomicU32::new(0);
 /// Some slot has fired.
 static FIRED: AtomicU32 = AtomicU32::new(0);
 
+/// The signals of the program's timers that count processor time (timer_create(2)).
+static COUNTING: AtomicU64 = AtomicU64::new(0);
+
+/// The signals that the kernel gives to the thread that has just used processor time.
+pub fn about_processor_time() -> u64 {
+    const ALWAYS: u64 = bit(libc::SIGPROF) | bit(libc::SIGVTALRM) | bit(libc::SIGXCPU);
+    ALWAYS | COUNTING.load(Ordering::Relaxed)
+}
+
+/// A timer is made that signals the process: perhaps one that counts processor time.
+fn note_counting(frame: &Frame) {
+    let clock = frame.rdi as i32;
+    // Negative: the clock of a process or of a thread, by its id.
+    if clock >= 0 && clock != libc::CLOCK_PROCESS_CPUTIME_ID {
+        return;
+    }
+    let signal = match frame.rsi as usize {
+        0 => libc::SIGALRM as u32,
+        at => access::load_u32(at + 8).unwrap_or(0),
+    };
+    if (1..=64).contains(&signal) {
+        COUNTING.fetch_or(bit(signal as i32), Ordering::Relaxed);
+    }
+}
+
 /// Whether the program has timers of its own, of whatever kind: a signal may come.
 pub fn are_there() -> bool {
     let is_set = |which: i32| {
@@ -100,6 +125,7 @@ pub fn create_by(frame: &Frame, make: impl FnOnce([u64; 7]) -> i64) -> i64 {
         thread,
     }) = Event::of(frame.rsi as usize)
     else {
+        note_counting(frame);
         return make(call);
     };
     let Some(index) = take(thread) else {
@@ -182,6 +208,7 @@ pub fn delete(frame: &Frame) {
 
 /// The child of a fork has no timers.
 pub fn forget() {
+    COUNTING.store(0, Ordering::Relaxed);
     for slot in &TIMERS[..USED.swap(0, Ordering::Relaxed) as usize] {
         slot.thread.store(0, Ordering::Relaxed);
     }

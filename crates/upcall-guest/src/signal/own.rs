@@ -28,7 +28,7 @@ use super::place::is_at_entry;
 use super::{ALL, blocked_by, set_kernel_mask};
 use crate::entry::{Frame, Progress, give_up, progress, raw_syscall};
 use crate::guest::GUEST;
-use crate::{bound, dispatch, pending, sud};
+use crate::{bound, dispatch, masks, pending, sud, timers};
 
 /// The runtime's own signal: a time slice is over, or the activation was interrupted.
 ///
@@ -80,7 +80,7 @@ pub(super) unsafe fn own_signal(
     let is_first = !thread.kernel.stopped.load(Ordering::Relaxed);
     let mut taken = None;
     if is_first {
-        taken = pending::take_back(activation);
+        taken = pending::take_back(activation).or_else(|| take_expired(thread));
         thread.kernel.stopped.store(true, Ordering::Relaxed);
     }
     let mask = activation.kernel.mask.load(Ordering::Relaxed);
@@ -100,6 +100,15 @@ pub(super) unsafe fn own_signal(
         thread.kernel.stopped.store(false, Ordering::Relaxed);
         deliver_at_end(runtime, thread, taken, mask);
     }
+}
+
+/// Takes a signal about processor time that waits for the process, if the thread accepts it. A timer that counts
+/// processor time often expires at the same tick as a time slice. The kernel delivers the runtime's own signal first,
+/// and wakes another activation for the program's. That is for the thread that ran. With all signals blocked.
+fn take_expired(thread: &'static Thread) -> Option<(i32, pending::Information)> {
+    let held = thread.kernel.mask.load(Ordering::Relaxed) | blocked_by(thread);
+    let set = timers::about_processor_time() & masks::passable() & !held;
+    (set != 0).then(|| pending::take(set)).flatten()
 }
 
 /// Whether the thread was stopped in code of the program's, with nothing of the runtime's below that.

@@ -31,7 +31,7 @@ guests! {
        main_pthread_exit malloc_threads many_threads mutex_pi mutex_robust mutex_robust_pi mutex_shared
        mutex_shared_bound mutex_shared_owner_ends mutex_types nonblocking nowait_forbidden omp_for omp_nested
        omp_sync omp_tasks own_descriptors own_events own_gs_base own_rseq own_user_dispatch owner_of_signals
-       page_faults pending_at_once poll_closed poll_many poll_signals poll_timeouts process_shared profiling_timer
+       page_faults pending_at_once poll_closed poll_many poll_signals poll_timeouts process_shared profiling_shares profiling_timer
        ptrace_threads raw_futex reads_that_count real_time refused_site registers registers_in_signals
        resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo siglongjmp_segv signal_actions
        signal_before_threads signal_before_wait signal_blocked_late signal_bursts signal_from_child
