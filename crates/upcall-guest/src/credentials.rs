@@ -18,11 +18,12 @@
 //!
 //! A call that is not libc's own (syscall(2), other code) is the calling thread's alone.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use upcall_linux::{Runtime, Thread};
 
-use crate::entry::{Frame, raw_syscall};
+use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::guest::GUEST;
 use crate::{attributes, bound, keyrings, process, scheduling, signal, threads};
 
@@ -47,7 +48,7 @@ macro_rules! identity_calls {
 }
 pub(crate) use identity_calls;
 
-/// The calls by which a thread changes what the kernel keeps with it alone.
+/// The calls by which a thread changes what the kernel keeps with it alone, or with one other thread.
 macro_rules! changes_of_one {
     () => {
         $crate::credentials::identity_calls!()
@@ -79,7 +80,7 @@ pub const LSM_SET_SELF_ATTR: i64 = 460;
 /// The flag of close_range(2) that gives the caller a table of descriptors of its own before.
 pub const CLOSE_RANGE_UNSHARE: u64 = 2;
 
-/// Whether one of these calls asks for a change of the calling thread alone, as far as its words say so.
+/// Whether one of these calls asks for a change of one thread alone, as far as its words say so.
 pub fn is_change(frame: &Frame) -> bool {
     const SECCOMP_SET_MODE_FILTER: u64 = 1;
     const ARCH_SET_CPUID: i32 = 0x1012;
@@ -91,17 +92,27 @@ pub fn is_change(frame: &Frame) -> bool {
             frame.rdi == 0 || frame.rdi == SECCOMP_SET_MODE_FILTER && !for_all
         }
         libc::SYS_keyctl | libc::SYS_add_key | libc::SYS_request_key => keyrings::is_change(frame),
-        // The events of the calling thread are counted.
-        libc::SYS_perf_event_open => frame.rsi as i32 == 0,
+        // The events of one thread are counted.
+        libc::SYS_perf_event_open | libc::SYS_ioprio_set => names_one(frame),
         libc::SYS_close_range => frame.rdx & CLOSE_RANGE_UNSHARE != 0,
         libc::SYS_arch_prctl => frame.rdi as i32 == ARCH_SET_CPUID,
-        libc::SYS_ioprio_set => scheduling::is_own(frame),
         libc::SYS_unshare => frame.rdi != 0,
         _ => true,
     }
 }
 
-/// Makes a call that changes the calling thread alone, which is bound by it.
+/// Whether a call that takes the id of a thread is about a thread of this process.
+fn names_one(frame: &Frame) -> bool {
+    const PERF_FLAG_PID_CGROUP: u64 = 4;
+    let id = frame.rsi as i32;
+    let may_name = match frame.rax as i64 {
+        libc::SYS_perf_event_open => frame.r8 & PERF_FLAG_PID_CGROUP == 0,
+        _ => scheduling::is_about_one(frame),
+    };
+    may_name && (id == 0 || GUEST.identities.find(id).is_some())
+}
+
+/// Makes a call that changes one thread alone, which is bound by it: the calling one, or another that the call names.
 ///
 /// In a handler that returns into the runtime the thread cannot leave. There the change is refused, since the handler's
 /// next call would be made without it; only what no call can be seen to lack waits for the handler's end.
@@ -110,10 +121,24 @@ pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
         frame.rax as i64,
         libc::SYS_ioprio_set | libc::SYS_set_mempolicy
     );
+    let own = (thread, thread.kernel.tid.load(Ordering::Relaxed));
+    let mut words = frame.words();
+    if matches!(
+        frame.rax as i64,
+        libc::SYS_ioprio_set | libc::SYS_perf_event_open
+    ) {
+        let named = core::mem::take(&mut words[2]) as i32;
+        if named != 0
+            && named != own.1
+            && let Some(other) = GUEST.identities.find(named)
+        {
+            return change_other(runtime, (other, named), words);
+        }
+    }
     if signal::is_called_back(thread) && !can_wait {
         return refused(frame);
     }
-    let whose = (thread, thread.kernel.tid.load(Ordering::Relaxed));
+    let whose = own;
     if frame.rax as i64 == libc::SYS_close_range {
         // Not in one call: in the new table the runtime's own descriptors stay where they are.
         let parts = attributes::close_range_parts(frame);
@@ -124,7 +149,23 @@ pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
             _ => bound::change(runtime, whose, &[unshare]),
         };
     }
-    bound::change(runtime, whose, &[frame.words()])
+    bound::change(runtime, whose, &[words])
+}
+
+/// The call, whose second word names a thread, for another thread than the calling one.
+fn change_other(
+    runtime: &'static Runtime,
+    whose: (&'static Thread, i32),
+    mut words: [u64; 7],
+) -> i64 {
+    match bound::kernel_id(whose.0) {
+        Some(kernel_id) => {
+            words[2] = kernel_id as u64;
+            // SAFETY: the program's own call, with the kernel's id for the thread.
+            (unsafe { program_call(&words, &Cell::new(0), &NEVER) }) as i64
+        }
+        None => bound::change(runtime, whose, &[words]),
+    }
 }
 
 const CLONE_FILES: u64 = libc::CLONE_FILES as u64;

@@ -1,9 +1,11 @@
 //! Calls that take the id of any thread for its process: kill(2), getpgid(2), process_vm_readv(2) and their kin.
 //!
-//! The kernel does not know the ids of threads without an agent, so such a call is made with the id of the process.
+//! The kernel does not know the ids of threads without an agent, so such a call is made with the id of a bound thread's kernel
+//! thread, or with that of the process.
 //!
-//! *Not done:* what a kernel thread has and a thread has not: perf_event_open(2), ptrace(2), pidfd_open(2) with
-//! PIDFD_THREAD; F_OWNER_TID but for the first thread and bound ones.
+//! *Not done:* what a kernel thread has and a thread has not: ptrace(2); F_OWNER_TID but for the first thread and bound ones;
+//! pidfd_open(2). *Rejected:* to bind a thread for a descriptor of it (PIDFD_THREAD). A signal that is sent by the descriptor to a
+//! thread which is parked comes when the call of the thread is over, and does not interrupt it.
 
 use core::sync::atomic::Ordering;
 
@@ -44,6 +46,17 @@ pub fn process_of(id: i32) -> i32 {
     }
 }
 
+/// An id that the kernel knows, for that of one of the process's threads which it does not know; else the same.
+pub fn known_for(id: i32) -> i32 {
+    match (id >= FIRST).then(|| GUEST.identities.find(id)).flatten() {
+        Some(thread) => match bound::kernel_id(thread) {
+            Some(kernel_id) => kernel_id,
+            None => GUEST.pid.load(Ordering::Relaxed) as i32,
+        },
+        None => id,
+    }
+}
+
 /// Makes the call, with the process's id where it names a thread.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
@@ -80,13 +93,13 @@ fn words(frame: &Frame) -> Result<[u64; 7], i64> {
     };
     for word in &mut words[named] {
         let id = *word as i32;
-        let process = process_of(id);
-        if process != id {
+        let known = known_for(id);
+        if known != id {
             if number == libc::SYS_setpgid {
                 // It is not the leader of its process.
                 return Err(-i64::from(libc::EINVAL));
             }
-            *word = process as u64;
+            *word = known as u64;
         }
     }
     Ok(words)

@@ -24,7 +24,7 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::entry::{Frame, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
-use crate::{access, attributes, bound, caller, deadlines, pending, preload, urgency};
+use crate::{access, attributes, bound, deadlines, pending, preload, urgency};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -241,13 +241,6 @@ pub fn is_about_one(frame: &Frame) -> bool {
         libc::SYS_ioprio_set | libc::SYS_ioprio_get => frame.rdi == IOPRIO_WHO_PROCESS,
         _ => frame.rdi as i32 == libc::PRIO_PROCESS as i32,
     }
-}
-
-/// Whether ioprio_set(2) is about the calling thread.
-pub fn is_own(frame: &Frame) -> bool {
-    let id = frame.rsi as i32;
-    let is = |thread: &Thread| thread.kernel.tid.load(Ordering::Relaxed) == id;
-    is_about_one(frame) && (id == 0 || caller::current_thread().is_some_and(is))
 }
 
 /// The call about another kernel thread: 0 is the calling one.

@@ -39,7 +39,7 @@ guests! {
        signal_storm signal_to_ending signal_to_first signal_to_oneself signal_to_other_process
        signal_to_parked signals_kept signals_to_process signals_without_room sigsys_blocked sigwait sleep_many
        socket_timeouts spawn spawn_handlers spin_wait stack_overflow start_again stdio_locks stop_continue
-       thread_attributes thread_cpu_clock thread_exit thread_kernel_state thread_limits thread_name_of_other
+       thread_attributes thread_by_id thread_cpu_clock thread_exit thread_kernel_state thread_limits thread_name_of_other
        thread_odd_calls thread_privileges threads_listed threads_listed_agents time_stamps_fault timer_signal
        timer_slack timer_thread timer_thread_clock times_of_process transfers_complete transfers_interrupted
        turns_hostile turns_without_spares ucontext_in_threads uring vdso_small_stack vfork_waits waits_disturbed
