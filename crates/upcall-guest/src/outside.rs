@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::credentials;
-use crate::entry::{self, Frame, pass_through};
+use crate::entry::{self, Frame, NEVER, pass_through, program_call};
 use crate::guest::GUEST;
 use crate::procfs::{listing_calls, status_calls};
 use crate::{
@@ -120,6 +120,11 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
             return None;
         }
         libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
+        libc::SYS_wait4 | libc::SYS_waitid => {
+            let words = process::wait_for_one(frame)?;
+            // SAFETY: the program's own call, for the same child.
+            (unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
+        }
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
             process::create_outside(frame);
             frame.rax as i64

@@ -399,6 +399,20 @@ pub fn exec(frame: &Frame) -> i64 {
     answer
 }
 
+/// wait4(2) or waitid(2) for one child that it names, of the calling thread alone (`__WNOTHREAD`): the call without that, since
+/// to the kernel the child is that of the activation which has made it. `None`: another call.
+pub fn wait_for_one(frame: &Frame) -> Option<[u64; 7]> {
+    let mut words = frame.words();
+    let (names_one, options) = match frame.rax as i64 {
+        libc::SYS_wait4 => (frame.rdi as i32 > 0, 3),
+        _ => (matches!(frame.rdi as u32, libc::P_PID | libc::P_PIDFD), 4),
+    };
+    let of_one = libc::__WNOTHREAD as u32 as u64;
+    let is_meant = names_one && words[options] & of_one != 0;
+    words[options] &= !of_one;
+    is_meant.then_some(words)
+}
+
 /// A call that every kernel thread of the process must make.
 struct Everywhere {
     number: AtomicI64,

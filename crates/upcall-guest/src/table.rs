@@ -427,6 +427,11 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         }
         libc::SYS_ptrace => process::trace(runtime, frame),
         libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
+        libc::SYS_wait4 | libc::SYS_waitid if let Some(words) = process::wait_for_one(frame) => {
+            // SAFETY: the program's own call, for the same child.
+            runtime.blocking(|| unsafe { entry::program_call(&words, &frame.made, &entry::NEVER) })
+                as i64
+        }
 
         libc::SYS_read
         | libc::SYS_write

@@ -259,6 +259,8 @@ const CALLS: &[(&str, &str)] = &[
     ("uname", "answers_process"),
     ("unshare", "answers_process own_descriptors"),
     ("vfork", "vfork_waits spawn_handlers"),
+    ("wait4", "waits_for_own_children"),
+    ("waitid", "waits_for_own_children"),
     ("write", "answers_descriptors restarts transfers_complete"),
     ("writev", "answers_descriptors restarts transfers_complete"),
 ];
