@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/io_uring.h>
 #include <semaphore.h>
+#include <stdint.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -175,6 +176,39 @@ static void in_flight(void)
         pthread_join(threads[i], NULL);
 }
 
+/* The time limit and the mask of a wait, in memory that the ring knows, and arguments of wrong sizes. */
+static void waits_with_arguments(void)
+{
+    enum { MEM_REGION = 34, TYPE_USER = 1, WAIT_ARG = 1, EXT_ARG_REG = 1 << 6, HAS_TIME = 1, MASK_SIZE = 8 };
+    struct ring ring;
+    MUST(ring_open(&ring, IORING_SETUP_R_DISABLED));
+    uint64_t *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t region[8] = {(uintptr_t)memory, 4096, TYPE_USER}, registers[4] = {(uintptr_t)region, WAIT_ARG};
+    int known = syscall(SYS_io_uring_register, ring.fd, MEM_REGION, registers, 1) == 0;
+    MUST(syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0));
+    /* The second one: ten milliseconds. */
+    memory[9] = 10000000;
+    memory[10] = (uint64_t)HAS_TIME << 32;
+    unsigned flags = IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG;
+    long answer = syscall(SYS_io_uring_enter, ring.fd, 0, 1, flags | EXT_ARG_REG, 64L, 64L);
+    check("waits as the region says", !known || (answer == -1 && errno == ETIME), "%ld, errno %d", answer, errno);
+    struct io_uring_getevents_arg wrong = {.sigmask = 8, .sigmask_sz = 4};
+    answer = syscall(SYS_io_uring_enter, ring.fd, 0, 1, flags, &wrong, sizeof wrong);
+    check("a mask of a wrong size", answer == -1 && errno == EINVAL, "%ld, errno %d", answer, errno);
+    wrong.sigmask_sz = MASK_SIZE;
+    answer = syscall(SYS_io_uring_enter, ring.fd, 0, 1, flags, &wrong, sizeof wrong);
+    check("a mask that is nowhere", answer == -1 && errno == EFAULT, "%ld, errno %d", answer, errno);
+    answer = syscall(SYS_io_uring_enter, ring.fd, 0, 1, flags, (void *)8, 8L);
+    check("an argument of a wrong size", answer == -1 && errno == EINVAL, "%ld, errno %d", answer, errno);
+    close(ring.fd);
+}
+
+static void *waits_beside(void *unused)
+{
+    waits_with_arguments();
+    return unused;
+}
+
 int main(void)
 {
     struct ring first;
@@ -201,6 +235,8 @@ int main(void)
     for (int i = 0; i < 5; i++)
         pthread_join(threads[i], NULL);
     check("transfers", atomic_load(&bad) == 0, "%d wrong", atomic_load(&bad));
+    waits_with_arguments();
+    join(start(waits_beside, NULL));
     in_flight();
     check("in flight", atomic_load(&bad) == 0, "%d wrong", atomic_load(&bad));
     check("refused again", ring_open(&none, IORING_SETUP_TASKRUN_FLAG) == -1 && errno == EINVAL, "errno %d", errno);

@@ -159,14 +159,24 @@ pub fn get_events(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
 pub const ENTER_GETEVENTS: u64 = 1;
 /// The fifth word leads to the place and the size of the mask, and to a time.
 const ENTER_EXT_ARG: u64 = 8;
+/// Beside it: the argument is no address but the place in a region that the ring knows.
+const ENTER_EXT_ARG_REG: u64 = 64;
 
 /// io_uring_enter(2), which may come with a mask.
 pub fn enter_ring(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    let place = match frame.r8 {
-        _ if frame.r10 & ENTER_GETEVENTS == 0 => Ok(0),
-        0 => Ok(0),
-        at if frame.r10 & ENTER_EXT_ARG != 0 => access::load_u64(at as usize),
-        at => Ok(at),
+    /// Of a mask, and of struct io_uring_getevents_arg; with another one the kernel refuses the call.
+    const SIZES: [u64; 2] = [8, 24];
+    let (at, size, flags) = (frame.r8, frame.r9, frame.r10);
+    let has = |some: u64| flags & some != 0;
+    let place = match has(ENTER_EXT_ARG) {
+        // Where the kernel finds the time and the mask in memory that the ring knows, they are its own.
+        _ if at == 0 || !has(ENTER_GETEVENTS) || has(ENTER_EXT_ARG_REG) => Ok(0),
+        extended if size != SIZES[usize::from(extended)] => Ok(0),
+        true => match access::load_u32(at as usize + 8) {
+            Ok(size) if u64::from(size) != SIZES[0] => Ok(0),
+            _ => access::load_u64(at as usize),
+        },
+        false => Ok(at),
     };
     match place {
         Ok(at) => maybe_with_mask(runtime, thread, frame, at),
