@@ -11,10 +11,63 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::Runtime;
 
-use crate::entry::{Frame, NEVER, pass_through, program_call};
+use crate::entry::{Frame, NEVER, pass_through, program_call, raw_syscall};
 use crate::guest::GUEST;
 use crate::identity::FIRST;
 use crate::{access, bound};
+
+/// fcntl(2) and ioctl(2) that give a descriptor an owner by a number, which may be a thread's id.
+pub fn names_owner(frame: &Frame) -> bool {
+    const FIOSETOWN: u64 = 0x8901;
+    const SIOCSPGRP: u64 = 0x8902;
+    match frame.rax as i64 {
+        libc::SYS_fcntl => frame.rsi as i32 == libc::F_SETOWN,
+        libc::SYS_ioctl => matches!(frame.rsi, FIOSETOWN | SIOCSPGRP),
+        _ => false,
+    }
+}
+
+/// Makes a call of [`names_owner`]: a thread stands for its process.
+// Not inlined, as below.
+#[inline(never)]
+pub fn name_owner(frame: &Frame) -> i64 {
+    let mut words = [frame.rdi, frame.rsi, frame.rdx, 0, 0, 0];
+    let process;
+    if frame.rax as i64 == libc::SYS_fcntl {
+        words[2] = process_of(frame.rdx as i32) as u64;
+    } else if let Ok(id) = access::load_u32(frame.rdx as usize) {
+        process = process_of(id as i32);
+        words[2] = (&raw const process) as u64;
+    }
+    // SAFETY: the program's own call; the kernel reads one word where the program says, or here.
+    (unsafe { pass_through(frame.rax as i64, words) }) as i64
+}
+
+/// Whether fcntl(2) with this command makes the calling kernel thread the owner of a descriptor that has none. Its signals
+/// are for the process then, and end with that kernel thread.
+pub fn takes_ownership(command: i32) -> bool {
+    matches!(command, libc::F_SETLEASE | libc::F_NOTIFY)
+}
+
+/// Makes such a call. The process becomes the owner before: the activation may end while the thread lives.
+// Not inlined, as below.
+#[inline(never)]
+pub fn own_by_process(frame: &Frame, make: impl FnOnce() -> i64) -> i64 {
+    let owner = |command: i32, who: u64| {
+        let words = [frame.rdi, command as u64, who, 0, 0, 0];
+        // SAFETY: no memory of anybody's is involved.
+        (unsafe { raw_syscall(libc::SYS_fcntl, words) }) as i64
+    };
+    if owner(libc::F_GETOWN, 0) != 0 {
+        return make();
+    }
+    owner(libc::F_SETOWN, u64::from(GUEST.pid.load(Ordering::Relaxed)));
+    let answer = make();
+    if answer != 0 {
+        owner(libc::F_SETOWN, 0);
+    }
+    answer
+}
 
 /// The command of [`set_owner`].
 pub const F_SETOWN_EX: i32 = 15;

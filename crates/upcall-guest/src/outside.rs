@@ -108,6 +108,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
             segments::arch_prctl(thread, frame)
         }
         libc::SYS_fcntl if frame.rsi as i32 == ids::F_SETOWN_EX => ids::set_owner(frame),
+        libc::SYS_fcntl | libc::SYS_ioctl if ids::names_owner(frame) => ids::name_owner(frame),
         libc::SYS_timer_create if !time::is_clock_of_other(thread, frame) => {
             timers::create_by(frame, raw_call)
         }

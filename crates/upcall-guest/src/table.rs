@@ -470,6 +470,10 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             answer
         }
         libc::SYS_fcntl if frame.rsi as i32 == ids::F_SETOWN_EX => ids::set_owner(frame),
+        libc::SYS_fcntl if ids::takes_ownership(frame.rsi as i32) => {
+            ids::own_by_process(frame, || blocking(frame))
+        }
+        libc::SYS_fcntl | libc::SYS_ioctl if ids::names_owner(frame) => ids::name_owner(frame),
         libc::SYS_ioctl if frame.rsi == FIONBIO => {
             let answer = blocking(frame);
             runtime.kernel().poller().flags_change();

@@ -28,19 +28,19 @@ guests! {
        exec_from_thread file_blocking filter_after_jit fork_from_thread fork_in_handler fork_migrating
        fork_return futex_counts futex_requeue_bound handler_context helpers helpers_change identity_by_helper
        identity_changes ids_of_threads jit_altstack jit_calls jit_later kill_parked kill_reader kill_running
-       main_pthread_exit malloc_threads many_threads mutex_pi mutex_robust mutex_robust_pi mutex_shared
-       mutex_shared_bound mutex_shared_owner_ends mutex_types nonblocking nowait_forbidden omp_for omp_nested
-       omp_sync omp_tasks own_descriptors own_events own_gs_base own_rseq own_user_dispatch owner_of_signals
-       page_faults pending_at_once poll_closed poll_many poll_signals poll_timeouts process_shared
-       profiling_shares profiling_timer ptrace_threads raw_futex reads_that_count real_time refused_site
-       registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores setuid_threads siginfo
-       siglongjmp_segv signal_actions signal_before_threads signal_before_wait signal_blocked_late
-       signal_bursts signal_from_child signal_in_handler_entry signal_mask_delivery signal_masks
-       signal_masks_of_waits signal_no_room signal_storm signal_to_ending signal_to_first signal_to_oneself
-       signal_to_other_process signal_to_parked signals_kept signals_to_process signals_without_room
-       sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait stack_overflow
-       start_again stdio_locks stop_continue thread_attributes thread_by_id thread_cpu_clock thread_exit
-       thread_kernel_state thread_limits thread_name_of_other thread_odd_calls thread_privileges
+       leases_of_threads main_pthread_exit malloc_threads many_threads mutex_pi mutex_robust mutex_robust_pi
+       mutex_shared mutex_shared_bound mutex_shared_owner_ends mutex_types nonblocking nowait_forbidden
+       omp_for omp_nested omp_sync omp_tasks own_descriptors own_events own_gs_base own_rseq own_user_dispatch
+       owner_of_signals page_faults pending_at_once poll_closed poll_many poll_signals poll_timeouts
+       process_shared profiling_shares profiling_timer ptrace_threads raw_futex reads_that_count real_time
+       refused_site registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores
+       setuid_threads siginfo siglongjmp_segv signal_actions signal_before_threads signal_before_wait
+       signal_blocked_late signal_bursts signal_from_child signal_in_handler_entry signal_mask_delivery
+       signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending signal_to_first
+       signal_to_oneself signal_to_other_process signal_to_parked signals_kept signals_to_process
+       signals_without_room sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
+       stack_overflow start_again stdio_locks stop_continue thread_attributes thread_by_id thread_cpu_clock
+       thread_exit thread_kernel_state thread_limits thread_name_of_other thread_odd_calls thread_privileges
        threads_listed threads_listed_agents time_stamps_fault timer_signal timer_slack timer_thread
        timer_thread_clock times_of_process transfers_complete transfers_interrupted turns_hostile
        turns_without_spares ucontext_in_threads uring vdso_small_stack vfork_waits waits_disturbed
