@@ -214,7 +214,9 @@ pub fn hunt(
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no worker");
     if child == 0 {
-        let failed = work(plans, attempt, &shared);
+        // One that panics has told why.
+        let attempts = panic::AssertUnwindSafe(|| work(plans, attempt, &shared));
+        let failed = panic::catch_unwind(attempts).unwrap_or(true);
         // SAFETY: ends the child, without what the parent's exit would do.
         unsafe { libc::_exit(i32::from(failed)) };
     }
@@ -339,5 +341,18 @@ mod tests {
         let failure = hunted.expect_err("a failure");
         assert_eq!(failure.plan.seed, 3);
         assert!(failure.what.contains("the third"), "{failure}");
+    }
+
+    /// A panic outside of a vessel, such as one of the machine itself, unwinds as far as the worker.
+    #[test]
+    fn a_panic_of_the_worker_is_a_failure() {
+        let seeds = (1..=5).map(Plan::from);
+        let hunted = hunt(seeds, |plan| {
+            assert!(plan.seed != 3, "the machine's own");
+            Ok(1)
+        });
+        let failure = hunted.expect_err("a failure");
+        assert_eq!(failure.plan.seed, 3);
+        assert!(failure.what.contains("the machine's own"), "{failure}");
     }
 }
