@@ -264,8 +264,10 @@ int upcall_deadline(struct timespec *deadline, uint64_t ns);
 /* ---- Mutexes: upcall_mutex_lock(3) ---- */
 
 /* As PTHREAD_MUTEX_NORMAL: who takes it again waits for ever. Not fair, not robust, of one process. One atomic
- * operation each to take and to free it while nobody else wants it. Under the policy "priority" who waits lends its
- * urgency to who has it; there the mutex must stay until each upcall_mutex_unlock has returned. */
+ * operation each to take and to free it while nobody else wants it. The last thread that takes and frees it may use its
+ * memory for anything then, also while another thread has not returned from upcall_mutex_unlock yet. Under the policy
+ * "priority" who waits lends its urgency to who has it; there the mutex must stay until each upcall_mutex_unlock has
+ * returned. */
 typedef struct {
     uint32_t upcall_private[4];
 } upcall_mutex_t;

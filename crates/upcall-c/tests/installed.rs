@@ -172,6 +172,11 @@ fn synchronization_beside_pthreads() {
 }
 
 #[test]
+fn a_mutex_freed_by_its_last_user() {
+    in_all_modes("last_use", "last_use.c");
+}
+
+#[test]
 fn channels() {
     in_all_modes("channels", "channels.c");
 }

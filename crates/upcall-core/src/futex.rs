@@ -297,6 +297,20 @@ impl<K: Kernel> Runtime<K> {
         self.wake_queue(activation.vp(), &mut queue, key, count, mask)
     }
 
+    /// Changes the word and wakes one thread, under the key's lock: `change` is told whether a thread waits, and says
+    /// whether it has changed the word. The change may be the last use of the word: nothing looks at it afterwards.
+    /// Returns how many were woken; `None`: `change` has changed nothing. Called inside the runtime.
+    pub fn futex_change_and_wake(
+        &'static self,
+        activation: &'static Activation<K>,
+        key: usize,
+        change: impl FnOnce(bool) -> bool,
+    ) -> Option<usize> {
+        let mut queue = self.futexes().bucket(key).lock(self.kernel());
+        let is_awaited = Queue::next(queue.head, key, u32::MAX).is_some();
+        change(is_awaited).then(|| self.wake_queue(activation.vp(), &mut queue, key, 1, u32::MAX))
+    }
+
     fn wake_queue(
         &'static self,
         vp: &'static Vp<K>,

@@ -62,6 +62,18 @@ pub fn wake(runtime: &'static Runtime, word: &AtomicU32, count: u32) -> u32 {
     futex::wake(runtime, word.as_ptr() as usize, count, u32::MAX) as u32
 }
 
+/// Changes a word and wakes one of those that wait for it. `change` is told whether a thread of the runtime waits: one
+/// that does is woken, or gives up at this moment. `change` says whether it has changed the word, and so does this. The
+/// change may be the last use of the word: nothing looks at it afterwards.
+#[inline]
+pub fn change_and_wake(
+    runtime: &'static Runtime,
+    word: *const AtomicU32,
+    change: impl FnOnce(bool) -> bool,
+) -> bool {
+    futex::change_and_wake(runtime, word as usize, change)
+}
+
 /// The runtime, for whoever asks; `None`: there is none.
 pub fn runtime_of_process() -> Option<&'static Runtime> {
     GUEST.runtime()

@@ -252,6 +252,23 @@ pub fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) ->
     woken as Answer + wake_foreign(address, count as usize - woken.min(count as usize))
 }
 
+/// As [`Runtime::futex_change_and_wake`]; it wakes kernel threads, too, but `change` is not told of those. Returns
+/// what `change` has said.
+#[inline]
+pub fn change_and_wake(
+    runtime: &'static Runtime,
+    address: usize,
+    change: impl FnOnce(bool) -> bool,
+) -> bool {
+    let activation = runtime.enter();
+    let woken = runtime.futex_change_and_wake(activation, address, change);
+    runtime.leave(activation);
+    if let Some(woken) = woken {
+        wake_foreign(address, 1 - woken);
+    }
+    woken.is_some()
+}
+
 /// How many kernel threads that are no activations make a futex call now.
 static OUTSIDE_CALLS: AtomicUsize = AtomicUsize::new(0);
 

@@ -184,3 +184,19 @@ pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {
     .unwrap_or(0);
     woken.max(0) as u32
 }
+
+/// Changes a word and wakes one of those that wait for it. `change` is told whether a thread is known to wait: one that
+/// is, is woken, or gives up at this moment. `change` says whether it has changed the word, and so does this. The change
+/// may be the last use of the word: afterwards its address serves as a name, and nothing looks at it.
+pub(crate) fn change_and_wake(word: &AtomicU32, change: impl FnOnce(bool) -> bool) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime() {
+        return upcall_guest::direct::change_and_wake(runtime, word, change);
+    }
+    // The kernel does not say who waits.
+    let changed = change(false);
+    if changed {
+        wake(word, 1);
+    }
+    changed
+}

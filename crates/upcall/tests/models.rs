@@ -30,8 +30,8 @@ const FAULTS: &[Fault] = &[
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
-        "self.change(state, free, Ordering::Release)",
-        "self.change(state, free, Ordering::Relaxed)",
+        "self.change(state, rest, Ordering::Release)",
+        "self.change(state, rest, Ordering::Relaxed)",
     ),
     // Who was woken takes it as if nobody else waited.
     (
@@ -51,14 +51,35 @@ const FAULTS: &[Fault] = &[
     (
         "a_mutex_whose_waiter_gives_up",
         "sync/mutex.rs",
-        "self.state.fetch_and(!WOKEN, Ordering::Relaxed) & !WOKEN",
-        "self.state.load(Ordering::Relaxed)",
+        "if is_awaited { WOKEN } else { FREE }",
+        "WOKEN",
+    ),
+    // The waiter that was counted on to take the mark away has given up.
+    (
+        "a_mutex_whose_waiter_gives_up",
+        "sync/mutex.rs",
+        "                    self.state.fetch_and(!WOKEN, Ordering::Relaxed);\n",
+        "",
     ),
     (
         "a_mutex_whose_waiter_gives_up",
         "sync/mutex.rs",
         "self.change(state, state | HELD, Ordering::Acquire)",
         "self.change(state, state | HELD, Ordering::Relaxed)",
+    ),
+    // The thread that has freed the lock looks at it again, after the last user perhaps.
+    (
+        "a_mutex_ends_with_its_last_user",
+        "sync/mutex.rs",
+        "if freed {\n                break;",
+        "if freed {\n                self.state.load(Ordering::Relaxed);\n                break;",
+    ),
+    // It takes the mark away afterwards.
+    (
+        "a_mutex_ends_with_its_last_user",
+        "sync/mutex.rs",
+        "frees(if is_awaited { WOKEN } else { FREE }).is_ok()\n                })",
+        "frees(WOKEN).is_ok().then(|| self.state.fetch_and(if is_awaited { !0 } else { !WOKEN }, Ordering::Relaxed)).is_some()\n                })",
     ),
     (
         "a_notification_of_a_change",

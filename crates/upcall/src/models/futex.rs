@@ -1,19 +1,27 @@
 //! In the place of `crate::futex` under loom: its atomics, and a futex as the manual promises one.
 //!
 //! A look at the word and the start of a wait are one step for whoever wakes, and all such steps are in one order, as
-//! under a lock: so do the kernel and the core. A wait with a deadline ends by itself at any moment.
+//! under a lock: so do the kernel and the core. A wait with a deadline ends by itself at any moment, and is still in the
+//! list for a moment then.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use loom::cell::UnsafeCell;
+use loom::sync::Mutex;
 use loom::sync::atomic::{self, fence};
 use loom::thread::{self, Thread};
 
 /// As in `std`. Loom takes SeqCst for AcqRel but in fences, so there is one on both sides of such an access.
 #[derive(Debug)]
-pub(crate) struct AtomicU32(atomic::AtomicU32);
+pub(crate) struct AtomicU32 {
+    word: atomic::AtomicU32,
+    /// Read with each access and written when the word is dropped: an access that the end of the word's use does not
+    /// follow in every order fails the model.
+    life: UnsafeCell<()>,
+}
 
 fn ordered<R>(order: Ordering, access: impl FnOnce() -> R) -> R {
     if order != Ordering::SeqCst {
@@ -27,27 +35,35 @@ fn ordered<R>(order: Ordering, access: impl FnOnce() -> R) -> R {
 
 impl AtomicU32 {
     pub(crate) fn new(value: u32) -> Self {
-        AtomicU32(atomic::AtomicU32::new(value))
+        AtomicU32 {
+            word: atomic::AtomicU32::new(value),
+            life: UnsafeCell::new(()),
+        }
+    }
+
+    fn word(&self) -> &atomic::AtomicU32 {
+        self.life.with(|_| ());
+        &self.word
     }
 
     pub(crate) fn load(&self, order: Ordering) -> u32 {
-        ordered(order, || self.0.load(order))
+        ordered(order, || self.word().load(order))
     }
 
     pub(crate) fn swap(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.0.swap(value, order))
+        ordered(order, || self.word().swap(value, order))
     }
 
     pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.0.fetch_add(value, order))
+        ordered(order, || self.word().fetch_add(value, order))
     }
 
     pub(crate) fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.0.fetch_sub(value, order))
+        ordered(order, || self.word().fetch_sub(value, order))
     }
 
     pub(crate) fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.0.fetch_and(value, order))
+        ordered(order, || self.word().fetch_and(value, order))
     }
 
     pub(crate) fn compare_exchange(
@@ -58,7 +74,7 @@ impl AtomicU32 {
         failure: Ordering,
     ) -> Result<u32, u32> {
         ordered(success, || {
-            self.0.compare_exchange(from, to, success, failure)
+            self.word().compare_exchange(from, to, success, failure)
         })
     }
 
@@ -70,6 +86,12 @@ impl AtomicU32 {
         failure: Ordering,
     ) -> Result<u32, u32> {
         self.compare_exchange(from, to, success, failure)
+    }
+}
+
+impl Drop for AtomicU32 {
+    fn drop(&mut self) {
+        self.life.with_mut(|_| ());
     }
 }
 
@@ -93,10 +115,10 @@ pub(crate) enum Waited {
 
 /// Who waits, in the order that they came: loom runs all threads of a model on one.
 struct Futex {
-    /// In the place of the lock around the list: an operation takes it, and so sees what earlier ones saw.
-    order: Arc<atomic::AtomicU32>,
-    /// How many operations there were.
-    operations: u32,
+    /// As the lock around the list: an operation takes it, and so sees what earlier ones saw.
+    lock: Arc<Mutex<()>>,
+    /// How many waits there were.
+    waits: u32,
     waiting: Vec<Waiter>,
 }
 
@@ -104,6 +126,8 @@ struct Waiter {
     address: usize,
     number: u32,
     thread: Thread,
+    /// Its time is over: it is not woken any more.
+    gives_up: bool,
 }
 
 thread_local! {
@@ -113,10 +137,9 @@ thread_local! {
 /// Begins an execution of a model, before there is a second thread.
 #[cfg(test)]
 pub(crate) fn begin() {
-    let order = Arc::new(atomic::AtomicU32::new(0));
     let before = FUTEX.replace(Some(Futex {
-        order,
-        operations: 0,
+        lock: Arc::new(Mutex::new(())),
+        waits: 0,
         waiting: Vec::new(),
     }));
     drop(before);
@@ -126,14 +149,11 @@ fn with<R>(access: impl FnOnce(&mut Futex) -> R) -> R {
     FUTEX.with_borrow_mut(|futex| access(futex.as_mut().expect("in a model")))
 }
 
-/// Loom may switch to other threads before, and not until its next access. Returns the operation's number.
-fn operate() -> u32 {
-    let order = with(|futex| futex.order.clone());
-    order.fetch_add(1, Ordering::AcqRel);
-    with(|futex| {
-        futex.operations += 1;
-        futex.operations
-    })
+/// Does something in one step, for all that do something here.
+fn operate<R>(action: impl FnOnce() -> R) -> R {
+    let lock = with(|futex| futex.lock.clone());
+    let _locked = lock.lock().unwrap();
+    action()
 }
 
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
@@ -142,32 +162,37 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) 
 
 pub(crate) fn wait_or_say(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Waited {
     let thread = thread::current();
-    // The look belongs to the operation if no other one came in between.
-    let number = loop {
-        let number = operate();
-        if word.0.load(Ordering::Relaxed) != expected {
-            return Waited::Changed;
-        }
-        if with(|futex| futex.operations) == number {
-            break number;
-        }
-    };
-    with(|futex| {
-        futex.waiting.push(Waiter {
-            address: std::ptr::from_ref(word).addr(),
-            number,
-            thread,
-        });
+    let number = operate(|| {
+        (word.load(Ordering::Relaxed) == expected).then(|| {
+            with(|futex| {
+                futex.waits += 1;
+                futex.waiting.push(Waiter {
+                    address: std::ptr::from_ref(word).addr(),
+                    number: futex.waits,
+                    thread,
+                    gives_up: false,
+                });
+                futex.waits
+            })
+        })
     });
+    let Some(number) = number else {
+        return Waited::Changed;
+    };
     let waits = || with(|futex| futex.waiting.iter().any(|waiter| waiter.number == number));
     if deadline.is_some() {
-        operate();
-        let timed_out = waits();
-        with(|futex| futex.waiting.retain(|waiter| waiter.number != number));
-        return match timed_out {
-            true => Waited::TimedOut,
-            false => Waited::Woken,
-        };
+        let gives_up = operate(|| {
+            with(|futex| {
+                let mut waiting = futex.waiting.iter_mut();
+                let waiter = waiting.find(|waiter| waiter.number == number);
+                waiter.map(|waiter| waiter.gives_up = true).is_some()
+            })
+        });
+        if !gives_up {
+            return Waited::Woken;
+        }
+        operate(|| with(|futex| futex.waiting.retain(|waiter| waiter.number != number)));
+        return Waited::TimedOut;
     }
     while waits() {
         thread::park();
@@ -189,10 +214,12 @@ impl Patience {
 }
 
 pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {
-    let address = std::ptr::from_ref(word).addr();
-    operate();
+    operate(|| wake_some(std::ptr::from_ref(word).addr(), count))
+}
+
+fn wake_some(address: usize, count: u32) -> u32 {
     let woken = with(|futex| {
-        let here = |waiter: &mut Waiter| waiter.address == address;
+        let here = |waiter: &mut Waiter| waiter.address == address && !waiter.gives_up;
         let woken = futex.waiting.extract_if(.., here);
         woken.take(count as usize).collect::<Vec<_>>()
     });
@@ -200,4 +227,16 @@ pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {
         waiter.thread.unpark();
     }
     woken.len() as u32
+}
+
+pub(crate) fn change_and_wake(word: &AtomicU32, change: impl FnOnce(bool) -> bool) -> bool {
+    let address = std::ptr::from_ref(word).addr();
+    operate(|| {
+        let here = |waiter: &Waiter| waiter.address == address;
+        let changed = change(with(|futex| futex.waiting.iter().any(here)));
+        if changed {
+            wake_some(address, 1);
+        }
+        changed
+    })
 }

@@ -8,6 +8,7 @@
 //! each catches a fault. Poisoning has no model: its flag orders nothing. Nor has `Barrier` beside the
 //! stress of `tests`.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,6 +95,58 @@ fn a_mutex_whose_waiter_gives_up_wakes_the_others() {
         gives_up.join().unwrap();
         waits.join().unwrap();
         assert!(mutex.lock().unwrap().get() >= 2);
+    });
+}
+
+/// What threads share until the last of them ends it, which they find out themselves.
+struct Shared<T>(std::cell::UnsafeCell<ManuallyDrop<T>>);
+
+// SAFETY: as for a reference that is shared; who ends the value is its last user, or loom tells.
+unsafe impl<T: Send + Sync> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    fn new(value: T) -> Arc<Self> {
+        Arc::new(Shared(ManuallyDrop::new(value).into()))
+    }
+
+    fn get(&self) -> &T {
+        // SAFETY: the memory stays; loom tells if it is used after the end.
+        unsafe { &*self.0.get() }
+    }
+
+    /// The value is not used any more.
+    fn end(&self) {
+        // SAFETY: by the last user, or loom tells.
+        unsafe { ManuallyDrop::drop(&mut *self.0.get()) };
+    }
+}
+
+/// Each user takes it once, and the last of them ends it while the others may be about to return from its release.
+#[test]
+fn a_mutex_ends_with_its_last_user() {
+    check(|| {
+        let mutex = Shared::new(Mutex::new(3));
+        let uses = |mutex: &Shared<Mutex<u32>>| {
+            let mut users = mutex.get().lock().unwrap();
+            *users -= 1;
+            let is_last = *users == 0;
+            drop(users);
+            if is_last {
+                mutex.end();
+            }
+        };
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let mutex = mutex.clone();
+                thread::spawn(move || uses(&mutex))
+            })
+            .collect();
+        uses(&mutex);
+        for other in others {
+            other.join().unwrap();
+        }
     });
 }
 

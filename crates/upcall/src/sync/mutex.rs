@@ -4,6 +4,10 @@
 //! thread has the lock, or waits again, nobody else is woken: where the lock is free most of the time a
 //! wake-up costs more than the lock is held, and threads that are woken in vain disturb who holds it. Who was woken
 //! cannot know whether others wait: it takes the lock as one that is awaited.
+//!
+//! The operation that frees the lock is its thread's last access to it: the next holder may be the last one, and may
+//! give the memory back. So the thread finds out before, under the lock of those that wait, whether one of them is
+//! there to take `WOKEN` away.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -121,14 +125,20 @@ impl Raw {
             if state & HELD == 0 {
                 return false;
             }
-            let wakes = self.wants_wake(state);
-            let free = if wakes { WOKEN } else { state & !HELD };
             // Release: as in `unlock`.
-            match self.change(state, free, Ordering::Release) {
-                Ok(_) if wakes => break self.wake(),
-                Ok(_) => break,
-                Err(now) => state = now,
+            let frees = |rest| self.change(state, rest, Ordering::Release);
+            let freed = if self.wants_wake(state) {
+                // If nobody is there, nobody would take `WOKEN` away.
+                futex::change_and_wake(&self.state, |is_awaited| {
+                    frees(if is_awaited { WOKEN } else { FREE }).is_ok()
+                })
+            } else {
+                frees(state & !HELD).is_ok()
+            };
+            if freed {
+                break;
             }
+            state = self.state.load(Ordering::Relaxed);
         }
         // Last: what was lent is needed until the lender is woken.
         self.holder.freed(state != HELD);
@@ -139,16 +149,6 @@ impl Raw {
     fn wants_wake(&self, state: u32) -> bool {
         // With ranks it may be a more urgent thread that has come after the one that was woken.
         state & AWAITED != 0 && (state & WOKEN == 0 || self.holder.has_rank())
-    }
-
-    fn wake(&self) {
-        while futex::wake(&self.state, 1) == 0 {
-            // Nobody was there; who has come since then was not woken.
-            let state = self.state.fetch_and(!WOKEN, Ordering::Relaxed) & !WOKEN;
-            if state != AWAITED || self.change(AWAITED, WOKEN, Ordering::Relaxed).is_err() {
-                return;
-            }
-        }
     }
 
     /// Whether somebody has it, at some moment.
@@ -187,7 +187,11 @@ impl Raw {
                 Waited::Woken => (WOKEN, AWAITED),
                 // Woken by nobody: the flags are what others have said.
                 Waited::Changed => (0, 0),
-                Waited::TimedOut => return self.barge(),
+                Waited::TimedOut => {
+                    // The thread that freed the lock meanwhile may have counted on this one.
+                    self.state.fetch_and(!WOKEN, Ordering::Relaxed);
+                    return self.barge();
+                }
             };
         }
     }
