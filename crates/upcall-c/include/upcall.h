@@ -329,9 +329,10 @@ int upcall_rwlock_unlock(upcall_rwlock_t *rwlock);
 
 /* ---- Semaphores: upcall_semaphore_wait(3) ---- */
 
-/* As sem_t, of one process; but errors are returned. */
+/* As sem_t, of one process; but errors are returned. A thread that has waited for the last time may use the memory for
+ * anything then, also while another thread has not returned from upcall_semaphore_post yet. */
 typedef struct {
-    uint32_t upcall_private[4];
+    UPCALL_ALIGNAS(8) uint32_t upcall_private[4];
 } upcall_semaphore_t;
 #define UPCALL_SEMAPHORE_INITIALIZER(value) { { (value), 0, 0, 0 } }
 

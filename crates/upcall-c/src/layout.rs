@@ -19,7 +19,7 @@ macro_rules! fits {
 fits!(raw::Mutex, 16, 4);
 fits!(Condvar, 16, 4);
 fits!(raw::RwLock, 16, 4);
-fits!(Semaphore, 16, 4);
+fits!(Semaphore, 16, 8);
 fits!(Meeting, 32, 8);
 fits!(Once, 8, 4);
 const _: () = assert!(size_of::<Callbacks>() == 64 || size_of::<usize>() != 8);

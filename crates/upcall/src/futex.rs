@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-pub(crate) use std::sync::atomic::AtomicU32;
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use upcall_guest::direct::Company;
@@ -199,4 +199,11 @@ pub(crate) fn change_and_wake(word: &AtomicU32, change: impl FnOnce(bool) -> boo
         wake(word, 1);
     }
     changed
+}
+
+/// The half of a word that threads wait for: the less significant one.
+pub(crate) fn low(word: &AtomicU64) -> &AtomicU32 {
+    const { assert!(cfg!(target_endian = "little"), "the first half") };
+    // SAFETY: the first half of the word, as aligned, for as long.
+    unsafe { &*word.as_ptr().cast::<AtomicU32>() }
 }

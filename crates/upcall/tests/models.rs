@@ -111,17 +111,38 @@ const FAULTS: &[Fault] = &[
         "self.notify(u32::MAX)",
         "self.notify(0)",
     ),
+    // One that waits is not woken.
     (
         "a_permit_is_taken_once",
         "sync/semaphore.rs",
-        "self.waiting.fetch_add(1, Ordering::SeqCst);\n        let taken = loop {\n            if self.try_acquire() {\n                break true;\n            }",
-        "let taken = loop {\n            if self.try_acquire() {\n                break true;\n            }\n            self.waiting.fetch_add(1, Ordering::SeqCst);",
+        "if state >= WAITS {\n",
+        "if state > WAITS {\n",
     ),
     (
         "a_permit_is_taken_once",
         "sync/semaphore.rs",
-        "more,\n                Ordering::SeqCst,",
-        "more,\n                Ordering::Relaxed,",
+        "state + 1,\n                Ordering::Release,",
+        "state + 1,\n                Ordering::Relaxed,",
+    ),
+    (
+        "a_permit_is_taken_once",
+        "sync/semaphore.rs",
+        "state - waits - permit,\n                Ordering::Acquire,",
+        "state - waits - permit,\n                Ordering::Relaxed,",
+    ),
+    // A thread that gives up is counted for ever.
+    (
+        "a_permit_is_not_lost",
+        "sync/semaphore.rs",
+        "return self.take(WAITS, true);",
+        "return self.take(0, true);",
+    ),
+    // The thread that has given a permit looks again whether somebody waits.
+    (
+        "a_semaphore_ends_with_its_last_user",
+        "sync/semaphore.rs",
+        "if state >= WAITS {\n",
+        "if self.state.load(Ordering::Relaxed) >= WAITS {\n",
     ),
     (
         "a_writer_is_alone",

@@ -16,11 +16,32 @@ use loom::thread::{self, Thread};
 
 /// As in `std`. Loom takes SeqCst for AcqRel but in fences, so there is one on both sides of such an access.
 #[derive(Debug)]
-pub(crate) struct AtomicU32 {
-    word: atomic::AtomicU32,
-    /// Read with each access and written when the word is dropped: an access that the end of the word's use does not
-    /// follow in every order fails the model.
+pub(crate) struct AtomicU32(Lasting<atomic::AtomicU32>);
+
+/// A word that is read with each access and written when it is dropped: an access that the end of the word's use does not
+/// follow in every order fails the model.
+#[derive(Debug)]
+struct Lasting<T> {
+    word: T,
     life: UnsafeCell<()>,
+}
+
+impl<T> Lasting<T> {
+    fn new(word: T) -> Self {
+        let life = UnsafeCell::new(());
+        Lasting { word, life }
+    }
+
+    fn get(&self) -> &T {
+        self.life.with(|_| ());
+        &self.word
+    }
+}
+
+impl<T> Drop for Lasting<T> {
+    fn drop(&mut self) {
+        self.life.with_mut(|_| ());
+    }
 }
 
 fn ordered<R>(order: Ordering, access: impl FnOnce() -> R) -> R {
@@ -35,35 +56,27 @@ fn ordered<R>(order: Ordering, access: impl FnOnce() -> R) -> R {
 
 impl AtomicU32 {
     pub(crate) fn new(value: u32) -> Self {
-        AtomicU32 {
-            word: atomic::AtomicU32::new(value),
-            life: UnsafeCell::new(()),
-        }
-    }
-
-    fn word(&self) -> &atomic::AtomicU32 {
-        self.life.with(|_| ());
-        &self.word
+        AtomicU32(Lasting::new(atomic::AtomicU32::new(value)))
     }
 
     pub(crate) fn load(&self, order: Ordering) -> u32 {
-        ordered(order, || self.word().load(order))
+        ordered(order, || self.0.get().load(order))
     }
 
     pub(crate) fn swap(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.word().swap(value, order))
+        ordered(order, || self.0.get().swap(value, order))
     }
 
     pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.word().fetch_add(value, order))
+        ordered(order, || self.0.get().fetch_add(value, order))
     }
 
     pub(crate) fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.word().fetch_sub(value, order))
+        ordered(order, || self.0.get().fetch_sub(value, order))
     }
 
     pub(crate) fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.word().fetch_and(value, order))
+        ordered(order, || self.0.get().fetch_and(value, order))
     }
 
     pub(crate) fn compare_exchange(
@@ -74,7 +87,7 @@ impl AtomicU32 {
         failure: Ordering,
     ) -> Result<u32, u32> {
         ordered(success, || {
-            self.word().compare_exchange(from, to, success, failure)
+            self.0.get().compare_exchange(from, to, success, failure)
         })
     }
 
@@ -89,10 +102,54 @@ impl AtomicU32 {
     }
 }
 
-impl Drop for AtomicU32 {
-    fn drop(&mut self) {
-        self.life.with_mut(|_| ());
+/// As in `std`, with what is asked of it.
+#[derive(Debug)]
+pub(crate) struct AtomicU64(Lasting<atomic::AtomicU64>);
+
+impl AtomicU64 {
+    pub(crate) fn new(value: u64) -> Self {
+        AtomicU64(Lasting::new(atomic::AtomicU64::new(value)))
     }
+
+    pub(crate) fn load(&self, order: Ordering) -> u64 {
+        self.0.get().load(order)
+    }
+
+    pub(crate) fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.0.get().fetch_add(value, order)
+    }
+
+    pub(crate) fn compare_exchange_weak(
+        &self,
+        from: u64,
+        to: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.0.get().compare_exchange(from, to, success, failure)
+    }
+}
+
+/// What threads wait for.
+pub(crate) trait Word {
+    fn value(&self) -> u32;
+}
+
+impl Word for AtomicU32 {
+    fn value(&self) -> u32 {
+        self.load(Ordering::Relaxed)
+    }
+}
+
+impl Word for AtomicU64 {
+    fn value(&self) -> u32 {
+        self.load(Ordering::Relaxed) as u32
+    }
+}
+
+/// A thread that waits for this waits for its less significant half.
+pub(crate) fn low(word: &AtomicU64) -> &AtomicU64 {
+    word
 }
 
 /// Some moment.
@@ -156,14 +213,14 @@ fn operate<R>(action: impl FnOnce() -> R) -> R {
     action()
 }
 
-pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
+pub(crate) fn wait(word: &impl Word, expected: u32, deadline: Option<Deadline>) -> bool {
     wait_or_say(word, expected, deadline) != Waited::TimedOut
 }
 
-pub(crate) fn wait_or_say(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Waited {
+pub(crate) fn wait_or_say(word: &impl Word, expected: u32, deadline: Option<Deadline>) -> Waited {
     let thread = thread::current();
     let number = operate(|| {
-        (word.load(Ordering::Relaxed) == expected).then(|| {
+        (word.value() == expected).then(|| {
             with(|futex| {
                 futex.waits += 1;
                 futex.waiting.push(Waiter {
@@ -213,7 +270,7 @@ impl Patience {
     }
 }
 
-pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {
+pub(crate) fn wake(word: &impl Word, count: u32) -> u32 {
     operate(|| wake_some(std::ptr::from_ref(word).addr(), count))
 }
 

@@ -234,6 +234,43 @@ fn a_permit_is_taken_once_and_not_waited_for_in_vain() {
     });
 }
 
+/// Of two waiters one may give up, whose permit is left then.
+#[test]
+fn a_permit_is_not_lost_where_one_gives_up() {
+    check(|| {
+        let permits = Arc::new(Semaphore::new(0));
+        let gives_up = {
+            let permits = permits.clone();
+            thread::spawn(move || permits.acquire_timeout(SOME))
+        };
+        let waits = {
+            let permits = permits.clone();
+            thread::spawn(move || permits.acquire())
+        };
+        permits.release();
+        permits.release();
+        let taken = gives_up.join().unwrap();
+        waits.join().unwrap();
+        assert_eq!(permits.permits(), u32::from(!taken));
+        assert!(!permits.is_awaited());
+    });
+}
+
+/// The thread that has waited for the permit ends it while the other one may be about to return.
+#[test]
+fn a_semaphore_ends_with_its_last_user() {
+    check(|| {
+        let permits = Shared::new(Semaphore::new(0));
+        let gives = {
+            let permits = permits.clone();
+            thread::spawn(move || permits.get().release())
+        };
+        permits.get().acquire();
+        permits.end();
+        gives.join().unwrap();
+    });
+}
+
 /// Two writers and a reader.
 #[test]
 fn a_writer_is_alone_and_wakes_who_waits() {

@@ -1,9 +1,16 @@
 //! A counting semaphore (Dijkstra's; sem_overview(7)).
+//!
+//! One word counts the permits and those that wait: the operation that gives a permit says whether somebody is to be
+//! woken. It is its thread's last access to the semaphore: a thread that has waited for another one's permit may give
+//! the memory back while that one has not returned yet.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::futex::{self, AtomicU32, Deadline};
+use crate::futex::{self, AtomicU64, Deadline};
+
+/// One that waits, or is about to; below it the permits are counted.
+const WAITS: u64 = 1 << 32;
 
 /// A number of permits: who takes one waits until there is one.
 ///
@@ -16,9 +23,11 @@ use crate::futex::{self, AtomicU32, Deadline};
 /// ```
 #[derive(Debug)]
 pub struct Semaphore {
-    permits: AtomicU32,
-    /// How many wait, or are about to.
-    waiting: AtomicU32,
+    state: AtomicU64,
+}
+
+const fn permits(state: u64) -> u32 {
+    state as u32
 }
 
 impl Semaphore {
@@ -26,8 +35,7 @@ impl Semaphore {
         /// A semaphore with so many permits.
         pub const fn new(permits: u32) -> Self {
             Semaphore {
-                permits: AtomicU32::new(permits),
-                waiting: AtomicU32::new(0),
+                state: AtomicU64::new(permits as u64),
             }
         }
     }
@@ -35,20 +43,30 @@ impl Semaphore {
     /// Takes a permit if there is one; says whether there was.
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        let mut permits = self.permits.load(Ordering::Relaxed);
-        while permits != 0 {
-            // Acquire: pairs with the Release in `release`.
-            match self.permits.compare_exchange_weak(
-                permits,
-                permits - 1,
+        self.take(0, false)
+    }
+
+    /// Takes a permit if there is one, and takes `waits` away with it; also without a permit if the wait is `given_up`.
+    /// Says whether it took a permit.
+    #[inline]
+    fn take(&self, waits: u64, given_up: bool) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            let permit = u64::from(permits(state) != 0);
+            if permit == 0 && !given_up {
+                return false;
+            }
+            // Acquire: pairs with the Release in `try_release`.
+            match self.state.compare_exchange_weak(
+                state,
+                state - waits - permit,
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return true,
-                Err(now) => permits = now,
+                Ok(_) => return permit != 0,
+                Err(now) => state = now,
             }
         }
-        false
     }
 
     /// Takes a permit; waits until there is one.
@@ -71,25 +89,23 @@ impl Semaphore {
     }
 
     /// Whether somebody waits, at some moment.
-    #[cfg(not(loom))]
+    #[cfg(any(not(loom), test))]
     pub(crate) fn is_awaited(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) != 0
+        self.state.load(Ordering::Relaxed) >= WAITS
     }
 
     #[cold]
     fn wait(&self, deadline: Option<Deadline>) -> bool {
-        // SeqCst: counted before the look at the permits; who releases one looks here afterwards.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let taken = loop {
-            if self.try_acquire() {
-                break true;
+        // Relaxed: a thread that gives a permit changes the same word.
+        self.state.fetch_add(WAITS, Ordering::Relaxed);
+        loop {
+            if self.take(WAITS, false) {
+                return true;
             }
-            if !futex::wait(&self.permits, 0, deadline) {
-                break self.try_acquire();
+            if !futex::wait(futex::low(&self.state), 0, deadline) {
+                return self.take(WAITS, true);
             }
-        };
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        taken
+        }
     }
 
     /// Gives a permit.
@@ -108,30 +124,30 @@ impl Semaphore {
     /// Gives a permit, unless there are 4,294,967,295 already; says whether it did.
     #[inline]
     pub fn try_release(&self) -> bool {
-        let mut permits = self.permits.load(Ordering::Relaxed);
+        let mut state = self.state.load(Ordering::Relaxed);
         loop {
-            let Some(more) = permits.checked_add(1) else {
+            if permits(state) == u32::MAX {
                 return false;
-            };
-            // SeqCst: pairs with `wait`; Release: with `try_acquire`.
-            match self.permits.compare_exchange_weak(
-                permits,
-                more,
-                Ordering::SeqCst,
+            }
+            // Release: pairs with the Acquire in `take`.
+            match self.state.compare_exchange_weak(
+                state,
+                state + 1,
+                Ordering::Release,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => break,
-                Err(now) => permits = now,
+                Err(now) => state = now,
             }
         }
-        if self.waiting.load(Ordering::SeqCst) != 0 {
-            futex::wake(&self.permits, 1);
+        if state >= WAITS {
+            futex::wake(futex::low(&self.state), 1);
         }
         true
     }
 
     /// How many permits there are at some moment.
     pub fn permits(&self) -> u32 {
-        self.permits.load(Ordering::Relaxed)
+        permits(self.state.load(Ordering::Relaxed))
     }
 }
