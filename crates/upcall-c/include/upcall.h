@@ -265,9 +265,9 @@ int upcall_deadline(struct timespec *deadline, uint64_t ns);
 
 /* As PTHREAD_MUTEX_NORMAL: who takes it again waits for ever. Not fair, not robust, of one process. One atomic
  * operation each to take and to free it while nobody else wants it. The last thread that takes and frees it may use its
- * memory for anything then, also while another thread has not returned from upcall_mutex_unlock yet. Under the policy
- * "priority" who waits lends its urgency to who has it; there the mutex must stay until each upcall_mutex_unlock has
- * returned. */
+ * memory for anything then, also while another thread has not returned from upcall_mutex_unlock yet. Under the policies
+ * "priority" and "deadline" and one of the program's own, who waits lends its urgency to who has it; there the memory
+ * must stay until each upcall_mutex_unlock has returned. */
 typedef struct {
     uint32_t upcall_private[4];
 } upcall_mutex_t;
@@ -286,6 +286,7 @@ int upcall_mutex_unlock(upcall_mutex_t *mutex);
 
 /* ---- Conditions: upcall_cond_wait(3) ---- */
 
+/* The memory of a condition must stay until each call with it has returned, also in the threads that were woken. */
 typedef struct {
     uint32_t upcall_private[4];
 } upcall_cond_t;
@@ -306,7 +307,8 @@ int upcall_cond_broadcast(upcall_cond_t *cond);
 
 /* ---- Locks of readers and writers: upcall_rwlock_rdlock(3) ---- */
 
-/* Readers and writers take turns: neither starve. Who reads already may not read again: a writer may wait between. */
+/* Readers and writers take turns: neither starve. Who reads already may not read again: a writer may wait between. The
+ * memory of a lock must stay until each call with it has returned. */
 typedef struct {
     uint32_t upcall_private[4];
 } upcall_rwlock_t;
@@ -351,6 +353,8 @@ int upcall_semaphore_getvalue(upcall_semaphore_t *semaphore, uint32_t *value);
 
 /* ---- Barriers: upcall_barrier_wait(3) ---- */
 
+/* The memory of a barrier must stay until upcall_barrier_wait has returned in all threads. upcall_barrier_destroy does not
+ * wait for those that have met and have not returned yet. */
 typedef struct {
     UPCALL_ALIGNAS(8) uint32_t upcall_private[8];
 } upcall_barrier_t;
@@ -376,7 +380,7 @@ typedef struct upcall_channel upcall_channel_t;
  *   EINVAL   capacity 0: there are no channels without room for one element
  *   ENOMEM   there is no memory, or not in this world */
 int upcall_channel_create(upcall_channel_t **channel, size_t element_size, size_t capacity);
-/* Gives its memory back; elements in it are lost. Null is nothing.
+/* Gives its memory back; elements in it are lost. Null is nothing. Each other call with the channel must have returned.
  *   EBUSY    some threads wait in it */
 int upcall_channel_destroy(upcall_channel_t *channel);
 /* Nothing can be sent any more; what is there can be received. Wakes all that wait. EALREADY: it was closed. */
@@ -398,6 +402,7 @@ int upcall_channel_length(upcall_channel_t *channel, size_t *length);
 
 /* ---- Once: upcall_once(3) ---- */
 
+/* The memory must stay until each call with it has returned. */
 typedef struct {
     uint32_t upcall_private[2];
 } upcall_once_t;
