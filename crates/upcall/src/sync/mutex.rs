@@ -7,7 +7,7 @@
 //!
 //! The operation that frees the lock is its thread's last access to it: the next holder may be the last one, and may
 //! give the memory back. So the thread finds out before, under the lock of those that wait, whether one of them is
-//! there to take `WOKEN` away.
+//! there to take `WOKEN` away. The kernel does not tell that: without a runtime `WOKEN` is never set.
 
 use std::cell::UnsafeCell;
 use std::fmt;
