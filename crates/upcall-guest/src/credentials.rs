@@ -25,7 +25,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::guest::GUEST;
-use crate::{attributes, bound, keyrings, process, scheduling, signal, threads};
+use crate::{attributes, bound, keyrings, process, scheduling, signal, threads, uring};
 
 /// The signal by which libc asks its threads to take part (SIGSETXID).
 pub const SIGNAL: i32 = 33;
@@ -70,6 +70,8 @@ macro_rules! changes_of_one {
             | libc::SYS_perf_event_open
             | libc::SYS_close_range
             | libc::SYS_arch_prctl
+            | libc::SYS_io_uring_setup
+            | libc::SYS_io_uring_register
             | $crate::credentials::LSM_SET_SELF_ATTR
     };
 }
@@ -97,6 +99,7 @@ pub fn is_change(frame: &Frame) -> bool {
         libc::SYS_close_range => frame.rdx & CLOSE_RANGE_UNSHARE != 0,
         libc::SYS_arch_prctl => frame.rdi as i32 == ARCH_SET_CPUID,
         libc::SYS_unshare => frame.rdi != 0,
+        libc::SYS_io_uring_setup | libc::SYS_io_uring_register => uring::is_for_one(frame),
         _ => true,
     }
 }

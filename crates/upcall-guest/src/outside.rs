@@ -136,12 +136,11 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
             loads::map(frame)
         }
         libc::SYS_munmap => loads::unmap(frame),
-        libc::SYS_io_uring_setup => uring::setup(frame),
+        libc::SYS_io_uring_setup if !uring::is_for_one(frame) => uring::setup(frame),
         libc::SYS_io_uring_enter => {
             uring::enter();
             return None;
         }
-        libc::SYS_io_uring_register => uring::register(frame)?,
         libc::SYS_unshare if credentials::unshares_descriptors(&frame.words()) => {
             let answer = raw(frame);
             if answer == 0 {

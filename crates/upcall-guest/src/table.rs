@@ -35,6 +35,7 @@ const PTRACE_TRACEME: u64 = 0;
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
 
 /// What every rewritten site calls.
 ///
@@ -127,14 +128,17 @@ fn alone(frame: &mut Frame) {
         }
         libc::SYS_rseq => frame.rax = attributes::rseq(frame) as u64,
         libc::SYS_pkey_alloc => frame.rax = segments::allocate_key(frame) as u64,
+        libc::SYS_io_uring_setup | libc::SYS_io_uring_register if uring::is_for_one(frame) => {
+            match GUEST.start() {
+                Ok(runtime) => dispatch(runtime, frame),
+                Err(Errno(_)) => frame.rax = EINVAL as u64,
+            }
+        }
         libc::SYS_io_uring_setup => frame.rax = uring::setup(frame) as u64,
         libc::SYS_io_uring_enter => {
             uring::enter();
             // SAFETY: the entry's own frame.
             unsafe { entry::native(frame) };
-        }
-        libc::SYS_io_uring_register if let Some(answer) = uring::register(frame) => {
-            frame.rax = answer as u64;
         }
         libc::SYS_prctl if user_dispatch::is_request(frame) => user_dispatch::begin(frame),
         libc::SYS_seccomp | libc::SYS_prctl if installs_filter(frame) => {
@@ -485,7 +489,6 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
             uring::enter();
             uring::wait(runtime, thread, frame)
         }
-        libc::SYS_io_uring_register => uring::register(frame).unwrap_or_else(|| blocking(frame)),
         libc::SYS_dup2 | libc::SYS_dup3 => attributes::duplicate(runtime, frame),
         libc::SYS_close_range => attributes::close_range(runtime, frame),
 

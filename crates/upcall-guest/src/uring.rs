@@ -8,11 +8,12 @@
 //! | requests in flight end with the kernel thread that has submitted them | from the first submission on no activation ends |
 //! | IORING_SETUP_SINGLE_ISSUER: others may not submit | not passed on; the program is left in its belief |
 //! | IORING_SETUP_DEFER_TASKRUN, …COOP_TASKRUN: completions wait until the submitter enters the kernel | not passed on: the thread that waits for them may run elsewhere |
-//! | registered ring descriptors | refused with EINVAL, as before Linux 5.18 |
+//! | registered ring descriptors: another kernel thread does not know them | the thread that registers one is bound ([`crate::bound`]); a ring that has no other descriptor is made there, with all its flags |
 //!
 //! The flags are hints: without them completions arrive earlier, and the kernel interrupts for them.
 //!
-//! Left as it is: when a thread ends, natively its requests are cancelled; here they go on.
+//! Left as it is: when a thread ends, natively its requests are cancelled; here they go on. IORING_REGISTER_IOWQ_AFF says
+//! where workers of the calling kernel thread run, and holds for that.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,7 +33,6 @@ const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
 const SETUP_REGISTERED_FD_ONLY: u32 = 1 << 15;
 
 const REGISTER_RING_FDS: u32 = 20;
-const UNREGISTER_RING_FDS: u32 = 21;
 /// Beside the operation: the ring is named by its registered number.
 const REGISTER_USE_REGISTERED_RING: u32 = 1 << 31;
 
@@ -40,7 +40,6 @@ const REGISTER_USE_REGISTERED_RING: u32 = 1 << 31;
 const PARAMETERS: usize = 15;
 const FLAGS_AT: usize = 8;
 
-const EINVAL: i64 = -(libc::EINVAL as i64);
 const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
 
@@ -99,16 +98,13 @@ fn passed_on(flags: u32) -> u32 {
     flags & !(SETUP_COOP_TASKRUN | SETUP_TASKRUN_FLAG | SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN)
 }
 
-/// io_uring_setup(2).
+/// io_uring_setup(2), of a ring that all threads can name.
 pub fn setup(frame: &Frame) -> i64 {
     setup_at(frame.rdi, frame.rsi as usize).unwrap_or(EFAULT)
 }
 
 fn setup_at(entries: u64, parameters: usize) -> Result<i64, Fault> {
     let asked = access::load_u32(parameters + FLAGS_AT)?;
-    if asked & SETUP_REGISTERED_FD_ONLY != 0 {
-        return Ok(EINVAL);
-    }
     let mut own = [0u64; PARAMETERS];
     for (index, word) in own.iter_mut().enumerate() {
         *word = access::load_u64(parameters + 8 * index)?;
@@ -131,10 +127,15 @@ fn setup_at(entries: u64, parameters: usize) -> Result<i64, Fault> {
     Ok(answer)
 }
 
-/// io_uring_register(2). `None`: it is the kernel's.
-pub fn register(frame: &Frame) -> Option<i64> {
-    let operation = frame.rsi as u32 & !REGISTER_USE_REGISTERED_RING;
-    matches!(operation, REGISTER_RING_FDS | UNREGISTER_RING_FDS).then_some(EINVAL)
+/// Whether io_uring_setup(2) or io_uring_register(2) registers a descriptor of a ring, which only the kernel thread that
+/// has made the call can name afterwards.
+pub fn is_for_one(frame: &Frame) -> bool {
+    if frame.rax as i64 == libc::SYS_io_uring_setup {
+        access::load_u32(frame.rsi as usize + FLAGS_AT)
+            .is_ok_and(|flags| flags & SETUP_REGISTERED_FD_ONLY != 0)
+    } else {
+        frame.rsi as u32 & !REGISTER_USE_REGISTERED_RING == REGISTER_RING_FDS
+    }
 }
 
 #[cfg(test)]

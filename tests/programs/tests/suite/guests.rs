@@ -43,7 +43,7 @@ guests! {
        thread_exit thread_kernel_state thread_limits thread_name_of_other thread_odd_calls thread_privileges
        threads_listed threads_listed_agents time_stamps_fault timer_signal timer_slack timer_thread
        timer_thread_clock times_of_process transfers_complete transfers_interrupted turns_hostile
-       turns_without_spares ucontext_in_threads uring vdso_small_stack vfork_waits waits_disturbed
+       turns_without_spares ucontext_in_threads uring uring_registered vdso_small_stack vfork_waits waits_disturbed
        waits_for_other_processes waits_for_own_children woken_beside_computing;
     cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier cxx_mutexes
        cxx_thread_local;
