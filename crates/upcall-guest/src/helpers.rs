@@ -1,6 +1,9 @@
 //! What helpers (kernel threads that libc starts for itself, and what a program's function does on one) do with what the
-//! runtime keeps: actions of signals, what it knows of descriptors, threads that they signal or name. They have no activation, so nothing here
-//! enters the runtime. While one holds a lock of the poller's no signal meets it, whose handler might want that lock.
+//! runtime keeps: actions of signals, what it knows of descriptors, threads that they signal, name or ask about. They have no
+//! activation, so nothing here enters the runtime. While one holds a lock of the poller's no signal meets it, whose handler
+//! might want that lock.
+
+use core::sync::atomic::Ordering;
 
 use upcall_linux::Runtime;
 use upcall_linux::descriptors;
@@ -8,7 +11,8 @@ use upcall_linux::poller::When;
 
 use crate::entry::Frame;
 use crate::guest::GUEST;
-use crate::{attributes, ids, names, poll, signal};
+use crate::scheduling::calls_about_one;
+use crate::{attributes, bound, deadlines, ids, names, poll, scheduling, signal};
 
 const EBADF: i64 = -(libc::EBADF as i64);
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -37,6 +41,9 @@ pub fn serve(frame: &Frame) -> Option<i64> {
         ids::process_calls!() | libc::SYS_kill | libc::SYS_rt_sigqueueinfo => {
             ids::serve_outside(frame)
         }
+        calls_about_one!() | libc::SYS_getpriority | libc::SYS_setpriority => {
+            about_thread(runtime, frame)?
+        }
         libc::SYS_close if descriptors::is_ours(first) => EBADF,
         libc::SYS_dup2 | libc::SYS_dup3
             if descriptors::is_ours(first) || descriptors::is_ours(second) =>
@@ -56,6 +63,35 @@ pub fn serve(frame: &Frame) -> Option<i64> {
         libc::SYS_close_range => attributes::close_ranges(frame),
         _ => return change_flags(frame),
     })
+}
+
+/// A call about the scheduling of a thread: its processors, what the kernel keeps of a bound thread, and how an ordinary one
+/// is scheduled. Its policy and nice value only threads can change: that takes an activation.
+fn about_thread(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
+    let id = scheduling::named(frame)?;
+    let thread = GUEST.identities.find(id)?;
+    if let Some(kernel_id) = bound::kernel_id(thread) {
+        return Some(scheduling::of_bound(frame, kernel_id));
+    }
+    match frame.rax as i64 {
+        libc::SYS_sched_getaffinity => Some(attributes::get_affinity(thread, frame)),
+        libc::SYS_sched_setaffinity => Some(attributes::set_affinity(thread, frame)),
+        libc::SYS_sched_getscheduler
+        | libc::SYS_sched_getparam
+        | libc::SYS_sched_getattr
+        | libc::SYS_getpriority
+            if !deadlines::order() =>
+        {
+            Some(if GUEST.orders_by_priority() {
+                scheduling::by_priority(runtime, (thread, id), frame)
+            } else {
+                // As the process.
+                let process = GUEST.pid.load(Ordering::Relaxed) as i32;
+                raw(&scheduling::about(frame, process))
+            })
+        }
+        _ => None,
+    }
 }
 
 /// A call that may change a description's flags or time limits, by a kernel thread that is no activation; `None`: it is

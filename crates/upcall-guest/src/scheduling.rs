@@ -205,17 +205,21 @@ pub fn before_threads(frame: &Frame) -> Option<i64> {
     (answer != EPERM || !may_be_granted).then_some(answer)
 }
 
+/// The id that such a call names, if it is about one thread.
+pub fn named(frame: &Frame) -> Option<i32> {
+    match frame.rax as i64 {
+        libc::SYS_setpriority | libc::SYS_getpriority => {
+            is_about_one(frame).then_some(frame.rsi as i32)
+        }
+        _ => Some(frame.rdi as i32),
+    }
+}
+
 /// Serves one of the calls, for the program's threads.
 pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let number = frame.rax as i64;
-    let who = match number {
-        libc::SYS_setpriority | libc::SYS_getpriority => {
-            if frame.rdi as i32 != libc::PRIO_PROCESS as i32 {
-                return raw(frame);
-            }
-            frame.rsi as i32
-        }
-        _ => frame.rdi as i32,
+    let Some(who) = named(frame) else {
+        return raw(frame);
     };
     let own = thread.kernel.tid.load(Ordering::Relaxed);
     let id = if who == 0 { own } else { who };
@@ -244,7 +248,7 @@ pub fn is_about_one(frame: &Frame) -> bool {
 }
 
 /// The call about another kernel thread: 0 is the calling one.
-fn about(frame: &Frame, kernel_id: i32) -> Frame {
+pub fn about(frame: &Frame, kernel_id: i32) -> Frame {
     let mut asked = frame.clone();
     match frame.rax as i64 {
         libc::SYS_getpriority | libc::SYS_setpriority => asked.rsi = kernel_id as u64,
@@ -254,7 +258,7 @@ fn about(frame: &Frame, kernel_id: i32) -> Frame {
 }
 
 /// A call about a bound thread is the kernel's; the runtime keeps its processors, too.
-fn of_bound(frame: &Frame, kernel_id: i32) -> i64 {
+pub fn of_bound(frame: &Frame, kernel_id: i32) -> i64 {
     raw(&about(frame, kernel_id))
 }
 
@@ -370,7 +374,7 @@ fn store(at: u64, value: u32) -> i64 {
 }
 
 /// What the calls mean where priorities count.
-fn by_priority(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &Frame) -> i64 {
+pub fn by_priority(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &Frame) -> i64 {
     let has = Request::of(whose.0);
     let word = |offset: usize| access::load_u32(frame.rsi as usize + offset).map_err(|_| EFAULT);
     let mut wants = has;

@@ -26,7 +26,7 @@ guests! {
        cancel_sleep cancel_testcancel cancel_waits clone_small_stack cond_timeouts crowded_blocks
        descriptor_limits descriptor_numbers descriptors epoll_nest_at_once epoll_threads errno_tls_10000
        exec_from_thread file_blocking filter_after_jit fork_from_thread fork_in_handler fork_migrating
-       fork_return futex_counts futex_requeue_bound handler_context helpers helpers_change identity_by_helper
+       fork_return futex_counts futex_requeue_bound handler_context helpers helpers_change helpers_scheduling identity_by_helper
        identity_changes ids_of_threads jit_altstack jit_calls jit_later kill_parked kill_reader kill_running
        leases_of_threads main_pthread_exit malloc_threads many_threads mutex_pi mutex_robust mutex_robust_pi
        mutex_shared mutex_shared_bound mutex_shared_owner_ends mutex_types nonblocking nowait_forbidden
