@@ -256,8 +256,10 @@ impl<K: Kernel> Runtime<K> {
                 runtime.tell(vp, thread, Transition::Preempted);
                 if runtime.is_ranked() && runtime.is_more_urgent_ready(vp, thread.rank()) {
                     runtime.put_back(vp, thread);
-                } else {
+                } else if runtime.takes_turns() {
                     runtime.push_back(vp, thread);
+                } else {
+                    runtime.push_front(vp, thread);
                 }
                 None
             },

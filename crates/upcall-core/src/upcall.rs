@@ -484,8 +484,13 @@ impl<K: Kernel> Runtime<K> {
         // Where threads come and go, all take turns.
         vp.ready.age(&self.kernel, !computes);
         self.tell(vp, thread, Transition::Preempted);
-        vp.ready.push_spent(&self.kernel, thread);
-        self.has_ready.insert(vp.index());
+        if self.takes_turns() {
+            vp.ready.push_spent(&self.kernel, thread);
+            self.has_ready.insert(vp.index());
+        } else {
+            // It was stopped for another program, or for a more urgent thread, and has not had its turn.
+            self.push_front(vp, thread);
+        }
         None
     }
 

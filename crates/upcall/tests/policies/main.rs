@@ -6,7 +6,8 @@ mod own;
 
 use std::env;
 use std::hint::spin_loop;
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::{Duration, Instant};
@@ -35,6 +36,11 @@ type Log = Arc<StdMutex<Vec<u32>>>;
 
 /// Computes for some time slices of its own.
 fn compute() {
+    compute_for(20);
+}
+
+/// Computes for so many time slices of its own.
+fn compute_for(slices: u32) {
     let cpu_ns = || {
         let mut time = libc::timespec {
             tv_sec: 0,
@@ -44,7 +50,7 @@ fn compute() {
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     };
-    let end = cpu_ns() + 20 * SLICE.as_nanos() as u64;
+    let end = cpu_ns() + (slices * SLICE).as_nanos() as u64;
     while cpu_ns() < end {
         spin_loop();
     }
@@ -110,6 +116,7 @@ macro_rules! cases {
 fn main() {
     let cases = cases! {
         order::in_fifo_each_runs_to_its_end
+        order::in_fifo_a_lost_turn_costs_no_place
         order::in_round_robin_nobody_runs_alone
         order::a_new_thread_of_the_crate_goes_first
         order::in_lifo_every_new_thread_goes_first

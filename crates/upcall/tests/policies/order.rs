@@ -4,6 +4,10 @@ use super::*;
 
 /// Each runs to its end before the next one begins: none waits.
 pub fn in_fifo_each_runs_to_its_end() {
+    each_runs_to_its_end(20);
+}
+
+fn each_runs_to_its_end(slices: u32) {
     start(1, Fifo);
     let log = Log::default();
     let threads: Vec<_> = (1..=3)
@@ -11,7 +15,7 @@ pub fn in_fifo_each_runs_to_its_end() {
             let log = log.clone();
             thread::spawn(move || {
                 log.lock().unwrap().push(number);
-                compute();
+                compute_for(slices);
                 log.lock().unwrap().push(10 + number);
             })
         })
@@ -20,6 +24,77 @@ pub fn in_fifo_each_runs_to_its_end() {
         thread.join().unwrap();
     }
     assert_eq!(*log.lock().unwrap(), [1, 11, 2, 12, 3, 13]);
+}
+
+/// The same on a processor for which another program competes: a thread that loses it goes on before the others.
+pub fn in_fifo_a_lost_turn_costs_no_place() {
+    const PART: &str = "UPCALL_TEST_PART";
+    match env::var(PART).as_deref() {
+        Ok("other") => {
+            start(1, RoundRobin);
+            // Two: one alone needs no time slices, and takes no part in turns.
+            let threads = [(); 2].map(|()| {
+                thread::spawn(|| {
+                    println!("computes");
+                    loop {
+                        spin_loop();
+                    }
+                })
+            });
+            return threads.into_iter().for_each(|it| it.join().unwrap());
+        }
+        // Some turns for each.
+        Ok(_) => return each_runs_to_its_end(500),
+        Err(_) => {}
+    }
+    use_one_processor();
+    let part = |name| {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
+            .arg("in_fifo_a_lost_turn_costs_no_place")
+            .env(PART, name)
+            .env("UPCALL_STATS", "1")
+            .env_remove("UPCALL_GANG");
+        command
+    };
+    let mut other = part("other").stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0];
+    let begun = other.stdout.as_mut().unwrap().read(&mut first).unwrap();
+    assert_eq!(begun, 1);
+    // On a crowded machine the two are not always seen to compute at the same time: until one has lost a turn.
+    let output = loop {
+        let output = part("fifo").output().unwrap();
+        if !output.status.success() || turns_lost(&output.stderr) != 0 {
+            break output;
+        }
+    };
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+/// How often a program has lost its processor to another one, as it says at its end.
+fn turns_lost(errors: &[u8]) -> u64 {
+    let taken = str::from_utf8(errors)
+        .unwrap()
+        .lines()
+        .find_map(|line| line.strip_prefix("upcall: upcalls: processor taken"));
+    taken.expect("a counter").trim().parse().unwrap()
+}
+
+/// What this process starts runs on one processor: the first one that it may use.
+fn use_one_processor() {
+    // SAFETY: reads and writes a set that is here.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of_val(&set);
+        assert_eq!(libc::sched_getaffinity(0, size, &raw mut set), 0);
+        let first = (0..libc::CPU_SETSIZE as usize).find(|&it| libc::CPU_ISSET(it, &set));
+        libc::CPU_ZERO(&mut set);
+        libc::CPU_SET(first.expect("one"), &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size, &raw const set), 0);
+    }
 }
 
 /// Threads that wait for one another in loops all get turns.
