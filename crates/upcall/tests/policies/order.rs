@@ -61,17 +61,18 @@ pub fn in_fifo_a_lost_turn_costs_no_place() {
     let mut first = [0];
     let begun = other.stdout.as_mut().unwrap().read(&mut first).unwrap();
     assert_eq!(begun, 1);
-    // On a crowded machine the two are not always seen to compute at the same time: until one has lost a turn.
-    let output = loop {
+    // Each run must be right. On a crowded machine the two are not always seen to compute at the same time.
+    let lost = (0..20).any(|_| {
         let output = part("fifo").output().unwrap();
-        if !output.status.success() || turns_lost(&output.stderr) != 0 {
-            break output;
-        }
-    };
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        turns_lost(&output.stderr) != 0
+    });
     other.kill().unwrap();
     other.wait().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
+    if !lost {
+        println!("skipped: none of 20 runs lost a turn");
+    }
 }
 
 /// How often a program has lost its processor to another one, as it says at its end.
