@@ -419,9 +419,13 @@ fn complete_by(information: &mut Information, queued: &Information) {
 /// Takes back from the kernel what was queued to the activation's kernel thread and has not been delivered. With
 /// all signals blocked.
 pub fn take_back(activation: &'static Activation) -> Option<(i32, Information)> {
-    let (signal, queued) = activation.kernel.queued.take()?;
-    let (signal, mut information) = take(bit(signal))?;
-    complete_by(&mut information, &queued);
+    let queued = &activation.kernel.queued;
+    if !queued.is_full() {
+        return None;
+    }
+    // If the kernel does not give it back, it is delivered, and must be completed then.
+    let (signal, mut information) = take(bit(queued.signal()))?;
+    complete_by(&mut information, &queued.take()?.1);
     Some((signal, information))
 }
 
