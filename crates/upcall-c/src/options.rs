@@ -125,7 +125,10 @@ impl Options {
 
 fn number(error: &Error) -> c_int {
     match error {
-        Error::VirtualProcessors(_) | Error::TimeSlice(_) | Error::StackSize(_) => libc::EINVAL,
+        Error::VirtualProcessors(_)
+        | Error::TimeSlice(_)
+        | Error::StackSize(_)
+        | Error::Variable(_) => libc::EINVAL,
         Error::HasThreads(_) => libc::EBUSY,
         Error::RunsOtherwise(_) => libc::EALREADY,
         Error::Refused(number) => *number,

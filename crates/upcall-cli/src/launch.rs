@@ -13,20 +13,21 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use upcall_linux::probe;
+use upcall_linux::variables::Meaningless;
+use upcall_linux::{probe, variables};
 
 use crate::args::{RunArgs, word};
 use crate::locate::{NotRunnable, locate};
 use crate::program::{self, Verdict};
 use crate::refusal::Refusal;
-use crate::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, guest_library, variables};
+use crate::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, guest_library};
 
 /// Does it. Returns only with an exit status of our own.
 pub fn run(args: &RunArgs) -> i32 {
     // A mistake of the user's, not a program that cannot be served: --or-native does not cover it.
     let checked = match variables::checked(|name| std::env::var_os(name)) {
         Ok(checked) => checked,
-        Err(refusal) => return refusal.report(),
+        Err(meaningless) => return meaningless_variable(meaningless).report(),
     };
     let name = &args.command[0];
     let file = match locate(name, std::env::var_os("PATH")) {
@@ -108,6 +109,21 @@ fn prepare(args: &RunArgs, checked: Settings, name: &OsStr, file: &Path) -> Resu
         }
     }
     Ok(())
+}
+
+/// A variable that means nothing.
+fn meaningless_variable(variable: Meaningless) -> Refusal {
+    let Meaningless {
+        name,
+        value,
+        expected,
+    } = variable;
+    Refusal {
+        what: format!("{name} is not {expected}"),
+        checked: format!("its value is '{value}'"),
+        remedy: format!("set {name} to {expected}, or unset it"),
+        more: "upcall help run, under Environment",
+    }
 }
 
 /// The environment of the guest library: what to set, and what to take away.

@@ -18,7 +18,6 @@ mod manual;
 mod program;
 mod refusal;
 mod script;
-mod variables;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::observe::{Probe, open_switch_ring};
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
-use upcall_linux::{affinity, base};
+use upcall_linux::variables::Meaningless;
+use upcall_linux::{affinity, base, variables};
 
 use crate::guest::{GUEST, Options, Policy};
 use crate::patch::{Hooks, ObjectReport, patch_all};
@@ -55,7 +56,7 @@ extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut
         unsafe { preload::leave(variables) };
     }
     // SAFETY: constructors run before the program's threads.
-    unsafe { serve(Options::from_environment(), false) };
+    unsafe { serve(Options::from_environment().0, false) };
     heap::trim();
 }
 
@@ -233,34 +234,39 @@ fn is_preloaded() -> bool {
 static START: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = start;
 
 impl Options {
-    /// What the variables say that `upcall run` sets, and the best that works here for the others.
-    pub fn from_environment() -> Self {
-        let number = |name: &str| {
-            env::var(name)
-                .ok()
-                .and_then(|value| value.parse::<u64>().ok())
+    /// What the variables say (see [`variables`]), and the best that works here for the others. The second is
+    /// a variable that means nothing, if there is one: its default holds.
+    pub fn from_environment() -> (Self, Option<Meaningless>) {
+        let mut meaningless = None;
+        let mut read = |name| {
+            variables::read(name).unwrap_or_else(|found| {
+                meaningless = Some(found);
+                None
+            })
         };
-        Options {
+        let mut number = |name| read(name).and_then(|value| value.parse::<u64>().ok());
+        let mut options = Options {
             vps: number("UPCALL_VPS").unwrap_or(0) as u32,
             stats: number("UPCALL_STATS").unwrap_or(0) != 0,
             sentinel: number("UPCALL_SENTINEL").map_or_else(
                 || choose_unmeasured().mode == StandbyMode::Sentinel,
                 |value| value != 0,
             ),
-            probe: match env::var("UPCALL_PROBE").as_deref() {
-                Ok("perf") => Probe::Perf,
-                Ok("proc") => Probe::Proc,
-                Ok("yields") => Probe::Yields,
-                _ => best_probe(),
-            },
-            slice_ns: number("UPCALL_SLICE_US")
-                .map_or(5_000_000, |us| us.clamp(100, 1_000_000) * 1000),
+            probe: Probe::Proc,
+            slice_ns: number("UPCALL_SLICE_US").map_or(5_000_000, |us| us * 1000),
             gang: number("UPCALL_GANG").unwrap_or(1) != 0,
-            policy: env::var("UPCALL_POLICY")
-                .ok()
-                .and_then(|name| Policy::named(&name))
-                .unwrap_or(Policy::ForkedFirst),
-        }
+            policy: Policy::ForkedFirst,
+        };
+        options.probe = match read("UPCALL_PROBE").as_deref() {
+            Some("perf") => Probe::Perf,
+            Some("proc") => Probe::Proc,
+            Some("yields") => Probe::Yields,
+            _ => best_probe(),
+        };
+        options.policy = read("UPCALL_POLICY")
+            .and_then(|name| Policy::named(&name))
+            .unwrap_or(Policy::ForkedFirst);
+        (options, meaningless)
     }
 }
 

@@ -4,6 +4,7 @@ use std::error;
 use std::fmt;
 use std::time::Duration;
 
+use upcall_linux::variables::Meaningless;
 use upcall_linux::vp_range::NoVpRange;
 
 /// Why [`Runtime::start`](crate::Runtime::start) did not start a runtime. The program goes on with the
@@ -17,6 +18,8 @@ pub enum Error {
     TimeSlice(Duration),
     /// Stacks are not of a size from 16 KiB to 16 MiB.
     StackSize(usize),
+    /// A variable of the environment that sets the runtime has a value that means nothing.
+    Variable(Meaningless),
     /// This process has so many threads already.
     HasThreads(usize),
     /// There is a runtime already, with another value of this setting.
@@ -47,6 +50,7 @@ impl fmt::Display for Error {
                 f,
                 "stack size: {size} bytes is not between 16 KiB and 16 MiB"
             ),
+            Error::Variable(variable) => variable.fmt(f),
             Error::HasThreads(count) => write!(
                 f,
                 "the process has {count} threads already: start the runtime first in main()"

@@ -139,7 +139,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// A setting is out of its range, and nothing was done; there is a runtime with another setting (a policy of
+    /// A setting is out of its range, or a variable of the environment means nothing, and nothing was done; there is a runtime with another setting (a policy of
     /// the program's own is never the same as another one); the process has other threads, is linked statically, or
     /// runs under a tool that owns its threads; the kernel
     /// gives no memory, descriptors or kernel threads; or this is another processor architecture.
@@ -168,9 +168,14 @@ impl Builder {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn embed(self, range: Option<VpRange>) -> Result<Runtime, Error> {
         use upcall_guest::guest::{GUEST, Options, Policy as Known};
-        use upcall_guest::start::{NotServed, Server, embed};
+        use upcall_guest::start::{NotServed, Server, embed, server};
 
-        let mut options = Options::from_environment();
+        let (mut options, meaningless) = Options::from_environment();
+        if let Some(variable) = meaningless
+            && server() != Some(Server::Preloaded)
+        {
+            return Err(Error::Variable(variable));
+        }
         if let Some(range) = range {
             options.vps = range.resolve(upcall_linux::limits::allowed_processors().len());
         }

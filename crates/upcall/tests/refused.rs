@@ -10,6 +10,9 @@ fn main() {
     if std::env::var_os(PANICS).is_some() {
         return panics();
     }
+    if std::env::var_os(STARTS).is_some() {
+        return starts();
+    }
     a_panic_says_the_name();
     for (min, max, says) in [
         (0, 4, "0 is not between 1 and 1024"),
@@ -31,6 +34,9 @@ fn main() {
         let error = Runtime::builder().stack_size(size).start().unwrap_err();
         assert_eq!(error, Error::StackSize(size));
     }
+    if upcall_linux::arch::SERVES_PROGRAMS {
+        variables_that_mean_nothing();
+    }
     let (go, goes) = mpsc::channel::<()>();
     let other = std::thread::spawn(move || goes.recv());
     let error = Runtime::start().unwrap_err();
@@ -46,6 +52,44 @@ fn main() {
         a_second_start();
     }
     println!("ok");
+}
+
+/// Set in the process that only starts the runtime.
+const STARTS: &str = "UPCALL_TEST_STARTS";
+
+fn starts() {
+    match Runtime::start() {
+        Ok(_) => println!("starts"),
+        Err(error) => println!("{error}"),
+    }
+}
+
+fn variables_that_mean_nothing() {
+    for (name, value, is_read) in [
+        ("UPCALL_VPS", "2..", false),
+        ("UPCALL_VPS", "1..2", true),
+        ("UPCALL_STATS", "perhaps", false),
+        ("UPCALL_POLICY", "fastest", false),
+        ("UPCALL_POLICY", "fifo", true),
+        ("UPCALL_SLICE_US", "5ms", false),
+        ("UPCALL_GANG", "", true),
+    ] {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .env(STARTS, "1")
+            .env(name, value)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            said.starts_with("starts"),
+            is_read,
+            "{name}={value}: {said}"
+        );
+        assert!(
+            is_read || said.contains(name) && said.contains(value),
+            "{said}"
+        );
+    }
 }
 
 /// Set in the process in which a thread panics.

@@ -30,8 +30,8 @@ mod turns;
 pub use calls::calls;
 pub use cgroup::CpuQuota;
 pub use choice::{Choice, Source, choose, choose_unmeasured};
-pub use cpu::{fsgsbase, membarrier, processor, rseq};
-pub use files::{epoll_pwait2, proc_syscall, rwf_nowait_pipe};
+pub use cpu::{fsgsbase, membarrier, processor};
+pub use files::{proc_syscall, rwf_nowait_pipe};
 pub use libc_found::glibc;
 pub use limits::{Limits, limits};
 pub use memory::{guard_install, userfaultfd};
@@ -115,7 +115,7 @@ impl Feature {
 }
 
 /// Everything that `upcall doctor` knows, in the order in which it is shown.
-pub static FEATURES: [Feature; 17] = [
+pub static FEATURES: [Feature; 15] = [
     Feature {
         name: "standby",
         kind: Kind::Backend,
@@ -152,25 +152,18 @@ pub static FEATURES: [Feature; 17] = [
         probe: calls::calls,
     },
     Feature {
-        name: "perf-switch-ring",
-        kind: Kind::Feature,
-        purpose: "tells a blocked activation from a preempted one at the lowest cost",
-        without: "/proc/.../syscall is read instead, else rseq is asked",
-        probe: perf::perf_switch_ring,
-    },
-    Feature {
         name: "proc-syscall",
         kind: Kind::Feature,
-        purpose: "tells blocked from preempted, with the reason",
-        without: "rseq is asked instead, which costs three yields",
+        purpose: "tells a blocked activation from a preempted one; it is asked first",
+        without: "the perf switch ring is read; without both, a standby yields a few times to find out",
         probe: files::proc_syscall,
     },
     Feature {
-        name: "rseq",
+        name: "perf-switch-ring",
         kind: Kind::Feature,
-        purpose: "tells blocked from preempted where nothing else may be read",
-        without: "the other probes must do",
-        probe: cpu::rseq,
+        purpose: "tells a blocked activation from a preempted one where /proc cannot be read",
+        without: "/proc is read; without both, a standby yields a few times to find out",
+        probe: perf::perf_switch_ring,
     },
     Feature {
         name: "fsgsbase",
@@ -208,17 +201,10 @@ pub static FEATURES: [Feature; 17] = [
         probe: files::rwf_nowait_pipe,
     },
     Feature {
-        name: "epoll-pwait2",
-        kind: Kind::Feature,
-        purpose: "poller time-outs in nanoseconds",
-        without: "time-outs are rounded up to a millisecond or use a timer descriptor",
-        probe: files::epoll_pwait2,
-    },
-    Feature {
         name: "membarrier",
         kind: Kind::Feature,
-        purpose: "moves the cost of a fence from the fast path to the rare one",
-        without: "the fast path pays a locked instruction",
+        purpose: "makes all processors fetch rewritten code anew",
+        without: "the change of the code's protection interrupts the processors that run it",
         probe: cpu::membarrier,
     },
     Feature {
