@@ -78,7 +78,8 @@ pub struct RunArgs {
     )]
     pub policy: Option<Policy>,
 
-    /// Print what the scheduler did to standard error when the program exits
+    /// Print what the scheduler did to standard error when the program exits (upcall man run
+    /// explains each row)
     #[arg(long, env = "UPCALL_STATS", hide_env_values = true, action = ArgAction::SetTrue,
           value_parser = BoolishValueParser::new())]
     pub stats: bool,

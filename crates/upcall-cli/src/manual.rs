@@ -1,6 +1,7 @@
 //! Manual pages and shell completions, both from the one definition of the command line.
 
 use clap::CommandFactory;
+use upcall_linux::statistics::ROWS;
 
 use crate::args::Cli;
 use crate::refusal::Refusal;
@@ -32,7 +33,21 @@ pub fn page(name: Option<&str>) -> Result<Vec<u8>, Refusal> {
     clap_mangen::Man::new(command)
         .render(&mut page)
         .expect("writing to memory cannot fail");
+    if name == Some("run") {
+        page.extend(statistics().into_bytes());
+    }
     Ok(page)
+}
+
+/// The section on `--stats`, in roff.
+fn statistics() -> String {
+    let mut section = String::from(
+        ".SH STATISTICS\nWith \\fB\\-\\-stats\\fR a program prints these counters to its standard error when it ends.\n",
+    );
+    for row in ROWS {
+        section += &format!(".TP\n.B {}\n{}\n", row.name, row.meaning);
+    }
+    section
 }
 
 fn unknown(name: &str, command: &clap::Command) -> Refusal {
@@ -57,7 +72,9 @@ mod tests {
     fn pages_exist_for_every_command_and_name_their_flags() {
         let text = |name| String::from_utf8(page(name).expect("a page")).expect("text");
         assert!(text(None).contains(".TH upcall 1"));
-        assert!(text(Some("run")).contains("or\\-native"));
+        let run = text(Some("run"));
+        assert!(run.contains("or\\-native"));
+        assert!(ROWS.iter().all(|row| run.contains(row.name)));
         assert!(text(Some("doctor")).contains("json"));
         assert!(page(Some("dance")).is_err());
     }

@@ -1,7 +1,8 @@
-//! `--stats`: what the runtime counted, on standard error, as it was at the start, when the process ends.
+//! `--stats`: prints the runtime's counters ([`ROWS`]) when the process ends, to the standard error that it had at its start.
 
 use std::fmt::Write;
 
+use upcall_linux::statistics::ROWS;
 use upcall_linux::{Runtime, sys};
 
 use crate::{dispatch, sud};
@@ -30,41 +31,34 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
         len: 0,
     };
     let turns = runtime.kernel().gang().report().unwrap_or_default();
-    let rows: [(&str, u64); 19] = [
-        ("virtual processors", runtime.vps().len() as u64),
-        ("threads created", stats.created.get()),
-        ("threads at peak", stats.threads.peak()),
-        ("switches", runtime.switches()),
-        ("upcalls: blocked", stats.blocked.get()),
-        ("upcalls: unblocked", stats.unblocked.get()),
-        (
-            "upcalls: preempted by a returning one",
-            stats.displaced.get(),
-        ),
-        ("upcalls: processor added", stats.rung.get()),
-        ("upcalls: processor taken", stats.taken.get()),
-        ("time-slice preemptions", stats.preempted.get()),
-        ("threads stolen", stats.stolen.get()),
-        ("activations at peak", stats.activations.peak()),
-        ("activations recycled", stats.recycled.get()),
-        ("activations refused by the kernel", stats.refused.get()),
-        ("activations blocked at peak", stats.absent.peak()),
-        ("parked on the poller", stats.polled.get()),
-        ("activations now", stats.activations.get()),
-        ("turns taken after waiting", turns.turns),
-        ("waited for turns, us", turns.waited_ns / 1000),
-    ];
-    for (name, value) in rows {
-        // Writing to the buffer cannot fail.
-        let _ = writeln!(text, "upcall: {name:<38} {value:>12}");
-    }
     let (refused, failed) = dispatch::state();
-    for (name, value) in [
-        ("sites that cannot be rewritten", u64::from(refused)),
-        ("system-call dispatch is on", u64::from(dispatch::is_on())),
-        ("system calls caught by it", sud::trapped()),
-    ] {
-        let _ = writeln!(text, "upcall: {name:<38} {value:>12}");
+    let values: [u64; ROWS.len()] = [
+        runtime.vps().len() as u64,
+        stats.created.get(),
+        stats.threads.peak(),
+        runtime.switches(),
+        stats.blocked.get(),
+        stats.unblocked.get(),
+        stats.displaced.get(),
+        stats.rung.get(),
+        stats.taken.get(),
+        stats.preempted.get(),
+        stats.stolen.get(),
+        stats.activations.peak(),
+        stats.recycled.get(),
+        stats.refused.get(),
+        stats.absent.peak(),
+        stats.polled.get(),
+        stats.activations.get(),
+        turns.turns,
+        turns.waited_ns / 1000,
+        u64::from(refused),
+        u64::from(dispatch::is_on()),
+        sud::trapped(),
+    ];
+    for (row, value) in ROWS.iter().zip(values) {
+        // Writing to the buffer cannot fail.
+        let _ = writeln!(text, "upcall: {:<38} {value:>12}", row.name);
     }
     if let Some(errno) = failed {
         let _ = writeln!(

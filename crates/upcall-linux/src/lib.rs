@@ -37,6 +37,7 @@ mod resting;
 pub mod slack;
 pub mod spawn;
 pub mod state;
+pub mod statistics;
 pub mod variables;
 mod vdso;
 pub mod vp_range;
