@@ -7,8 +7,8 @@
 #[path = "../../crates/upcall-guest/tests/support/mod.rs"]
 mod support;
 
-use upcall_guest::object::{Image, Part};
-use upcall_guest::unwind::Tables;
+use upcall_guest::rewrite::object::{Image, Part};
+use upcall_guest::rewrite::unwind::Tables;
 
 const TABLES: usize = 0x1000;
 const CODE: usize = 0x20_0000;

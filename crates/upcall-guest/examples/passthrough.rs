@@ -13,8 +13,8 @@ mod library {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use upcall_guest::entry::{self, Frame};
-    use upcall_guest::patch::{Hooks, patch_all};
-    use upcall_guest::sud;
+    use upcall_guest::rewrite::patch::{Hooks, patch_all};
+    use upcall_guest::rewrite::sud;
 
     const ANSWERED_HERE: u64 = 1_000_000;
 

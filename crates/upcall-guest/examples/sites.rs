@@ -19,7 +19,7 @@ fn main() {
             }
         };
         let start = std::time::Instant::now();
-        let scan = upcall_guest::site::scan(&support::image(&bytes), &[]);
+        let scan = upcall_guest::rewrite::site::scan(&support::image(&bytes), &[]);
         let took = start.elapsed();
         let windows = scan.sites.iter().filter_map(|s| s.window.as_ref().ok());
         let (mut good, mut quiet, mut wide) = (0, 0, 0);

@@ -1,14 +1,28 @@
-//! Unmodified programs: libc as the guest of the runtime.
+//! The library inside an unmodified program. It takes the place of the kernel under libc.
 //!
-//! The crate takes the place of the kernel under libc. It finds the `syscall` instructions of
-//! every loaded object at start ([`site`]), moves each into a stub ([`stub`]) and overwrites it
-//! with a jump there ([`patch`]); the stub enters the runtime with a complete [`entry::Frame`].
-//! What cannot be rewritten is refused with a reason and left to [`sud`]; [`dispatch`] says when.
+//! At start the library finds the `syscall` instructions of every loaded object ([`rewrite::site`]), moves each into
+//! a stub ([`rewrite::stub`]) and overwrites it with a jump to that stub ([`rewrite::patch`]). The stub enters the
+//! library with a complete [`entry::Frame`]. An instruction that cannot be rewritten is left to Syscall User Dispatch
+//! ([`rewrite::sud`]); `process::dispatch` decides when that is switched on.
+//!
+//! The modules are rooms on floors, here from the roof down. A room imports from the floors below it, never from
+//! those above.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`start`] | start-up: of the library, and of the runtime with the program's first thread |
+//! | `call` | the table of system calls, and what serves each of them |
+//! | `process` | fork, exec, loaded libraries: what belongs to a process and not to a thread |
+//! | `report` | deadlocks, backtraces, counters |
+//! | `thread` | how threads begin and end, and what the kernel would keep for each |
+//! | `signal` | delivery, masks, pending signals, timers |
+//! | [`rewrite`] | where system calls are in the code, and how each becomes a jump |
+//! | `ground` | registers and frames, raw system calls, the program's memory, the process-wide state, who makes a call |
 //!
 //! On another processor than x86-64 the library is empty and `upcall run` refuses
-//! (`upcall_linux::arch::SERVES_PROGRAMS`). One more processor is a folder beside `arch::x86_64`
-//! (entry, search, raw calls), its decoder in [`site`] and [`code`], its jumps in [`stub`] and
-//! [`patch`], and its signal frames in [`signal`].
+//! (`upcall_linux::arch::SERVES_PROGRAMS`). One more processor is a folder beside `ground::arch::x86_64`
+//! (entry, search, raw calls), its decoder in [`rewrite::site`] and [`rewrite::code`], its jumps in [`rewrite::stub`]
+//! and [`rewrite::patch`], and its signal frames in `signal`.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 /// The calls that wait for descriptors, as a pattern.
@@ -24,68 +38,16 @@ macro_rules! descriptor_waits {
     };
 }
 
-pub mod access;
-pub mod again;
-pub mod agents;
-pub mod alone;
-pub mod arch;
-pub mod arena;
-pub mod attributes;
-pub mod backtrace;
-pub mod bound;
-pub mod caller;
-pub mod carried;
-pub mod cfi;
-pub mod code;
-pub mod credentials;
-pub mod deadlines;
-pub mod direct;
-pub mod dispatch;
-pub mod entry;
-pub mod futex;
-pub mod guest;
-pub mod heap;
-mod helpers;
-pub mod identity;
-pub mod ids;
-pub mod io;
-pub mod keyrings;
-pub mod kill;
-pub mod lists;
-pub mod loads;
-pub mod masks;
-pub mod memory;
-pub mod names;
-pub mod object;
-mod obstacle;
-pub mod outside;
-pub mod patch;
-pub mod pending;
-pub mod pi;
-pub mod poll;
-pub mod preload;
-pub mod process;
-pub mod procfs;
-pub mod receivers;
-pub mod robust;
-pub mod scheduling;
-pub mod segments;
-pub mod select;
-pub mod settled;
-pub mod shell;
-pub mod signal;
-pub mod site;
+mod call;
+mod ground;
+mod process;
+mod report;
+pub mod rewrite;
+mod signal;
 pub mod start;
-pub mod stats;
-pub mod stub;
-pub mod stuck;
-pub mod sud;
-pub mod table;
-mod text;
-pub mod threads;
-pub mod time;
-pub mod timers;
-pub mod unwind;
-pub mod urgency;
-pub mod uring;
-pub mod user_dispatch;
+mod thread;
+
+pub use call::direct;
+pub use ground::{entry, state};
+pub use report::stuck;
+pub use thread::{shell, urgency};

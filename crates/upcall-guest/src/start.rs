@@ -24,11 +24,13 @@ use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::variables::Meaningless;
 use upcall_linux::{affinity, base, variables};
 
-use crate::guest::{GUEST, Options, Policy};
-use crate::patch::{Hooks, ObjectReport, patch_all};
-use crate::{
-    agents, caller, dispatch, heap, loads, obstacle, preload, process, signal, table, threads,
-};
+use crate::call::table;
+use crate::ground::state::{GUEST, Options, Policy};
+use crate::ground::{caller, heap, obstacle};
+use crate::process::{dispatch, loads, preload};
+use crate::rewrite::patch::{Hooks, ObjectReport, patch_all};
+use crate::thread::{agents, lifetime};
+use crate::{process, signal};
 
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
 #[unsafe(no_mangle)]
@@ -71,7 +73,7 @@ unsafe fn serve(options: Options, beside: bool) {
     base::detect();
     affinity::note();
     caller::prepare();
-    threads::note_libc();
+    lifetime::note_libc();
     agents::imports::look();
     unregister_rseq();
     signal::inherit_actions();

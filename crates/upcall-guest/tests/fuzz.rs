@@ -9,8 +9,8 @@ mod support;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use upcall_guest::object::{Image, loaded};
-use upcall_guest::site::scan;
+use upcall_guest::rewrite::object::{Image, loaded};
+use upcall_guest::rewrite::site::scan;
 
 use support::check::{check_function, check_scan};
 

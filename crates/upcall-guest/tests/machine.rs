@@ -15,8 +15,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use goblin::elf::{Elf, header, section_header, sym};
-use upcall_guest::site::{SYSCALL_LENGTH, Scan, scan};
-use upcall_guest::stub;
+use upcall_guest::rewrite::site::{SYSCALL_LENGTH, Scan, scan};
+use upcall_guest::rewrite::stub;
 use yaxpeax_x86::long_mode::Opcode;
 
 use support::Other;

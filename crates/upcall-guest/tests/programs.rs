@@ -189,7 +189,7 @@ fn a_rewritten_call_keeps_every_register_that_the_kernel_keeps() {
 }
 
 fn dispatch_works() -> bool {
-    match upcall_guest::sud::probe() {
+    match upcall_guest::rewrite::sud::probe() {
         Ok(()) => true,
         Err(why) => {
             println!("skipped in part: {why}");

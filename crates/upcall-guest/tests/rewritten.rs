@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use upcall_guest::entry::{self, Frame, raw_syscall};
-use upcall_guest::object;
-use upcall_guest::patch::{self, ObjectReport};
+use upcall_guest::rewrite::object;
+use upcall_guest::rewrite::patch::{self, ObjectReport};
 
 const CAPTURE: i64 = 1_000_001;
 /// The status of a child in which a check failed.

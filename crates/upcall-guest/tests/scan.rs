@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use iced_x86::{Code, Decoder, DecoderOptions};
-use upcall_guest::object::{Image, Object, loaded};
-use upcall_guest::site::{Reason, Scan, scan};
-use upcall_guest::unwind::Tables;
+use upcall_guest::rewrite::object::{Image, Object, loaded};
+use upcall_guest::rewrite::site::{Reason, Scan, scan};
+use upcall_guest::rewrite::unwind::Tables;
 
 fn installed() -> Vec<Object> {
     let mut objects = loaded();

@@ -167,8 +167,8 @@ impl Builder {
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn embed(self, range: Option<VpRange>) -> Result<Runtime, Error> {
-        use upcall_guest::guest::{GUEST, Options, Policy as Known};
         use upcall_guest::start::{NotServed, Server, embed, server};
+        use upcall_guest::state::{GUEST, Options, Policy as Known};
 
         let (mut options, meaningless) = Options::from_environment();
         if let Some(variable) = meaningless
@@ -222,10 +222,10 @@ impl Builder {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn is_as_named(
         &self,
-        options: &upcall_guest::guest::Options,
+        options: &upcall_guest::state::Options,
         nr_vps: usize,
     ) -> Result<(), Error> {
-        use upcall_guest::guest::{GUEST, Policy as Known};
+        use upcall_guest::state::{GUEST, Policy as Known};
 
         let differs = [
             (

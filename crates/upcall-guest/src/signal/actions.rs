@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use upcall_linux::preempt;
 
-use crate::entry::{Frame, raw_syscall};
-use crate::guest::GUEST;
-use crate::{access, arch, masks};
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::state::GUEST;
+use crate::ground::{access, arch};
+use crate::signal::masks;
 
 use super::altstack;
 use super::calls::ALL;

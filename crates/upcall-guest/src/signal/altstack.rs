@@ -20,9 +20,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread};
 
-use crate::entry::{Frame, raw_syscall};
-use crate::guest::GUEST;
-use crate::{access, arch};
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::state::GUEST;
+use crate::ground::{access, arch};
 
 use super::calls::set_kernel_mask;
 

@@ -4,8 +4,11 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Activation, Runtime, Thread};
 
-use crate::entry::{Frame, raw_syscall};
-use crate::{access, dispatch, masks, pending, sud};
+use crate::ground::access;
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::process::dispatch;
+use crate::rewrite::sud;
+use crate::signal::{masks, pending};
 
 use super::actions::bit;
 

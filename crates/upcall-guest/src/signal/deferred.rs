@@ -5,9 +5,10 @@ use core::sync::atomic::Ordering;
 use upcall_core::Role;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 
-use crate::entry::raw_syscall;
-use crate::guest::GUEST;
-use crate::{deadlines, masks, pending, timers};
+use crate::ground::entry::raw_syscall;
+use crate::ground::state::GUEST;
+use crate::signal::{masks, pending, timers};
+use crate::thread::deadlines;
 
 use super::{ALL, bit, blocked_by, returning, set_kernel_mask};
 

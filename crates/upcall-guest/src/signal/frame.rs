@@ -2,7 +2,7 @@
 //! in it, and what the thread goes on with when the handler returns.
 
 use super::actions::{CALL_ADDRESS, SYS_SECCOMP};
-use crate::entry::{Frame, Progress, progress};
+use crate::ground::entry::{Frame, Progress, progress};
 
 type Registers = [libc::greg_t; 23];
 

@@ -26,14 +26,23 @@
 //! program's handlers as kernel handlers, which would run in the middle of the runtime.
 
 mod actions;
+pub mod alone;
 pub mod altstack;
 mod calls;
+pub mod carried;
 mod deferred;
 mod frame;
+pub mod lists;
+pub mod masks;
 mod outside;
 mod own;
+pub mod pending;
 mod place;
+pub mod receivers;
 mod returning;
+pub mod settled;
+pub mod timers;
+pub mod user_dispatch;
 mod waits;
 
 pub use actions::*;
@@ -48,16 +57,18 @@ use core::sync::atomic::Ordering;
 use upcall_core::Kernel;
 use upcall_linux::{Activation, Runtime, Thread, base, gang, preempt, sys};
 
-use crate::entry::{Frame, raw_syscall};
-use crate::guest::GUEST;
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::state::GUEST;
 use frame::{frame_mask, set_frame_mask, show_call};
 use own::{give_up_wait, own_signal};
 use returning::returning;
 
-use crate::{
-    access, again, alone, bound, caller, carried, credentials, dispatch, masks, pending, process,
-    shell, sud, timers, user_dispatch,
-};
+use crate::call::{again, credentials};
+use crate::ground::{access, caller};
+use crate::process;
+use crate::process::dispatch;
+use crate::rewrite::sud;
+use crate::thread::{bound, shell};
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
 ///

@@ -1,4 +1,4 @@
-//! Signals on the kernel thread of a bound thread ([`crate::bound`]), in the kernel's own frame.
+//! Signals on the kernel thread of a bound thread ([`crate::thread::bound`]), in the kernel's own frame.
 
 use core::sync::atomic::Ordering;
 
@@ -8,11 +8,14 @@ use super::actions::action_mask;
 use super::calls::set_kernel_mask;
 use super::frame::{frame_mask, set_frame_mask, show_call};
 use super::{ALL, call, finish_alone};
-use crate::entry::Frame;
-use crate::guest::GUEST;
-use crate::{again, bound, dispatch, pending};
+use crate::call::again;
+use crate::ground::entry::Frame;
+use crate::ground::state::GUEST;
+use crate::process::dispatch;
+use crate::signal::pending;
+use crate::thread::bound;
 
-/// A timer of the program's has fired ([`crate::timers`]), and the kernel has chosen a bound thread to tell: an activation is told
+/// A timer of the program's has fired ([`crate::signal::timers`]), and the kernel has chosen a bound thread to tell: an activation is told
 /// in its place.
 ///
 /// # Safety

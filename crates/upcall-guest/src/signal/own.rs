@@ -26,9 +26,12 @@ use super::actions::{CALL_NUMBER, SYS_SECCOMP, bit};
 use super::frame::{frame_mask, note_progress, set_frame_mask};
 use super::place::is_at_entry;
 use super::{ALL, blocked_by, set_kernel_mask};
-use crate::entry::{Frame, Progress, give_up, progress, raw_syscall};
-use crate::guest::GUEST;
-use crate::{bound, dispatch, masks, pending, sud, timers};
+use crate::ground::entry::{Frame, Progress, give_up, progress, raw_syscall};
+use crate::ground::state::GUEST;
+use crate::process::dispatch;
+use crate::rewrite::sud;
+use crate::signal::{masks, pending, timers};
+use crate::thread::bound;
 
 /// The runtime's own signal: a time slice is over, or the activation was interrupted.
 ///

@@ -17,9 +17,11 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Activation, Thread, base, preempt};
 
-use crate::entry::raw_syscall;
-use crate::guest::GUEST;
-use crate::{access, arch, caller, shell, sud};
+use crate::ground::entry::raw_syscall;
+use crate::ground::state::GUEST;
+use crate::ground::{access, arch, caller};
+use crate::rewrite::sud;
+use crate::thread::shell;
 
 use super::actions::{ACTIONS, Disposition, bit, disposition, is_fault};
 use super::{altstack, end_by, own};

@@ -11,9 +11,11 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Runtime, Thread, preempt};
 
 use super::{answer_wait, set_thread_mask};
-use crate::again::UNSEEN;
-use crate::entry::{Frame, pass_through, program_call};
-use crate::{access, pending, settled, time};
+use crate::call::again::UNSEEN;
+use crate::call::time;
+use crate::ground::access;
+use crate::ground::entry::{Frame, pass_through, program_call};
+use crate::signal::{pending, settled};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);

@@ -1,11 +1,11 @@
 //! What holds of every window that is chosen, in code of all kinds: for tests that draw it and for
 //! `fuzz/`, which looks for it.
 
-use upcall_guest::code::FunctionCode;
-use upcall_guest::object::Image;
-use upcall_guest::site::{Window, choose, scan};
-use upcall_guest::stub;
-use upcall_guest::unwind::Function;
+use upcall_guest::rewrite::code::FunctionCode;
+use upcall_guest::rewrite::object::Image;
+use upcall_guest::rewrite::site::{Window, choose, scan};
+use upcall_guest::rewrite::stub;
+use upcall_guest::rewrite::unwind::Function;
 use yaxpeax_x86::long_mode::Opcode;
 
 use super::Other;

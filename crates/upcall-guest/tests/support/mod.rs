@@ -4,7 +4,7 @@
 pub mod check;
 
 use goblin::elf::program_header::{PF_W, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
-use upcall_guest::object::{Image, Part};
+use upcall_guest::rewrite::object::{Image, Part};
 use yaxpeax_arch::{Decoder, LengthedInstruction, U8Reader};
 use yaxpeax_x86::long_mode::{InstDecoder, Instruction, Opcode, Operand};
 

@@ -312,21 +312,21 @@ fn calls_that_wait_go_on_after_a_handler_as_signal_7_says() {
 
 /// The files of the guest's source that say what becomes of the calls of threads.
 const TABLE: &[&str] = &[
-    "table.rs",
+    "call/table.rs",
     "lib.rs",
-    "credentials.rs",
-    "ids.rs",
-    "procfs/mod.rs",
-    "scheduling.rs",
+    "call/credentials.rs",
+    "call/ids.rs",
+    "call/procfs/mod.rs",
+    "thread/scheduling.rs",
 ];
 
 /// The files that say so for bound threads.
 const TABLE_OF_BOUND: &[&str] = &[
-    "outside.rs",
-    "credentials.rs",
-    "ids.rs",
-    "procfs/mod.rs",
-    "scheduling.rs",
+    "call/outside.rs",
+    "call/credentials.rs",
+    "call/ids.rs",
+    "call/procfs/mod.rs",
+    "thread/scheduling.rs",
 ];
 
 /// Calls of threads that are the kernel's if a bound thread makes them: its kernel thread is its own, so what waits may

@@ -1,0 +1,225 @@
+//! Calls that are made again.
+//!
+//! A call that ended in EINTR although no handler of the program ran was interrupted by the
+//! runtime: it is made again. If handlers with SA_RESTART ran, it is made again where the kernel
+//! would have done so (signal(7)). Its timeout shrinks by the time that has passed.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::Thread;
+
+use crate::call::{futex, time};
+use crate::ground::entry::Frame;
+use crate::signal;
+
+/// No handler of the program ran during the call.
+pub const UNSEEN: u32 = 0;
+/// Handlers ran, all with SA_RESTART.
+pub const SEEN_RESTART: u32 = 1;
+/// A handler ran that interrupts calls.
+pub const SEEN: u32 = 2;
+
+const EINTR: i64 = -(libc::EINTR as i64);
+
+/// Notes that the call in which the current thread is has left something behind: it will not be
+/// made again, and cancellation must not forget its result.
+pub fn note_made(thread: &'static Thread) {
+    let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
+    // SAFETY: null, or the frame of the thread's system call, which lives until the call is over.
+    if let Some(frame) = unsafe { frame.as_ref() } {
+        frame.made.set(1);
+    }
+}
+
+/// Makes one call by `once`, again as often as signal(7) demands.
+pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame) -> i64) -> i64 {
+    let timeout = Timeout::of(frame);
+    repeat(thread, frame, timeout, once)
+}
+
+/// As [`call`], for a call of a bound thread, which waits in the kernel. The kernel has restarted it where that is due,
+/// except after the runtime's own signal, of which it does not know what the program wants done.
+pub fn call_in_kernel(
+    thread: &'static Thread,
+    frame: &mut Frame,
+    once: impl Fn(&mut Frame) -> i64,
+) -> i64 {
+    let timeout = Timeout::in_kernel(frame);
+    repeat(thread, frame, timeout, once)
+}
+
+#[inline(always)]
+fn repeat(
+    thread: &'static Thread,
+    frame: &mut Frame,
+    mut timeout: Timeout,
+    once: impl Fn(&mut Frame) -> i64,
+) -> i64 {
+    let state = &thread.kernel;
+    // Only the thread itself and its own handlers write these: no locked instruction is needed.
+    state
+        .frame
+        .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
+    let before = state.seen.load(Ordering::Relaxed);
+    state.seen.store(UNSEEN, Ordering::Relaxed);
+    let answer = loop {
+        let answer = once(frame);
+        if answer != EINTR {
+            break answer;
+        }
+        match state.seen.swap(UNSEEN, Ordering::Relaxed) {
+            UNSEEN => {}
+            SEEN_RESTART if restarts(frame) => {}
+            _ => break answer,
+        }
+        timeout.adjust(frame);
+    };
+    state.frame.store(0, Ordering::Relaxed);
+    timeout.restore(frame);
+    if before != UNSEEN {
+        state.seen.fetch_max(before, Ordering::Relaxed);
+    }
+    answer
+}
+
+/// Whether the kernel restarts the call after a handler with SA_RESTART (signal(7)). It restarts a wait for a futex
+/// only if that has no time limit.
+fn restarts(frame: &Frame) -> bool {
+    let number = frame.rax as i64;
+    if number == libc::SYS_futex && futex::is_wait(frame) && frame.r10 != 0 {
+        return false;
+    }
+    !matches!(
+        number,
+        descriptor_waits!()
+            | libc::SYS_nanosleep
+            | libc::SYS_clock_nanosleep
+            | libc::SYS_rt_sigtimedwait
+            | libc::SYS_rt_sigsuspend
+            | libc::SYS_pause
+            | libc::SYS_semop
+            | libc::SYS_semtimedop
+            | libc::SYS_msgrcv
+            | libc::SYS_msgsnd
+            | libc::SYS_io_getevents
+            | signal::IO_PGETEVENTS
+            | libc::SYS_io_uring_enter
+    )
+}
+
+/// A relative timeout, which must shrink when a call is made again. Those of select(2), pselect(2)
+/// and ppoll(2) are kept up to date by the kernel.
+enum Timeout {
+    None,
+    /// In a register.
+    Milliseconds {
+        word: u64,
+        began: u64,
+    },
+    /// Behind a register.
+    Timespec {
+        word: u64,
+        rest: [u64; 2],
+        left: u64,
+        began: u64,
+    },
+}
+
+impl Timeout {
+    fn register(frame: &mut Frame) -> Option<&mut u64> {
+        match frame.rax as i64 {
+            libc::SYS_poll | libc::SYS_rt_sigtimedwait => Some(&mut frame.rdx),
+            libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_semtimedop => Some(&mut frame.r10),
+            libc::SYS_io_getevents | signal::IO_PGETEVENTS => Some(&mut frame.r8),
+            libc::SYS_nanosleep => Some(&mut frame.rdi),
+            libc::SYS_clock_nanosleep => Some(&mut frame.rdx),
+            libc::SYS_futex => Some(&mut frame.r10),
+            _ => None,
+        }
+    }
+
+    /// Of a call that waits in the runtime, if that does not keep the time itself.
+    #[inline]
+    fn of(frame: &mut Frame) -> Self {
+        match frame.rax as i64 {
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep | libc::SYS_futex => Timeout::None,
+            _ => Self::in_kernel(frame),
+        }
+    }
+
+    /// Of a call that waits in the kernel.
+    #[inline]
+    fn in_kernel(frame: &mut Frame) -> Self {
+        let is_a_time = match frame.rax as i64 {
+            libc::SYS_clock_nanosleep => frame.rsi & libc::TIMER_ABSTIME as u64 != 0,
+            libc::SYS_futex => !futex::waits_for_a_while(frame),
+            _ => false,
+        };
+        if is_a_time {
+            return Timeout::None;
+        }
+        let behind = !matches!(
+            frame.rax as i64,
+            libc::SYS_poll | libc::SYS_epoll_wait | libc::SYS_epoll_pwait
+        );
+        let Some(word) = Self::register(frame).map(|register| *register) else {
+            return Timeout::None;
+        };
+        let now = || upcall_linux::clock(libc::CLOCK_MONOTONIC);
+        if behind {
+            if word == 0 {
+                return Timeout::None;
+            }
+            match time::nanoseconds(word as usize) {
+                Ok(left) if left != 0 => Timeout::Timespec {
+                    word,
+                    rest: [0; 2],
+                    left,
+                    began: now(),
+                },
+                _ => Timeout::None,
+            }
+        } else {
+            match word as i32 {
+                ..=0 => Timeout::None,
+                _ => Timeout::Milliseconds { word, began: now() },
+            }
+        }
+    }
+
+    fn adjust(&mut self, frame: &mut Frame) {
+        const MILLION: u64 = 1_000_000;
+        let now = upcall_linux::clock(libc::CLOCK_MONOTONIC);
+        let word = match self {
+            Timeout::None => return,
+            Timeout::Milliseconds { word, began } => {
+                u64::from(*word as u32).saturating_sub((now - *began) / MILLION)
+            }
+            Timeout::Timespec {
+                rest, left, began, ..
+            } => {
+                let left = left.saturating_sub(now - *began);
+                *rest = [left / (1000 * MILLION), left % (1000 * MILLION)];
+                rest.as_ptr() as u64
+            }
+        };
+        if let Some(register) = Self::register(frame) {
+            *register = word;
+        }
+    }
+
+    /// The register is as the program passed it, as after any call.
+    #[inline]
+    fn restore(&self, frame: &mut Frame) {
+        let word = match *self {
+            Timeout::None => return,
+            Timeout::Milliseconds { word, .. } | Timeout::Timespec { word, .. } => word,
+        };
+        if let Some(register) = Self::register(frame) {
+            *register = word;
+        }
+    }
+}

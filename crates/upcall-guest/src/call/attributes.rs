@@ -1,0 +1,387 @@
+//! Calls about a thread or its descriptors that the kernel thread underneath must not answer:
+//! names, affinity, ids, and closing.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::affinity::Set;
+use upcall_linux::poller::When;
+use upcall_linux::{Runtime, Thread, affinity, descriptors, slack};
+
+use crate::call::{credentials, kill};
+use crate::ground::entry::{Frame, pass_through, raw_syscall};
+use crate::ground::identity::FIRST;
+use crate::ground::state::GUEST;
+use crate::ground::{access, caller};
+use crate::signal::pending::Sent;
+use crate::signal::{carried, pending, settled};
+use crate::thread::{agents, lifetime, names};
+use crate::{process, signal};
+
+const PR_GET_TID_ADDRESS: i32 = 40;
+const PR_SET_IO_FLUSHER: i32 = 57;
+const EFAULT: i64 = -(libc::EFAULT as i64);
+const EBADF: i64 = -(libc::EBADF as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
+const ESRCH: i64 = -(libc::ESRCH as i64);
+
+fn raw(frame: &Frame) -> i64 {
+    // SAFETY: the program's own call, as it made it.
+    (unsafe { frame.raw() }) as i64
+}
+
+/// get_robust_list(2), of the calling thread or by id.
+pub fn get_robust_list(thread: &'static Thread, frame: &Frame) -> i64 {
+    let whose = match frame.rdi as i32 {
+        0 => Some(thread),
+        id => GUEST.identities.find(id),
+    };
+    let Some(whose) = whose else {
+        return raw(frame);
+    };
+    let head = whose.kernel.robust_list.load(Ordering::Relaxed) as u64;
+    let stored = access::store_u64(frame.rsi as usize, head)
+        .and_then(|()| access::store_u64(frame.rdx as usize, 24));
+    if stored.is_err() { EFAULT } else { 0 }
+}
+
+/// set_robust_list(2).
+pub fn set_robust_list(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    /// Of struct robust_list_head.
+    const SIZE: u64 = 24;
+    if frame.rsi != SIZE {
+        return EINVAL;
+    }
+    thread
+        .kernel
+        .robust_list
+        .store(frame.rdi as usize, Ordering::Relaxed);
+    agents::register(runtime, thread, frame.rdi, SIZE)
+}
+
+/// rseq(2): a thread that migrates has no area of its own; libc's sched_getcpu(3) then asks the
+/// kernel (cpu_id is RSEQ_CPU_ID_REGISTRATION_FAILED). libc ends a process in which a thread's registration fails; a program
+/// that registers an area itself would believe what stands there, and is told that there is no such call.
+pub fn rseq(frame: &Frame) -> i64 {
+    if !lifetime::is_libcs_call(frame.rip as usize) {
+        return -i64::from(libc::ENOSYS);
+    }
+    const UNREGISTER: u64 = 1;
+    /// Of the first struct rseq, and its alignment.
+    const SIZE: u64 = 32;
+    let (address, length, flags) = (frame.rdi, frame.rsi, frame.rdx);
+    if flags & !UNREGISTER != 0 || !address.is_multiple_of(SIZE) || (length as u32) < SIZE as u32 {
+        return EINVAL;
+    }
+    if flags == 0 && access::store_u32(frame.rdi as usize + 4, -2i32 as u32).is_err() {
+        return EFAULT;
+    }
+    0
+}
+
+/// rt_sigpending(2).
+pub fn sigpending(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    settled::settle_for_call(runtime, thread.kernel.mask.load(Ordering::Relaxed));
+    let answer = raw(frame);
+    if answer != 0 {
+        return answer;
+    }
+    let at = frame.rdi as usize;
+    let own = pending::for_thread(thread);
+    match access::load_u64(at).and_then(|set| access::store_u64(at, set | own)) {
+        Ok(()) => 0,
+        Err(access::Fault) => EFAULT,
+    }
+}
+
+/// tgkill(2) and tkill(2).
+pub fn kill_thread(
+    runtime: &'static Runtime,
+    frame: &Frame,
+    id: i32,
+    signal: i32,
+    group: Option<i32>,
+) -> i64 {
+    let ours = GUEST.pid.load(Ordering::Relaxed) as i32;
+    if group.is_some_and(|group| group != ours) {
+        return carried::send(frame).unwrap_or_else(|| raw(frame));
+    }
+    let Some(thread) = GUEST.identities.find(id) else {
+        return if id >= FIRST { ESRCH } else { raw(frame) };
+    };
+    send(
+        runtime,
+        (thread, id),
+        signal,
+        &pending::from_self(signal, pending::SI_TKILL),
+    )
+}
+
+/// rt_tgsigqueueinfo(2).
+pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let (process, id) = (frame.rdi as i32, frame.rsi as i32);
+    if process != GUEST.pid.load(Ordering::Relaxed) as i32 {
+        return carried::send(frame).unwrap_or_else(|| raw(frame));
+    }
+    let Some(thread) = GUEST.identities.find(id) else {
+        return raw(frame);
+    };
+    let Ok(information) = kill::read(frame.r10 as usize, frame.rdx as i32) else {
+        return EFAULT;
+    };
+    let sender = caller::current_thread();
+    if kill::is_privileged(&information) && !sender.is_some_and(|own| core::ptr::eq(own, thread)) {
+        return EPERM;
+    }
+    send(runtime, (thread, id), frame.rdx as i32, &information)
+}
+
+/// Sends a signal to a thread of this process.
+pub fn send(
+    runtime: &'static Runtime,
+    receiver: (&'static Thread, i32),
+    number: i32,
+    information: &pending::Information,
+) -> i64 {
+    if !(0..=64).contains(&number) {
+        return EINVAL;
+    }
+    let mut sent = Sent::Yes;
+    if number != 0 && caller::is_outside() {
+        let before = signal::change_kernel_mask(signal::ALL);
+        sent = pending::send_from_outside(runtime, receiver, number, information);
+        signal::set_kernel_mask(before);
+    } else if number != 0 {
+        // The last wait is over; a signal to oneself is delivered when the runtime is left.
+        let activation = runtime.enter();
+        sent = pending::send(runtime, activation, receiver, number, information);
+        runtime.leave(activation);
+    }
+    match sent {
+        Sent::Yes => 0,
+        Sent::Gone => ESRCH,
+        Sent::Full => -i64::from(libc::EAGAIN),
+    }
+}
+
+/// What the thread has asked for, as far as the program may use it, or all of that.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
+pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut mask = affinity::allowed();
+    if let Some(asked) = thread.kernel.asked.get()
+        && !asked.and(&mask).is_empty()
+    {
+        mask = asked.and(&mask);
+    }
+    let mask = mask.0;
+    if !frame.rsi.is_multiple_of(8) {
+        return EINVAL;
+    }
+    let bytes = (frame.rsi as usize).min(size_of_val(&mask)) & !7;
+    let needed = 8 * (1 + mask.iter().rposition(|&word| word != 0).unwrap_or(0));
+    if bytes < needed {
+        return EINVAL;
+    }
+    for (index, word) in mask.iter().take(bytes / 8).enumerate() {
+        if access::store_u64(frame.rdx as usize + 8 * index, *word).is_err() {
+            return EFAULT;
+        }
+    }
+    bytes as i64
+}
+
+/// A thread may ask for processors of its own; it keeps running on the virtual processors.
+// Not inlined, as above.
+#[inline(never)]
+pub fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut asked = Set([0; affinity::WORDS]);
+    for (index, word) in asked.0.iter_mut().take(frame.rsi as usize / 8).enumerate() {
+        match access::load_u64(frame.rdx as usize + 8 * index) {
+            Ok(wanted) => *word = wanted,
+            Err(access::Fault) => return EFAULT,
+        }
+    }
+    if asked.and(&affinity::allowed()).is_empty() {
+        return EINVAL;
+    }
+    thread.kernel.asked.set(&asked);
+    0
+}
+
+/// prctl(2): the name, the timer slack and the word to clear are the thread's. What changes
+/// privileges binds it ([`credentials`]).
+pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let at = frame.rsi as usize;
+    match frame.rdi as i32 {
+        libc::PR_SET_NAME => names::set_own(thread, at),
+        libc::PR_GET_NAME => names::get_own(thread, at),
+        libc::PR_SET_TIMERSLACK => {
+            let activation = runtime.enter();
+            slack::set(activation, thread, frame.rsi as i64);
+            runtime.leave(activation);
+            0
+        }
+        libc::PR_GET_TIMERSLACK => thread.kernel.slack.ns() as i64,
+        PR_GET_TID_ADDRESS => {
+            let clear = thread.kernel.clear_tid.load(Ordering::Relaxed);
+            match access::store_u64(at, clear as u64) {
+                Ok(()) => 0,
+                Err(access::Fault) => EFAULT,
+            }
+        }
+        libc::PR_SET_PDEATHSIG => {
+            let activation = runtime.enter();
+            // The kernel forgets it with the kernel thread.
+            activation.stay();
+            let answer = raw(frame);
+            runtime.leave(activation);
+            answer
+        }
+        // As a rule for a filter that is made everybody's next, which takes it along.
+        libc::PR_SET_NO_NEW_PRIVS => process::everywhere(runtime, frame.words()),
+        libc::PR_SET_KEEPCAPS
+        | libc::PR_SET_SECUREBITS
+        | libc::PR_CAPBSET_DROP
+        | libc::PR_CAP_AMBIENT
+        | libc::PR_SET_SECCOMP
+        | libc::PR_MCE_KILL
+        | PR_SET_IO_FLUSHER
+        | libc::PR_SET_SPECULATION_CTRL
+        | libc::PR_SET_TSC
+        | libc::PR_SCHED_CORE
+            if changes_own(frame) =>
+        {
+            credentials::change_own(runtime, thread, frame)
+        }
+        _ => raw(frame),
+    }
+}
+
+/// Whether one of the options of prctl(2) about what the kernel keeps with a thread asks for a change of the caller's.
+fn changes_own(frame: &Frame) -> bool {
+    const SCHED_CORE_CREATE: i32 = 1;
+    const SCHED_CORE_SHARE_FROM: i32 = 3;
+    const OF_THREAD: u64 = 0;
+    match frame.rdi as i32 {
+        libc::PR_CAP_AMBIENT => frame.rsi as i32 != libc::PR_CAP_AMBIENT_IS_SET,
+        libc::PR_SCHED_CORE => match frame.rsi as i32 {
+            SCHED_CORE_CREATE => frame.rdx as i32 == 0 && frame.r10 == OF_THREAD,
+            asked => asked == SCHED_CORE_SHARE_FROM,
+        },
+        _ => true,
+    }
+}
+
+/// Whether reading the time stamp counter is a fault in the calling kernel thread (PR_SET_TSC). The runtime reads it, and
+/// new threads have what their creator has.
+pub fn time_stamps_fault() -> bool {
+    let mut word = libc::PR_TSC_ENABLE;
+    let words = [libc::PR_GET_TSC as u64, (&raw mut word) as u64, 0, 0, 0, 0];
+    // SAFETY: writes the word.
+    unsafe { raw_syscall(libc::SYS_prctl, words) };
+    word == libc::PR_TSC_SIGSEGV
+}
+
+/// close(2).
+pub fn close(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let descriptor = frame.rdi as i32;
+    if descriptors::is_ours(descriptor) {
+        return EBADF;
+    }
+    names::closes(runtime, descriptor as u32, descriptor as u32);
+    let poller = runtime.kernel().poller();
+    poller.forget(runtime, descriptor, When::Before);
+    // SAFETY: the program's own call.
+    let answer = runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    // Another thread may have registered it in between, and the kernel has forgotten it now; whoever
+    // waits for the next file of this number tries again.
+    poller.forget(runtime, descriptor, When::After);
+    answer
+}
+
+/// dup2(2), dup3(2): the target is closed.
+pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    if descriptors::is_ours(frame.rdi as i32) || descriptors::is_ours(frame.rsi as i32) {
+        return EBADF;
+    }
+    // SAFETY: the program's own call.
+    let call = || runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    if frame.rdi as i32 == frame.rsi as i32 {
+        return call();
+    }
+    names::closes(runtime, frame.rsi as u32, frame.rsi as u32);
+    let poller = runtime.kernel().poller();
+    poller.forget(runtime, frame.rsi as i32, When::Before);
+    let answer = call();
+    // As for close(2).
+    poller.forget(runtime, frame.rsi as i32, When::After);
+    answer
+}
+
+/// Whether a close_range(2) closes descriptors of this process now.
+pub fn is_closing(frame: &Frame) -> bool {
+    const UNSHARE_OR_CLOEXEC: u64 = 2 | 4;
+    frame.rdx & UNSHARE_OR_CLOEXEC == 0
+}
+
+/// close_range(2), around the runtime's own descriptors.
+pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let (first, last) = (frame.rdi as u32, frame.rsi as u32);
+    let poller = runtime.kernel().poller();
+    let closes = is_closing(frame);
+    if closes {
+        names::closes(runtime, first, last);
+        poller.forget_range(runtime, first, last, When::Before);
+    }
+    let answer = close_ranges(frame);
+    if closes {
+        poller.forget_range(runtime, first, last, When::After);
+    }
+    answer
+}
+
+/// The call, without the runtime's own descriptors.
+pub fn close_ranges(frame: &Frame) -> i64 {
+    let mut worst = 0;
+    for &[number, words @ ..] in close_range_parts(frame).calls() {
+        // SAFETY: the program's own call, or a part of it.
+        worst = (unsafe { pass_through(number as i64, words) } as i64).min(worst);
+    }
+    worst
+}
+
+/// The calls that together do what a close_range(2) asks for, below and above the runtime's own descriptors.
+pub struct Parts {
+    calls: [[u64; 7]; 2],
+    count: usize,
+}
+
+impl Parts {
+    /// All of them.
+    pub fn calls(&self) -> &[[u64; 7]] {
+        &self.calls[..self.count]
+    }
+}
+
+/// The parts of a close_range(2); where that asks for something wrong it is the only one.
+pub fn close_range_parts(frame: &Frame) -> Parts {
+    let (first, last) = (frame.rdi as u32, frame.rsi as u32);
+    let whole = frame.words();
+    let mut parts = Parts {
+        calls: [whole; 2],
+        count: 1,
+    };
+    if let Some((low, high)) =
+        descriptors::range().filter(|&(low, high)| first <= last && first < high && low <= last)
+    {
+        parts.count = 0;
+        for (from, to) in [(first, low.saturating_sub(1)), (high.max(first), last)] {
+            if from <= to && !(low..high).contains(&to) {
+                parts.calls[parts.count][1..3].copy_from_slice(&[from.into(), to.into()]);
+                parts.count += 1;
+            }
+        }
+    }
+    parts
+}

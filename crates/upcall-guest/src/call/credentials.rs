@@ -1,0 +1,248 @@
+//! Who changes whose identity: setuid(2) and its kin, setgroups(2).
+//!
+//! To the kernel an identity is a kernel thread's; libc makes it the process's. Its functions signal all other threads,
+//! each of which makes the call in a handler, and make it themselves when all have. Here a thread has no kernel
+//! thread of its own, so such a change is made once, on every activation, and all others that take part are told what
+//! it was answered. It must not be made twice: setuid(2) as an ordinary user changes the effective id, and after
+//! that, as root, all three.
+//!
+//! Protocol, under the lock of [`process::change`]:
+//! 1. the first thread in the handler makes the call everywhere, and leaves the answer;
+//! 2. others in the handler take it;
+//! 3. the call that is libc's own and in no handler takes it away: the last of a change, since libc lets one change be
+//!    made at a time and waits for all handlers. Where there was nobody else it makes the call.
+//!
+//! Kernel threads that are no activations (bound threads, libc's helpers) make the call for themselves in the handler. If
+//! the last call is one of theirs it takes the answer away as well, or makes the call on every activation where no thread
+//! on one took part.
+//!
+//! A call that is not libc's own (syscall(2), other code) is the calling thread's alone.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use upcall_linux::{Runtime, Thread};
+
+use crate::call::{attributes, keyrings, uring};
+use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
+use crate::ground::state::GUEST;
+use crate::thread::{bound, lifetime, scheduling};
+use crate::{process, signal};
+
+/// The signal by which libc asks its threads to take part (SIGSETXID).
+pub const SIGNAL: i32 = 33;
+
+/// What the present change was answered, if there is one.
+static IS_MADE: AtomicBool = AtomicBool::new(false);
+static ANSWER: AtomicI64 = AtomicI64::new(0);
+
+/// The calls by which libc's functions change the identity of a process.
+macro_rules! identity_calls {
+    () => {
+        libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setgroups
+    };
+}
+pub(crate) use identity_calls;
+
+/// The calls by which a thread changes what the kernel keeps with it alone, or with one other thread.
+macro_rules! changes_of_one {
+    () => {
+        $crate::call::credentials::identity_calls!()
+            | libc::SYS_setfsuid
+            | libc::SYS_setfsgid
+            | libc::SYS_capset
+            | libc::SYS_landlock_restrict_self
+            | libc::SYS_set_mempolicy
+            | libc::SYS_unshare
+            | libc::SYS_setns
+            | libc::SYS_personality
+            | libc::SYS_seccomp
+            | libc::SYS_keyctl
+            | libc::SYS_add_key
+            | libc::SYS_request_key
+            | libc::SYS_ioprio_set
+            | libc::SYS_ioperm
+            | libc::SYS_iopl
+            | libc::SYS_perf_event_open
+            | libc::SYS_close_range
+            | libc::SYS_arch_prctl
+            | libc::SYS_io_uring_setup
+            | libc::SYS_io_uring_register
+            | $crate::call::credentials::LSM_SET_SELF_ATTR
+    };
+}
+pub(crate) use changes_of_one;
+
+/// lsm_set_self_attr(2).
+pub const LSM_SET_SELF_ATTR: i64 = 460;
+/// The flag of close_range(2) that gives the caller a table of descriptors of its own before.
+pub const CLOSE_RANGE_UNSHARE: u64 = 2;
+
+/// Whether one of these calls asks for a change of one thread alone, as far as its words say so.
+pub fn is_change(frame: &Frame) -> bool {
+    const SECCOMP_SET_MODE_FILTER: u64 = 1;
+    const ARCH_SET_CPUID: i32 = 0x1012;
+    const ASK_PERSONALITY: u32 = u32::MAX;
+    match frame.rax as i64 {
+        libc::SYS_personality => frame.rdi as u32 != ASK_PERSONALITY,
+        libc::SYS_seccomp => {
+            let for_all = frame.rsi & libc::SECCOMP_FILTER_FLAG_TSYNC != 0;
+            frame.rdi == 0 || frame.rdi == SECCOMP_SET_MODE_FILTER && !for_all
+        }
+        libc::SYS_keyctl | libc::SYS_add_key | libc::SYS_request_key => keyrings::is_change(frame),
+        // The events of one thread are counted.
+        libc::SYS_perf_event_open | libc::SYS_ioprio_set => names_one(frame),
+        libc::SYS_close_range => frame.rdx & CLOSE_RANGE_UNSHARE != 0,
+        libc::SYS_arch_prctl => frame.rdi as i32 == ARCH_SET_CPUID,
+        libc::SYS_unshare => frame.rdi != 0,
+        libc::SYS_io_uring_setup | libc::SYS_io_uring_register => uring::is_for_one(frame),
+        _ => true,
+    }
+}
+
+/// Whether a call that takes the id of a thread is about a thread of this process.
+fn names_one(frame: &Frame) -> bool {
+    const PERF_FLAG_PID_CGROUP: u64 = 4;
+    let id = frame.rsi as i32;
+    let may_name = match frame.rax as i64 {
+        libc::SYS_perf_event_open => frame.r8 & PERF_FLAG_PID_CGROUP == 0,
+        _ => scheduling::is_about_one(frame),
+    };
+    may_name && (id == 0 || GUEST.identities.find(id).is_some())
+}
+
+/// Makes a call that changes one thread alone, which is bound by it: the calling one, or another that the call names.
+///
+/// In a handler that returns into the runtime the thread cannot leave. There the change is refused, since the handler's
+/// next call would be made without it; only what no call can be seen to lack waits for the handler's end.
+pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let can_wait = matches!(
+        frame.rax as i64,
+        libc::SYS_ioprio_set | libc::SYS_set_mempolicy
+    );
+    let own = (thread, thread.kernel.tid.load(Ordering::Relaxed));
+    let mut words = frame.words();
+    if matches!(
+        frame.rax as i64,
+        libc::SYS_ioprio_set | libc::SYS_perf_event_open
+    ) {
+        let named = core::mem::take(&mut words[2]) as i32;
+        if named != 0
+            && named != own.1
+            && let Some(other) = GUEST.identities.find(named)
+        {
+            return change_other(runtime, (other, named), words);
+        }
+    }
+    if signal::is_called_back(thread) && !can_wait {
+        return refused(frame);
+    }
+    let whose = own;
+    if frame.rax as i64 == libc::SYS_close_range {
+        // Not in one call: in the new table the runtime's own descriptors stay where they are.
+        let parts = attributes::close_range_parts(frame);
+        let unshare = [libc::SYS_unshare as u64, CLONE_FILES, 0, 0, 0, 0, 0];
+        return match *parts.calls() {
+            [one] => bound::change(runtime, whose, &[unshare, one]),
+            [one, other] => bound::change(runtime, whose, &[unshare, one, other]),
+            _ => bound::change(runtime, whose, &[unshare]),
+        };
+    }
+    bound::change(runtime, whose, &[words])
+}
+
+/// The call, whose second word names a thread, for another thread than the calling one.
+fn change_other(
+    runtime: &'static Runtime,
+    whose: (&'static Thread, i32),
+    mut words: [u64; 7],
+) -> i64 {
+    match bound::kernel_id(whose.0) {
+        Some(kernel_id) => {
+            words[2] = kernel_id as u64;
+            // SAFETY: the program's own call, with the kernel's id for the thread.
+            (unsafe { program_call(&words, &Cell::new(0), &NEVER) }) as i64
+        }
+        None => bound::change(runtime, whose, &[words]),
+    }
+}
+
+const CLONE_FILES: u64 = libc::CLONE_FILES as u64;
+
+/// Whether a call with these words gives the calling kernel thread a table of descriptors of its own.
+pub fn unshares_descriptors(words: &[u64; 7]) -> bool {
+    words[0] as i64 == libc::SYS_unshare && words[1] & CLONE_FILES != 0
+}
+
+/// The answer to a change that is not made.
+fn refused(frame: &Frame) -> i64 {
+    const NOT_NOW: i64 = -(libc::EAGAIN as i64);
+    const NOBODY: u64 = u64::MAX;
+    match frame.rax as i64 {
+        number @ (libc::SYS_setfsuid | libc::SYS_setfsgid) => {
+            // These say nothing but what the thread has.
+            // SAFETY: changes nothing.
+            unsafe { raw_syscall(number, [NOBODY, 0, 0, 0, 0, 0]) as i64 }
+        }
+        _ => NOT_NOW,
+    }
+}
+
+/// A call that [`is_for_all`], by a kernel thread that is no activation, and which it makes for itself. Where it is the
+/// last of a change (`takes_part` is false) and no thread on an activation took part, the activations follow now.
+fn outside(takes_part: bool, frame: &Frame) -> i64 {
+    // SAFETY: the program's own call.
+    let raw = || unsafe { frame.raw() } as i64;
+    let Some(runtime) = GUEST.runtime().filter(|_| !takes_part) else {
+        return raw();
+    };
+    // Under the lock no handler of the program runs here, which might make such a call.
+    let before = signal::change_kernel_mask(signal::ALL);
+    let answer = process::change(runtime, frame.words(), |make| {
+        match IS_MADE.swap(false, Ordering::Relaxed) {
+            true => raw(),
+            false => make(),
+        }
+    });
+    signal::set_kernel_mask(before);
+    answer
+}
+
+/// A call that [`is_for_all`], by a bound thread.
+pub fn of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
+    outside(thread.kernel.takes_part.load(Ordering::Relaxed), frame)
+}
+
+/// A call that [`is_for_all`], by a helper. In the handler by which it takes part it blocks that signal, and nowhere else
+/// does libc leave it blocked for the program's code.
+pub fn of_helper(frame: &Frame) -> i64 {
+    outside(signal::kernel_mask() & signal::bit(SIGNAL) != 0, frame)
+}
+
+/// Whether libc makes this call for the whole process.
+pub fn is_for_all(frame: &Frame) -> bool {
+    matches!(frame.rax as i64, identity_calls!()) && lifetime::is_libcs_call(frame.rip as usize)
+}
+
+/// A call that [`is_for_all`], by a thread on an activation.
+pub fn change(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let takes_part = thread.kernel.takes_part.load(Ordering::Relaxed);
+    process::change(runtime, frame.words(), |make| {
+        let is_made = IS_MADE.swap(takes_part, Ordering::Relaxed);
+        if !is_made {
+            ANSWER.store(make(), Ordering::Relaxed);
+        }
+        ANSWER.load(Ordering::Relaxed)
+    })
+}
+
+/// The child of a fork is in no change.
+pub fn forget() {
+    IS_MADE.store(false, Ordering::Relaxed);
+}

@@ -1,0 +1,152 @@
+//! What a program that links the crate asks of the runtime without a system call.
+
+use core::slice;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use upcall_core::Kernel;
+use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
+use upcall_linux::{Runtime, base, descriptors};
+
+use crate::call::again::UNSEEN;
+use crate::call::futex;
+use crate::ground::caller;
+use crate::ground::state::GUEST;
+
+/// The runtime, for a thread of its own; `None`: there is none, or the caller is a kernel thread.
+#[inline]
+pub fn runtime() -> Option<&'static Runtime> {
+    GUEST.runtime().filter(|_| !caller::is_outside())
+}
+
+/// Waits until somebody wakes the word, provided that it is `expected`, or until `deadline`, nanoseconds of
+/// CLOCK_MONOTONIC. Returns 0 if it was woken, else the error number of futex(2).
+#[inline]
+pub fn wait(
+    runtime: &'static Runtime,
+    word: &AtomicU32,
+    expected: u32,
+    deadline: Option<u64>,
+) -> i32 {
+    let address = word.as_ptr() as usize;
+    // Synchronized with whatever changes it by the lock under which its waiters are woken.
+    let read = || Ok(word.load(Ordering::Relaxed));
+    -(futex::wait_for(runtime, address, read, expected, u32::MAX, deadline) as i32)
+}
+
+/// Who else may run while a thread looks at a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Company {
+    /// Nobody: there is one virtual processor.
+    Alone,
+    /// Other threads are ready on the virtual processor of this one, at some moment.
+    Behind,
+    /// None are; there are other virtual processors.
+    Elsewhere,
+}
+
+/// Who else may run meanwhile.
+#[inline]
+pub fn company(runtime: &'static Runtime) -> Company {
+    if runtime.vps().len() == 1 {
+        Company::Alone
+    } else if runtime.kernel().current().vp().has_ready() {
+        // It may be another's by now: activations and virtual processors are there for ever.
+        Company::Behind
+    } else {
+        Company::Elsewhere
+    }
+}
+
+/// Wakes at most `count` of those that wait for the word, kernel threads among them. Returns how many.
+#[inline]
+pub fn wake(runtime: &'static Runtime, word: &AtomicU32, count: u32) -> u32 {
+    futex::wake(runtime, word.as_ptr() as usize, count, u32::MAX) as u32
+}
+
+/// Changes a word and wakes one of those that wait for it. `change` is told whether a thread of the runtime waits: one
+/// that does is woken, or gives up at this moment. `change` says whether it has changed the word, and so does this. The
+/// change may be the last use of the word: nothing looks at it afterwards.
+#[inline]
+pub fn change_and_wake(
+    runtime: &'static Runtime,
+    word: *const AtomicU32,
+    change: impl FnOnce(bool) -> bool,
+) -> bool {
+    futex::change_and_wake(runtime, word as usize, change)
+}
+
+/// The runtime, for whoever asks; `None`: there is none.
+pub fn runtime_of_process() -> Option<&'static Runtime> {
+    GUEST.runtime()
+}
+
+/// A wait for a descriptor that is in non-blocking mode, before the call on it is tried.
+pub struct Wait {
+    runtime: &'static Runtime,
+    watch: Watch,
+}
+
+impl Wait {
+    /// For something to read, or with `out` for room to write.
+    #[inline]
+    pub fn new(runtime: &'static Runtime, descriptor: i32, out: bool) -> Self {
+        let wants = if out { Wants::OUT } else { Wants::IN };
+        let watch = runtime.kernel().poller().watch(descriptor, wants);
+        Wait { runtime, watch }
+    }
+
+    /// How many edges the descriptor had seen, if none of them has said more than that there is something to read or
+    /// room to write.
+    #[inline]
+    pub fn plain_edges(&self) -> Option<u32> {
+        let poller = self.runtime.kernel().poller();
+        poller.is_plain(&self.watch).then_some(self.watch.seen())
+    }
+
+    /// The call would have blocked: parks until there is something new, the deadline (nanoseconds of
+    /// CLOCK_MONOTONIC) has passed, or a handler ran. `false` where parking is not to be had, or is not the best:
+    /// nothing was waited for.
+    pub fn park(mut self, deadline: Option<u64>) -> bool {
+        let Wait { runtime, .. } = self;
+        // A hint, from whatever activation this is at the moment.
+        // SAFETY: on an activation.
+        let blocks = runtime.prefers_blocking(unsafe { base::current() });
+        let Some(thread) = caller::current_thread().filter(|_| !blocks) else {
+            return false;
+        };
+        let poller = runtime.kernel().poller();
+        // A pipe's writers in this process find who waits for it.
+        poller.kind(runtime, self.watch.descriptor);
+        // As for a system call: a handler may run that has begun before this wait, and one in which it is.
+        let seen = &thread.kernel.seen;
+        let before = seen.swap(UNSEEN, Ordering::Relaxed);
+        let ended = poller.wait(runtime, slice::from_mut(&mut self.watch), deadline);
+        if before != UNSEEN {
+            seen.fetch_max(before, Ordering::Relaxed);
+        }
+        if let Some(moved) = self.watch.moved {
+            descriptors::give_back(moved);
+        }
+        ended != Readiness::NotPollable
+    }
+}
+
+/// The caller has written to a pipe: who waits for it here is made ready at once.
+#[inline]
+pub fn written(runtime: &'static Runtime, descriptor: i32) {
+    let poller = runtime.kernel().poller();
+    poller.count_write();
+    if poller.kind(runtime, descriptor) == Kind::Pipe {
+        poller.written(runtime, descriptor);
+    }
+}
+
+/// All threads that wait for the descriptor look again.
+pub fn end_waits(runtime: &'static Runtime, descriptor: i32) {
+    let poller = runtime.kernel().poller();
+    if caller::is_outside() {
+        poller.disturb_from_outside();
+    } else {
+        poller.disturb(runtime, descriptor);
+    }
+}

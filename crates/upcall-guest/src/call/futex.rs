@@ -1,0 +1,543 @@
+//! futex(2) for the program: words of this process are served at user level, words that other
+//! processes may share go to the kernel.
+//!
+//! libc marks private words (FUTEX_PRIVATE_FLAG). One exception: it waits for the end of a thread
+//! on the thread's id word without the flag, because the kernel wakes it so; such a word is
+//! recognised by the thread that it names. Libc's own helpers, and children of vfork, are kernel
+//! threads and wait in the kernel, so while any does, every wake-up goes both ways.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+
+use upcall_core::WakeReason;
+use upcall_core::futex::Waited;
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::call::{again, pi, time};
+use crate::ground::access;
+use crate::ground::access::Fault;
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::state::GUEST;
+use crate::signal;
+use crate::thread::{bound, lifetime};
+
+pub(crate) const PRIVATE: u64 = 128;
+pub(crate) const CLOCK_REALTIME: u64 = 256;
+const WAIT: u64 = 0;
+const WAKE: u64 = 1;
+const REQUEUE: u64 = 3;
+const CMP_REQUEUE: u64 = 4;
+const WAKE_OP: u64 = 5;
+pub(crate) const LOCK_PI: u64 = 6;
+pub(crate) const UNLOCK_PI: u64 = 7;
+pub(crate) const TRYLOCK_PI: u64 = 8;
+const WAIT_BITSET: u64 = 9;
+const WAKE_BITSET: u64 = 10;
+pub(crate) const WAIT_REQUEUE_PI: u64 = 11;
+const CMP_REQUEUE_PI: u64 = 12;
+pub(crate) const LOCK_PI2: u64 = 13;
+
+/// A negative error number, as the kernel returns it.
+pub type Answer = i64;
+
+pub(crate) const fn failed(number: i32) -> Answer {
+    -(number as i64)
+}
+
+/// Whether the call is a private wake-up: the most frequent one, which cannot be interrupted.
+#[inline]
+pub fn is_wake(frame: &Frame) -> bool {
+    frame.rsi == WAKE | PRIVATE
+}
+
+/// Whether the call is FUTEX_WAIT or FUTEX_WAIT_BITSET.
+pub fn is_wait(frame: &Frame) -> bool {
+    let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
+    matches!(command, WAIT | WAIT_BITSET)
+}
+
+/// Whether it is a wait whose time limit is a length of time.
+pub fn waits_for_a_while(frame: &Frame) -> bool {
+    frame.rsi & !(PRIVATE | CLOCK_REALTIME) == WAIT
+}
+
+/// How many waiters a wake-up is for. The kernel counts when it has woken one, so that none and fewer are one.
+#[inline]
+const fn to_wake(count: u64) -> u32 {
+    let count = count as i32;
+    if count > 0 { count as u32 } else { 1 }
+}
+
+/// Serves a call that [`is_wake`].
+#[inline]
+pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
+    /// Of no word of a program: the kernel's half of the addresses, and what is not aligned.
+    const WRONG: u64 = 1 << 63 | 3;
+    if frame.rdi & WRONG != 0 {
+        return failed(if frame.rdi.is_multiple_of(4) {
+            libc::EFAULT
+        } else {
+            libc::EINVAL
+        });
+    }
+    wake(runtime, frame.rdi as usize, to_wake(frame.rdx), u32::MAX)
+}
+
+/// Serves the call in `frame`, or says with `None` that it is the kernel's.
+#[inline]
+pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
+    let (address, operation, value) = (frame.rdi as usize, frame.rsi, frame.rdx as u32);
+    let command = operation & !(PRIVATE | CLOCK_REALTIME);
+    if operation & PRIVATE == 0
+        && !is_id_word(address, command, value)
+        && !pi::is_owned_here(address, command)
+    {
+        return None;
+    }
+    if let Some(error) = refused(frame, command) {
+        return Some(error);
+    }
+    Some(match command {
+        WAIT => serve_wait(runtime, frame, u32::MAX),
+        WAIT_BITSET if frame.r9 as u32 == 0 => failed(libc::EINVAL),
+        WAIT_BITSET => serve_wait(runtime, frame, frame.r9 as u32),
+        _ => serve_rarer(runtime, frame, command),
+    })
+}
+
+/// The error of a call that is wrong whatever is in the words.
+#[inline(always)]
+fn refused(frame: &Frame, command: u64) -> Option<Answer> {
+    if frame.rsi & CLOCK_REALTIME != 0
+        && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2)
+        || command > LOCK_PI2
+    {
+        return Some(failed(libc::ENOSYS));
+    }
+    (!frame.rdi.is_multiple_of(4)).then_some(failed(libc::EINVAL))
+}
+
+#[inline(always)]
+fn serve_wait(runtime: &'static Runtime, frame: &Frame, mask: u32) -> Answer {
+    let (address, operation) = (frame.rdi as usize, frame.rsi);
+    let relative = operation & !(PRIVATE | CLOCK_REALTIME) == WAIT;
+    let real = operation & CLOCK_REALTIME != 0;
+    match time::deadline(frame.r10 as usize, relative, real) {
+        Ok(deadline) => wait(runtime, address, frame.rdx as u32, mask, deadline),
+        Err(number) => failed(number),
+    }
+}
+
+fn serve_rarer(runtime: &'static Runtime, frame: &Frame, command: u64) -> Answer {
+    let (address, operation) = (frame.rdi as usize, frame.rsi);
+    match command {
+        WAKE => wake(runtime, address, to_wake(frame.rdx), u32::MAX),
+        WAKE_BITSET if frame.r9 as u32 == 0 => failed(libc::EINVAL),
+        WAKE_BITSET => wake(runtime, address, to_wake(frame.rdx), frame.r9 as u32),
+        REQUEUE | CMP_REQUEUE => requeue(runtime, frame, command == CMP_REQUEUE),
+        WAKE_OP => wake_op(runtime, frame),
+        LOCK_PI | LOCK_PI2 => {
+            let real = command == LOCK_PI || operation & CLOCK_REALTIME != 0;
+            match time::deadline(frame.r10 as usize, false, real) {
+                Ok(deadline) => pi::lock(runtime, address, deadline),
+                Err(number) => failed(number),
+            }
+        }
+        TRYLOCK_PI => pi::trylock(address).unwrap_or(failed(libc::EFAULT)),
+        UNLOCK_PI => pi::unlock(runtime, address),
+        WAIT_REQUEUE_PI => {
+            let real = operation & CLOCK_REALTIME != 0;
+            match time::deadline(frame.r10 as usize, false, real) {
+                Ok(deadline) => pi::wait_requeue(runtime, frame, deadline),
+                Err(number) => failed(number),
+            }
+        }
+        CMP_REQUEUE_PI => pi::requeue(runtime, frame),
+        _ => failed(libc::ENOSYS),
+    }
+}
+
+/// Whether a word without the private flag is the one that the end of one of our threads clears:
+/// it holds the thread's id, or stands in its control block (glibc 2.43).
+fn is_id_word(address: usize, command: u64, value: u32) -> bool {
+    let clears = |id: i32| {
+        GUEST
+            .identities
+            .find(id)
+            .is_some_and(|thread| thread.kernel.clear_tid.load(Ordering::Relaxed) == address)
+    };
+    matches!(command, WAIT | WAIT_BITSET)
+        && (clears(value as i32) || lifetime::id_beside(address).is_some_and(clears))
+}
+
+/// How many threads wait, in the kernel, for words that other processes may share.
+static SHARED_WAITS: AtomicUsize = AtomicUsize::new(0);
+
+/// A call on a word that other processes may share: the kernel's. The word may be one that the
+/// end of a thread clears without our knowing, so that end must know of the wait: see
+/// [`wake_shared`].
+pub fn shared(runtime: &'static Runtime, frame: &Frame) -> Answer {
+    if let Some(answer) = pi::by_agent(runtime, frame) {
+        return answer;
+    }
+    SHARED_WAITS.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the program's own call.
+    let answer = runtime.blocking(|| unsafe { frame.raw() }) as Answer;
+    SHARED_WAITS.fetch_sub(1, Ordering::SeqCst);
+    answer
+}
+
+/// A thread has ended and its word is cleared: whoever waits for it in the kernel.
+pub fn wake_shared(address: usize) {
+    // Before the look: a waiter counts itself before the kernel looks at the word.
+    fence(Ordering::SeqCst);
+    if SHARED_WAITS.load(Ordering::SeqCst) != 0 {
+        wake_kernel(address, i32::MAX as usize, false);
+    }
+}
+
+/// FUTEX_WAIT_BITSET until a moment of CLOCK_MONOTONIC.
+#[inline]
+pub fn wait(
+    runtime: &'static Runtime,
+    address: usize,
+    value: u32,
+    mask: u32,
+    deadline: Option<u64>,
+) -> Answer {
+    let read = || access::load_u32(address);
+    wait_for(runtime, address, read, value, mask, deadline)
+}
+
+/// As [`wait`]; `read` reads the word.
+#[inline]
+pub fn wait_for(
+    runtime: &'static Runtime,
+    address: usize,
+    read: impl Fn() -> Result<u32, Fault>,
+    value: u32,
+    mask: u32,
+    deadline: Option<u64>,
+) -> Answer {
+    // The first touch happens outside the runtime, where a page fault is an upcall.
+    match read() {
+        Ok(now) if now != value => return failed(libc::EAGAIN),
+        Ok(_) => {}
+        Err(Fault) => return failed(libc::EFAULT),
+    }
+    let activation = runtime.enter();
+    let (activation, waited) =
+        runtime.futex_wait(activation, address, mask, deadline, || read() == Ok(value));
+    note_made(activation, &waited);
+    runtime.leave(activation);
+    match waited {
+        Waited::Mismatch => failed(libc::EAGAIN),
+        Waited::Ended(WakeReason::Woken) => 0,
+        Waited::Ended(WakeReason::TimedOut) => failed(libc::ETIMEDOUT),
+        Waited::Ended(WakeReason::Interrupted) => failed(libc::EINTR),
+    }
+}
+
+/// A wait that ended for another reason than a signal is over: it will not be made again.
+pub fn note_made(activation: &'static Activation, waited: &Waited) {
+    if let Waited::Ended(WakeReason::Woken | WakeReason::TimedOut) = waited
+        && let Some(thread) = activation.thread()
+    {
+        again::note_made(thread);
+    }
+}
+
+/// FUTEX_WAKE_BITSET.
+#[inline]
+pub fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) -> Answer {
+    let activation = runtime.enter();
+    let woken = runtime.futex_wake(activation, address, count as usize, mask);
+    runtime.leave(activation);
+    woken as Answer + wake_foreign(address, count as usize - woken.min(count as usize))
+}
+
+/// As [`Runtime::futex_change_and_wake`]; it wakes kernel threads, too, but `change` is not told of those. Returns
+/// what `change` has said.
+#[inline]
+pub fn change_and_wake(
+    runtime: &'static Runtime,
+    address: usize,
+    change: impl FnOnce(bool) -> bool,
+) -> bool {
+    let activation = runtime.enter();
+    let woken = runtime.futex_change_and_wake(activation, address, change);
+    runtime.leave(activation);
+    if let Some(woken) = woken {
+        wake_foreign(address, 1 - woken);
+    }
+    woken.is_some()
+}
+
+/// How many kernel threads that are no activations make a futex call now.
+static OUTSIDE_CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// A call of libc's own helpers, or of a child that shares the memory for a while (vfork): they
+/// wait in the kernel.
+pub fn outside(frame: &mut Frame) {
+    // SAFETY: the program's own call.
+    let answer = counted(|| unsafe { frame.raw() } as Answer);
+    frame.rax = serve_foreign(frame, answer) as u64;
+}
+
+/// Makes a call in which a kernel thread that is no activation may wait.
+fn counted(call: impl FnOnce() -> Answer) -> Answer {
+    // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_foreign`, after the lock under
+    // which the waker found too few threads, and with that in `wake_shared`.
+    OUTSIDE_CALLS.fetch_add(1, Ordering::SeqCst);
+    SHARED_WAITS.fetch_add(1, Ordering::SeqCst);
+    let answer = call();
+    SHARED_WAITS.fetch_sub(1, Ordering::SeqCst);
+    OUTSIDE_CALLS.fetch_sub(1, Ordering::SeqCst);
+    answer
+}
+
+/// A call of a bound thread. It waits in the kernel, which does not know the ids of threads: mutexes that inherit
+/// priorities are served here, and by its agent if it has one; what moves others from word to word is served in the runtime.
+pub fn of_bound(thread: &'static Thread, frame: &mut Frame) -> Answer {
+    let (address, operation) = (frame.rdi as usize, frame.rsi);
+    let command = operation & !(PRIVATE | CLOCK_REALTIME);
+    let Some(runtime) = GUEST.runtime() else {
+        outside(frame);
+        return frame.rax as Answer;
+    };
+    let is_private = operation & PRIVATE != 0;
+    match command {
+        LOCK_PI | LOCK_PI2 | TRYLOCK_PI | UNLOCK_PI | WAIT_REQUEUE_PI | CMP_REQUEUE_PI
+            if is_private || pi::is_owned_here(address, command) =>
+        {
+            refused(frame, command).unwrap_or_else(|| serve_rarer(runtime, frame, command))
+        }
+        REQUEUE | CMP_REQUEUE | WAKE_OP if is_private => {
+            let visited = |runtime| serve_rarer(runtime, frame, command);
+            refused(frame, command)
+                .or_else(|| bound::visit(thread, visited))
+                .unwrap_or(failed(libc::ENOSYS))
+        }
+        _ => {
+            let by_agent = (operation & PRIVATE == 0).then(|| pi::by_agent(runtime, frame));
+            by_agent.flatten().unwrap_or_else(|| {
+                outside(frame);
+                frame.rax as Answer
+            })
+        }
+    }
+}
+
+/// As [`wait`], of a kernel thread that is no activation.
+pub(crate) fn wait_outside(address: usize, value: u32, deadline: Option<u64>) -> Answer {
+    const NS: u64 = 1_000_000_000;
+    let time = deadline.map(|at| [at / NS, at % NS]);
+    let at = time.as_ref().map_or(0, |time| time.as_ptr() as u64);
+    let words = [
+        address as u64,
+        WAIT_BITSET | PRIVATE,
+        value.into(),
+        at,
+        0,
+        u32::MAX.into(),
+    ];
+    // SAFETY: reads the word and the time.
+    counted(|| unsafe { raw_syscall(libc::SYS_futex, words) } as Answer)
+}
+
+/// The process is a child of fork: nobody else is there.
+pub fn forget() {
+    OUTSIDE_CALLS.store(0, Ordering::Relaxed);
+    SHARED_WAITS.store(0, Ordering::Relaxed);
+}
+
+/// Wakes kernel threads that are no activations, if any may wait.
+pub fn wake_foreign(address: usize, count: usize) -> Answer {
+    if count == 0 || OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
+        return 0;
+    }
+    wake_kernel(address, count, true)
+}
+
+/// Wakes kernel threads that wait for the word.
+pub fn wake_kernel(address: usize, count: usize, private: bool) -> Answer {
+    let operation = if private { WAKE | PRIVATE } else { WAKE };
+    // The kernel's count has a sign: a greater one would be one.
+    let count = count.min(i32::MAX as usize);
+    // SAFETY: wakes only.
+    let woken = unsafe {
+        raw_syscall(
+            libc::SYS_futex,
+            [address as u64, operation, count as u64, 0, 0, 0],
+        )
+    };
+    woken.max(0) as Answer
+}
+
+/// A kernel thread that is no activation waits for a word of ours, which [`wake_kernel`] wakes.
+pub fn wait_kernel(word: &AtomicU32, expected: u32) {
+    // SAFETY: reads the word.
+    unsafe {
+        let words = [
+            word.as_ptr() as u64,
+            WAIT | PRIVATE,
+            expected.into(),
+            0,
+            0,
+            0,
+        ];
+        raw_syscall(libc::SYS_futex, words);
+    }
+}
+
+/// The wake-ups that such a kernel thread makes reach user-level threads too.
+fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
+    let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
+    let count = Answer::from(to_wake(frame.rdx));
+    if !matches!(command, WAKE | WAKE_BITSET) || !(0..count).contains(&answer) {
+        return answer;
+    }
+    let left = (count - answer) as usize;
+    let Some(runtime) = GUEST.runtime() else {
+        return answer;
+    };
+    let mask = if command == WAKE {
+        u32::MAX
+    } else {
+        frame.r9 as u32
+    };
+    answer + wake_from_outside(runtime, frame.rdi as usize, left, mask)
+}
+
+/// Wakes user-level threads, on a kernel thread that is no activation. No signal meets it while it holds the runtime's locks,
+/// which the handler would want for a wake-up of its own.
+pub fn wake_from_outside(
+    runtime: &'static Runtime,
+    address: usize,
+    count: usize,
+    mask: u32,
+) -> Answer {
+    let before = signal::change_kernel_mask(signal::ALL);
+    let woken = runtime.futex_wake_from_outside(address, count, mask);
+    signal::set_kernel_mask(before);
+    woken as Answer
+}
+
+fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
+    let (from, to) = (frame.rdi as usize, frame.r8 as usize);
+    if !to.is_multiple_of(4) {
+        return failed(libc::EINVAL);
+    }
+    // Without a comparison the kernel does not look at the words either.
+    if compare && access::load_u32(from).is_err() {
+        return failed(libc::EFAULT);
+    }
+    if (frame.rdx as i32) < 0 || (frame.r10 as i32) < 0 {
+        return failed(libc::EINVAL);
+    }
+    let activation = runtime.enter();
+    let moved = runtime.futex_requeue(
+        activation,
+        from,
+        to,
+        frame.rdx as u32 as usize,
+        frame.r10 as u32 as usize,
+        || !compare || access::load_u32(from) == Ok(frame.r9 as u32),
+    );
+    runtime.leave(activation);
+    match moved {
+        Some((woken, moved)) => {
+            let asked = [frame.rdx, frame.r10].map(|count| count as u32 as usize);
+            let left = [
+                asked[0].saturating_sub(woken),
+                asked[1].saturating_sub(moved),
+            ];
+            (woken + moved) as Answer + requeue_foreign(from, to, left)
+        }
+        None => failed(libc::EAGAIN),
+    }
+}
+
+/// Wakes and moves kernel threads that are no activations, if any may wait, so many at the most.
+fn requeue_foreign(from: usize, to: usize, [to_wake, to_move]: [usize; 2]) -> Answer {
+    if OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
+        return 0;
+    }
+    let words = [from, (REQUEUE | PRIVATE) as usize, to_wake, to_move, to, 0];
+    // SAFETY: wakes and moves only.
+    let changed = unsafe { raw_syscall(libc::SYS_futex, words.map(|word| word as u64)) };
+    changed.max(0) as Answer
+}
+
+fn wake_op(runtime: &'static Runtime, frame: &Frame) -> Answer {
+    let (first, second) = (frame.rdi as usize, frame.r8 as usize);
+    /// FUTEX_OP_XOR and FUTEX_OP_CMP_GE.
+    const LAST: (u32, u32) = (4, 5);
+    let encoded = frame.r9 as u32;
+    if !second.is_multiple_of(4) {
+        return failed(libc::EINVAL);
+    }
+    if encoded >> 28 & 7 > LAST.0 || encoded >> 24 & 15 > LAST.1 {
+        return failed(libc::ENOSYS);
+    }
+    if access::load_u32(second).is_err() {
+        return failed(libc::EFAULT);
+    }
+    let mut fault = false;
+    let activation = runtime.enter();
+    let woken = runtime.futex_wake_op(
+        activation,
+        first,
+        to_wake(frame.rdx) as usize,
+        second,
+        to_wake(frame.r10) as usize,
+        || match apply(second, frame.r9 as u32) {
+            Ok(also) => also,
+            Err(Fault) => {
+                fault = true;
+                false
+            }
+        },
+    );
+    runtime.leave(activation);
+    if fault {
+        failed(libc::EFAULT)
+    } else {
+        woken as Answer
+    }
+}
+
+/// The operation of FUTEX_WAKE_OP on the word: op (4 bits), cmp (4), operand (12), comparand (12).
+fn apply(address: usize, encoded: u32) -> Result<bool, Fault> {
+    let shift = encoded >> 31 != 0;
+    let operand = (encoded << 8) as i32 >> 20;
+    let comparand = (encoded << 20) as i32 >> 20;
+    let operand = if shift {
+        1 << (operand & 31)
+    } else {
+        operand as u32
+    };
+    let mut old = access::load_u32(address)?;
+    loop {
+        let new = match encoded >> 28 & 7 {
+            0 => operand,
+            1 => old.wrapping_add(operand),
+            2 => old | operand,
+            3 => old & !operand,
+            _ => old ^ operand,
+        };
+        let was = access::swap_u32(address, old, new)?;
+        if was == old {
+            break;
+        }
+        old = was;
+    }
+    let old = old as i32;
+    Ok(match encoded >> 24 & 15 {
+        0 => old == comparand,
+        1 => old != comparand,
+        2 => old < comparand,
+        3 => old <= comparand,
+        4 => old > comparand,
+        _ => old >= comparand,
+    })
+}

@@ -1,0 +1,134 @@
+//! What helpers (kernel threads that libc starts for itself, and what a program's function does on one) do with what the
+//! runtime keeps: actions of signals, what it knows of descriptors, threads that they signal, name or ask about. They have no
+//! activation, so nothing here enters the runtime. While one holds a lock of the poller's no signal meets it, whose handler
+//! might want that lock.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::Runtime;
+use upcall_linux::descriptors;
+use upcall_linux::poller::When;
+
+use crate::call::{attributes, ids, poll};
+use crate::ground::entry::Frame;
+use crate::ground::state::GUEST;
+use crate::signal;
+use crate::thread::scheduling::calls_about_one;
+use crate::thread::{bound, deadlines, names, scheduling};
+
+const EBADF: i64 = -(libc::EBADF as i64);
+/// The ioctl that sets or clears O_NONBLOCK.
+const FIONBIO: u64 = 0x5421;
+
+/// Makes the call as it stands.
+fn raw(frame: &Frame) -> i64 {
+    // SAFETY: the program's own call, as it made it.
+    (unsafe { frame.raw() }) as i64
+}
+
+/// Serves a call of a helper; `None`: it is the kernel's.
+pub fn serve(frame: &Frame) -> Option<i64> {
+    let runtime = GUEST.runtime()?;
+    let (first, second) = (frame.rdi as i32, frame.rsi as i32);
+    Some(match frame.rax as i64 {
+        libc::SYS_rt_sigaction => signal::sigaction(frame),
+        libc::SYS_open | libc::SYS_openat => names::open(runtime, frame)?,
+        libc::SYS_tgkill => {
+            let group = Some(first);
+            attributes::kill_thread(runtime, frame, second, frame.rdx as i32, group)
+        }
+        libc::SYS_tkill => attributes::kill_thread(runtime, frame, first, second, None),
+        libc::SYS_rt_tgsigqueueinfo => attributes::queue_signal(runtime, frame),
+        libc::SYS_signalfd | libc::SYS_signalfd4 => signal::signalfd(frame),
+        ids::process_calls!() | libc::SYS_kill | libc::SYS_rt_sigqueueinfo => {
+            ids::serve_outside(frame)
+        }
+        calls_about_one!() | libc::SYS_getpriority | libc::SYS_setpriority => {
+            about_thread(runtime, frame)?
+        }
+        libc::SYS_close if descriptors::is_ours(first) => EBADF,
+        libc::SYS_dup2 | libc::SYS_dup3
+            if descriptors::is_ours(first) || descriptors::is_ours(second) =>
+        {
+            EBADF
+        }
+        libc::SYS_dup2 if first == second => raw(frame),
+        libc::SYS_close => forgetting(runtime, frame.rdi as u32..=frame.rdi as u32, || raw(frame)),
+        libc::SYS_dup2 | libc::SYS_dup3 => {
+            forgetting(runtime, frame.rsi as u32..=frame.rsi as u32, || raw(frame))
+        }
+        libc::SYS_close_range if attributes::is_closing(frame) => {
+            forgetting(runtime, frame.rdi as u32..=frame.rsi as u32, || {
+                attributes::close_ranges(frame)
+            })
+        }
+        libc::SYS_close_range => attributes::close_ranges(frame),
+        _ => return change_flags(frame),
+    })
+}
+
+/// A call about the scheduling of a thread: its processors, what the kernel keeps of a bound thread, and how an ordinary one
+/// is scheduled. Its policy and nice value only threads can change: that takes an activation.
+fn about_thread(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
+    let id = scheduling::named(frame)?;
+    let thread = GUEST.identities.find(id)?;
+    if let Some(kernel_id) = bound::kernel_id(thread) {
+        return Some(scheduling::of_bound(frame, kernel_id));
+    }
+    match frame.rax as i64 {
+        libc::SYS_sched_getaffinity => Some(attributes::get_affinity(thread, frame)),
+        libc::SYS_sched_setaffinity => Some(attributes::set_affinity(thread, frame)),
+        libc::SYS_sched_getscheduler
+        | libc::SYS_sched_getparam
+        | libc::SYS_sched_getattr
+        | libc::SYS_getpriority
+            if !deadlines::order() =>
+        {
+            Some(if GUEST.orders_by_priority() {
+                scheduling::by_priority(runtime, (thread, id), frame)
+            } else {
+                // As the process.
+                let process = GUEST.pid.load(Ordering::Relaxed) as i32;
+                raw(&scheduling::about(frame, process))
+            })
+        }
+        _ => None,
+    }
+}
+
+/// A call that may change a description's flags or time limits, by a kernel thread that is no activation; `None`: it is
+/// another one.
+pub fn change_flags(frame: &Frame) -> Option<i64> {
+    let may_change = match frame.rax as i64 {
+        libc::SYS_fcntl => frame.rsi as i32 == libc::F_SETFL,
+        libc::SYS_ioctl => frame.rsi == FIONBIO,
+        libc::SYS_setsockopt => true,
+        _ => false,
+    };
+    let runtime = GUEST.runtime().filter(|_| may_change)?;
+    let answer = raw(frame);
+    runtime.kernel().poller().flags_change();
+    if frame.rax as i64 == libc::SYS_setsockopt {
+        poll::note_option(frame);
+    }
+    Some(answer)
+}
+
+/// Makes a call that closes these descriptors, which may wait.
+fn forgetting(
+    runtime: &'static Runtime,
+    closed: core::ops::RangeInclusive<u32>,
+    call: impl FnOnce() -> i64,
+) -> i64 {
+    let forget = |when: When| {
+        let before = signal::change_kernel_mask(signal::ALL);
+        let poller = runtime.kernel().poller();
+        poller.forget_range(runtime, *closed.start(), *closed.end(), when);
+        signal::set_kernel_mask(before);
+    };
+    names::closes(runtime, *closed.start(), *closed.end());
+    forget(When::Before);
+    let answer = call();
+    forget(When::After);
+    answer
+}

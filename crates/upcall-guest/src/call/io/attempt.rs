@@ -1,0 +1,190 @@
+//! A call is tried without waiting.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use upcall_linux::poller::Kind;
+
+use super::rest::{self, Rest};
+use crate::call::poll;
+use crate::ground::access;
+use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
+use crate::ground::state::GUEST;
+
+const EAGAIN: i64 = -(libc::EAGAIN as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
+const ENOSYS: i64 = -(libc::ENOSYS as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
+const EOPNOTSUPP: i64 = -(libc::EOPNOTSUPP as i64);
+const EINPROGRESS: i64 = -(libc::EINPROGRESS as i64);
+/// Receiving with one of them never waits, whatever the socket's flags are.
+const NEVER_WAITS: u64 = (libc::MSG_ERRQUEUE | libc::MSG_OOB) as u64;
+
+/// preadv2(2) or pwritev2(2) is forbidden by a filter, or the kernel has none.
+static CANNOT_TRY: AtomicBool = AtomicBool::new(false);
+
+/// Some socket's reads wait for more than one byte (SO_RCVLOWAT), which a try does not.
+static COUNTS_BYTES: AtomicBool = AtomicBool::new(false);
+
+/// The program has set SO_RCVLOWAT for a socket.
+pub fn counts_bytes() {
+    COUNTS_BYTES.store(true, Ordering::Relaxed);
+}
+
+/// How a try ended.
+pub(super) enum Attempt {
+    /// With this answer.
+    Done(i64),
+    /// The call would wait.
+    WouldBlock,
+    /// The call itself must be made to learn that.
+    Unknown,
+}
+
+/// Tries what is left of the call, of which `moved` bytes are done.
+pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
+    let number = frame.rax as i64;
+    let events = match number {
+        libc::SYS_accept | libc::SYS_accept4 => {
+            return match attempt_polled(frame, kind, libc::POLLIN) {
+                // The kernel refuses the others at once, and poll(2) does not tell them from those that wait.
+                Attempt::WouldBlock if !is_listening(frame) => Attempt::Unknown,
+                attempt => attempt,
+            };
+        }
+        number if rest::is_output(number) => libc::POLLOUT,
+        _ => libc::POLLIN,
+    };
+    let flags = rest::flags(frame);
+    // The one waits for all bytes, the other for a connection.
+    if flags.is_some_and(|flags| flags & (rest::MSG_WAITALL | rest::MSG_FASTOPEN) != 0) {
+        return Attempt::Unknown;
+    }
+    // What a filter answers to that is the program's.
+    let tries_itself = matches!(number, libc::SYS_preadv2 | libc::SYS_pwritev2);
+    if flags.is_none() && !tries_itself && CANNOT_TRY.load(Ordering::Relaxed) {
+        return attempt_polled(frame, kind, events);
+    }
+    if events == libc::POLLIN && kind == Kind::Socket && COUNTS_BYTES.load(Ordering::Relaxed) {
+        return attempt_polled(frame, kind, events);
+    }
+    let answer = try_rest(frame, kind, moved);
+    match answer {
+        EAGAIN if asked_not_to_wait(frame) => Attempt::Done(EAGAIN),
+        EAGAIN if waits_for_receiver(frame) => Attempt::Unknown,
+        EAGAIN => Attempt::WouldBlock,
+        // A connection that is made by the first bytes (TCP_FASTOPEN_CONNECT).
+        EINPROGRESS if rest::is_output(number) && !asked_not_to_wait(frame) => Attempt::WouldBlock,
+        EOPNOTSUPP | EINVAL => match number {
+            libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
+                attempt_polled(frame, kind, libc::POLLIN)
+            }
+            _ => Attempt::Unknown,
+        },
+        // A filter does not know the call. What the file itself refuses, the call itself will tell.
+        ENOSYS | EPERM if flags.is_none() && !tries_itself => {
+            if answer == ENOSYS || matches!(kind, Kind::Pipe | Kind::Socket) {
+                CANNOT_TRY.store(true, Ordering::Relaxed);
+            }
+            attempt_polled(frame, kind, events)
+        }
+        answer => Attempt::Done(answer),
+    }
+}
+
+// Not inlined: the parts of a vector would be in the frames of threads that wait.
+#[inline(never)]
+fn try_rest(frame: &Frame, kind: Kind, moved: usize) -> i64 {
+    let mut rest = Rest::empty();
+    let words = rest.words(frame, frame.rdi as i32, (kind, moved), false);
+    // SAFETY: the program's own buffers, as it passed them.
+    (unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
+}
+
+/// Makes the call if poll(2) says that it will not wait; another thread may be faster, and then
+/// the activation blocks, which is no harm.
+fn attempt_polled(frame: &Frame, kind: Kind, events: i16) -> Attempt {
+    let descriptor = frame.rdi as i32;
+    let ready = poll::is_ready(descriptor, events);
+    let waits = ready == 0 && !asked_not_to_wait(frame);
+    if waits && !(kind == Kind::Other && is_terminal(descriptor)) {
+        Attempt::WouldBlock
+    } else {
+        Attempt::Unknown
+    }
+}
+
+/// Whether accept(2) or accept4(2) is made on a socket that listens, with flags that the kernel knows.
+fn is_listening(frame: &Frame) -> bool {
+    const FLAGS: u64 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+    if frame.rax as i64 == libc::SYS_accept4 && frame.r10 & !FLAGS != 0 {
+        return false;
+    }
+    let (mut listens, mut length) = (0i32, size_of::<i32>() as u32);
+    // SAFETY: writes at most the length given.
+    unsafe {
+        let words = [
+            frame.rdi,
+            libc::SOL_SOCKET as u64,
+            libc::SO_ACCEPTCONN as u64,
+            (&raw mut listens) as u64,
+            (&raw mut length) as u64,
+            0,
+        ];
+        raw_syscall(libc::SYS_getsockopt, words);
+    }
+    listens != 0
+}
+
+/// Whether it is a terminal: how long a read of one waits, and for how many bytes, is the kernel's to know
+/// (termios(3): VMIN, VTIME), and so is that it stops the process (SIGTTIN).
+#[inline(never)]
+fn is_terminal(descriptor: i32) -> bool {
+    let mut settings = [0u64; 8];
+    let at = settings.as_mut_ptr() as u64;
+    // SAFETY: writes less than 64 bytes.
+    let answer = unsafe {
+        raw_syscall(
+            libc::SYS_ioctl,
+            [descriptor as u64, libc::TCGETS, at, 0, 0, 0],
+        )
+    };
+    answer == 0
+}
+
+/// Whether a datagram to an address waits for room in its receiver, of which poll(2) and epoll(7) say
+/// nothing.
+fn waits_for_receiver(frame: &Frame) -> bool {
+    let addressed = match frame.rax as i64 {
+        libc::SYS_sendto => frame.r8 != 0,
+        libc::SYS_sendmsg => access::load_u64(frame.rsi as usize).is_ok_and(|name| name != 0),
+        _ => false,
+    };
+    addressed && poll::is_ready(frame.rdi as i32, libc::POLLOUT) != 0
+}
+
+/// Whether the program itself asked for a call that does not wait.
+pub(super) fn asked_not_to_wait(frame: &Frame) -> bool {
+    let flags = rest::flags(frame).unwrap_or(0);
+    let receives = !rest::is_output(frame.rax as i64);
+    let no_wait = matches!(frame.rax as i64, libc::SYS_preadv2 | libc::SYS_pwritev2)
+        && frame.r9 & rest::RWF_NOWAIT != 0;
+    if no_wait || flags & rest::MSG_DONTWAIT != 0 || receives && flags & NEVER_WAITS != 0 {
+        return true;
+    }
+    let poller = GUEST.runtime().map(|runtime| runtime.kernel().poller());
+    if poller.is_some_and(|poller| poller.is_known_to_wait(frame.rdi as i32)) {
+        return false;
+    }
+    // SAFETY: asks only.
+    let flags = unsafe {
+        raw_syscall(
+            libc::SYS_fcntl,
+            [frame.rdi, libc::F_GETFL as u64, 0, 0, 0, 0],
+        )
+    };
+    let asked = flags > 0 && flags as i32 & libc::O_NONBLOCK != 0;
+    if let Some(poller) = poller.filter(|_| !asked) {
+        poller.note_waits(frame.rdi as i32);
+    }
+    asked
+}

@@ -1,0 +1,256 @@
+//! Reading, writing and accepting: a thread that would wait for a pollable descriptor parks on the
+//! poller; everything else blocks its activation, which is replaced.
+//!
+//! The file description's flags are not touched, since other processes share them: whether a call
+//! would block is learned from `RWF_NOWAIT` (pipes since Linux 6.4, sockets), `MSG_DONTWAIT` or poll(2). What cannot
+//! be learned is not a problem: the call is made, and if it blocks, that is an upcall.
+//!
+//! A write to a pipe or a stream goes on until all is moved, as in the kernel (`rest`). So does a call that blocks
+//! and that a signal of the runtime's own cuts short, if the kernel would have gone on with it.
+//!
+//! A filter may forbid `RWF_NOWAIT`'s calls: then poll(2) alone says whether a call would block.
+//!
+//! A socket's time limit (SO_RCVTIMEO, SO_SNDTIMEO) is the wait's deadline. That there is none is
+//! remembered as is that O_NONBLOCK is not set; a limit is asked for at each wait. Where the kernel does
+//! not say, the call blocks.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch};
+use upcall_linux::{Runtime, base, descriptors};
+
+use crate::call::{again, procfs};
+use crate::ground::caller;
+use crate::ground::entry::{Frame, NEVER, program_call};
+use attempt::{Attempt, asked_not_to_wait, attempt};
+use limit::Limit;
+use rest::Rest;
+
+mod attempt;
+mod limit;
+mod many;
+mod rest;
+
+pub use attempt::counts_bytes;
+pub use many::{NEVER_SHORT, allocate, fill, receive_many, send_file, send_many};
+
+const EAGAIN: i64 = -(libc::EAGAIN as i64);
+const EINTR: i64 = -(libc::EINTR as i64);
+
+/// Makes the call in `frame`, which waits for a descriptor. Outside the runtime.
+pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let descriptor = frame.rdi as i32;
+    let kind = runtime.kernel().poller().kind(runtime, descriptor);
+    if kind == Kind::File || rest::has_position(frame) {
+        let answer = block(runtime, frame, descriptor, kind, 0);
+        return procfs::counts::read(frame, answer);
+    }
+    let answer = transfer(runtime, frame, kind);
+    if answer > 0 && is_stream_write(frame) && kind != Kind::Socket {
+        let poller = runtime.kernel().poller();
+        poller.count_write();
+        if kind == Kind::Pipe {
+            poller.written(runtime, descriptor);
+        }
+    }
+    answer
+}
+
+fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
+    let descriptor = frame.rdi as i32;
+    let poller = runtime.kernel().poller();
+    let wants = wants(frame.rax as i64);
+    let mut limit = None;
+    let mut moved = 0;
+    loop {
+        // Announced, whether it waits or wakes: who is woken takes the processor over without
+        // having to interrupt anybody.
+        if prefers_blocking(runtime) {
+            poller.goes_unwanted(runtime, descriptor);
+            return block(runtime, frame, descriptor, kind, moved);
+        }
+        let mut watch = poller.watch(descriptor, wants);
+        let answer = match attempt(frame, kind, moved) {
+            Attempt::Done(answer) => answer,
+            Attempt::WouldBlock => {
+                let known = limit.or_else(|| Limit::of(runtime, descriptor, kind, wants));
+                let Some(known) = known else {
+                    if !runtime.is_short() {
+                        return block(runtime, frame, descriptor, kind, moved);
+                    }
+                    // The activation would block without a successor, perhaps the last one.
+                    let paused = poller::pause(runtime);
+                    if paused == Readiness::Interrupted && interrupted(Limit(None)) {
+                        return if moved > 0 { moved as i64 } else { EINTR };
+                    }
+                    continue;
+                };
+                limit = Some(known);
+                match wait(runtime, &mut watch, known) {
+                    Wait::Again => continue,
+                    Wait::Ended(answer) => answer,
+                    Wait::Block => return block(runtime, frame, descriptor, kind, moved),
+                    Wait::BlockOn(file) => {
+                        let mut answer = EINTR;
+                        while answer == EINTR {
+                            answer = block(runtime, frame, file, kind, moved);
+                            if interrupted(known) {
+                                break;
+                            }
+                        }
+                        descriptors::give_back(file);
+                        return answer;
+                    }
+                }
+            }
+            Attempt::Unknown => return block(runtime, frame, descriptor, kind, moved),
+        };
+        // A call that must move everything goes on until it has.
+        match usize::try_from(answer) {
+            Ok(more) if rest::is_output(frame.rax as i64) => {
+                moved += more;
+                if more == 0
+                    || moved >= rest::total(frame)
+                    || asked_not_to_wait(frame)
+                    || rest::has_failed(descriptor, kind)
+                {
+                    return moved as i64;
+                }
+            }
+            Ok(_) => return answer,
+            Err(_) if moved > 0 => return moved as i64,
+            Err(_) => return answer,
+        }
+    }
+}
+
+/// Whether a thread that would wait had better block its activation.
+fn prefers_blocking(runtime: &'static Runtime) -> bool {
+    // A hint, from whatever activation this is at the moment.
+    // SAFETY: on an activation.
+    runtime.prefers_blocking(unsafe { base::current() })
+}
+
+/// Makes the call, or the rest of it, on `descriptor`. One that a signal of the runtime's own has cut short goes
+/// on.
+fn block(
+    runtime: &'static Runtime,
+    frame: &Frame,
+    descriptor: i32,
+    kind: Kind,
+    mut moved: usize,
+) -> i64 {
+    let moves_all = rest::moves_all(frame, kind);
+    let room = rest::control_capacity(frame);
+    loop {
+        let (answer, asked) = call(runtime, frame, descriptor, (kind, moved), room);
+        if answer == EINTR {
+            let limit = Limit::of(runtime, descriptor, kind, wants(frame.rax as i64));
+            if !interrupted(limit.unwrap_or(Limit(None))) && moved > 0 {
+                continue;
+            }
+        }
+        let Ok(more) = usize::try_from(answer) else {
+            return if moved > 0 { moved as i64 } else { answer };
+        };
+        moved += more;
+        if !moves_all || more == 0 || moved >= rest::total(frame) {
+            return moved as i64;
+        }
+        let may_go_on = if more < asked {
+            was_disturbed() && !rest::has_failed(descriptor, kind)
+        } else {
+            !interrupted(Limit(None))
+        };
+        let receives = rest::flags(frame).is_some() && !rest::is_output(frame.rax as i64);
+        if !may_go_on || receives && !rest::receives_on(frame, descriptor) {
+            return moved as i64;
+        }
+    }
+}
+
+/// Makes the rest of the call once: its answer, and how many bytes it was to move.
+// Not inlined: its memory is for those that block.
+#[inline(never)]
+fn call(
+    runtime: &'static Runtime,
+    frame: &Frame,
+    descriptor: i32,
+    (kind, moved): (Kind, usize),
+    room: u64,
+) -> (i64, usize) {
+    let mut rest = Rest::empty();
+    let words = rest.words(frame, descriptor, (kind, moved), true);
+    rest.take_control(room);
+    begin_undisturbed();
+    // SAFETY: the program's own call, or the rest of it.
+    let make = || unsafe { program_call(&words, &frame.made, &NEVER) };
+    let answer = runtime.blocking(make) as i64;
+    if moved > 0 && answer > 0 {
+        rest.give_control(frame);
+    }
+    (answer, rest.asked)
+}
+
+/// A call begins that a signal of the runtime's own may cut short.
+pub fn begin_undisturbed() {
+    if let Some(thread) = caller::current_thread() {
+        thread.kernel.disturbed.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Whether a signal of the runtime's own, and no handler of the program's, has come since then.
+pub fn was_disturbed() -> bool {
+    caller::current_thread().is_some_and(|thread| {
+        thread.kernel.disturbed.load(Ordering::Relaxed)
+            && thread.kernel.seen.load(Ordering::Relaxed) == again::UNSEEN
+    })
+}
+
+fn wants(number: i64) -> Wants {
+    if rest::is_output(number) {
+        Wants::OUT
+    } else {
+        Wants::IN
+    }
+}
+
+fn is_stream_write(frame: &Frame) -> bool {
+    matches!(
+        frame.rax as i64,
+        libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev2
+    )
+}
+
+enum Wait {
+    Again,
+    Ended(i64),
+    Block,
+    /// On a number of ours for the file.
+    BlockOn(i32),
+}
+
+fn wait(runtime: &'static Runtime, watch: &mut Watch, limit: Limit) -> Wait {
+    let poller = runtime.kernel().poller();
+    match poller.wait(runtime, core::slice::from_mut(watch), limit.0) {
+        Readiness::Try => Wait::Again,
+        Readiness::Interrupted if interrupted(limit) => Wait::Ended(EINTR),
+        Readiness::Interrupted => Wait::Again,
+        Readiness::TimedOut => Wait::Ended(EAGAIN),
+        Readiness::NotPollable => Wait::Block,
+        Readiness::Moved => watch.moved.map_or(Wait::Again, Wait::BlockOn),
+    }
+}
+
+/// Whether a handler ran since the call began. After one, a call with a time limit is not made again
+/// (signal(7)).
+fn interrupted(limit: Limit) -> bool {
+    let Some(thread) = caller::current_thread() else {
+        return true;
+    };
+    let seen = &thread.kernel.seen;
+    if seen.load(Ordering::Relaxed) != 0 && limit.0.is_some() {
+        seen.store(again::SEEN, Ordering::Relaxed);
+    }
+    seen.load(Ordering::Relaxed) != 0
+}

@@ -1,0 +1,281 @@
+//! Signals that a thread sends to its own process: kill(2), rt_sigqueueinfo(2), pidfd_send_signal(2).
+//!
+//! The kernel gives such a signal to the first thread if that accepts it, else to another that does; if that is the
+//! sender, it is delivered before the call returns (kill(3p)). To the kernel the sender is some activation, and any that
+//! accepts the signal may take it, perhaps later. So:
+//!
+//! - What is sent to the process alone, and the first thread or the sender accepts, is sent to that thread here. The
+//!   sender sees it when it leaves the runtime.
+//! - What goes to a group of processes the kernel sends. A sender that is the only thread to accept the signal blocks it
+//!   meanwhile, and closes it to all activations ([`settled`]): so it waits in the kernel, which delivers
+//!   it when the sender opens its mask again. Otherwise the sender then takes its own process's signal, if no
+//!   other activation has it already, and does with it as above.
+//! - What neither accepts, and what the runtime does not see (SIGKILL, SIGTSTP by default), is the kernel's.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::call::ids;
+use crate::ground::access;
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::state::GUEST;
+use crate::ground::text::{after, leading_number, put_number};
+use crate::signal;
+use crate::signal::pending::{Information, Sent};
+use crate::signal::{bit, pending, receivers, settled};
+
+const SI_USER: i32 = 0;
+const SI_TKILL: i32 = -6;
+/// The process of the caller, in place of a descriptor.
+const PIDFD_SELF_PROCESS: i32 = -10001;
+/// A flag: the process, as without any.
+const PIDFD_SIGNAL_PROCESS: u64 = 2;
+const EAGAIN: i64 = -(libc::EAGAIN as i64);
+const EFAULT: i64 = -(libc::EFAULT as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
+
+/// kill(2).
+pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let (whom, signal) = (ids::process_of(frame.rdi as i32), frame.rsi as i32);
+    let own = GUEST.pid.load(Ordering::Relaxed) as i32;
+    let make = || ids::serve(runtime, frame);
+    if !may_be_ours(signal) {
+        return make();
+    }
+    if whom == own {
+        let sent = send(
+            runtime,
+            thread,
+            signal,
+            &pending::from_self(signal, SI_USER),
+        );
+        return sent.unwrap_or_else(make);
+    }
+    if !is_own_group(whom) {
+        return make();
+    }
+    if is_only_one(thread, signal) {
+        let before = thread.kernel.mask.load(Ordering::Relaxed);
+        // No handler runs before the signal is there: it would see this mask, and may leave the call.
+        signal::set_thread_mask(runtime, thread, !signal::UNBLOCKABLE);
+        settled::settle_for_call(runtime, bit(signal));
+        let answer = make();
+        signal::set_thread_mask(runtime, thread, before);
+        return answer;
+    }
+    let answer = make();
+    if answer == 0 {
+        take_own(runtime, thread, signal);
+    }
+    answer
+}
+
+/// Whether the sender accepts the signal and no other thread does.
+fn is_only_one(sender: &'static Thread, signal: i32) -> bool {
+    let mut others = false;
+    GUEST.identities.each(|thread| {
+        let lives = thread.kernel.tid.load(Ordering::SeqCst) != 0;
+        others = lives && !core::ptr::eq(thread, sender) && receivers::accepts(thread, signal);
+        !others
+    });
+    !others && signal::blocked_by(sender) & bit(signal) == 0
+}
+
+/// rt_sigqueueinfo(2).
+pub fn queue(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let (whom, signal) = (ids::process_of(frame.rdi as i32), frame.rsi as i32);
+    if whom != GUEST.pid.load(Ordering::Relaxed) as i32 || !(1..=64).contains(&signal) {
+        return ids::serve(runtime, frame);
+    }
+    let Ok(information) = read(frame.rdx as usize, signal) else {
+        return EFAULT;
+    };
+    queue_to_process(runtime, thread, signal, &information)
+}
+
+/// pidfd_send_signal(2). `None`: it is the kernel's.
+pub fn send_by_descriptor(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+) -> Option<i64> {
+    let signal = frame.rsi as i32;
+    if !may_be_ours(signal)
+        || frame.r10 & !PIDFD_SIGNAL_PROCESS != 0
+        || !is_own_process(frame.rdi as i32)
+    {
+        return None;
+    }
+    if frame.rdx == 0 {
+        return send(
+            runtime,
+            thread,
+            signal,
+            &pending::from_self(signal, SI_USER),
+        );
+    }
+    let Ok(information) = read(frame.rdx as usize, signal) else {
+        return Some(EFAULT);
+    };
+    // It must be about the same signal.
+    if access::load_u32(frame.rdx as usize) != Ok(signal as u32) {
+        return None;
+    }
+    Some(queue_to_process(runtime, thread, signal, &information))
+}
+
+/// The program's siginfo_t, as the kernel takes it.
+pub fn read(at: usize, signal: i32) -> Result<Information, access::Fault> {
+    let mut information: Information = [0; 16];
+    for (index, word) in information.iter_mut().enumerate() {
+        *word = access::load_u64(at + 8 * index)?;
+    }
+    information[0] = information[0] & !0xffff_ffff | signal as u32 as u64;
+    Ok(information)
+}
+
+/// Whether only the thread itself may send this to itself: it looks as if kill(2) or the kernel had sent it.
+pub fn is_privileged(information: &Information) -> bool {
+    let code = information[1] as u32 as i32;
+    code >= 0 || code == SI_TKILL
+}
+
+fn queue_to_process(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    signal: i32,
+    information: &Information,
+) -> i64 {
+    // To the kernel the process's id is that of the first thread.
+    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    if is_privileged(information) && id != GUEST.pid.load(Ordering::Relaxed) as i32 {
+        return EPERM;
+    }
+    if may_be_ours(signal)
+        && let Some(answer) = send(runtime, thread, signal, information)
+    {
+        return answer;
+    }
+    let activation = runtime.enter();
+    let queued = pending::queue_to_process(activation, signal, information);
+    runtime.leave(activation);
+    if queued { 0 } else { EAGAIN }
+}
+
+/// Whether the runtime sees the signal, whoever sends it.
+fn may_be_ours(signal: i32) -> bool {
+    (1..=64).contains(&signal) && signal::is_seen(signal)
+}
+
+/// The thread to which the kernel would give a signal for the process, if that is the first one or the sender.
+fn receiver(sender: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)> {
+    let accepts = |thread: &&'static Thread| {
+        let waited_for = thread.kernel.waited_for.load(Ordering::SeqCst);
+        (!signal::blocked_by(thread) | waited_for) & bit(signal) != 0
+    };
+    let thread = GUEST
+        .identities
+        .first()
+        .filter(accepts)
+        .or_else(|| Some(sender).filter(accepts))?;
+    Some((thread, thread.kernel.tid.load(Ordering::SeqCst)))
+}
+
+/// Sends a signal for the process to the thread that shall have it. `None`: it is the kernel's.
+fn send(
+    runtime: &'static Runtime,
+    sender: &'static Thread,
+    signal: i32,
+    information: &Information,
+) -> Option<i64> {
+    let activation = runtime.enter();
+    let sent = deliver(runtime, activation, sender, signal, information);
+    runtime.leave(activation);
+    sent.then_some(0)
+}
+
+/// Inside the runtime.
+fn deliver(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    sender: &'static Thread,
+    signal: i32,
+    information: &Information,
+) -> bool {
+    receiver(sender, signal).is_some_and(|to| {
+        pending::send_shared(runtime, activation, to, signal, information) == Sent::Yes
+    })
+}
+
+/// The kernel has sent the signal to this process, too: the sender takes it, if it is still there.
+fn take_own(runtime: &'static Runtime, sender: &'static Thread, signal: i32) {
+    let activation = runtime.enter();
+    if receiver(sender, signal).is_some()
+        && let Some((signal, information)) = pending::take(bit(signal))
+        && !deliver(runtime, activation, sender, signal, &information)
+    {
+        pending::pass(runtime, activation, signal, &information);
+    }
+    runtime.leave(activation);
+}
+
+/// Whether kill(2) with this first word is for a group in which the process is.
+fn is_own_group(whom: i32) -> bool {
+    // SAFETY: asks only.
+    let own = || unsafe { raw_syscall(libc::SYS_getpgid, [0; 6]) } as i32;
+    whom == 0 || whom < -1 && whom == -own()
+}
+
+/// Whether the descriptor stands for this process: the kernel says so in procfs.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
+fn is_own_process(descriptor: i32) -> bool {
+    if descriptor == PIDFD_SELF_PROCESS {
+        return true;
+    }
+    let own = GUEST.pid.load(Ordering::Relaxed);
+    let mut text = [0u8; 512];
+    let mut path = *b"/proc/self/fdinfo/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let Ok(number) = u32::try_from(descriptor) else {
+        return false;
+    };
+    put_number(&mut path[18..], number);
+    let length = read_file(libc::AT_FDCWD, &path, &mut text);
+    let pid = match after(&text[..length], b"Pid:\t") {
+        Some(pid) => Some(pid),
+        // Not one of pidfd_open(2), but perhaps a directory of procfs.
+        None => {
+            let length = read_file(descriptor, b"stat\0", &mut text);
+            is_procfs(descriptor).then(|| &text[..length])
+        }
+    };
+    pid.is_some_and(|text| leading_number(text) == Some(own))
+}
+
+/// Whether the file is one of procfs.
+fn is_procfs(descriptor: i32) -> bool {
+    const PROCFS: u64 = 0x9fa0;
+    let mut status = [0u64; 15];
+    let at = status.as_mut_ptr() as u64;
+    // SAFETY: writes 120 bytes.
+    let answer = unsafe { raw_syscall(libc::SYS_fstatfs, [descriptor as u64, at, 0, 0, 0, 0]) };
+    answer == 0 && status[0] == PROCFS
+}
+
+/// The beginning of a file whose `path` ends with a zero: how much there is of it.
+pub fn read_file(directory: i32, path: &[u8], into: &mut [u8]) -> usize {
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
+    // SAFETY: reads the path, which ends with a zero, and writes no more than there is room for.
+    unsafe {
+        let path = path.as_ptr() as u64;
+        let file = raw_syscall(libc::SYS_openat, [directory as u64, path, flags, 0, 0, 0]);
+        if file < 0 {
+            return 0;
+        }
+        let room = [into.as_mut_ptr() as u64, into.len() as u64];
+        let length = raw_syscall(libc::SYS_read, [file as u64, room[0], room[1], 0, 0, 0]);
+        raw_syscall(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]);
+        length.max(0) as usize
+    }
+}

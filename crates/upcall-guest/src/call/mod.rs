@@ -1,0 +1,21 @@
+//! System calls: the table, and what serves each.
+
+pub mod again;
+pub mod attributes;
+pub mod credentials;
+pub mod direct;
+pub mod futex;
+pub mod helpers;
+pub mod ids;
+pub mod io;
+pub mod keyrings;
+pub mod kill;
+pub mod outside;
+pub mod pi;
+pub mod poll;
+pub mod procfs;
+pub mod segments;
+pub mod select;
+pub mod table;
+pub mod time;
+pub mod uring;

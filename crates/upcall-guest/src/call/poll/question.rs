@@ -1,0 +1,272 @@
+//! What a call asks that waits for descriptors: which, how long, and with which signal mask; read from
+//! its registers and the program's memory once, before it waits. And its answer, in the form in which
+//! the program expects it.
+
+use upcall_core::Kernel;
+use upcall_linux::poller::{Wants, Watch, choice};
+use upcall_linux::{Runtime, base};
+
+use crate::call::select::Sets;
+use crate::call::time;
+use crate::ground::access;
+use crate::ground::entry::{Frame, NEVER, program_call};
+use crate::signal;
+
+/// The most descriptors of one call that a thread parks on.
+pub const BOUND: usize = 64;
+
+/// Nanoseconds of a second.
+pub(super) const NS: u64 = 1_000_000_000;
+/// Nanoseconds of a millisecond.
+pub(super) const NS_PER_MS: u64 = 1_000_000;
+
+/// What a call asks about, beside its registers.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack of one call, where nothing may be allocated"
+)]
+pub(super) enum Question {
+    Poll,
+    Select(Sets),
+    Epoll,
+}
+
+/// The descriptors of a call.
+pub struct Watches {
+    pub(super) list: [Watch; BOUND],
+    pub(super) count: usize,
+}
+
+impl Watches {
+    fn none() -> Self {
+        Watches {
+            list: [Watch::default(); BOUND],
+            count: 0,
+        }
+    }
+
+    /// Adds one; `None` when there are too many.
+    pub fn add(&mut self, descriptor: i32, wants: Wants) -> Option<()> {
+        *self.list.get_mut(self.count)? = Watch::new(descriptor, wants);
+        self.count += 1;
+        Some(())
+    }
+
+    pub(super) fn as_mut(&mut self) -> &mut [Watch] {
+        &mut self.list[..self.count]
+    }
+}
+
+/// When a call's time is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    Now,
+    At(u64),
+    Never,
+}
+
+/// Where a call has its time limit.
+enum Place {
+    /// Milliseconds in a register.
+    Register(u64),
+    /// Behind a register: a timespec.
+    Timespec(u64),
+    /// Behind a register: a timeval.
+    Timeval(u64),
+}
+
+/// What a call asks.
+pub(super) struct Call {
+    pub(super) question: Question,
+    pub(super) watches: Watches,
+    pub(super) limit: Limit,
+    /// The mask to wait with, and where it is; 0: none.
+    pub(super) mask: u64,
+    pub(super) mask_at: u64,
+    /// The kernel has given the program the answer itself.
+    pub(super) written: bool,
+}
+
+fn place(frame: &Frame) -> Place {
+    match frame.rax as i64 {
+        libc::SYS_poll => Place::Register(frame.rdx),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => Place::Register(frame.r10),
+        libc::SYS_ppoll => Place::Timespec(frame.rdx),
+        libc::SYS_epoll_pwait2 => Place::Timespec(frame.r10),
+        libc::SYS_pselect6 => Place::Timespec(frame.r8),
+        _ => Place::Timeval(frame.r8),
+    }
+}
+
+/// Where the mask is and how long it is; 0 for none.
+pub fn mask_place(frame: &Frame) -> Option<(u64, u64)> {
+    match frame.rax as i64 {
+        libc::SYS_ppoll => Some((frame.r10, frame.r8)),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Some((frame.r8, frame.r9)),
+        libc::SYS_pselect6 if frame.r9 != 0 => {
+            let word = |at: usize| access::load_u64(frame.r9 as usize + at).ok();
+            Some((word(0)?, word(8)?))
+        }
+        _ => Some((0, 8)),
+    }
+}
+
+impl Call {
+    /// What the call asks for; `None` for what it is simpler to let the kernel judge.
+    pub(super) fn of(runtime: &'static Runtime, frame: &Frame) -> Option<Self> {
+        let mut watches = Watches::none();
+        let question = match frame.rax as i64 {
+            libc::SYS_poll | libc::SYS_ppoll => {
+                read_set(frame, &mut watches)?;
+                Question::Poll
+            }
+            libc::SYS_select | libc::SYS_pselect6 => {
+                Question::Select(Sets::read(frame, &mut watches)?)
+            }
+            _ => {
+                watches.add(frame.rdi as i32, Wants::IN)?;
+                Question::Epoll
+            }
+        };
+        let (mask_at, size) = mask_place(frame)?;
+        let mask = match mask_at {
+            0 => 0,
+            _ if size != 8 => return None,
+            at => access::load_u64(at as usize).ok()? & !signal::UNBLOCKABLE,
+        };
+        Some(Call {
+            question,
+            watches,
+            limit: limit(runtime, frame)?,
+            mask,
+            mask_at,
+            written: false,
+        })
+    }
+
+    /// Whether its thread had better block its activation in it.
+    pub(super) fn had_better_block(&self, runtime: &'static Runtime) -> bool {
+        // SAFETY: on an activation.
+        let activation = unsafe { base::current() };
+        let blocks = self.watches.count != 0
+            && self.limit != Limit::Now
+            && choice::prefers_blocking(runtime, activation);
+        if blocks {
+            for watch in &self.watches.list[..self.watches.count] {
+                let poller = runtime.kernel().poller();
+                poller.goes_unwanted(runtime, watch.descriptor);
+            }
+        }
+        blocks
+    }
+
+    /// Makes the call without waiting.
+    pub(super) fn attempt(&mut self, frame: &Frame) -> i64 {
+        let words = match &mut self.question {
+            Question::Poll if self.watches.count == 0 && frame.rsi == 0 => return 0,
+            Question::Poll => [libc::SYS_poll as u64, frame.rdi, frame.rsi, 0, 0, 0, 0],
+            Question::Select(_) if self.watches.count == 0 => return 0,
+            Question::Select(sets) => sets.words(),
+            Question::Epoll => [
+                libc::SYS_epoll_pwait as u64,
+                frame.rdi,
+                frame.rsi,
+                frame.rdx,
+                0,
+                0,
+                8,
+            ],
+        };
+        // SAFETY: the program's own buffers, as it passed them, or ours.
+        let answer = unsafe { program_call(&words, &frame.made, &NEVER) } as i64;
+        if answer == 0 {
+            frame.made.set(0);
+        }
+        answer
+    }
+
+    /// Nanoseconds that are left of its time; `None` without a limit.
+    pub(super) fn left(&self, runtime: &'static Runtime) -> Option<u64> {
+        match self.limit {
+            Limit::Never => None,
+            Limit::Now => Some(0),
+            Limit::At(deadline) => Some(deadline.saturating_sub(runtime.kernel().now())),
+        }
+    }
+
+    /// The answer as the program shall see it.
+    pub(super) fn finish(&mut self, runtime: &'static Runtime, frame: &Frame, answer: i64) -> i64 {
+        if let Limit::At(deadline) = self.limit {
+            let left = deadline.saturating_sub(runtime.kernel().now());
+            // What cannot be written is not, as in the kernel.
+            let _ = match place(frame) {
+                Place::Timespec(at) if frame.rax as i64 != libc::SYS_epoll_pwait2 => {
+                    store_time(at, [left / NS, left % NS])
+                }
+                Place::Timeval(at) => store_time(at, [left / NS, left % NS / 1000]),
+                _ => Ok(()),
+            };
+        }
+        match &self.question {
+            Question::Select(sets) if answer >= 0 && !self.written => sets.write(answer),
+            _ => answer,
+        }
+    }
+}
+
+fn store_time(at: u64, words: [u64; 2]) -> Result<(), access::Fault> {
+    access::store_u64(at as usize, words[0])?;
+    access::store_u64(at as usize + 8, words[1])
+}
+
+fn limit(runtime: &'static Runtime, frame: &Frame) -> Option<Limit> {
+    let nanoseconds = match place(frame) {
+        Place::Register(word) => match word as i32 {
+            ..0 => return Some(Limit::Never),
+            milliseconds => milliseconds as u64 * NS_PER_MS,
+        },
+        Place::Timespec(0) | Place::Timeval(0) => return Some(Limit::Never),
+        Place::Timespec(at) => time::nanoseconds(at as usize).ok()?,
+        Place::Timeval(at) => {
+            let seconds = access::load_u64(at as usize).ok()?;
+            let rest = access::load_u64(at as usize + 8).ok()?;
+            if seconds as i64 | rest as i64 >= 0 {
+                seconds
+                    .saturating_mul(NS)
+                    .saturating_add(rest.saturating_mul(1000))
+            } else {
+                return None;
+            }
+        }
+    };
+    Some(match nanoseconds {
+        0 => Limit::Now,
+        _ => Limit::At(runtime.kernel().now().saturating_add(nanoseconds)),
+    })
+}
+
+/// The descriptors of poll(2).
+fn read_set(frame: &Frame, watches: &mut Watches) -> Option<()> {
+    const OUT: u16 = (libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND) as u16;
+    const UNASKED: u16 = (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) as u16;
+    const IN: u16 = !(OUT | UNASKED);
+    for index in 0..frame.rsi as u32 {
+        let one = access::load_u64(frame.rdi as usize + 8 * index as usize).ok()?;
+        let (descriptor, events) = (one as i32, (one >> 32) as u16);
+        if descriptor < 0 {
+            if index as usize >= 2 * BOUND {
+                return None;
+            }
+            continue;
+        }
+        let mut wants = Wants::ERRORS;
+        if events & IN != 0 {
+            wants = wants.or(Wants::IN);
+        }
+        if events & OUT != 0 {
+            wants = wants.or(Wants::OUT);
+        }
+        watches.add(descriptor, wants)?;
+    }
+    Some(())
+}

@@ -1,0 +1,70 @@
+//! arch_prctl(2): the segment bases are the thread's, whatever kernel thread it runs on.
+//!
+//! The kernel says what it takes: the call is made, and the register then set to what it must hold in the
+//! runtime. No signal may land in between.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::{Thread, base};
+
+use crate::ground::access;
+use crate::ground::entry::Frame;
+use crate::signal;
+
+const ARCH_SET_GS: i32 = 0x1001;
+const ARCH_SET_FS: i32 = 0x1002;
+/// The request for the GS base.
+pub const ARCH_GET_GS: i32 = 0x1004;
+
+/// arch_prctl(2).
+pub fn arch_prctl(thread: &'static Thread, frame: &Frame) -> i64 {
+    let state = &thread.kernel;
+    match frame.rdi as i32 {
+        ARCH_SET_GS => set(frame, |wanted| {
+            state.program_base.store(wanted, Ordering::Relaxed)
+        }),
+        ARCH_SET_FS => set(frame, |wanted| {
+            // SAFETY: on an activation, where the thread stays meanwhile.
+            let activation = unsafe { base::current() };
+            activation.kernel.note_thread_pointer(thread, wanted);
+        }),
+        ARCH_GET_GS => answer(frame, state.program_base.load(Ordering::Relaxed)),
+        // SAFETY: the program's own call.
+        _ => (unsafe { frame.raw() }) as i64,
+    }
+}
+
+/// The answer to [`ARCH_GET_GS`], where the program's value is `own`.
+pub fn answer(frame: &Frame, own: usize) -> i64 {
+    match access::store_u64(frame.rsi as usize, own as u64) {
+        Ok(()) => 0,
+        Err(access::Fault) => -i64::from(libc::EFAULT),
+    }
+}
+
+/// Makes the call; if the kernel takes it, `keep` keeps the new value.
+fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
+    let mask = signal::change_kernel_mask(signal::ALL);
+    let ours = base::read();
+    // SAFETY: the program's own call.
+    let answer = (unsafe { frame.raw() }) as i64;
+    // SAFETY: what was there, on the same kernel thread.
+    unsafe { base::write(ours) };
+    if answer == 0 {
+        keep(frame.rsi as usize);
+    }
+    signal::set_kernel_mask(mask);
+    answer
+}
+
+/// pkey_alloc(2): there are no keys. What a key allows stands in a register (PKRU) that threads write without the kernel,
+/// and a switch at user level does not keep it: a thread would get what another one may touch. Programs that use keys
+/// must do without where the processor has none.
+pub fn allocate_key(frame: &Frame) -> i64 {
+    const RIGHTS: u64 = 3;
+    let (flags, rights) = (frame.rdi, frame.rsi);
+    if flags != 0 || rights & !RIGHTS != 0 {
+        return -i64::from(libc::EINVAL);
+    }
+    -i64::from(libc::ENOSPC)
+}

@@ -1,0 +1,312 @@
+//! Sleeping and deadlines: nanosleep(2), clock_nanosleep(2), and the times of other calls.
+
+use core::sync::atomic::Ordering;
+
+use upcall_core::futex::Waited;
+use upcall_core::{Kernel, WakeReason};
+use upcall_linux::{Runtime, Thread, base, clock, cpu_time};
+
+use crate::call::again::UNSEEN;
+use crate::call::futex;
+use crate::ground::access;
+use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
+use crate::ground::state::GUEST;
+use crate::thread::{bound, deadlines};
+
+const NS: u64 = 1_000_000_000;
+const TIMER_ABSTIME: u64 = 1;
+const EINTR: i64 = -(libc::EINTR as i64);
+
+/// A timespec of the program, in nanoseconds; saturates.
+///
+/// # Errors
+///
+/// `EFAULT` or `EINVAL`, positive.
+pub fn nanoseconds(address: usize) -> Result<u64, i32> {
+    let seconds = access::load_u64(address).map_err(|_| libc::EFAULT)? as i64;
+    let nanoseconds = access::load_u64(address + 8).map_err(|_| libc::EFAULT)?;
+    if seconds < 0 || nanoseconds >= NS {
+        return Err(libc::EINVAL);
+    }
+    Ok((seconds as u64)
+        .saturating_mul(NS)
+        .saturating_add(nanoseconds))
+}
+
+/// The deadline that a timespec pointer means, in nanoseconds of CLOCK_MONOTONIC; none for a null
+/// pointer. A time on CLOCK_REALTIME is converted once: setting the clock does not move it.
+///
+/// # Errors
+///
+/// `EFAULT` or `EINVAL`, positive.
+pub fn deadline(address: usize, relative: bool, real_time: bool) -> Result<Option<u64>, i32> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let time = nanoseconds(address)?;
+    let now = clock(libc::CLOCK_MONOTONIC);
+    Ok(Some(if relative {
+        now.saturating_add(time)
+    } else if real_time {
+        now.saturating_add(time.saturating_sub(clock(libc::CLOCK_REALTIME)))
+    } else {
+        time
+    }))
+}
+
+/// nanosleep(2).
+pub fn nanosleep(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    match nanoseconds(frame.rdi as usize) {
+        Ok(time) => {
+            let deadline = runtime.kernel().now().saturating_add(time);
+            sleep(runtime, thread, frame, deadline, frame.rsi as usize)
+        }
+        Err(number) => -i64::from(number),
+    }
+}
+
+/// clock_nanosleep(2).
+pub fn clock_nanosleep(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    sleep_on_wall(runtime, thread, frame).unwrap_or_else(|| sleep_in_kernel(runtime, thread, frame))
+}
+
+/// On a clock that only the kernel knows. A length of time becomes a point, which does not move when a signal of the
+/// runtime's own ends the wait.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
+fn sleep_in_kernel(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut words = frame.words();
+    let mut point = [0u64; 2];
+    let length = nanoseconds(frame.rdx as usize).unwrap_or(0);
+    let is_length = frame.rsi & TIMER_ABSTIME == 0 && length != 0;
+    let deadline = kernel_clock(frame.rdi).filter(|_| is_length);
+    let deadline = deadline.map(|now| now.saturating_add(length));
+    if let Some(deadline) = deadline {
+        point = [deadline / NS, deadline % NS];
+        words[2] |= TIMER_ABSTIME;
+        words[3] = point.as_ptr() as u64;
+        words[4] = 0;
+    }
+    loop {
+        // SAFETY: the program's own call, or one that reads two words.
+        let make = || unsafe { program_call(&words, &frame.made, &NEVER) };
+        let answer = runtime.blocking(make) as i64;
+        core::hint::black_box(&mut point);
+        if answer != EINTR {
+            return answer;
+        }
+        if thread.kernel.seen.load(Ordering::Relaxed) == UNSEEN {
+            continue;
+        }
+        if let (Some(deadline), Some(now)) = (deadline, kernel_clock(frame.rdi))
+            && frame.r10 != 0
+        {
+            let left = deadline.saturating_sub(now);
+            let stored = store(frame.r10 as usize, [left / NS, left % NS]);
+            return if stored == 0 { EINTR } else { stored };
+        }
+        return EINTR;
+    }
+}
+
+/// The time of a clock on which one can sleep; `None` if there is none of that number.
+fn kernel_clock(id: u64) -> Option<u64> {
+    let mut time = [0u64; 2];
+    let words = [id, time.as_mut_ptr() as u64, 0, 0, 0, 0];
+    // SAFETY: writes two words.
+    let answer = unsafe { raw_syscall(libc::SYS_clock_gettime, words) };
+    let is_there = answer == 0 && id as i32 != CLOCK_THREAD_CPUTIME_ID;
+    is_there.then(|| time[0].saturating_mul(NS).saturating_add(time[1]))
+}
+
+/// clock_nanosleep(2) on the clocks that stand for wall time; `None` for others: the kernel's.
+fn sleep_on_wall(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    let clock_id = frame.rdi as i32;
+    if !matches!(clock_id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME) {
+        return None;
+    }
+    let absolute = frame.rsi & TIMER_ABSTIME != 0;
+    let deadline = match deadline(
+        frame.rdx as usize,
+        !absolute,
+        clock_id == libc::CLOCK_REALTIME,
+    ) {
+        Ok(Some(deadline)) => deadline,
+        Ok(None) => return Some(-i64::from(libc::EFAULT)),
+        Err(number) => return Some(-i64::from(number)),
+    };
+    let rest = if absolute { 0 } else { frame.r10 as usize };
+    Some(sleep(runtime, thread, frame, deadline, rest))
+}
+
+const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
+/// CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK, in the low three bits of a clock with a thread's id.
+const OF_THREAD: i32 = 6;
+
+/// The thread whose processor time a clock counts, if it is one of ours. A clock's number holds the
+/// id's complement (pthread_getcpuclockid(3)), of which three bits are lost.
+pub fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'static Thread> {
+    const KEPT: i32 = (1 << 29) - 1;
+    match clock_id {
+        CLOCK_THREAD_CPUTIME_ID => Some(thread),
+        id if id & 7 != OF_THREAD => None,
+        id if id < 0 => match !(id >> 3) {
+            0 => Some(thread),
+            tid => GUEST.identities.find(tid),
+        },
+        id => GUEST.identities.find(!(id >> 3) & KEPT),
+    }
+}
+
+/// Whether a call's first word is the clock of another thread of ours.
+pub fn is_clock_of_other(thread: &'static Thread, frame: &Frame) -> bool {
+    thread_of_clock(thread, frame.rdi as i32).is_some_and(|whose| !core::ptr::eq(whose, thread))
+}
+
+/// The kernel's number of the clock that counts the processor time of a kernel thread.
+pub fn clock_of_kernel_thread(tid: i32) -> u64 {
+    ((!tid << 3) | OF_THREAD) as u64
+}
+
+/// clock_gettime(2) of a bound thread on a clock of threads; on its own: what its kernel thread has used, and what it has used before.
+/// `None`: the kernel's.
+pub fn clock_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    let whose = thread_of_clock(thread, frame.rdi as i32)?;
+    if !core::ptr::eq(whose, thread) {
+        return bound::visit(thread, |_| clock_gettime(thread, frame))?;
+    }
+    let time = used_by_bound(thread);
+    Some(store(frame.rsi as usize, [time / NS, time % NS]))
+}
+
+/// The processor time of a bound thread, which is the calling one.
+fn used_by_bound(thread: &'static Thread) -> u64 {
+    let mut now = [0u64; 2];
+    let words = [
+        CLOCK_THREAD_CPUTIME_ID as u64,
+        now.as_mut_ptr() as u64,
+        0,
+        0,
+        0,
+        0,
+    ];
+    // Not by libc, whose call would be served here. SAFETY: writes two words.
+    unsafe { raw_syscall(libc::SYS_clock_gettime, words) };
+    now[0] * NS + now[1] + thread.kernel.cpu_ns.load(Ordering::Relaxed)
+}
+
+/// clock_gettime(2) on the clocks of threads; `None` for others: the kernel's.
+pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    let whose = thread_of_clock(thread, frame.rdi as i32)?;
+    // Of a bound thread: what it used before, and on its visits.
+    let mut time = cpu_time::of(whose);
+    if let Some(tid) = bound::kernel_id(whose).filter(|&tid| tid != 0) {
+        time += kernel_clock(clock_of_kernel_thread(tid)).unwrap_or(0);
+    }
+    Some(store(frame.rsi as usize, [time / NS, time % NS]))
+}
+
+/// clock_getres(2), likewise.
+pub fn clock_getres(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    thread_of_clock(thread, frame.rdi as i32)?;
+    if frame.rsi == 0 {
+        return Some(0);
+    }
+    Some(store(frame.rsi as usize, [0, 1]))
+}
+
+/// getrusage(2): the times of RUSAGE_THREAD are the thread's, all of them as if spent in its own
+/// code. The counts are those of the activation.
+pub fn getrusage(thread: &'static Thread, frame: &Frame) -> i64 {
+    usage(frame, || cpu_time::of(thread))
+}
+
+/// As [`getrusage`], of a bound thread.
+pub fn usage_of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
+    usage(frame, || used_by_bound(thread))
+}
+
+fn usage(frame: &Frame, used: impl FnOnce() -> u64) -> i64 {
+    // SAFETY: the program's own call.
+    let answer = unsafe { frame.raw() } as i64;
+    if answer != 0 || frame.rdi as i32 != libc::RUSAGE_THREAD {
+        return answer;
+    }
+    let time = used();
+    let stored = store(frame.rsi as usize, [time / NS, time % NS / 1000]);
+    if stored != 0 {
+        return stored;
+    }
+    store(frame.rsi as usize + 16, [0, 0])
+}
+
+fn store(address: usize, words: [u64; 2]) -> i64 {
+    for (index, word) in words.into_iter().enumerate() {
+        if access::store_u64(address + 8 * index, word).is_err() {
+            return -i64::from(libc::EFAULT);
+        }
+    }
+    0
+}
+
+/// Sleeps until the deadline; what is left of it after a handler ran goes to `rest`, unless that
+/// is 0.
+pub fn sleep(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+    deadline: u64,
+    rest: usize,
+) -> i64 {
+    deadlines::will_wake(runtime, thread, deadline);
+    let answer = loop {
+        // A hint, from whatever activation this is at the moment.
+        // SAFETY: on an activation.
+        let blocks = runtime.prefers_blocking(unsafe { base::current() });
+        // One that is over gives way, without the kernel.
+        let answer = if blocks && deadline > runtime.kernel().now() {
+            block(runtime, frame, deadline)
+        } else {
+            park(runtime, deadline)
+        };
+        // An end that no handler of the program's explains was the runtime's doing.
+        if answer != EINTR || thread.kernel.seen.load(Ordering::Relaxed) != UNSEEN {
+            break answer;
+        }
+    };
+    if answer == EINTR && rest != 0 {
+        let left = deadline.saturating_sub(runtime.kernel().now());
+        let stored = store(rest, [left / NS, left % NS]);
+        if stored != 0 {
+            return stored;
+        }
+    }
+    answer
+}
+
+fn park(runtime: &'static Runtime, deadline: u64) -> i64 {
+    let activation = runtime.enter();
+    let (activation, waited) = runtime.sleep_until(activation, deadline);
+    futex::note_made(activation, &waited);
+    runtime.leave(activation);
+    match waited {
+        Waited::Ended(WakeReason::Interrupted) => EINTR,
+        _ => 0,
+    }
+}
+
+/// Sleeps in the kernel, which wakes the activation where it is.
+fn block(runtime: &'static Runtime, frame: &Frame, deadline: u64) -> i64 {
+    let time = [deadline / NS, deadline % NS];
+    let words = [
+        libc::SYS_clock_nanosleep as u64,
+        libc::CLOCK_MONOTONIC as u64,
+        TIMER_ABSTIME,
+        time.as_ptr() as u64,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: reads two words.
+    runtime.blocking(|| unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
+}

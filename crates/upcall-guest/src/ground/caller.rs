@@ -1,0 +1,295 @@
+//! Who makes a call: a thread on an activation, or a kernel thread that is none.
+//!
+//! Kernel threads that libc starts for itself, and children that share the memory, run the same
+//! rewritten code. Their pseudo-register leads to a mark: memory that looks like an activation inside
+//! the runtime, without a thread.
+//!
+//! A program may use that register itself (GS on x86-64: sandboxes do). Its value is the thread's:
+//!
+//! 1. Wherever code of the program has run, the register is believed only if it leads to the activation that
+//!    carries the calling thread ([`base::program_thread`]). Otherwise the kernel thread's id says which
+//!    activation this is ([`identify`]); the value is kept with the thread, and the register is the activation's.
+//! 2. The last step before code of the program goes on is [`give_back`]: it writes the thread's value, if it has
+//!    one. That is so for handlers, too, which the kernel starts with the register as it is, and which may
+//!    change it for what they have interrupted.
+//! 3. A signal between these steps and the program finds its value in the register, and leaves it there.
+//!
+//! A value that is one of ours is none of the program's: it has read it there and written it back.
+//! A thread that has none of its own reads an activation's address. Children that share the memory begin
+//! without a value.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use upcall_linux::{Activation, Runtime, Thread, activations, base};
+
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::identity::kernel_tid;
+use crate::ground::state::GUEST;
+use crate::thread::bound;
+use crate::{process, signal};
+
+/// What the marks of kernel threads without a record of their own say ([`record_of`]).
+const ANYBODY: usize = 1;
+
+/// One mark for processes that share the memory, one for threads.
+static OUTSIDE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Maps the marks. At start, while there is one kernel thread.
+pub fn prepare() {
+    const ALIGNMENT: usize = align_of::<Activation>();
+    let size = size_of::<Activation>().next_multiple_of(ALIGNMENT);
+    let memory = vec![0u8; OUTSIDE.len() * size + ALIGNMENT].leak();
+    let first = (memory.as_mut_ptr() as usize).next_multiple_of(ALIGNMENT);
+    activations::note_marks(first..first + OUTSIDE.len() * size);
+    for (index, own) in OUTSIDE.iter().enumerate() {
+        let address = first + index * size;
+        make_mark(address, ANYBODY);
+        own.store(address, Ordering::Relaxed);
+    }
+}
+
+/// Makes a mark of zeroed memory that has the size and alignment of an activation, for a kernel thread with that record
+/// (`ANYBODY`: without one).
+pub fn make_mark(address: usize, record: usize) {
+    let mark = address as *mut Activation;
+    // SAFETY: inside that memory; the words that are read through the pseudo-register.
+    unsafe {
+        ((address + Activation::OFFSET_THIS) as *mut usize).write(address);
+        ((address + Activation::OFFSET_INSIDE) as *mut u32).write(1);
+        (*mark).kernel.outside = AtomicUsize::new(record);
+    }
+}
+
+/// The record behind a mark; 0 for an activation, and for a mark without one.
+#[inline]
+pub fn record_of(activation: &'static Activation) -> usize {
+    match activation.kernel.outside.load(Ordering::Relaxed) {
+        ANYBODY => 0,
+        record => record,
+    }
+}
+
+/// Marks the calling kernel thread; `helper`: it is a thread of this process.
+pub fn mark_outside(helper: bool) {
+    let mark = OUTSIDE[usize::from(helper)].load(Ordering::Relaxed) as *const Activation;
+    // SAFETY: leaked, and as large as an activation.
+    base::set(unsafe { mark.as_ref() });
+}
+
+/// Whether the calling kernel thread is one of this process's that is no activation.
+pub fn is_helper() -> bool {
+    base::is_set() && {
+        // SAFETY: the pseudo-register is set.
+        let own = unsafe { base::current() };
+        is_mark(own) && core::ptr::from_ref(own) as usize != OUTSIDE[0].load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the calling kernel thread is no activation, or runs on borrowed memory.
+#[inline]
+pub fn is_outside() -> bool {
+    if !base::is_set() {
+        return true;
+    }
+    // SAFETY: the pseudo-register is set.
+    match unsafe { base::current_thread() } {
+        Some(thread) => thread.kernel.lent.load(Ordering::Relaxed),
+        // A mark has none.
+        // SAFETY: as above.
+        None => is_mark(unsafe { base::current() }),
+    }
+}
+
+/// Whether this is no activation but a mark.
+pub fn is_mark(activation: &'static Activation) -> bool {
+    activation.kernel.outside.load(Ordering::Relaxed) != 0
+}
+
+/// The thread that makes the call.
+#[inline]
+pub fn current_thread() -> Option<&'static Thread> {
+    // SAFETY: called for threads only.
+    unsafe { base::current_thread() }
+}
+
+/// The calling thread, if it runs on an activation and its memory is not lent.
+#[inline]
+pub fn own_thread() -> Option<&'static Thread> {
+    if !base::is_set() {
+        return None;
+    }
+    current_thread().filter(|thread| !thread.kernel.lent.load(Ordering::Relaxed))
+}
+
+/// Who runs on the calling kernel thread, whatever its register holds.
+pub enum Caller {
+    /// An activation with this thread; whether the program had written the register.
+    Thread(&'static Thread, bool),
+    /// An activation of which no thread's code runs.
+    Activation,
+    /// No activation. What the register holds, unless that is a mark.
+    Outside(Option<usize>),
+}
+
+/// Finds out who runs here by the kernel thread's id. On an activation the register leads to that afterwards,
+/// and what the program had there is kept with the thread.
+#[cold]
+#[inline(never)]
+pub fn identify(runtime: &'static Runtime) -> Caller {
+    if activations::is_mark(base::read()) {
+        return Caller::Outside(None);
+    }
+    // Until the register leads to it the thread must stay on the activation.
+    let mask = signal::change_kernel_mask(signal::ALL);
+    let (id, mut found) = (kernel_tid(), None);
+    runtime.each_activation(|activation| {
+        if activation.kernel.tid.load(Ordering::Relaxed) == id {
+            found = Some(activation);
+        }
+    });
+    let caller = match found {
+        Some(activation) => claim(activation),
+        None => Caller::Outside(Some(base::read())),
+    };
+    signal::set_kernel_mask(mask);
+    caller
+}
+
+/// The calling kernel thread is this activation. All signals are blocked.
+fn claim(activation: &'static Activation) -> Caller {
+    let value = base::read();
+    let is_right = value == core::ptr::from_ref(activation) as usize;
+    base::set(Some(activation));
+    let Some(thread) = activation.thread() else {
+        return Caller::Activation;
+    };
+    if !is_right {
+        let own = base::of_program(value);
+        thread.kernel.program_base.store(own, Ordering::Relaxed);
+    }
+    if !activation.is_inside() {
+        // The program may write that register, too.
+        let pointer = base::thread_pointer();
+        activation.kernel.note_thread_pointer(thread, pointer);
+    }
+    Caller::Thread(thread, !is_right)
+}
+
+/// The thread's code goes on: the register is as the program has left it. While a child runs on the thread's
+/// memory (`lent`) it is not: [`process::after`] gives it back then.
+#[inline(always)]
+pub fn give_back(thread: &Thread) {
+    let own = thread.kernel.program_base.load(Ordering::Relaxed);
+    if own != 0 && !thread.kernel.lent.load(Ordering::Relaxed) {
+        // SAFETY: the program's code runs next.
+        unsafe { base::write(own) };
+    }
+}
+
+/// A call begins with the activation's address in the register: the program has nothing of its own there any
+/// more. Not so for a child on lent memory, nor for a call of libc's that the runtime makes.
+#[cold]
+#[inline(never)]
+pub fn forget_base(thread: &Thread) {
+    // SAFETY: the thread was found by the register.
+    if !thread.kernel.lent.load(Ordering::Relaxed) && !unsafe { base::is_inside() } {
+        thread.kernel.program_base.store(0, Ordering::Relaxed);
+    }
+}
+
+/// For [`leave`]: there is nothing to do.
+pub const NOTHING: usize = 0;
+/// For [`leave`]: the thread's own value goes into the register. Any other number is the value of a kernel
+/// thread that is no activation.
+pub const OF_THREAD: usize = 1;
+
+/// In a handler, or in code that the program calls: the register is ours until [`leave`], which takes the answer.
+#[inline]
+pub fn enter() -> usize {
+    match GUEST.runtime() {
+        Some(runtime) if base::program_thread().is_none() => enter_slowly(runtime),
+        _ => NOTHING,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn enter_slowly(runtime: &'static Runtime) -> usize {
+    match identify(runtime) {
+        Caller::Thread(_, true) => OF_THREAD,
+        Caller::Outside(Some(own)) => {
+            mark_as_it_is();
+            own
+        }
+        _ => NOTHING,
+    }
+}
+
+/// The end of what [`enter`] began.
+#[inline]
+pub fn leave(entered: usize) {
+    match entered {
+        NOTHING => {}
+        OF_THREAD => {
+            let carried = base::is_set().then(current_thread).flatten();
+            // It may have gone to a kernel thread of its own meanwhile.
+            if let Some(thread) = carried.or_else(bound::current_thread) {
+                give_back(thread);
+            }
+        }
+        // SAFETY: what the program had there.
+        own => unsafe { base::write(own) },
+    }
+}
+
+/// A kernel thread that is no activation makes a call with this in its register.
+#[cold]
+#[inline(never)]
+pub fn serve_outside(frame: &mut Frame, own: Option<usize>, serve: fn(&mut Frame)) {
+    if own.is_some() {
+        mark_as_it_is();
+    }
+    serve(frame);
+    if let Some(own) = own {
+        leave(own);
+    }
+}
+
+/// Marks the calling kernel thread for what it is.
+fn mark_as_it_is() {
+    if bound::mark_own() {
+        return;
+    }
+    // SAFETY: asks only.
+    let process = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
+    mark_outside(process == GUEST.pid.load(Ordering::Relaxed));
+}
+
+/// A handler of the program's has ended, that began on `activation` with the thread's own value: what it left in
+/// the register is the thread's.
+pub fn take_back(activation: &'static Activation, thread: &'static Thread) {
+    let word = &thread.kernel.program_base;
+    match GUEST.runtime() {
+        Some(_) if base::program_thread().is_some() => word.store(0, Ordering::Relaxed),
+        Some(runtime) => {
+            identify(runtime);
+        }
+        None if process::was_forked_in_handler() => {
+            // It returns into the runtime of the parent, as far as it is here.
+            word.store(base::of_program(base::read()), Ordering::Relaxed);
+            base::set(Some(activation));
+        }
+        None => {}
+    }
+}
+
+/// The process is the child of a fork, and has no runtime.
+pub fn give_up(thread: Option<&'static Thread>) {
+    if base::is_set() {
+        let own = thread.map_or(0, |thread| {
+            thread.kernel.program_base.load(Ordering::Relaxed)
+        });
+        // SAFETY: without a runtime the register is the program's.
+        unsafe { base::write(own) };
+    }
+}

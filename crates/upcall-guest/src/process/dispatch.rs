@@ -1,0 +1,157 @@
+//! When Syscall User Dispatch ([`sud`]) is on: as soon as the process may hold system-call
+//! instructions that are not rewritten, and never before.
+//!
+//! - at start, if the rewriter refused a site ([`crate::rewrite::patch`]);
+//! - before the program gets an executable mapping that nobody can rewrite (code made at run time),
+//!   and after a library was loaded with a refused site ([`crate::process::loads`]).
+//!
+//! It is not switched off again, but by a child that asks to be traced ([`end`]). Invariant: while [`is_on`], every kernel thread that runs code
+//! of the program has it on, and none of them blocks SIGSYS while it does ([`preempt::OWN`],
+//! [`crate::signal::alone`]). The kernel gives it to no new kernel thread and to no child of fork, so:
+//!
+//! | kernel thread | switches it on |
+//! |---|---|
+//! | the one that asks | [`turn_on`] |
+//! | activations that exist | in the handler of the runtime's own signal, before `turn_on` returns |
+//! | activations that begin later | [`begin`], if their creator [`may_start`] them |
+//! | the child of fork | [`forked`] |
+//! | threads that libc starts for itself | as activations; not those that exist already |
+//! | the child of vfork, posix_spawn | never: it is about to exec, which switches it off |
+//!
+//! Where the kernel lacks it or a filter forbids it the program goes on without: `--stats` and
+//! `doctor` say so. A filter that comes later than dispatch holds for those that begin afterwards, and one
+//! of them without it would end for ever with the first thread that calls exit(2) on it, unseen. So
+//! whoever starts one asks first, for itself: the new one has its filters.
+//!
+//! Rejected: starting it, and waiting for what it says. The creator holds locks of the runtime.
+//!
+//! Rejected: switching it on with the runtime, with the first thread. Until then nothing but
+//! rt_sigaction(2) and clone(2) needs to be seen, but a program without a C library under its own
+//! threads makes just these.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use upcall_core::{Errno, Kernel};
+use upcall_linux::preempt;
+
+use crate::ground::caller;
+use crate::ground::state::GUEST;
+use crate::rewrite::sud;
+use crate::signal::alone;
+use crate::{process, signal};
+
+static ON: AtomicBool = AtomicBool::new(false);
+/// Why it is not on although it should be: an error number.
+static FAILED: AtomicI32 = AtomicI32::new(0);
+/// Sites that the rewriter refused.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether system calls outside the rewritten sites are caught.
+#[inline]
+pub fn is_on() -> bool {
+    // Acquire: pairs with the Release in `turn_on`.
+    ON.load(Ordering::Acquire)
+}
+
+/// The sites that were refused, and if dispatch should be on but cannot, the error number.
+pub fn state() -> (u32, Option<i32>) {
+    let failed = FAILED.load(Ordering::Relaxed);
+    (
+        REFUSED.load(Ordering::Relaxed),
+        (failed != 0).then_some(failed),
+    )
+}
+
+/// The rewriter refused so many sites that can make a system call.
+///
+/// # Upcall safety
+///
+/// As [`turn_on`].
+pub fn refused(sites: usize) {
+    if sites > 0 {
+        REFUSED.fetch_add(sites as u32, Ordering::Relaxed);
+        turn_on();
+    }
+}
+
+/// Switches dispatch on for the process. Afterwards every activation has it.
+///
+/// # Upcall safety
+///
+/// In program context: it waits until each activation has answered a signal.
+pub fn turn_on() {
+    if is_on() || FAILED.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    // The loader comes here, too, with the program's register.
+    let entered = caller::enter();
+    signal::take_over(libc::SIGSYS);
+    // Release: pairs with the Acquire in `is_on`. From here on new activations do it themselves.
+    ON.store(true, Ordering::Release);
+    alone::begin();
+    // Here before the others: if it does not work here, it works nowhere.
+    let done = match GUEST.runtime() {
+        Some(runtime) => sud::outcome(process::everywhere(runtime, sud::request()) as isize),
+        None => sud::enable(),
+    };
+    if let Err(unavailable) = done {
+        give_up(unavailable);
+    }
+    caller::leave(entered);
+}
+
+/// The process goes on without.
+fn give_up(sud::Unavailable { errno }: sud::Unavailable) {
+    FAILED.store(errno, Ordering::Relaxed);
+    ON.store(false, Ordering::Release);
+    alone::end();
+}
+
+/// The calling process, which has no runtime, asks to be traced: its tracer would meet a SIGSYS at
+/// each call. It is the child of a fork and about to exec.
+pub fn end() {
+    if sud::disable().is_ok() {
+        ON.store(false, Ordering::Release);
+    }
+}
+
+/// The caller is about to start a kernel thread that will run code of the program.
+///
+/// # Errors
+///
+/// EAGAIN: that one could not have its system calls dispatched.
+pub fn may_start() -> Result<(), Errno> {
+    if is_on() && sud::enable().is_err() {
+        return Err(Errno(libc::EAGAIN));
+    }
+    Ok(())
+}
+
+/// A kernel thread begins that will run code of the program; its creator [`may_start`] it.
+pub fn begin() {
+    if is_on()
+        && sud::enable_as_creator().is_err()
+        && let Some(runtime) = GUEST.runtime()
+    {
+        let kernel = runtime.kernel();
+        kernel.broken("a kernel thread cannot have dispatched what its creator can");
+    }
+}
+
+/// The child of fork: a filter may forbid by now what was allowed.
+pub fn forked() {
+    if is_on()
+        && let Err(unavailable) = sud::enable()
+    {
+        give_up(unavailable);
+    }
+}
+
+/// What a kernel thread without a runtime's mask may block: everything, but for SIGSYS while
+/// dispatch is on.
+pub fn blockable(mask: u64) -> u64 {
+    if is_on() { mask & !sud::MASK_BIT } else { mask }
+}
+
+// The masks of activations leave SIGSYS out by this.
+const _: () = assert!(preempt::OWN & sud::MASK_BIT != 0);

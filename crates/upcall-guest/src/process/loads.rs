@@ -1,0 +1,260 @@
+//! Code that comes while the program runs: libraries by dlopen(3), and code made at run time.
+//!
+//! The loader calls one function of its own, `r_brk` of `struct r_debug` (<link.h>), whenever the
+//! list of objects is about to change and when the change is complete; debuggers put a breakpoint
+//! there. At start it is overwritten with a jump to `objects_changed`.
+//!
+//! 1. The loader maps a segment executable: the mapping is noted as *due*.
+//! 2. It calls `r_brk` in state `RT_CONSISTENT`: every object that was not there before is
+//!    rewritten. That is the moment: all of the new objects are mapped and listed, and none of
+//!    their constructors has run; nobody else knows their addresses, so they are as quiet as those
+//!    at start. glibc up to 2.40 relocates after it, newer ones before it: then
+//!    resolvers of indirect functions have run and returned.
+//! 3. What was due and belongs to no listed object (another namespace, dlmopen(3)) cannot be
+//!    rewritten: dispatch is switched on ([`dispatch::turn_on`]). So it is for refused sites.
+//! 4. Objects that are gone are forgotten: their stubs are free, and at their addresses others may
+//!    come. That is noticed by the same call, before the next object can be mapped there.
+//!
+//! The decoder needs more stack than small threads have, so it runs on one of its own; the loader's
+//! lock is held, which makes one enough.
+//!
+//! Any other mapping that becomes executable may hold anything at any time: dispatch is switched
+//! on before the program gets it. A compiler at run time whose code makes no system call pays a
+//! few tens of nanoseconds at each system call for nothing; the code cannot be asked.
+//!
+//! Rejected: rewriting at the loader's system calls (mmap, or the mprotect after relocation). At
+//! the first the unwind table is not mapped yet; the second is not made for every object, and the
+//! object's place in the list is unknown.
+
+use std::arch::naked_asm;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::ground::entry::Frame;
+use crate::ground::{heap, memory};
+use crate::process::dispatch;
+use crate::rewrite::object::{Object, Role};
+use crate::rewrite::{object, patch};
+use crate::thread::agents;
+
+/// `r_state`: the list is complete.
+const RT_CONSISTENT: i32 = 0;
+/// The flag of shmat(2) that asks for executable memory.
+const SHM_EXEC: u64 = 0o100000;
+
+/// `struct r_debug` (<link.h>), the documented part of it.
+#[repr(C)]
+pub struct LoaderDebug {
+    version: i32,
+    map: usize,
+    brk: usize,
+    state: i32,
+    base: usize,
+}
+
+/// The size of the stack for the decoder, and where that ends; its last page is a guard.
+const STACK: usize = 256 << 10;
+static STACK_TOP: AtomicUsize = AtomicUsize::new(0);
+
+static DEBUG: AtomicPtr<LoaderDebug> = AtomicPtr::new(std::ptr::null_mut());
+/// The loader's own code.
+static LOADER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Mappings that the loader has made executable and not listed yet. Only the thread that holds the
+/// loader's lock touches them.
+static DUE: [[AtomicUsize; 2]; 64] = [const { [const { AtomicUsize::new(0) }; 2] }; 64];
+static DUE_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The objects that were looked at. Held as long as one is rewritten.
+static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+/// See [`generation`].
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
+
+struct Known {
+    path: String,
+    span: Range<usize>,
+}
+
+impl Known {
+    fn of(object: &Object) -> Self {
+        Self {
+            path: object.path.clone(),
+            span: object.span(),
+        }
+    }
+
+    fn is(&self, object: &Object) -> bool {
+        self.span == object.span() && self.path == object.path
+    }
+}
+
+/// Notes what is loaded, and makes the loader tell what comes later. At start, while there is one
+/// kernel thread. Without it, everything that comes later is left to dispatch.
+pub fn watch() {
+    let objects = object::loaded();
+    let loader = objects.iter().find(|o| o.role == Role::Loader);
+    let hooked = loader.is_some_and(|loader| {
+        let debug = object::loader_debug();
+        // SAFETY: null, or the loader's structure, which lives as long as the process.
+        let Some(brk) = unsafe { debug.as_ref() }.map(|debug| debug.brk) else {
+            return false;
+        };
+        let Some(code) = loader
+            .segments
+            .iter()
+            .find(|s| s.is_executable() && s.range.contains(&brk))
+        else {
+            return false;
+        };
+        let Ok(stack) = memory::map_stack(STACK) else {
+            return false;
+        };
+        STACK_TOP.store(stack + STACK, Ordering::Relaxed);
+        DEBUG.store(debug, Ordering::Relaxed);
+        // SAFETY: start-up; the function has the type of the loader's own, and `loader` is it.
+        unsafe { patch::divert(loader, brk, objects_changed) }.is_ok() && {
+            LOADER[0].store(code.range.start, Ordering::Relaxed);
+            LOADER[1].store(code.range.end, Ordering::Relaxed);
+            true
+        }
+    });
+    if hooked {
+        *KNOWN.lock().unwrap_or_else(|e| e.into_inner()) = objects.iter().map(Known::of).collect();
+    }
+}
+
+/// How many times objects have been loaded or unloaded; `None` where the loader does not tell.
+#[inline]
+pub fn generation() -> Option<usize> {
+    (!DEBUG.load(Ordering::Relaxed).is_null()).then(|| GENERATION.load(Ordering::Relaxed))
+}
+
+/// Whether mmap, mprotect, pkey_mprotect or shmat asks for executable memory.
+#[inline]
+pub fn is_executable(frame: &Frame) -> bool {
+    let bit = if frame.rax as i64 == libc::SYS_shmat {
+        SHM_EXEC
+    } else {
+        libc::PROT_EXEC as u64
+    };
+    frame.rdx & bit != 0
+}
+
+/// Makes such a call.
+pub fn map(frame: &Frame) -> i64 {
+    let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);
+    let of_object = frame.rax as i64 == libc::SYS_mmap
+        && frame.r10 & libc::MAP_ANONYMOUS as u64 == 0
+        && text.contains(&(frame.rip as usize));
+    if !of_object {
+        dispatch::turn_on();
+    }
+    // SAFETY: the program's own call.
+    let answer = unsafe { frame.raw() } as i64;
+    if of_object && !(-4095..0).contains(&answer) {
+        let start = answer as usize;
+        let count = DUE_COUNT.load(Ordering::Relaxed);
+        match DUE.get(count) {
+            Some([from, to]) => {
+                from.store(start, Ordering::Relaxed);
+                to.store(start + frame.rsi as usize, Ordering::Relaxed);
+                DUE_COUNT.store(count + 1, Ordering::Relaxed);
+            }
+            None => dispatch::turn_on(),
+        }
+    }
+    answer
+}
+
+/// munmap(2): what is gone is not due any more (a library that could not be loaded).
+pub fn unmap(frame: &Frame) -> i64 {
+    // SAFETY: the program's own call.
+    let answer = unsafe { frame.raw() } as i64;
+    let text = LOADER[0].load(Ordering::Relaxed)..LOADER[1].load(Ordering::Relaxed);
+    if answer == 0 && DUE_COUNT.load(Ordering::Relaxed) != 0 && text.contains(&(frame.rip as usize))
+    {
+        let gone = frame.rdi as usize..(frame.rdi + frame.rsi) as usize;
+        for [from, to] in &DUE[..DUE_COUNT.load(Ordering::Relaxed)] {
+            if gone.contains(&from.load(Ordering::Relaxed)) {
+                // Empty: it is within any object.
+                from.store(0, Ordering::Relaxed);
+                to.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+    answer
+}
+
+/// What the loader calls instead of its `r_brk`.
+#[unsafe(naked)]
+extern "C" fn objects_changed() {
+    naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "mov rsp, [rip + {stack}]",
+        "call {look}",
+        "mov rsp, rbp",
+        "pop rbp",
+        "ret",
+        stack = sym STACK_TOP,
+        look = sym look,
+    )
+}
+
+/// [`objects_changed`], on its own stack.
+extern "C" fn look() {
+    // SAFETY: set by `watch` before this can be called; the loader's lock is held.
+    let state = unsafe { (*DEBUG.load(Ordering::Relaxed)).state };
+    if state != RT_CONSISTENT {
+        return;
+    }
+    // SAFETY: the calling thread's own errno.
+    let errno = unsafe { *libc::__errno_location() };
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    let objects = object::loaded();
+    // The loader's lock keeps others out: if it is held, then by a thread that stayed behind when
+    // this process was forked, in the middle of its work.
+    let Ok(mut known) = KNOWN.try_lock() else {
+        dispatch::turn_on();
+        return;
+    };
+    known.retain(|known| {
+        let stays = objects.iter().any(|o| known.is(o));
+        if !stays {
+            // SAFETY: the loader has unmapped the object.
+            unsafe { patch::forget(&known.span) };
+        }
+        stays
+    });
+    let mut refused = 0;
+    for object in &objects {
+        if known.iter().any(|known| known.is(object)) {
+            continue;
+        }
+        // SAFETY: the loader holds the object, and none of its code has run (the module's text).
+        let report = unsafe { patch::patch_object(object) };
+        refused += report.left_alone();
+        patch::log_object(&report);
+        known.push(Known::of(object));
+    }
+    drop(known);
+    agents::imports::look();
+    let due = &DUE[..DUE_COUNT.swap(0, Ordering::Relaxed)];
+    let strange = due.iter().any(|[from, to]| {
+        let (from, to) = (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed));
+        from < to
+            && !objects.iter().any(|o| {
+                let span = o.span();
+                span.start & !4095 <= from && to <= span.end.next_multiple_of(4096)
+            })
+    });
+    if strange {
+        dispatch::turn_on();
+    }
+    dispatch::refused(refused);
+    drop(objects);
+    heap::trim();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}

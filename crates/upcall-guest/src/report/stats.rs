@@ -1,0 +1,79 @@
+//! `--stats`: prints the runtime's counters ([`ROWS`]) when the process ends, to the standard error that it had at its start.
+
+use std::fmt::Write;
+
+use upcall_linux::statistics::ROWS;
+use upcall_linux::{Runtime, sys};
+
+use crate::process::dispatch;
+use crate::rewrite::sud;
+
+/// A buffer on the stack: nothing may be allocated while the process ends.
+struct Text {
+    bytes: [u8; 2048],
+    len: usize,
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let room = self.bytes.len() - self.len;
+        let take = text.len().min(room);
+        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
+        self.len += take;
+        Ok(())
+    }
+}
+
+/// Prints the counters of a runtime.
+pub fn print(runtime: &'static Runtime, descriptor: i32) {
+    let stats = runtime.stats();
+    let mut text = Text {
+        bytes: [0; 2048],
+        len: 0,
+    };
+    let turns = runtime.kernel().gang().report().unwrap_or_default();
+    let (refused, failed) = dispatch::state();
+    let values: [u64; ROWS.len()] = [
+        runtime.vps().len() as u64,
+        stats.created.get(),
+        stats.threads.peak(),
+        runtime.switches(),
+        stats.blocked.get(),
+        stats.unblocked.get(),
+        stats.displaced.get(),
+        stats.rung.get(),
+        stats.taken.get(),
+        stats.preempted.get(),
+        stats.stolen.get(),
+        stats.activations.peak(),
+        stats.recycled.get(),
+        stats.refused.get(),
+        stats.absent.peak(),
+        stats.polled.get(),
+        stats.activations.get(),
+        turns.turns,
+        turns.waited_ns / 1000,
+        u64::from(refused),
+        u64::from(dispatch::is_on()),
+        sud::trapped(),
+    ];
+    for (row, value) in ROWS.iter().zip(values) {
+        // Writing to the buffer cannot fail.
+        let _ = writeln!(text, "upcall: {:<38} {value:>12}", row.name);
+    }
+    if let Some(errno) = failed {
+        let _ = writeln!(
+            text,
+            "upcall: calls outside rewritten sites are not seen: no Syscall User Dispatch \
+             (errno {errno}); see upcall doctor syscall-user-dispatch"
+        );
+    }
+    if let Some(trouble) = runtime.kernel().gang().trouble() {
+        let _ = writeln!(
+            text,
+            "upcall: no turns with other programs: {}; see upcall doctor turns",
+            trouble.as_str()
+        );
+    }
+    sys::say_to(descriptor, &text.bytes[..text.len]);
+}

@@ -1,0 +1,149 @@
+//! Unwind information for stubs.
+//!
+//! A signal may interrupt a stub, and its handler may throw, be cancelled or take a backtrace.
+//! The table made here says of each instruction of a stub: the caller is the original code at
+//! the row's address, with all registers as they are. It is registered with the unwinder that
+//! the process uses, if it has one (`__register_frame` of libgcc).
+//!
+//! The entries proper need none of this: their unwind information is in the object.
+
+use std::ffi::{CStr, c_void};
+
+use crate::rewrite::stub::Stub;
+
+const CIE: [u8; 24] = [
+    20, 0, 0, 0, // length
+    0, 0, 0, 0, // a CIE
+    1, // version
+    b'z', b'R', b'S', 0, // R: pointer encoding; S: program counters are exact, as in signals
+    1, 0x78, 16, // code and data alignment, the column of the return address
+    1, 0, // absolute pointers
+    DEF_CFA, SP, 0, // the caller's stack pointer is ours
+    NOP, NOP, NOP,
+];
+const NOP: u8 = 0;
+const DEF_CFA: u8 = 0x0c;
+const DEF_CFA_OFFSET: u8 = 0x0e;
+const ADVANCE: u8 = 0x02;
+const VAL_EXPRESSION: u8 = 0x16;
+const OP_ADDR: u8 = 0x03;
+const SP: u8 = 7;
+const IP: u8 = 16;
+
+/// The `.eh_frame` bytes for `stubs`, ended by a zero length.
+pub fn table(stubs: &[Stub]) -> Vec<u8> {
+    let mut table = CIE.to_vec();
+    for stub in stubs {
+        let entry = table.len();
+        table.extend_from_slice(&[0; 4]);
+        let to_cie = table.len() as u32;
+        table.extend_from_slice(&to_cie.to_le_bytes());
+        table.extend_from_slice(&stub.range.start.to_le_bytes());
+        table.extend_from_slice(&stub.range.len().to_le_bytes());
+        table.push(0);
+        let mut pc = stub.range.start;
+        let mut skipped = 0;
+        for row in &stub.rows {
+            if row.pc != pc {
+                table.extend_from_slice(&[ADVANCE, (row.pc - pc) as u8]);
+                pc = row.pc;
+            }
+            if row.skipped != skipped {
+                // 128 is two bytes of LEB128.
+                let offset = [row.skipped & 0x7f | 0x80, row.skipped >> 7];
+                table.push(DEF_CFA_OFFSET);
+                table.extend_from_slice(&offset);
+                skipped = row.skipped;
+            }
+            table.extend_from_slice(&[VAL_EXPRESSION, IP, 9, OP_ADDR]);
+            table.extend_from_slice(&row.original.to_le_bytes());
+        }
+        table.resize(table.len().next_multiple_of(8), NOP);
+        let length = (table.len() - entry - 4) as u32;
+        table[entry..entry + 4].copy_from_slice(&length.to_le_bytes());
+    }
+    table.extend_from_slice(&[0; 4]);
+    table
+}
+
+/// What libgcc keeps about a table, `struct object` of its unwind-dw2-fde.h: 48 bytes, and room for more.
+type Kept = [u64; 16];
+
+/// Makes the stubs known to the process's unwinder. `None` if there is none.
+///
+/// libgcc offers two functions: one allocates what it keeps about the table by the program's `malloc`, the
+/// other is given the memory. The latter is used where the unwinder has it.
+///
+/// # Upcall safety
+/// Allocates and takes the unwinder's lock: for start-up and program context.
+pub fn register(stubs: &[Stub]) -> Option<Registration> {
+    let [register, with_memory] = functions([c"__register_frame", c"__register_frame_info"]);
+    let register = register.filter(|_| !stubs.is_empty())?;
+    let table = Box::leak(table(stubs).into_boxed_slice());
+    let begin = table.as_mut_ptr().cast::<c_void>();
+    // SAFETY: both functions of libgcc have this type, where the first one ignores its second argument. The table
+    // is well-formed and ends with a zero. It lives until `forget`, and so does the memory.
+    unsafe {
+        match with_memory {
+            Some(register) => {
+                let kept: &mut Kept = Box::leak(Box::default());
+                register(begin, kept.as_mut_ptr().cast());
+                Some(Registration(table, Some(kept)))
+            }
+            None => {
+                register(begin, core::ptr::null_mut());
+                Some(Registration(table, None))
+            }
+        }
+    }
+}
+
+/// What the unwinder was told, and the memory that it was given.
+pub struct Registration(&'static mut [u8], Option<&'static mut Kept>);
+
+impl Registration {
+    /// The stubs are not executed any more.
+    ///
+    /// # Upcall safety
+    /// As [`register`].
+    pub fn forget(self) {
+        let [plain, with_memory] = functions([c"__deregister_frame", c"__deregister_frame_info"]);
+        let function = if self.1.is_some() { with_memory } else { plain };
+        if let Some(deregister) = function {
+            // SAFETY: it was registered once; afterwards nobody refers to it.
+            unsafe {
+                deregister(self.0.as_mut_ptr().cast(), core::ptr::null_mut());
+                drop(Box::from_raw(self.0));
+                if let Some(kept) = self.1 {
+                    drop(Box::from_raw(kept));
+                }
+            }
+        }
+    }
+}
+
+type Function = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
+/// Two functions of the process's unwinder. The second one is left out if it belongs to another unwinder than the first.
+fn functions(names: [&CStr; 2]) -> [Option<Function>; 2] {
+    let [first, second] = names.map(|name| {
+        // SAFETY: RTLD_DEFAULT searches the loaded objects.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    });
+    let second = second.filter(|&second| first.map(object_of) == Some(object_of(second)));
+    [first, second].map(|found| {
+        // SAFETY: libgcc and libunwind export the functions of these names with this type, or with fewer arguments.
+        found.map(|found| unsafe { core::mem::transmute::<*mut c_void, Function>(found) })
+    })
+}
+
+/// Where the object that holds this address begins.
+fn object_of(address: *mut c_void) -> usize {
+    // SAFETY: an all-zero Dl_info is valid, and dladdr fills it in.
+    unsafe {
+        let mut found: libc::Dl_info = core::mem::zeroed();
+        libc::dladdr(address, &raw mut found);
+        found.dli_fbase as usize
+    }
+}

@@ -1,0 +1,11 @@
+//! The program's code: where its system calls are, and how each becomes a jump to a stub.
+
+pub mod arena;
+pub mod cfi;
+pub mod code;
+pub mod object;
+pub mod patch;
+pub mod site;
+pub mod stub;
+pub mod sud;
+pub mod unwind;

@@ -1,0 +1,485 @@
+//! Applying stubs to the objects of the process, and what is known about them afterwards.
+//!
+//! Nobody executes the code that is written: at start the process has one kernel thread, and none of
+//! the code of an object that is loaded later has run when it is rewritten (`process::loads`). So
+//! windows are overwritten completely, the rest after the jump with `int3`: a jump into one that
+//! escaped the analysis fails loudly.
+//!
+//! Rejected: rewriting under running threads, by one store of eight or sixteen bytes where those of
+//! the jump lie in as many that are aligned. It works, and nobody needs it.
+
+use std::fmt;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use upcall_linux::arch::own_syscalls;
+
+use crate::ground::entry::{Hook, raw_syscall};
+use crate::ground::{arch, entry, memory};
+use crate::rewrite::arena::Arenas;
+use crate::rewrite::cfi::Registration;
+use crate::rewrite::object::{Image, Object, Role, Segment};
+use crate::rewrite::site::{CancelRange, Reason, Scan, Window};
+use crate::rewrite::stub::{Row, Stub};
+use crate::rewrite::{cfi, object, site, stub, sud};
+
+/// What the runtime wants of the rewriter.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks {
+    /// Called for every system call of a rewritten site.
+    pub handler: Hook,
+    /// Called after a call that was made at its site.
+    pub after: Hook,
+    /// Rewrite the dynamic loader too.
+    pub loader: bool,
+    /// Rewrite what else is in the object that holds this crate: a program that links it.
+    pub beside: bool,
+}
+
+/// What became of one site.
+#[derive(Clone, Debug)]
+pub struct SiteReport {
+    /// The address of the `syscall` instruction.
+    pub address: usize,
+    /// The system-call number, where straight-line code shows it.
+    pub number: Option<u32>,
+    /// The bytes that were replaced, or why none were.
+    pub window: Result<Range<usize>, Reason>,
+}
+
+/// What became of one object.
+#[derive(Clone, Debug)]
+pub struct ObjectReport {
+    /// Its path.
+    pub path: String,
+    /// Its sites, by address.
+    pub sites: Vec<SiteReport>,
+    /// The byte pairs of a system call that are no instruction.
+    pub other_pairs: usize,
+    /// glibc's cancellable call, from its start to the end of its system call.
+    pub cancel: Option<CancelRange>,
+    /// Whether the process's unwinder knows the stubs.
+    pub unwinder: bool,
+    /// Whether it has code that can be written, which was not looked at.
+    pub writable: bool,
+    /// Whether it holds this crate: Syscall User Dispatch lets all its calls through.
+    pub own: bool,
+}
+
+impl ObjectReport {
+    /// How many sites were rewritten.
+    pub fn patched(&self) -> usize {
+        self.sites.iter().filter(|s| s.window.is_ok()).count()
+    }
+
+    /// How many sites were left as they are although they may make a call that must be seen: all
+    /// that were not rewritten but `rt_sigreturn`. Code that can be written counts as one. Nobody can
+    /// catch those beside this crate.
+    pub fn left_alone(&self) -> usize {
+        if self.own {
+            return 0;
+        }
+        self.refused()
+            .filter(|(_, reason)| **reason != Reason::Sigreturn)
+            .count()
+            + usize::from(self.writable)
+    }
+
+    /// The sites that were not, and why.
+    pub fn refused(&self) -> impl Iterator<Item = (&SiteReport, &Reason)> {
+        self.sites
+            .iter()
+            .filter_map(|s| Some((s, s.window.as_ref().err()?)))
+    }
+}
+
+/// What became of the process.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The objects that were looked at, in the loader's order.
+    pub objects: Vec<ObjectReport>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for object in &self.objects {
+            let (found, patched) = (object.sites.len(), object.patched());
+            writeln!(f, "{}: {patched} of {found} sites rewritten", object.path)?;
+            for (site, reason) in object.refused() {
+                let number = site.number.map_or("?".to_owned(), |n| n.to_string());
+                writeln!(f, "  {:#x} (call {number}): {reason}", site.address)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a program counter in a stub would be in the original code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// The original address.
+    pub pc: usize,
+    /// What to add to the stack pointer.
+    pub skipped: usize,
+}
+
+/// What is known about the stubs of one object: written once, then read without locks. The table
+/// of an object that is gone stays behind, some hundred bytes.
+struct Table {
+    stubs: Range<usize>,
+    rows: Vec<Row>,
+    windows: Vec<Range<usize>>,
+    trapped: Vec<(usize, usize)>,
+    /// The object's addresses; whether it is still there.
+    span: Range<usize>,
+    live: AtomicBool,
+    /// For [`forget`] alone, under the arenas' lock.
+    registration: Mutex<Option<Registration>>,
+    next: *const Table,
+}
+
+static TABLES: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+static ARENAS: Mutex<Arenas> = Mutex::new(Arenas::EMPTY);
+
+fn tables() -> impl Iterator<Item = &'static Table> {
+    // Acquire: pairs with the Release in `publish`.
+    let mut next: *const Table = TABLES.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: tables are leaked, and not written after they were published.
+        let table = unsafe { next.as_ref() }?;
+        next = table.next;
+        Some(table)
+    })
+    .filter(|table| table.live.load(Ordering::Relaxed))
+}
+
+fn publish(mut table: Table) {
+    table.next = TABLES.load(Ordering::Relaxed);
+    // Release: pairs with the Acquire in `tables`. The caller holds the arenas' lock, so nobody
+    // else publishes.
+    TABLES.store(Box::leak(Box::new(table)), Ordering::Release);
+}
+
+/// What the program would be at, were it not in a stub at `pc`; `None` if `pc` is in no stub.
+///
+/// # Upcall safety
+/// Everywhere, in signal handlers too: it only reads.
+pub fn original(pc: usize) -> Option<Original> {
+    let table = tables().find(|t| t.stubs.contains(&pc))?;
+    let after = table.rows.partition_point(|r| r.pc <= pc);
+    let row = table.rows.get(after.checked_sub(1)?)?;
+    Some(Original {
+        pc: row.original,
+        skipped: row.skipped.into(),
+    })
+}
+
+/// The system call in a stub that replaces the refused site at `address`.
+///
+/// # Upcall safety
+/// As [`original`].
+pub(crate) fn trapped_site(address: usize) -> Option<usize> {
+    tables()
+        .flat_map(|t| &t.trapped)
+        .find(|(site, _)| *site == address)
+        .map(|(_, at_site)| *at_site)
+}
+
+/// Installs the hooks and rewrites every loaded object except our own and, unless asked for, the
+/// loader.
+///
+/// # Safety
+/// As [`entry::install`]; the process has one kernel thread.
+///
+/// # Upcall safety
+/// For start-up: allocates, reads files.
+pub unsafe fn patch_all(hooks: Hooks) -> Report {
+    arch::setup();
+    let objects = object::loaded();
+    sud::note_range(&objects);
+    // SAFETY: the caller's promise.
+    unsafe { entry::install(hooks.handler, hooks.after) };
+    let wanted = |o: &Object| match o.role {
+        Role::Program | Role::Library => true,
+        Role::Loader => hooks.loader,
+        // Its functions make the call for what they cannot answer, a thread's processor time.
+        Role::Vdso => true,
+        Role::Runtime => hooks.beside,
+    };
+    let report = Report {
+        objects: objects
+            .iter()
+            .filter(|o| wanted(o))
+            // SAFETY: the loader holds the object, and there is no other thread.
+            .map(|o| unsafe { patch_object(o) })
+            .collect(),
+    };
+    log(&report);
+    report
+}
+
+/// As [`patch_all`]'s report, for an object that was rewritten later.
+pub fn log_object(report: &ObjectReport) {
+    log(&Report {
+        objects: vec![report.clone()],
+    });
+}
+
+/// Rewrites one loaded object ([`object::at`] finds it). Windows that are rewritten already are
+/// left alone, so it may be called again.
+///
+/// # Safety
+/// The object stays loaded while its stubs can run, which is for ever unless the caller knows
+/// better. Nobody else executes its code meanwhile.
+///
+/// # Upcall safety
+/// Allocates and takes locks: for start-up and program context.
+pub unsafe fn patch_object(object: &Object) -> ObjectReport {
+    let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
+    let span = object.span();
+    let windows = tables().flat_map(|t| t.windows.iter().cloned());
+    let own: Vec<Range<usize>> = own_syscalls()
+        .map(|a| a..a + site::SYSCALL_LENGTH)
+        .filter(|own| span.contains(&own.start))
+        .collect();
+    let known: Vec<Range<usize>> = windows
+        .filter(|w| span.contains(&w.start))
+        .chain(own.iter().cloned())
+        .collect();
+    // SAFETY: the loader mapped the object and the caller keeps it; nobody writes while we read.
+    let image = unsafe { object.image() };
+    let Scan {
+        mut sites,
+        other_pairs,
+        cancel,
+    } = site::scan(&image, &known);
+    for site in &mut sites {
+        let is_in = |w: &Window| own.iter().any(|own| w.range.contains(&own.start));
+        if site.window.as_ref().is_ok_and(is_in) {
+            site.window = Err(Reason::NoWindow);
+        }
+    }
+    if object.role == Role::Vdso {
+        // Nothing is done for it, and runtimes call it on stacks without room for a frame (Go).
+        sites.retain(|site| site.number != Some(libc::SYS_getrandom as u32));
+    }
+    let room = arenas.room(&span, sites.len() * stub::LONGEST);
+    let mut at = room.as_ref().map_or(0, |r| r.free.start);
+    let slots = room.as_ref().map_or(0, |r| r.slots);
+    let mut stubs = Vec::new();
+    let mut table = Table {
+        stubs: at..at,
+        rows: Vec::new(),
+        windows: Vec::new(),
+        trapped: Vec::new(),
+        span: span.clone(),
+        live: AtomicBool::new(true),
+        registration: Mutex::new(None),
+        next: ptr::null(),
+    };
+    let mut jumps = Vec::new();
+    let mut reports = Vec::with_capacity(sites.len());
+    for site in sites {
+        let built = match (&room, &site.window) {
+            (Err(why), Ok(_)) => Err(Reason::NoStubMemory(why.clone())),
+            (_, Err(reason)) => Err(reason.clone()),
+            (Ok(_), Ok(window)) => build(&image, window, at, slots),
+        };
+        let window = match built {
+            Ok((window, stub, jump)) => {
+                at = stub.range.end.next_multiple_of(16);
+                jumps.push((window.clone(), jump, reports.len()));
+                stubs.push(stub);
+                Ok(window)
+            }
+            Err(reason) => {
+                if room.is_ok()
+                    && trapped_site(site.address).is_none()
+                    && let Ok(stub) = stub::build_trapped(site.address, true, at, slots)
+                {
+                    at = stub.range.end.next_multiple_of(16);
+                    table.trapped.push((site.address, stub.at_site));
+                    stubs.push(stub);
+                }
+                Err(reason)
+            }
+        };
+        reports.push(SiteReport {
+            address: site.address,
+            number: site.number,
+            window,
+        });
+    }
+    let mut report = ObjectReport {
+        path: object.path.clone(),
+        sites: reports,
+        other_pairs,
+        cancel,
+        unwinder: false,
+        own: object.role == Role::Runtime,
+        writable: object
+            .segments
+            .iter()
+            .any(|s| s.is_executable() && s.protection & libc::PROT_WRITE != 0),
+    };
+    let Ok(room) = room else { return report };
+    drop(image);
+    if stubs.is_empty() {
+        return report;
+    }
+    table.stubs = room.free.start..at;
+    table.rows = stubs.iter().flat_map(|s| s.rows.clone()).collect();
+    if let Err(errno) = write_stubs(&table.stubs, &stubs) {
+        for site in &mut report.sites {
+            site.window = Err(Reason::NotWritable(errno));
+        }
+        return report;
+    }
+    arenas.take(&room, at);
+    for segment in object.segments.iter().filter(|s| s.is_executable()) {
+        if let Err(errno) = write_jumps(segment, &jumps) {
+            for (window, _, index) in &jumps {
+                if segment.range.contains(&window.start) {
+                    report.sites[*index].window = Err(Reason::NotWritable(errno));
+                }
+            }
+        }
+    }
+    table.windows = report
+        .sites
+        .iter()
+        .filter_map(|s| s.window.clone().ok())
+        .collect();
+    let registration = cfi::register(&stubs);
+    report.unwinder = registration.is_some();
+    table.registration = Mutex::new(registration);
+    publish(table);
+    report
+}
+
+/// The object at `span` is not there any more: nothing is known of these addresses, and its stubs
+/// are free.
+///
+/// # Safety
+/// None of its stubs is executed, now or later.
+///
+/// # Upcall safety
+/// As [`patch_object`].
+pub unsafe fn forget(span: &Range<usize>) {
+    let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
+    for table in tables().filter(|t| t.span == *span) {
+        table.live.store(false, Ordering::Relaxed);
+        let registration = table
+            .registration
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .take();
+        if let Some(registration) = registration {
+            registration.forget();
+        }
+        arenas.give_back(&table.stubs);
+    }
+}
+
+/// Makes a function of `object` that does nothing, at `address`, call `instead`.
+///
+/// # Safety
+/// The process has one kernel thread; `instead` does no harm where the function is called.
+///
+/// # Upcall safety
+/// As [`patch_object`].
+pub unsafe fn divert(
+    object: &Object,
+    address: usize,
+    instead: extern "C" fn(),
+) -> Result<(), Reason> {
+    // SAFETY: the loader holds the object, and nobody writes it meanwhile.
+    let image = unsafe { object.image() };
+    let window = site::empty_function(&image, address).ok_or(Reason::NoWindow)?;
+    let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
+    let room = arenas
+        .room(&object.span(), stub::FAR_JUMP_LENGTH)
+        .map_err(Reason::NoStubMemory)?;
+    let stub = room.free.start..room.free.start + stub::FAR_JUMP_LENGTH;
+    let jump = stub::jump(&window, stub.start)?;
+    memory::while_writable(&stub, libc::PROT_READ | libc::PROT_EXEC, || {
+        // SAFETY: free room of ours.
+        unsafe { memory::store(stub.start, &stub::far_jump(instead as *const () as usize)) };
+    })
+    .map_err(Reason::NotWritable)?;
+    arenas.take(&room, stub.end);
+    drop(image);
+    let segment = object
+        .segments
+        .iter()
+        .find(|s| s.range.contains(&window.start));
+    let segment = segment.ok_or(Reason::NoWindow)?;
+    memory::while_writable(&segment.range, segment.protection, || {
+        // SAFETY: made writable; there is no other thread.
+        unsafe { memory::store(window.start, &jump) };
+    })
+    .map_err(Reason::NotWritable)
+}
+
+type Built = (Range<usize>, Stub, Vec<u8>);
+
+fn build(image: &Image<'_>, window: &Window, at: usize, slots: usize) -> Result<Built, Reason> {
+    let range = window.range.clone();
+    let bytes = image.bytes(range.clone()).ok_or(Reason::Undecodable)?;
+    let stub = stub::build(window, bytes, at, slots)?;
+    let jump = stub::jump(&range, stub.range.start)?;
+    Ok((range, stub, jump))
+}
+
+fn write_stubs(area: &Range<usize>, stubs: &[Stub]) -> Result<(), i32> {
+    memory::while_writable(area, libc::PROT_READ | libc::PROT_EXEC, || {
+        for stub in stubs {
+            // SAFETY: the room belongs to this object's stubs, and nothing jumps there yet.
+            unsafe { memory::store(stub.range.start, &stub.bytes) };
+        }
+    })
+}
+
+fn write_jumps(segment: &Segment, jumps: &[(Range<usize>, Vec<u8>, usize)]) -> Result<(), i32> {
+    let inside: Vec<_> = jumps
+        .iter()
+        .filter(|(w, _, _)| segment.range.contains(&w.start))
+        .collect();
+    if inside.is_empty() {
+        return Ok(());
+    }
+    memory::while_writable(&segment.range, segment.protection, || {
+        for (window, bytes, _) in inside {
+            // SAFETY: the window was just made writable, and nobody executes it.
+            unsafe { memory::store(window.start, bytes) };
+        }
+    })?;
+    // Where an object was unloaded before, a processor may remember other code.
+    synchronise();
+    Ok(())
+}
+
+/// Makes every processor that runs this process fetch its instructions anew. Kernels before
+/// 4.16 lack the call; taking away the write permission interrupts the processors there.
+fn synchronise() {
+    const REGISTER: u64 = 1 << 6;
+    const SYNC_CORE: u64 = 1 << 5;
+    for command in [REGISTER, SYNC_CORE] {
+        // SAFETY: membarrier touches no memory.
+        unsafe { raw_syscall(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// With `UPCALL_LOG=sites` in the environment the report goes to stderr.
+fn log(report: &Report) {
+    let wanted = std::env::var_os("UPCALL_LOG")
+        .is_some_and(|v| v.to_string_lossy().split(',').any(|w| w == "sites"));
+    if wanted {
+        let text = report.to_string();
+        let args = [2, text.as_ptr() as u64, text.len() as u64, 0, 0, 0];
+        // SAFETY: the buffer lives through the call.
+        unsafe { raw_syscall(libc::SYS_write, args) };
+    }
+}

@@ -1,0 +1,186 @@
+//! Signals for threads of another process whose ids the kernel does not know: a child of fork(2) tells its parent's threads.
+//!
+//! 1. The sender queues a *carrier* to the process: the signal by which libc changes identities, which libc never blocks, which
+//!    queues, and whose handler of libc's ignores what other processes send. The kernel asks the same permission as for the
+//!    signal itself. Nothing is sent to a process that does not catch the carrier, since that would end it.
+//! 2. The carrier tells the thread and the signal behind what a queued signal says itself.
+//! 3. In the other process some kernel thread meets the carrier. It sends the signal on instead of entering libc's handler
+//!    ([`open`]), whether it is an activation, a bound thread's or a helper of libc's. For an id that nobody has any more nothing
+//!    happens.
+//! 4. What tgkill(2) of another process says the kernel lets a kernel thread send to itself alone. So such a signal goes to a
+//!    bound thread in a carrier again ([`queue_to`]), which its kernel thread opens.
+//!
+//! *Not done:* tkill(2), which does not tell the process; an id that nobody has any more, or a process that does not run under the
+//! runtime but catches the carrier, is not ESRCH; the sender is not told that the signals of its user are too many for the signal
+//! itself.
+//!
+//! *Rejected:* passing a carrier that a bound thread meets on to an activation. One without a thread may block it. Visiting the
+//! runtime from the handler: a kernel thread outside can send the signal where it is.
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::Thread;
+
+use crate::call::{attributes, credentials, kill};
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::identity::{FIRST, kernel_tid};
+use crate::ground::state::GUEST;
+use crate::ground::text::after;
+use crate::signal::pending;
+use crate::signal::pending::Information;
+use crate::thread::bound;
+
+const EINVAL: i64 = -(libc::EINVAL as i64);
+const EFAULT: i64 = -(libc::EFAULT as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
+const ESRCH: i64 = -(libc::ESRCH as i64);
+const SI_QUEUE: i32 = -1;
+/// In the upper half of the word after the value; the id is in the lower.
+const MARK: u64 = 0x5550_4341;
+/// The words that a carrier adds to the signal's information: the mark and the id; the signal's number and its code.
+const ADDED: [usize; 2] = [4, 5];
+
+/// tgkill(2) and rt_tgsigqueueinfo(2) with such an id. `None`: it is the kernel's, or about this process.
+// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
+#[inline(never)]
+pub fn send(frame: &Frame) -> Option<i64> {
+    let (process, id, signal) = (frame.rdi as i32, frame.rsi as i32, frame.rdx as i32);
+    if id < FIRST || process <= 0 || process == own_process() {
+        return None;
+    }
+    Some(carry(frame, process, id, signal).unwrap_or_else(|error| error))
+}
+
+fn carry(frame: &Frame, process: i32, id: i32, signal: i32) -> Result<i64, i64> {
+    let information = if frame.rax as i64 == libc::SYS_tgkill {
+        let mut information = pending::from_self(signal, pending::SI_TKILL);
+        information[2] = information[2] & !0xffff_ffff | u64::from(own_process() as u32);
+        information
+    } else {
+        let information = kill::read(frame.r10 as usize, signal).map_err(|_| EFAULT)?;
+        if kill::is_privileged(&information) {
+            return Err(EPERM);
+        }
+        information
+    };
+    if !(0..=64).contains(&signal) {
+        return Err(EINVAL);
+    }
+    if !catches_carriers(process) {
+        return Err(ESRCH);
+    }
+    if signal == 0 {
+        // SAFETY: asks for the permission only.
+        return Ok(unsafe { raw_syscall(libc::SYS_kill, [process as u64, 0, 0, 0, 0, 0]) } as i64);
+    }
+    let carrier = carrier(id, signal, &information);
+    let at = carrier.as_ptr() as u64;
+    let words = [process as u64, credentials::SIGNAL as u64, at, 0, 0, 0];
+    // SAFETY: reads 128 bytes.
+    Ok((unsafe { raw_syscall(libc::SYS_rt_sigqueueinfo, words) }) as i64)
+}
+
+/// The carrier of a signal for the thread with that id.
+fn carrier(id: i32, signal: i32, information: &Information) -> Information {
+    let mut carrier = *information;
+    carrier[ADDED[0]] = MARK << 32 | u64::from(id as u32);
+    carrier[ADDED[1]] = information[1] << 32 | u64::from(signal as u32);
+    carrier[0] = credentials::SIGNAL as u64;
+    carrier[1] = information[1] & !0xffff_ffff | u64::from(SI_QUEUE as u32);
+    carrier[6..].fill(0);
+    carrier
+}
+
+/// Sends a signal by which tgkill(2) of another process has told a thread to the kernel thread to which that is bound, as a
+/// carrier: that kernel thread alone may send itself such information.
+pub fn queue_to(kernel_id: i32, id: i32, signal: i32, information: &Information) -> i64 {
+    let carrier = carrier(id, signal, information);
+    pending::queue_to(kernel_id, credentials::SIGNAL, &carrier)
+}
+
+/// The calling process, which may be a child that the runtime does not know.
+fn own_process() -> i32 {
+    // SAFETY: asks only.
+    (unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) }) as i32
+}
+
+/// Whether a carrier does not end the process.
+fn catches_carriers(process: i32) -> bool {
+    let mut path = [0u8; 32];
+    let mut length = 0;
+    let mut number = [0u8; 12];
+    let digits = crate::ground::text::put_number(&mut number, process as u32);
+    for part in [b"/proc/", &number[..digits], b"/status"] {
+        path[length..length + part.len()].copy_from_slice(part);
+        length += part.len();
+    }
+    let mut text = [0u8; 2048];
+    let length = kill::read_file(libc::AT_FDCWD, &path, &mut text);
+    let Some(caught) = after(&text[..length], b"\nSigCgt:\t") else {
+        return false;
+    };
+    let digits = caught
+        .iter()
+        .map_while(|&byte| char::from(byte).to_digit(16));
+    let set = digits.fold(0u64, |set, digit| set << 4 | u64::from(digit));
+    set & 1 << (credentials::SIGNAL - 1) != 0
+}
+
+/// What a carrier carries.
+pub struct Carried {
+    id: i32,
+    signal: i32,
+    information: Information,
+}
+
+/// What the signal carries, if it is a carrier.
+pub fn open(signal: i32, information: &Information) -> Option<Carried> {
+    let is_one = signal == credentials::SIGNAL
+        && information[1] as u32 as i32 == SI_QUEUE
+        && information[ADDED[0]] >> 32 == MARK;
+    if !is_one {
+        return None;
+    }
+    let [id, about] = ADDED.map(|index| information[index]);
+    let mut carried = *information;
+    for index in ADDED {
+        carried[index] = 0;
+    }
+    let signal = about as u32;
+    carried[0] = carried[0] & !0xffff_ffff | u64::from(signal);
+    carried[1] = carried[1] & !0xffff_ffff | about >> 32;
+    Some(Carried {
+        id: id as u32 as i32,
+        signal: signal as i32,
+        information: carried,
+    })
+}
+
+impl Carried {
+    /// Sends it on. The caller runs as a handler of the thread's, on an activation.
+    pub fn deliver(&self, thread: &'static Thread) {
+        // As a wait that a signal of the runtime's own has disturbed.
+        thread.kernel.disturbed.store(true, Ordering::Relaxed);
+        self.send_on();
+    }
+
+    /// As [`Carried::deliver`], by a kernel thread that is no activation, in the handler.
+    pub fn deliver_from_outside(&self) {
+        match bound::current_thread() {
+            Some(own) if own.kernel.tid.load(Ordering::Relaxed) == self.id => {
+                // To itself a kernel thread may send any information.
+                pending::queue_to(kernel_tid(), self.signal, &self.information);
+            }
+            // A child of vfork(2) has none of these threads.
+            _ if own_process() == GUEST.pid.load(Ordering::Relaxed) as i32 => self.send_on(),
+            _ => {}
+        }
+    }
+
+    fn send_on(&self) {
+        if let (Some(runtime), Some(receiver)) = (GUEST.runtime(), GUEST.identities.find(self.id)) {
+            let to = (receiver, self.id);
+            attributes::send(runtime, to, self.signal, &self.information);
+        }
+    }
+}

@@ -1,0 +1,636 @@
+//! Signals on their way to a thread that is not running.
+//!
+//! A signal for a parked thread is kept with the thread ([`lists`](crate::signal::lists)) and interrupts its
+//! wait; when the thread leaves the runtime it is queued to the activation's kernel thread
+//! (rt_tgsigqueueinfo(2), with all of its information) and delivered by the kernel at once. For a
+//! running thread the activation is interrupted, which makes it leave the runtime anew.
+//!
+//! A receiver is named by its id as well: [`Thread`] objects are recycled, and a signal for a thread
+//! that ends at this moment must not reach the next one. Queueing and the end are decided under
+//! one lock; so is what else one thread does to another by its id ([`while_it_lives`]).
+//!
+//! A signal for the process that an activation has taken goes to a thread that accepts it; if that
+//! thread blocks it before it has seen it, or ends, to the next one. A signal that nobody accepts goes
+//! back to the kernel, where it waits as ever.
+//!
+//! The kernel may have no room for it any more (RLIMIT_SIGPENDING), where it once had. What is about to
+//! be delivered is then sent in the one way that needs no room, which says nothing, and `complete` gives
+//! it its information back. A real-time signal that nobody accepts waits in the process's own list, in
+//! which every thread looks that opens its mask or waits for signals, until there is room in the kernel
+//! again: only there signalfd(2) and the next program see it. *Rejected:* the number alone in the kernel,
+//! and what it says here. Numbers merge, also with a signal that was queued, and nobody can tell
+//! how often one was sent. *Not done:* a standard signal that sigqueue(3) has sent, and that nobody accepts,
+//! loses its value there without a word from the kernel. If there is no memory either, the number waits
+//! alone.
+
+use core::sync::atomic::Ordering;
+
+use upcall_core::Kernel;
+use upcall_core::thread::Claim;
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::ground::entry::raw_syscall;
+use crate::ground::state::GUEST;
+use crate::signal;
+use crate::signal::lists::{List, POOL, PROCESS};
+use crate::signal::{Disposition, bit, carried, masks, receivers};
+
+pub use crate::signal::lists::{Information, forget};
+
+/// The code of tgkill(2).
+pub const SI_TKILL: i32 = -6;
+
+/// What waits for the thread: for itself, and for the process.
+#[inline]
+pub fn for_thread(thread: &'static Thread) -> u64 {
+    List::of(thread).numbers() | PROCESS.numbers()
+}
+
+/// Whether something waits for which the thread waits, or is about to.
+pub fn are_waited_for(thread: &'static Thread) -> bool {
+    for_thread(thread) & thread.kernel.waited_for.load(Ordering::SeqCst) != 0
+}
+
+/// The runtime starts: some memory for signals, in case there is none later.
+pub fn reserve(runtime: &'static Runtime) {
+    POOL.lock(runtime.kernel()).begin();
+}
+
+/// A siginfo_t for a signal that one thread of this process sends, by a call with that code.
+pub fn from_self(signal: i32, code: i32) -> Information {
+    let mut information = [0; 16];
+    information[0] = signal as u32 as u64;
+    information[1] = code as u32 as u64;
+    // SAFETY: asks only.
+    let uid = unsafe { raw_syscall(libc::SYS_getuid, [0; 6]) } as u32;
+    information[2] = u64::from(GUEST.pid.load(Ordering::Relaxed)) | u64::from(uid) << 32;
+    information
+}
+
+/// What became of a signal for a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// It is on its way, or ignored, or merged with one that waits.
+    Yes,
+    /// The thread has ended.
+    Gone,
+    /// There is no memory for it.
+    Full,
+}
+
+/// Whether the object still is the thread of that id.
+fn is_thread(thread: &'static Thread, id: i32) -> bool {
+    thread.kernel.tid.load(Ordering::SeqCst) == id
+}
+
+/// Adds a signal to what the thread has not seen yet and, if it `interrupts`, claims it: then the
+/// caller must make it ready (`true`). `shared`: it was sent to the process.
+fn enqueue(
+    runtime: &'static Runtime,
+    (thread, id): (&'static Thread, i32),
+    (signal, information): (i32, &Information),
+    shared: bool,
+    interrupts: impl FnOnce() -> bool,
+) -> Result<bool, Sent> {
+    let mut pool = POOL.lock(runtime.kernel());
+    if !is_thread(thread, id) {
+        return Err(Sent::Gone);
+    }
+    let outside = thread.kernel.outside_tid.load(Ordering::SeqCst);
+    if outside != 0 {
+        // Under the lock, without which the thread cannot end.
+        return Err(send_outside(outside, id, signal, information));
+    }
+    let list = List::of(thread);
+    if signal < 32 && list.numbers() & bit(signal) != 0 {
+        return Err(Sent::Yes);
+    }
+    if !pool.append(runtime, list, (signal, information), shared) {
+        return Err(Sent::Full);
+    }
+    if !interrupts() {
+        return Err(Sent::Yes);
+    }
+    // Under the lock, without which the thread cannot end.
+    Ok(runtime.interrupt(thread) == Claim::Ready)
+}
+
+/// The signal of these that comes first, as a set: one that an instruction may have caused, then the lowest number.
+fn first_of(set: u64) -> u64 {
+    const CAUSED: u64 = bit(libc::SIGSEGV)
+        | bit(libc::SIGBUS)
+        | bit(libc::SIGILL)
+        | bit(libc::SIGTRAP)
+        | bit(libc::SIGFPE)
+        | bit(libc::SIGSYS);
+    let set = if set & CAUSED != 0 { set & CAUSED } else { set };
+    set & set.wrapping_neg()
+}
+
+/// Takes the first signal in `set` that the thread has not seen, one for itself before one for the
+/// process.
+pub fn dequeue(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    set: u64,
+) -> Option<(i32, Information)> {
+    if for_thread(thread) & set == 0 {
+        return None;
+    }
+    let mut pool = POOL.lock(runtime.kernel());
+    [List::of(thread), PROCESS]
+        .into_iter()
+        .find_map(|list| pool.remove(list, first_of(list.numbers() & set), false))
+}
+
+/// Looks at the thread with that id, or changes it; it does not end meanwhile. `None`: it has ended.
+/// Called outside the runtime; `act` is inside it, on this activation, under the lock of signals.
+pub fn while_it_lives<R>(
+    runtime: &'static Runtime,
+    (thread, id): (&'static Thread, i32),
+    act: impl FnOnce(&'static Activation) -> R,
+) -> Option<R> {
+    let activation = runtime.enter();
+    let done = {
+        let _pool = POOL.lock(runtime.kernel());
+        is_thread(thread, id).then(|| act(activation))
+    };
+    runtime.leave(activation);
+    done
+}
+
+/// Does something for the thread with that id unless it has ended; it does not end meanwhile. Says whether it was done.
+/// Inside the runtime.
+pub fn holds_while(
+    runtime: &'static Runtime,
+    (thread, id): (&'static Thread, i32),
+    act: impl FnOnce() -> bool,
+) -> bool {
+    let _pool = POOL.lock(runtime.kernel());
+    is_thread(thread, id) && act()
+}
+
+/// From now on the thread's signals are those of the kernel thread of that id, the calling one, which blocks all of them;
+/// what waits for the thread goes there.
+pub fn move_outside(runtime: &'static Runtime, thread: &'static Thread, kernel_id: i32) {
+    {
+        let _pool = POOL.lock(runtime.kernel());
+        thread.kernel.outside_tid.store(kernel_id, Ordering::SeqCst);
+    }
+    loop {
+        let list = List::of(thread);
+        let first = POOL.lock(runtime.kernel()).remove(list, !0, false);
+        let Some((signal, information)) = first else {
+            return;
+        };
+        queue_to(kernel_id, signal, &information);
+    }
+}
+
+/// Sends a signal to a bound thread: the kernel keeps it with its kernel thread.
+fn send_outside(kernel_id: i32, id: i32, signal: i32, information: &Information) -> Sent {
+    let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
+    let answer = match information[1] as u32 as i32 {
+        SI_TKILL if information[2] as u32 != pid as u32 => {
+            carried::queue_to(kernel_id, id, signal, information)
+        }
+        // Only to itself may a kernel thread send such a one with its information, which says no more.
+        SI_TKILL => {
+            let words = [pid, kernel_id as u64, signal as u64, 0, 0, 0];
+            // SAFETY: no memory of ours is involved.
+            (unsafe { raw_syscall(libc::SYS_tgkill, words) }) as i64
+        }
+        _ => queue_to(kernel_id, signal, information),
+    };
+    const EAGAIN: i64 = -(libc::EAGAIN as i64);
+    const ESRCH: i64 = -(libc::ESRCH as i64);
+    match answer {
+        EAGAIN => Sent::Full,
+        ESRCH => Sent::Gone,
+        _ => Sent::Yes,
+    }
+}
+
+/// rt_tgsigqueueinfo(2) to a kernel thread of this process.
+pub fn queue_to(kernel_id: i32, signal: i32, information: &Information) -> i64 {
+    let words = [
+        u64::from(GUEST.pid.load(Ordering::Relaxed)),
+        kernel_id as u64,
+        signal as u64,
+        information.as_ptr() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: reads 128 bytes.
+    (unsafe { raw_syscall(libc::SYS_rt_tgsigqueueinfo, words) }) as i64
+}
+
+/// The thread does not accept the signals in `set` any more: what was for the process goes to others.
+/// Inside the runtime.
+pub fn pass_shared(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    set: u64,
+) {
+    while List::of(thread).numbers() & set != 0 {
+        let shared = POOL
+            .lock(runtime.kernel())
+            .remove(List::of(thread), set, true);
+        let Some((signal, information)) = shared else {
+            return;
+        };
+        pass(runtime, activation, signal, &information);
+    }
+}
+
+/// A thread has ended: nothing is queued to it any more, and what was for it alone is gone. Inside the
+/// runtime.
+pub fn close(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+    {
+        let _pool = POOL.lock(runtime.kernel());
+        thread.kernel.tid.store(0, Ordering::SeqCst);
+    }
+    pass_shared(runtime, activation, thread, !0);
+    let list = List::of(thread);
+    while list.numbers() != 0 {
+        POOL.lock(runtime.kernel()).remove(list, !0, false);
+    }
+}
+
+/// Sends a signal to the thread with that id. Inside the runtime.
+pub fn send(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    receiver: (&'static Thread, i32),
+    signal: i32,
+    information: &Information,
+) -> Sent {
+    let signal = (signal, information);
+    send_to(runtime, Some(activation), receiver, signal, false)
+}
+
+/// As [`send`], by a kernel thread that is no activation. No signal meets it.
+pub fn send_from_outside(
+    runtime: &'static Runtime,
+    receiver: (&'static Thread, i32),
+    signal: i32,
+    information: &Information,
+) -> Sent {
+    send_to(runtime, None, receiver, (signal, information), false)
+}
+
+/// As [`send`], for a signal that was sent to the process.
+pub fn send_shared(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    receiver: (&'static Thread, i32),
+    signal: i32,
+    information: &Information,
+) -> Sent {
+    let signal = (signal, information);
+    send_to(runtime, Some(activation), receiver, signal, true)
+}
+
+/// `shared`: it was sent to the process. `activation`: the calling one, if it is one.
+fn send_to(
+    runtime: &'static Runtime,
+    activation: Option<&'static Activation>,
+    (thread, id): (&'static Thread, i32),
+    (signal, information): (i32, &Information),
+    shared: bool,
+) -> Sent {
+    let blocked = signal::blocked_by(thread) & bit(signal) != 0;
+    // Looked at afterwards: if it is the thread still, the mask was its own.
+    if !is_thread(thread, id) {
+        return Sent::Gone;
+    }
+    match signal::disposition(signal) {
+        Disposition::Ignored if !blocked => return Sent::Yes,
+        Disposition::Default if !blocked => {
+            // Ends or stops the whole process: the kernel's business, here and now.
+            signal::take_default(signal);
+            let Some(activation) = activation else {
+                let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
+                // SAFETY: no memory of ours is involved.
+                unsafe { raw_syscall(libc::SYS_kill, [pid, signal as u64, 0, 0, 0, 0]) };
+                return Sent::Yes;
+            };
+            let own = activation.kernel.mask.load(Ordering::Relaxed);
+            signal::set_kernel_mask(own & !bit(signal));
+            queue_to_kernel(activation, signal, information);
+            signal::set_kernel_mask(own);
+            return Sent::Yes;
+        }
+        _ => {}
+    }
+    let interrupts =
+        || !blocked || thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
+    match enqueue(
+        runtime,
+        (thread, id),
+        (signal, information),
+        shared,
+        interrupts,
+    ) {
+        Ok(true) => match activation {
+            Some(activation) => runtime.make_ready(activation, thread),
+            None => runtime.make_ready_from_outside(thread),
+        },
+        Ok(false) => call_carrier(runtime, thread),
+        Err(answer) => return answer,
+    }
+    Sent::Yes
+}
+
+/// The thread must look at what waits for it. One that waits for it in the kernel, or is about to, may
+/// have looked already, and be carried by nobody before its call: that must not wait any more.
+fn call_carrier(runtime: &'static Runtime, thread: &'static Thread) {
+    // After `waited_for` was seen: each wait begins with 0 before that.
+    thread.kernel.forbidden.store(1, Ordering::SeqCst);
+    // Running, or about to: the activation that installs it looks at its pending signals after
+    // it has noted itself as carrier. A trip through the kernel makes both stores visible.
+    for _ in 0..2 {
+        if let Some(carrier) = thread.carrier() {
+            carrier.attend(Activation::DEFERRED);
+            runtime.kernel().interrupt(carrier);
+            break;
+        }
+        runtime.kernel().yield_processor();
+    }
+}
+
+/// A siginfo_t that says no more than what kill(2) says: the kernel delivers such a signal even
+/// when it has no room to queue it.
+const fn bare(signal: i32) -> Information {
+    let mut information = [0; 16];
+    information[0] = signal as u32 as u64;
+    information
+}
+
+/// Queues a signal to the calling activation's kernel thread.
+pub fn queue_to_kernel(activation: &'static Activation, signal: i32, information: &Information) {
+    let own = activation.kernel.tid.load(Ordering::Relaxed);
+    let queue = |information: &Information| queue_to(own, signal, information);
+    activation.kernel.queued.put_over(signal, information);
+    match -queue(information) as i32 {
+        libc::EAGAIN => {
+            queue(&bare(signal));
+        }
+        // A filter of the program's.
+        libc::ENOSYS | libc::EPERM | libc::EACCES => {
+            let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
+            let tid = activation.kernel.tid.load(Ordering::Relaxed) as u64;
+            // SAFETY: a signal to the calling kernel thread.
+            unsafe { raw_syscall(libc::SYS_tgkill, [pid, tid, signal as u64, 0, 0, 0]) };
+        }
+        _ => {}
+    }
+}
+
+/// A signal was delivered on an activation: if the kernel had no room for what it was queued with,
+/// and it is the one that the runtime has queued, it is completed.
+///
+/// # Safety
+///
+/// `information` is what the kernel passed to the handler.
+pub unsafe fn complete(
+    activation: &'static Activation,
+    signal: i32,
+    information: *mut libc::siginfo_t,
+) {
+    if activation.kernel.queued.signal() != signal {
+        return;
+    }
+    let Some((_, queued)) = activation.kernel.queued.take() else {
+        return;
+    };
+    // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
+    complete_by(unsafe { &mut *information.cast() }, &queued);
+}
+
+fn complete_by(information: &mut Information, queued: &Information) {
+    // Code SI_USER of process and user 0; or by tgkill(2), which the program's own threads do not use among each other.
+    if information[1] as u32 == 0 && information[2] == 0 || information[1] as i32 == SI_TKILL {
+        *information = *queued;
+    }
+}
+
+/// Takes back from the kernel what was queued to the activation's kernel thread and has not been delivered. With
+/// all signals blocked.
+pub fn take_back(activation: &'static Activation) -> Option<(i32, Information)> {
+    let queued = &activation.kernel.queued;
+    if !queued.is_full() {
+        return None;
+    }
+    // If the kernel does not give it back, it is delivered, and must be completed then.
+    let (signal, mut information) = take(bit(queued.signal()))?;
+    complete_by(&mut information, &queued.take()?.1);
+    Some((signal, information))
+}
+
+/// Keeps a signal that has come for the activation with the thread that it runs. Where there is no memory it waits
+/// in the kernel.
+pub fn hold(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    signal: i32,
+    information: &Information,
+) {
+    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    let found = (signal, information);
+    if enqueue(runtime, (thread, id), found, true, || false) == Err(Sent::Full) {
+        queue_to_kernel(activation, signal, information);
+    }
+}
+
+/// Queues the first signal that `mask` lets through to the activation's kernel thread. One at a
+/// time: the handler may migrate, and what the kernel still held would meet another thread.
+pub fn queue_one(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    mask: u64,
+) {
+    if let Some((signal, information)) = dequeue(runtime, thread, !mask) {
+        queue_to_kernel(activation, signal, &information);
+    }
+}
+
+/// A signal that came while the activation was inside the runtime, now that it leaves with
+/// a thread whose mask is `mask`: to the thread, or, if it blocks the signal, to where it waits.
+pub fn restore(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    signal: i32,
+    information: &Information,
+    mask: u64,
+) {
+    if mask & bit(signal) == 0 {
+        queue_to_kernel(activation, signal, information);
+    } else {
+        pass(runtime, activation, signal, information);
+    }
+}
+
+/// Leaves a signal to the process, in the kernel. `false`: there is no room.
+pub fn queue_to_process(
+    activation: &'static Activation,
+    signal: i32,
+    information: &Information,
+) -> bool {
+    // Only to its own id may a kernel thread send what looks as if the kernel had sent it; the
+    // signal is the process's all the same.
+    // SAFETY: reads 128 bytes.
+    let answer = unsafe {
+        raw_syscall(
+            libc::SYS_rt_sigqueueinfo,
+            [
+                activation.kernel.tid.load(Ordering::Relaxed) as u64,
+                signal as u64,
+                information.as_ptr() as u64,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    answer as i64 != -i64::from(libc::EAGAIN)
+}
+
+/// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending.
+/// Inside the runtime, with all of the program's signals blocked.
+pub fn pass(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    signal: i32,
+    information: &Information,
+) {
+    if information[1] as u32 as i32 == SI_TKILL
+        && let Some(first) = GUEST.identities.first()
+    {
+        // From another process, which knows the first thread's id only.
+        let id = GUEST.pid.load(Ordering::Relaxed) as i32;
+        send(runtime, activation, (first, id), signal, information);
+        return;
+    }
+    let mut information = *information;
+    loop {
+        let find = || receivers::find(runtime, signal, &information);
+        let receiver = masks::find_or_close(signal, find);
+        let list = match receiver {
+            Some(to) => {
+                match send_to(runtime, Some(activation), to, (signal, &information), true) {
+                    Sent::Yes if receivers::accepts(to.0, signal) => return,
+                    // It blocks it by now, perhaps without having seen it.
+                    Sent::Yes => Some(List::of(to.0)),
+                    // It has ended just now, and is in nobody's list.
+                    Sent::Gone => continue,
+                    Sent::Full => None,
+                }
+            }
+            None => None,
+        };
+        let list = match list {
+            Some(list) => list,
+            None if queue_to_process(activation, signal, &information) => return,
+            None if keep(runtime, signal, &information) => {
+                if receivers::first_of_all(signal).is_none() {
+                    return;
+                }
+                // Somebody has opened its mask, perhaps without having seen it.
+                PROCESS
+            }
+            None => {
+                queue_to_process(activation, signal, &bare(signal));
+                return;
+            }
+        };
+        let again = POOL.lock(runtime.kernel()).remove(list, bit(signal), true);
+        let Some((_, kept)) = again else {
+            return;
+        };
+        information = kept;
+    }
+}
+
+/// Adds a signal to what waits for the process, and calls who waits for it. `false`: there is no
+/// memory.
+fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bool {
+    let kept = POOL
+        .lock(runtime.kernel())
+        .append(runtime, PROCESS, (signal, information), true);
+    if kept {
+        GUEST.identities.each(|thread| {
+            if thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0 {
+                call_carrier(runtime, thread);
+            }
+            true
+        });
+    }
+    kept
+}
+
+/// What is kept for want of room in the kernel goes there, as far as there is room by now. Inside the
+/// runtime.
+pub fn return_kept(runtime: &'static Runtime, activation: &'static Activation) {
+    if PROCESS.numbers() == 0 {
+        return;
+    }
+    let mut pool = POOL.lock(runtime.kernel());
+    while let Some((signal, information)) = pool.first(PROCESS)
+        && queue_to_process(activation, signal, &information)
+    {
+        pool.remove(PROCESS, bit(signal), false);
+    }
+}
+
+/// Takes a blocked signal in `set` from the kernel, one for the calling kernel thread alone first.
+pub fn take(set: u64) -> Option<(i32, Information)> {
+    let now = [0u64; 2];
+    let mut information: Information = [0; 16];
+    // SAFETY: reads the set and the time, writes 128 bytes.
+    let signal = unsafe {
+        raw_syscall(
+            libc::SYS_rt_sigtimedwait,
+            [
+                (&raw const set) as u64,
+                information.as_mut_ptr() as u64,
+                now.as_ptr() as u64,
+                8,
+                0,
+                0,
+            ],
+        )
+    } as i32;
+    (signal > 0).then_some((signal, information))
+}
+
+/// The kernel thread becomes an activation: what waits for it waits for its thread, which may be
+/// carried by another one soon.
+pub fn adopt(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    loop {
+        let set = upcall_linux::own_pending() & thread.kernel.mask.load(Ordering::Relaxed);
+        let Some((signal, information)) = (set != 0).then(|| take(set)).flatten() else {
+            return;
+        };
+        let found = (signal, &information);
+        if enqueue(runtime, (thread, id), found, false, || false) == Err(Sent::Full) {
+            // There is no memory: this and the others stay where they were.
+            queue_to_kernel(activation, signal, &information);
+            return;
+        }
+    }
+}
+
+/// Takes the process's signals in `set` and passes each on. Inside the runtime.
+pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, set: u64) {
+    let mut left = set;
+    while let Some((signal, information)) = take(left) {
+        // Whatever becomes of it, it is not taken twice in a row.
+        left &= !bit(signal);
+        pass(runtime, activation, signal, &information);
+    }
+}

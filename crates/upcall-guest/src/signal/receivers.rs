@@ -1,0 +1,114 @@
+//! The thread that gets a signal for the process which an activation has taken.
+//!
+//! As in the kernel that is the first thread that accepts it, if there are no ranks. A timer's signal is for the thread
+//! that ran when the timer expired, which profilers count on. The activation that has taken it may be another one, or
+//! have no thread: some thread that computes stands for that one.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use upcall_linux::{Runtime, Thread};
+
+use crate::ground::state::GUEST;
+use crate::signal;
+use crate::signal::pending::Information;
+use crate::thread::urgency;
+
+/// The thread that gets the signal, and its id. `None`: all block it.
+pub fn find(
+    runtime: &'static Runtime,
+    signal: i32,
+    information: &Information,
+) -> Option<(&'static Thread, i32)> {
+    let is_for_running = prefers_running(signal, information);
+    let running = is_for_running.then(|| one_that_computes(runtime, signal));
+    running.flatten().or_else(|| first_of_all(signal))
+}
+
+/// By its own mask, or by that of the call in which it waits.
+pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
+    let blocked = thread.kernel.mask.load(Ordering::SeqCst) & signal::blocked_by(thread);
+    blocked & signal::bit(signal) == 0
+}
+
+/// Whether the signal is for the thread that ran when it was made, as in the kernel: a timer's (timer_create(2)'s since Linux 6.4),
+/// or one about the processor time that is used.
+fn prefers_running(signal: i32, information: &Information) -> bool {
+    const SI_TIMER: i32 = -2;
+    const SI_KERNEL: i32 = 0x80;
+    match information[1] as u32 as i32 {
+        // Where threads have ranks, the most urgent one has what is due at a time.
+        SI_TIMER => !urgency::lends(),
+        SI_KERNEL => matches!(signal, libc::SIGPROF | libc::SIGVTALRM | libc::SIGXCPU),
+        _ => false,
+    }
+}
+
+/// A thread that accepts the signal and executes its own code on some activation, and its id; if there is none, one that was
+/// stopped and waits for a virtual processor. The calls take turns among those, so that profilers see all that compute.
+fn one_that_computes(runtime: &'static Runtime, signal: i32) -> Option<(&'static Thread, i32)> {
+    one_of(|visit| {
+        runtime.each_activation(|activation| {
+            if let Some(thread) = activation.thread().filter(|_| !activation.is_in_call())
+                && thread.is_running()
+            {
+                visit(takes(thread, signal));
+            }
+        });
+    })
+    .or_else(|| {
+        one_of(|visit| {
+            GUEST.identities.each(|thread| {
+                if thread.is_ready() {
+                    visit(takes(thread, signal));
+                }
+                true
+            });
+        })
+    })
+}
+
+/// The thread and its id, if it accepts the signal and no kernel thread is its own. It may end at any moment: the
+/// sender looks at the id again.
+fn takes(thread: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)> {
+    let id = thread.kernel.tid.load(Ordering::SeqCst);
+    // To those outside the kernel gives it by itself.
+    let is_outside = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
+    (id != 0 && !is_outside && accepts(thread, signal)).then_some((thread, id))
+}
+
+type Found = Option<(&'static Thread, i32)>;
+
+/// One of those that `each` visits, another one each time.
+fn one_of(each: impl Fn(&mut dyn FnMut(Found))) -> Found {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let mut count = 0;
+    each(&mut |found| count += u32::from(found.is_some()));
+    let mut left = TURN.fetch_add(1, Ordering::Relaxed).checked_rem(count)?;
+    let mut chosen = None;
+    each(&mut |found| {
+        if found.is_some() {
+            if left == 0 && chosen.is_none() {
+                chosen = found;
+            }
+            left = left.saturating_sub(1);
+        }
+    });
+    chosen
+}
+
+/// A thread that accepts the signal, and its id: where threads have ranks, the most urgent one. Another one may not run for as
+/// long as that does.
+pub fn first_of_all(signal: i32) -> Option<(&'static Thread, i32)> {
+    let by_rank = urgency::lends();
+    let mut found: Option<(&'static Thread, i32)> = None;
+    GUEST.identities.each(|thread| {
+        if let Some((thread, id)) = takes(thread, signal) {
+            let is_better = found.is_none_or(|(other, _)| thread.rank() < other.rank());
+            if is_better {
+                found = Some((thread, id));
+            }
+        }
+        by_rank || found.is_none()
+    });
+    found
+}

@@ -1,0 +1,31 @@
+//! Signals for the process that every thread blocks wait in the kernel, and nowhere else.
+//!
+//! An activation without a thread may have taken such a signal while some thread accepted it, or before anybody asked
+//! whether one does; it gives the signal back to the kernel ([`pending`](crate::signal::pending)), and for that moment the signal is not pending.
+//! A thread that asks the kernel what is pending waits for that before.
+
+use upcall_linux::{Activation, Runtime};
+
+use crate::signal::{masks, receivers};
+
+/// Waits until all signals in `set` that no thread accepts are pending in the kernel, if they are pending at all. From then on
+/// they stay there until some thread accepts them. Inside the runtime.
+pub fn settle(runtime: &'static Runtime, activation: &'static Activation, set: u64) {
+    let mut open = set & masks::passable();
+    while open != 0 {
+        let signal = open.trailing_zeros() as i32 + 1;
+        open &= open - 1;
+        masks::find_or_close(signal, || receivers::first_of_all(signal));
+    }
+    let closed = || masks::closed(set);
+    if closed() != 0 {
+        runtime.kernel().await_closed(runtime, activation, closed);
+    }
+}
+
+/// As [`settle`], outside the runtime.
+pub fn settle_for_call(runtime: &'static Runtime, set: u64) {
+    let activation = runtime.enter();
+    settle(runtime, activation, set);
+    runtime.leave(activation);
+}

@@ -1,0 +1,262 @@
+//! POSIX timers that signal one thread (SIGEV_THREAD_ID), for threads that the kernel does not know.
+//!
+//! Such a timer rings the process with the runtime's own signal, which is never blocked, and a
+//! value that names a slot here; the handler notes that the timer has fired, and the signal that
+//! the program asked for is sent to the thread like any other. As in the kernel, one expiry waits
+//! at most; the others are counted as overruns.
+//!
+//! Approach rejected: the program's own signal sent to the process and redirected by its timer id.
+//! If all running threads block it, nobody would see it before the thread itself runs.
+
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use upcall_linux::{Activation, Runtime, Thread, preempt};
+
+use crate::call::time;
+use crate::ground::access;
+use crate::ground::entry::{Frame, pass_through, raw_syscall};
+use crate::ground::state::GUEST;
+use crate::signal::pending::Information;
+use crate::signal::{bit, pending};
+use crate::thread::bound;
+
+const SIGEV_SIGNAL: u32 = 0;
+const SIGEV_THREAD_ID: u32 = 4;
+const SI_TIMER: i32 = -2;
+const SLOTS: usize = 1024;
+
+/// What the slot's timer is for; `thread` 0 while it is free.
+struct Slot {
+    thread: AtomicI32,
+    signal: AtomicI32,
+    value: AtomicU64,
+    /// The kernel's number plus one; 0 until it is known.
+    timer: AtomicI32,
+    fired: AtomicU32,
+}
+
+static TIMERS: [Slot; SLOTS] = [const {
+    Slot {
+        thread: AtomicI32::new(0),
+        signal: AtomicI32::new(0),
+        value: AtomicU64::new(0),
+        timer: AtomicI32::new(0),
+        fired: AtomicU32::new(0),
+    }
+}; SLOTS];
+/// One more than the highest slot that was ever used.
+static USED: AtomicU32 = AtomicU32::new(0);
+/// Some slot has fired.
+static FIRED: AtomicU32 = AtomicU32::new(0);
+
+/// The signals of the program's timers that count processor time (timer_create(2)).
+static COUNTING: AtomicU64 = AtomicU64::new(0);
+
+/// The signals that the kernel gives to the thread that has just used processor time.
+pub fn about_processor_time() -> u64 {
+    const ALWAYS: u64 = bit(libc::SIGPROF) | bit(libc::SIGVTALRM) | bit(libc::SIGXCPU);
+    ALWAYS | COUNTING.load(Ordering::Relaxed)
+}
+
+/// A timer is made that signals the process: perhaps one that counts processor time.
+fn note_counting(frame: &Frame) {
+    let clock = frame.rdi as i32;
+    // Negative: the clock of a process or of a thread, by its id.
+    if clock >= 0 && clock != libc::CLOCK_PROCESS_CPUTIME_ID {
+        return;
+    }
+    let signal = match frame.rsi as usize {
+        0 => libc::SIGALRM as u32,
+        at => access::load_u32(at + 8).unwrap_or(0),
+    };
+    if (1..=64).contains(&signal) {
+        COUNTING.fetch_or(bit(signal as i32), Ordering::Relaxed);
+    }
+}
+
+/// Whether the program has timers of its own, of whatever kind: a signal may come.
+pub fn are_there() -> bool {
+    let is_set = |which: i32| {
+        let mut timer = libc::itimerval {
+            it_interval: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            },
+            it_value: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            },
+        };
+        let words = [which as u64, (&raw mut timer) as u64, 0, 0, 0, 0];
+        // SAFETY: writes the structure.
+        unsafe { raw_syscall(libc::SYS_getitimer, words) };
+        timer.it_value.tv_sec != 0 || timer.it_value.tv_usec != 0
+    };
+    USED.load(Ordering::SeqCst) != 0
+        || [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF]
+            .into_iter()
+            .any(is_set)
+}
+
+/// timer_create(2) of a thread on an activation. A timer that follows the processor time of a thread binds that thread:
+/// the kernel follows kernel threads.
+pub fn create(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    create_by(frame, |mut call| {
+        if let Some(whose) = time::thread_of_clock(thread, frame.rdi as i32) {
+            match bound::kernel_id(whose) {
+                Some(tid) => call[1] = time::clock_of_kernel_thread(tid),
+                None => {
+                    call[1] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
+                    let id = whose.kernel.tid.load(Ordering::Relaxed);
+                    return bound::change(runtime, (whose, id), &[call]);
+                }
+            }
+        }
+        let [number, words @ ..] = call;
+        // SAFETY: reads the event; writes where the program wants the number.
+        (unsafe { pass_through(number as i64, words) }) as i64
+    })
+}
+
+/// timer_create(2): `make` makes the call, as it stands or with an event of ours.
+pub fn create_by(frame: &Frame, make: impl FnOnce([u64; 7]) -> i64) -> i64 {
+    let mut call = frame.words();
+    let Some(Event {
+        value,
+        signal,
+        thread,
+    }) = Event::of(frame.rsi as usize)
+    else {
+        note_counting(frame);
+        return make(call);
+    };
+    let Some(index) = take(thread) else {
+        return -i64::from(libc::EAGAIN);
+    };
+    let slot = &TIMERS[index];
+    slot.signal.store(signal as i32, Ordering::Relaxed);
+    slot.value.store(value, Ordering::Relaxed);
+    slot.fired.store(0, Ordering::Relaxed);
+    let own: [u64; 8] = [
+        preempt::timer_mark(index as u32) as u64,
+        preempt::SIGNAL as u64 | u64::from(SIGEV_SIGNAL) << 32,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    call[2] = own.as_ptr() as u64;
+    let answer = make(call);
+    core::hint::black_box(&own);
+    match access::load_u32(frame.rdx as usize) {
+        Ok(timer) if answer == 0 => slot.timer.store(timer as i32 + 1, Ordering::Release),
+        _ => slot.thread.store(0, Ordering::Release),
+    }
+    answer
+}
+
+/// A signal for one of our threads, as a timer is to send it.
+struct Event {
+    value: u64,
+    signal: u32,
+    thread: i32,
+}
+
+impl Event {
+    /// What stands at this address; `None`: it is for the kernel.
+    fn of(address: usize) -> Option<Self> {
+        if address == 0 {
+            return None;
+        }
+        let value = access::load_u64(address).ok()?;
+        let signal = access::load_u32(address + 8).ok()?;
+        let notify = access::load_u32(address + 12).ok()?;
+        let thread = access::load_u32(address + 16).ok()? as i32;
+        let is_ours = notify == SIGEV_THREAD_ID && (1..=64).contains(&signal);
+        GUEST.identities.find(thread).filter(|_| is_ours)?;
+        Some(Self {
+            value,
+            signal,
+            thread,
+        })
+    }
+}
+
+fn take(thread: i32) -> Option<usize> {
+    let index = TIMERS.iter().position(|slot| {
+        slot.thread
+            .compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    })?;
+    TIMERS[index].timer.store(0, Ordering::Relaxed);
+    USED.fetch_max(index as u32 + 1, Ordering::Relaxed);
+    Some(index)
+}
+
+/// timer_delete(2) is about to be made.
+pub fn delete(frame: &Frame) {
+    let used = USED.load(Ordering::Relaxed) as usize;
+    for slot in &TIMERS[..used] {
+        if slot.timer.load(Ordering::Acquire) == frame.rdi as i32 + 1
+            && slot.thread.load(Ordering::Relaxed) != 0
+        {
+            slot.timer.store(0, Ordering::Relaxed);
+            slot.thread.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// The child of a fork has no timers.
+pub fn forget() {
+    COUNTING.store(0, Ordering::Relaxed);
+    for slot in &TIMERS[..USED.swap(0, Ordering::Relaxed) as usize] {
+        slot.thread.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A timer has fired: in the handler, wherever that is. [`pass_on`] must follow.
+pub fn note(index: u32) {
+    if let Some(slot) = TIMERS.get(index as usize) {
+        slot.fired.fetch_add(1, Ordering::SeqCst);
+        FIRED.store(1, Ordering::SeqCst);
+    }
+}
+
+/// Sends the signals of the timers that have fired. Inside the runtime.
+pub fn pass_on(runtime: &'static Runtime, activation: &'static Activation) {
+    if FIRED.load(Ordering::Relaxed) == 0 || FIRED.swap(0, Ordering::SeqCst) == 0 {
+        return;
+    }
+    let used = USED.load(Ordering::Relaxed) as usize;
+    for slot in &TIMERS[..used] {
+        let count = slot.fired.swap(0, Ordering::SeqCst);
+        let id = slot.thread.load(Ordering::Acquire);
+        if count != 0
+            && let Some(thread) = GUEST.identities.find(id)
+        {
+            ring(runtime, activation, (thread, id), slot, count);
+        }
+    }
+}
+
+fn ring(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    receiver: (&'static Thread, i32),
+    slot: &Slot,
+    count: u32,
+) {
+    let signal = slot.signal.load(Ordering::Relaxed);
+    if receiver.0.kernel.pending.load(Ordering::SeqCst) & bit(signal) != 0 {
+        return;
+    }
+    let timer = slot.timer.load(Ordering::Relaxed).wrapping_sub(1);
+    let mut information: Information = [0; 16];
+    information[0] = signal as u64;
+    information[1] = u64::from(SI_TIMER as u32);
+    information[2] = u64::from(timer as u32) | u64::from(count - 1) << 32;
+    information[3] = slot.value.load(Ordering::Relaxed);
+    pending::send(runtime, activation, receiver, signal, &information);
+}

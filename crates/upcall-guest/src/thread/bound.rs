@@ -1,0 +1,522 @@
+//! Threads with a kernel thread of their own: bound threads.
+//!
+//! What the kernel keeps with a kernel thread, and no two threads may share (identity, capabilities, filters, real-time
+//! policies, nice values), cannot go with a thread from activation to activation. A thread that changes such a thing for
+//! itself leaves the virtual processors and runs on a kernel thread of its own from then on. To the program it is what
+//! it was: its id, name, thread pointer, mask, stacks and locks go with it.
+//!
+//! | who | does |
+//! |---|---|
+//! | who asks for a change ([`change`]) | starts the kernel thread, for the thread that is to change, and lets it make the call; if the kernel refuses, that is all |
+//! | the thread, at the end of its call ([`go`]) | is saved, and continued by its kernel thread |
+//! | a thread that somebody else binds, and that makes no such call ([`go_stopped`]) | goes from the handler of the runtime's own signal that has stopped it in the program's code |
+//! | the thread, later | makes its calls there ([`crate::call::outside`]); for what only the runtime can do it visits it ([`visit`]), and ends there |
+//!
+//! Protocol. The word `state` says what the kernel thread is to do, and who may touch the rest:
+//!
+//! ```text
+//!   IDLE ──▶ CALL ──▶ IDLE      somebody has it make a call, and waits
+//!   IDLE ──▶ CARRY ──▶ AWAY     the thread is saved; the kernel thread continues it
+//!   AWAY ──▶ IDLE               the thread is saved on its way back, not ready yet
+//!   IDLE ──▶ END                the thread has ended, or was refused; the kernel clears `tid` when all is over
+//! ```
+//!
+//! Signals for the thread go to the kernel thread from the moment at which `outside_tid` is set, under the lock of
+//! signals. It blocks all while the thread is not there, so that they wait in the kernel.
+//!
+//! Rejected: to have the activation stay with the thread. What an activation has changed for its kernel thread it would have
+//! to give back before it carries another one, which the kernel does not allow.
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
+};
+
+use upcall_core::{Errno, Kernel, SpinLock};
+use upcall_linux::{Activation, Runtime, Thread, activations, affinity, base, spawn};
+
+use crate::call::credentials;
+use crate::ground::caller;
+use crate::ground::entry::{NEVER, program_call, raw_syscall};
+use crate::ground::identity::kernel_tid;
+use crate::ground::state::GUEST;
+use crate::process::dispatch;
+use crate::signal;
+use crate::signal::pending;
+use crate::thread::{lifetime, names};
+
+const IDLE: u32 = 0;
+const CALL: u32 = 1;
+const CARRY: u32 = 2;
+const AWAY: u32 = 3;
+const END: u32 = 4;
+
+/// A record with the kernel thread's own stack behind it.
+const SIZE: usize = 64 << 10;
+
+/// Room for a mark, and so many of them as there may be records.
+const MARK: usize = size_of::<Activation>().next_multiple_of(PAGE);
+const MOST: usize = 1 << 14;
+const PAGE: usize = 4096;
+
+/// What there is for each such kernel thread. It lies at the start of its memory, and is never unmapped.
+#[repr(C)]
+pub struct Bound {
+    /// Where the pseudo-register leads: see [`caller`].
+    mark: AtomicPtr<Activation>,
+    state: AtomicU32,
+    /// The kernel thread's id, which the kernel clears when it is gone.
+    tid: AtomicI32,
+    thread: AtomicPtr<Thread>,
+    call: [AtomicU64; 7],
+    answer: AtomicI64,
+    next: AtomicPtr<Bound>,
+    /// The one that was made before it.
+    before: AtomicPtr<Bound>,
+    /// Whether the kernel thread has a table of descriptors of its own.
+    has_descriptors: AtomicBool,
+}
+
+/// All that were made, and those whose kernel thread has ended, or is about to.
+struct Records {
+    count: usize,
+    free: Option<&'static Bound>,
+}
+
+static RECORDS: SpinLock<Records> = SpinLock::new(Records {
+    count: 0,
+    free: None,
+});
+/// The last one that was made. They are never unmapped.
+static LAST: AtomicPtr<Bound> = AtomicPtr::new(ptr::null_mut());
+
+/// The calling kernel thread's, if it carries a thread that is bound to it.
+#[inline]
+pub fn current() -> Option<&'static Bound> {
+    if !base::is_set() {
+        return None;
+    }
+    // SAFETY: the pseudo-register is set; the word is a record's address, or that of none.
+    let record = caller::record_of(unsafe { base::current() });
+    // SAFETY: records are never unmapped.
+    unsafe { (record as *const Bound).as_ref() }
+}
+
+/// The thread that the calling kernel thread carries, if that is bound to it.
+#[inline]
+pub fn current_thread() -> Option<&'static Thread> {
+    current()?.thread()
+}
+
+/// A thread's record, if it is bound, or about to be.
+fn of(thread: &'static Thread) -> Option<&'static Bound> {
+    let record = thread.kernel.bound.load(Ordering::Acquire) as *const Bound;
+    // SAFETY: 0, or a record, which is never unmapped.
+    unsafe { record.as_ref() }
+}
+
+/// The id of the kernel thread to which a thread is bound, or about to be.
+pub fn kernel_id(thread: &'static Thread) -> Option<i32> {
+    of(thread).map(|record| record.tid.load(Ordering::Relaxed))
+}
+
+impl Bound {
+    fn thread(&self) -> Option<&'static Thread> {
+        // SAFETY: null, or a thread, whose memory is there for ever.
+        unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
+    }
+
+    fn set_mark(&self) {
+        // SAFETY: made with the record, and never unmapped.
+        base::set(unsafe { self.mark.load(Ordering::Relaxed).as_ref() });
+    }
+
+    fn stack_top(&'static self) -> usize {
+        ptr::from_ref(self) as usize + SIZE
+    }
+
+    fn set_state(&self, state: u32) {
+        // Release: what was written for the other side before.
+        self.state.store(state, Ordering::Release);
+        let words = [self.state.as_ptr() as u64, WAKE_PRIVATE, 1, 0, 0, 0];
+        // SAFETY: wakes only.
+        unsafe { raw_syscall(libc::SYS_futex, words) };
+    }
+
+    /// Has the kernel thread make a call, and waits for the answer. Inside the runtime.
+    fn call(&'static self, runtime: &'static Runtime, call: [u64; 7]) -> i64 {
+        for (own, word) in self.call.iter().zip(call) {
+            own.store(word, Ordering::Relaxed);
+        }
+        self.set_state(CALL);
+        while self.state.load(Ordering::Acquire) == CALL {
+            runtime.kernel().yield_processor();
+        }
+        self.answer.load(Ordering::Relaxed)
+    }
+}
+
+const WAIT_PRIVATE: u64 = 128;
+const WAKE_PRIVATE: u64 = 129;
+
+/// A record for a thread, with a kernel thread that waits. Inside the runtime.
+fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static Bound, Errno> {
+    dispatch::may_start()?;
+    let record = take(runtime)?;
+    record
+        .thread
+        .store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
+    record.state.store(IDLE, Ordering::Relaxed);
+    record.has_descriptors.store(false, Ordering::Relaxed);
+    let starts = spawn::STARTS.lock(runtime.kernel());
+    let before = signal::kernel_mask();
+    signal::set_kernel_mask(signal::ALL);
+    let tid = record.tid.as_ptr() as usize;
+    let tls = thread.kernel.thread_pointer.load(Ordering::Relaxed);
+    let own = ptr::from_ref(record) as usize;
+    // SAFETY: the stack is the record's own and free; its id word is there for ever; `begin` does not return.
+    let answer = unsafe {
+        spawn::clone_raw(
+            spawn::FLAGS as usize,
+            record.stack_top(),
+            tid,
+            tid,
+            tls,
+            begin,
+            own,
+        )
+    };
+    signal::set_kernel_mask(before);
+    drop(starts);
+    if answer < 0 {
+        give(runtime, record);
+        return Err(Errno(-answer as i32));
+    }
+    Ok(record)
+}
+
+fn take(runtime: &'static Runtime) -> Result<&'static Bound, Errno> {
+    let mut records = RECORDS.lock(runtime.kernel());
+    if let Some(record) = records.free
+        && record.tid.load(Ordering::Acquire) == 0
+    {
+        // SAFETY: null, or a record.
+        records.free = unsafe { record.next.load(Ordering::Relaxed).as_ref() };
+        return Ok(record);
+    }
+    if records.count == MOST {
+        return Err(Errno(libc::EAGAIN));
+    }
+    let marks = activations::reserve_bound_marks(MOST * MARK)?;
+    let mark = marks + records.count * MARK;
+    activations::open_marks(mark, MARK)?;
+    let memory = runtime.kernel().map(SIZE)?.cast::<Bound>();
+    // SAFETY: new memory, all zero, which is what a record begins with; it is never unmapped.
+    let record = unsafe { memory.as_ref() };
+    caller::make_mark(mark, memory.as_ptr() as usize);
+    record
+        .mark
+        .store(mark as *mut Activation, Ordering::Relaxed);
+    record
+        .before
+        .store(LAST.load(Ordering::Relaxed), Ordering::Relaxed);
+    LAST.store(memory.as_ptr(), Ordering::Release);
+    records.count += 1;
+    Ok(record)
+}
+
+fn give(runtime: &'static Runtime, record: &'static Bound) {
+    record.thread.store(ptr::null_mut(), Ordering::Relaxed);
+    let mut records = RECORDS.lock(runtime.kernel());
+    let next = records
+        .free
+        .map_or(ptr::null_mut(), |next| ptr::from_ref(next).cast_mut());
+    record.next.store(next, Ordering::Relaxed);
+    records.free = Some(record);
+}
+
+/// Makes the pseudo-register lead to the mark of the calling kernel thread, if that is a bound thread's. Says whether it
+/// is.
+pub fn mark_own() -> bool {
+    let own = kernel_tid();
+    // SAFETY: null, or a record, which is never unmapped.
+    let mut at = unsafe { LAST.load(Ordering::Acquire).as_ref() };
+    while let Some(record) = at {
+        if record.tid.load(Ordering::Relaxed) == own {
+            record.set_mark();
+            return true;
+        }
+        // SAFETY: as above.
+        at = unsafe { record.before.load(Ordering::Relaxed).as_ref() };
+    }
+    false
+}
+
+/// Its kernel thread has nobody to carry any more. Inside the runtime.
+fn end(runtime: &'static Runtime, record: &'static Bound) {
+    record.set_state(END);
+    give(runtime, record);
+}
+
+/// The kernel thread begins, with all signals blocked.
+extern "C" fn begin(record: usize) -> ! {
+    // SAFETY: `start` passes its record.
+    let record = unsafe { &*(record as *const Bound) };
+    record.set_mark();
+    dispatch::begin();
+    if let Some(thread) = record.thread() {
+        affinity::release(Some(&thread.kernel.asked));
+    }
+    serve(ptr::from_ref(record) as usize, 0, 0)
+}
+
+/// The kernel thread without its thread, on its own stack, from the top each time.
+extern "C" fn serve(record: usize, thread: usize, _: usize) -> ! {
+    // SAFETY: `begin` and `come_back` pass the record; `thread` is none, or one that was just saved here.
+    let (record, came_back) = unsafe {
+        (
+            &*(record as *const Bound),
+            (thread as *const Thread).as_ref(),
+        )
+    };
+    if let (Some(thread), Some(runtime)) = (came_back, GUEST.runtime()) {
+        // Before others can find it, and send it here again.
+        record.state.store(IDLE, Ordering::Release);
+        runtime.make_ready_from_outside(thread);
+    }
+    loop {
+        match record.state.load(Ordering::Acquire) {
+            CALL => {
+                let [number, words @ ..] = record
+                    .call
+                    .each_ref()
+                    .map(|word| word.load(Ordering::Relaxed));
+                // SAFETY: the program's own call, on behalf of the thread for which it was made.
+                let answer = unsafe { raw_syscall(number as i64, words) } as i64;
+                record.answer.store(answer, Ordering::Relaxed);
+                record.set_state(IDLE);
+            }
+            CARRY => carry(record),
+            END => loop {
+                // SAFETY: ends the kernel thread, on whose stack nothing is needed any more.
+                unsafe { raw_syscall(libc::SYS_exit, [0; 6]) };
+            },
+            state => {
+                let words = [
+                    record.state.as_ptr() as u64,
+                    WAIT_PRIVATE,
+                    state.into(),
+                    0,
+                    0,
+                    0,
+                ];
+                // SAFETY: reads the word.
+                unsafe { raw_syscall(libc::SYS_futex, words) };
+            }
+        }
+    }
+}
+
+/// Continues the thread, which is saved.
+fn carry(record: &'static Bound) -> ! {
+    let (Some(thread), Some(runtime)) = (record.thread(), GUEST.runtime()) else {
+        upcall_linux::sys::say(
+            b"upcall: a bound kernel thread without a thread: this is a bug in upcall\n",
+        );
+        std::process::abort()
+    };
+    record.state.store(AWAY, Ordering::Relaxed);
+    signal::altstack::give_back(thread);
+    names::give_back(thread);
+    pending::move_outside(runtime, thread, record.tid.load(Ordering::Relaxed));
+    // SAFETY: it was saved before its record said so, and nobody else knows it.
+    unsafe { runtime.carry_outside(thread) }
+}
+
+/// Notes that a bound thread has got a table of descriptors of its own.
+pub fn has_got_descriptors(thread: &'static Thread) {
+    if let Some(record) = of(thread) {
+        record.has_descriptors.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether a bound thread has a table of descriptors of its own, of which the poller knows nothing.
+pub fn has_descriptors(thread: &'static Thread) -> bool {
+    of(thread).is_some_and(|record| record.has_descriptors.load(Ordering::Relaxed))
+}
+
+/// Makes calls that change a kernel thread for a thread that is to keep the change, and binds it if the kernel does not
+/// refuse the first. `whose` is that thread, with its id; it goes when its call is over, if it is the caller, or at the
+/// end of its next one, or when it is stopped in the program's code. The answer is the last call's.
+///
+/// `calls`: the number and the words of each, as the thread would make the call for itself. A first one that a filter traps
+/// on the new kernel thread is trapped on the calling one, too, where the program's handler answers it.
+pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &[[u64; 7]]) -> i64 {
+    const TRAPPED: i64 = -(libc::ENOSYS as i64);
+    const NO_SUCH_THREAD: i64 = -(libc::ESRCH as i64);
+    // Of the crate: its shell, which runs other threads after it, must stay on activations.
+    if whose.0.kernel.shell.load(Ordering::Relaxed) != 0 {
+        return -i64::from(libc::EPERM);
+    }
+    let activation = runtime.enter();
+    let (thread, id) = whose;
+    let mut is_trapped = false;
+    let answer = match start(runtime, thread) {
+        Err(Errno(number)) => -i64::from(number),
+        Ok(record) => {
+            let mut answers = calls.iter().map(|&call| record.call(runtime, call));
+            let answer = answers.next().unwrap_or(0);
+            let bound = answer >= 0
+                && pending::holds_while(runtime, (thread, id), || {
+                    let own = ptr::from_ref(record) as usize;
+                    let (set, get) = (Ordering::AcqRel, Ordering::Relaxed);
+                    let is_first = thread.kernel.bound.compare_exchange(0, own, set, get);
+                    is_first.is_ok()
+                });
+            if bound {
+                // It may make no call for ever. One that is installed later looks at the end of its time slice.
+                if let Some(carrier) = thread.carrier().filter(|&own| !ptr::eq(own, activation)) {
+                    carrier.attend(Activation::DEFERRED);
+                    runtime.kernel().interrupt(carrier);
+                }
+                let has = calls.iter().any(credentials::unshares_descriptors);
+                record.has_descriptors.store(has, Ordering::Relaxed);
+                answers.last().unwrap_or(answer)
+            } else {
+                end(runtime, record);
+                is_trapped = answer == TRAPPED;
+                if answer < 0 { answer } else { NO_SUCH_THREAD }
+            }
+        }
+    };
+    runtime.leave(activation);
+    match calls {
+        // SAFETY: the program's own call, which the same filters meet again.
+        [first, ..] if is_trapped => unsafe { program_call(first, &Cell::new(0), &NEVER) as i64 },
+        _ => answer,
+    }
+}
+
+/// The thread is to run on a kernel thread of its own, and makes no call: goes there. Not in a handler that returns into
+/// the runtime.
+#[inline(never)]
+pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
+    let Some(record) = of(thread).filter(|_| !signal::is_called_back(thread)) else {
+        return;
+    };
+    depart(runtime, record);
+    // What has come meanwhile comes now.
+    signal::set_kernel_mask(dispatch::blockable(
+        thread.kernel.mask.load(Ordering::Relaxed),
+    ));
+}
+
+/// As [`go`], for a thread that was stopped in the program's code, and was bound by somebody else. Says whether it went:
+/// then all signals are blocked. One that visits the runtime is not sent back from here.
+pub fn go_stopped(runtime: &'static Runtime, thread: &'static Thread) -> bool {
+    let was_there = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
+    match of(thread).filter(|_| !was_there && !signal::is_called_back(thread)) {
+        Some(record) => {
+            depart(runtime, record);
+            true
+        }
+        None => false,
+    }
+}
+
+/// The thread is saved, and goes on on its own kernel thread, where all signals are blocked.
+fn depart(runtime: &'static Runtime, record: &'static Bound) {
+    let activation = runtime.enter();
+    runtime.park(
+        activation,
+        |_, _, _, record| {
+            // SAFETY: as passed below.
+            unsafe { &*(record as *const Bound) }.set_state(CARRY);
+            None
+        },
+        ptr::from_ref(record) as usize,
+    );
+}
+
+/// Leaves the kernel thread, for an activation. On both all signals are blocked: no handler of the thread runs on an
+/// activation, which is not what it is bound for. But a call that a filter traps there is answered by the thread's handler,
+/// as long as the thread has not blocked that itself.
+fn come_back(runtime: &'static Runtime, record: &'static Bound, thread: &'static Thread) {
+    signal::set_kernel_mask(signal::ALL);
+    signal::altstack::take_back(thread);
+    let own = thread.kernel.mask.load(Ordering::Relaxed);
+    thread
+        .kernel
+        .mask
+        .store(signal::ALL | own, Ordering::Relaxed);
+    // SAFETY: the stack is free while the thread is away from it; `serve` does not return.
+    let activation = unsafe {
+        runtime.return_from_outside(
+            thread,
+            record.stack_top(),
+            land,
+            ptr::from_ref(record) as usize,
+        )
+    };
+    runtime.leave(activation);
+}
+
+/// The thread was just saved, on its way back.
+extern "C" fn land(record: usize, _: usize, _: usize) -> ! {
+    // SAFETY: `come_back` passes its record.
+    let thread = unsafe { &*(record as *const Bound) }
+        .thread
+        .load(Ordering::Relaxed);
+    serve(record, thread as usize, 0)
+}
+
+/// Lets a bound thread do something in the runtime, on an activation, which must not wait for long.
+pub fn visit<R>(thread: &'static Thread, act: impl FnOnce(&'static Runtime) -> R) -> Option<R> {
+    let (Some(record), Some(runtime)) = (of(thread), GUEST.runtime()) else {
+        return None;
+    };
+    let mask = thread.kernel.mask.load(Ordering::Relaxed);
+    come_back(runtime, record, thread);
+    let result = act(runtime);
+    thread.kernel.mask.store(mask, Ordering::Relaxed);
+    go(runtime, thread);
+    Some(result)
+}
+
+/// exit(2) of a bound thread: it ends as every other one.
+pub fn exit(thread: &'static Thread, status: u64) -> ! {
+    if let (Some(record), Some(runtime)) = (of(thread), GUEST.runtime()) {
+        come_back(runtime, record, thread);
+        lifetime::exit(runtime, thread, status);
+    }
+    upcall_linux::sys::say(b"upcall: a bound thread without a runtime: this is a bug in upcall\n");
+    std::process::abort()
+}
+
+/// A thread begins, in a block that may have been another's.
+pub fn forget(thread: &'static Thread) {
+    thread.kernel.bound.store(0, Ordering::Relaxed);
+    thread.kernel.outside_tid.store(0, Ordering::Relaxed);
+}
+
+/// A thread has ended: so does its kernel thread. Inside the runtime.
+pub fn ended(runtime: &'static Runtime, thread: &'static Thread) {
+    if let Some(record) = of(thread) {
+        forget(thread);
+        end(runtime, record);
+    }
+}
+
+/// The child of a fork has none.
+///
+/// # Safety
+///
+/// The only thread of the process: whoever held the lock stayed in the parent.
+pub unsafe fn forget_all(runtime: &'static Runtime) {
+    LAST.store(ptr::null_mut(), Ordering::Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe { RECORDS.unlock() };
+    // The marks stay where they are; what has one is forgotten.
+    RECORDS.lock(runtime.kernel()).free = None;
+}

@@ -1,0 +1,333 @@
+//! Threads with deadlines: SCHED_DEADLINE of sched(7), where `--policy=deadline` orders the threads of the program.
+//!
+//! A thread says how much processor time each of its jobs takes (*runtime*), when a job must be done after its release
+//! (*deadline*), and how long it is from one release to the next one (*period*). Jobs run with the earliest deadline
+//! first (Liu and Layland 1973), on all virtual processors, before threads without one. Nobody needs a
+//! privilege for it: it is the program's own processors that they share.
+//!
+//! - A job is released when the thread asks for deadlines, and when it wakes a period or more after the last release.
+//! - sched_yield(2) ends a job: the thread waits for the next release.
+//! - A job that has had its runtime and computes on is due a period later, as if it were the next one (the constant
+//!   bandwidth server of Abeni and Buttazzo 1998): it takes nothing from others that keep their word. It
+//!   is looked at where time slices end.
+//!
+//! *As not in the kernel:* whether all deadlines can be met is not asked (EBUSY); a job that has had its runtime
+//! is not stopped while a processor is free; a thread with deadlines may make threads, which begin without any.
+//!
+//! Rejected: a rank that is computed when a thread becomes ready, inside of the core. A thread finds out by itself
+//! that a period is over, before it returns from the call in which it waited; who sleeps knows when it will wake.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use upcall_core::{Kernel, Rank, SpinLock};
+use upcall_linux::{Activation, Job, Runtime, Thread, cpu_time};
+
+use crate::call::time;
+use crate::ground::access;
+use crate::ground::entry::Frame;
+use crate::ground::state::{GUEST, Policy};
+use crate::signal::pending;
+use crate::thread::scheduling::at;
+use crate::thread::urgency;
+
+const EFAULT: i64 = -(libc::EFAULT as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
+const E2BIG: i64 = -(libc::E2BIG as i64);
+
+/// Of struct sched_attr as it first was (SCHED_ATTR_SIZE_VER0).
+const SIZE: u32 = 48;
+/// Accepted, for they change nothing here: SCHED_FLAG_RESET_ON_FORK, SCHED_FLAG_RECLAIM.
+const FLAGS: u32 = 1 | 2;
+
+/// What is less than that has no meaning, as in the kernel.
+const LEAST_RUNTIME: u64 = 1024;
+
+/// Who changes a thread's job.
+static JOBS: SpinLock<()> = SpinLock::new(());
+
+/// What a thread asks for, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Wanted {
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+impl Wanted {
+    /// As sched_setattr(2) checks it.
+    fn checked(self) -> Result<Self, i64> {
+        let Wanted {
+            runtime,
+            deadline,
+            period,
+        } = self;
+        let period = if period == 0 { deadline } else { period };
+        let is_valid =
+            (LEAST_RUNTIME..=deadline).contains(&runtime) && deadline <= period && period < 1 << 63;
+        is_valid.then_some(Wanted { period, ..self }).ok_or(EINVAL)
+    }
+}
+
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// A job that is released then, of a thread that has had so much processor time before.
+fn release(job: &Job, when: u64, before: u64) {
+    let due = when.saturating_add(load(&job.deadline));
+    let next = when.saturating_add(load(&job.period));
+    job.due.store(due, Ordering::Relaxed);
+    job.next.store(next, Ordering::Relaxed);
+    job.before.store(before, Ordering::Relaxed);
+}
+
+/// Jobs come first, and there is no later one than the common rank.
+fn rank(due: u64) -> Rank {
+    Rank(due.min(Rank::COMMON.0 - 1))
+}
+
+/// Whether threads are ordered by their deadlines.
+#[inline]
+pub fn order() -> bool {
+    GUEST.policy() == Policy::Deadline
+}
+
+/// Whether a thread has asked for deadlines, which count.
+#[inline]
+pub fn has(thread: &'static Thread) -> bool {
+    order() && load(&thread.kernel.job.period) != 0
+}
+
+/// A thread begins, or has deadlines no more.
+pub fn forget(thread: &'static Thread) {
+    thread.kernel.job.period.store(0, Ordering::Relaxed);
+}
+
+/// What asks for deadlines, or how a thread that has them is scheduled; `None` for other calls.
+pub fn serve(
+    runtime: &'static Runtime,
+    whose: (&'static Thread, i32),
+    frame: &Frame,
+) -> Option<i64> {
+    let has = has(whose.0);
+    match frame.rax as i64 {
+        libc::SYS_sched_setattr => match access::load_u32(frame.rsi as usize + at::POLICY) {
+            Ok(policy) if policy == libc::SCHED_DEADLINE as u32 => Some(match read(frame) {
+                Ok(wanted) => change(runtime, whose, Some(wanted)),
+                Err(error) => error,
+            }),
+            _ => None,
+        },
+        libc::SYS_sched_getscheduler if has => Some(i64::from(libc::SCHED_DEADLINE)),
+        libc::SYS_sched_getattr if has => Some(write(&whose.0.kernel.job, frame)),
+        _ => None,
+    }
+}
+
+/// A thread has got another policy.
+pub fn give_up(runtime: &'static Runtime, whose: (&'static Thread, i32)) -> i64 {
+    match has(whose.0) {
+        true => change(runtime, whose, None),
+        false => 0,
+    }
+}
+
+/// What struct sched_attr asks for.
+fn read(frame: &Frame) -> Result<Wanted, i64> {
+    let from = frame.rsi as usize;
+    let word = |offset| access::load_u32(from + offset).map_err(|_| EFAULT);
+    let long = |offset| access::load_u64(from + offset).map_err(|_| EFAULT);
+    match word(at::SIZE)? {
+        0 | SIZE.. => {}
+        _ => {
+            let _ = access::store_u32(from + at::SIZE, SIZE);
+            return Err(E2BIG);
+        }
+    }
+    let flags = long(at::FLAGS)?;
+    if frame.rdx != 0 || flags & !u64::from(FLAGS) != 0 || word(at::PRIORITY)? != 0 {
+        return Err(EINVAL);
+    }
+    let wanted = Wanted {
+        runtime: long(at::RUNTIME)?,
+        deadline: long(at::DEADLINE)?,
+        period: long(at::PERIOD)?,
+    };
+    wanted.checked()
+}
+
+/// Fills struct sched_attr.
+fn write(job: &Job, frame: &Frame) -> i64 {
+    let to = frame.rsi as usize;
+    if frame.r10 != 0 || frame.rdx < u64::from(SIZE) {
+        return EINVAL;
+    }
+    let mut words = [0u32; SIZE as usize / 4];
+    words[at::SIZE / 4] = SIZE;
+    words[at::POLICY / 4] = libc::SCHED_DEADLINE as u32;
+    for (offset, value) in [
+        (at::RUNTIME, load(&job.runtime)),
+        (at::DEADLINE, load(&job.deadline)),
+        (at::PERIOD, load(&job.period)),
+    ] {
+        words[offset / 4] = value as u32;
+        words[offset / 4 + 1] = (value >> 32) as u32;
+    }
+    for (index, word) in words.into_iter().enumerate() {
+        if access::store_u32(to + 4 * index, word).is_err() {
+            return EFAULT;
+        }
+    }
+    0
+}
+
+/// A thread has these deadlines from here on, or none.
+fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), wanted: Option<Wanted>) -> i64 {
+    let before = cpu_time::of(whose.0);
+    let changed = pending::while_it_lives(runtime, whose, |activation| {
+        let _jobs = JOBS.lock(runtime.kernel());
+        let job = &whose.0.kernel.job;
+        let rank = match wanted {
+            Some(wanted) => {
+                job.runtime.store(wanted.runtime, Ordering::Relaxed);
+                job.deadline.store(wanted.deadline, Ordering::Relaxed);
+                job.period.store(wanted.period, Ordering::Relaxed);
+                release(job, runtime.kernel().now(), before);
+                rank(load(&job.due))
+            }
+            None => {
+                forget(whose.0);
+                Rank::COMMON
+            }
+        };
+        urgency::set_own(runtime, activation, whose.0, rank);
+    });
+    match changed {
+        Some(()) => 0,
+        None => -i64::from(libc::ESRCH),
+    }
+}
+
+/// Changes the calling thread's job, and has it count.
+fn alter(runtime: &'static Runtime, thread: &'static Thread, alter: impl FnOnce(&Job) -> u64) {
+    let activation = runtime.enter();
+    {
+        let _jobs = JOBS.lock(runtime.kernel());
+        // Somebody else may have taken its deadlines away.
+        if has(thread) {
+            let due = alter(&thread.kernel.job);
+            urgency::set_own(runtime, activation, thread, rank(due));
+        }
+    }
+    runtime.leave(activation);
+}
+
+/// The calling thread is about to sleep until then, perhaps into its next job: it wakes as urgent as that one.
+#[inline]
+pub fn will_wake(runtime: &'static Runtime, thread: &'static Thread, when: u64) {
+    if has(thread) && when >= load(&thread.kernel.job.next) {
+        alter(runtime, thread, |job| {
+            when.saturating_add(load(&job.deadline))
+        });
+    }
+}
+
+/// The calling thread is about to return from a call in which it may have waited.
+#[inline]
+pub fn came_back(runtime: &'static Runtime, thread: &'static Thread) {
+    if has(thread) {
+        renew(runtime, thread);
+    }
+}
+
+#[cold]
+fn renew(runtime: &'static Runtime, thread: &'static Thread) {
+    let job = &thread.kernel.job;
+    let now = runtime.kernel().now();
+    let is_new = now >= load(&job.next);
+    if is_new || urgency::own_rank(thread) != rank(load(&job.due)) {
+        let before = cpu_time::of(thread);
+        alter(runtime, thread, |job| {
+            if is_new {
+                release(job, now, before);
+            }
+            load(&job.due)
+        });
+    }
+}
+
+/// The calling thread's job is done: it waits for the next release.
+pub fn end_job(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let next = load(&thread.kernel.job.next);
+    while runtime.kernel().now() < next {
+        // Handlers may run meanwhile.
+        time::sleep(runtime, thread, frame, next, 0);
+    }
+    let (now, before) = (runtime.kernel().now(), cpu_time::of(thread));
+    alter(runtime, thread, |job| {
+        // One that is late by more than a period does not make up for what it has left out.
+        let is_late = now - next >= load(&job.period);
+        release(job, if is_late { now } else { next }, before);
+        load(&job.due)
+    });
+    0
+}
+
+/// A time slice of a thread ends, which is parked: a job that has had its runtime is due a period later. Inside the
+/// runtime.
+pub fn tick(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+    if !has(thread) {
+        return;
+    }
+    let _jobs = JOBS.lock(runtime.kernel());
+    let job = &thread.kernel.job;
+    let had = cpu_time::of(thread);
+    if had.saturating_sub(load(&job.before)) >= load(&job.runtime) {
+        job.before.store(had, Ordering::Relaxed);
+        let due = load(&job.due).saturating_add(load(&job.period));
+        job.due.store(due, Ordering::Relaxed);
+        urgency::set_own(runtime, activation, thread, rank(due));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sched_setattr_refuses_is_refused() {
+        let check = |runtime, deadline, period| {
+            let wanted = Wanted {
+                runtime,
+                deadline,
+                period,
+            };
+            wanted.checked().map(|wanted| wanted.period)
+        };
+        assert_eq!(check(1024, 2000, 3000), Ok(3000));
+        assert_eq!(check(2000, 2000, 0), Ok(2000));
+        for (runtime, deadline, period) in [
+            (0, 0, 0),
+            (1023, 2000, 3000),
+            (2001, 2000, 3000),
+            (1024, 2000, 1999),
+            (1024, 1 << 63, 0),
+            (1024, 2000, u64::MAX),
+        ] {
+            assert_eq!(check(runtime, deadline, period), Err(EINVAL));
+        }
+    }
+
+    #[test]
+    fn a_job_is_due_after_its_release_and_the_next_one_a_period_later() {
+        let job = Job::default();
+        job.deadline.store(7, Ordering::Relaxed);
+        job.period.store(10, Ordering::Relaxed);
+        release(&job, 100, 3);
+        assert_eq!(
+            (load(&job.due), load(&job.next), load(&job.before)),
+            (107, 110, 3)
+        );
+        assert!(rank(107) < rank(108) && rank(u64::MAX) < Rank::COMMON);
+    }
+}

@@ -1,0 +1,497 @@
+//! Threads: clone(2) with CLONE_THREAD makes a user-level thread, exit(2) ends one.
+//!
+//! The new thread starts as the kernel would start it: with a copy of its creator's registers, 0
+//! as result, its own stack pointer and thread pointer. libc has made the stack and the thread
+//! control block before, and takes them back when the word at `clear_tid` becomes 0.
+//!
+//! A program that calls clone(2) itself may give its thread a small stack. At the top of that lies the frame from which
+//! the thread starts (448 bytes), until it runs. A system call takes 650 bytes for the red zone and its frame, and what
+//! the handler uses below. The last one, by which the thread ends, takes least: most of it is done when the thread has
+//! left its stack (`ended`). So a kilobyte is enough for a thread, or a process that shares the memory, which does no
+//! more than that. To be preempted takes a frame of the kernel's.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use upcall_core::{Errno, Kernel};
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::call::attributes;
+use crate::ground::entry::{Frame, mode};
+use crate::ground::state::GUEST;
+use crate::ground::{access, caller, entry};
+use crate::process::dispatch;
+use crate::report::stuck;
+use crate::rewrite::object;
+use crate::rewrite::unwind::Tables;
+use crate::signal::{pending, user_dispatch};
+use crate::thread::{agents, bound, robust, scheduling, shell, urgency};
+use crate::{process, signal};
+
+/// The arguments of clone(2) and clone3(2), as far as threads need them.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// CLONE_… flags.
+    pub flags: u64,
+    /// The initial stack pointer.
+    pub stack: usize,
+    /// The thread pointer.
+    pub tls: usize,
+    /// Where the creator wants the id.
+    pub parent_tid: usize,
+    /// Where the child wants the id, and the address that is cleared at the end.
+    pub child_tid: usize,
+}
+
+impl Request {
+    /// The arguments of a system call, if it is clone or clone3 and they can be read as that call reads them.
+    pub fn of(frame: &Frame) -> Option<Self> {
+        if frame.rax as i64 == libc::SYS_clone {
+            return Some(Request {
+                flags: frame.rdi,
+                stack: frame.rsi as usize,
+                tls: frame.r8 as usize,
+                parent_tid: frame.rdx as usize,
+                child_tid: frame.r10 as usize,
+            });
+        }
+        if frame.rax as i64 != libc::SYS_clone3 {
+            return None;
+        }
+        // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
+        if frame.rsi < 64 {
+            return None;
+        }
+        let word = |index: usize| access::load_u64(frame.rdi as usize + 8 * index).ok();
+        Some(Request {
+            flags: word(0)?,
+            stack: (word(5)? + word(6)?) as usize,
+            tls: word(7)? as usize,
+            parent_tid: word(3)? as usize,
+            child_tid: word(2)? as usize,
+        })
+    }
+
+    /// Whether a thread of this process is asked for, and not a process.
+    pub fn is_thread(&self) -> bool {
+        self.flags & libc::CLONE_THREAD as u64 != 0
+    }
+
+    /// Whether there can be such a thread.
+    fn can_be_served(&self) -> bool {
+        /// Less than any stack that libc makes, more than what is written below its top.
+        const LEAST_STACK: usize = 2048;
+        let needed = (libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
+        self.flags & needed == needed && self.stack >= LEAST_STACK
+    }
+}
+
+/// The range of libc's code, found at start.
+static LIBC_TEXT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Where the start routine is in libc's control block of a thread; 0 when libc does not say.
+static START_ROUTINE: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the id is in it; 0 when libc does not say.
+static ID: AtomicUsize = AtomicUsize::new(0);
+/// Where the word is in it that the thread's end clears; 0 before the first thread.
+static CLEARED: AtomicUsize = AtomicUsize::new(0);
+
+/// The range of syscall(2) in it.
+static RAW_CALL: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Whether the call that ends at this address is one of libc's functions' own: the site is in libc, and not in
+/// syscall(2), by which the program makes calls itself.
+pub fn is_libcs_call(rip: usize) -> bool {
+    let within = |range: &[AtomicUsize; 2]| {
+        let [start, end] = range.each_ref().map(|one| one.load(Ordering::Relaxed));
+        (start..end).contains(&rip)
+    };
+    within(&LIBC_TEXT) && !within(&RAW_CALL)
+}
+
+/// Notes where syscall(2) is.
+fn note_raw_call(libc: &object::Object) {
+    // SAFETY: dlsym with a constant name.
+    let start = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"syscall".as_ptr()) } as usize;
+    // SAFETY: libc stays where it is.
+    let image = unsafe { libc.image() };
+    let function = Tables::new(&image).and_then(|tables| tables.function_at(start));
+    if let Some(function) = function {
+        RAW_CALL[0].store(function.range.start, Ordering::Relaxed);
+        RAW_CALL[1].store(function.range.end, Ordering::Relaxed);
+    }
+}
+
+/// Notes where libc's code is, and what its control blocks look like. At start.
+pub fn note_libc() {
+    let objects = object::loaded();
+    let Some(libc) = objects
+        .iter()
+        .find(|object| object.path.ends_with("/libc.so.6"))
+    else {
+        return;
+    };
+    for segment in libc
+        .segments
+        .iter()
+        .filter(|segment| segment.is_executable())
+    {
+        LIBC_TEXT[0].store(segment.range.start, Ordering::Relaxed);
+        LIBC_TEXT[1].store(segment.range.end, Ordering::Relaxed);
+    }
+    note_raw_call(libc);
+    for (name, own) in [
+        (c"_thread_db_pthread_start_routine", &START_ROUTINE),
+        (c"_thread_db_pthread_tid", &ID),
+    ] {
+        // What libthread_db reads: the field's size in bits, the number of elements, the offset.
+        // SAFETY: dlsym with a constant name; the symbol is three words of libc's.
+        unsafe {
+            let field = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+            if !field.is_null() {
+                own.store(*field.cast::<u32>().add(2) as usize, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The id in the control block of the thread whose end clears the word at `address`, if such a
+/// word it is.
+pub fn id_beside(address: usize) -> Option<i32> {
+    let (offset, id) = (CLEARED.load(Ordering::Relaxed), ID.load(Ordering::Relaxed));
+    // In older releases the word is the id itself.
+    if id == 0 || offset == 0 || offset == id {
+        return None;
+    }
+    let id = access::load_u32(address.checked_sub(offset)?.checked_add(id)?).ok()? as i32;
+    (id != 0).then_some(id)
+}
+
+/// Whether the new thread is libc's own helper (SIGEV_THREAD timers, aio, mq_notify): its start
+/// routine, which is in its control block, lies in libc. Such a thread waits for signals that the
+/// kernel directs at it, so it stays a kernel thread. A libc that does not say where the routine
+/// is has no such helpers that we know of.
+fn is_libcs_own(tls: usize) -> bool {
+    let libc = LIBC_TEXT[0].load(Ordering::Relaxed)..LIBC_TEXT[1].load(Ordering::Relaxed);
+    start_routine(tls).is_some_and(|routine| libc.contains(&routine))
+}
+
+/// The start routine of a new thread with this control block, if libc says where it is.
+fn start_routine(tls: usize) -> Option<usize> {
+    let offset = START_ROUTINE.load(Ordering::Relaxed);
+    if offset == 0 {
+        return None;
+    }
+    let routine = access::load_u64(tls.checked_add(offset)?).ok()?;
+    Some(routine as usize)
+}
+
+/// clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
+pub fn create(frame: &mut Frame, request: &Request) {
+    let stays = GUEST.runtime().is_none() && has_what_forbids_runtime();
+    if stays || is_libcs_own(request.tls) {
+        create_helper(frame, request);
+        return;
+    }
+    if !request.can_be_served() {
+        frame.rax = -i64::from(libc::EINVAL) as u64;
+        return;
+    }
+    frame.rax = match create_thread(frame, request) {
+        Ok(tid) => tid as u64,
+        // Whatever is exhausted, also where the kernel says EINVAL (fcntl(2) beyond a limit): EAGAIN is what
+        // pthread_create knows.
+        Err(Errno(_)) => {
+            #[cfg(feature = "inject")]
+            upcall_linux::inject::refused();
+            -i64::from(libc::EAGAIN) as u64
+        }
+    };
+}
+
+/// Whether the process, which has no runtime yet, has something of the kernel's with which none can work. libc has blocked
+/// all signals, and a filter may trap what is asked here: see [`signal::ALL`].
+#[inline(never)]
+fn has_what_forbids_runtime() -> bool {
+    let before = signal::change_kernel_mask(signal::ALL);
+    let has = scheduling::is_real_time() || attributes::time_stamps_fault();
+    signal::set_kernel_mask(before);
+    has
+}
+
+/// clone or clone3 that asks for a thread which stays a kernel thread: libc's own, or one that such
+/// a thread makes.
+pub fn create_helper(frame: &mut Frame, request: &Request) {
+    if !request.can_be_served() {
+        frame.rax = -i64::from(libc::EINVAL) as u64;
+        return;
+    }
+    if let Err(Errno(number)) = dispatch::may_start() {
+        frame.rax = -i64::from(number) as u64;
+        return;
+    }
+    // Before it exists: it may end at once.
+    GUEST.foreign.fetch_add(1, Ordering::SeqCst);
+    let answer = process::foreign(frame, request, request.flags);
+    if answer < 0 {
+        GUEST.foreign.fetch_sub(1, Ordering::SeqCst);
+    }
+    frame.rax = answer as u64;
+}
+
+fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
+    let runtime = GUEST.start()?;
+    // Touch the stack before the runtime is entered: a bad one faults here, in the program.
+    let place = (request.stack - size_of::<Frame>()) & !63;
+    let copy = place as *mut Frame;
+    // SAFETY: the program gives the stack to its new thread, which has nothing there before it runs.
+    unsafe {
+        copy.write(frame.clone());
+        (*copy).rax = 0;
+        (*copy).rsp = request.stack as u64;
+        (*copy).mode = mode::RELOAD;
+        (*copy).wide = core::ptr::null_mut();
+    }
+    let activation = runtime.enter();
+    let result = launch(runtime, activation, request, place);
+    runtime.leave(activation);
+    result
+}
+
+fn launch(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    request: &Request,
+    copy: usize,
+) -> Result<i32, Errno> {
+    let creator = activation.thread();
+    note_first_id_word(request);
+    let agent = agents::create(runtime)?;
+    let thread = runtime
+        .new_thread()
+        .inspect_err(|_| agents::take_back(runtime, agent))?;
+    agents::appoint(thread, agent);
+    let state = &thread.kernel;
+    let flag = |bit: i32| request.flags & bit as u64 != 0;
+    let inherited = |pick: fn(&Thread) -> usize| creator.map_or(0, pick);
+    let base = if flag(libc::CLONE_SETTLS) {
+        request.tls
+    } else {
+        inherited(|creator| creator.kernel.thread_pointer.load(Ordering::Relaxed))
+    };
+    state.thread_pointer.store(base, Ordering::Relaxed);
+    state.mask.store(
+        inherited(|creator| creator.kernel.mask.load(Ordering::Relaxed) as usize) as u64,
+        Ordering::Relaxed,
+    );
+    signal::altstack::forget(thread);
+    bound::forget(thread);
+    user_dispatch::forget(thread);
+    state.pending.store(0, Ordering::Relaxed);
+    state.robust_list.store(0, Ordering::Relaxed);
+    state.shell.store(0, Ordering::Relaxed);
+    state.makes.store(0, Ordering::Relaxed);
+    state.called_back.store(0, Ordering::Relaxed);
+    state.takes_part.store(false, Ordering::Relaxed);
+    state.frame.store(0, Ordering::Relaxed);
+    state.cpu_ns.store(0, Ordering::Relaxed);
+    if let Some(creator) = creator {
+        state.slack.inherit(&creator.kernel.slack);
+    }
+    state
+        .asked
+        .inherit(creator.map(|creator| &creator.kernel.asked));
+    state.lent.store(false, Ordering::Relaxed);
+    for (own, creators) in state.name.iter().zip(
+        creator
+            .into_iter()
+            .flat_map(|creator| creator.kernel.name.iter()),
+    ) {
+        own.store(creators.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    urgency::inherit(runtime, activation, (creator, thread));
+    // Only now: signals for the process may be passed to it as soon as it has an id.
+    let id = agent.map(agents::Agent::tid);
+    let Some(tid) = GUEST.identities.assign(runtime, thread, id) else {
+        runtime.free_thread(thread);
+        agents::take_back(runtime, agent);
+        return Err(Errno(libc::EAGAIN));
+    };
+    if request.child_tid > base {
+        CLEARED.store(request.child_tid - base, Ordering::Relaxed);
+    }
+    state.clear_tid.store(
+        if flag(libc::CLONE_CHILD_CLEARTID) {
+            request.child_tid
+        } else {
+            0
+        },
+        Ordering::Relaxed,
+    );
+    if flag(libc::CLONE_PARENT_SETTID) {
+        // As the kernel, which ignores the error too.
+        let _ = access::store_u32(request.parent_tid, tid as u32);
+    }
+    if flag(libc::CLONE_CHILD_SETTID) {
+        let _ = access::store_u32(request.child_tid, tid as u32);
+    }
+    GUEST.living.fetch_add(1, Ordering::Relaxed);
+    // The first thread of a shell runs as those that follow it there, or a program that divides its work would
+    // make a shell for each part before it runs one.
+    let forked = start_routine(request.tls) == Some(shell::main as *const () as usize);
+    // What runs in a shell calls the runtime itself.
+    let own = if forked {
+        0
+    } else {
+        inherited(|creator| creator.kernel.program_base.load(Ordering::Relaxed))
+    };
+    state.program_base.store(own, Ordering::Relaxed);
+    // SAFETY: the stack below the copied frame belongs to the new thread alone; `begin` does not
+    // return.
+    unsafe {
+        runtime.launch(
+            activation,
+            thread,
+            forked,
+            copy,
+            begin,
+            [copy, core::ptr::from_ref(runtime) as usize, 0],
+        );
+    }
+    Ok(tid)
+}
+
+/// libc has told the kernel where the first thread's id word is before this library was loaded.
+/// It lies in the control block at the same place as in every other thread's.
+fn note_first_id_word(request: &Request) {
+    let Some(first) = GUEST.identities.first() else {
+        return;
+    };
+    let state = &first.kernel;
+    if state.clear_tid.load(Ordering::Relaxed) != 0 || request.tls == 0 {
+        return;
+    }
+    let offset = request.child_tid.wrapping_sub(request.tls);
+    let word = state
+        .thread_pointer
+        .load(Ordering::Relaxed)
+        .wrapping_add(offset);
+    if access::load_u32(word) == Ok(state.tid.load(Ordering::Relaxed) as u32) {
+        state.clear_tid.store(word, Ordering::Relaxed);
+    }
+}
+
+/// The first steps of a new thread, inside the runtime.
+extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
+    // SAFETY: `launch` passes its runtime, which lives for ever, and a frame on this stack.
+    unsafe {
+        let runtime = &*(runtime as *const Runtime);
+        runtime.leave(runtime.kernel().current());
+        if let Some(thread) = caller::current_thread() {
+            if thread.kernel.bound.load(Ordering::Relaxed) != 0 {
+                bound::go(runtime, thread);
+            }
+            caller::give_back(thread);
+        }
+        entry::resume(copy as *const Frame)
+    }
+}
+
+/// exit(2): ends the current thread, and the process with the last one.
+// The stack may be small: nearly all is done when the thread has left it, in `ended`.
+pub fn exit(runtime: &'static Runtime, thread: &'static Thread, status: u64) -> ! {
+    let first = GUEST.identities.first();
+    if first.is_some_and(|first| core::ptr::eq(first, thread)) {
+        FIRST_STATUS.store(status, Ordering::Relaxed);
+        GUEST.first_ended.store(true, Ordering::SeqCst);
+    }
+    if agents::of(thread).is_some() {
+        agents::dismiss(runtime, thread, || GUEST.identities.release(thread));
+    }
+    runtime.exit_thread(runtime.enter(), ended, 0)
+}
+
+/// With what the first thread called exit(2): the process's status, if nobody says another.
+static FIRST_STATUS: AtomicU64 = AtomicU64::new(0);
+
+/// A thread has ended. Shells in which nothing runs are not what the process goes on for once its first
+/// thread has ended.
+#[inline]
+pub fn end_with_the_last() {
+    if GUEST.first_ended.load(Ordering::SeqCst)
+        && GUEST.foreign.load(Ordering::SeqCst) == 0
+        && only_shells_are_left()
+    {
+        end_process();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn only_shells_are_left() -> bool {
+    GUEST.first_ended.load(Ordering::SeqCst)
+        && shell::count_ended() + stuck::serving() == GUEST.living.load(Ordering::SeqCst)
+}
+
+fn end_process() -> ! {
+    GUEST.report();
+    let status = FIRST_STATUS.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: ends the process.
+        unsafe { entry::raw_syscall(libc::SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// exit(2) by a kernel thread that is no activation: a helper of libc's, with which the process ends
+/// if it outlives all threads, or a child on borrowed memory.
+// The stack may be small: the two steps use the same part of it.
+pub fn exit_foreign(frame: &mut Frame) {
+    if is_last_foreign() {
+        end_process();
+    }
+    // SAFETY: the program's own call.
+    frame.rax = unsafe { frame.raw() } as u64;
+}
+
+/// Counts the calling kernel thread down, if it is a helper. Whether the process ends with it.
+#[inline(never)]
+fn is_last_foreign() -> bool {
+    // SAFETY: asks only.
+    let process = unsafe { upcall_linux::sys!(libc::SYS_getpid) } as u32;
+    process == GUEST.pid.load(Ordering::Relaxed)
+        && GUEST.foreign.fetch_sub(1, Ordering::SeqCst) == 1
+        // Without a runtime no thread has been counted, and the kernel knows who is the last.
+        && GUEST.runtime().is_some()
+        && (GUEST.living.load(Ordering::SeqCst) == 0 || only_shells_are_left())
+}
+
+/// Nothing runs on the thread's stack any more. Hands on what the thread holds, and lets libc have the stack.
+fn ended(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    _: usize,
+) -> Option<&'static Thread> {
+    robust::release_all(runtime, activation, thread);
+    // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
+    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.foreign.load(Ordering::SeqCst) == 0
+    {
+        end_process();
+    }
+    end_with_the_last();
+    let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
+    GUEST.identities.release(thread);
+    pending::close(runtime, activation, thread);
+    bound::ended(runtime, thread);
+    let shell = shell::of(thread);
+    runtime.free_thread(thread);
+    if clear != 0 && access::store_u32(clear, 0).is_ok() {
+        runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);
+        crate::call::futex::wake_foreign(clear, 1);
+        crate::call::futex::wake_shared(clear);
+    }
+    if let Some(shell) = shell {
+        // Last: the word above was in its memory.
+        shell::ended(runtime, activation, shell);
+    }
+    None
+}

@@ -1,0 +1,11 @@
+//! Threads of the program: how they begin and end, and what the kernel would keep for each.
+
+pub mod agents;
+pub mod bound;
+pub mod deadlines;
+pub mod lifetime;
+pub mod names;
+pub mod robust;
+pub mod scheduling;
+pub mod shell;
+pub mod urgency;

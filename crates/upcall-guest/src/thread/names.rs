@@ -1,0 +1,281 @@
+//! The names of threads: prctl(2), and `/proc/self/task/ID/comm`, by which libc names other threads.
+//!
+//! The kernel has no such file for a user-level thread. Opening it gives a file in memory that
+//! holds the name; one that was opened for writing is read when it is closed. The first thread's
+//! name is also its kernel thread's, which other processes see.
+
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use upcall_linux::{Runtime, Thread};
+
+use crate::ground::access::Fault;
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::identity::FIRST;
+use crate::ground::state::GUEST;
+use crate::ground::{access, caller};
+use crate::signal;
+use crate::signal::pending;
+use crate::thread::bound;
+
+/// TASK_COMM_LEN, the NUL included.
+const LENGTH: usize = 16;
+const PREFIX: &[u8] = b"/proc/self/task/";
+const SUFFIX: &[u8] = b"/comm\0";
+/// Names that are being written at the same time; beyond that a name is not changed.
+const OPEN: usize = 16;
+
+/// A descriptor plus one in the lower half, the thread's id in the upper.
+static WRITTEN: [AtomicU64; OPEN] = [const { AtomicU64::new(0) }; OPEN];
+static NR_WRITTEN: AtomicI32 = AtomicI32::new(0);
+
+#[cfg_attr(feature = "inject", track_caller)]
+fn raw(number: i64, words: [u64; 6]) -> i64 {
+    // SAFETY: the callers pass buffers of their own.
+    (unsafe { raw_syscall(number, words) }) as i64
+}
+
+/// The name of a thread, with zeros at its end.
+pub fn get(thread: &'static Thread) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    for (half, word) in bytes.chunks_exact_mut(8).zip(&thread.kernel.name) {
+        half.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    bytes
+}
+
+fn set(thread: &'static Thread, name: &[u8; LENGTH]) {
+    for (half, word) in name.chunks_exact(8).zip(&thread.kernel.name) {
+        let half = half.iter().rev();
+        word.store(
+            half.fold(0, |word, &byte| word << 8 | u64::from(byte)),
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// The thread of that id is called `name` now: so is its kernel thread, if it has one of its own.
+fn name_in_kernel(thread: &'static Thread, id: i32, name: &[u8; LENGTH]) {
+    let length = name.iter().position(|&byte| byte == 0);
+    let name = &name[..length.unwrap_or(LENGTH)];
+    if id < FIRST {
+        name_kernel_thread(id, name);
+    }
+    if let Some(id) = bound::kernel_id(thread) {
+        name_kernel_thread(id, name);
+    }
+}
+
+/// Writes the first thread's name where the kernel keeps it.
+fn name_kernel_thread(id: i32, name: &[u8]) {
+    let mut path = [0u8; 40];
+    let mut digits = [0u8; 10];
+    let mut at = digits.len();
+    let mut rest = id;
+    while rest > 0 {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let mut length = 0;
+    for part in [PREFIX, &digits[at..], SUFFIX] {
+        path[length..length + part.len()].copy_from_slice(part);
+        length += part.len();
+    }
+    let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as u64;
+    let folder = libc::AT_FDCWD as u64;
+    let file = raw(
+        libc::SYS_openat,
+        [folder, path.as_ptr() as u64, flags, 0, 0, 0],
+    );
+    if file >= 0 {
+        let length = name.len() as u64;
+        let words = [file as u64, name.as_ptr() as u64, length, 0, 0, 0];
+        raw(libc::SYS_write, words);
+        raw(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Notes the name of the thread that is there when the runtime starts; others inherit it.
+pub fn adopt_first(thread: &'static Thread) {
+    let mut name = [0u8; LENGTH];
+    let option = libc::PR_GET_NAME as u64;
+    raw(
+        libc::SYS_prctl,
+        [option, name.as_mut_ptr() as u64, 0, 0, 0, 0],
+    );
+    set(thread, &name);
+}
+
+/// Gives the calling kernel thread, which is to carry this thread alone, its name.
+pub fn give_back(thread: &'static Thread) {
+    let name = get(thread);
+    let words = [libc::PR_SET_NAME as u64, name.as_ptr() as u64, 0, 0, 0, 0];
+    raw(libc::SYS_prctl, words);
+}
+
+/// PR_SET_NAME.
+pub fn set_own(thread: &'static Thread, at: usize) -> i64 {
+    let mut bytes = [0u8; LENGTH];
+    for (index, byte) in bytes.iter_mut().take(LENGTH - 1).enumerate() {
+        match byte_at(at + index) {
+            Ok(0) => break,
+            Ok(value) => *byte = value,
+            Err(Fault) => return -i64::from(libc::EFAULT),
+        }
+    }
+    set(thread, &bytes);
+    name_in_kernel(thread, thread.kernel.tid.load(Ordering::Relaxed), &bytes);
+    0
+}
+
+/// PR_GET_NAME.
+pub fn get_own(thread: &'static Thread, at: usize) -> i64 {
+    for (index, word) in thread.kernel.name.iter().enumerate() {
+        if access::store_u64(at + 8 * index, word.load(Ordering::Relaxed)).is_err() {
+            return -i64::from(libc::EFAULT);
+        }
+    }
+    0
+}
+
+/// One byte of the program: a string may end at the end of a page.
+fn byte_at(address: usize) -> Result<u8, Fault> {
+    Ok(access::load_u32(address & !3)?.to_le_bytes()[address & 3])
+}
+
+/// Serves open(2) and openat(2) if they are about a thread's name; `None`: they are not.
+pub fn open(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
+    let (path, flags) = match frame.rax as i64 {
+        libc::SYS_open => (frame.rdi as usize, frame.rsi),
+        _ => (frame.rsi as usize, frame.rdx),
+    };
+    let id = named_by(path)?;
+    let thread = GUEST.identities.find(id)?;
+    let mut name = [0; LENGTH];
+    if !while_it_lives(runtime, (thread, id), || name = get(thread)) {
+        return None;
+    }
+    let in_memory = flags & libc::O_CLOEXEC as u64 != 0;
+    let file = raw(
+        libc::SYS_memfd_create,
+        [c"comm".as_ptr() as u64, u64::from(in_memory), 0, 0, 0, 0],
+    );
+    if file < 0 {
+        return Some(file);
+    }
+    if flags & libc::O_ACCMODE as u64 == libc::O_RDONLY as u64 {
+        let mut text = [0u8; LENGTH + 1];
+        text[..LENGTH].copy_from_slice(&name);
+        let length = text.iter().position(|&byte| byte == 0).unwrap_or(0);
+        text[length] = b'\n';
+        let words = [
+            file as u64,
+            text.as_ptr() as u64,
+            length as u64 + 1,
+            0,
+            0,
+            0,
+        ];
+        raw(libc::SYS_pwrite64, words);
+        return Some(file);
+    }
+    let entry = u64::from(id as u32) << 32 | (file as u64 + 1);
+    let free = |slot: &&AtomicU64| {
+        slot.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    };
+    if WRITTEN.iter().find(free).is_some() {
+        NR_WRITTEN.fetch_add(1, Ordering::SeqCst);
+    }
+    Some(file)
+}
+
+/// The id in a path of the form `/proc/self/task/ID/comm`.
+fn named_by(path: usize) -> Option<i32> {
+    if access::load_u64(path).ok()? != u64::from_le_bytes(*b"/proc/se") {
+        return None;
+    }
+    for (index, &expected) in PREFIX.iter().enumerate() {
+        if byte_at(path + index).ok()? != expected {
+            return None;
+        }
+    }
+    let mut id = 0i32;
+    let mut at = path + PREFIX.len();
+    loop {
+        let byte = byte_at(at).ok()?;
+        if !byte.is_ascii_digit() {
+            break;
+        }
+        id = id.checked_mul(10)?.checked_add(i32::from(byte - b'0'))?;
+        at += 1;
+    }
+    for (index, &expected) in SUFFIX.iter().enumerate() {
+        if byte_at(at + index).ok()? != expected {
+            return None;
+        }
+    }
+    Some(id)
+}
+
+/// These descriptors are about to be closed: perhaps names were written to them.
+#[inline]
+pub fn closes(runtime: &'static Runtime, first: u32, last: u32) {
+    if NR_WRITTEN.load(Ordering::Relaxed) != 0 {
+        take(runtime, first, last);
+    }
+}
+
+/// Looks at the thread of that id, or changes it, unless it has ended. Returns whether it was done.
+fn while_it_lives(
+    runtime: &'static Runtime,
+    whose: (&'static Thread, i32),
+    act: impl FnOnce(),
+) -> bool {
+    if !caller::is_outside() {
+        return pending::while_it_lives(runtime, whose, |_| act()).is_some();
+    }
+    let before = signal::change_kernel_mask(signal::ALL);
+    let done = pending::holds_while(runtime, whose, || {
+        act();
+        true
+    });
+    signal::set_kernel_mask(before);
+    done
+}
+
+#[cold]
+fn take(runtime: &'static Runtime, first: u32, last: u32) {
+    for slot in &WRITTEN {
+        let entry = slot.load(Ordering::Acquire);
+        let descriptor = (entry as u32).wrapping_sub(1);
+        if entry == 0
+            || !(first..=last).contains(&descriptor)
+            || slot
+                .compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+        {
+            continue;
+        }
+        NR_WRITTEN.fetch_sub(1, Ordering::SeqCst);
+        let mut text = [0u8; LENGTH];
+        let words = [
+            u64::from(descriptor),
+            text.as_mut_ptr() as u64,
+            LENGTH as u64 - 1,
+            0,
+            0,
+            0,
+        ];
+        let id = (entry >> 32) as i32;
+        let read = raw(libc::SYS_pread64, words) >= 0;
+        let end = text.iter().position(|&byte| byte == 0);
+        text[end.unwrap_or(LENGTH)..].fill(0);
+        if read
+            && let Some(thread) = GUEST.identities.find(id)
+            && while_it_lives(runtime, (thread, id), || set(thread, &text))
+        {
+            name_in_kernel(thread, id, &text);
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! Shells: threads of libc's in which threads of the crate run, one after another.
+//!
+//! A shell is what makes a thread a thread for code that knows nothing of the crate: libc's control block,
+//! thread-local storage and a stack, made by pthread_create(3) once. A thread of the crate takes a shell that is
+//! free, and leaves it as it found it (`tls`): to create one is to write down what it is to do and to make
+//! it ready.
+//!
+//! ```text
+//!   low | guard | stack ........ first frames | storage, control block | Shell | high
+//!                                             |<-------- one page ------------>|
+//! ```
+//!
+//! A thread's end, its handle and who joins it meet in one word, [`Ending`]. Where a thread leaves something behind
+//! that only libc can take back, it ends by libc's hand, and its shell with it; its result stays until its
+//! handle has taken it.
+//!
+//! Free shells wait where they were released: their virtual processor's owner takes them without a lock,
+//! since nobody else can be inside the runtime there.
+//!
+//! Approaches rejected: see `docs/adr/0001-threads-of-the-crate.md`.
+
+mod pool;
+mod tls;
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+
+use upcall_core::ending::{Ended, Ending};
+use upcall_core::runtime::{Step, Transition};
+use upcall_core::{Errno, Slot};
+use upcall_linux::{Activation, Linux, Runtime, Thread, sys};
+
+use crate::call::{direct, futex};
+use crate::ground::caller;
+use crate::ground::state::GUEST;
+use crate::thread::urgency::Asks;
+use crate::thread::{lifetime, names, urgency};
+
+pub use pool::{CLASSES, forget};
+
+/// What a thread and its result may measure to find room in the shell.
+pub const ROOM: usize = 320;
+
+/// What a thread of the crate does.
+#[derive(Clone, Copy)]
+pub struct Work {
+    /// Runs it; its result is then in the room, which the argument points to.
+    pub run: unsafe fn(*mut u8),
+    /// Drops the result.
+    pub drop_result: unsafe fn(*mut u8),
+}
+
+/// See the module's text.
+#[repr(C, align(64))]
+pub struct Shell {
+    ending: Ending<Linux>,
+    /// Its thread; null once that is gone.
+    thread: AtomicPtr<Thread>,
+    /// Link in the list of free shells.
+    next: Slot<Shell>,
+    work: UnsafeCell<Work>,
+    class: u32,
+    /// What its first thread asks for.
+    asks: Option<Asks>,
+    /// The thread of libc's, from its creation on.
+    identity: AtomicUsize,
+    /// The thread was woken to drop its result.
+    drops: AtomicBool,
+    room: UnsafeCell<Room>,
+}
+
+#[repr(align(16))]
+struct Room(#[expect(dead_code, reason = "bytes")] [u8; ROOM]);
+
+// SAFETY: `work` and `room` belong to whoever the state says.
+unsafe impl Sync for Shell {}
+
+/// The one right to a thread's result.
+pub struct Handle(&'static Shell);
+
+impl Shell {
+    fn place(&self) -> *mut u8 {
+        self.room.get().cast()
+    }
+
+    fn thread(&self) -> Option<&'static Thread> {
+        // SAFETY: null, or a thread, whose memory is there for ever.
+        unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
+    }
+}
+
+/// Makes a thread, in a shell of this class ([`CLASSES`]). `fill` writes what it needs into the room.
+///
+/// # Errors
+///
+/// EAGAIN: there is no more memory, or no more threads.
+///
+/// # Safety
+///
+/// `work` fits what `fill` writes.
+pub unsafe fn spawn(
+    runtime: &'static Runtime,
+    class: usize,
+    asks: Option<Asks>,
+    work: Work,
+    fill: impl FnOnce(*mut u8),
+) -> Result<Handle, Errno> {
+    let activation = runtime.enter();
+    if let Some((shell, thread)) = pool::take(runtime, activation, class) {
+        fill(shell.place());
+        // SAFETY: the shell is free: nobody else looks.
+        unsafe { *shell.work.get() = work };
+        shell.ending.begin();
+        inherit(runtime, activation, thread, asks);
+        runtime.make_ready_forked(activation, thread);
+        runtime.leave(activation);
+        return Ok(Handle(shell));
+    }
+    runtime.leave(activation);
+    create(runtime, class, asks, work, fill)
+}
+
+/// What a thread has from its creator.
+#[inline]
+fn inherit(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    asks: Option<Asks>,
+) {
+    let Some(creator) = activation.thread() else {
+        return;
+    };
+    let mask = creator.kernel.mask.load(Ordering::Relaxed);
+    thread.kernel.mask.store(mask, Ordering::Relaxed);
+    if runtime.is_ranked() || asks.is_some() {
+        urgency::begin(runtime, activation, thread, asks.unwrap_or_default());
+    }
+}
+
+#[cold]
+fn create(
+    runtime: &'static Runtime,
+    class: usize,
+    asks: Option<Asks>,
+    work: Work,
+    fill: impl FnOnce(*mut u8),
+) -> Result<Handle, Errno> {
+    let (stack, size, place) = pool::memory(runtime, class)?;
+    let shell = place.cast::<Shell>();
+    // SAFETY: the memory is ours, aligned, and nobody else's.
+    let shell: &'static Shell = unsafe {
+        shell.write(Shell {
+            ending: Ending::default(),
+            thread: AtomicPtr::new(core::ptr::null_mut()),
+            next: Slot::empty(),
+            work: UnsafeCell::new(work),
+            class: class as u32,
+            asks,
+            identity: AtomicUsize::new(0),
+            drops: AtomicBool::new(false),
+            room: UnsafeCell::new(Room([0; ROOM])),
+        });
+        shell.as_ref()
+    };
+    fill(shell.place());
+    tls::prepare();
+    makes(core::ptr::from_ref(shell) as usize);
+    // SAFETY: attributes that are made here; the stack is ours and stays for ever; the thread is detached,
+    // and gets a shell that lives as long as it does.
+    let refusal = unsafe {
+        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+        libc::pthread_attr_init(&raw mut attributes);
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let refusal = libc::pthread_attr_setstack(&raw mut attributes, stack.cast(), size);
+        let mut thread: libc::pthread_t = 0;
+        let refusal = match refusal {
+            0 => libc::pthread_create(
+                &raw mut thread,
+                &raw const attributes,
+                main,
+                core::ptr::from_ref(shell).cast_mut().cast(),
+            ),
+            number => number,
+        };
+        libc::pthread_attr_destroy(&raw mut attributes);
+        shell.identity.store(thread as usize, Ordering::Relaxed);
+        refusal
+    };
+    makes(0);
+    if refusal != 0 {
+        // The room is the caller's to empty: nothing has run.
+        pool::give_back(runtime, shell);
+        return Err(Errno(refusal));
+    }
+    Ok(Handle(shell))
+}
+
+/// The calling thread is about to make this shell's thread.
+fn makes(shell: usize) {
+    if let Some(creator) = caller::own_thread() {
+        creator.kernel.makes.store(shell, Ordering::Relaxed);
+    }
+}
+
+/// What the thread asks for that this thread is making.
+pub fn asked_by(creator: &'static Thread) -> Option<Asks> {
+    let shell = creator.kernel.makes.load(Ordering::Relaxed) as *const Shell;
+    // SAFETY: null, or a shell, whose memory is there for ever.
+    unsafe { shell.as_ref() }?.asks
+}
+
+/// What the thread of libc's does: threads of the crate, one after another.
+pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
+    // SAFETY: `create` passes it; it is there for as long as this runs.
+    let shell = unsafe { &*shell.cast::<Shell>() };
+    let (Some(runtime), Some(thread)) = (direct::runtime(), caller::own_thread()) else {
+        unreachable!("a runtime has made this thread, and stays");
+    };
+    shell
+        .thread
+        .store(core::ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
+    thread
+        .kernel
+        .shell
+        .store(core::ptr::from_ref(shell) as usize, Ordering::Relaxed);
+    loop {
+        // SAFETY: it is not over: the work is this thread's.
+        let work = unsafe { *shell.work.get() };
+        // SAFETY: as `spawn` was promised.
+        unsafe { (work.run)(shell.place()) };
+        // In the child of a fork it is another thread now, or none.
+        let same = caller::own_thread().is_some_and(|now| core::ptr::eq(now, thread));
+        if !same || !tls::reset(thread) {
+            leave(shell, work);
+            return core::ptr::null_mut();
+        }
+        rest(runtime, shell, finished);
+        if shell.drops.load(Ordering::Relaxed) {
+            shell.drops.store(false, Ordering::Relaxed);
+            // SAFETY: as above; its handle is gone.
+            unsafe { (work.drop_result)(shell.place()) };
+            if !tls::reset(thread) {
+                return core::ptr::null_mut();
+            }
+            rest(runtime, shell, release_own);
+        }
+    }
+}
+
+/// libc ends the thread, and the shell with it.
+#[cold]
+fn leave(shell: &'static Shell, work: Work) {
+    if !shell.ending.leave() {
+        // SAFETY: the work is this thread's, and its handle is gone.
+        unsafe { (work.drop_result)(shell.place()) };
+    }
+}
+
+/// Parks the shell's thread until it has work again. Part of `main`: who is resumed there returns from nothing.
+#[inline(always)]
+fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux>) {
+    let activation = runtime.enter();
+    runtime.tell_of_current(activation, Transition::Ended);
+    let activation = runtime.park(activation, after, core::ptr::from_ref(shell) as usize);
+    runtime.leave(activation);
+}
+
+/// The shell's thread is saved: it has ended for everybody else.
+#[inline]
+fn finished(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    shell: usize,
+) -> Option<&'static Thread> {
+    // SAFETY: `rest` passes its shell.
+    let shell = unsafe { &*(shell as *const Shell) };
+    match shell.ending.end(false) {
+        Ended::Kept => {
+            lifetime::end_with_the_last();
+            None
+        }
+        Ended::Dropped => {
+            // It goes on, and drops its result.
+            shell.drops.store(true, Ordering::Relaxed);
+            Some(thread)
+        }
+        Ended::Joined(joiner) if !runtime.is_ranked() => Some(joiner),
+        waits => {
+            wake(runtime, activation, shell, waits);
+            None
+        }
+    }
+}
+
+/// As [`finished`], where nobody has a handle any more.
+fn release_own(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    _: &'static Thread,
+    shell: usize,
+) -> Option<&'static Thread> {
+    // SAFETY: `rest` passes its shell.
+    let shell = unsafe { &*(shell as *const Shell) };
+    shell.ending.end(true);
+    pool::release(runtime, activation, shell);
+    lifetime::end_with_the_last();
+    None
+}
+
+/// Wakes who waits for the end of a thread.
+fn wake(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    shell: &'static Shell,
+    ended: Ended<Linux>,
+) {
+    match ended {
+        Ended::Joined(joiner) => runtime.make_ready(activation, joiner),
+        Ended::Outside => {
+            futex::wake_kernel(shell.ending.address(), 1, true);
+        }
+        Ended::Kept | Ended::Dropped => {}
+    }
+}
+
+/// The shell of a thread.
+pub fn of(thread: &'static Thread) -> Option<&'static Shell> {
+    let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
+    // SAFETY: null, or the thread's shell, whose memory is there for ever.
+    unsafe { shell.as_ref() }
+}
+
+/// The thread of a shell has ended by libc's hand, and nothing will touch its memory any more. Its handle may still
+/// be there.
+#[cold]
+pub fn ended(runtime: &'static Runtime, activation: &'static Activation, shell: &'static Shell) {
+    shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
+    match shell.ending.end(true) {
+        Ended::Dropped => pool::release(runtime, activation, shell),
+        ended => wake(runtime, activation, shell, ended),
+    }
+}
+
+/// Whether an address is in the guard of a thread's stack: a fault there says that the thread has used the stack up.
+pub fn is_in_guard(thread: &'static Thread, address: usize) -> bool {
+    of(thread).is_some_and(|shell| pool::guard_of(shell).contains(&address))
+}
+
+/// Whether a frame may begin at `place` that goes below this stack pointer of a thread's: not outside of the
+/// stack on which the thread is, since what lies beyond the guard is another thread's. A thread may also run
+/// on a stack of the program's own, of which nothing is known.
+pub fn has_room(thread: &'static Thread, stack_pointer: usize, place: usize) -> bool {
+    let Some(shell) = of(thread) else {
+        return true;
+    };
+    let (guard, stack) = (pool::guard_of(shell), pool::stack_of(shell));
+    let is_on = (guard.start..stack.end).contains(&stack_pointer);
+    !is_on || place >= stack.start
+}
+
+/// A thread has no room for the handler of a fault at this address: says so, if it has used up its stack. Returns true
+/// then. The process is about to end by SIGSEGV.
+#[cold]
+pub fn report_overflow(thread: &'static Thread, address: usize) -> bool {
+    if !is_in_guard(thread, address) {
+        return false;
+    }
+    let name = names::get(thread);
+    sys::say(b"\nupcall: thread '");
+    sys::say(name.split(|&byte| byte == 0).next().unwrap_or_default());
+    sys::say(b"' has overflowed its stack\n");
+    true
+}
+
+/// Whether a thread is a shell in which nothing runs.
+pub fn is_free(thread: &'static Thread) -> bool {
+    of(thread).is_some_and(|shell| shell.ending.is_over())
+}
+
+/// Where the room of the calling thread's shell is, if it runs in one.
+#[inline]
+pub fn own_room() -> Option<*mut u8> {
+    Some(of(caller::own_thread()?)?.place())
+}
+
+/// In how many shells nothing runs.
+pub fn count_ended() -> usize {
+    let mut count = 0;
+    GUEST.identities.each(|thread| {
+        count += usize::from(is_free(thread));
+        true
+    });
+    count
+}
+
+impl Handle {
+    /// Where the thread's room is.
+    pub fn place(&self) -> *mut u8 {
+        self.0.place()
+    }
+
+    /// The handle as the address of its thread's room, for languages without moves.
+    pub fn into_room(self) -> *mut u8 {
+        let place = self.place();
+        core::mem::forget(self);
+        place
+    }
+
+    /// The other way round.
+    ///
+    /// # Safety
+    ///
+    /// The room is of a thread whose handle was turned into it, and of that one right one use is made.
+    #[inline]
+    pub unsafe fn of_room(room: *mut u8) -> Self {
+        // SAFETY: the caller's promise: the room is inside of a shell, whose memory is there for ever.
+        Handle(unsafe { &*room.sub(core::mem::offset_of!(Shell, room)).cast::<Shell>() })
+    }
+
+    /// What pthread_self(3) is in the thread.
+    pub fn identity(&self) -> libc::pthread_t {
+        self.0.identity.load(Ordering::Relaxed) as libc::pthread_t
+    }
+
+    /// Whether the thread has ended.
+    #[inline]
+    pub fn is_ended(&self) -> bool {
+        self.0.ending.is_over()
+    }
+
+    /// Waits for the thread's end, calls `take`, and gives the shell back with its room. `take` must not
+    /// fault, block, or run code of others: it moves the result out.
+    #[inline]
+    pub fn join<R>(self, take: impl FnOnce() -> R) -> R {
+        let shell = self.0;
+        core::mem::forget(self);
+        let Some(runtime) = direct::runtime() else {
+            return join_from_outside(shell, take);
+        };
+        let mut activation = runtime.enter();
+        while !shell.ending.is_over() {
+            activation = runtime.await_end(activation, &shell.ending);
+            if !shell.ending.is_over() {
+                // Something came for the joiner itself.
+                runtime.leave(activation);
+                activation = runtime.enter();
+            }
+        }
+        let result = take();
+        pool::release(runtime, activation, shell);
+        runtime.leave(activation);
+        result
+    }
+}
+
+#[cold]
+fn join_from_outside<R>(shell: &'static Shell, take: impl FnOnce() -> R) -> R {
+    while let Some(hangs) = shell.ending.hang_outside() {
+        let word = shell.ending.address() as *const AtomicU32;
+        // SAFETY: the lower half of the word, which is there for ever.
+        futex::wait_kernel(unsafe { &*word }, hangs);
+    }
+    let result = take();
+    pool::release_from_outside(shell);
+    result
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let shell = self.0;
+        let over = shell.ending.drop_handle(|| {
+            // SAFETY: the thread has run: its work and its result are the handle's.
+            unsafe { ((*shell.work.get()).drop_result)(shell.place()) };
+        });
+        if over {
+            give_back(shell);
+        }
+    }
+}
+
+fn give_back(shell: &'static Shell) {
+    let Some(runtime) = direct::runtime() else {
+        return pool::release_from_outside(shell);
+    };
+    let activation = runtime.enter();
+    pool::release(runtime, activation, shell);
+    runtime.leave(activation);
+}

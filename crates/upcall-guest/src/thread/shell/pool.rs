@@ -1,0 +1,238 @@
+//! Free shells, and the memory of shells.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use upcall_core::stack::StackPool;
+use upcall_core::{Errno, Kernel, Slot, SpinLock};
+use upcall_linux::{Activation, Runtime, Thread};
+
+use super::Shell;
+use crate::ground::state::GUEST;
+
+/// How large the stacks of shells are, with all that lies on them.
+pub const CLASSES: [usize; 4] = [64 << 10, 256 << 10, 2 << 20, 16 << 20];
+
+const PAGE: usize = 4096;
+const LINE: usize = 64;
+/// Below each stack.
+const GUARD: usize = PAGE;
+/// A virtual processor with more free shells than this passes half of them on.
+const MOST: u32 = 64;
+
+/// Free shells, last in, first out. Where there is no lock around it, it is the owner's of a virtual processor,
+/// inside the runtime; the length is read from anywhere.
+struct List {
+    head: Slot<Shell>,
+    len: AtomicUsize,
+}
+
+impl List {
+    const fn new() -> Self {
+        List {
+            head: Slot::empty(),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn push(&self, shell: &'static Shell) {
+        shell
+            .next
+            .set(self.head.get(Ordering::Relaxed), Ordering::Relaxed);
+        self.head.set(Some(shell), Ordering::Relaxed);
+        self.len.store(self.len() + 1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<&'static Shell> {
+        let shell = self.head.get(Ordering::Relaxed)?;
+        self.head
+            .set(shell.next.get(Ordering::Relaxed), Ordering::Relaxed);
+        self.len.store(self.len() - 1, Ordering::Relaxed);
+        Some(shell)
+    }
+
+    /// Moves so many to another list.
+    fn pass(&self, to: &List, count: u32) {
+        for _ in 0..count {
+            let Some(shell) = self.pop() else { return };
+            to.push(shell);
+        }
+    }
+}
+
+/// Free shells by class.
+type Lists = [List; CLASSES.len()];
+
+/// Those of one virtual processor: on cache lines of their own, which its owner writes at each beginning and end.
+#[repr(align(128))]
+struct Local(Lists);
+
+/// What a runtime has of shells. In this order: `local` is the last.
+#[repr(C)]
+struct Pools {
+    memory: [StackPool; CLASSES.len()],
+    shared: SpinLock<Lists>,
+    /// Those of each virtual processor.
+    local: [Local; 0],
+}
+
+const _: () = assert!(core::mem::offset_of!(Pools, local) == size_of::<Pools>());
+
+static POOLS: AtomicPtr<Pools> = AtomicPtr::new(core::ptr::null_mut());
+
+impl Pools {
+    /// Those of the runtime. Inside of it, or at rest.
+    #[inline]
+    fn of(runtime: &'static Runtime) -> Option<&'static Pools> {
+        let pools = POOLS.load(Ordering::Acquire);
+        // SAFETY: null, or mapped for ever.
+        unsafe { pools.as_ref() }.or_else(|| Self::make(runtime))
+    }
+
+    #[cold]
+    fn make(runtime: &'static Runtime) -> Option<&'static Pools> {
+        let count = runtime.vps().len();
+        let size = size_of::<Pools>() + count * size_of::<Local>();
+        let pools = runtime.kernel().map(size).ok()?.as_ptr().cast::<Pools>();
+        // SAFETY: room for all that, aligned to a page; what follows is zero, which is empty lists.
+        unsafe {
+            pools.write(Pools {
+                memory: CLASSES.map(StackPool::new),
+                shared: SpinLock::new([const { List::new() }; CLASSES.len()]),
+                local: [],
+            });
+        }
+        let null = core::ptr::null_mut();
+        // Somebody else may have been first; then this mapping stays unused.
+        let first = match POOLS.compare_exchange(null, pools, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => pools,
+            Err(first) => first,
+        };
+        // SAFETY: as in `of`.
+        unsafe { first.as_ref() }
+    }
+
+    /// The lists of the virtual processor of an activation that owns it, inside the runtime.
+    #[inline]
+    fn local(&self, activation: &'static Activation) -> &Lists {
+        // SAFETY: there are as many as virtual processors, behind the structure.
+        unsafe { &(*self.local.as_ptr().add(activation.vp().index() as usize)).0 }
+    }
+}
+
+/// The process is the child of a fork: the shells are the parent's.
+pub fn forget() {
+    POOLS.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// A free shell, and its thread. Inside the runtime.
+#[inline]
+pub(super) fn take(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    class: usize,
+) -> Option<(&'static Shell, &'static Thread)> {
+    let pools = Pools::of(runtime)?;
+    let list = &pools.local(activation)[class];
+    if list.len() == 0 {
+        pools.shared.lock(runtime.kernel())[class].pass(list, MOST / 2);
+    }
+    let shell = list.pop()?;
+    Some((shell, shell.thread()?))
+}
+
+/// A shell has neither a thread of the crate nor anybody who has its handle. Inside the runtime.
+#[inline]
+pub(super) fn release(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    shell: &'static Shell,
+) {
+    let Some(pools) = Pools::of(runtime) else {
+        unreachable!("the shell is from there");
+    };
+    if shell.thread().is_none() {
+        return give_memory(runtime, pools, shell);
+    }
+    let class = shell.class as usize;
+    let list = &pools.local(activation)[class];
+    list.push(shell);
+    if list.len() > MOST as usize {
+        list.pass(&pools.shared.lock(runtime.kernel())[class], MOST / 2);
+    }
+}
+
+/// As [`release`], by a kernel thread that is no activation.
+pub(super) fn release_from_outside(shell: &'static Shell) {
+    let Some((runtime, pools)) = GUEST.runtime().and_then(|one| Some((one, Pools::of(one)?)))
+    else {
+        return;
+    };
+    if shell.thread().is_none() {
+        return give_memory(runtime, pools, shell);
+    }
+    pools.shared.lock(runtime.kernel())[shell.class as usize].push(shell);
+}
+
+/// Memory for a shell: where its stack begins, how large it is, and where the shell is.
+pub(super) fn memory(
+    runtime: &'static Runtime,
+    class: usize,
+) -> Result<(*mut u8, usize, NonNull<u8>), Errno> {
+    let activation = runtime.enter();
+    let top = match Pools::of(runtime) {
+        Some(pools) => pools.memory[class].take(runtime.kernel()),
+        None => Err(Errno(libc::ENOMEM)),
+    };
+    runtime.leave(activation);
+    let top = top?;
+    let shell = top - size_of::<Shell>() - colour_of(top, class);
+    let stack = top - CLASSES[class] + GUARD;
+    let place = NonNull::new(shell as *mut u8).ok_or(Errno(libc::ENOMEM))?;
+    Ok((stack as *mut u8, shell - stack, place))
+}
+
+/// How far below the top of its memory a shell ends. Frames of threads that alternate would lie at equal places of
+/// their pages otherwise, and a load of the one would wait for a store of the other that it has nothing to do with.
+fn colour_of(top: usize, class: usize) -> usize {
+    const COLOURS: usize = 16;
+    top / CLASSES[class] % COLOURS * LINE
+}
+
+/// The top of a shell's memory: pages, of which it has not left more than a part at the end.
+fn top_of(shell: &'static Shell) -> usize {
+    (core::ptr::from_ref(shell) as usize + size_of::<Shell>()).next_multiple_of(PAGE)
+}
+
+/// The addresses that are below its stack, and nobody's.
+pub(super) fn guard_of(shell: &'static Shell) -> core::ops::Range<usize> {
+    let low = top_of(shell) - CLASSES[shell.class as usize];
+    low..low + GUARD
+}
+
+/// Where the thread of a shell has its stack: from the guard to the shell itself.
+pub(super) fn stack_of(shell: &'static Shell) -> core::ops::Range<usize> {
+    guard_of(shell).end..core::ptr::from_ref(shell) as usize
+}
+
+/// The memory of a shell without a thread, which never had one. Outside the runtime.
+pub(super) fn give_back(runtime: &'static Runtime, shell: &'static Shell) {
+    let activation = runtime.enter();
+    if let Some(pools) = Pools::of(runtime) {
+        give_memory(runtime, pools, shell);
+    }
+    runtime.leave(activation);
+}
+
+#[cold]
+fn give_memory(runtime: &'static Runtime, pools: &Pools, shell: &'static Shell) {
+    let top = top_of(shell);
+    // SAFETY: `memory` took it there; nobody has the shell any more.
+    unsafe { pools.memory[shell.class as usize].give(runtime.kernel(), top) };
+}

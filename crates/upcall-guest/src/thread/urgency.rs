@@ -1,0 +1,286 @@
+//! How urgent threads are: what each asks for, and what is lent to it.
+//!
+//! A thread has the more urgent one of two ranks, its own and the most urgent that was lent to it. Who waits for a
+//! mutex of the crate lends its rank to the holder, and to whom that one waits for (priority inheritance: Sha,
+//! Rajkumar and Lehoczky 1990); a holder gives back what was lent when it has freed the last mutex that it
+//! has. The same for mutexes of libc with PTHREAD_PRIO_INHERIT, of which only those are known that are awaited:
+//! the word that FUTEX_LOCK_PI(2const) waits for names its holder.
+//!
+//! Protocol, under one lock:
+//! 1. Who waits has marked the mutex as awaited before it looks who holds it ([`lend`]).
+//! 2. Who frees a mutex that is awaited takes its name off afterwards ([`freed`]): who looks later lends nothing, who
+//!    looked before is seen.
+//!
+//! Approach rejected: giving back at each mutex what was lent for it. It takes a list of waiters for every
+//! mutex that a thread holds, and few hold two.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use upcall_core::{Rank, SpinLock};
+use upcall_linux::{Activation, Runtime, Thread};
+
+use crate::call::direct;
+use crate::ground::caller;
+use crate::ground::state::{GUEST, Policy};
+use crate::thread::{deadlines, scheduling, shell};
+
+/// More than this many threads that wait for one another are not looked at.
+const LONGEST_CHAIN: u32 = 64;
+
+static LENDING: SpinLock<()> = SpinLock::new(());
+
+/// What a thread of the crate asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asks {
+    /// From 1 to 99, the larger the more urgent; counts where threads are ordered by priority.
+    pub priority: Option<u8>,
+    /// When its work must be done, in nanoseconds of CLOCK_MONOTONIC; counts where threads are ordered by that.
+    pub deadline: Option<u64>,
+    /// For the program's own policy.
+    pub tag: u64,
+}
+
+impl Asks {
+    fn rank(self) -> Option<Rank> {
+        match GUEST.policy() {
+            Policy::Deadline => self
+                .deadline
+                .map(|deadline| Rank(deadline.min(Rank::COMMON.0 - 1))),
+            _ => None,
+        }
+    }
+}
+
+/// The runtime starts, with its first thread.
+pub fn adopt_first(first: &'static Thread) {
+    first.kernel.lent_rank.store(u64::MAX, Ordering::Relaxed);
+}
+
+/// Whether threads have ranks, so that [`took`] and [`freed`] are to be called.
+#[inline]
+pub fn lends() -> bool {
+    GUEST.policy() >= Policy::Priority
+}
+
+/// A thread of the crate begins, in a block that may have been another's. Inside the runtime.
+#[cold]
+pub fn begin(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    asks: Asks,
+) {
+    inherit(runtime, activation, (activation.thread(), thread));
+    ask(runtime, activation, thread, asks);
+}
+
+/// A new thread has what its creator has. Inside the runtime.
+pub fn inherit(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    (creator, thread): (Option<&'static Thread>, &'static Thread),
+) {
+    let state = &thread.kernel;
+    state.locks.store(0, Ordering::Relaxed);
+    state.waits_for.store(0, Ordering::Relaxed);
+    state.tag.store(0, Ordering::Relaxed);
+    state.lent_rank.store(u64::MAX, Ordering::Relaxed);
+    deadlines::forget(thread);
+    if GUEST.orders_by_priority() {
+        scheduling::inherit(runtime, activation, (creator, thread));
+    } else {
+        let own = creator
+            .filter(|&creator| !deadlines::has(creator))
+            .map(own_rank);
+        // Of one that is held a policy would have to know, which has perhaps just ended.
+        let own = own.filter(|&rank| rank != Rank::HELD);
+        let own = own.unwrap_or(Rank::COMMON);
+        set_own(runtime, activation, thread, own);
+    }
+    if let Some(asks) = creator.and_then(shell::asked_by) {
+        ask(runtime, activation, thread, asks);
+    }
+}
+
+/// A thread asks for something. Inside the runtime.
+pub fn ask(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    asks: Asks,
+) {
+    thread.kernel.tag.store(asks.tag, Ordering::Relaxed);
+    change(runtime, activation, thread, asks);
+}
+
+/// As [`ask`], of a thread that keeps its tag. Inside the runtime.
+pub fn change(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    asks: Asks,
+) {
+    if let Some(priority) = asks.priority {
+        scheduling::ask(runtime, activation, thread, priority);
+    }
+    if let Some(rank) = asks.rank() {
+        set_own(runtime, activation, thread, rank);
+    }
+}
+
+/// What a thread asks for, or the program's policy for it.
+pub fn own_rank(thread: &'static Thread) -> Rank {
+    Rank(thread.kernel.own_rank.load(Ordering::Relaxed))
+}
+
+/// Gives a thread a rank of its own. Inside the runtime.
+pub fn set_own(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    thread: &'static Thread,
+    rank: Rank,
+) {
+    let _lending = LENDING.lock(runtime.kernel());
+    thread.kernel.own_rank.store(rank.0, Ordering::Relaxed);
+    publish(runtime, activation, thread);
+}
+
+/// With `LENDING` locked.
+fn publish(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+    let lent = Rank(thread.kernel.lent_rank.load(Ordering::Relaxed));
+    runtime.set_rank(activation, thread, own_rank(thread).min(lent));
+}
+
+/// The calling thread has taken a mutex, and writes its name there.
+#[cold]
+pub fn took(holder: &AtomicU32) {
+    if let Some(thread) = caller::own_thread() {
+        thread.kernel.locks.fetch_add(1, Ordering::Relaxed);
+        let name = thread.kernel.tid.load(Ordering::Relaxed) as u32;
+        holder.store(name, Ordering::Relaxed);
+    }
+}
+
+/// The calling thread has taken a mutex whose word names its holder and which others wait for.
+#[cold]
+pub fn took_awaited() {
+    if let Some(thread) = caller::own_thread() {
+        thread.kernel.locks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The calling thread has marked a mutex as awaited, and is about to wait for it.
+#[cold]
+pub fn lend(holder: &AtomicU32) {
+    if let Some(runtime) = direct::runtime() {
+        let activation = runtime.enter();
+        {
+            let _lending = LENDING.lock(runtime.kernel());
+            lend_to(runtime, activation, holder.load(Ordering::Relaxed));
+        }
+        runtime.leave(activation);
+    }
+}
+
+/// As [`lend`], of a mutex whose word names this holder. `mark` marks it as awaited, unless it is another one's by
+/// now, and says so; the holder did not know before that it is, if this is the `first` one to wait.
+#[cold]
+pub fn mark_and_lend<E>(
+    name: u32,
+    first: bool,
+    mark: impl FnOnce() -> Result<bool, E>,
+) -> Result<bool, E> {
+    let Some(runtime) = direct::runtime() else {
+        return mark();
+    };
+    let activation = runtime.enter();
+    let marked = {
+        // Until the holder knows: it may free it right after the mark.
+        let _lending = LENDING.lock(runtime.kernel());
+        let marked = mark();
+        if let Ok(true) = marked {
+            if first && let Some(holder) = GUEST.identities.find(name as i32) {
+                holder.kernel.locks.fetch_add(1, Ordering::Relaxed);
+            }
+            lend_to(runtime, activation, name);
+        }
+        marked
+    };
+    runtime.leave(activation);
+    marked
+}
+
+/// The thread of `activation` lends its rank to the one of that name, and to whom that one waits for. With `LENDING`
+/// locked.
+fn lend_to(runtime: &'static Runtime, activation: &'static Activation, holder: u32) {
+    let Some(own) = activation.thread() else {
+        return;
+    };
+    let rank = own.rank();
+    own.kernel.waits_for.store(holder, Ordering::Relaxed);
+    let mut name = holder;
+    for _ in 0..LONGEST_CHAIN {
+        let Some(holds) = GUEST.identities.find(name as i32) else {
+            break;
+        };
+        if name == 0 || holds.rank() <= rank {
+            break;
+        }
+        holds.kernel.lent_rank.store(rank.0, Ordering::Relaxed);
+        runtime.set_rank(activation, holds, rank);
+        name = holds.kernel.waits_for.load(Ordering::Relaxed);
+    }
+}
+
+/// The calling thread does not wait for a mutex any more.
+#[cold]
+pub fn waited() {
+    if let Some(thread) = caller::own_thread() {
+        thread.kernel.waits_for.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The calling thread has freed a mutex, `awaited` or not.
+#[cold]
+pub fn freed(holder: &AtomicU32, awaited: bool) {
+    give_back(awaited, |name| {
+        // Perhaps the next holder's already.
+        let _ = holder.compare_exchange(name, 0, Ordering::Relaxed, Ordering::Relaxed);
+    });
+}
+
+/// The calling thread has freed a mutex whose word named it and which others waited for.
+#[cold]
+pub fn freed_awaited() {
+    give_back(true, |_| {});
+}
+
+/// The calling thread has a mutex less; `forget` takes its name off that, if anybody can have seen it.
+fn give_back(awaited: bool, forget: impl FnOnce(u32)) {
+    let Some(thread) = caller::own_thread() else {
+        return;
+    };
+    let state = &thread.kernel;
+    let was_last = || {
+        let one_less = |locks: u32| locks.checked_sub(1);
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        // None, if it was taken before there was a runtime.
+        !matches!(state.locks.fetch_update(set, get, one_less), Ok(2..))
+    };
+    let is_lent = || state.lent_rank.load(Ordering::Relaxed) != u64::MAX;
+    let Some(runtime) = direct::runtime().filter(|_| awaited || is_lent()) else {
+        was_last();
+        return;
+    };
+    let activation = runtime.enter();
+    {
+        // Before the count: who was the first to wait may not have counted it yet.
+        let _lending = LENDING.lock(runtime.kernel());
+        forget(state.tid.load(Ordering::Relaxed) as u32);
+        if was_last() && is_lent() {
+            state.lent_rank.store(u64::MAX, Ordering::Relaxed);
+            publish(runtime, activation, thread);
+        }
+    }
+    runtime.leave(activation);
+}
