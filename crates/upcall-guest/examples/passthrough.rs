@@ -13,6 +13,7 @@ mod library {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use upcall_guest::entry::{self, Frame};
+    use upcall_guest::mask;
     use upcall_guest::rewrite::patch::{Hooks, patch_all};
     use upcall_guest::rewrite::sud;
 
@@ -80,11 +81,11 @@ mod library {
                 match frame.rax as i64 {
                     libc::SYS_rt_sigaction => {
                         action = *(program_mask as *const Action);
-                        action[MASK] &= !sud::MASK_BIT;
+                        action[MASK] &= !mask::MASK_BIT;
                         frame.rsi = (&raw const action) as u64;
                     }
                     libc::SYS_rt_sigprocmask if frame.rdi != libc::SIG_UNBLOCK as u64 => {
-                        mask = *(program_mask as *const u64) & !sud::MASK_BIT;
+                        mask = *(program_mask as *const u64) & !mask::MASK_BIT;
                         frame.rsi = (&raw const mask) as u64;
                     }
                     _ => {}

@@ -3,7 +3,7 @@
 //! At start the library finds the `syscall` instructions of every loaded object ([`rewrite::site`]), moves each into
 //! a stub ([`rewrite::stub`]) and overwrites it with a jump to that stub ([`rewrite::patch`]). The stub enters the
 //! library with a complete [`entry::Frame`]. An instruction that cannot be rewritten is left to Syscall User Dispatch
-//! ([`rewrite::sud`]); `process::dispatch` decides when that is switched on.
+//! ([`rewrite::sud`]); `signal::dispatch` decides when that is switched on.
 //!
 //! The modules are rooms on floors, here from the roof down. A room imports from the floors below it, never from
 //! those above.
@@ -48,6 +48,6 @@ pub mod start;
 mod thread;
 
 pub use call::direct;
-pub use ground::{entry, state};
+pub use ground::{entry, mask, state};
 pub use report::stuck;
 pub use thread::{shell, urgency};

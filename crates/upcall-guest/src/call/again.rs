@@ -8,28 +8,13 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::Thread;
 
-use crate::call::{futex, time};
+use crate::call::futex;
+use crate::ground::access;
 use crate::ground::entry::Frame;
 use crate::signal;
-
-/// No handler of the program ran during the call.
-pub const UNSEEN: u32 = 0;
-/// Handlers ran, all with SA_RESTART.
-pub const SEEN_RESTART: u32 = 1;
-/// A handler ran that interrupts calls.
-pub const SEEN: u32 = 2;
+use crate::signal::seen::{SEEN_RESTART, UNSEEN};
 
 const EINTR: i64 = -(libc::EINTR as i64);
-
-/// Notes that the call in which the current thread is has left something behind: it will not be
-/// made again, and cancellation must not forget its result.
-pub fn note_made(thread: &'static Thread) {
-    let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
-    // SAFETY: null, or the frame of the thread's system call, which lives until the call is over.
-    if let Some(frame) = unsafe { frame.as_ref() } {
-        frame.made.set(1);
-    }
-}
 
 /// Makes one call by `once`, again as often as signal(7) demands.
 pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame) -> i64) -> i64 {
@@ -173,7 +158,7 @@ impl Timeout {
             if word == 0 {
                 return Timeout::None;
             }
-            match time::nanoseconds(word as usize) {
+            match access::nanoseconds(word as usize) {
                 Ok(left) if left != 0 => Timeout::Timespec {
                     word,
                     rest: [0; 2],

@@ -3,19 +3,17 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::affinity::Set;
 use upcall_linux::poller::When;
-use upcall_linux::{Runtime, Thread, affinity, descriptors, slack};
+use upcall_linux::{Runtime, Thread, descriptors, slack};
 
-use crate::call::{credentials, kill};
-use crate::ground::entry::{Frame, pass_through, raw_syscall};
+use crate::call::credentials;
+use crate::ground::entry::{Frame, pass_through};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
 use crate::ground::{access, caller};
-use crate::signal::pending::Sent;
-use crate::signal::{carried, pending, settled};
+use crate::signal::send::{self, send};
+use crate::signal::{carried, everywhere, pending, settled};
 use crate::thread::{agents, lifetime, names};
-use crate::{process, signal};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -126,87 +124,14 @@ pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let Some(thread) = GUEST.identities.find(id) else {
         return raw(frame);
     };
-    let Ok(information) = kill::read(frame.r10 as usize, frame.rdx as i32) else {
+    let Ok(information) = send::read(frame.r10 as usize, frame.rdx as i32) else {
         return EFAULT;
     };
     let sender = caller::current_thread();
-    if kill::is_privileged(&information) && !sender.is_some_and(|own| core::ptr::eq(own, thread)) {
+    if send::is_privileged(&information) && !sender.is_some_and(|own| core::ptr::eq(own, thread)) {
         return EPERM;
     }
     send(runtime, (thread, id), frame.rdx as i32, &information)
-}
-
-/// Sends a signal to a thread of this process.
-pub fn send(
-    runtime: &'static Runtime,
-    receiver: (&'static Thread, i32),
-    number: i32,
-    information: &pending::Information,
-) -> i64 {
-    if !(0..=64).contains(&number) {
-        return EINVAL;
-    }
-    let mut sent = Sent::Yes;
-    if number != 0 && caller::is_outside() {
-        let before = signal::change_kernel_mask(signal::ALL);
-        sent = pending::send_from_outside(runtime, receiver, number, information);
-        signal::set_kernel_mask(before);
-    } else if number != 0 {
-        // The last wait is over; a signal to oneself is delivered when the runtime is left.
-        let activation = runtime.enter();
-        sent = pending::send(runtime, activation, receiver, number, information);
-        runtime.leave(activation);
-    }
-    match sent {
-        Sent::Yes => 0,
-        Sent::Gone => ESRCH,
-        Sent::Full => -i64::from(libc::EAGAIN),
-    }
-}
-
-/// What the thread has asked for, as far as the program may use it, or all of that.
-// Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
-#[inline(never)]
-pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
-    let mut mask = affinity::allowed();
-    if let Some(asked) = thread.kernel.asked.get()
-        && !asked.and(&mask).is_empty()
-    {
-        mask = asked.and(&mask);
-    }
-    let mask = mask.0;
-    if !frame.rsi.is_multiple_of(8) {
-        return EINVAL;
-    }
-    let bytes = (frame.rsi as usize).min(size_of_val(&mask)) & !7;
-    let needed = 8 * (1 + mask.iter().rposition(|&word| word != 0).unwrap_or(0));
-    if bytes < needed {
-        return EINVAL;
-    }
-    for (index, word) in mask.iter().take(bytes / 8).enumerate() {
-        if access::store_u64(frame.rdx as usize + 8 * index, *word).is_err() {
-            return EFAULT;
-        }
-    }
-    bytes as i64
-}
-
-/// A thread may ask for processors of its own; it keeps running on the virtual processors.
-// Not inlined, as above.
-#[inline(never)]
-pub fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
-    let mut asked = Set([0; affinity::WORDS]);
-    for (index, word) in asked.0.iter_mut().take(frame.rsi as usize / 8).enumerate() {
-        match access::load_u64(frame.rdx as usize + 8 * index) {
-            Ok(wanted) => *word = wanted,
-            Err(access::Fault) => return EFAULT,
-        }
-    }
-    if asked.and(&affinity::allowed()).is_empty() {
-        return EINVAL;
-    }
-    thread.kernel.asked.set(&asked);
-    0
 }
 
 /// prctl(2): the name, the timer slack and the word to clear are the thread's. What changes
@@ -239,7 +164,7 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
             answer
         }
         // As a rule for a filter that is made everybody's next, which takes it along.
-        libc::PR_SET_NO_NEW_PRIVS => process::everywhere(runtime, frame.words()),
+        libc::PR_SET_NO_NEW_PRIVS => everywhere::everywhere(runtime, frame.words()),
         libc::PR_SET_KEEPCAPS
         | libc::PR_SET_SECUREBITS
         | libc::PR_CAPBSET_DROP
@@ -271,16 +196,6 @@ fn changes_own(frame: &Frame) -> bool {
         },
         _ => true,
     }
-}
-
-/// Whether reading the time stamp counter is a fault in the calling kernel thread (PR_SET_TSC). The runtime reads it, and
-/// new threads have what their creator has.
-pub fn time_stamps_fault() -> bool {
-    let mut word = libc::PR_TSC_ENABLE;
-    let words = [libc::PR_GET_TSC as u64, (&raw mut word) as u64, 0, 0, 0, 0];
-    // SAFETY: writes the word.
-    unsafe { raw_syscall(libc::SYS_prctl, words) };
-    word == libc::PR_TSC_SIGSEGV
 }
 
 /// close(2).

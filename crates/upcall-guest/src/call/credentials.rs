@@ -6,7 +6,7 @@
 //! it was answered. It must not be made twice: setuid(2) as an ordinary user changes the effective id, and after
 //! that, as root, all three.
 //!
-//! Protocol, under the lock of [`process::change`]:
+//! Protocol, under the lock of [`everywhere::change`]:
 //! 1. the first thread in the handler makes the call everywhere, and leaves the answer;
 //! 2. others in the handler take it;
 //! 3. the call that is libc's own and in no handler takes it away: the last of a change, since libc lets one change be
@@ -26,11 +26,11 @@ use upcall_linux::{Runtime, Thread};
 use crate::call::{attributes, keyrings, uring};
 use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::ground::state::GUEST;
-use crate::thread::{bound, lifetime, scheduling};
-use crate::{process, signal};
-
-/// The signal by which libc asks its threads to take part (SIGSETXID).
-pub const SIGNAL: i32 = 33;
+use crate::ground::{mask, record};
+use crate::signal;
+use crate::signal::everywhere::{self, SETXID};
+use crate::thread::bound::{self, CLONE_FILES};
+use crate::thread::{lifetime, scheduling};
 
 /// What the present change was answered, if there is one.
 static IS_MADE: AtomicBool = AtomicBool::new(false);
@@ -163,7 +163,7 @@ fn change_other(
     whose: (&'static Thread, i32),
     mut words: [u64; 7],
 ) -> i64 {
-    match bound::kernel_id(whose.0) {
+    match record::kernel_id(whose.0) {
         Some(kernel_id) => {
             words[2] = kernel_id as u64;
             // SAFETY: the program's own call, with the kernel's id for the thread.
@@ -171,13 +171,6 @@ fn change_other(
         }
         None => bound::change(runtime, whose, &[words]),
     }
-}
-
-const CLONE_FILES: u64 = libc::CLONE_FILES as u64;
-
-/// Whether a call with these words gives the calling kernel thread a table of descriptors of its own.
-pub fn unshares_descriptors(words: &[u64; 7]) -> bool {
-    words[0] as i64 == libc::SYS_unshare && words[1] & CLONE_FILES != 0
 }
 
 /// The answer to a change that is not made.
@@ -203,14 +196,14 @@ fn outside(takes_part: bool, frame: &Frame) -> i64 {
         return raw();
     };
     // Under the lock no handler of the program runs here, which might make such a call.
-    let before = signal::change_kernel_mask(signal::ALL);
-    let answer = process::change(runtime, frame.words(), |make| {
+    let before = mask::change_kernel_mask(mask::ALL);
+    let answer = everywhere::change(runtime, frame.words(), |make| {
         match IS_MADE.swap(false, Ordering::Relaxed) {
             true => raw(),
             false => make(),
         }
     });
-    signal::set_kernel_mask(before);
+    mask::set_kernel_mask(before);
     answer
 }
 
@@ -222,7 +215,7 @@ pub fn of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
 /// A call that [`is_for_all`], by a helper. In the handler by which it takes part it blocks that signal, and nowhere else
 /// does libc leave it blocked for the program's code.
 pub fn of_helper(frame: &Frame) -> i64 {
-    outside(signal::kernel_mask() & signal::bit(SIGNAL) != 0, frame)
+    outside(mask::kernel_mask() & mask::bit(SETXID) != 0, frame)
 }
 
 /// Whether libc makes this call for the whole process.
@@ -233,7 +226,7 @@ pub fn is_for_all(frame: &Frame) -> bool {
 /// A call that [`is_for_all`], by a thread on an activation.
 pub fn change(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let takes_part = thread.kernel.takes_part.load(Ordering::Relaxed);
-    process::change(runtime, frame.words(), |make| {
+    everywhere::change(runtime, frame.words(), |make| {
         let is_made = IS_MADE.swap(takes_part, Ordering::Relaxed);
         if !is_made {
             ANSWER.store(make(), Ordering::Relaxed);

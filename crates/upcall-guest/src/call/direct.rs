@@ -7,16 +7,12 @@ use upcall_core::Kernel;
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
-use crate::call::again::UNSEEN;
 use crate::call::futex;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
+use crate::signal::seen::UNSEEN;
 
-/// The runtime, for a thread of its own; `None`: there is none, or the caller is a kernel thread.
-#[inline]
-pub fn runtime() -> Option<&'static Runtime> {
-    GUEST.runtime().filter(|_| !caller::is_outside())
-}
+pub use crate::ground::caller::runtime;
 
 /// Waits until somebody wakes the word, provided that it is `expected`, or until `deadline`, nanoseconds of
 /// CLOCK_MONOTONIC. Returns 0 if it was woken, else the error number of futex(2).

@@ -6,36 +6,30 @@
 //! recognised by the thread that it names. Libc's own helpers, and children of vfork, are kernel
 //! threads and wait in the kernel, so while any does, every wake-up goes both ways.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use core::sync::atomic::Ordering;
 
 use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Runtime, Thread};
 
-use crate::call::{again, pi, time};
-use crate::ground::access;
-use crate::ground::access::Fault;
+use crate::call::{pi, time};
+use crate::ground::access::{self, Fault};
 use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::kernel_futex::{
+    CLOCK_REALTIME, LOCK_PI, LOCK_PI2, OUTSIDE_CALLS, PRIVATE, SHARED_WAITS, TRYLOCK_PI, UNLOCK_PI,
+    WAIT, WAIT_REQUEUE_PI, WAKE, counted, wake_foreign,
+};
+use crate::ground::mask;
 use crate::ground::state::GUEST;
-use crate::signal;
+use crate::signal::seen;
 use crate::thread::{bound, lifetime};
 
-pub(crate) const PRIVATE: u64 = 128;
-pub(crate) const CLOCK_REALTIME: u64 = 256;
-const WAIT: u64 = 0;
-const WAKE: u64 = 1;
 const REQUEUE: u64 = 3;
 const CMP_REQUEUE: u64 = 4;
 const WAKE_OP: u64 = 5;
-pub(crate) const LOCK_PI: u64 = 6;
-pub(crate) const UNLOCK_PI: u64 = 7;
-pub(crate) const TRYLOCK_PI: u64 = 8;
 const WAIT_BITSET: u64 = 9;
 const WAKE_BITSET: u64 = 10;
-pub(crate) const WAIT_REQUEUE_PI: u64 = 11;
 const CMP_REQUEUE_PI: u64 = 12;
-pub(crate) const LOCK_PI2: u64 = 13;
-
 /// A negative error number, as the kernel returns it.
 pub type Answer = i64;
 
@@ -169,12 +163,9 @@ fn is_id_word(address: usize, command: u64, value: u32) -> bool {
         && (clears(value as i32) || lifetime::id_beside(address).is_some_and(clears))
 }
 
-/// How many threads wait, in the kernel, for words that other processes may share.
-static SHARED_WAITS: AtomicUsize = AtomicUsize::new(0);
-
 /// A call on a word that other processes may share: the kernel's. The word may be one that the
 /// end of a thread clears without our knowing, so that end must know of the wait: see
-/// [`wake_shared`].
+/// [`wake_shared`](crate::ground::kernel_futex::wake_shared).
 pub fn shared(runtime: &'static Runtime, frame: &Frame) -> Answer {
     if let Some(answer) = pi::by_agent(runtime, frame) {
         return answer;
@@ -184,15 +175,6 @@ pub fn shared(runtime: &'static Runtime, frame: &Frame) -> Answer {
     let answer = runtime.blocking(|| unsafe { frame.raw() }) as Answer;
     SHARED_WAITS.fetch_sub(1, Ordering::SeqCst);
     answer
-}
-
-/// A thread has ended and its word is cleared: whoever waits for it in the kernel.
-pub fn wake_shared(address: usize) {
-    // Before the look: a waiter counts itself before the kernel looks at the word.
-    fence(Ordering::SeqCst);
-    if SHARED_WAITS.load(Ordering::SeqCst) != 0 {
-        wake_kernel(address, i32::MAX as usize, false);
-    }
 }
 
 /// FUTEX_WAIT_BITSET until a moment of CLOCK_MONOTONIC.
@@ -227,22 +209,13 @@ pub fn wait_for(
     let activation = runtime.enter();
     let (activation, waited) =
         runtime.futex_wait(activation, address, mask, deadline, || read() == Ok(value));
-    note_made(activation, &waited);
+    seen::note_waited(activation, &waited);
     runtime.leave(activation);
     match waited {
         Waited::Mismatch => failed(libc::EAGAIN),
         Waited::Ended(WakeReason::Woken) => 0,
         Waited::Ended(WakeReason::TimedOut) => failed(libc::ETIMEDOUT),
         Waited::Ended(WakeReason::Interrupted) => failed(libc::EINTR),
-    }
-}
-
-/// A wait that ended for another reason than a signal is over: it will not be made again.
-pub fn note_made(activation: &'static Activation, waited: &Waited) {
-    if let Waited::Ended(WakeReason::Woken | WakeReason::TimedOut) = waited
-        && let Some(thread) = activation.thread()
-    {
-        again::note_made(thread);
     }
 }
 
@@ -272,27 +245,12 @@ pub fn change_and_wake(
     woken.is_some()
 }
 
-/// How many kernel threads that are no activations make a futex call now.
-static OUTSIDE_CALLS: AtomicUsize = AtomicUsize::new(0);
-
 /// A call of libc's own helpers, or of a child that shares the memory for a while (vfork): they
 /// wait in the kernel.
 pub fn outside(frame: &mut Frame) {
     // SAFETY: the program's own call.
     let answer = counted(|| unsafe { frame.raw() } as Answer);
     frame.rax = serve_foreign(frame, answer) as u64;
-}
-
-/// Makes a call in which a kernel thread that is no activation may wait.
-fn counted(call: impl FnOnce() -> Answer) -> Answer {
-    // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_foreign`, after the lock under
-    // which the waker found too few threads, and with that in `wake_shared`.
-    OUTSIDE_CALLS.fetch_add(1, Ordering::SeqCst);
-    SHARED_WAITS.fetch_add(1, Ordering::SeqCst);
-    let answer = call();
-    SHARED_WAITS.fetch_sub(1, Ordering::SeqCst);
-    OUTSIDE_CALLS.fetch_sub(1, Ordering::SeqCst);
-    answer
 }
 
 /// A call of a bound thread. It waits in the kernel, which does not know the ids of threads: mutexes that inherit
@@ -344,51 +302,6 @@ pub(crate) fn wait_outside(address: usize, value: u32, deadline: Option<u64>) ->
     counted(|| unsafe { raw_syscall(libc::SYS_futex, words) } as Answer)
 }
 
-/// The process is a child of fork: nobody else is there.
-pub fn forget() {
-    OUTSIDE_CALLS.store(0, Ordering::Relaxed);
-    SHARED_WAITS.store(0, Ordering::Relaxed);
-}
-
-/// Wakes kernel threads that are no activations, if any may wait.
-pub fn wake_foreign(address: usize, count: usize) -> Answer {
-    if count == 0 || OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
-        return 0;
-    }
-    wake_kernel(address, count, true)
-}
-
-/// Wakes kernel threads that wait for the word.
-pub fn wake_kernel(address: usize, count: usize, private: bool) -> Answer {
-    let operation = if private { WAKE | PRIVATE } else { WAKE };
-    // The kernel's count has a sign: a greater one would be one.
-    let count = count.min(i32::MAX as usize);
-    // SAFETY: wakes only.
-    let woken = unsafe {
-        raw_syscall(
-            libc::SYS_futex,
-            [address as u64, operation, count as u64, 0, 0, 0],
-        )
-    };
-    woken.max(0) as Answer
-}
-
-/// A kernel thread that is no activation waits for a word of ours, which [`wake_kernel`] wakes.
-pub fn wait_kernel(word: &AtomicU32, expected: u32) {
-    // SAFETY: reads the word.
-    unsafe {
-        let words = [
-            word.as_ptr() as u64,
-            WAIT | PRIVATE,
-            expected.into(),
-            0,
-            0,
-            0,
-        ];
-        raw_syscall(libc::SYS_futex, words);
-    }
-}
-
 /// The wake-ups that such a kernel thread makes reach user-level threads too.
 fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
     let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
@@ -416,9 +329,9 @@ pub fn wake_from_outside(
     count: usize,
     mask: u32,
 ) -> Answer {
-    let before = signal::change_kernel_mask(signal::ALL);
+    let before = mask::change_kernel_mask(mask::ALL);
     let woken = runtime.futex_wake_from_outside(address, count, mask);
-    signal::set_kernel_mask(before);
+    mask::set_kernel_mask(before);
     woken as Answer
 }
 

@@ -5,16 +5,16 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::Runtime;
-use upcall_linux::descriptors;
 use upcall_linux::poller::When;
+use upcall_linux::{Runtime, descriptors};
 
 use crate::call::{attributes, ids, poll};
 use crate::ground::entry::Frame;
 use crate::ground::state::GUEST;
+use crate::ground::{mask, record};
 use crate::signal;
-use crate::thread::scheduling::calls_about_one;
-use crate::thread::{bound, deadlines, names, scheduling};
+use crate::thread::scheduling::{self, calls_about_one};
+use crate::thread::{affinity, deadlines, names};
 
 const EBADF: i64 = -(libc::EBADF as i64);
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -72,12 +72,12 @@ pub fn serve(frame: &Frame) -> Option<i64> {
 fn about_thread(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
     let id = scheduling::named(frame)?;
     let thread = GUEST.identities.find(id)?;
-    if let Some(kernel_id) = bound::kernel_id(thread) {
+    if let Some(kernel_id) = record::kernel_id(thread) {
         return Some(scheduling::of_bound(frame, kernel_id));
     }
     match frame.rax as i64 {
-        libc::SYS_sched_getaffinity => Some(attributes::get_affinity(thread, frame)),
-        libc::SYS_sched_setaffinity => Some(attributes::set_affinity(thread, frame)),
+        libc::SYS_sched_getaffinity => Some(affinity::get_affinity(thread, frame)),
+        libc::SYS_sched_setaffinity => Some(affinity::set_affinity(thread, frame)),
         libc::SYS_sched_getscheduler
         | libc::SYS_sched_getparam
         | libc::SYS_sched_getattr
@@ -121,10 +121,10 @@ fn forgetting(
     call: impl FnOnce() -> i64,
 ) -> i64 {
     let forget = |when: When| {
-        let before = signal::change_kernel_mask(signal::ALL);
+        let before = mask::change_kernel_mask(mask::ALL);
         let poller = runtime.kernel().poller();
         poller.forget_range(runtime, *closed.start(), *closed.end(), when);
-        signal::set_kernel_mask(before);
+        mask::set_kernel_mask(before);
     };
     names::closes(runtime, *closed.start(), *closed.end());
     forget(When::Before);

@@ -11,11 +11,10 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::Runtime;
 
-use crate::ground::access;
 use crate::ground::entry::{Frame, NEVER, pass_through, program_call, raw_syscall};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
-use crate::thread::bound;
+use crate::ground::{access, record};
 
 /// fcntl(2) and ioctl(2) that give a descriptor an owner by a number, which may be a thread's id.
 pub fn names_owner(frame: &Frame) -> bool {
@@ -103,7 +102,7 @@ pub fn process_of(id: i32) -> i32 {
 /// An id that the kernel knows, for that of one of the process's threads which it does not know; else the same.
 pub fn known_for(id: i32) -> i32 {
     match (id >= FIRST).then(|| GUEST.identities.find(id)).flatten() {
-        Some(thread) => match bound::kernel_id(thread) {
+        Some(thread) => match record::kernel_id(thread) {
             Some(kernel_id) => kernel_id,
             None => GUEST.pid.load(Ordering::Relaxed) as i32,
         },
@@ -173,7 +172,7 @@ pub fn set_owner(frame: &Frame) -> i64 {
         && id != 0
         && let Some(thread) = GUEST.identities.find(id as i32)
     {
-        owner[1] = match bound::kernel_id(thread) {
+        owner[1] = match record::kernel_id(thread) {
             Some(kernel_id) => kernel_id as u32,
             None if id == GUEST.pid.load(Ordering::Relaxed) => {
                 owner[0] = F_OWNER_PID;

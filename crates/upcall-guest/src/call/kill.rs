@@ -19,14 +19,15 @@ use upcall_linux::{Activation, Runtime, Thread};
 use crate::call::ids;
 use crate::ground::access;
 use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::file::read_file;
+use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;
 use crate::ground::text::{after, leading_number, put_number};
-use crate::signal;
-use crate::signal::pending::{Information, Sent};
-use crate::signal::{bit, pending, receivers, settled};
+use crate::signal::pending::{self, Information, Sent};
+use crate::signal::send::{is_privileged, read};
+use crate::signal::{self, receivers, settled};
 
 const SI_USER: i32 = 0;
-const SI_TKILL: i32 = -6;
 /// The process of the caller, in place of a descriptor.
 const PIDFD_SELF_PROCESS: i32 = -10001;
 /// A flag: the process, as without any.
@@ -58,7 +59,7 @@ pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -
     if is_only_one(thread, signal) {
         let before = thread.kernel.mask.load(Ordering::Relaxed);
         // No handler runs before the signal is there: it would see this mask, and may leave the call.
-        signal::set_thread_mask(runtime, thread, !signal::UNBLOCKABLE);
+        signal::set_thread_mask(runtime, thread, !mask::UNBLOCKABLE);
         settled::settle_for_call(runtime, bit(signal));
         let answer = make();
         signal::set_thread_mask(runtime, thread, before);
@@ -123,22 +124,6 @@ pub fn send_by_descriptor(
         return None;
     }
     Some(queue_to_process(runtime, thread, signal, &information))
-}
-
-/// The program's siginfo_t, as the kernel takes it.
-pub fn read(at: usize, signal: i32) -> Result<Information, access::Fault> {
-    let mut information: Information = [0; 16];
-    for (index, word) in information.iter_mut().enumerate() {
-        *word = access::load_u64(at + 8 * index)?;
-    }
-    information[0] = information[0] & !0xffff_ffff | signal as u32 as u64;
-    Ok(information)
-}
-
-/// Whether only the thread itself may send this to itself: it looks as if kill(2) or the kernel had sent it.
-pub fn is_privileged(information: &Information) -> bool {
-    let code = information[1] as u32 as i32;
-    code >= 0 || code == SI_TKILL
 }
 
 fn queue_to_process(
@@ -261,21 +246,4 @@ fn is_procfs(descriptor: i32) -> bool {
     // SAFETY: writes 120 bytes.
     let answer = unsafe { raw_syscall(libc::SYS_fstatfs, [descriptor as u64, at, 0, 0, 0, 0]) };
     answer == 0 && status[0] == PROCFS
-}
-
-/// The beginning of a file whose `path` ends with a zero: how much there is of it.
-pub fn read_file(directory: i32, path: &[u8], into: &mut [u8]) -> usize {
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
-    // SAFETY: reads the path, which ends with a zero, and writes no more than there is room for.
-    unsafe {
-        let path = path.as_ptr() as u64;
-        let file = raw_syscall(libc::SYS_openat, [directory as u64, path, flags, 0, 0, 0]);
-        if file < 0 {
-            return 0;
-        }
-        let room = [into.as_mut_ptr() as u64, into.len() as u64];
-        let length = raw_syscall(libc::SYS_read, [file as u64, room[0], room[1], 0, 0, 0]);
-        raw_syscall(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]);
-        length.max(0) as usize
-    }
 }

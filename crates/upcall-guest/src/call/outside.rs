@@ -4,17 +4,16 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Runtime, Thread, descriptors};
 
-use crate::call::procfs::{listing_calls, status_calls};
+use crate::call::procfs::{self, listing_calls, status_calls};
 use crate::call::{
-    again, attributes, credentials, futex, helpers, ids, procfs, segments, table, time, uring,
+    again, attributes, credentials, futex, helpers, ids, segments, table, time, uring,
 };
-use crate::ground::entry;
-use crate::ground::entry::{Frame, NEVER, pass_through, program_call};
+use crate::ground::entry::{self, Frame, NEVER, pass_through, program_call};
+use crate::ground::record;
 use crate::ground::state::GUEST;
-use crate::process::loads;
-use crate::signal::{carried, timers};
+use crate::process::{self, loads};
+use crate::signal::{self, carried, timers};
 use crate::thread::{bound, names, scheduling};
-use crate::{process, signal};
 
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
@@ -116,7 +115,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
             timers::create_by(frame, raw_call)
         }
         libc::SYS_timer_create => {
-            bound::visit(thread, |runtime| timers::create(runtime, thread, frame))?
+            bound::visit(thread, |runtime| time::create_timer(runtime, thread, frame))?
         }
         libc::SYS_pkey_alloc => segments::allocate_key(frame),
         libc::SYS_timer_delete => {
@@ -144,7 +143,7 @@ fn answer(thread: &'static Thread, frame: &mut Frame) -> Option<i64> {
             uring::enter();
             return None;
         }
-        libc::SYS_unshare if credentials::unshares_descriptors(&frame.words()) => {
+        libc::SYS_unshare if bound::unshares_descriptors(&frame.words()) => {
             let answer = raw(frame);
             if answer == 0 {
                 bound::has_got_descriptors(thread);
@@ -204,7 +203,7 @@ fn to_thread(thread: &'static Thread, frame: &mut Frame, id: i32, index: usize) 
     let own = thread.kernel.tid.load(Ordering::Relaxed);
     if id == own {
         let mut asked = frame.clone();
-        let of_kernel = bound::kernel_id(thread)? as u64;
+        let of_kernel = record::kernel_id(thread)? as u64;
         match index {
             0 => asked.rdi = of_kernel,
             _ => asked.rsi = of_kernel,

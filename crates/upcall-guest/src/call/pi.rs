@@ -8,16 +8,15 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Runtime, Thread};
 
-use crate::call::futex;
-use crate::call::futex::{
-    Answer, CLOCK_REALTIME, LOCK_PI, LOCK_PI2, PRIVATE, TRYLOCK_PI, UNLOCK_PI, WAIT_REQUEUE_PI,
-    failed, wait, wait_outside, wake, wake_kernel,
-};
-use crate::ground::access::Fault;
+use crate::call::futex::{self, Answer, failed, wait, wait_outside, wake};
+use crate::ground::access::{self, Fault};
 use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::kernel_futex::{
+    LOCK_PI, LOCK_PI2, TRYLOCK_PI, UNLOCK_PI, takes_pi, wake_kernel,
+};
 use crate::ground::state::GUEST;
-use crate::ground::{access, caller};
-use crate::thread::{agents, bound, urgency};
+use crate::ground::{caller, record};
+use crate::thread::{agents, urgency};
 
 const TID_MASK: u32 = 0x3fff_ffff;
 const OWNER_DIED: u32 = 0x4000_0000;
@@ -36,15 +35,6 @@ pub fn is_owned_here(address: usize, command: u64) -> bool {
         && access::load_u32(address).is_ok_and(is_here)
 }
 
-/// Whether a call of that number and operation can give its caller a mutex with priority inheritance.
-pub fn takes_pi(number: u64, operation: u64) -> bool {
-    number == libc::SYS_futex as u64
-        && matches!(
-            operation & !(PRIVATE | CLOCK_REALTIME),
-            LOCK_PI | LOCK_PI2 | TRYLOCK_PI | WAIT_REQUEUE_PI
-        )
-}
-
 /// A call on a word that other processes may share, of which the word holds the id of the caller: the kernel's, for
 /// the thread's agent.
 pub fn by_agent(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
@@ -57,7 +47,7 @@ pub fn by_agent(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
 
 /// The calling thread, on an activation or bound.
 fn own_thread() -> Option<&'static Thread> {
-    caller::current_thread().or_else(bound::current_thread)
+    caller::current_thread().or_else(record::current_thread)
 }
 
 fn own_tid() -> u32 {
@@ -97,7 +87,7 @@ fn wait_here(
     value: u32,
     deadline: Option<u64>,
 ) -> Answer {
-    match bound::current() {
+    match record::current() {
         Some(_) => wait_outside(address, value, deadline),
         None => wait(runtime, address, value, u32::MAX, deadline),
     }
@@ -105,7 +95,7 @@ fn wait_here(
 
 /// Wakes those that wait in [`wait_here`].
 fn wake_here(runtime: &'static Runtime, address: usize, count: u32) -> Answer {
-    if bound::current().is_none() {
+    if record::current().is_none() {
         return wake(runtime, address, count, u32::MAX);
     }
     let woken = wake_kernel(address, count as usize, true);

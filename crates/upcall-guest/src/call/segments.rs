@@ -7,9 +7,8 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Thread, base};
 
-use crate::ground::access;
 use crate::ground::entry::Frame;
-use crate::signal;
+use crate::ground::{access, mask};
 
 const ARCH_SET_GS: i32 = 0x1001;
 const ARCH_SET_FS: i32 = 0x1002;
@@ -44,7 +43,7 @@ pub fn answer(frame: &Frame, own: usize) -> i64 {
 
 /// Makes the call; if the kernel takes it, `keep` keeps the new value.
 fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
-    let mask = signal::change_kernel_mask(signal::ALL);
+    let mask = mask::change_kernel_mask(mask::ALL);
     let ours = base::read();
     // SAFETY: the program's own call.
     let answer = (unsafe { frame.raw() }) as i64;
@@ -53,7 +52,7 @@ fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
     if answer == 0 {
         keep(frame.rsi as usize);
     }
-    signal::set_kernel_mask(mask);
+    mask::set_kernel_mask(mask);
     answer
 }
 

@@ -15,21 +15,17 @@ use upcall_core::Errno;
 use upcall_linux::poller::prepared;
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
-use crate::call::credentials::{changes_of_one, identity_calls};
-use crate::call::procfs::{listing_calls, status_calls};
-use crate::call::{
-    again, attributes, credentials, futex, helpers, ids, io, kill, poll, procfs, segments, time,
-    uring,
-};
-use crate::ground::caller::Caller;
-use crate::ground::entry::Frame;
-use crate::ground::state::GUEST;
-use crate::ground::{caller, entry};
-use crate::process::{dispatch, loads};
-use crate::signal::{alone, carried, settled, timers, user_dispatch};
-use crate::thread::lifetime::Request;
-use crate::thread::{bound, deadlines, lifetime, names, scheduling};
-use crate::{process, signal};
+use crate::call::credentials::{self, changes_of_one, identity_calls};
+use crate::call::procfs::{self, listing_calls, status_calls};
+use crate::call::{again, attributes, futex, helpers, ids, io, kill, poll, segments, time, uring};
+use crate::ground::caller::{self, Caller};
+use crate::ground::entry::{self, Frame};
+use crate::ground::state::{self, GUEST};
+use crate::ground::{mask, record};
+use crate::process::{self, loads};
+use crate::signal::{self, alone, carried, dispatch, everywhere, settled, timers, user_dispatch};
+use crate::thread::lifetime::{self, Request};
+use crate::thread::{bound, deadlines, names, scheduling};
 
 /// The ioctl that sets or clears O_NONBLOCK.
 const FIONBIO: u64 = 0x5421;
@@ -57,7 +53,7 @@ pub unsafe extern "C" fn handler(frame: &mut Frame) {
 
 #[inline(never)]
 fn without_runtime(frame: &mut Frame) {
-    if process::is_lent() || base::is_set() {
+    if state::is_lent() || base::is_set() {
         outside(frame);
         return;
     }
@@ -205,7 +201,7 @@ fn installs_filter(frame: &Frame) -> bool {
 
 /// A kernel thread that is no activation, or a child of vfork.
 fn outside(frame: &mut Frame) {
-    if let Some(thread) = bound::current_thread() {
+    if let Some(thread) = record::current_thread() {
         crate::call::outside::serve(thread, frame);
         return;
     }
@@ -241,7 +237,7 @@ fn helper(frame: &mut Frame) {
             frame.rax = unsafe { frame.raw() } as u64;
             if caller::is_helper() {
                 // Unblocked again, without a moment for a dispatched call in between.
-                signal::set_kernel_mask(dispatch::blockable(signal::kernel_mask()));
+                mask::set_kernel_mask(dispatch::blockable(mask::kernel_mask()));
             }
         }
         libc::SYS_futex => futex::outside(frame),
@@ -383,7 +379,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         }
         libc::SYS_clock_getres => time::clock_getres(thread, frame).unwrap_or_else(|| pass(frame)),
         libc::SYS_getrusage => time::getrusage(thread, frame),
-        libc::SYS_timer_create => timers::create(runtime, thread, frame),
+        libc::SYS_timer_create => time::create_timer(runtime, thread, frame),
         libc::SYS_timer_delete => {
             timers::delete(frame);
             pass(frame)
@@ -433,7 +429,7 @@ fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -
         changes_of_one!() if credentials::is_change(frame) => {
             credentials::change_own(runtime, thread, frame)
         }
-        libc::SYS_ptrace => process::trace(runtime, frame),
+        libc::SYS_ptrace => everywhere::trace(runtime, frame),
         libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
         libc::SYS_wait4 | libc::SYS_waitid if let Some(words) = process::wait_for_one(frame) => {
             // SAFETY: the program's own call, for the same child.

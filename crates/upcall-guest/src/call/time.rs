@@ -2,36 +2,22 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::futex::Waited;
-use upcall_core::{Kernel, WakeReason};
-use upcall_linux::{Runtime, Thread, base, clock, cpu_time};
+use upcall_core::Kernel;
+use upcall_linux::{Runtime, Thread, clock, cpu_time};
 
-use crate::call::again::UNSEEN;
-use crate::call::futex;
-use crate::ground::access;
-use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
+use crate::call::time;
+use crate::ground::access::nanoseconds;
+use crate::ground::entry::{Frame, NEVER, pass_through, program_call, raw_syscall};
+use crate::ground::record;
 use crate::ground::state::GUEST;
-use crate::thread::{bound, deadlines};
+use crate::signal::seen::UNSEEN;
+use crate::signal::timers;
+use crate::thread::bound;
+use crate::thread::sleep::{sleep, store};
 
 const NS: u64 = 1_000_000_000;
 const TIMER_ABSTIME: u64 = 1;
 const EINTR: i64 = -(libc::EINTR as i64);
-
-/// A timespec of the program, in nanoseconds; saturates.
-///
-/// # Errors
-///
-/// `EFAULT` or `EINVAL`, positive.
-pub fn nanoseconds(address: usize) -> Result<u64, i32> {
-    let seconds = access::load_u64(address).map_err(|_| libc::EFAULT)? as i64;
-    let nanoseconds = access::load_u64(address + 8).map_err(|_| libc::EFAULT)?;
-    if seconds < 0 || nanoseconds >= NS {
-        return Err(libc::EINVAL);
-    }
-    Ok((seconds as u64)
-        .saturating_mul(NS)
-        .saturating_add(nanoseconds))
-}
 
 /// The deadline that a timespec pointer means, in nanoseconds of CLOCK_MONOTONIC; none for a null
 /// pointer. A time on CLOCK_REALTIME is converted once: setting the clock does not move it.
@@ -200,7 +186,7 @@ pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     let whose = thread_of_clock(thread, frame.rdi as i32)?;
     // Of a bound thread: what it used before, and on its visits.
     let mut time = cpu_time::of(whose);
-    if let Some(tid) = bound::kernel_id(whose).filter(|&tid| tid != 0) {
+    if let Some(tid) = record::kernel_id(whose).filter(|&tid| tid != 0) {
         time += kernel_clock(clock_of_kernel_thread(tid)).unwrap_or(0);
     }
     Some(store(frame.rsi as usize, [time / NS, time % NS]))
@@ -240,73 +226,22 @@ fn usage(frame: &Frame, used: impl FnOnce() -> u64) -> i64 {
     store(frame.rsi as usize + 16, [0, 0])
 }
 
-fn store(address: usize, words: [u64; 2]) -> i64 {
-    for (index, word) in words.into_iter().enumerate() {
-        if access::store_u64(address + 8 * index, word).is_err() {
-            return -i64::from(libc::EFAULT);
+/// timer_create(2) of a thread on an activation. A timer that follows the processor time of a thread binds that thread:
+/// the kernel follows kernel threads.
+pub fn create_timer(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    timers::create_by(frame, |mut call| {
+        if let Some(whose) = time::thread_of_clock(thread, frame.rdi as i32) {
+            match record::kernel_id(whose) {
+                Some(tid) => call[1] = time::clock_of_kernel_thread(tid),
+                None => {
+                    call[1] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
+                    let id = whose.kernel.tid.load(Ordering::Relaxed);
+                    return bound::change(runtime, (whose, id), &[call]);
+                }
+            }
         }
-    }
-    0
-}
-
-/// Sleeps until the deadline; what is left of it after a handler ran goes to `rest`, unless that
-/// is 0.
-pub fn sleep(
-    runtime: &'static Runtime,
-    thread: &'static Thread,
-    frame: &Frame,
-    deadline: u64,
-    rest: usize,
-) -> i64 {
-    deadlines::will_wake(runtime, thread, deadline);
-    let answer = loop {
-        // A hint, from whatever activation this is at the moment.
-        // SAFETY: on an activation.
-        let blocks = runtime.prefers_blocking(unsafe { base::current() });
-        // One that is over gives way, without the kernel.
-        let answer = if blocks && deadline > runtime.kernel().now() {
-            block(runtime, frame, deadline)
-        } else {
-            park(runtime, deadline)
-        };
-        // An end that no handler of the program's explains was the runtime's doing.
-        if answer != EINTR || thread.kernel.seen.load(Ordering::Relaxed) != UNSEEN {
-            break answer;
-        }
-    };
-    if answer == EINTR && rest != 0 {
-        let left = deadline.saturating_sub(runtime.kernel().now());
-        let stored = store(rest, [left / NS, left % NS]);
-        if stored != 0 {
-            return stored;
-        }
-    }
-    answer
-}
-
-fn park(runtime: &'static Runtime, deadline: u64) -> i64 {
-    let activation = runtime.enter();
-    let (activation, waited) = runtime.sleep_until(activation, deadline);
-    futex::note_made(activation, &waited);
-    runtime.leave(activation);
-    match waited {
-        Waited::Ended(WakeReason::Interrupted) => EINTR,
-        _ => 0,
-    }
-}
-
-/// Sleeps in the kernel, which wakes the activation where it is.
-fn block(runtime: &'static Runtime, frame: &Frame, deadline: u64) -> i64 {
-    let time = [deadline / NS, deadline % NS];
-    let words = [
-        libc::SYS_clock_nanosleep as u64,
-        libc::CLOCK_MONOTONIC as u64,
-        TIMER_ABSTIME,
-        time.as_ptr() as u64,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: reads two words.
-    runtime.blocking(|| unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
+        let [number, words @ ..] = call;
+        // SAFETY: reads the event; writes where the program wants the number.
+        (unsafe { pass_through(number as i64, words) }) as i64
+    })
 }

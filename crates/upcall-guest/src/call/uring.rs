@@ -15,13 +15,12 @@
 //! Left as it is: when a thread ends, natively its requests are cancelled; here they go on. IORING_REGISTER_IOWQ_AFF says
 //! where workers of the calling kernel thread run, and holds for that.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use upcall_linux::{Runtime, Thread};
 
 use crate::call::io;
-use crate::ground::access;
-use crate::ground::access::Fault;
+use crate::ground::access::{self, Fault};
 use crate::ground::entry::{Frame, pass_through};
 use crate::ground::state::GUEST;
 use crate::signal;
@@ -45,23 +44,14 @@ const FLAGS_AT: usize = 8;
 const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
 
-/// Some ring was used.
-static USED: AtomicBool = AtomicBool::new(false);
-
-/// Whether activations must stay because of requests in flight. Asked when a runtime starts.
-pub fn is_used() -> bool {
-    // Pairs with the store in `enter`: who sees it sees that the activations stay.
-    USED.load(Ordering::Acquire)
-}
-
 /// io_uring_enter(2) is about to be made.
 pub fn enter() {
-    if !is_used() {
+    if !GUEST.uses_io_uring.load(Ordering::Relaxed) {
         if let Some(runtime) = GUEST.runtime() {
             runtime.keep_activations();
         }
-        // Pairs with the load in `is_used`.
-        USED.store(true, Ordering::Release);
+        // Pairs with the loads where a runtime or an agent starts: who sees it sees that the activations stay.
+        GUEST.uses_io_uring.store(true, Ordering::Release);
     }
 }
 

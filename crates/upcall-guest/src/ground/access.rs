@@ -7,6 +7,8 @@
 
 use core::arch::global_asm;
 
+use crate::ground::access;
+
 // Each function has one instruction that may fault, and an exit that returns 1.
 global_asm!(
     ".text",
@@ -183,6 +185,23 @@ pub fn recover(rip: usize) -> Option<usize> {
     // SAFETY: a constant table.
     let [touching @ .., exit] = unsafe { &upcall_access_table };
     touching.contains(&rip).then_some(*exit)
+}
+
+/// A timespec of the program, in nanoseconds; saturates.
+///
+/// # Errors
+///
+/// `EFAULT` or `EINVAL`, positive.
+pub fn nanoseconds(address: usize) -> Result<u64, i32> {
+    const NS: u64 = 1_000_000_000;
+    let seconds = access::load_u64(address).map_err(|_| libc::EFAULT)? as i64;
+    let nanoseconds = access::load_u64(address + 8).map_err(|_| libc::EFAULT)?;
+    if seconds < 0 || nanoseconds >= NS {
+        return Err(libc::EINVAL);
+    }
+    Ok((seconds as u64)
+        .saturating_mul(NS)
+        .saturating_add(nanoseconds))
 }
 
 #[cfg(test)]

@@ -24,9 +24,8 @@ use upcall_linux::{Activation, Runtime, Thread, activations, base};
 
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::kernel_tid;
-use crate::ground::state::GUEST;
-use crate::thread::bound;
-use crate::{process, signal};
+use crate::ground::state::{self, GUEST};
+use crate::ground::{caller, mask, record};
 
 /// What the marks of kernel threads without a record of their own say ([`record_of`]).
 const ANYBODY: usize = 1;
@@ -140,7 +139,7 @@ pub fn identify(runtime: &'static Runtime) -> Caller {
         return Caller::Outside(None);
     }
     // Until the register leads to it the thread must stay on the activation.
-    let mask = signal::change_kernel_mask(signal::ALL);
+    let mask = mask::change_kernel_mask(mask::ALL);
     let (id, mut found) = (kernel_tid(), None);
     runtime.each_activation(|activation| {
         if activation.kernel.tid.load(Ordering::Relaxed) == id {
@@ -151,7 +150,7 @@ pub fn identify(runtime: &'static Runtime) -> Caller {
         Some(activation) => claim(activation),
         None => Caller::Outside(Some(base::read())),
     };
-    signal::set_kernel_mask(mask);
+    mask::set_kernel_mask(mask);
     caller
 }
 
@@ -176,7 +175,7 @@ fn claim(activation: &'static Activation) -> Caller {
 }
 
 /// The thread's code goes on: the register is as the program has left it. While a child runs on the thread's
-/// memory (`lent`) it is not: [`process::after`] gives it back then.
+/// memory (`lent`) it is not: `process::after` gives it back then.
 #[inline(always)]
 pub fn give_back(thread: &Thread) {
     let own = thread.kernel.program_base.load(Ordering::Relaxed);
@@ -233,7 +232,7 @@ pub fn leave(entered: usize) {
         OF_THREAD => {
             let carried = base::is_set().then(current_thread).flatten();
             // It may have gone to a kernel thread of its own meanwhile.
-            if let Some(thread) = carried.or_else(bound::current_thread) {
+            if let Some(thread) = carried.or_else(record::current_thread) {
                 give_back(thread);
             }
         }
@@ -257,7 +256,7 @@ pub fn serve_outside(frame: &mut Frame, own: Option<usize>, serve: fn(&mut Frame
 
 /// Marks the calling kernel thread for what it is.
 fn mark_as_it_is() {
-    if bound::mark_own() {
+    if record::mark_own() {
         return;
     }
     // SAFETY: asks only.
@@ -274,7 +273,7 @@ pub fn take_back(activation: &'static Activation, thread: &'static Thread) {
         Some(runtime) => {
             identify(runtime);
         }
-        None if process::was_forked_in_handler() => {
+        None if state::was_forked_in_handler() => {
             // It returns into the runtime of the parent, as far as it is here.
             word.store(base::of_program(base::read()), Ordering::Relaxed);
             base::set(Some(activation));
@@ -292,4 +291,10 @@ pub fn give_up(thread: Option<&'static Thread>) {
         // SAFETY: without a runtime the register is the program's.
         unsafe { base::write(own) };
     }
+}
+
+/// The runtime, for a thread of its own; `None`: there is none, or the caller is a kernel thread.
+#[inline]
+pub fn runtime() -> Option<&'static Runtime> {
+    GUEST.runtime().filter(|_| !caller::is_outside())
 }

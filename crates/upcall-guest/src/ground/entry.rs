@@ -184,6 +184,11 @@ pub unsafe fn install(handler: Hook, after: Hook) {
     AFTER.store(after as *mut (), Ordering::Release);
 }
 
+/// The hooks now installed.
+pub(crate) fn hooks() -> (Hook, Hook) {
+    (hook_in(&HANDLER), hook_in(&AFTER))
+}
+
 /// The hook now installed as handler.
 pub(crate) fn handler() -> Hook {
     hook_in(&HANDLER)

@@ -10,21 +10,12 @@ use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-use upcall_core::runtime::Order;
-use upcall_core::{Errno, Kernel};
+use upcall_core::Errno;
+use upcall_linux::Runtime;
 use upcall_linux::observe::Probe;
-use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, gang, limits, memory, placement,
-    preempt,
-};
 
-use crate::call::uring;
+use crate::ground::hooks::hooks;
 use crate::ground::identity::Identities;
-use crate::process::dispatch;
-use crate::report::{stats, stuck};
-use crate::signal::{alone, masks, pending};
-use crate::thread::{agents, names, robust, scheduling, shell, urgency};
-use crate::{process, signal};
 
 /// What `upcall run` decided, from the environment.
 #[derive(Clone, Copy, Debug)]
@@ -77,30 +68,21 @@ impl Policy {
             _ => return None,
         })
     }
-
-    fn order(self) -> Order {
-        match self {
-            Policy::Lifo => Order::Lifo,
-            Policy::RoundRobin | Policy::Priority | Policy::Deadline => Order::RoundRobin,
-            Policy::Fifo => Order::Fifo,
-            Policy::ForkedFirst | Policy::Advised => Order::ForkedFirst,
-        }
-    }
 }
 
 /// The guest.
 pub struct Guest {
-    runtime: AtomicPtr<Runtime>,
-    starting: AtomicBool,
-    vps: AtomicU32,
-    stats: AtomicBool,
+    pub(crate) runtime: AtomicPtr<Runtime>,
+    pub(crate) starting: AtomicBool,
+    pub(crate) vps: AtomicU32,
+    pub(crate) stats: AtomicBool,
     /// Where to print them: standard error as it was when the runtime started, which many programs
     /// close before they end.
-    report_to: AtomicI32,
-    sentinel: AtomicBool,
-    probe: AtomicU32,
-    slice_ns: AtomicU64,
-    gang: AtomicBool,
+    pub(crate) report_to: AtomicI32,
+    pub(crate) sentinel: AtomicBool,
+    pub(crate) probe: AtomicU32,
+    pub(crate) slice_ns: AtomicU64,
+    pub(crate) gang: AtomicBool,
     policy: AtomicU32,
     /// The process's own id, which is also its first thread's.
     pub pid: AtomicU32,
@@ -112,6 +94,8 @@ pub struct Guest {
     pub first_ended: AtomicBool,
     /// Kernel threads of libc's own that are no activations (timer helpers).
     pub foreign: AtomicUsize,
+    /// The program has used io_uring(7): activations must stay because of requests in flight.
+    pub uses_io_uring: AtomicBool,
 }
 
 /// The guest of this process.
@@ -131,6 +115,7 @@ pub static GUEST: Guest = Guest {
     living: AtomicUsize::new(0),
     first_ended: AtomicBool::new(false),
     foreign: AtomicUsize::new(0),
+    uses_io_uring: AtomicBool::new(false),
 };
 
 impl Guest {
@@ -169,6 +154,12 @@ impl Guest {
         }
     }
 
+    /// Returns true if threads have ranks.
+    #[inline]
+    pub fn has_ranks(&self) -> bool {
+        self.policy() >= Policy::Priority
+    }
+
     /// Whether it is [`Policy::Priority`].
     pub fn orders_by_priority(&self) -> bool {
         self.policy() == Policy::Priority
@@ -182,162 +173,58 @@ impl Guest {
         unsafe { runtime.as_ref() }
     }
 
-    /// Starts the runtime: the caller becomes the first thread on the first activation.
+    /// Starts the runtime, if there is none: the caller becomes the first thread on the first activation.
     ///
     /// # Errors
     ///
     /// The kernel's error when it gives no memory, descriptors or threads.
     pub fn start(&self) -> Result<&'static Runtime, Errno> {
-        if let Some(runtime) = self.runtime() {
-            return Ok(runtime);
-        }
-        self.starting.store(true, Ordering::Relaxed);
-        // libc creates threads with all signals blocked; a filter may trap what is needed here (`signal::ALL`).
-        let mask = signal::kernel_mask();
-        signal::set_kernel_mask(mask & signal::ALL);
-        let started = self.start_fresh(mask);
-        self.starting.store(false, Ordering::Relaxed);
-        if self.runtime().is_none() {
-            signal::set_kernel_mask(mask);
-            // The next pthread_create tries again.
-            descriptors::close_all();
-        }
-        started
+        self.runtime().map_or_else(hooks().start, Ok)
+    }
+
+    /// The process is about to end: tells the other programs, and prints the counters if asked to.
+    pub fn report(&self) {
+        (hooks().at_exit)();
+    }
+
+    /// The child of a fork has one kernel thread and no runtime.
+    pub fn forget_runtime(&self) {
+        self.runtime.store(ptr::null_mut(), Ordering::Release);
+        self.foreign.store(0, Ordering::Relaxed);
+        self.first_ended.store(false, Ordering::Relaxed);
+        self.identities.forget();
+        (hooks().in_child)();
     }
 
     /// Whether the runtime is being started.
     pub fn is_starting(&self) -> bool {
         self.starting.load(Ordering::Relaxed)
     }
+}
 
-    /// `mask`: the signal mask of the kernel thread before.
-    fn start_fresh(&self, mask: u64) -> Result<&'static Runtime, Errno> {
-        let attempt = memory::attempt();
-        let linux = Linux::open(Settings {
-            sentinel: self.sentinel.load(Ordering::Relaxed),
-            probe: match self.probe.load(Ordering::Relaxed) {
-                2 => Probe::Proc,
-                3 => Probe::Yields,
-                _ => Probe::Perf,
-            },
-            slice_ns: self.slice_ns.load(Ordering::Relaxed),
-            gang: self.gang.load(Ordering::Relaxed),
-            hooks: Hooks {
-                may_start: dispatch::may_start,
-                begin: signal::begin,
-                deferred: signal::deferred,
-                resting_mask: masks::resting,
-                tick: signal::tick,
-                stuck: stuck::look,
-            },
-        })?;
-        if self.stats.load(Ordering::Relaxed)
-            && let Ok(copy) = descriptors::keep_copy(libc::STDERR_FILENO)
-        {
-            self.report_to.store(copy, Ordering::Relaxed);
-        }
-        self.pid.store(linux.pid() as u32, Ordering::Relaxed);
-        let runtime = Runtime::create(linux)?;
-        runtime.set_order(self.policy().order());
-        let robust_list = robust::of_kernel_thread();
-        agents::give_way(runtime)?;
-        let kernel = runtime.kernel();
-        let mut processors = [0u32; 1024];
-        let count = self.choose_processors(&mut processors);
-        let adopted = runtime.adopt(&processors[..count]);
-        let (activation, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
-        attempt.succeeds();
-        if process::was_forked_in_handler() {
-            // What is there leads to the parent's runtime.
-            base::set(None);
-        }
-        process::has_runtime();
-        runtime
-            .kernel()
-            .adopt(activation, thread, mask | alone::hidden());
-        thread
-            .kernel
-            .robust_list
-            .store(robust_list, Ordering::Relaxed);
-        agents::adopt_leader(thread);
-        signal::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
-        masks::start(thread.kernel.mask.load(Ordering::Relaxed));
-        signal::altstack::adopt(thread);
-        pending::reserve(runtime);
-        pending::adopt(runtime, activation, thread);
-        names::adopt_first(thread);
-        urgency::adopt_first(thread);
-        scheduling::adopt_first(runtime, activation, thread);
-        self.identities.adopt_first(thread);
-        self.living.store(1, Ordering::Relaxed);
-        self.runtime
-            .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
-        signal::install_own();
-        signal::altstack::install(activation);
-        if uring::is_used() {
-            runtime.keep_activations();
-        }
-        // Virtual processors that cannot get a kernel thread now stay idle for ever; the first
-        // one works, which is all that the program had.
-        let started = runtime.start();
-        runtime.leave(activation);
-        match started {
-            // A filter: that does not change.
-            Err(Errno(libc::ENOSYS | libc::EPERM | libc::EACCES)) => Ok(runtime),
-            started => started.map(|()| runtime),
-        }
-    }
+/// Set while a child of vfork runs on the memory of a process without a runtime.
+static LENT: AtomicI32 = AtomicI32::new(0);
 
-    fn choose_processors(&self, processors: &mut [u32; 1024]) -> usize {
-        affinity::note();
-        let mut mask = [0u64; 128];
-        let count = limits::processors_into(&mut mask, processors);
-        // SAFETY: asks only.
-        let current = unsafe { libc::sched_getcpu() };
-        let wanted = match self.vps.load(Ordering::Relaxed) as usize {
-            0 => count,
-            wanted => wanted.min(processors.len()),
-        };
-        let mut cores = [0u32; 1024];
-        for &processor in &processors[..count] {
-            cores[processor as usize & 1023] = if wanted > 1 && wanted < count {
-                placement::core_of(processor)
-            } else {
-                processor
-            };
-        }
-        placement::order(
-            &mut processors[..count],
-            current.unsigned_abs(),
-            |processor| cores[processor as usize & 1023],
-        );
-        for index in count..wanted {
-            processors[index] = processors[index % count];
-        }
-        wanted
-    }
+/// See [`is_lent`].
+pub fn set_lent(lent: bool) {
+    LENT.store(i32::from(lent), Ordering::SeqCst);
+}
 
-    /// The child of a fork: one kernel thread, no runtime.
-    pub fn forget_runtime(&self) {
-        self.runtime.store(ptr::null_mut(), Ordering::Release);
-        self.foreign.store(0, Ordering::Relaxed);
-        self.first_ended.store(false, Ordering::Relaxed);
-        self.identities.forget();
-        agents::forget();
-        shell::forget();
-        stuck::forget();
-        gang::registry::forget();
-    }
+/// Whether the calling kernel thread is a child of vfork on borrowed memory.
+pub fn is_lent() -> bool {
+    LENT.load(Ordering::Relaxed) != 0
+}
 
-    /// The process is about to end: says so to the others, and prints the counters if asked to.
-    pub fn report(&self) {
-        let Some(runtime) = self.runtime() else {
-            return;
-        };
-        let kernel = runtime.kernel();
-        kernel.gang().leave(kernel.now());
-        if self.stats.load(Ordering::Relaxed) {
-            stats::print(runtime, self.report_to.load(Ordering::Relaxed));
-        }
-    }
+/// The process is the child of a fork in a handler that returned, or will, into the runtime, and has no runtime of
+/// its own.
+static IN_HANDLER: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process was forked in a handler and has no runtime: there is a pseudo-register all the same.
+pub fn was_forked_in_handler() -> bool {
+    IN_HANDLER.load(Ordering::Relaxed)
+}
+
+/// See [`was_forked_in_handler`].
+pub fn set_forked_in_handler(is_so: bool) {
+    IN_HANDLER.store(is_so, Ordering::Relaxed);
 }

@@ -33,25 +33,15 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::ground::entry::Frame;
 use crate::ground::{heap, memory};
-use crate::process::dispatch;
-use crate::rewrite::object::{Object, Role};
-use crate::rewrite::{object, patch};
+use crate::rewrite::object::{self, LoaderDebug, Object, Role};
+use crate::rewrite::patch;
+use crate::signal::dispatch;
 use crate::thread::agents;
 
 /// `r_state`: the list is complete.
 const RT_CONSISTENT: i32 = 0;
 /// The flag of shmat(2) that asks for executable memory.
 const SHM_EXEC: u64 = 0o100000;
-
-/// `struct r_debug` (<link.h>), the documented part of it.
-#[repr(C)]
-pub struct LoaderDebug {
-    version: i32,
-    map: usize,
-    brk: usize,
-    state: i32,
-    base: usize,
-}
 
 /// The size of the stack for the decoder, and where that ends; its last page is a guard.
 const STACK: usize = 256 << 10;
@@ -68,8 +58,6 @@ static DUE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The objects that were looked at. Held as long as one is rewritten.
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
-/// See [`generation`].
-static GENERATION: AtomicUsize = AtomicUsize::new(0);
 
 struct Known {
     path: String,
@@ -112,6 +100,7 @@ pub fn watch() {
         };
         STACK_TOP.store(stack + STACK, Ordering::Relaxed);
         DEBUG.store(debug, Ordering::Relaxed);
+        object::note_change();
         // SAFETY: start-up; the function has the type of the loader's own, and `loader` is it.
         unsafe { patch::divert(loader, brk, objects_changed) }.is_ok() && {
             LOADER[0].store(code.range.start, Ordering::Relaxed);
@@ -122,12 +111,6 @@ pub fn watch() {
     if hooked {
         *KNOWN.lock().unwrap_or_else(|e| e.into_inner()) = objects.iter().map(Known::of).collect();
     }
-}
-
-/// How many times objects have been loaded or unloaded; `None` where the loader does not tell.
-#[inline]
-pub fn generation() -> Option<usize> {
-    (!DEBUG.load(Ordering::Relaxed).is_null()).then(|| GENERATION.load(Ordering::Relaxed))
 }
 
 /// Whether mmap, mprotect, pkey_mprotect or shmat asks for executable memory.
@@ -211,7 +194,7 @@ extern "C" fn look() {
     }
     // SAFETY: the calling thread's own errno.
     let errno = unsafe { *libc::__errno_location() };
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    object::note_change();
     let objects = object::loaded();
     // The loader's lock keeps others out: if it is held, then by a thread that stayed behind when
     // this process was forked, in the middle of its work.

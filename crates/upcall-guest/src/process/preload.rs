@@ -305,20 +305,6 @@ pub fn execute(frame: &Frame) -> i64 {
     answer
 }
 
-/// Whether the file of an execve(2) is there and may be executed. Asked before the kernel thread is changed for the program:
-/// the kernel may refuse to change it back, and a search for a program along a path fails some times.
-pub fn may_be_executed(frame: &Frame) -> bool {
-    let [directory, path, flags] = match frame.rax as i64 {
-        libc::SYS_execve => [libc::AT_FDCWD as u64, frame.rdi, 0],
-        _ => [frame.rdi, frame.rsi, frame.r8],
-    };
-    let flags = flags | libc::AT_EACCESS as u64;
-    let words = [directory, path, libc::X_OK as u64, flags, 0, 0];
-    // SAFETY: asks only; the path is the program's own.
-    let answer = unsafe { raw_syscall(libc::SYS_faccessat2, words) } as i64;
-    answer == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use upcall_linux::statistics::ROWS;
 use upcall_linux::{Runtime, sys};
 
-use crate::process::dispatch;
 use crate::rewrite::sud;
+use crate::signal::dispatch;
 
 /// A buffer on the stack: nothing may be allocated while the process ends.
 struct Text {

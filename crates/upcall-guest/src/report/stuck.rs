@@ -6,7 +6,7 @@
 //! outside can come in between: no timer and no handler of a signal. Programs that have any of these are never said to be
 //! stuck.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread};
 
@@ -14,34 +14,19 @@ use crate::call::direct;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
 use crate::report::backtrace;
-use crate::rewrite::object;
-use crate::rewrite::object::Image;
+use crate::rewrite::object::{self, Image};
 use crate::rewrite::unwind::Tables;
-use crate::signal;
-use crate::signal::timers;
-use crate::thread::{names, shell};
+use crate::signal::{self, timers};
+use crate::thread::names;
+use crate::thread::shell::{self, serve};
 
 /// Is 1 from when it was found.
 static FOUND: AtomicU32 = AtomicU32::new(0);
 /// Who says it; null: nobody, and it is not looked for.
 static REPORTER: AtomicPtr<Thread> = AtomicPtr::new(core::ptr::null_mut());
-/// Threads of the runtime's own, which do not keep the process.
-static SERVING: AtomicUsize = AtomicUsize::new(0);
-
-/// How many threads of the process are the runtime's own.
-pub fn serving() -> usize {
-    SERVING.load(Ordering::SeqCst)
-}
-
 /// The process is the child of a fork: those threads are the parent's.
 pub fn forget() {
-    SERVING.store(0, Ordering::SeqCst);
     REPORTER.store(core::ptr::null_mut(), Ordering::Relaxed);
-}
-
-/// The calling thread is the runtime's own: the process does not go on for it.
-pub fn serve() {
-    SERVING.fetch_add(1, Ordering::SeqCst);
 }
 
 /// A thread that waits for another one.
@@ -56,7 +41,7 @@ pub struct Waiter {
 
 /// Waits until the process is stuck, in a thread for that; then its threads.
 pub fn await_stuck() -> Option<Vec<Waiter>> {
-    let runtime = direct::runtime()?;
+    let runtime = caller::runtime()?;
     let own = caller::own_thread()?;
     serve();
     REPORTER.store(core::ptr::from_ref(own).cast_mut(), Ordering::SeqCst);

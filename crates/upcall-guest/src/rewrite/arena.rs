@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-use crate::ground::arch::Entry;
-use crate::ground::{arch, memory};
+use crate::ground::arch::{self, Entry};
+use crate::ground::memory;
 
 /// How far a 32-bit displacement reaches, with a margin for the ends.
 const REACH: usize = (1 << 31) - (1 << 20);

@@ -11,14 +11,14 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use crate::ground::arch;
+use crate::rewrite::object::{Image, Part};
+use crate::rewrite::unwind::{Function, Tables};
+
 use iced_x86::{
     Code, CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, Mnemonic,
     OpKind, Register,
 };
-
-use crate::ground::arch;
-use crate::rewrite::object::{Image, Part};
-use crate::rewrite::unwind::{Function, Tables};
 
 /// A decoded function.
 #[derive(Clone, Debug)]

@@ -7,11 +7,13 @@
 //! Rejected: reading `/proc/self/maps`. It names mappings, not objects, needs parsing, and does
 //! not say where the unwind table is; `dl_iterate_phdr` gives what the loader itself believes.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 
-use crate::process::loads::LoaderDebug;
+/// How often objects have been loaded or unloaded; 0 where the loader does not tell.
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
 
 /// What part an object plays in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,6 +296,27 @@ fn protection(flags: u32) -> c_int {
     bit(libc::PF_R, libc::PROT_READ)
         | bit(libc::PF_W, libc::PROT_WRITE)
         | bit(libc::PF_X, libc::PROT_EXEC)
+}
+
+/// `struct r_debug` (<link.h>), the documented part of it.
+#[repr(C)]
+pub struct LoaderDebug {
+    version: i32,
+    map: usize,
+    pub(crate) brk: usize,
+    pub(crate) state: i32,
+    base: usize,
+}
+
+/// Objects were loaded or unloaded, or the loader tells of that from now on.
+pub fn note_change() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often objects have been loaded or unloaded. `None`: the loader does not tell.
+#[inline]
+pub fn generation() -> Option<usize> {
+    Some(GENERATION.load(Ordering::Relaxed)).filter(|&count| count != 0)
 }
 
 #[cfg(test)]

@@ -8,22 +8,21 @@
 //! Rejected: rewriting under running threads, by one store of eight or sixteen bytes where those of
 //! the jump lie in as many that are aligned. It works, and nobody needs it.
 
-use std::fmt;
 use std::ops::Range;
-use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::{fmt, ptr};
 
 use upcall_linux::arch::own_syscalls;
 
-use crate::ground::entry::{Hook, raw_syscall};
-use crate::ground::{arch, entry, memory};
+use crate::ground::entry::{self, Hook, raw_syscall};
+use crate::ground::{arch, memory};
 use crate::rewrite::arena::Arenas;
-use crate::rewrite::cfi::Registration;
-use crate::rewrite::object::{Image, Object, Role, Segment};
-use crate::rewrite::site::{CancelRange, Reason, Scan, Window};
-use crate::rewrite::stub::{Row, Stub};
-use crate::rewrite::{cfi, object, site, stub, sud};
+use crate::rewrite::cfi::{self, Registration};
+use crate::rewrite::object::{self, Image, Object, Role, Segment};
+use crate::rewrite::site::{self, CancelRange, Reason, Scan, Window};
+use crate::rewrite::stub::{self, Row, Stub};
+use crate::rewrite::sud;
 
 /// What the runtime wants of the rewriter.
 #[derive(Clone, Copy, Debug)]

@@ -27,11 +27,11 @@
 
 use std::ops::Range;
 
-use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock};
-
 use crate::ground::arch::Entry;
 use crate::rewrite::arena::SLOTS;
 use crate::rewrite::site::{Reason, SYSCALL_LENGTH, Window};
+
+use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock};
 
 /// No stub is longer: two moved instruction groups of at most 64 bytes (each may grow when a
 /// short branch becomes a long one) and 80 bytes of our own.

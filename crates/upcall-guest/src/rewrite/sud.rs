@@ -5,7 +5,7 @@
 //! same hook as a stub does. A trapped call costs what the kernel takes to deliver a signal and to
 //! return from it (microseconds), a stub ten nanoseconds, and every call that is let through some
 //! nanoseconds more: it is switched on only when there may be such instructions
-//! (`process::dispatch`).
+//! (`signal::dispatch`).
 //!
 //! The kernel lets one contiguous range of program counters through, and consults a selector
 //! byte elsewhere. The range is the executable segment that holds this crate: raw calls wherever
@@ -19,7 +19,7 @@
 //! call is made there while dispatch is on (`process::create`).
 //!
 //! A call that traps while SIGSYS is blocked kills the process. So while dispatch is on, whoever
-//! serves the program's calls leaves [`MASK_BIT`] out of every mask that it sets
+//! serves the program's calls leaves `mask::MASK_BIT` out of every mask that it sets
 //! (`upcall_linux::preempt::OWN`, `signal::alone`), and handlers return through our own restorer
 //! (libc's would trap under the handler's mask).
 //!
@@ -33,13 +33,12 @@
 //!    and the child returns through its copy of the handler.
 //! 4. A new kernel thread and a forked process start without dispatch: they call [`enable`].
 
-use std::fmt;
 use std::ops::Range;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::{fmt, ptr};
 
-use crate::ground::entry::{Frame, mode, pass_through, raw_syscall};
-use crate::ground::{arch, entry};
+use crate::ground::arch;
+use crate::ground::entry::{self, Frame, mode, pass_through, raw_syscall};
 use crate::rewrite::object::{Object, Role};
 use crate::rewrite::patch;
 use crate::rewrite::site::SYSCALL_LENGTH;
@@ -54,9 +53,6 @@ pub const MARK: u32 = 0x5550_4341;
 /// In the signal frame's vector state: XSAVE format, not only FXSAVE.
 const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
 const MAGIC_OFFSET: usize = 464;
-
-/// SIGSYS in a kernel signal mask: never let the program block it while dispatch is on.
-pub const MASK_BIT: u64 = 1 << (libc::SIGSYS - 1);
 
 /// The selector byte: everything outside the range is dispatched.
 static BLOCK: u8 = 1;

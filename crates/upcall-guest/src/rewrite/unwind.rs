@@ -9,12 +9,12 @@
 
 use std::ops::Range;
 
+use crate::rewrite::object::Image;
+
 use gimli::{
     BaseAddresses, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
     LittleEndian, ParsedEhFrameHdr, Pointer, UnwindSection,
 };
-
-use crate::rewrite::object::Image;
 
 pub(crate) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 /// What the table says of a function.

@@ -6,12 +6,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use upcall_linux::preempt;
 
 use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::mask::{ALL, bit};
 use crate::ground::state::GUEST;
 use crate::ground::{access, arch};
 use crate::signal::masks;
 
 use super::altstack;
-use super::calls::ALL;
 
 pub(super) const SA_RESTORER: u64 = 0x0400_0000;
 pub(super) const SIG_DFL: usize = 0;
@@ -81,14 +81,6 @@ impl Action {
         self.handler.store(action.handler, Ordering::Release);
     }
 }
-
-/// The bit of a signal in a mask.
-pub const fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
-
-/// What no mask blocks.
-pub const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 
 /// Signals that the runtime itself must see, whatever the program does with them.
 pub(super) fn is_ours(signal: i32) -> bool {
@@ -213,7 +205,7 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
         flags
     };
     KernelAction {
-        handler: arch::signal_entry(),
+        handler: entry(),
         flags: action.flags & KERNEL_FLAGS | flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
         // Not the program's: a handler ends with all signals blocked, when no call may be
         // dispatched. Unwinders know both by the same bytes.
@@ -240,7 +232,7 @@ pub fn take_over(signal: i32) {
 pub(super) fn own_action() -> KernelAction {
     let flags = (libc::SA_NODEFER | libc::SA_ONSTACK) as u64;
     KernelAction {
-        handler: arch::signal_entry(),
+        handler: entry(),
         flags: flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
         restorer: arch::signal_return().0,
         // As in `kernel_action`; `own_signal` opens it.
@@ -386,4 +378,9 @@ pub(super) fn action_mask(signal: i32, before: u64) -> u64 {
         0
     };
     before | action.mask | own
+}
+
+/// The handler that the kernel calls for every signal.
+fn entry() -> usize {
+    arch::signal_entry(super::place, super::on_signal)
 }

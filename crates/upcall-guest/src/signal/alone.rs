@@ -14,13 +14,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use upcall_linux::{Noted, base};
 
-use crate::call::poll;
-use crate::ground::access;
 use crate::ground::entry::{Frame, raw_syscall};
-use crate::process::dispatch;
-use crate::rewrite::sud::MASK_BIT;
-use crate::signal::{kernel_mask, pending, set_kernel_mask};
-use crate::{process, signal};
+use crate::ground::mask::{MASK_BIT, kernel_mask, set_kernel_mask};
+use crate::ground::{access, state};
+use crate::signal::{self, dispatch, pending};
 
 /// Whether the program blocks SIGSYS.
 static BLOCKS: AtomicBool = AtomicBool::new(false);
@@ -33,7 +30,7 @@ static FRAME: AtomicPtr<Frame> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether the calling kernel thread is the one thread of a process without a runtime. Libc's own
 /// kernel threads and children of vfork are not.
 fn is_one_thread() -> bool {
-    (!base::is_set() || process::was_forked_in_handler()) && !process::is_lent()
+    (!base::is_set() || state::was_forked_in_handler()) && !state::is_lent()
 }
 
 /// The same, while dispatch is on.
@@ -179,7 +176,7 @@ pub fn wait(frame: &Frame) -> Option<i64> {
     let opens = match frame.rax as i64 {
         libc::SYS_rt_sigtimedwait => false,
         libc::SYS_rt_sigsuspend => access::load_u64(frame.rdi as usize).ok()? & MASK_BIT == 0,
-        _ => match poll::mask_place(frame)? {
+        _ => match signal::mask_place(frame)? {
             (0, _) => return None,
             (at, _) => access::load_u64(at as usize).ok()? & MASK_BIT == 0,
         },

@@ -21,10 +21,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::mask::set_kernel_mask;
 use crate::ground::state::GUEST;
 use crate::ground::{access, arch};
-
-use super::calls::set_kernel_mask;
 
 /// The stack is taken away while a handler runs.
 const SS_AUTODISARM: i32 = 1 << 31;

@@ -5,44 +5,9 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::access;
-use crate::ground::entry::{Frame, raw_syscall};
-use crate::process::dispatch;
-use crate::rewrite::sud;
-use crate::signal::{masks, pending};
-
-use super::actions::bit;
-
-/// The signal mask of the calling kernel thread, as the kernel has it.
-pub fn kernel_mask() -> u64 {
-    let mut mask = 0u64;
-    // SAFETY: writes eight bytes.
-    unsafe {
-        raw_syscall(
-            libc::SYS_rt_sigprocmask,
-            [0, 0, (&raw mut mask) as u64, 8, 0, 0],
-        )
-    };
-    mask
-}
-
-/// All signals, for a kernel thread of the runtime's that must not be met by any. Not SIGSYS: the kernel ends a process
-/// in which a filter traps a call while that is blocked. See `own::ends_at_once`.
-pub const ALL: u64 = !sud::MASK_BIT;
-
-/// Sets the signal mask of the calling kernel thread.
-pub fn set_kernel_mask(mask: u64) {
-    change_kernel_mask(mask);
-}
-
-/// Sets the signal mask of the calling kernel thread. Returns what it was.
-pub fn change_kernel_mask(mask: u64) -> u64 {
-    let mut before = 0u64;
-    let words = [&raw const mask as u64, &raw mut before as u64];
-    let how = libc::SIG_SETMASK as u64;
-    // SAFETY: reads and writes eight bytes.
-    unsafe { raw_syscall(libc::SYS_rt_sigprocmask, [how, words[0], words[1], 8, 0, 0]) };
-    before
-}
+use crate::ground::entry::Frame;
+use crate::ground::mask::{bit, set_kernel_mask};
+use crate::signal::{dispatch, masks, pending};
 
 /// rt_sigprocmask(2).
 pub fn sigprocmask(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {

@@ -21,14 +21,13 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::Thread;
 
-use crate::call::{attributes, credentials, kill};
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::{FIRST, kernel_tid};
 use crate::ground::state::GUEST;
 use crate::ground::text::after;
-use crate::signal::pending;
-use crate::signal::pending::Information;
-use crate::thread::bound;
+use crate::ground::{file, record};
+use crate::signal::pending::{self, Information};
+use crate::signal::{everywhere, send};
 
 const EINVAL: i64 = -(libc::EINVAL as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -57,8 +56,8 @@ fn carry(frame: &Frame, process: i32, id: i32, signal: i32) -> Result<i64, i64> 
         information[2] = information[2] & !0xffff_ffff | u64::from(own_process() as u32);
         information
     } else {
-        let information = kill::read(frame.r10 as usize, signal).map_err(|_| EFAULT)?;
-        if kill::is_privileged(&information) {
+        let information = send::read(frame.r10 as usize, signal).map_err(|_| EFAULT)?;
+        if send::is_privileged(&information) {
             return Err(EPERM);
         }
         information
@@ -75,7 +74,7 @@ fn carry(frame: &Frame, process: i32, id: i32, signal: i32) -> Result<i64, i64> 
     }
     let carrier = carrier(id, signal, &information);
     let at = carrier.as_ptr() as u64;
-    let words = [process as u64, credentials::SIGNAL as u64, at, 0, 0, 0];
+    let words = [process as u64, everywhere::SETXID as u64, at, 0, 0, 0];
     // SAFETY: reads 128 bytes.
     Ok((unsafe { raw_syscall(libc::SYS_rt_sigqueueinfo, words) }) as i64)
 }
@@ -85,7 +84,7 @@ fn carrier(id: i32, signal: i32, information: &Information) -> Information {
     let mut carrier = *information;
     carrier[ADDED[0]] = MARK << 32 | u64::from(id as u32);
     carrier[ADDED[1]] = information[1] << 32 | u64::from(signal as u32);
-    carrier[0] = credentials::SIGNAL as u64;
+    carrier[0] = everywhere::SETXID as u64;
     carrier[1] = information[1] & !0xffff_ffff | u64::from(SI_QUEUE as u32);
     carrier[6..].fill(0);
     carrier
@@ -95,7 +94,7 @@ fn carrier(id: i32, signal: i32, information: &Information) -> Information {
 /// carrier: that kernel thread alone may send itself such information.
 pub fn queue_to(kernel_id: i32, id: i32, signal: i32, information: &Information) -> i64 {
     let carrier = carrier(id, signal, information);
-    pending::queue_to(kernel_id, credentials::SIGNAL, &carrier)
+    pending::queue_to(kernel_id, everywhere::SETXID, &carrier)
 }
 
 /// The calling process, which may be a child that the runtime does not know.
@@ -115,7 +114,7 @@ fn catches_carriers(process: i32) -> bool {
         length += part.len();
     }
     let mut text = [0u8; 2048];
-    let length = kill::read_file(libc::AT_FDCWD, &path, &mut text);
+    let length = file::read_file(libc::AT_FDCWD, &path, &mut text);
     let Some(caught) = after(&text[..length], b"\nSigCgt:\t") else {
         return false;
     };
@@ -123,7 +122,7 @@ fn catches_carriers(process: i32) -> bool {
         .iter()
         .map_while(|&byte| char::from(byte).to_digit(16));
     let set = digits.fold(0u64, |set, digit| set << 4 | u64::from(digit));
-    set & 1 << (credentials::SIGNAL - 1) != 0
+    set & 1 << (everywhere::SETXID - 1) != 0
 }
 
 /// What a carrier carries.
@@ -135,7 +134,7 @@ pub struct Carried {
 
 /// What the signal carries, if it is a carrier.
 pub fn open(signal: i32, information: &Information) -> Option<Carried> {
-    let is_one = signal == credentials::SIGNAL
+    let is_one = signal == everywhere::SETXID
         && information[1] as u32 as i32 == SI_QUEUE
         && information[ADDED[0]] >> 32 == MARK;
     if !is_one {
@@ -166,7 +165,7 @@ impl Carried {
 
     /// As [`Carried::deliver`], by a kernel thread that is no activation, in the handler.
     pub fn deliver_from_outside(&self) {
-        match bound::current_thread() {
+        match record::current_thread() {
             Some(own) if own.kernel.tid.load(Ordering::Relaxed) == self.id => {
                 // To itself a kernel thread may send any information.
                 pending::queue_to(kernel_tid(), self.signal, &self.information);
@@ -180,7 +179,7 @@ impl Carried {
     fn send_on(&self) {
         if let (Some(runtime), Some(receiver)) = (GUEST.runtime(), GUEST.identities.find(self.id)) {
             let to = (receiver, self.id);
-            attributes::send(runtime, to, self.signal, &self.information);
+            send::send(runtime, to, self.signal, &self.information);
         }
     }
 }

@@ -6,11 +6,12 @@ use upcall_core::Role;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 
 use crate::ground::entry::raw_syscall;
+use crate::ground::hooks::hooks;
+use crate::ground::mask::{ALL, bit, set_kernel_mask};
 use crate::ground::state::GUEST;
 use crate::signal::{masks, pending, timers};
-use crate::thread::deadlines;
 
-use super::{ALL, bit, blocked_by, returning, set_kernel_mask};
+use super::{blocked_by, returning};
 
 /// Signals were deferred on an activation: they are delivered to its thread, or passed on.
 /// See [`upcall_core::Kernel::deferred`].
@@ -87,7 +88,7 @@ pub fn deferred(
 /// parked one accepts. See [`upcall_linux::Hooks::tick`].
 pub fn tick(runtime: &'static Runtime, activation: &'static Activation, ran: &'static Thread) {
     pending::return_kept(runtime, activation);
-    deadlines::tick(runtime, activation, ran);
+    (hooks().tick)(runtime, activation, ran);
     // Before it asks what is closed: who closes a signal looks here afterwards.
     activation.kernel.looks.store(true, Ordering::SeqCst);
     look_for_parked(runtime, activation);

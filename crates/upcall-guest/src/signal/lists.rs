@@ -12,7 +12,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use upcall_core::{Kernel, SpinLock};
 use upcall_linux::{Runtime, Thread};
 
-use crate::signal::bit;
+use crate::ground::mask;
+
+use mask::bit;
 
 /// siginfo_t: 128 bytes.
 pub type Information = [u64; 16];

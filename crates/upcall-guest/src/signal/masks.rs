@@ -16,8 +16,10 @@ use core::sync::atomic::Ordering;
 use upcall_core::Accepted;
 use upcall_linux::{Thread, preempt};
 
+use crate::ground::mask;
 use crate::ground::state::GUEST;
-use crate::signal::bit;
+
+use mask::bit;
 
 static ACCEPTED: Accepted = Accepted::new();
 

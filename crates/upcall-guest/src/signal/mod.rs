@@ -31,6 +31,8 @@ pub mod altstack;
 mod calls;
 pub mod carried;
 mod deferred;
+pub mod dispatch;
+pub mod everywhere;
 mod frame;
 pub mod lists;
 pub mod masks;
@@ -40,6 +42,8 @@ pub mod pending;
 mod place;
 pub mod receivers;
 mod returning;
+pub mod seen;
+pub mod send;
 pub mod settled;
 pub mod timers;
 pub mod user_dispatch;
@@ -58,17 +62,15 @@ use upcall_core::Kernel;
 use upcall_linux::{Activation, Runtime, Thread, base, gang, preempt, sys};
 
 use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::hooks::hooks;
+use crate::ground::mask::{ALL, bit, kernel_mask, set_kernel_mask};
 use crate::ground::state::GUEST;
+use crate::ground::{access, caller, record};
+use crate::rewrite::sud;
+
 use frame::{frame_mask, set_frame_mask, show_call};
 use own::{give_up_wait, own_signal};
 use returning::returning;
-
-use crate::call::{again, credentials};
-use crate::ground::{access, caller};
-use crate::process;
-use crate::process::dispatch;
-use crate::rewrite::sud;
-use crate::thread::{bound, shell};
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
 ///
@@ -142,7 +144,7 @@ unsafe fn serve(
     if signal == preempt::SIGNAL {
         // SAFETY: as the kernel passed it.
         let meaning = unsafe { preempt::meaning(information) };
-        process::make_requested_call(activation);
+        everywhere::make_requested_call(activation);
         if let Some(thread) = activation.thread() {
             thread.kernel.disturbed.store(true, Ordering::Relaxed);
         }
@@ -409,7 +411,7 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
         carried.deliver_from_outside();
         return;
     }
-    if let Some(thread) = bound::current_thread() {
+    if let Some(thread) = record::current_thread() {
         // SAFETY: as the kernel passed them.
         unsafe { outside::serve(thread, signal, information, context) };
         return;
@@ -480,7 +482,7 @@ unsafe fn defer(
         // SAFETY: as the kernel passed it; of a fault it has an address.
         let address = unsafe { (*information).si_addr() } as usize;
         let thread = activation.thread();
-        if !thread.is_some_and(|thread| shell::report_overflow(thread, address)) {
+        if !thread.is_some_and(|thread| (hooks().report_overflow)(thread, address)) {
             sys::say(b"upcall: fault inside the runtime: this is a bug in upcall\n");
         }
         set_kernel_action(signal, &KernelAction::default());
@@ -555,13 +557,13 @@ unsafe fn call(
     let action = ACTIONS[signal as usize].get();
     if action.handler > SIG_IGN {
         let seen = if action.flags & libc::SA_RESTART as u64 != 0 {
-            again::SEEN_RESTART
+            seen::SEEN_RESTART
         } else {
-            again::SEEN
+            seen::SEEN
         };
         thread.kernel.seen.fetch_max(seen, Ordering::Relaxed);
     }
-    let takes_part = signal == credentials::SIGNAL;
+    let takes_part = signal == everywhere::SETXID;
     if takes_part {
         thread.kernel.takes_part.store(true, Ordering::Relaxed);
     }

@@ -4,16 +4,15 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Thread, base, preempt};
 
-use super::actions::action_mask;
-use super::calls::set_kernel_mask;
-use super::frame::{frame_mask, set_frame_mask, show_call};
-use super::{ALL, call, finish_alone};
-use crate::call::again;
 use crate::ground::entry::Frame;
+use crate::ground::mask::{ALL, set_kernel_mask};
+use crate::ground::record;
 use crate::ground::state::GUEST;
-use crate::process::dispatch;
-use crate::signal::pending;
-use crate::thread::bound;
+use crate::signal::{dispatch, pending, seen};
+
+use super::actions::action_mask;
+use super::frame::{frame_mask, set_frame_mask, show_call};
+use super::{call, finish_alone};
 
 /// A timer of the program's has fired ([`crate::signal::timers`]), and the kernel has chosen a bound thread to tell: an activation is told
 /// in its place.
@@ -69,13 +68,13 @@ pub(super) unsafe fn serve(
     };
     if signal != preempt::SIGNAL {
         // The kernel knows whether that restarts a call, and does so.
-        thread.kernel.seen.fetch_max(again::SEEN, Ordering::Relaxed);
+        thread.kernel.seen.fetch_max(seen::SEEN, Ordering::Relaxed);
     }
     if !base::is_set() {
         // It ran with the program's own value in the register.
-        bound::mark_own();
+        record::mark_own();
     }
-    if bound::current().is_none() {
+    if record::current().is_none() {
         // The child of a fork.
         finish_alone(context);
         return;

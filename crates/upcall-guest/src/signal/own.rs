@@ -22,16 +22,18 @@ use upcall_core::Kernel;
 use upcall_linux::arch::own_syscalls;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 
-use super::actions::{CALL_NUMBER, SYS_SECCOMP, bit};
+use crate::ground::entry::{Frame, Progress, give_up, progress, raw_syscall};
+use crate::ground::hooks::hooks;
+use crate::ground::mask::{self, ALL, bit, set_kernel_mask};
+use crate::ground::record;
+use crate::ground::state::GUEST;
+use crate::rewrite::sud;
+use crate::signal::{dispatch, masks, pending, timers};
+
+use super::actions::{CALL_NUMBER, SYS_SECCOMP};
+use super::blocked_by;
 use super::frame::{frame_mask, note_progress, set_frame_mask};
 use super::place::is_at_entry;
-use super::{ALL, blocked_by, set_kernel_mask};
-use crate::ground::entry::{Frame, Progress, give_up, progress, raw_syscall};
-use crate::ground::state::GUEST;
-use crate::process::dispatch;
-use crate::rewrite::sud;
-use crate::signal::{masks, pending, timers};
-use crate::thread::bound;
 
 /// The runtime's own signal: a time slice is over, or the activation was interrupted.
 ///
@@ -128,10 +130,10 @@ fn goes_to_own(
     thread: &'static Thread,
     taken: &mut Option<(i32, pending::Information)>,
 ) -> bool {
-    if thread.kernel.bound.load(Ordering::Relaxed) == 0 || !bound::go_stopped(runtime, thread) {
+    if thread.kernel.bound.load(Ordering::Relaxed) == 0 || !(hooks().go_stopped)(runtime, thread) {
         return false;
     }
-    if let (Some((signal, information)), Some(own)) = (taken.take(), bound::kernel_id(thread)) {
+    if let (Some((signal, information)), Some(own)) = (taken.take(), record::kernel_id(thread)) {
         pending::queue_to(own, signal, &information);
     }
     true
@@ -199,7 +201,7 @@ pub(super) unsafe fn ends_at_once(
     }
     // Here, and when this returns.
     set_kernel_mask(!0);
-    set_frame_mask(context, mask | sud::MASK_BIT);
+    set_frame_mask(context, mask | mask::MASK_BIT);
     // SAFETY: reads 128 bytes.
     unsafe {
         let pid = raw_syscall(libc::SYS_getpid, [0; 6]) as u64;

@@ -30,10 +30,10 @@ use upcall_core::thread::Claim;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::entry::raw_syscall;
+use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;
-use crate::signal;
 use crate::signal::lists::{List, POOL, PROCESS};
-use crate::signal::{Disposition, bit, carried, masks, receivers};
+use crate::signal::{self, Disposition, carried, masks, receivers};
 
 pub use crate::signal::lists::{Information, forget};
 
@@ -317,9 +317,9 @@ fn send_to(
                 return Sent::Yes;
             };
             let own = activation.kernel.mask.load(Ordering::Relaxed);
-            signal::set_kernel_mask(own & !bit(signal));
+            mask::set_kernel_mask(own & !bit(signal));
             queue_to_kernel(activation, signal, information);
-            signal::set_kernel_mask(own);
+            mask::set_kernel_mask(own);
             return Sent::Yes;
         }
         _ => {}

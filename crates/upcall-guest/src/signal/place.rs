@@ -17,13 +17,15 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Activation, Thread, base, preempt};
 
+use crate::ground::arch::{self, Placed};
 use crate::ground::entry::raw_syscall;
+use crate::ground::hooks::hooks;
+use crate::ground::mask::bit;
 use crate::ground::state::GUEST;
-use crate::ground::{access, arch, caller};
+use crate::ground::{access, caller};
 use crate::rewrite::sud;
-use crate::thread::shell;
 
-use super::actions::{ACTIONS, Disposition, bit, disposition, is_fault};
+use super::actions::{ACTIONS, Disposition, disposition, is_fault};
 use super::{altstack, end_by, own};
 
 /// Whether the handler with this frame runs on the activation's own stack.
@@ -32,15 +34,6 @@ pub(super) fn is_at_entry(
     context: *const libc::ucontext_t,
 ) -> bool {
     activation.own_stack().contains(&(context as usize))
-}
-
-/// With what a handler goes on.
-#[repr(C)]
-pub struct Placed {
-    /// The frame, or 0 if it is over.
-    frame: usize,
-    /// What [`caller::leave`] takes at the end.
-    entered: usize,
 }
 
 /// The first step of every handler.
@@ -131,15 +124,15 @@ unsafe fn place_frame(
         place > base
     } else {
         // Before anything is written: beyond a guard that is smaller than the frame another thread's stack ends.
-        let overflows = fault.is_some_and(|address| shell::is_in_guard(thread, address));
-        !overflows && shell::has_room(thread, stack_pointer, place)
+        let overflows = fault.is_some_and(|address| (hooks().is_in_guard)(thread, address));
+        !overflows && (hooks().has_room)(thread, stack_pointer, place)
     };
     if !has_room || !is_writable(place) {
         if own {
             return frame;
         }
         if let Some(address) = fault {
-            shell::report_overflow(thread, address);
+            (hooks().report_overflow)(thread, address);
         }
         // SAFETY: as the kernel passed it.
         no_room(signal, unsafe { (*information).si_code });

@@ -8,10 +8,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_linux::{Runtime, Thread};
 
+use crate::ground::mask;
 use crate::ground::state::GUEST;
 use crate::signal;
 use crate::signal::pending::Information;
-use crate::thread::urgency;
 
 /// The thread that gets the signal, and its id. `None`: all block it.
 pub fn find(
@@ -27,7 +27,7 @@ pub fn find(
 /// By its own mask, or by that of the call in which it waits.
 pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
     let blocked = thread.kernel.mask.load(Ordering::SeqCst) & signal::blocked_by(thread);
-    blocked & signal::bit(signal) == 0
+    blocked & mask::bit(signal) == 0
 }
 
 /// Whether the signal is for the thread that ran when it was made, as in the kernel: a timer's (timer_create(2)'s since Linux 6.4),
@@ -37,7 +37,7 @@ fn prefers_running(signal: i32, information: &Information) -> bool {
     const SI_KERNEL: i32 = 0x80;
     match information[1] as u32 as i32 {
         // Where threads have ranks, the most urgent one has what is due at a time.
-        SI_TIMER => !urgency::lends(),
+        SI_TIMER => !GUEST.has_ranks(),
         SI_KERNEL => matches!(signal, libc::SIGPROF | libc::SIGVTALRM | libc::SIGXCPU),
         _ => false,
     }
@@ -99,7 +99,7 @@ fn one_of(each: impl Fn(&mut dyn FnMut(Found))) -> Found {
 /// A thread that accepts the signal, and its id: where threads have ranks, the most urgent one. Another one may not run for as
 /// long as that does.
 pub fn first_of_all(signal: i32) -> Option<(&'static Thread, i32)> {
-    let by_rank = urgency::lends();
+    let by_rank = GUEST.has_ranks();
     let mut found: Option<(&'static Thread, i32)> = None;
     GUEST.identities.each(|thread| {
         if let Some((thread, id)) = takes(thread, signal) {

@@ -12,13 +12,11 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread, preempt};
 
-use crate::call::time;
 use crate::ground::access;
-use crate::ground::entry::{Frame, pass_through, raw_syscall};
+use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::mask::bit;
 use crate::ground::state::GUEST;
-use crate::signal::pending::Information;
-use crate::signal::{bit, pending};
-use crate::thread::bound;
+use crate::signal::pending::{self, Information};
 
 const SIGEV_SIGNAL: u32 = 0;
 const SIGEV_THREAD_ID: u32 = 4;
@@ -96,26 +94,6 @@ pub fn are_there() -> bool {
         || [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF]
             .into_iter()
             .any(is_set)
-}
-
-/// timer_create(2) of a thread on an activation. A timer that follows the processor time of a thread binds that thread:
-/// the kernel follows kernel threads.
-pub fn create(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    create_by(frame, |mut call| {
-        if let Some(whose) = time::thread_of_clock(thread, frame.rdi as i32) {
-            match bound::kernel_id(whose) {
-                Some(tid) => call[1] = time::clock_of_kernel_thread(tid),
-                None => {
-                    call[1] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
-                    let id = whose.kernel.tid.load(Ordering::Relaxed);
-                    return bound::change(runtime, (whose, id), &[call]);
-                }
-            }
-        }
-        let [number, words @ ..] = call;
-        // SAFETY: reads the event; writes where the program wants the number.
-        (unsafe { pass_through(number as i64, words) }) as i64
-    })
 }
 
 /// timer_create(2): `make` makes the call, as it stands or with an event of ours.

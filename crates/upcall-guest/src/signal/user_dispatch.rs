@@ -17,19 +17,17 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use upcall_linux::{Runtime, Thread, base};
 
-use crate::call::table;
-use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::entry::{self, Frame, raw_syscall};
+use crate::ground::mask::MASK_BIT;
 use crate::ground::state::GUEST;
-use crate::ground::{access, caller, entry};
-use crate::process::dispatch;
+use crate::ground::{access, caller};
 use crate::rewrite::sud;
-use crate::rewrite::sud::MASK_BIT;
-use crate::signal::pending::Information;
-use crate::signal::{Disposition, pending};
-use crate::{process, signal};
+use crate::signal::pending::{self, Information};
+use crate::signal::{self, Disposition, dispatch};
 
 /// The option of prctl(2).
 pub const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
@@ -43,6 +41,8 @@ const EFAULT: i64 = -(libc::EFAULT as i64);
 
 /// `handler` is installed.
 static USED: AtomicBool = AtomicBool::new(false);
+/// The handler before it.
+static NEXT: OnceLock<entry::Hook> = OnceLock::new();
 
 /// What a handler has left in its frame, for the call in whose place it ran.
 struct Answer {
@@ -88,17 +88,21 @@ pub fn set(thread: &'static Thread, frame: &Frame) -> i64 {
     if !USED.swap(true, Ordering::Relaxed) {
         dispatch::turn_on();
         // SAFETY: the same hooks, with one before.
-        unsafe { entry::install(handler, process::after) };
+        unsafe {
+            let (next, after) = entry::hooks();
+            let _ = NEXT.set(next);
+            entry::install(handler, after);
+        }
     }
     own.on.store(1, Ordering::Relaxed);
     0
 }
 
-/// Before [`table::handler`], once a thread has used it.
+/// Before the system-call table's handler, once a thread has used it.
 ///
 /// # Safety
 ///
-/// As [`table::handler`].
+/// As [`entry::Hook`].
 unsafe extern "C" fn handler(frame: &mut Frame) {
     let entered = caller::enter();
     let thread = dispatching_thread();
@@ -111,7 +115,7 @@ unsafe extern "C" fn handler(frame: &mut Frame) {
             caller::leave(entered);
         }
         // SAFETY: the caller's promise.
-        _ => unsafe { table::handler(frame) },
+        _ => unsafe { NEXT.get().copied().unwrap_or(entry::native)(frame) },
     }
 }
 

@@ -10,12 +10,12 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Runtime, Thread, preempt};
 
-use super::{answer_wait, set_thread_mask};
-use crate::call::again::UNSEEN;
-use crate::call::time;
-use crate::ground::access;
 use crate::ground::entry::{Frame, pass_through, program_call};
+use crate::ground::{access, mask};
+use crate::signal::seen::UNSEEN;
 use crate::signal::{pending, settled};
+
+use super::{answer_wait, set_thread_mask};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -107,7 +107,7 @@ pub fn with_mask(
         memory: [0; 4],
     };
     let mask = match access::load_u64(at) {
-        Ok(mask) => mask & !super::UNBLOCKABLE,
+        Ok(mask) => mask & !mask::UNBLOCKABLE,
         Err(access::Fault) => return EFAULT,
     };
     if call.fill(frame, mask).is_err() {
@@ -223,7 +223,7 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
     }
     let time = match frame.rdx as usize {
         0 => None,
-        at => match time::nanoseconds(at) {
+        at => match access::nanoseconds(at) {
             Ok(time) => Some(time),
             Err(number) => return -i64::from(number),
         },
@@ -231,7 +231,7 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
     let Ok(set) = access::load_u64(frame.rdi as usize) else {
         return -i64::from(libc::EFAULT);
     };
-    let set = set & !super::UNBLOCKABLE;
+    let set = set & !mask::UNBLOCKABLE;
     let activation = runtime.enter();
     if time == Some(0) {
         // It does not wait for what an activation is about to give back to the kernel.
@@ -246,4 +246,17 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
         return wait_for_signals(runtime, thread, frame, &words, (set, false));
     };
     answer_wait(frame, signal, &information)
+}
+
+/// Where the mask is and how long it is; 0 for none.
+pub fn mask_place(frame: &Frame) -> Option<(u64, u64)> {
+    match frame.rax as i64 {
+        libc::SYS_ppoll => Some((frame.r10, frame.r8)),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Some((frame.r8, frame.r9)),
+        libc::SYS_pselect6 if frame.r9 != 0 => {
+            let word = |at: usize| access::load_u64(frame.r9 as usize + at).ok();
+            Some((word(0)?, word(8)?))
+        }
+        _ => Some((0, 8)),
+    }
 }

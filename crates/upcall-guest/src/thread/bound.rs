@@ -29,22 +29,19 @@
 
 use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
-};
+use core::sync::atomic::Ordering;
 
 use upcall_core::{Errno, Kernel, SpinLock};
-use upcall_linux::{Activation, Runtime, Thread, activations, affinity, base, spawn};
+use upcall_linux::{Activation, Runtime, Thread, activations, affinity, spawn};
 
-use crate::call::credentials;
-use crate::ground::caller;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
-use crate::ground::identity::kernel_tid;
+use crate::ground::record::{Bound, LAST, of};
 use crate::ground::state::GUEST;
-use crate::process::dispatch;
-use crate::signal;
-use crate::signal::pending;
+use crate::ground::{caller, mask};
+use crate::signal::{self, dispatch, pending};
 use crate::thread::{lifetime, names};
+
+pub const CLONE_FILES: u64 = libc::CLONE_FILES as u64;
 
 const IDLE: u32 = 0;
 const CALL: u32 = 1;
@@ -60,24 +57,6 @@ const MARK: usize = size_of::<Activation>().next_multiple_of(PAGE);
 const MOST: usize = 1 << 14;
 const PAGE: usize = 4096;
 
-/// What there is for each such kernel thread. It lies at the start of its memory, and is never unmapped.
-#[repr(C)]
-pub struct Bound {
-    /// Where the pseudo-register leads: see [`caller`].
-    mark: AtomicPtr<Activation>,
-    state: AtomicU32,
-    /// The kernel thread's id, which the kernel clears when it is gone.
-    tid: AtomicI32,
-    thread: AtomicPtr<Thread>,
-    call: [AtomicU64; 7],
-    answer: AtomicI64,
-    next: AtomicPtr<Bound>,
-    /// The one that was made before it.
-    before: AtomicPtr<Bound>,
-    /// Whether the kernel thread has a table of descriptors of its own.
-    has_descriptors: AtomicBool,
-}
-
 /// All that were made, and those whose kernel thread has ended, or is about to.
 struct Records {
     count: usize,
@@ -88,50 +67,7 @@ static RECORDS: SpinLock<Records> = SpinLock::new(Records {
     count: 0,
     free: None,
 });
-/// The last one that was made. They are never unmapped.
-static LAST: AtomicPtr<Bound> = AtomicPtr::new(ptr::null_mut());
-
-/// The calling kernel thread's, if it carries a thread that is bound to it.
-#[inline]
-pub fn current() -> Option<&'static Bound> {
-    if !base::is_set() {
-        return None;
-    }
-    // SAFETY: the pseudo-register is set; the word is a record's address, or that of none.
-    let record = caller::record_of(unsafe { base::current() });
-    // SAFETY: records are never unmapped.
-    unsafe { (record as *const Bound).as_ref() }
-}
-
-/// The thread that the calling kernel thread carries, if that is bound to it.
-#[inline]
-pub fn current_thread() -> Option<&'static Thread> {
-    current()?.thread()
-}
-
-/// A thread's record, if it is bound, or about to be.
-fn of(thread: &'static Thread) -> Option<&'static Bound> {
-    let record = thread.kernel.bound.load(Ordering::Acquire) as *const Bound;
-    // SAFETY: 0, or a record, which is never unmapped.
-    unsafe { record.as_ref() }
-}
-
-/// The id of the kernel thread to which a thread is bound, or about to be.
-pub fn kernel_id(thread: &'static Thread) -> Option<i32> {
-    of(thread).map(|record| record.tid.load(Ordering::Relaxed))
-}
-
 impl Bound {
-    fn thread(&self) -> Option<&'static Thread> {
-        // SAFETY: null, or a thread, whose memory is there for ever.
-        unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
-    }
-
-    fn set_mark(&self) {
-        // SAFETY: made with the record, and never unmapped.
-        base::set(unsafe { self.mark.load(Ordering::Relaxed).as_ref() });
-    }
-
     fn stack_top(&'static self) -> usize {
         ptr::from_ref(self) as usize + SIZE
     }
@@ -170,8 +106,8 @@ fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static 
     record.state.store(IDLE, Ordering::Relaxed);
     record.has_descriptors.store(false, Ordering::Relaxed);
     let starts = spawn::STARTS.lock(runtime.kernel());
-    let before = signal::kernel_mask();
-    signal::set_kernel_mask(signal::ALL);
+    let before = mask::kernel_mask();
+    mask::set_kernel_mask(mask::ALL);
     let tid = record.tid.as_ptr() as usize;
     let tls = thread.kernel.thread_pointer.load(Ordering::Relaxed);
     let own = ptr::from_ref(record) as usize;
@@ -187,7 +123,7 @@ fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static 
             own,
         )
     };
-    signal::set_kernel_mask(before);
+    mask::set_kernel_mask(before);
     drop(starts);
     if answer < 0 {
         give(runtime, record);
@@ -234,23 +170,6 @@ fn give(runtime: &'static Runtime, record: &'static Bound) {
         .map_or(ptr::null_mut(), |next| ptr::from_ref(next).cast_mut());
     record.next.store(next, Ordering::Relaxed);
     records.free = Some(record);
-}
-
-/// Makes the pseudo-register lead to the mark of the calling kernel thread, if that is a bound thread's. Says whether it
-/// is.
-pub fn mark_own() -> bool {
-    let own = kernel_tid();
-    // SAFETY: null, or a record, which is never unmapped.
-    let mut at = unsafe { LAST.load(Ordering::Acquire).as_ref() };
-    while let Some(record) = at {
-        if record.tid.load(Ordering::Relaxed) == own {
-            record.set_mark();
-            return true;
-        }
-        // SAFETY: as above.
-        at = unsafe { record.before.load(Ordering::Relaxed).as_ref() };
-    }
-    false
 }
 
 /// Its kernel thread has nobody to carry any more. Inside the runtime.
@@ -380,7 +299,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
                     carrier.attend(Activation::DEFERRED);
                     runtime.kernel().interrupt(carrier);
                 }
-                let has = calls.iter().any(credentials::unshares_descriptors);
+                let has = calls.iter().any(unshares_descriptors);
                 record.has_descriptors.store(has, Ordering::Relaxed);
                 answers.last().unwrap_or(answer)
             } else {
@@ -407,7 +326,7 @@ pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
     };
     depart(runtime, record);
     // What has come meanwhile comes now.
-    signal::set_kernel_mask(dispatch::blockable(
+    mask::set_kernel_mask(dispatch::blockable(
         thread.kernel.mask.load(Ordering::Relaxed),
     ));
 }
@@ -443,13 +362,10 @@ fn depart(runtime: &'static Runtime, record: &'static Bound) {
 /// activation, which is not what it is bound for. But a call that a filter traps there is answered by the thread's handler,
 /// as long as the thread has not blocked that itself.
 fn come_back(runtime: &'static Runtime, record: &'static Bound, thread: &'static Thread) {
-    signal::set_kernel_mask(signal::ALL);
+    mask::set_kernel_mask(mask::ALL);
     signal::altstack::take_back(thread);
     let own = thread.kernel.mask.load(Ordering::Relaxed);
-    thread
-        .kernel
-        .mask
-        .store(signal::ALL | own, Ordering::Relaxed);
+    thread.kernel.mask.store(mask::ALL | own, Ordering::Relaxed);
     // SAFETY: the stack is free while the thread is away from it; `serve` does not return.
     let activation = unsafe {
         runtime.return_from_outside(
@@ -519,4 +435,9 @@ pub unsafe fn forget_all(runtime: &'static Runtime) {
     unsafe { RECORDS.unlock() };
     // The marks stay where they are; what has one is forgotten.
     RECORDS.lock(runtime.kernel()).free = None;
+}
+
+/// Whether a call with these words gives the calling kernel thread a table of descriptors of its own.
+pub fn unshares_descriptors(words: &[u64; 7]) -> bool {
+    words[0] as i64 == libc::SYS_unshare && words[1] & CLONE_FILES != 0
 }

@@ -22,13 +22,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use upcall_core::{Kernel, Rank, SpinLock};
 use upcall_linux::{Activation, Job, Runtime, Thread, cpu_time};
 
-use crate::call::time;
 use crate::ground::access;
 use crate::ground::entry::Frame;
 use crate::ground::state::{GUEST, Policy};
 use crate::signal::pending;
 use crate::thread::scheduling::at;
-use crate::thread::urgency;
+use crate::thread::{sleep, urgency};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -261,7 +260,7 @@ pub fn end_job(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame
     let next = load(&thread.kernel.job.next);
     while runtime.kernel().now() < next {
         // Handlers may run meanwhile.
-        time::sleep(runtime, thread, frame, next, 0);
+        sleep::sleep(runtime, thread, frame, next, 0);
     }
     let (now, before) = (runtime.kernel().now(), cpu_time::of(thread));
     alter(runtime, thread, |job| {

@@ -15,17 +15,13 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use upcall_core::{Errno, Kernel};
 use upcall_linux::{Activation, Runtime, Thread};
 
-use crate::call::attributes;
-use crate::ground::entry::{Frame, mode};
+use crate::ground::entry::{self, Frame, mode, raw_syscall};
 use crate::ground::state::GUEST;
-use crate::ground::{access, caller, entry};
-use crate::process::dispatch;
-use crate::report::stuck;
+use crate::ground::{access, caller, mask};
 use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
-use crate::signal::{pending, user_dispatch};
-use crate::thread::{agents, bound, robust, scheduling, shell, urgency};
-use crate::{process, signal};
+use crate::signal::{self, dispatch, pending, user_dispatch};
+use crate::thread::{agents, bound, foreign, robust, scheduling, shell, urgency};
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
 #[derive(Clone, Copy, Debug)]
@@ -209,12 +205,12 @@ pub fn create(frame: &mut Frame, request: &Request) {
 }
 
 /// Whether the process, which has no runtime yet, has something of the kernel's with which none can work. libc has blocked
-/// all signals, and a filter may trap what is asked here: see [`signal::ALL`].
+/// all signals, and a filter may trap what is asked here: see [`mask::ALL`].
 #[inline(never)]
 fn has_what_forbids_runtime() -> bool {
-    let before = signal::change_kernel_mask(signal::ALL);
-    let has = scheduling::is_real_time() || attributes::time_stamps_fault();
-    signal::set_kernel_mask(before);
+    let before = mask::change_kernel_mask(mask::ALL);
+    let has = scheduling::is_real_time() || time_stamps_fault();
+    mask::set_kernel_mask(before);
     has
 }
 
@@ -231,7 +227,7 @@ pub fn create_helper(frame: &mut Frame, request: &Request) {
     }
     // Before it exists: it may end at once.
     GUEST.foreign.fetch_add(1, Ordering::SeqCst);
-    let answer = process::foreign(frame, request, request.flags);
+    let answer = foreign::foreign(frame, request, request.flags);
     if answer < 0 {
         GUEST.foreign.fetch_sub(1, Ordering::SeqCst);
     }
@@ -429,7 +425,7 @@ pub fn end_with_the_last() {
 #[inline(never)]
 fn only_shells_are_left() -> bool {
     GUEST.first_ended.load(Ordering::SeqCst)
-        && shell::count_ended() + stuck::serving() == GUEST.living.load(Ordering::SeqCst)
+        && shell::count_ended() + shell::serving() == GUEST.living.load(Ordering::SeqCst)
 }
 
 fn end_process() -> ! {
@@ -486,12 +482,22 @@ fn ended(
     runtime.free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {
         runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);
-        crate::call::futex::wake_foreign(clear, 1);
-        crate::call::futex::wake_shared(clear);
+        crate::ground::kernel_futex::wake_foreign(clear, 1);
+        crate::ground::kernel_futex::wake_shared(clear);
     }
     if let Some(shell) = shell {
         // Last: the word above was in its memory.
         shell::ended(runtime, activation, shell);
     }
     None
+}
+
+/// Whether reading the time stamp counter is a fault in the calling kernel thread (PR_SET_TSC). The runtime reads it, and
+/// new threads have what their creator has.
+pub fn time_stamps_fault() -> bool {
+    let mut word = libc::PR_TSC_ENABLE;
+    let words = [libc::PR_GET_TSC as u64, (&raw mut word) as u64, 0, 0, 0, 0];
+    // SAFETY: writes the word.
+    unsafe { raw_syscall(libc::SYS_prctl, words) };
+    word == libc::PR_TSC_SIGSEGV
 }

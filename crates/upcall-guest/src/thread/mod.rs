@@ -1,11 +1,14 @@
 //! Threads of the program: how they begin and end, and what the kernel would keep for each.
 
+pub mod affinity;
 pub mod agents;
 pub mod bound;
 pub mod deadlines;
+pub mod foreign;
 pub mod lifetime;
 pub mod names;
 pub mod robust;
 pub mod scheduling;
 pub mod shell;
+pub mod sleep;
 pub mod urgency;

@@ -8,14 +8,12 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use upcall_linux::{Runtime, Thread};
 
-use crate::ground::access::Fault;
+use crate::ground::access::{self, Fault};
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
-use crate::ground::{access, caller};
-use crate::signal;
+use crate::ground::{caller, mask, record};
 use crate::signal::pending;
-use crate::thread::bound;
 
 /// TASK_COMM_LEN, the NUL included.
 const LENGTH: usize = 16;
@@ -60,7 +58,7 @@ fn name_in_kernel(thread: &'static Thread, id: i32, name: &[u8; LENGTH]) {
     if id < FIRST {
         name_kernel_thread(id, name);
     }
-    if let Some(id) = bound::kernel_id(thread) {
+    if let Some(id) = record::kernel_id(thread) {
         name_kernel_thread(id, name);
     }
 }
@@ -235,12 +233,12 @@ fn while_it_lives(
     if !caller::is_outside() {
         return pending::while_it_lives(runtime, whose, |_| act()).is_some();
     }
-    let before = signal::change_kernel_mask(signal::ALL);
+    let before = mask::change_kernel_mask(mask::ALL);
     let done = pending::holds_while(runtime, whose, || {
         act();
         true
     });
-    signal::set_kernel_mask(before);
+    mask::set_kernel_mask(before);
     done
 }
 

@@ -7,9 +7,8 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Activation, Runtime, Thread};
 
-use crate::call::futex;
-use crate::ground::access;
 use crate::ground::entry::raw_syscall;
+use crate::ground::{access, kernel_futex};
 
 /// As the kernel's ROBUST_LIST_LIMIT.
 const LIMIT: usize = 2048;
@@ -91,7 +90,7 @@ fn release(runtime: &'static Runtime, activation: &'static Activation, lock: usi
             Ok(was) if was == value => {
                 if value & FUTEX_WAITERS != 0 {
                     runtime.futex_wake(activation, lock, 1, u32::MAX);
-                    futex::wake_kernel(lock, 1, false);
+                    kernel_futex::wake_kernel(lock, 1, false);
                 }
                 return;
             }

@@ -21,14 +21,12 @@ use core::sync::atomic::Ordering;
 use upcall_core::Rank;
 use upcall_linux::{Activation, Runtime, Thread};
 
-use crate::call::attributes;
-use crate::ground::access;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
-use crate::process::preload;
+use crate::ground::{access, record};
 use crate::signal::pending;
-use crate::thread::{bound, deadlines, urgency};
+use crate::thread::{affinity, bound, deadlines, urgency};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -230,12 +228,12 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     let Some(whose) = GUEST.identities.find(id) else {
         return if who >= FIRST { ESRCH } else { raw(frame) };
     };
-    if let Some(kernel_id) = bound::kernel_id(whose) {
+    if let Some(kernel_id) = record::kernel_id(whose) {
         return of_bound(frame, kernel_id);
     }
     match number {
-        libc::SYS_sched_getaffinity => attributes::get_affinity(whose, frame),
-        libc::SYS_sched_setaffinity => attributes::set_affinity(whose, frame),
+        libc::SYS_sched_getaffinity => affinity::get_affinity(whose, frame),
+        libc::SYS_sched_setaffinity => affinity::set_affinity(whose, frame),
         _ if GUEST.orders_by_priority() => by_priority(runtime, (whose, id), frame),
         _ if deadlines::order() => by_deadline(runtime, (whose, id), frame),
         _ => by_kernel(runtime, (whose, id), frame),
@@ -510,8 +508,7 @@ pub fn executing(
     frame: &Frame,
     execute: impl FnOnce() -> i64,
 ) -> i64 {
-    let Some(thread) =
-        thread.filter(|_| GUEST.orders_by_priority() && preload::may_be_executed(frame))
+    let Some(thread) = thread.filter(|_| GUEST.orders_by_priority() && may_be_executed(frame))
     else {
         return execute();
     };
@@ -520,6 +517,20 @@ pub fn executing(
     let answer = execute();
     before.give_kernel();
     answer
+}
+
+/// Whether the file of an execve(2) is there and may be executed. Asked before the kernel thread is changed for the program:
+/// the kernel may refuse to change it back, and a search for a program along a path fails some times.
+pub fn may_be_executed(frame: &Frame) -> bool {
+    let [directory, path, flags] = match frame.rax as i64 {
+        libc::SYS_execve => [libc::AT_FDCWD as u64, frame.rdi, 0],
+        _ => [frame.rdi, frame.rsi, frame.r8],
+    };
+    let flags = flags | libc::AT_EACCESS as u64;
+    let words = [directory, path, libc::X_OK as u64, flags, 0, 0];
+    // SAFETY: asks only; the path is the program's own.
+    let answer = unsafe { raw_syscall(libc::SYS_faccessat2, words) } as i64;
+    answer == 0
 }
 
 #[cfg(test)]

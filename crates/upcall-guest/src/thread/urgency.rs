@@ -19,7 +19,6 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use upcall_core::{Rank, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread};
 
-use crate::call::direct;
 use crate::ground::caller;
 use crate::ground::state::{GUEST, Policy};
 use crate::thread::{deadlines, scheduling, shell};
@@ -59,7 +58,7 @@ pub fn adopt_first(first: &'static Thread) {
 /// Whether threads have ranks, so that [`took`] and [`freed`] are to be called.
 #[inline]
 pub fn lends() -> bool {
-    GUEST.policy() >= Policy::Priority
+    GUEST.has_ranks()
 }
 
 /// A thread of the crate begins, in a block that may have been another's. Inside the runtime.
@@ -172,7 +171,7 @@ pub fn took_awaited() {
 /// The calling thread has marked a mutex as awaited, and is about to wait for it.
 #[cold]
 pub fn lend(holder: &AtomicU32) {
-    if let Some(runtime) = direct::runtime() {
+    if let Some(runtime) = caller::runtime() {
         let activation = runtime.enter();
         {
             let _lending = LENDING.lock(runtime.kernel());
@@ -190,7 +189,7 @@ pub fn mark_and_lend<E>(
     first: bool,
     mark: impl FnOnce() -> Result<bool, E>,
 ) -> Result<bool, E> {
-    let Some(runtime) = direct::runtime() else {
+    let Some(runtime) = caller::runtime() else {
         return mark();
     };
     let activation = runtime.enter();
@@ -268,7 +267,7 @@ fn give_back(awaited: bool, forget: impl FnOnce(u32)) {
         !matches!(state.locks.fetch_update(set, get, one_less), Ok(2..))
     };
     let is_lent = || state.lent_rank.load(Ordering::Relaxed) != u64::MAX;
-    let Some(runtime) = direct::runtime().filter(|_| awaited || is_lent()) else {
+    let Some(runtime) = caller::runtime().filter(|_| awaited || is_lent()) else {
         was_last();
         return;
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use upcall_core::Kernel;
 use upcall_core::runtime::{Advice, Transition};
-use upcall_guest::{stuck, urgency};
+use upcall_guest::{shell, urgency};
 use upcall_linux::{Runtime, Thread};
 
 use super::{Id, Policy, Rank, Threads, Why};
@@ -30,7 +30,7 @@ pub(crate) fn start(runtime: &'static Runtime, policy: Box<dyn Policy>) -> std::
         let becomes = runtime.become_adviser(activation);
         runtime.leave(activation);
         if becomes {
-            stuck::serve();
+            shell::serve();
         }
         // Who starts it waits for that.
         let _ = is_there.send(());

@@ -4,11 +4,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::poller::Kind;
 
-use super::rest::{self, Rest};
 use crate::call::poll;
 use crate::ground::access;
 use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::ground::state::GUEST;
+
+use super::rest::{self, Rest};
 
 const EAGAIN: i64 = -(libc::EAGAIN as i64);
 const EPERM: i64 = -(libc::EPERM as i64);

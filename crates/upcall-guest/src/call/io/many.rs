@@ -5,9 +5,10 @@
 use upcall_linux::poller::Kind;
 use upcall_linux::{Runtime, preempt};
 
-use super::{begin_undisturbed, block, rest, was_disturbed};
 use crate::ground::access;
 use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
+
+use super::{begin_undisturbed, block, rest, was_disturbed};
 
 /// Where a `struct mmsghdr` says how many bytes were moved, and its size.
 const MOVED: usize = 56;

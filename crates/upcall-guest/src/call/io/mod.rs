@@ -19,9 +19,11 @@ use core::sync::atomic::Ordering;
 use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
-use crate::call::{again, procfs};
+use crate::call::procfs;
 use crate::ground::caller;
 use crate::ground::entry::{Frame, NEVER, program_call};
+use crate::signal::seen;
+
 use attempt::{Attempt, asked_not_to_wait, attempt};
 use limit::Limit;
 use rest::Rest;
@@ -203,7 +205,7 @@ pub fn begin_undisturbed() {
 pub fn was_disturbed() -> bool {
     caller::current_thread().is_some_and(|thread| {
         thread.kernel.disturbed.load(Ordering::Relaxed)
-            && thread.kernel.seen.load(Ordering::Relaxed) == again::UNSEEN
+            && thread.kernel.seen.load(Ordering::Relaxed) == seen::UNSEEN
     })
 }
 
@@ -250,7 +252,7 @@ fn interrupted(limit: Limit) -> bool {
     };
     let seen = &thread.kernel.seen;
     if seen.load(Ordering::Relaxed) != 0 && limit.0.is_some() {
-        seen.store(again::SEEN, Ordering::Relaxed);
+        seen.store(seen::SEEN, Ordering::Relaxed);
     }
     seen.load(Ordering::Relaxed) != 0
 }

@@ -29,8 +29,9 @@ use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::call::io;
 use crate::ground::entry::{Frame, raw_syscall};
-use crate::signal;
-pub use question::{BOUND, Watches, mask_place};
+use crate::signal::{self, mask_place};
+
+pub use question::{BOUND, Watches};
 use question::{Call, Limit, NS, NS_PER_MS, Question};
 
 const EINTR: i64 = -(libc::EINTR as i64);

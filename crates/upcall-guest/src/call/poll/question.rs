@@ -7,10 +7,9 @@ use upcall_linux::poller::{Wants, Watch, choice};
 use upcall_linux::{Runtime, base};
 
 use crate::call::select::Sets;
-use crate::call::time;
-use crate::ground::access;
 use crate::ground::entry::{Frame, NEVER, program_call};
-use crate::signal;
+use crate::ground::{access, mask};
+use crate::signal::mask_place;
 
 /// The most descriptors of one call that a thread parks on.
 pub const BOUND: usize = 64;
@@ -98,19 +97,6 @@ fn place(frame: &Frame) -> Place {
     }
 }
 
-/// Where the mask is and how long it is; 0 for none.
-pub fn mask_place(frame: &Frame) -> Option<(u64, u64)> {
-    match frame.rax as i64 {
-        libc::SYS_ppoll => Some((frame.r10, frame.r8)),
-        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Some((frame.r8, frame.r9)),
-        libc::SYS_pselect6 if frame.r9 != 0 => {
-            let word = |at: usize| access::load_u64(frame.r9 as usize + at).ok();
-            Some((word(0)?, word(8)?))
-        }
-        _ => Some((0, 8)),
-    }
-}
-
 impl Call {
     /// What the call asks for; `None` for what it is simpler to let the kernel judge.
     pub(super) fn of(runtime: &'static Runtime, frame: &Frame) -> Option<Self> {
@@ -132,7 +118,7 @@ impl Call {
         let mask = match mask_at {
             0 => 0,
             _ if size != 8 => return None,
-            at => access::load_u64(at as usize).ok()? & !signal::UNBLOCKABLE,
+            at => access::load_u64(at as usize).ok()? & !mask::UNBLOCKABLE,
         };
         Some(Call {
             question,
@@ -226,7 +212,7 @@ fn limit(runtime: &'static Runtime, frame: &Frame) -> Option<Limit> {
             milliseconds => milliseconds as u64 * NS_PER_MS,
         },
         Place::Timespec(0) | Place::Timeval(0) => return Some(Limit::Never),
-        Place::Timespec(at) => time::nanoseconds(at as usize).ok()?,
+        Place::Timespec(at) => access::nanoseconds(at as usize).ok()?,
         Place::Timeval(at) => {
             let seconds = access::load_u64(at as usize).ok()?;
             let rest = access::load_u64(at as usize + 8).ok()?;

@@ -11,11 +11,11 @@
 
 use core::ffi::CStr;
 
-use super::{File, count, file};
-use crate::ground::access;
-use crate::ground::access::Fault;
+use crate::ground::access::{self, Fault};
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::text::{leading_number, put_number};
+
+use super::{File, count, file};
 
 /// The number stands in so many bytes at the beginning.
 const HEAD: usize = 1024;

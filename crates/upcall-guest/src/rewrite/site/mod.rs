@@ -20,11 +20,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
-
 use crate::rewrite::code::{FunctionCode, ends, incoming};
 use crate::rewrite::object::Image;
 use crate::rewrite::unwind::Tables;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 /// The length of `syscall`.
 pub const SYSCALL_LENGTH: usize = 2;

@@ -4,9 +4,8 @@
 //! Imports are found in the relocations, which name all symbols that the loader binds for an object. *Not done:* who
 //! looks the functions up by dlsym(3) is not seen.
 
-use std::ffi::{CStr, c_int, c_void};
-
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{CStr, c_int, c_void};
 
 static SHARES: AtomicBool = AtomicBool::new(false);
 static NEEDS_KERNEL: AtomicBool = AtomicBool::new(false);

@@ -14,12 +14,12 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use upcall_core::Errno;
 use upcall_linux::{Runtime, Thread, base, own_pending, own_syscall, spawn};
 
-use super::{Agent, USED, appoint, imports, map, serve};
-use crate::call::uring;
 use crate::ground::entry::raw_syscall;
+use crate::ground::mask;
 use crate::ground::state::GUEST;
-use crate::process::dispatch;
-use crate::signal;
+use crate::signal::dispatch;
+
+use super::{Agent, USED, appoint, imports, map, serve};
 
 /// The first thread's agent, from when the caller of [`give_way`] has become it.
 static LEADER: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
@@ -42,7 +42,7 @@ pub fn is_leader(agent: &'static Agent) -> bool {
 ///
 /// The kernel's error when it gives no memory or no kernel thread.
 pub fn give_way(runtime: &'static Runtime) -> Result<(), Errno> {
-    if !imports::found() || uring::is_used() {
+    if !imports::found() || GUEST.uses_io_uring.load(Ordering::Acquire) {
         return Ok(());
     }
     // SAFETY: asks only.
@@ -59,8 +59,8 @@ pub fn give_way(runtime: &'static Runtime) -> Result<(), Errno> {
     }
     let agent = map(runtime)?;
     agent.tid.store(pid, Ordering::Relaxed);
-    let mask = signal::kernel_mask();
-    signal::set_kernel_mask(spawn::BLOCKED);
+    let mask = mask::kernel_mask();
+    mask::set_kernel_mask(spawn::BLOCKED);
     let mut stack = [0u64; 3];
     // SAFETY: writes 24 bytes.
     unsafe {
@@ -94,7 +94,7 @@ pub fn give_way(runtime: &'static Runtime) -> Result<(), Errno> {
         dispatch::begin();
     }
     give_back(pid, &kept[..nr_kept]);
-    signal::set_kernel_mask(mask);
+    mask::set_kernel_mask(mask);
     match answer {
         0 => Ok(()),
         error => Err(Errno(-error as i32)),

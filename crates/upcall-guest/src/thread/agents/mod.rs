@@ -14,7 +14,7 @@
 //! 2. `ASKED`: the agent makes the call, which may block, writes the answer, and says `DONE`;
 //! 3. `DONE`: the thread takes the answer, and says `IDLE`. A thread whose handler has left the call with
 //!    siglongjmp(3) or by cancellation does so when it needs its agent again; a mutex that the agent took meanwhile is freed;
-//! 4. `CHANGING`: an idle agent makes the call that [`process`] has every kernel thread make, and is `IDLE` again.
+//! 4. `CHANGING`: an idle agent makes the call that `signal::everywhere` has every kernel thread make, and is `IDLE` again.
 //!
 //! An agent ends with its thread, and no sooner, so that the kernel does what it does for a kernel thread that ends. The
 //! thread waits for that if it holds robust mutexes, since the list lies in memory that libc takes back.
@@ -35,11 +35,10 @@ use core::sync::atomic::{
 use upcall_core::{Errno, Kernel, SpinLock};
 use upcall_linux::{Runtime, Thread, spawn};
 
-use crate::call::{futex, pi};
-use crate::ground::caller;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
-use crate::process;
-use crate::thread::{bound, robust};
+use crate::ground::{caller, kernel_futex, record};
+use crate::signal::everywhere;
+use crate::thread::robust;
 
 pub use leader::{adopt_leader, give_way};
 
@@ -184,7 +183,7 @@ pub fn change(runtime: &'static Runtime) {
         let (set, get) = (Ordering::Release, Ordering::Relaxed);
         let state = &agent.state;
         if agent.tid() != 0 && state.compare_exchange(IDLE, CHANGING, set, get).is_ok() {
-            futex::wake_kernel(state.as_ptr() as usize, i32::MAX as usize, true);
+            kernel_futex::wake_kernel(state.as_ptr() as usize, i32::MAX as usize, true);
         }
     });
     each(&|agent| {
@@ -203,13 +202,13 @@ extern "C" fn serve(agent: usize) -> ! {
         // Acquire: pairs with the Release in `put` and in `change`.
         let state = agent.state.load(Ordering::Acquire);
         if state == CHANGING {
-            process::make_call_of_all();
+            everywhere::make_call_of_all();
             agent.state.store(IDLE, Ordering::Release);
-            futex::wake_kernel(agent.state.as_ptr() as usize, i32::MAX as usize, true);
+            kernel_futex::wake_kernel(agent.state.as_ptr() as usize, i32::MAX as usize, true);
             continue;
         }
         if state != ASKED {
-            futex::wait_kernel(&agent.state, state);
+            kernel_futex::wait_kernel(&agent.state, state);
             continue;
         }
         let [number, words @ ..] = agent
@@ -220,7 +219,7 @@ extern "C" fn serve(agent: usize) -> ! {
         let answer = unsafe { raw_syscall(number as i64, words) } as i64;
         agent.answer.store(answer, Ordering::Relaxed);
         agent.state.store(DONE, Ordering::Release);
-        futex::wake_kernel(agent.state.as_ptr() as usize, i32::MAX as usize, true);
+        kernel_futex::wake_kernel(agent.state.as_ptr() as usize, i32::MAX as usize, true);
     }
 }
 
@@ -250,7 +249,7 @@ impl Agent {
         loop {
             let state = self.state.load(Ordering::Relaxed);
             if state == CHANGING {
-                futex::wait_kernel(&self.state, CHANGING);
+                kernel_futex::wait_kernel(&self.state, CHANGING);
                 continue;
             }
             // Release: pairs with the Acquire in `serve`.
@@ -259,7 +258,7 @@ impl Agent {
                 break;
             }
         }
-        futex::wake_kernel(self.state.as_ptr() as usize, i32::MAX as usize, true);
+        kernel_futex::wake_kernel(self.state.as_ptr() as usize, i32::MAX as usize, true);
     }
 
     /// Has the agent make a call, and waits for the answer, outside the runtime. Handlers may run meanwhile.
@@ -288,9 +287,9 @@ impl Agent {
         }
         let answer = self.answer(runtime);
         let word = |at: usize| self.call[at].load(Ordering::Relaxed);
-        if answer == 0 && pi::takes_pi(word(0), word(2)) {
+        if answer == 0 && kernel_futex::takes_pi(word(0), word(2)) {
             let number = libc::SYS_futex as u64;
-            self.put([number, word(1), futex::UNLOCK_PI, 0, 0, 0, 0]);
+            self.put([number, word(1), kernel_futex::UNLOCK_PI, 0, 0, 0, 0]);
             self.answer(runtime);
         }
         self.state.store(IDLE, Ordering::Relaxed);
@@ -299,7 +298,7 @@ impl Agent {
 
 /// One wait of the calling thread in the kernel; it may end for no reason.
 fn sleep(runtime: &'static Runtime, words: [u64; 6]) {
-    if bound::current().is_some() {
+    if record::current().is_some() {
         // SAFETY: waits for a word of an agent's, which is there for ever.
         unsafe { raw_syscall(libc::SYS_futex, words) };
         return;

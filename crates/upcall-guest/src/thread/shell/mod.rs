@@ -31,11 +31,13 @@ use upcall_core::runtime::{Step, Transition};
 use upcall_core::{Errno, Slot};
 use upcall_linux::{Activation, Linux, Runtime, Thread, sys};
 
-use crate::call::{direct, futex};
-use crate::ground::caller;
 use crate::ground::state::GUEST;
-use crate::thread::urgency::Asks;
-use crate::thread::{lifetime, names, urgency};
+use crate::ground::{caller, kernel_futex};
+use crate::thread::urgency::{self, Asks};
+use crate::thread::{lifetime, names};
+
+/// Threads of the runtime's own, which do not keep the process.
+static SERVING: AtomicUsize = AtomicUsize::new(0);
 
 pub use pool::{CLASSES, forget};
 
@@ -215,7 +217,7 @@ pub fn asked_by(creator: &'static Thread) -> Option<Asks> {
 pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
     // SAFETY: `create` passes it; it is there for as long as this runs.
     let shell = unsafe { &*shell.cast::<Shell>() };
-    let (Some(runtime), Some(thread)) = (direct::runtime(), caller::own_thread()) else {
+    let (Some(runtime), Some(thread)) = (caller::runtime(), caller::own_thread()) else {
         unreachable!("a runtime has made this thread, and stays");
     };
     shell
@@ -320,7 +322,7 @@ fn wake(
     match ended {
         Ended::Joined(joiner) => runtime.make_ready(activation, joiner),
         Ended::Outside => {
-            futex::wake_kernel(shell.ending.address(), 1, true);
+            kernel_futex::wake_kernel(shell.ending.address(), 1, true);
         }
         Ended::Kept | Ended::Dropped => {}
     }
@@ -437,7 +439,7 @@ impl Handle {
     pub fn join<R>(self, take: impl FnOnce() -> R) -> R {
         let shell = self.0;
         core::mem::forget(self);
-        let Some(runtime) = direct::runtime() else {
+        let Some(runtime) = caller::runtime() else {
             return join_from_outside(shell, take);
         };
         let mut activation = runtime.enter();
@@ -461,7 +463,7 @@ fn join_from_outside<R>(shell: &'static Shell, take: impl FnOnce() -> R) -> R {
     while let Some(hangs) = shell.ending.hang_outside() {
         let word = shell.ending.address() as *const AtomicU32;
         // SAFETY: the lower half of the word, which is there for ever.
-        futex::wait_kernel(unsafe { &*word }, hangs);
+        kernel_futex::wait_kernel(unsafe { &*word }, hangs);
     }
     let result = take();
     pool::release_from_outside(shell);
@@ -482,10 +484,20 @@ impl Drop for Handle {
 }
 
 fn give_back(shell: &'static Shell) {
-    let Some(runtime) = direct::runtime() else {
+    let Some(runtime) = caller::runtime() else {
         return pool::release_from_outside(shell);
     };
     let activation = runtime.enter();
     pool::release(runtime, activation, shell);
     runtime.leave(activation);
+}
+
+/// How many threads of the process are the runtime's own.
+pub fn serving() -> usize {
+    SERVING.load(Ordering::SeqCst)
+}
+
+/// The calling thread is the runtime's own: the process does not go on for it.
+pub fn serve() {
+    SERVING.fetch_add(1, Ordering::SeqCst);
 }

@@ -7,8 +7,9 @@ use upcall_core::stack::StackPool;
 use upcall_core::{Errno, Kernel, Slot, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread};
 
-use super::Shell;
 use crate::ground::state::GUEST;
+
+use super::Shell;
 
 /// How large the stacks of shells are, with all that lies on them.
 pub const CLASSES: [usize; 4] = [64 << 10, 256 << 10, 2 << 20, 16 << 20];

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 
 use upcall_linux::{Thread, base};
 
-use crate::process::loads;
+use crate::rewrite::object;
 use crate::signal;
 use crate::thread::robust;
 
@@ -94,7 +94,7 @@ fn look() -> Option<Known> {
         cancelling: cancelling as usize,
         destructors,
     };
-    LOADS.store(loads::generation()?, Ordering::Relaxed);
+    LOADS.store(object::generation()?, Ordering::Relaxed);
     let mut seen = Seen {
         keys_used: known.keys_used,
         tells_of_keys: false,
@@ -212,7 +212,7 @@ pub(super) fn reset(thread: &'static Thread) -> bool {
     if cancelling != 0 {
         cancelling = uncancel(pointer + known.cancelling);
     }
-    let as_loaded = loads::generation() == Some(LOADS.load(Ordering::Relaxed));
+    let as_loaded = object::generation() == Some(LOADS.load(Ordering::Relaxed));
     if keys_used != 0 || cancelling != 0 || !as_loaded || !is_plain(thread) {
         return false;
     }

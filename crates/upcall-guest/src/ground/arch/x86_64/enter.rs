@@ -26,8 +26,9 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use super::state::{WIDE_KIND, WIDE_MASK, WIDE_SIZE, XSAVE};
 use crate::ground::entry::{AFTER, Frame, HANDLER, mode};
+
+use super::state::{WIDE_KIND, WIDE_MASK, WIDE_SIZE, XSAVE};
 
 /// The least significant byte of a two-byte SLEB128 of a frame offset.
 const fn low(offset: usize) -> u8 {

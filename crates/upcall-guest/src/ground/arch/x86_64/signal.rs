@@ -12,8 +12,7 @@
 
 use core::arch::{asm, global_asm};
 use core::mem::size_of;
-
-use crate::signal::{on_signal, place};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// The restorer's address.
 const RETURN: usize = 8;
@@ -43,7 +42,7 @@ global_asm!(
     "push rdi",
     ".cfi_adjust_cfa_offset 8",
     "lea rcx, [rsp + 8]",
-    "call {place}",
+    "call [rip + {place}]",
     "pop rdi",
     ".cfi_adjust_cfa_offset -8",
     "test rax, rax",
@@ -52,12 +51,12 @@ global_asm!(
     "mov rcx, rdx",
     "lea rdx, [rax + {context}]",
     "lea rsi, [rax + {information}]",
-    "jmp {on_signal}",
+    "jmp [rip + {on_signal}]",
     "1: ret",
     ".cfi_endproc",
     ".size upcall_signal_entry, . - upcall_signal_entry",
-    place = sym place,
-    on_signal = sym on_signal,
+    place = sym PLACE,
+    on_signal = sym ON_SIGNAL,
     context = const RETURN,
     information = const RETURN + CONTEXT,
 );
@@ -66,8 +65,29 @@ unsafe extern "C" {
     fn upcall_signal_entry();
 }
 
-/// The handler that the kernel calls for every signal.
-pub fn signal_entry() -> usize {
+/// With what a handler goes on.
+#[repr(C)]
+pub struct Placed {
+    /// The frame, or 0 if it is over.
+    pub frame: usize,
+    /// What [`crate::ground::caller::leave`] takes at the end.
+    pub entered: usize,
+}
+
+/// Says where the frame is to be: gets the signal, its information and context, and where the frame is. Returns the
+/// address of a complete frame or 0, and a word for [`OnSignal`].
+pub type Place =
+    unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t, usize) -> Placed;
+/// Serves the signal.
+pub type OnSignal = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t, usize);
+
+static PLACE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static ON_SIGNAL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The handler that the kernel calls for every signal. It calls these two.
+pub fn signal_entry(place: Place, on_signal: OnSignal) -> usize {
+    PLACE.store(place as *mut (), Ordering::Relaxed);
+    ON_SIGNAL.store(on_signal as *mut (), Ordering::Relaxed);
     upcall_signal_entry as *const () as usize
 }
 

@@ -7,7 +7,7 @@
 //!
 //! It is not switched off again, but by a child that asks to be traced ([`end`]). Invariant: while [`is_on`], every kernel thread that runs code
 //! of the program has it on, and none of them blocks SIGSYS while it does ([`preempt::OWN`],
-//! [`crate::signal::alone`]). The kernel gives it to no new kernel thread and to no child of fork, so:
+//! [`mod@crate::signal::alone`]). The kernel gives it to no new kernel thread and to no child of fork, so:
 //!
 //! | kernel thread | switches it on |
 //! |---|---|
@@ -34,11 +34,10 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use upcall_core::{Errno, Kernel};
 use upcall_linux::preempt;
 
-use crate::ground::caller;
 use crate::ground::state::GUEST;
+use crate::ground::{caller, mask};
 use crate::rewrite::sud;
-use crate::signal::alone;
-use crate::{process, signal};
+use crate::signal::{self, alone, everywhere};
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// Why it is not on although it should be: an error number.
@@ -91,7 +90,7 @@ pub fn turn_on() {
     alone::begin();
     // Here before the others: if it does not work here, it works nowhere.
     let done = match GUEST.runtime() {
-        Some(runtime) => sud::outcome(process::everywhere(runtime, sud::request()) as isize),
+        Some(runtime) => sud::outcome(everywhere::everywhere(runtime, sud::request()) as isize),
         None => sud::enable(),
     };
     if let Err(unavailable) = done {
@@ -150,8 +149,12 @@ pub fn forked() {
 /// What a kernel thread without a runtime's mask may block: everything, but for SIGSYS while
 /// dispatch is on.
 pub fn blockable(mask: u64) -> u64 {
-    if is_on() { mask & !sud::MASK_BIT } else { mask }
+    if is_on() {
+        mask & !mask::MASK_BIT
+    } else {
+        mask
+    }
 }
 
 // The masks of activations leave SIGSYS out by this.
-const _: () = assert!(preempt::OWN & sud::MASK_BIT != 0);
+const _: () = assert!(preempt::OWN & mask::MASK_BIT != 0);

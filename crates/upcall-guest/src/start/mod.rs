@@ -14,6 +14,8 @@
 //! Rejected: adopting kernel threads that exist already. Each of them may be anywhere in libc, on a stack and in a system
 //! call that the runtime knows nothing of.
 
+mod runtime;
+
 use std::env;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,16 +23,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::observe::{Probe, open_switch_ring};
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
-use upcall_linux::variables::Meaningless;
-use upcall_linux::{affinity, base, variables};
+use upcall_linux::variables::{self, Meaningless};
+use upcall_linux::{affinity, base};
 
 use crate::call::table;
 use crate::ground::state::{GUEST, Options, Policy};
-use crate::ground::{caller, heap, obstacle};
-use crate::process::{dispatch, loads, preload};
+use crate::ground::{caller, heap, hooks, obstacle};
+use crate::process::{self, loads, preload};
 use crate::rewrite::patch::{Hooks, ObjectReport, patch_all};
-use crate::thread::{agents, lifetime};
-use crate::{process, signal};
+use crate::signal::{self, dispatch};
+use crate::thread::{agents, bound, deadlines, lifetime, shell};
 
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
 #[unsafe(no_mangle)]
@@ -69,6 +71,7 @@ extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut
 ///
 /// There is one thread, and no other guest in the process.
 unsafe fn serve(options: Options, beside: bool) {
+    hooks::set(HOOKS);
     GUEST.configure(options);
     base::detect();
     affinity::note();
@@ -91,6 +94,19 @@ unsafe fn serve(options: Options, beside: bool) {
     UPCALL_GUEST_SERVES.store(true, Ordering::Release);
     SERVES.store(true, Ordering::Release);
 }
+
+/// What the lower floors ask of the higher ones.
+const HOOKS: hooks::Hooks = hooks::Hooks {
+    start: runtime::start,
+    at_exit: runtime::at_exit,
+    in_child: runtime::in_child,
+    tick: deadlines::tick,
+    go_stopped: bound::go_stopped,
+    call_of_agents: agents::change,
+    is_in_guard: shell::is_in_guard,
+    has_room: shell::has_room,
+    report_overflow: shell::report_overflow,
+};
 
 /// Why a program cannot be served from within.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

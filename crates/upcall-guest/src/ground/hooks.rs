@@ -1,0 +1,41 @@
+//! What lower floors ask of higher ones. [`crate::start`] sets it, before code of the program runs.
+
+use std::sync::OnceLock;
+
+use upcall_core::Errno;
+use upcall_linux::{Activation, Runtime, Thread};
+
+/// The functions of the higher floors.
+pub struct Hooks {
+    /// Starts the runtime, with the caller as its first thread.
+    pub start: fn() -> Result<&'static Runtime, Errno>,
+    /// The process is about to end.
+    pub at_exit: fn(),
+    /// The process is the child of a fork.
+    pub in_child: fn(),
+    /// A time slice is over.
+    pub tick: fn(&'static Runtime, &'static Activation, &'static Thread),
+    /// Takes a thread that was stopped in the program's code to its own kernel thread, if it is bound. Returns true if it
+    /// went.
+    pub go_stopped: fn(&'static Runtime, &'static Thread) -> bool,
+    /// The agents make the call that every kernel thread must make.
+    pub call_of_agents: fn(&'static Runtime),
+    /// Returns true if the address is in the guard of the thread's stack.
+    pub is_in_guard: fn(&'static Thread, usize) -> bool,
+    /// Returns true if a frame may begin at the second address that goes below the first, a stack pointer of the thread's.
+    pub has_room: fn(&'static Thread, usize, usize) -> bool,
+    /// Reports that a thread has overflowed its stack, if the address says so. Returns true then.
+    pub report_overflow: fn(&'static Thread, usize) -> bool,
+}
+
+static HOOKS: OnceLock<Hooks> = OnceLock::new();
+
+/// Sets them, once.
+pub fn set(hooks: Hooks) {
+    let _ = HOOKS.set(hooks);
+}
+
+/// The functions that were set.
+pub fn hooks() -> &'static Hooks {
+    HOOKS.get().expect("they are set at start")
+}

@@ -1,0 +1,178 @@
+//! The runtime's start, with the program's first thread that creates another; and its end in a process.
+
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use upcall_core::runtime::Order;
+use upcall_core::{Errno, Kernel};
+use upcall_linux::observe::Probe;
+use upcall_linux::{
+    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, gang, limits, memory, placement,
+    preempt,
+};
+
+use crate::call::credentials;
+use crate::ground::mask;
+use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
+use crate::report::{stats, stuck};
+use crate::signal::{self, alone, dispatch, masks, pending};
+use crate::thread::{agents, names, robust, scheduling, shell, urgency};
+
+/// Starts the runtime: the caller becomes the first thread on the first activation.
+///
+/// # Errors
+///
+/// The kernel's error when it gives no memory, descriptors or threads.
+pub fn start() -> Result<&'static Runtime, Errno> {
+    GUEST.starting.store(true, Ordering::Relaxed);
+    // libc creates threads with all signals blocked; a filter may trap what is needed here (`mask::ALL`).
+    let mask = mask::kernel_mask();
+    mask::set_kernel_mask(mask & mask::ALL);
+    let started = fresh(mask);
+    GUEST.starting.store(false, Ordering::Relaxed);
+    if GUEST.runtime().is_none() {
+        mask::set_kernel_mask(mask);
+        // The next pthread_create tries again.
+        descriptors::close_all();
+    }
+    started
+}
+
+/// `mask`: the signal mask of the kernel thread before.
+fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
+    let attempt = memory::attempt();
+    let linux = Linux::open(Settings {
+        sentinel: GUEST.sentinel.load(Ordering::Relaxed),
+        probe: match GUEST.probe.load(Ordering::Relaxed) {
+            2 => Probe::Proc,
+            3 => Probe::Yields,
+            _ => Probe::Perf,
+        },
+        slice_ns: GUEST.slice_ns.load(Ordering::Relaxed),
+        gang: GUEST.gang.load(Ordering::Relaxed),
+        hooks: Hooks {
+            may_start: dispatch::may_start,
+            begin: signal::begin,
+            deferred: signal::deferred,
+            resting_mask: masks::resting,
+            tick: signal::tick,
+            stuck: stuck::look,
+        },
+    })?;
+    if GUEST.stats.load(Ordering::Relaxed)
+        && let Ok(copy) = descriptors::keep_copy(libc::STDERR_FILENO)
+    {
+        GUEST.report_to.store(copy, Ordering::Relaxed);
+    }
+    GUEST.pid.store(linux.pid() as u32, Ordering::Relaxed);
+    let runtime = Runtime::create(linux)?;
+    runtime.set_order(order(GUEST.policy()));
+    let robust_list = robust::of_kernel_thread();
+    agents::give_way(runtime)?;
+    let kernel = runtime.kernel();
+    let mut processors = [0u32; 1024];
+    let count = choose_processors(&mut processors);
+    let adopted = runtime.adopt(&processors[..count]);
+    let (activation, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
+    attempt.succeeds();
+    if was_forked_in_handler() {
+        // What is there leads to the parent's runtime.
+        base::set(None);
+    }
+    state::set_forked_in_handler(false);
+    runtime
+        .kernel()
+        .adopt(activation, thread, mask | alone::hidden());
+    thread
+        .kernel
+        .robust_list
+        .store(robust_list, Ordering::Relaxed);
+    agents::adopt_leader(thread);
+    mask::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
+    masks::start(thread.kernel.mask.load(Ordering::Relaxed));
+    signal::altstack::adopt(thread);
+    pending::reserve(runtime);
+    pending::adopt(runtime, activation, thread);
+    names::adopt_first(thread);
+    urgency::adopt_first(thread);
+    scheduling::adopt_first(runtime, activation, thread);
+    GUEST.identities.adopt_first(thread);
+    GUEST.living.store(1, Ordering::Relaxed);
+    GUEST
+        .runtime
+        .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+    signal::install_own();
+    signal::altstack::install(activation);
+    if GUEST.uses_io_uring.load(Ordering::Acquire) {
+        runtime.keep_activations();
+    }
+    // Virtual processors that cannot get a kernel thread now stay idle for ever; the first
+    // one works, which is all that the program had.
+    let started = runtime.start();
+    runtime.leave(activation);
+    match started {
+        // A filter: that does not change.
+        Err(Errno(libc::ENOSYS | libc::EPERM | libc::EACCES)) => Ok(runtime),
+        started => started.map(|()| runtime),
+    }
+}
+
+fn choose_processors(processors: &mut [u32; 1024]) -> usize {
+    affinity::note();
+    let mut mask = [0u64; 128];
+    let count = limits::processors_into(&mut mask, processors);
+    // SAFETY: asks only.
+    let current = unsafe { libc::sched_getcpu() };
+    let wanted = match GUEST.vps.load(Ordering::Relaxed) as usize {
+        0 => count,
+        wanted => wanted.min(processors.len()),
+    };
+    let mut cores = [0u32; 1024];
+    for &processor in &processors[..count] {
+        cores[processor as usize & 1023] = if wanted > 1 && wanted < count {
+            placement::core_of(processor)
+        } else {
+            processor
+        };
+    }
+    placement::order(
+        &mut processors[..count],
+        current.unsigned_abs(),
+        |processor| cores[processor as usize & 1023],
+    );
+    for index in count..wanted {
+        processors[index] = processors[index % count];
+    }
+    wanted
+}
+
+/// The order in which the core runs ready threads.
+fn order(policy: Policy) -> Order {
+    match policy {
+        Policy::Lifo => Order::Lifo,
+        Policy::RoundRobin | Policy::Priority | Policy::Deadline => Order::RoundRobin,
+        Policy::Fifo => Order::Fifo,
+        Policy::ForkedFirst | Policy::Advised => Order::ForkedFirst,
+    }
+}
+
+/// See [`crate::ground::hooks::Hooks::in_child`].
+pub fn in_child() {
+    agents::forget();
+    shell::forget();
+    stuck::forget();
+    credentials::forget();
+    gang::registry::forget();
+}
+
+/// See [`crate::ground::state::Guest::report`].
+pub fn at_exit() {
+    let Some(runtime) = GUEST.runtime() else {
+        return;
+    };
+    let kernel = runtime.kernel();
+    kernel.gang().leave(kernel.now());
+    if GUEST.stats.load(Ordering::Relaxed) {
+        stats::print(runtime, GUEST.report_to.load(Ordering::Relaxed));
+    }
+}

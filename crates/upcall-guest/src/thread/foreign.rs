@@ -1,0 +1,101 @@
+//! Kernel threads and processes that share the memory of the process but are no activations: helpers that libc starts for
+//! itself, and children on a stack of their own.
+
+use core::mem::size_of;
+
+use upcall_linux::{Activation, Thread, affinity, base, spawn};
+
+use crate::ground::entry::{self, Frame, mode};
+use crate::ground::{caller, mask};
+use crate::signal::dispatch;
+use crate::thread::lifetime::Request;
+use crate::thread::scheduling;
+
+/// The activation on whose kernel thread, or the copy of one in a child, the call is made: it is
+/// bound to the processor of its virtual processor. None where there is no runtime, nor for kernel
+/// threads of libc's own.
+pub fn bound() -> Option<&'static Activation> {
+    // SAFETY: the pseudo-register is set.
+    let activation = base::is_set().then(|| unsafe { base::current() })?;
+    (!caller::is_mark(activation)).then_some(activation)
+}
+
+/// What is put on the stack of a child that shares the memory.
+#[repr(C)]
+struct Start {
+    frame: Frame,
+    /// Whether its creator is bound to a processor, and its thread, which knows what it has asked for.
+    bound: bool,
+    thread: Option<&'static Thread>,
+}
+
+/// Starts a kernel thread or process that shares the memory but is no activation: it continues
+/// at the site like the child of the real call, marked for [`caller::is_outside`].
+pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
+    let place = (request.stack - size_of::<Start>()) & !63;
+    let bound = bound().is_some();
+    let mut frame = frame.clone();
+    frame.rax = 0;
+    frame.rsp = request.stack as u64;
+    frame.mode = mode::RELOAD;
+    frame.wide = core::ptr::null_mut();
+    // SAFETY: the program gives the stack to the child, which has nothing there before it runs.
+    unsafe {
+        (place as *mut Start).write(Start {
+            frame,
+            bound,
+            thread: if bound {
+                caller::current_thread()
+            } else {
+                None
+            },
+        });
+        spawn::clone_raw(
+            flags as usize,
+            place,
+            request.parent_tid,
+            request.child_tid,
+            request.tls,
+            if request.is_thread() {
+                begin_helper
+            } else {
+                begin_foreign
+            },
+            place,
+        ) as i64
+    }
+}
+
+extern "C" fn begin_helper(start: usize) -> ! {
+    caller::mark_outside(true);
+    mask::set_kernel_mask(dispatch::blockable(mask::kernel_mask()));
+    dispatch::begin();
+    // SAFETY: `foreign` put it there.
+    unsafe { begin(start) }
+}
+
+extern "C" fn begin_foreign(start: usize) -> ! {
+    if let Some(parent) = bound() {
+        parent.stay();
+    }
+    caller::mark_outside(false);
+    // SAFETY: `foreign` put it there.
+    unsafe { begin(start) }
+}
+
+/// # Safety
+///
+/// `start` is a [`Start`] for the calling kernel thread.
+unsafe fn begin(start: usize) -> ! {
+    let start = start as *const Start;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*start).bound {
+            affinity::release((*start).thread.map(|thread| &thread.kernel.asked));
+        }
+        if let Some(thread) = (*start).thread {
+            scheduling::pass_on(thread);
+        }
+        entry::resume(&raw const (*start).frame)
+    }
+}
