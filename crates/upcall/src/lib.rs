@@ -41,6 +41,8 @@ macro_rules! constant {
 
 #[cfg(not(loom))]
 pub mod actor;
+#[cfg(not(loom))]
+mod current;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
 mod deadlock;
 #[cfg(not(loom))]

@@ -1,10 +1,8 @@
 //! The runtime of the process.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use std::sync::{
-    Once,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Once, atomic::AtomicBool};
 use std::time::Duration;
 
 use upcall_linux::VpRange;
@@ -25,6 +23,13 @@ const STACKS: std::ops::RangeInclusive<usize> = 16 << 10..=16 << 20;
 /// Whether the runtime was started to say so.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 static SAYS_DEADLOCKS: AtomicBool = AtomicBool::new(false);
+
+/// The size of a thread's stack, in bytes, where nothing else is said.
+static STACK: AtomicUsize = AtomicUsize::new(256 << 10);
+
+pub(crate) fn usual_stack_size() -> usize {
+    STACK.load(Ordering::Relaxed)
+}
 
 /// The runtime of the process: there is one, and it is there until the process ends.
 #[derive(Clone, Copy, Debug)]
@@ -213,7 +218,7 @@ impl Builder {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn set_stack_size(&self) {
         if let Some(size) = self.stack {
-            crate::thread::set_stack_size(size);
+            STACK.store(size, Ordering::Relaxed);
         }
     }
 
@@ -246,8 +251,7 @@ impl Builder {
                 "choice of counters",
             ),
             (
-                self.stack
-                    .is_some_and(|size| size != crate::thread::stack_size()),
+                self.stack.is_some_and(|size| size != usual_stack_size()),
                 "size of stacks",
             ),
             (
@@ -270,7 +274,7 @@ impl Builder {
         };
         self.set_stack_size();
         static SAYS_NAMES: Once = Once::new();
-        SAYS_NAMES.call_once(crate::thread::say_names_in_panics);
+        SAYS_NAMES.call_once(crate::current::say_names_in_panics);
         let says = self.deadlocks.unwrap_or(true);
         SAYS_DEADLOCKS.store(says, Ordering::Relaxed);
         if says {

@@ -2,27 +2,13 @@
 
 use std::io;
 use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use super::Thread;
 use super::handle::{JoinHandle, Kind};
 use super::urgency::{Asks, check_priority};
-use super::{Thread, current};
-
-/// The stack of a thread where nothing else is said.
-static STACK: AtomicUsize = AtomicUsize::new(256 << 10);
-
-/// Threads have so large a stack from here on, where nothing else is said.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) fn set_stack_size(size: usize) {
-    STACK.store(size, Ordering::Relaxed);
-}
-
-/// How large that is.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) fn stack_size() -> usize {
-    STACK.load(Ordering::Relaxed)
-}
+use crate::current;
+use crate::runtime::usual_stack_size;
 
 /// Makes a thread with properties; as [`std::thread::Builder`].
 ///
@@ -162,7 +148,7 @@ impl Builder {
 
     #[inline]
     fn stack_or_usual(&self) -> usize {
-        self.stack.unwrap_or_else(|| STACK.load(Ordering::Relaxed))
+        self.stack.unwrap_or_else(usual_stack_size)
     }
 
     /// The thread's handle, if it is known now.

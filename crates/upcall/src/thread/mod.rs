@@ -9,19 +9,14 @@
 //! none, or `upcall run` has started the program, its threads are those of `std`.
 
 mod builder;
-mod current;
 mod handle;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod packet;
 mod scope;
 mod urgency;
 
+pub use crate::current::{Thread, ThreadId, current, park, park_timeout};
 pub use builder::{Builder, spawn};
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) use builder::{set_stack_size, stack_size};
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) use current::say_names_in_panics;
-pub use current::{Thread, ThreadId, current, park, park_timeout};
 pub use handle::JoinHandle;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use std::thread::{AccessError, LocalKey, available_parallelism, panicking, sleep};

@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use super::{Result, Thread, current};
+use super::{Result, Thread};
+use crate::current;
 
 /// What a thread gives: in front of what it is given, so that its handle finds it without knowing that.
 #[repr(C)]

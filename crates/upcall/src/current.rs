@@ -28,23 +28,23 @@ const NOTIFIED: u32 = 1;
 const PARKED: u32 = 2;
 
 thread_local! {
-    /// Where the calling thread's own handle is, or will be: set while a thread of this module runs.
+    /// Where the calling thread's own handle is, or will be: set while a thread of the crate runs.
     static OWN: Cell<*const OnceLock<Thread>> = const { Cell::new(std::ptr::null()) };
     /// That of any other thread.
     static OTHER: OnceCell<Thread> = const { OnceCell::new() };
 }
 
 /// The calling thread's handle is there, until [`leave`].
-pub(super) fn enter(own: &OnceLock<Thread>) {
+pub(crate) fn enter(own: &OnceLock<Thread>) {
     OWN.set(own);
 }
 
 /// The calling thread's handle is not there any more.
-pub(super) fn leave() {
+pub(crate) fn leave() {
     OWN.set(std::ptr::null());
 }
 
-/// Has panics of threads of this module say their names: `std` does not know these and calls them unnamed. Whatever
+/// Has panics of the crate's threads say their names: `std` does not know these and calls them unnamed. Whatever
 /// says panics now goes on to do so.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) fn say_names_in_panics() {
@@ -71,7 +71,7 @@ pub fn current() -> Thread {
 }
 
 impl Thread {
-    pub(super) fn new(name: Option<Box<str>>) -> Self {
+    pub(crate) fn new(name: Option<Box<str>>) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         Thread(Arc::new(Inner {
