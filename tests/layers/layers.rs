@@ -33,6 +33,23 @@ fn upcall() {
     );
 }
 
+#[test]
+fn upcall_guest() {
+    check(
+        "crates/upcall-guest",
+        &[
+            &["ground"],
+            &["rewrite"],
+            &["signal"],
+            &["thread"],
+            &["process"],
+            &["call"],
+            &["report"],
+            &["start"],
+        ],
+    );
+}
+
 /// Fails if an import of the crate in `folder` runs upwards, or in a cycle on one of its `floors`.
 fn check(folder: &str, floors: &[&[&str]]) {
     let found = Crate::read(&Path::new("../..").join(folder));
