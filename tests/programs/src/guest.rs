@@ -5,6 +5,7 @@
 
 use crate::provision;
 use std::collections::hash_map::DefaultHasher;
+use std::ffi::OsStr;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::ErrorKind;
@@ -12,9 +13,62 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The directory of the sources.
+/// The directory of the sources. Each lies in a folder below.
 pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("guests")
+}
+
+/// The sources of all programs, in whatever folder; not what they include or import.
+///
+/// # Panics
+///
+/// When a folder cannot be read.
+pub fn all() -> Vec<PathBuf> {
+    let mut programs = files_below(&sources());
+    programs.retain(|path| {
+        let ending = path.extension().and_then(OsStr::to_str);
+        matches!(ending, Some("c" | "cpp" | "rs" | "py")) && !path.ends_with("case.py")
+    });
+    programs
+}
+
+/// The source of one program, by its name with or without the ending: `sigwait.c` or `sigwait`.
+///
+/// # Panics
+///
+/// When there is none of that name, or more than one.
+pub fn find(name: &str) -> PathBuf {
+    let named = |path: &PathBuf| {
+        path.file_name() == Some(name.as_ref()) || path.file_stem() == Some(name.as_ref())
+    };
+    let mut found: Vec<PathBuf> = all().into_iter().filter(named).collect();
+    assert!(
+        found.len() == 1,
+        "{name}: {} programs have that name: {found:?}",
+        found.len()
+    );
+    found.remove(0)
+}
+
+/// The files in a directory and its subdirectories, in the order of their paths.
+///
+/// # Panics
+///
+/// When a directory cannot be read.
+pub fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries =
+        fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.expect("the sources are readable").path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
 }
 
 /// A compiler for one kind of source.
@@ -63,7 +117,7 @@ fn toolchain(file: &str) -> Toolchain {
     }
 }
 
-/// Compiles `guests/FILE` and returns the executable's path, or skips `case` aloud when there is
+/// Compiles the program FILE and returns the executable's path, or skips `case` aloud when there is
 /// no compiler.
 ///
 /// # Panics
@@ -81,28 +135,19 @@ pub fn compile(case: &str, scratch: &Path, file: &str) -> Option<PathBuf> {
 pub fn compile_with(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Option<PathBuf> {
     let tools = toolchain(file);
     let compiler = provision::program(case, tools.command, tools.package)?;
-    let source = sources().join(file);
+    let source = find(file);
+    let folder = source.parent().expect("a file lies in a folder");
+    let shared = sources().join("shared");
 
     // The name holds a hash of all that goes in, so an executable is never stale and needs no
-    // lock: whoever comes first links it into place.
+    // lock: whoever comes first links it into place. A source includes files of its own folder and of `shared`.
     let mut hash = DefaultHasher::new();
-    let mut parts: Vec<PathBuf> = fs::read_dir(sources())
-        .expect("the sources are there")
-        .map(|entry| entry.expect("the sources are readable").path())
-        .filter(|path| path.extension().is_some_and(|end| end == "h"))
-        .collect();
-    parts.sort();
-    parts.extend([
-        source.clone(),
-        sources().join("case.rs.inc"),
-        sources().join("plugin_sites.c"),
-    ]);
-    for path in parts {
-        fs::read(&path)
+    for path in files_below(folder).iter().chain(&files_below(&shared)) {
+        fs::read(path)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
             .hash(&mut hash);
     }
-    (tools.flags, more).hash(&mut hash);
+    (file, tools.flags, more).hash(&mut hash);
     let dir = scratch.join("guests");
     fs::create_dir_all(&dir).expect("the scratch directory is writable");
     let built = dir.join(format!("{}-{:016x}", file.replace('.', "_"), hash.finish()));
@@ -113,7 +158,11 @@ pub fn compile_with(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Op
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let fresh = built.with_extension(format!("new{}-{number}", std::process::id()));
-    let output = Command::new(compiler)
+    let mut command = Command::new(compiler);
+    if tools.command != "rustc" {
+        command.arg("-I").arg(&shared);
+    }
+    let output = command
         .args(tools.flags)
         .arg(&source)
         .arg("-o")

@@ -154,7 +154,7 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
     });
     for script in SCRIPTS {
         if let Some(python) = provision::python(name) {
-            let path = guest::sources().join(format!("{script}.py"));
+            let path = guest::find(script);
             let program = Program::new(python)
                 .args(["-B", "-X", "faulthandler"])
                 .arg(path);

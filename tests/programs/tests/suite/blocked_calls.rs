@@ -5,9 +5,6 @@ use crate::real;
 use program_tests::guest;
 use program_tests::program::Program;
 
-/// Guests that are no cases of `guests.rs`.
-pub const GUESTS: &[&str] = &["deny_call", "ordinary"];
-
 /// Without one of these nothing is served.
 const REQUIRED: [(&str, i64); 7] = [
     ("rt_sigaction", libc::SYS_rt_sigaction),

@@ -7,13 +7,6 @@ use program_tests::program::Program;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Guests that are no cases of `guests.rs`.
-pub const GUESTS: &[&str] = &[
-    "constructor_threads",
-    "malloc_of_its_own",
-    "plugin_constructor_threads",
-];
-
 /// The library, built with one further argument for the linker.
 fn library(name: &str, case: &Case, more: &str) -> Option<PathBuf> {
     let file = "plugin_constructor_threads.c";

@@ -6,9 +6,6 @@ use program_tests::case::Case;
 use program_tests::program::{Outcome, Program};
 use program_tests::{guest, provision};
 
-/// Guests that are no cases of `guests.rs`.
-pub const GUESTS: &[&str] = &["deny_dispatch"];
-
 /// The numbers of `--stats`: refused sites, whether dispatch is on, calls that it caught.
 fn stats(outcome: &Outcome) -> [u64; 3] {
     let text = String::from_utf8_lossy(&outcome.stderr);

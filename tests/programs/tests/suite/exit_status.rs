@@ -6,15 +6,6 @@ use program_tests::guest;
 use program_tests::program::{Input, Outcome, Output, Program};
 use std::os::unix::process::ExitStatusExt;
 
-/// The guests that this module runs.
-pub const GUESTS: &[&str] = &[
-    "exits",
-    "inherits",
-    "writes_for_ever",
-    "reads_stdin",
-    "stderr_closed",
-];
-
 /// Many programs close standard error before they end, to see whether their last write succeeded.
 #[test]
 fn counters_are_printed_though_standard_error_is_closed() {

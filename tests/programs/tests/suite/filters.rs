@@ -5,9 +5,6 @@ use crate::case;
 use program_tests::guest;
 use program_tests::program::Program;
 
-/// The guests of this file; each takes arguments.
-pub const GUESTS: &[&str] = &["filter_of_own_calls"];
-
 /// What the runtime calls, at start or later, and the guest does not call natively. Not here is what nothing can
 /// do without, natively neither: futex(2), mmap(2), rt_sigprocmask(2), exit(2).
 const CALLS: &[(&str, i64)] = &[

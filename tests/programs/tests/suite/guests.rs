@@ -3,12 +3,12 @@
 use crate::case;
 use program_tests::program::Program;
 use program_tests::{guest, provision};
-use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Declares a case per guest, and the list that [`every_source_is_a_case`] compares.
+/// Declares a case per guest, and the list that [`every_program_is_run_and_has_a_name_of_its_own`] reads.
 macro_rules! guests {
     ($($language:ident: $($name:ident)+;)+) => {
         $(mod $language {
@@ -83,7 +83,7 @@ fn script(python: PathBuf, name: &str) -> Program {
     // -B: no compiled files beside the sources.
     Program::new(python)
         .args(["-B", "-X", "faulthandler"])
-        .arg(guest::sources().join(format!("{name}.py")))
+        .arg(guest::find(name))
 }
 
 /// A library is loaded by its path, so this guest takes an argument.
@@ -139,62 +139,30 @@ fn py_sqlite() {
         .args(["-c", "import sqlite3"])
         .output();
     if found.is_ok_and(|output| output.status.success()) {
-        case.verdicts(&script(python, "py_sqlite"));
+        case.verdicts(&script(python, "py_sqlite.py"));
     } else {
         provision::skip("py_sqlite", "this python3 has no sqlite3 module");
     }
 }
 
-/// A guest that nobody runs would rot.
+/// A program that nobody runs would rot: it is in the list above, or a test names its file.
 #[test]
-fn every_source_is_a_case() {
-    let known: BTreeSet<String> = NAMES
+fn every_program_is_run_and_has_a_name_of_its_own() {
+    let tests = guest::files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
+    let tests: String = tests
         .iter()
-        .map(|(language, name)| format!("{name}.{language}"))
-        .chain(
-            [
-                "beside_hog.c",
-                "dlopen_sites.c",
-                "dlopen_small_stack.c",
-                "dlopen_tls.c",
-                "plugin_refused.c",
-                "plugin_sites.c",
-                "plugin_tls.c",
-                "py_sqlite.py",
-                "case.py",
-            ]
-            .map(String::from),
-        )
-        .chain(
-            crate::exit_status::GUESTS
-                .iter()
-                .chain(crate::calls::GUESTS)
-                .chain(crate::blocked_calls::GUESTS)
-                .chain(crate::constructors::GUESTS)
-                .chain(crate::hidden_library::GUESTS)
-                .chain(crate::dispatch::GUESTS)
-                .chain(crate::filters::GUESTS)
-                .chain(crate::parked::GUESTS)
-                .chain(crate::policies::GUESTS)
-                .chain(crate::turns::GUESTS)
-                .chain(&["soak_children", "soak_limits", "soak_mixed"])
-                .map(|name| format!("{name}.c")),
-        )
+        .map(|path| fs::read_to_string(path).expect("a test is readable"))
         .collect();
-    let found: BTreeSet<String> = fs::read_dir(guest::sources())
-        .expect("the sources are there")
-        .map(|entry| {
-            entry
-                .expect("the sources are readable")
-                .file_name()
-                .display()
-                .to_string()
-        })
-        .filter(|name| {
-            [".c", ".cpp", ".rs", ".py"]
-                .iter()
-                .any(|end| name.ends_with(end))
-        })
-        .collect();
-    assert_eq!(found, known);
+    for path in guest::all() {
+        let stem = path.file_stem().and_then(OsStr::to_str).expect("a name");
+        let file = path.file_name().and_then(OsStr::to_str).expect("a name");
+        assert_eq!(guest::find(stem), path, "{file}");
+        let listed = NAMES
+            .iter()
+            .any(|(ending, name)| format!("{name}.{ending}") == file);
+        assert!(
+            listed || tests.contains(&format!("\"{file}\"")),
+            "no test runs {file}"
+        );
+    }
 }

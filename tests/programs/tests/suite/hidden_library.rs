@@ -6,9 +6,6 @@ use program_tests::provision;
 use std::fs;
 use std::path::Path;
 
-/// Guests that are no cases of `guests.rs`.
-pub const GUESTS: &[&str] = &["hidden_library"];
-
 /// An entry of the user's own, which stays.
 const OTHER: &str = "libm.so.6";
 

@@ -3,9 +3,6 @@
 use crate::real;
 use program_tests::program::Program;
 
-/// The guests that only this module runs.
-pub const GUESTS: &[&str] = &["pipe_unwatched"];
-
 /// 200 threads of which all wait at once, in every way there is.
 #[test]
 fn waiting_threads_are_parked() {

@@ -3,15 +3,6 @@
 use crate::real;
 use program_tests::program::Program;
 
-/// The guests that this module runs.
-pub const GUESTS: &[&str] = &[
-    "deadlines",
-    "priorities",
-    "priorities_inherited",
-    "priorities_of_children",
-    "timer_priorities",
-];
-
 /// Not compared with a native run: there real-time policies take a privilege, and the kernel's order is no
 /// strict one.
 #[test]

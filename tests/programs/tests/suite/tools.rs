@@ -196,6 +196,6 @@ fn rustc() {
             "-Cdebuginfo=0",
         ])
         .args(["-o", "built"])
-        .arg(guest::sources().join("rs_threads.rs"));
+        .arg(guest::find("rs_threads.rs"));
     case.succeeds(&program, verbatim, |_| ());
 }

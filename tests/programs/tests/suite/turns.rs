@@ -9,9 +9,6 @@ use std::path::Path;
 use std::thread::yield_now;
 use std::time::Instant;
 
-/// The guests that this module runs.
-pub const GUESTS: &[&str] = &["spin_copies"];
-
 const ROUNDS: &str = "5000";
 
 /// Starts a copy and waits until it has come to its rounds.
