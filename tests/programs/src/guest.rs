@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The directory of the sources. Each lies in a folder below.
 pub fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("guests")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
 /// The sources of all programs, in whatever folder; not what they include or import.
