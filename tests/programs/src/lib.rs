@@ -2,7 +2,7 @@
 //!
 //! The protocol of a case:
 //!
-//! 1. [`guest`] compiles a small program (or [`provision`] finds an installed one, installs it,
+//! 1. [`source`] compiles a small program (or [`provision`] finds an installed one, installs it,
 //!    or skips aloud with the line that would install it).
 //! 2. [`case::Case::parity`] runs it natively once, then under the [`launcher`] as often as
 //!    `UPCALL_TEST_REPEAT` says, each time in a fresh directory.
@@ -21,8 +21,8 @@ pub mod corpus;
 pub mod diagnosis;
 pub mod group;
 pub mod guard;
-pub mod guest;
 pub mod launcher;
 pub mod program;
 pub mod provision;
 pub mod server;
+pub mod source;

@@ -4,7 +4,7 @@
 
 use program_tests::case::Case;
 use program_tests::program::Program;
-use program_tests::{guest, provision};
+use program_tests::{provision, source};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
@@ -21,7 +21,7 @@ fn prepared(name: &str) -> Option<(Case, PathBuf)> {
         provision::skip(name, "the launcher is no `upcall run`");
         return None;
     }
-    let path = guest::compile(name, case.scratch(), "beside_hog.c")?;
+    let path = source::compile(name, case.scratch(), "beside_hog.c")?;
     Some((case, path))
 }
 

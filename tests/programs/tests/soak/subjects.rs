@@ -5,7 +5,7 @@ use crate::faults::Bears;
 use program_tests::case::{Canonical, Case, sorted_lines, verbatim};
 use program_tests::program::{Input, Program};
 use program_tests::server::{Connection, memcached, redis};
-use program_tests::{corpus, guest, provision};
+use program_tests::{corpus, provision, source};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -154,7 +154,7 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
     });
     for script in SCRIPTS {
         if let Some(python) = provision::python(name) {
-            let path = guest::find(script);
+            let path = source::find(script);
             let program = Program::new(python)
                 .args(["-B", "-X", "faulthandler"])
                 .arg(path);
@@ -172,7 +172,7 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
     }
     subjects.extend(servers(name));
     for file in GUESTS {
-        if let Some(path) = guest::compile(name, case.scratch(), file) {
+        if let Some(path) = source::compile(name, case.scratch(), file) {
             subjects.push(Subject::new(file, Program::new(path)));
         }
     }
@@ -199,14 +199,14 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
             },
         ),
     ] {
-        if let Some(path) = guest::compile(name, case.scratch(), file) {
+        if let Some(path) = source::compile(name, case.scratch(), file) {
             subjects.push(Subject {
                 bears,
                 ..Subject::new(file, Program::new(path))
             });
         }
     }
-    if let Some(path) = guest::compile(name, case.scratch(), "soak_mixed.c") {
+    if let Some(path) = source::compile(name, case.scratch(), "soak_mixed.c") {
         subjects.push(Subject::new(BRIEF, Program::new(path).arg("8")));
     }
     subjects.retain(|subject| {

@@ -2,8 +2,8 @@
 //! `doctor` too, and runs natively where that is asked for. Without the others the program does what it does natively.
 
 use crate::real;
-use program_tests::guest;
 use program_tests::program::Program;
+use program_tests::source;
 
 /// Without one of these nothing is served.
 const REQUIRED: [(&str, i64); 7] = [
@@ -49,7 +49,7 @@ fn a_required_call_that_is_forbidden_is_refused_or_runs_natively() {
     let Some((case, ordinary)) = real(name, "ordinary.c") else {
         return;
     };
-    let Some(deny) = guest::compile(name, case.scratch(), "deny_call.c") else {
+    let Some(deny) = source::compile(name, case.scratch(), "deny_call.c") else {
         return;
     };
     let upcall = case.launcher().upcall().expect("the real command");
@@ -93,7 +93,7 @@ fn without_an_optional_call_the_program_does_the_same() {
     let Some((case, ordinary)) = real(name, "ordinary.c") else {
         return;
     };
-    let Some(deny) = guest::compile(name, case.scratch(), "deny_call.c") else {
+    let Some(deny) = source::compile(name, case.scratch(), "deny_call.c") else {
         return;
     };
     for number in OPTIONAL {

@@ -6,8 +6,8 @@
 
 use crate::case;
 use program_tests::case::verbatim;
-use program_tests::guest;
 use program_tests::program::Program;
+use program_tests::source;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -259,7 +259,7 @@ const REFUSED: &[&str] = &["futex_waitv"];
 
 fn agrees(file: &str) {
     let case = case(file.trim_end_matches(".c"));
-    if let Some(path) = guest::compile(case.name(), case.scratch(), file) {
+    if let Some(path) = source::compile(case.name(), case.scratch(), file) {
         case.succeeds(&Program::new(path), verbatim, |_| ());
     }
 }
@@ -401,7 +401,7 @@ fn each_call_that_is_served_names_its_guests() {
     for (call, guests) in CALLS {
         assert!(!guests.is_empty(), "{call} has no guest");
         for name in guests.split(' ') {
-            guest::find(name);
+            source::find(name);
         }
     }
 }

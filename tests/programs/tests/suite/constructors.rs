@@ -2,22 +2,22 @@
 
 use crate::{case, real};
 use program_tests::case::{Case, verbatim};
-use program_tests::guest;
 use program_tests::program::Program;
+use program_tests::source;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The library, built with one further argument for the linker.
 fn library(name: &str, case: &Case, more: &str) -> Option<PathBuf> {
     let file = "plugin_constructor_threads.c";
-    guest::compile_with(name, case.scratch(), file, &[more])
+    source::compile_with(name, case.scratch(), file, &[more])
 }
 
 /// The program, linked with the library.
 fn linked(name: &str, case: &Case, library: &Path) -> Option<PathBuf> {
     let library = library.to_str().expect("a path in UTF-8");
     let more = ["-Wl,--no-as-needed", library];
-    guest::compile_with(name, case.scratch(), "constructor_threads.c", &more)
+    source::compile_with(name, case.scratch(), "constructor_threads.c", &more)
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn threads_of_a_loaded_library_are_served() {
     let name = "threads_of_a_loaded_library_are_served";
     let case = case(name);
     let library = library(name, &case, "-g1");
-    let program = guest::compile(name, case.scratch(), "constructor_threads.c");
+    let program = source::compile(name, case.scratch(), "constructor_threads.c");
     if let (Some(library), Some(program)) = (library, program) {
         case.parity(&Program::new(program).arg(library));
     }
@@ -74,7 +74,7 @@ fn the_programs_malloc_is_the_programs() {
     let Some((case, program)) = real(name, "malloc_of_its_own.c") else {
         return;
     };
-    if let Some(library) = guest::compile(name, case.scratch(), "plugin_sites.c") {
+    if let Some(library) = source::compile(name, case.scratch(), "plugin_sites.c") {
         case.parity(&Program::new(program).arg(OsString::from(library)));
     }
 }

@@ -4,7 +4,7 @@
 use crate::real;
 use program_tests::case::Case;
 use program_tests::program::{Outcome, Program};
-use program_tests::{guest, provision};
+use program_tests::{provision, source};
 
 /// The numbers of `--stats`: refused sites, whether dispatch is on, calls that it caught.
 fn stats(outcome: &Outcome) -> [u64; 3] {
@@ -59,7 +59,7 @@ fn dispatch_stays_off_when_a_loaded_library_is_rewritten() {
     let Some((case, guest)) = real(name, "dlopen_sites.c") else {
         return;
     };
-    let Some(plugin) = guest::compile(name, case.scratch(), "plugin_sites.c") else {
+    let Some(plugin) = source::compile(name, case.scratch(), "plugin_sites.c") else {
         return;
     };
     let outcome = with_stats(&case, &Program::new(guest).arg(plugin));
@@ -89,7 +89,7 @@ fn without_dispatch_the_program_runs_and_stats_say_so() {
     let Some((case, guest)) = real(name, "refused_site.c") else {
         return;
     };
-    let Some(deny) = guest::compile(name, case.scratch(), "deny_dispatch.c") else {
+    let Some(deny) = source::compile(name, case.scratch(), "deny_dispatch.c") else {
         return;
     };
     let upcall = case.launcher().upcall().expect("the real command");

@@ -2,8 +2,8 @@
 
 use crate::{case, real};
 use program_tests::case::verbatim;
-use program_tests::guest;
 use program_tests::program::{Input, Outcome, Output, Program};
+use program_tests::source;
 use std::os::unix::process::ExitStatusExt;
 
 /// Many programs close standard error before they end, to see whether their last write succeeded.
@@ -24,7 +24,7 @@ fn counters_are_printed_though_standard_error_is_closed() {
 /// Runs `guests/exits.c` and checks that the native run, too, ends as expected.
 fn ends(name: &str, how: &str, expected: &str) {
     let case = case(name);
-    let Some(path) = guest::compile(name, case.scratch(), "exits.c") else {
+    let Some(path) = source::compile(name, case.scratch(), "exits.c") else {
         return;
     };
     case.parity_of(
@@ -64,7 +64,7 @@ endings! {
 /// Runs another guest of this module; the native run's ending must be `expected`.
 fn parity(name: &str, file: &str, expected: &str, shape: impl Fn(Program) -> Program) {
     let case = case(name);
-    let Some(path) = guest::compile(name, case.scratch(), file) else {
+    let Some(path) = source::compile(name, case.scratch(), file) else {
         return;
     };
     case.parity_of(
@@ -163,7 +163,7 @@ fn broken_pipe_ignored() {
 #[test]
 fn signals_from_outside() {
     let case = case("signals_from_outside");
-    let Some(path) = guest::compile(case.name(), case.scratch(), "exits.c") else {
+    let Some(path) = source::compile(case.name(), case.scratch(), "exits.c") else {
         return;
     };
     for signal in [

@@ -2,8 +2,8 @@
 //! handler of SIGSYS is called for its own calls only.
 
 use crate::case;
-use program_tests::guest;
 use program_tests::program::Program;
+use program_tests::source;
 
 /// What the runtime calls, at start or later, and the guest does not call natively. Not here is what nothing can
 /// do without, natively neither: futex(2), mmap(2), rt_sigprocmask(2), exit(2).
@@ -47,7 +47,7 @@ const CALLS: &[(&str, i64)] = &[
 
 fn filtered(name: &str, when: &str, answer: &str) {
     let case = case(name);
-    let Some(path) = guest::compile(name, case.scratch(), "filter_of_own_calls.c") else {
+    let Some(path) = source::compile(name, case.scratch(), "filter_of_own_calls.c") else {
         return;
     };
     for (call, number) in CALLS {

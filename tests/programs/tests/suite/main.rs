@@ -7,12 +7,12 @@ mod dispatch;
 mod exit_status;
 mod filters;
 mod groups;
-mod guests;
 mod hidden_library;
 mod installed;
 mod memcached;
 mod parked;
 mod policies;
+mod programs;
 mod redis;
 mod refusals;
 mod scripts;
@@ -20,7 +20,7 @@ mod tools;
 mod turns;
 
 use program_tests::case::Case;
-use program_tests::{guest, provision};
+use program_tests::{provision, source};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
@@ -36,7 +36,7 @@ fn real(name: &str, file: &str) -> Option<(Case, PathBuf)> {
         provision::skip(name, "the launcher is no `upcall run`");
         return None;
     }
-    let guest = guest::compile(name, case.scratch(), file)?;
+    let guest = source::compile(name, case.scratch(), file)?;
     Some((case, guest))
 }
 

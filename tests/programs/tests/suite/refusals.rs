@@ -6,7 +6,7 @@
 use crate::case;
 use program_tests::case::Case;
 use program_tests::program::{Outcome, Program};
-use program_tests::{guest, provision};
+use program_tests::{provision, source};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -155,7 +155,7 @@ fn static_program() {
     let Some(case) = real("static_program") else {
         return;
     };
-    let made = guest::compile_with(
+    let made = source::compile_with(
         "static_program",
         case.scratch(),
         "reads_stdin.c",
@@ -171,7 +171,7 @@ fn set_user_id_program() {
     let Some(case) = real("set_user_id_program") else {
         return;
     };
-    let Some(plain) = guest::compile(case.name(), case.scratch(), "reads_stdin.c") else {
+    let Some(plain) = source::compile(case.name(), case.scratch(), "reads_stdin.c") else {
         return;
     };
     if !provision::is_root() {
@@ -299,7 +299,7 @@ fn musl_program() {
 fn script_for_static_interpreter() {
     let name = "script_for_static_interpreter";
     let Some(case) = real(name) else { return };
-    let made = guest::compile_with(name, case.scratch(), "reads_stdin.c", &["-static"]);
+    let made = source::compile_with(name, case.scratch(), "reads_stdin.c", &["-static"]);
     let Some(interpreter) = made else { return };
     let text = format!("#!{}\n", interpreter.display());
     let script = file(&case.fresh("file"), "script", text.as_bytes(), 0o755);

@@ -4,7 +4,7 @@
 use crate::case;
 use program_tests::case::{sorted_lines, verbatim};
 use program_tests::program::{Input, Program};
-use program_tests::{corpus, guest, provision};
+use program_tests::{corpus, provision, source};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -196,6 +196,6 @@ fn rustc() {
             "-Cdebuginfo=0",
         ])
         .args(["-o", "built"])
-        .arg(guest::find("rs_threads.rs"));
+        .arg(source::find("rs_threads.rs"));
     case.succeeds(&program, verbatim, |_| ());
 }

@@ -2,7 +2,7 @@
 
 use crate::case;
 use program_tests::program::Program;
-use program_tests::{guest, provision};
+use program_tests::{provision, source};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn py(name: &str) {
 fn compiled(name: &str, language: &str) {
     let case = case(name);
     let file = format!("{name}.{language}");
-    if let Some(path) = guest::compile(name, case.scratch(), &file) {
+    if let Some(path) = source::compile(name, case.scratch(), &file) {
         case.verdicts(&Program::new(path));
     }
 }
@@ -83,15 +83,15 @@ fn script(python: PathBuf, name: &str) -> Program {
     // -B: no compiled files beside the sources.
     Program::new(python)
         .args(["-B", "-X", "faulthandler"])
-        .arg(guest::find(name))
+        .arg(source::find(name))
 }
 
 /// A library is loaded by its path, so this guest takes an argument.
 #[test]
 fn dlopen_tls() {
     let case = case("dlopen_tls");
-    let plugin = guest::compile("dlopen_tls", case.scratch(), "plugin_tls.c");
-    let program = guest::compile("dlopen_tls", case.scratch(), "dlopen_tls.c");
+    let plugin = source::compile("dlopen_tls", case.scratch(), "plugin_tls.c");
+    let program = source::compile("dlopen_tls", case.scratch(), "dlopen_tls.c");
     if let (Some(plugin), Some(program)) = (plugin, program) {
         case.verdicts(&Program::new(program).arg(plugin));
     }
@@ -121,8 +121,8 @@ fn dlopen_small_stack() {
 
 fn loads(name: &str, program: &str, plugin: &str) {
     let case = case(name);
-    let plugin = guest::compile(name, case.scratch(), plugin);
-    let program = guest::compile(name, case.scratch(), program);
+    let plugin = source::compile(name, case.scratch(), plugin);
+    let program = source::compile(name, case.scratch(), program);
     if let (Some(plugin), Some(program)) = (plugin, program) {
         case.verdicts(&Program::new(program).arg(plugin));
     }
@@ -148,15 +148,15 @@ fn py_sqlite() {
 /// A program that nobody runs would rot: it is in the list above, or a test names its file.
 #[test]
 fn every_program_is_run_and_has_a_name_of_its_own() {
-    let tests = guest::files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
+    let tests = source::files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
     let tests: String = tests
         .iter()
         .map(|path| fs::read_to_string(path).expect("a test is readable"))
         .collect();
-    for path in guest::all() {
+    for path in source::all() {
         let stem = path.file_stem().and_then(OsStr::to_str).expect("a name");
         let file = path.file_name().and_then(OsStr::to_str).expect("a name");
-        assert_eq!(guest::find(stem), path, "{file}");
+        assert_eq!(source::find(stem), path, "{file}");
         let listed = NAMES
             .iter()
             .any(|(ending, name)| format!("{name}.{ending}") == file);
