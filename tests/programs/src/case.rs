@@ -2,6 +2,7 @@
 
 use crate::launcher::Launcher;
 use crate::program::{Outcome, Program};
+use crate::{provision, source};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -71,6 +72,57 @@ impl Case {
     /// What stands in front of the program in launched runs.
     pub fn launcher(&self) -> &'static Launcher {
         self.launcher
+    }
+
+    /// Returns true if the launcher is `upcall run`. Otherwise it says aloud that the case is skipped.
+    pub fn runs_upcall(&self) -> bool {
+        let real = self.launcher.upcall().is_some();
+        if !real {
+            provision::skip(&self.name, "the launcher is no `upcall run`");
+        }
+        real
+    }
+
+    /// Compiles a test program and returns the executable's path. Where there is no compiler, it says aloud
+    /// that the case is skipped.
+    ///
+    /// # Panics
+    ///
+    /// When no source has that name, or it does not compile.
+    pub fn compile(&self, file: &str) -> Option<PathBuf> {
+        self.compile_with(file, &[])
+    }
+
+    /// As [`Case::compile`], with further arguments for the compiler.
+    ///
+    /// # Panics
+    ///
+    /// As [`Case::compile`].
+    pub fn compile_with(&self, file: &str, more: &[&str]) -> Option<PathBuf> {
+        source::compile(&self.name, &self.scratch, file, more)
+    }
+
+    /// Runs the program natively, in a fresh directory.
+    ///
+    /// # Panics
+    ///
+    /// When the process cannot be started or hangs.
+    pub fn run_native(&self, program: &Program) -> Outcome {
+        program.run(&self.fresh("native"), None)
+    }
+
+    /// Runs the program launched, in a fresh directory, with further options of `upcall run`.
+    ///
+    /// # Panics
+    ///
+    /// When the process cannot be started or hangs, or the launcher has no such options.
+    pub fn run_launched(&self, program: &Program, options: &[&str]) -> Outcome {
+        let launcher = options
+            .iter()
+            .fold(self.launcher.clone(), |launcher, option| {
+                launcher.with(option)
+            });
+        program.run(&self.fresh("launched"), Some(&launcher))
     }
 
     /// A fresh empty directory of this case.
@@ -175,7 +227,7 @@ impl Case {
         );
     }
 
-    /// Runs a guest: its native run must say nothing but `ok`, and the launched run the same.
+    /// Runs a test program: its native run must say nothing but `ok`, and the launched run the same.
     ///
     /// # Panics
     ///

@@ -214,14 +214,14 @@ fn prepare(closed: bool, ignored: &[libc::c_int]) -> io::Result<()> {
         libc::setrlimit(libc::RLIMIT_CORE, &none);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         // What ignores signals above the test (a shell that runs it in the background, nohup)
-        // must not decide how the guest dies.
+        // must not decide how the program dies.
         for signal in 1..=libc::SIGSYS {
             libc::signal(signal, libc::SIG_DFL);
         }
         for &signal in ignored {
             libc::signal(signal, libc::SIG_IGN);
         }
-        // Cargo and test runners leak descriptors; a guest that looks at numbers must see none.
+        // Cargo and test runners leak descriptors; a program that looks at numbers must see none.
         // Marked and not closed, since std's own error pipe is among them.
         libc::syscall(
             libc::SYS_close_range,

@@ -1,7 +1,8 @@
-//! The small programs under `guests/`: one idea each, compiled here.
+//! The sources of the test programs, in the folders of `programs/`, and how each is compiled.
 //!
-//! A guest prints `ok NAME` for what holds and `FAIL NAME: evidence` for what does not, and ends
-//! with 1 after a failure. Its native run must be all `ok`.
+//! A test program has one idea. It prints `ok NAME` for what holds and `FAIL NAME: evidence` for what does not, and
+//! it ends with status 1 after a failure. Its native run must be all `ok`. Tests name a program without its folder, so
+//! that a program can move to another one.
 
 use crate::provision;
 use std::collections::hash_map::DefaultHasher;
@@ -117,22 +118,13 @@ fn toolchain(file: &str) -> Toolchain {
     }
 }
 
-/// Compiles the program FILE and returns the executable's path, or skips `case` aloud when there is
-/// no compiler.
+/// Compiles the program FILE, with `more` arguments for the compiler, and returns the executable's path. Where
+/// there is no compiler, it says aloud that `case` is skipped.
 ///
 /// # Panics
 ///
-/// When the source does not compile.
-pub fn compile(case: &str, scratch: &Path, file: &str) -> Option<PathBuf> {
-    compile_with(case, scratch, file, &[])
-}
-
-/// As [`compile`], with further arguments for the compiler.
-///
-/// # Panics
-///
-/// When the source does not compile.
-pub fn compile_with(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Option<PathBuf> {
+/// When no source has that name, or it does not compile.
+pub fn compile(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Option<PathBuf> {
     let tools = toolchain(file);
     let compiler = provision::program(case, tools.command, tools.package)?;
     let source = find(file);
@@ -148,7 +140,7 @@ pub fn compile_with(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Op
             .hash(&mut hash);
     }
     (file, tools.flags, more).hash(&mut hash);
-    let dir = scratch.join("guests");
+    let dir = scratch.join("programs");
     fs::create_dir_all(&dir).expect("the scratch directory is writable");
     let built = dir.join(format!("{}-{:016x}", file.replace('.', "_"), hash.finish()));
     if built.exists() {

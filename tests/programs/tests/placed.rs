@@ -4,7 +4,7 @@
 
 use program_tests::case::Case;
 use program_tests::program::Program;
-use program_tests::{provision, source};
+use program_tests::provision;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
@@ -17,11 +17,10 @@ fn prepared(name: &str) -> Option<(Case, PathBuf)> {
         return None;
     }
     let case = Case::new(name, Path::new(env!("CARGO_TARGET_TMPDIR")));
-    if case.launcher().upcall().is_none() {
-        provision::skip(name, "the launcher is no `upcall run`");
+    if !case.runs_upcall() {
         return None;
     }
-    let path = source::compile(name, case.scratch(), "beside_hog.c")?;
+    let path = case.compile("beside_hog.c")?;
     Some((case, path))
 }
 
@@ -31,9 +30,8 @@ fn beside_hog(name: &str, vps: &str, threads: &str, hog: &str, verdict: &str) {
     let Some((case, path)) = prepared(name) else {
         return;
     };
-    let launcher = case.launcher().with(vps);
     let program = Program::new(path).args([threads, hog]);
-    let outcome = program.run(&case.fresh("launched"), Some(&launcher));
+    let outcome = case.run_launched(&program, &[vps]);
     let text = String::from_utf8_lossy(&outcome.stdout);
     if let Some(reason) = text.lines().find_map(|line| line.strip_prefix("skipped: ")) {
         provision::skip(name, reason);

@@ -1,4 +1,4 @@
-/* A guest asks for calls in `ask`, which this file calls four times: before there are threads, from the first thread
+/* A program asks for calls in `ask`, which this file calls four times: before there are threads, from the first thread
  * beside another one, from another thread, and from one with an I/O priority of its own. Each answer is printed. The answers of a native run are right. */
 #include "case.h"
 #include <limits.h>

@@ -1,4 +1,4 @@
-"""What the Python guests share: verdict lines and the exit status."""
+"""What the Python programs share: verdict lines and the exit status."""
 
 import sys
 
@@ -16,5 +16,5 @@ def check(name, holds, evidence=""):
 
 
 def verdict():
-    """Ends the guest."""
+    """Ends the program."""
     sys.exit(1 if _failed else 0)

@@ -1,5 +1,5 @@
 /* Another process of the same user writes into the file of the turns that it has the processors, all the time,
- * and cuts the file short in the end. Neither stops two threads that compute. The file is one of this guest's own: the
+ * and cuts the file short in the end. Neither stops two threads that compute. The file is one of this program's own: the
  * directories where it would be are fresh ones, in a mount namespace. */
 #include "case.h"
 #include <dirent.h>

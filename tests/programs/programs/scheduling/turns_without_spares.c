@@ -1,6 +1,6 @@
 /* A program that gets no more kernel threads than it has threads takes turns with another one. The last activation that is
  * not blocked waits for its processor and for the descriptors of the threads: it goes on when the other one rests.
- * The file of the turns is one of this guest's own: the directories where it would be are fresh ones, in a mount
+ * The file of the turns is one of this program's own: the directories where it would be are fresh ones, in a mount
  * namespace. */
 #include "case.h"
 #include <dirent.h>

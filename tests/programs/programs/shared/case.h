@@ -1,4 +1,4 @@
-/* What the C and C++ guests share: verdict lines, set-up that must work, and a way to let other
+/* What the C and C++ programs share: verdict lines, set-up that must work, and a way to let other
  * threads come as far as they can. */
 #ifndef CASE_H
 #define CASE_H
@@ -34,10 +34,10 @@ __attribute__((format(printf, 3, 4), unused)) static void check(const char *name
     fflush(stdout);
 }
 
-/* The guest's exit status. */
+/* The program's exit status. */
 __attribute__((unused)) static int verdict(void) { return case_failures != 0; }
 
-/* Set-up: a call that returns 0, or the guest ends here and says where. */
+/* Set-up: a call that returns 0, or the program ends here and says where. */
 #define MUST(call)                                                                                 \
     do {                                                                                           \
         int must_result = (call);                                                                  \

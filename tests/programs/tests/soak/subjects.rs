@@ -60,8 +60,8 @@ impl Subject {
     }
 }
 
-/// Guests of the suite whose verdicts do not depend on how long anything takes.
-const GUESTS: &[&str] = &[
+/// Test programs of the suite whose verdicts do not depend on how long anything takes.
+const PROGRAMS: &[&str] = &[
     "cxx_atomic_wait.cpp",
     "cxx_exceptions.cpp",
     "cxx_latch_barrier.cpp",
@@ -171,8 +171,8 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
         }
     }
     subjects.extend(servers(name));
-    for file in GUESTS {
-        if let Some(path) = source::compile(name, case.scratch(), file) {
+    for file in PROGRAMS {
+        if let Some(path) = case.compile(file) {
             subjects.push(Subject::new(file, Program::new(path)));
         }
     }
@@ -199,14 +199,14 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
             },
         ),
     ] {
-        if let Some(path) = source::compile(name, case.scratch(), file) {
+        if let Some(path) = case.compile(file) {
             subjects.push(Subject {
                 bears,
                 ..Subject::new(file, Program::new(path))
             });
         }
     }
-    if let Some(path) = source::compile(name, case.scratch(), "soak_mixed.c") {
+    if let Some(path) = case.compile("soak_mixed.c") {
         subjects.push(Subject::new(BRIEF, Program::new(path).arg("8")));
     }
     subjects.retain(|subject| {

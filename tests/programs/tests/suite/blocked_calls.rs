@@ -3,7 +3,6 @@
 
 use crate::real;
 use program_tests::program::Program;
-use program_tests::source;
 
 /// Without one of these nothing is served.
 const REQUIRED: [(&str, i64); 7] = [
@@ -49,7 +48,7 @@ fn a_required_call_that_is_forbidden_is_refused_or_runs_natively() {
     let Some((case, ordinary)) = real(name, "ordinary.c") else {
         return;
     };
-    let Some(deny) = source::compile(name, case.scratch(), "deny_call.c") else {
+    let Some(deny) = case.compile("deny_call.c") else {
         return;
     };
     let upcall = case.launcher().upcall().expect("the real command");
@@ -93,7 +92,7 @@ fn without_an_optional_call_the_program_does_the_same() {
     let Some((case, ordinary)) = real(name, "ordinary.c") else {
         return;
     };
-    let Some(deny) = source::compile(name, case.scratch(), "deny_call.c") else {
+    let Some(deny) = case.compile("deny_call.c") else {
         return;
     };
     for number in OPTIONAL {

@@ -1,5 +1,5 @@
-//! The system-call table as a checklist: each call that the guest serves or changes, and the guests that make it. A
-//! guest makes a call natively and launched, and both must agree.
+//! The system-call table as a checklist: each call that the guest library serves or changes, and the test programs that
+//! make it. A test program makes a call natively and launched, and both must agree.
 //!
 //! `answers_*` print what calls answer to right and wrong requests: before there are threads, from the first thread and
 //! from another one. `restarts` prints what becomes of each call that waits when a handler runs.
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Calls, and guests that make them.
+/// Calls, and test programs that make them.
 const CALLS: &[(&str, &str)] = &[
     ("accept", "answers_descriptors restarts cancel_waits"),
     ("accept4", "answers_descriptors restarts"),
@@ -259,7 +259,7 @@ const REFUSED: &[&str] = &["futex_waitv"];
 
 fn agrees(file: &str) {
     let case = case(file.trim_end_matches(".c"));
-    if let Some(path) = source::compile(case.name(), case.scratch(), file) {
+    if let Some(path) = case.compile(file) {
         case.succeeds(&Program::new(path), verbatim, |_| ());
     }
 }
@@ -390,7 +390,7 @@ fn named_in(files: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn each_call_that_is_served_names_its_guests() {
+fn each_call_that_is_served_names_its_programs() {
     let listed: BTreeSet<String> = CALLS
         .iter()
         .map(|(call, _)| *call)
@@ -398,9 +398,9 @@ fn each_call_that_is_served_names_its_guests() {
         .map(String::from)
         .collect();
     assert_eq!(named_in(TABLE), listed);
-    for (call, guests) in CALLS {
-        assert!(!guests.is_empty(), "{call} has no guest");
-        for name in guests.split(' ') {
+    for (call, programs) in CALLS {
+        assert!(!programs.is_empty(), "{call} has no test program");
+        for name in programs.split(' ') {
             source::find(name);
         }
     }

@@ -3,28 +3,26 @@
 use crate::{case, real};
 use program_tests::case::{Case, verbatim};
 use program_tests::program::Program;
-use program_tests::source;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The library, built with one further argument for the linker.
-fn library(name: &str, case: &Case, more: &str) -> Option<PathBuf> {
-    let file = "plugin_constructor_threads.c";
-    source::compile_with(name, case.scratch(), file, &[more])
+fn library(case: &Case, more: &str) -> Option<PathBuf> {
+    case.compile_with("plugin_constructor_threads.c", &[more])
 }
 
 /// The program, linked with the library.
-fn linked(name: &str, case: &Case, library: &Path) -> Option<PathBuf> {
+fn linked(case: &Case, library: &Path) -> Option<PathBuf> {
     let library = library.to_str().expect("a path in UTF-8");
     let more = ["-Wl,--no-as-needed", library];
-    source::compile_with(name, case.scratch(), "constructor_threads.c", &more)
+    case.compile_with("constructor_threads.c", &more)
 }
 
 #[test]
 fn threads_of_a_linked_library_are_served() {
     let name = "threads_of_a_linked_library_are_served";
     let case = case(name);
-    let program = library(name, &case, "-g1").and_then(|library| linked(name, &case, &library));
+    let program = library(&case, "-g1").and_then(|library| linked(&case, &library));
     if let Some(program) = program {
         case.parity(&Program::new(program));
     }
@@ -34,8 +32,8 @@ fn threads_of_a_linked_library_are_served() {
 fn threads_of_a_loaded_library_are_served() {
     let name = "threads_of_a_loaded_library_are_served";
     let case = case(name);
-    let library = library(name, &case, "-g1");
-    let program = source::compile(name, case.scratch(), "constructor_threads.c");
+    let library = library(&case, "-g1");
+    let program = case.compile("constructor_threads.c");
     if let (Some(library), Some(program)) = (library, program) {
         case.parity(&Program::new(program).arg(library));
     }
@@ -46,14 +44,13 @@ fn threads_of_a_loaded_library_are_served() {
 fn threads_that_exist_before_the_runtime_leave_the_program_native() {
     let name = "threads_that_exist_before_the_runtime_leave_the_program_native";
     let case = case(name);
-    let program =
-        library(name, &case, "-Wl,-z,initfirst").and_then(|library| linked(name, &case, &library));
+    let program = library(&case, "-Wl,-z,initfirst").and_then(|library| linked(&case, &library));
     let Some(program) = program.filter(|_| case.launcher().upcall().is_some()) else {
         return;
     };
     let program = Program::new(program);
-    let native = program.run(&case.fresh("native"), None);
-    let launched = program.run(&case.fresh("launched"), Some(case.launcher()));
+    let native = case.run_native(&program);
+    let launched = case.run_launched(&program, &[]);
     case.compare(1, &native, &launched, verbatim);
     let text = String::from_utf8_lossy(&launched.stderr);
     let said: Vec<&str> = text
@@ -74,7 +71,7 @@ fn the_programs_malloc_is_the_programs() {
     let Some((case, program)) = real(name, "malloc_of_its_own.c") else {
         return;
     };
-    if let Some(library) = source::compile(name, case.scratch(), "plugin_sites.c") {
+    if let Some(library) = case.compile("plugin_sites.c") {
         case.parity(&Program::new(program).arg(OsString::from(library)));
     }
 }

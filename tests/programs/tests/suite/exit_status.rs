@@ -3,7 +3,6 @@
 use crate::{case, real};
 use program_tests::case::verbatim;
 use program_tests::program::{Input, Outcome, Output, Program};
-use program_tests::source;
 use std::os::unix::process::ExitStatusExt;
 
 /// Many programs close standard error before they end, to see whether their last write succeeded.
@@ -15,26 +14,14 @@ fn counters_are_printed_though_standard_error_is_closed() {
     ) else {
         return;
     };
-    let launcher = case.launcher().with("--stats");
-    let outcome = Program::new(path).run(&case.fresh("launched"), Some(&launcher));
+    let outcome = case.run_launched(&Program::new(path), &["--stats"]);
     assert!(outcome.status.success(), "{}", outcome.talk());
     assert_eq!(outcome.counted("threads created"), 1, "{}", outcome.talk());
 }
 
-/// Runs `guests/exits.c` and checks that the native run, too, ends as expected.
+/// Runs `exits.c`; the native run's ending must be `expected`.
 fn ends(name: &str, how: &str, expected: &str) {
-    let case = case(name);
-    let Some(path) = source::compile(name, case.scratch(), "exits.c") else {
-        return;
-    };
-    case.parity_of(
-        &Program::new(path).arg(how),
-        verbatim,
-        |_| (),
-        |native| {
-            assert_eq!(native.ending(), expected, "{name}: the native run");
-        },
-    );
+    parity(name, "exits.c", expected, |program| program.arg(how));
 }
 
 macro_rules! endings {
@@ -61,10 +48,10 @@ endings! {
     exit_by_sigkill_in_thread "thread-sigkill" "killed by signal 9";
 }
 
-/// Runs another guest of this module; the native run's ending must be `expected`.
+/// Runs a test program; the native run's ending must be `expected`.
 fn parity(name: &str, file: &str, expected: &str, shape: impl Fn(Program) -> Program) {
     let case = case(name);
-    let Some(path) = source::compile(name, case.scratch(), file) else {
+    let Some(path) = case.compile(file) else {
         return;
     };
     case.parity_of(
@@ -163,7 +150,7 @@ fn broken_pipe_ignored() {
 #[test]
 fn signals_from_outside() {
     let case = case("signals_from_outside");
-    let Some(path) = source::compile(case.name(), case.scratch(), "exits.c") else {
+    let Some(path) = case.compile("exits.c") else {
         return;
     };
     for signal in [

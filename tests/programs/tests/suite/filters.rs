@@ -3,9 +3,8 @@
 
 use crate::case;
 use program_tests::program::Program;
-use program_tests::source;
 
-/// What the runtime calls, at start or later, and the guest does not call natively. Not here is what nothing can
+/// What the runtime calls, at start or later, and the test program does not call natively. Not here is what nothing can
 /// do without, natively neither: futex(2), mmap(2), rt_sigprocmask(2), exit(2).
 const CALLS: &[(&str, i64)] = &[
     ("arch_prctl", libc::SYS_arch_prctl),
@@ -47,7 +46,7 @@ const CALLS: &[(&str, i64)] = &[
 
 fn filtered(name: &str, when: &str, answer: &str) {
     let case = case(name);
-    let Some(path) = source::compile(name, case.scratch(), "filter_of_own_calls.c") else {
+    let Some(path) = case.compile("filter_of_own_calls.c") else {
         return;
     };
     for (call, number) in CALLS {

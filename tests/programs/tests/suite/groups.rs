@@ -3,7 +3,7 @@
 
 use crate::case;
 use program_tests::group::{Group, ROOT};
-use program_tests::{provision, source};
+use program_tests::provision;
 use std::fs;
 use std::io;
 
@@ -22,7 +22,7 @@ fn blocks_and_waits(name: &str, group: io::Result<Group>) {
         "spin_wait.c",
     ] {
         let case = case(&format!("{name}_{}", source.trim_end_matches(".c")));
-        let Some(path) = source::compile(case.name(), case.scratch(), source) else {
+        let Some(path) = case.compile(source) else {
             return;
         };
         case.verdicts(&group.enter(&path));

@@ -9,9 +9,9 @@ use std::path::Path;
 /// An entry of the user's own, which stays.
 const OTHER: &str = "libm.so.6";
 
-/// Runs the guest natively and by a copy of the command, which lies in a directory that the guest hides.
+/// Runs the program natively and by a copy of the command, which lies in a directory that the program hides.
 fn hidden(name: &str, by_mount: bool) {
-    let Some((case, guest)) = real(name, "hidden_library.c") else {
+    let Some((case, program)) = real(name, "hidden_library.c") else {
         return;
     };
     if !provision::is_root() {
@@ -24,18 +24,12 @@ fn hidden(name: &str, by_mount: bool) {
         let from = upcall.parent().unwrap_or(Path::new("/")).join(file);
         fs::copy(from, place.join(file)).expect("the file can be copied");
     }
-    let words = |program: Program| {
-        let program = program.env("LD_PRELOAD", OTHER);
-        if by_mount {
-            program.arg(&place)
-        } else {
-            program
-        }
-    };
-    let native = words(Program::new(&guest)).run(&case.fresh("native"), None);
+    let hidden = by_mount.then_some(&place);
+    let words = |program: Program| program.env("LD_PRELOAD", OTHER).args(hidden);
+    let native = case.run_native(&words(Program::new(&program)));
     let launched = Program::new(place.join("upcall"))
         .args(["run", "--"])
-        .arg(&guest);
+        .arg(&program);
     let launched = words(launched).run(&case.fresh("launched"), None);
     assert!(native.status.success(), "{}", native.talk());
     case.compare(1, &native, &launched, program_tests::case::sorted_lines);
@@ -57,17 +51,14 @@ fn another_root_hides_the_library() {
 
 #[test]
 fn no_children_keeps_the_entries_of_the_user() {
-    let name = "no_children_keeps_the_entries_of_the_user";
-    let case = case(name);
-    if case.launcher().upcall().is_none() {
-        provision::skip(name, "the launcher is no `upcall run`");
+    let case = case("no_children_keeps_the_entries_of_the_user");
+    if !case.runs_upcall() {
         return;
     }
     let shell = Program::new("/bin/sh")
         .args(["-c", "echo $LD_PRELOAD; sh -c 'echo $LD_PRELOAD'"])
         .env("LD_PRELOAD", OTHER);
-    let native = shell.run(&case.fresh("native"), None);
-    let launcher = case.launcher().with("--no-children");
-    let launched = shell.run(&case.fresh("launched"), Some(&launcher));
+    let native = case.run_native(&shell);
+    let launched = case.run_launched(&shell, &["--no-children"]);
     case.compare(1, &native, &launched, program_tests::case::verbatim);
 }

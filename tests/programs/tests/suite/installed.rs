@@ -34,9 +34,9 @@ fn without_proc() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a guest by the installed command in every way that it is called.
+/// Runs a test program by the installed command, which is called in every way there is.
 fn finds_its_library(name: &str, prepare: Option<fn() -> io::Result<()>>) {
-    let Some((case, guest)) = real(name, "semaphores.c") else {
+    let Some((case, program)) = real(name, "semaphores.c") else {
         return;
     };
     let dir = case.fresh("installed");
@@ -69,7 +69,7 @@ fn finds_its_library(name: &str, prepare: Option<fn() -> io::Result<()>>) {
         let mut command = Command::new(file);
         command
             .args(["run", "--stats", "--"])
-            .arg(&guest)
+            .arg(&program)
             .current_dir(here)
             .env("PATH", dir.join("bin"))
             .env_remove("UPCALL_GUEST_LIB");

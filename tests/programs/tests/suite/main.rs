@@ -20,7 +20,7 @@ mod tools;
 mod turns;
 
 use program_tests::case::Case;
-use program_tests::{provision, source};
+use program_tests::provision;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
@@ -29,15 +29,14 @@ fn case(name: &str) -> Case {
     Case::new(name, Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 
-/// A case for the real command, and the guest that it is about; none where it must be skipped.
+/// A case for the real command, and the test program FILE, compiled. None if the case must be skipped.
 fn real(name: &str, file: &str) -> Option<(Case, PathBuf)> {
     let case = case(name);
-    if case.launcher().upcall().is_none() {
-        provision::skip(name, "the launcher is no `upcall run`");
+    if !case.runs_upcall() {
         return None;
     }
-    let guest = source::compile(name, case.scratch(), file)?;
-    Some((case, guest))
+    let program = case.compile(file)?;
+    Some((case, program))
 }
 
 /// As [`real`], for a case that takes two processors.

@@ -9,9 +9,7 @@ fn waiting_threads_are_parked() {
     let Some((case, path)) = real("waiting_threads_are_parked", "poll_many.c") else {
         return;
     };
-    let launcher = case.launcher().with("--stats");
-    let dir = case.fresh("launched");
-    let outcome = Program::new(path).start(&dir, Some(&launcher)).finish();
+    let outcome = case.run_launched(&Program::new(path), &["--stats"]);
     assert!(outcome.status.success(), "{}", outcome.talk());
     let (parked, blocked) = (
         outcome.counted("parked on the poller"),
@@ -32,7 +30,7 @@ fn a_pipe_on_which_threads_block_is_watched_no_more() {
     ) else {
         return;
     };
-    let outcome = Program::new(path).run(&case.fresh("launched"), Some(case.launcher()));
+    let outcome = case.run_launched(&Program::new(path), &[]);
     let fine =
         outcome.status.success() && outcome.stdout == b"ok pipe_watched\nok pipe_unwatched\n";
     assert!(fine, "{}\n{}", outcome.ending(), outcome.talk());

@@ -57,8 +57,7 @@ fn holds_under(name: &str, source: &str, policy: &str) {
     let Some((case, path)) = real(name, source) else {
         return;
     };
-    let launcher = case.launcher().with(policy).with("-p1");
-    let outcome = Program::new(&path).run(&case.fresh("launched"), Some(&launcher));
+    let outcome = case.run_launched(&Program::new(&path), &[policy, "-p1"]);
     let (ending, talk) = (outcome.ending(), outcome.talk());
     assert!(outcome.status.success(), "{ending}\n{talk}");
 }

@@ -1,4 +1,6 @@
-//! The small programs under `guests/`, a case each.
+//! The test programs, a case each: natively and launched they must print the same, and natively all `ok`.
+//!
+//! A program is named under its folder below. One that takes arguments has a function of its own.
 
 use crate::case;
 use program_tests::program::Program;
@@ -8,74 +10,65 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Declares a case per guest, and the list that [`every_program_is_run_and_has_a_name_of_its_own`] reads.
-macro_rules! guests {
-    ($($language:ident: $($name:ident)+;)+) => {
-        $(mod $language {
-            $(#[test] fn $name() { super::$language(stringify!($name)); })+
+/// Declares a case per program, by folder, and the list that [`every_program_is_run_and_has_a_name_of_its_own`] reads.
+macro_rules! programs {
+    ($($folder:ident: $($name:ident)+;)+) => {
+        $(mod $folder {
+            $(#[test] fn $name() { super::agrees(stringify!($name)); })+
         })+
-        const NAMES: &[(&str, &str)] = &[$($((stringify!($language), stringify!($name)),)+)+];
+        const NAMES: &[(&str, &str)] = &[$($((stringify!($folder), stringify!($name)),)+)+];
     };
 }
 
-guests! {
-    c: affinity_children affinity_outside aio aio_idle alarm_main altstack_calls altstack_leaves
-       altstack_parks altstack_per_thread altstack_shared altstack_small_stack altstack_switches atfork
-       backtrace_thread blocks_500 bound_by_other bound_calls bound_filtered bound_identity bound_in_handler
-       bound_urgent bound_wakes_in_handler c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read
-       cancel_sleep cancel_testcancel cancel_waits clone_small_stack cond_timeouts crowded_blocks
-       descriptor_limits descriptor_numbers descriptors epoll_nest_at_once epoll_threads errno_tls_10000
-       exec_from_thread file_blocking filter_after_jit fork_from_thread fork_in_handler fork_migrating
-       fork_return futex_counts futex_requeue_bound handler_context helpers helpers_change helpers_scheduling identity_by_helper
-       identity_changes ids_of_threads jit_altstack jit_calls jit_later kill_parked kill_reader kill_running
-       leases_of_threads main_pthread_exit malloc_threads many_threads mutex_pi mutex_robust mutex_robust_pi
-       mutex_shared mutex_shared_bound mutex_shared_owner_ends mutex_types nonblocking nowait_forbidden
-       omp_for omp_nested omp_sync omp_tasks own_descriptors own_events own_gs_base own_rseq own_user_dispatch
-       owner_of_signals page_faults pending_at_once poll_closed poll_many poll_signals poll_timeouts
-       process_shared profiling_shares profiling_timer ptrace_threads raw_futex reads_that_count real_time
-       refused_site registers registers_in_signals resolver rwlock_barrier seccomp_traps semaphores
-       setuid_threads siginfo siglongjmp_segv signal_actions signal_before_threads signal_before_wait
-       signal_blocked_late signal_bursts signal_from_child signal_in_handler_entry signal_mask_delivery
-       signal_masks signal_masks_of_waits signal_no_room signal_storm signal_to_ending signal_to_first
-       signal_to_oneself signal_to_other_process signal_to_parked signals_kept signals_to_process
-       signals_without_room sigsys_blocked sigwait sleep_many socket_timeouts spawn spawn_handlers spin_wait
-       stack_overflow start_again stdio_locks stop_continue thread_attributes thread_by_id thread_cpu_clock
-       thread_exit thread_kernel_state thread_limits thread_name_of_other thread_odd_calls thread_privileges
-       threads_listed threads_listed_agents time_stamps_fault timer_signal timer_slack timer_thread
-       timer_thread_clock times_of_process transfers_complete transfers_interrupted turns_hostile
-       turns_without_spares ucontext_in_threads uring uring_registered vdso_small_stack vfork_waits waits_disturbed
-       waits_for_other_processes waits_for_own_children woken_beside_computing;
-    cpp: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier cxx_mutexes
-       cxx_thread_local;
-    rs: rs_channels rs_children rs_overflow rs_panic rs_park rs_sleep rs_tcp rs_threads;
-    py: py_futures py_locks py_multiprocessing py_select py_servers py_signals py_sleep py_subprocess
-       py_threads;
+programs! {
+    bound: bound_by_other bound_calls bound_filtered bound_identity bound_in_handler bound_urgent
+        bound_wakes_in_handler own_events ptrace_threads thread_kernel_state;
+    code: filter_after_jit jit_altstack jit_calls jit_later own_gs_base own_rseq own_user_dispatch refused_site
+        registers seccomp_traps time_stamps_fault;
+    identity: identity_by_helper identity_changes setuid_threads thread_privileges;
+    languages: cxx_atomic_wait cxx_cancel_unwind cxx_exceptions cxx_jthread cxx_latch_barrier cxx_mutexes
+        cxx_thread_local omp_for omp_nested omp_sync omp_tasks py_futures py_locks py_multiprocessing py_select
+        py_servers py_signals py_sleep py_subprocess py_threads rs_channels rs_children rs_overflow rs_panic
+        rs_park rs_sleep rs_tcp rs_threads;
+    locks: cond_timeouts futex_counts futex_requeue_bound mutex_pi mutex_robust mutex_robust_pi mutex_shared
+        mutex_shared_bound mutex_shared_owner_ends mutex_types process_shared raw_futex rwlock_barrier
+        semaphores stdio_locks;
+    memory: clone_small_stack malloc_threads page_faults stack_overflow vdso_small_stack;
+    processes: atfork exec_from_thread fork_from_thread fork_in_handler fork_migrating fork_return spawn
+        spawn_handlers stop_continue vfork_waits waits_for_own_children;
+    scheduling: affinity_children affinity_outside crowded_blocks helpers_scheduling real_time spin_wait
+        turns_hostile turns_without_spares woken_beside_computing;
+    signals: alarm_main altstack_calls altstack_leaves altstack_parks altstack_per_thread altstack_shared
+        altstack_small_stack altstack_switches handler_context kill_parked kill_reader kill_running
+        leases_of_threads owner_of_signals pending_at_once registers_in_signals siginfo siglongjmp_segv
+        signal_actions signal_before_threads signal_before_wait signal_blocked_late signal_bursts
+        signal_from_child signal_in_handler_entry signal_mask_delivery signal_masks signal_masks_of_waits
+        signal_no_room signal_storm signal_to_ending signal_to_first signal_to_oneself signal_to_other_process
+        signal_to_parked signals_kept signals_to_process signals_without_room sigsys_blocked sigwait;
+    threads: backtrace_thread c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep
+        cancel_testcancel cancel_waits errno_tls_10000 helpers helpers_change ids_of_threads main_pthread_exit
+        many_threads start_again thread_attributes thread_by_id thread_exit thread_limits thread_name_of_other
+        thread_odd_calls threads_listed threads_listed_agents ucontext_in_threads;
+    time: profiling_shares profiling_timer sleep_many thread_cpu_clock timer_signal timer_slack timer_thread
+        timer_thread_clock times_of_process;
+    waits_and_io: aio aio_idle blocks_500 descriptor_limits descriptor_numbers descriptors epoll_nest_at_once
+        epoll_threads file_blocking nonblocking nowait_forbidden own_descriptors poll_closed poll_many
+        poll_signals poll_timeouts reads_that_count resolver socket_timeouts transfers_complete
+        transfers_interrupted uring uring_registered waits_disturbed waits_for_other_processes;
 }
 
-fn c(name: &str) {
-    compiled(name, "c");
-}
-
-fn cpp(name: &str) {
-    compiled(name, "cpp");
-}
-
-fn rs(name: &str) {
-    compiled(name, "rs");
-}
-
-fn py(name: &str) {
+/// Runs the program of that name, in whatever language.
+fn agrees(name: &str) {
     let case = case(name);
-    if let Some(python) = provision::python(name) {
-        case.verdicts(&script(python, name));
-    }
-}
-
-fn compiled(name: &str, language: &str) {
-    let case = case(name);
-    let file = format!("{name}.{language}");
-    if let Some(path) = source::compile(name, case.scratch(), &file) {
-        case.verdicts(&Program::new(path));
+    let source = source::find(name);
+    let program = if source.extension() == Some("py".as_ref()) {
+        provision::python(name).map(|python| script(python, name))
+    } else {
+        let file = source.file_name().and_then(OsStr::to_str).expect("a name");
+        case.compile(file).map(Program::new)
+    };
+    if let Some(program) = program {
+        case.verdicts(&program);
     }
 }
 
@@ -86,15 +79,10 @@ fn script(python: PathBuf, name: &str) -> Program {
         .arg(source::find(name))
 }
 
-/// A library is loaded by its path, so this guest takes an argument.
+/// A library is loaded by its path, so this program takes an argument.
 #[test]
 fn dlopen_tls() {
-    let case = case("dlopen_tls");
-    let plugin = source::compile("dlopen_tls", case.scratch(), "plugin_tls.c");
-    let program = source::compile("dlopen_tls", case.scratch(), "dlopen_tls.c");
-    if let (Some(plugin), Some(program)) = (plugin, program) {
-        case.verdicts(&Program::new(program).arg(plugin));
-    }
+    loads("dlopen_tls", "dlopen_tls.c", "plugin_tls.c");
 }
 
 /// As above; the library's sites are rewritten.
@@ -121,8 +109,8 @@ fn dlopen_small_stack() {
 
 fn loads(name: &str, program: &str, plugin: &str) {
     let case = case(name);
-    let plugin = source::compile(name, case.scratch(), plugin);
-    let program = source::compile(name, case.scratch(), program);
+    let plugin = case.compile(plugin);
+    let program = case.compile(program);
     if let (Some(plugin), Some(program)) = (plugin, program) {
         case.verdicts(&Program::new(program).arg(plugin));
     }
@@ -157,12 +145,15 @@ fn every_program_is_run_and_has_a_name_of_its_own() {
         let stem = path.file_stem().and_then(OsStr::to_str).expect("a name");
         let file = path.file_name().and_then(OsStr::to_str).expect("a name");
         assert_eq!(source::find(stem), path, "{file}");
-        let listed = NAMES
-            .iter()
-            .any(|(ending, name)| format!("{name}.{ending}") == file);
+        let folder = path
+            .parent()
+            .and_then(Path::file_name)
+            .and_then(OsStr::to_str);
+        let listed = NAMES.contains(&(folder.expect("a folder"), stem));
         assert!(
             listed || tests.contains(&format!("\"{file}\"")),
-            "no test runs {file}"
+            "no test runs {}",
+            path.display()
         );
     }
 }

@@ -5,30 +5,22 @@
 
 use crate::case;
 use program_tests::case::Case;
-use program_tests::program::{Outcome, Program};
-use program_tests::{provision, source};
+use program_tests::program::Program;
+use program_tests::provision;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A case for the real command, or `None` after saying so.
+/// A case for the real command. None if the case must be skipped.
 fn real(name: &str) -> Option<Case> {
     let case = case(name);
-    if case.launcher().upcall().is_some() {
-        return Some(case);
-    }
-    provision::skip(name, "the launcher is no `upcall run`");
-    None
-}
-
-fn run(case: &Case, program: &Program) -> Outcome {
-    program.run(&case.fresh("launched"), Some(case.launcher()))
+    case.runs_upcall().then_some(case)
 }
 
 /// The message names the program, gives its evidence and a remedy, and nothing is on stdout.
 fn refused(case: &Case, program: &Path, evidence: &[&str]) {
-    let outcome = run(case, &Program::new(program));
+    let outcome = case.run_launched(&Program::new(program), &[]);
     assert_eq!(outcome.status.code(), Some(125), "{}", outcome.talk());
     assert!(
         outcome.stdout.is_empty(),
@@ -55,9 +47,8 @@ fn refused(case: &Case, program: &Path, evidence: &[&str]) {
 
 /// With `--or-native` the program runs as if started directly.
 fn runs_natively(case: &Case, program: &Program) {
-    let native = program.run(&case.fresh("native"), None);
-    let launcher = case.launcher().with("--or-native");
-    let launched = program.run(&case.fresh("launched"), Some(&launcher));
+    let native = case.run_native(program);
+    let launched = case.run_launched(program, &["--or-native"]);
     case.compare(1, &native, &launched, program_tests::case::verbatim);
 }
 
@@ -77,7 +68,7 @@ fn as_env(name: &str, expected: i32, make: impl Fn(&Path) -> PathBuf) {
         .output()
         .expect("env can be started");
     assert_eq!(env.status.code(), Some(expected), "env itself");
-    let outcome = run(&case, &Program::new(&path));
+    let outcome = case.run_launched(&Program::new(&path), &[]);
     assert_eq!(outcome.status.code(), Some(expected), "{}", outcome.talk());
     let text = String::from_utf8_lossy(&outcome.stderr);
     assert!(
@@ -133,9 +124,7 @@ fn wrong_option() {
         &["run"],
         &["run", "-p", "0", "true"],
     ] {
-        let outcome = Program::new(upcall)
-            .args(words)
-            .run(&case.fresh("native"), None);
+        let outcome = case.run_native(&Program::new(upcall).args(words));
         assert_eq!(
             outcome.status.code(),
             Some(125),
@@ -155,12 +144,7 @@ fn static_program() {
     let Some(case) = real("static_program") else {
         return;
     };
-    let made = source::compile_with(
-        "static_program",
-        case.scratch(),
-        "reads_stdin.c",
-        &["-static"],
-    );
+    let made = case.compile_with("reads_stdin.c", &["-static"]);
     let Some(path) = made else { return };
     refused(&case, &path, &["static"]);
     runs_natively(&case, &Program::new(path));
@@ -171,7 +155,7 @@ fn set_user_id_program() {
     let Some(case) = real("set_user_id_program") else {
         return;
     };
-    let Some(plain) = source::compile(case.name(), case.scratch(), "reads_stdin.c") else {
+    let Some(plain) = case.compile("reads_stdin.c") else {
         return;
     };
     if !provision::is_root() {
@@ -299,11 +283,11 @@ fn musl_program() {
 fn script_for_static_interpreter() {
     let name = "script_for_static_interpreter";
     let Some(case) = real(name) else { return };
-    let made = source::compile_with(name, case.scratch(), "reads_stdin.c", &["-static"]);
+    let made = case.compile_with("reads_stdin.c", &["-static"]);
     let Some(interpreter) = made else { return };
     let text = format!("#!{}\n", interpreter.display());
     let script = file(&case.fresh("file"), "script", text.as_bytes(), 0o755);
-    let outcome = run(&case, &Program::new(script));
+    let outcome = case.run_launched(&Program::new(script), &[]);
     assert_eq!(outcome.status.code(), Some(125), "{}", outcome.talk());
     let text = String::from_utf8_lossy(&outcome.stderr).to_lowercase();
     assert!(

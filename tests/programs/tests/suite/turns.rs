@@ -57,13 +57,10 @@ fn turns_can_be_switched_off() {
     let Some((case, path)) = real_on_two("turns_can_be_switched_off", "spin_copies.c") else {
         return;
     };
-    let dir = case.fresh("copy");
-    let launcher = case.launcher().with("--stats");
-    let outcome = Program::new(path)
+    let program = Program::new(path)
         .args(["200", "spins"])
-        .env("UPCALL_GANG", "0")
-        .start(&dir, Some(&launcher))
-        .finish();
+        .env("UPCALL_GANG", "0");
+    let outcome = case.run_launched(&program, &["--stats"]);
     check(&case, &outcome);
     assert_eq!(outcome.counted("turns taken after waiting"), 0);
 }
