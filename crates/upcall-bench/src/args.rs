@@ -10,6 +10,9 @@ use clap::{Args, ValueEnum};
 pub enum RuntimeName {
     /// The program with POSIX threads under `upcall run`.
     Upcall,
+    /// The same under another build's `upcall run`, which `--before` names.
+    #[value(skip)]
+    Before,
     /// A program that does the same with the threads of the crate upcall.
     Crate,
     /// The program with POSIX threads as it is: libc's kernel threads.
@@ -34,8 +37,9 @@ pub enum RuntimeName {
 
 impl RuntimeName {
     /// All runtimes, in the order in which they are run and shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Upcall,
+        Self::Before,
         Self::Crate,
         Self::Nptl,
         Self::Go,
@@ -53,6 +57,7 @@ impl RuntimeName {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Upcall => "upcall",
+            Self::Before => "before",
             Self::Crate => "crate",
             Self::Nptl => "nptl",
             Self::Go => "go",
@@ -130,6 +135,10 @@ pub struct BenchArgs {
     /// The upcall command to measure [default: this one]
     #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_UPCALL")]
     pub upcall: Option<PathBuf>,
+
+    /// Another build's upcall command, measured in the same rounds, for example that of an earlier commit
+    #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_BEFORE")]
+    pub before: Option<PathBuf>,
 
     /// The program upcall-workload, with upcall-workload-crate beside it [default: beside this command]
     #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_WORKLOAD_PROGRAM")]

@@ -36,6 +36,17 @@ pub struct Variant {
     pub bounds: &'static [Bound],
 }
 
+impl Variant {
+    /// Returns true if `runtime` has a program for it. Another build of ours has what this one has.
+    pub fn runs_on(&self, runtime: RuntimeName) -> bool {
+        let program = match runtime {
+            RuntimeName::Before => RuntimeName::Upcall,
+            other => other,
+        };
+        self.runtimes.contains(&program)
+    }
+}
+
 /// A workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {

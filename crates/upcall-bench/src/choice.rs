@@ -51,7 +51,7 @@ pub fn full_name(workload: &Workload, variant: &str) -> String {
 pub fn without(runtime: RuntimeName, choices: &[Choice]) -> Vec<String> {
     let mut names = Vec::new();
     for Choice { workload, variants } in choices {
-        let lacks = |variant: &&&Variant| !variant.runtimes.contains(&runtime);
+        let lacks = |variant: &&&Variant| !variant.runs_on(runtime);
         let lacking: Vec<_> = variants.iter().filter(lacks).collect();
         if lacking.len() == variants.len() {
             names.push(workload.name.to_owned());

@@ -112,7 +112,7 @@ impl<'a> Bench<'a> {
                         runtime,
                         index,
                     };
-                    let has_it = variant.runtimes.contains(&runtime.name);
+                    let has_it = variant.runs_on(runtime.name);
                     if has_it && !trouble.gone.contains(&(variant.name, index)) {
                         self.one(&subject, round > 0, &mut samples, &mut trouble);
                     }

@@ -45,7 +45,9 @@ pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) ->
                 let native = runtimes.iter().position(|name| *name == RuntimeName::Nptl);
                 let native = native.and_then(|native| figures[native]);
                 let lost = each(&|index| match runtimes[index] {
-                    RuntimeName::Upcall => Some(lost_time(&native?, &figures[index]?)),
+                    RuntimeName::Upcall | RuntimeName::Before => {
+                        Some(lost_time(&native?, &figures[index]?))
+                    }
                     _ => None,
                 });
                 all.push(Outcome {

@@ -60,7 +60,8 @@ impl Runtime {
 
     /// Whether the program must be told the number of workers itself.
     pub fn counts_workers_itself(&self) -> bool {
-        !matches!(self.name, RuntimeName::Upcall | RuntimeName::Nptl)
+        use RuntimeName::{Before, Nptl, Upcall};
+        !matches!(self.name, Upcall | Before | Nptl)
     }
 
     /// Whether the other ends of idle connections are to be those of upcall-workload.
@@ -94,8 +95,12 @@ pub fn find(args: &BenchArgs, cache: &Path) -> Result<Runtimes, Problem> {
     let this = this_program()?;
     let workload_program = workload_program(args, &this);
     is_there(args, &this, &workload_program)?;
-    let named = !args.runtime.is_empty();
-    let wanted = |name: &RuntimeName| !named || args.runtime.contains(name);
+    let all = args.runtime.is_empty();
+    let named = |name| match name {
+        RuntimeName::Before => args.before.is_some(),
+        name => args.runtime.contains(&name),
+    };
+    let wanted = |name: &RuntimeName| named(*name) || all && *name != RuntimeName::Before;
     let mut found = Runtimes {
         all: Vec::new(),
         left_out: Vec::new(),
@@ -104,10 +109,14 @@ pub fn find(args: &BenchArgs, cache: &Path) -> Result<Runtimes, Problem> {
     for name in RuntimeName::ALL.into_iter().filter(wanted) {
         match one(name, args, &this, &found.workload_program, cache) {
             Ok(runtime) => found.all.push(runtime),
-            Err(why) if !named => found.left_out.push((name, why)),
+            Err(why) if !named(name) => found.left_out.push((name, why)),
             Err(why) => {
                 let what = format!("the runtime {} cannot be had here", name.as_str());
-                return Err(Problem::new(what, why, "leave it out of --runtime"));
+                let remedy = match name {
+                    RuntimeName::Before => "--before PATH",
+                    _ => "leave it out of --runtime",
+                };
+                return Err(Problem::new(what, why, remedy));
             }
         }
     }
@@ -187,19 +196,17 @@ fn one(
                 None if this.file_stem().is_some_and(|stem| stem == "upcall") => this.into(),
                 None => this.with_file_name("upcall"),
             };
-            if !upcall.is_file() {
-                return Err(format!("{} is not a file", upcall.display()));
-            }
+            let version = env!("CARGO_PKG_VERSION").into();
+            let runtime = under_upcall(name, version, upcall.clone(), workload_program)?;
             if args.upcall.is_none() {
                 found_beside(this, &upcall)?;
             }
-            let version = env!("CARGO_PKG_VERSION").into();
-            Ok(Runtime {
-                name,
-                version,
-                starter: Some(Starter::Upcall(upcall)),
-                program: workload_program.into(),
-            })
+            Ok(runtime)
+        }
+        RuntimeName::Before => {
+            let upcall = args.before.clone().ok_or("there is no --before")?;
+            let version = upcall.display().to_string();
+            under_upcall(name, version, upcall, workload_program)
         }
         RuntimeName::Crate => {
             let program = beside(workload_program);
@@ -243,6 +250,24 @@ fn one(
             })
         }
     }
+}
+
+/// The program with POSIX threads under the command `upcall`.
+fn under_upcall(
+    name: RuntimeName,
+    version: String,
+    upcall: PathBuf,
+    program: &Path,
+) -> Result<Runtime, String> {
+    if !upcall.is_file() {
+        return Err(format!("{} is not a file", upcall.display()));
+    }
+    Ok(Runtime {
+        name,
+        version,
+        starter: Some(Starter::Upcall(upcall)),
+        program: program.into(),
+    })
 }
 
 /// A runtime whose program starts by itself.

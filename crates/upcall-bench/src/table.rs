@@ -67,25 +67,35 @@ pub fn outcome(
     let plural = if workers == 1 { "" } else { "s" };
     let about = workload.about;
     let mut text = format!("\n{name}: {about}; {workers} processor{plural}\n");
+    let row = |runtime| rows.iter().find(|row| row.runtime == runtime);
+    let reference = row("before").or_else(|| row("nptl"));
     if rows.is_empty() {
         text.push_str("  no figures\n");
     } else {
         let _ = writeln!(
             text,
             "  {:8} {:>11} {:>11} {:>11} {:>11} {:>6} {:>14}",
-            "", "min", "median", "p90", "max", "n", "× nptl"
+            "",
+            "min",
+            "median",
+            "p90",
+            "max",
+            "n",
+            reference.map_or(String::new(), |row| format!("× {}", row.runtime))
         );
     }
     let has_ratio = matches!(unit, "ns" | "bytes" | "Mops/s");
-    let native = rows.iter().find(|row| row.runtime == "nptl");
     for Row { runtime, figures } in rows {
         let [min, median, p90, max] =
             [figures.min, figures.median, figures.p90, figures.max].map(|v| quantity(v, unit));
-        let times = match native {
-            Some(native) if has_ratio && *runtime != "nptl" => {
+        let times = match reference {
+            Some(reference) if has_ratio && *runtime != reference.runtime => {
                 let times = |ours: f64, theirs: f64| format!("{:.2}", ours / theirs);
-                let min = times(figures.min, native.figures.min);
-                format!("{min} / {}", times(figures.median, native.figures.median))
+                let min = times(figures.min, reference.figures.min);
+                format!(
+                    "{min} / {}",
+                    times(figures.median, reference.figures.median)
+                )
             }
             _ => String::new(),
         };

@@ -23,6 +23,7 @@ fn count() -> Option<BTreeMap<(String, String), f64>> {
         timeout: Duration::from_secs(120),
         slice: Duration::from_millis(5),
         upcall: None,
+        before: None,
         workload_program: Some(PathBuf::from(env!("CARGO_BIN_EXE_upcall-workload"))),
         cache: None,
     };

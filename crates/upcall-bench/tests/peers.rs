@@ -62,6 +62,7 @@ fn run(runtime: RuntimeName, workloads: &[&str], workers: usize) -> Vec<serde_js
         timeout: Duration::from_secs(60),
         slice: Duration::from_millis(5),
         upcall: None,
+        before: None,
         workload_program: Some(PROGRAM.into()),
         cache: Some(scratch.0.clone()),
     };

@@ -294,6 +294,7 @@ fn quick(scratch: &Scratch, workloads: &[&str], runtime: &[RuntimeName]) -> Benc
         timeout: Duration::from_secs(60),
         slice: Duration::from_millis(5),
         upcall: Some(scratch.stand_in("")),
+        before: None,
         workload_program: Some(PROGRAM.into()),
         cache: Some(scratch.0.join("cache")),
     }
@@ -399,6 +400,20 @@ fn the_go_peer_has_the_same_workloads() {
 }
 
 #[test]
+fn another_build_is_measured_in_the_same_rounds() {
+    let scratch = Scratch::new("before");
+    let mut args = quick(&scratch, &["yield", "create_join"], &[RuntimeName::Upcall]);
+    args.before = args.upcall.clone();
+    let (fine, lines) = lines(&args);
+    assert!(fine, "a program failed; see above");
+    for name in ["yield", "create_join"] {
+        let of = lines.iter().filter(|line| line["workload"] == name);
+        let runtimes: Vec<_> = of.map(|line| line["runtime"].clone()).collect();
+        assert_eq!(runtimes, ["upcall", "before"]);
+    }
+}
+
+#[test]
 fn a_failing_program_is_reported_and_fails_the_run() {
     let scratch = Scratch::new("failing");
     let mut args = quick(
@@ -441,6 +456,7 @@ fn what_cannot_be_had_is_a_problem_with_a_remedy() {
     fails(&|args| args.workloads = vec!["yeild".into()], "pair_openmp");
     fails(&|args| args.workers = Some(0), "may use");
     fails(&|args| args.rounds = 0, "--rounds");
+    fails(&|args| args.before = Some("/nowhere".into()), "--before");
     fails(&|args| args.check = true, "--runtime");
     fails(
         &|args| args.workload_program = Some("/no/such".into()),
