@@ -16,7 +16,7 @@ archive() {
 # base_archive: leaves the path in BASE_CPIO.
 base_archive() {
     local key root name
-    key=$(cat "$BUSYBOX" "$HERE/guest/init" "$HERE/lib/initramfs.sh" | sha256sum | cut -c1-16)
+    key=$(cat "$BUSYBOX" "$HERE/machine/init" "$HERE/lib/initramfs.sh" | sha256sum | cut -c1-16)
     BASE_CPIO=$CACHE/base-$key.cpio
     [ ! -e "$BASE_CPIO" ] || return 0
     root=$(mktemp -d "$CACHE/tmp.XXXXXX")
@@ -28,7 +28,7 @@ base_archive() {
     "$BUSYBOX" --list | while read -r name; do
         [ "$name" = busybox ] || ln -s busybox "$root/usr/bin/$name"
     done
-    install -m 755 "$HERE/guest/init" "$root/init"
+    install -m 755 "$HERE/machine/init" "$root/init"
     printf 'root:x:0:0:root:/root:/bin/sh\nguest:x:1000:1000:guest:/home/guest:/bin/sh\n' >"$root/etc/passwd"
     printf 'root:x:0:\nguest:x:1000:\n' >"$root/etc/group"
     archive "$root" "$BASE_CPIO"
