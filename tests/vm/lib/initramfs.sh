@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# The guest's memory file system, built as several cpio archives that the kernel unpacks
+# The emulated machine's memory file system, built as several cpio archives that the kernel unpacks
 # one over the other: a base that is the same for every run, the kernel's modules, the
 # binaries under test with their libraries, and last a foreign C library if one is wanted.
 # All but the binaries come from the cache. Nothing is compressed: an emulated processor
 # inflates slowly, and the emulator hands over plain memory at no cost.
 #
-# The guest's /bin, /sbin, /lib and /lib64 are links into /usr, as in Debian 12 and later.
+# The emulated machine's /bin, /sbin, /lib and /lib64 are links into /usr, as in Debian 12 and later.
 
 # archive DIRECTORY FILE
 archive() {
@@ -20,7 +20,7 @@ base_archive() {
     BASE_CPIO=$CACHE/base-$key.cpio
     [ ! -e "$BASE_CPIO" ] || return 0
     root=$(mktemp -d "$CACHE/tmp.XXXXXX")
-    mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root"/{proc,sys,dev,tmp,etc,root,run,home/guest}
+    mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root"/{proc,sys,dev,tmp,etc,root,run,home/user}
     for name in bin sbin lib lib64; do
         ln -s "usr/$name" "$root/$name"
     done
@@ -29,8 +29,8 @@ base_archive() {
         [ "$name" = busybox ] || ln -s busybox "$root/usr/bin/$name"
     done
     install -m 755 "$HERE/machine/init" "$root/init"
-    printf 'root:x:0:0:root:/root:/bin/sh\nguest:x:1000:1000:guest:/home/guest:/bin/sh\n' >"$root/etc/passwd"
-    printf 'root:x:0:\nguest:x:1000:\n' >"$root/etc/group"
+    printf 'root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n' >"$root/etc/passwd"
+    printf 'root:x:0:\nuser:x:1000:\n' >"$root/etc/group"
     archive "$root" "$BASE_CPIO"
     rm -rf "$root"
 }
@@ -66,8 +66,8 @@ libc_archive() {
     rm -rf "$root"
 }
 
-# guest_path PATH: where a host path lies in the guest's merged /usr.
-guest_path() {
+# machine_path PATH: where a host path lies in the emulated machine's merged /usr.
+machine_path() {
     case $1 in
     /bin/* | /sbin/* | /lib/* | /lib64/*) echo "/usr$1" ;;
     *) echo "$1" ;;
@@ -77,7 +77,7 @@ guest_path() {
 # pack_file ROOT SOURCE TARGET
 pack_file() {
     local to
-    to=$1$(guest_path "$3")
+    to=$1$(machine_path "$3")
     mkdir -p "${to%/*}"
     cp -L "$2" "$to"
 }
@@ -86,13 +86,13 @@ pack_file() {
 pack_binary() {
     local root=$1 source=$2 target=$3 to library
     pack_file "$root" "$source" "$target"
-    to=$root$(guest_path "$target")
-    # Debugging information is most of a binary, and nothing in the guest reads it.
+    to=$root$(machine_path "$target")
+    # Debugging information is most of a binary, and nothing in the emulated machine reads it.
     strip --strip-debug "$to" 2>/dev/null || true
     # Static binaries make ldd fail, and need nothing.
     ldd "$source" 2>/dev/null | grep -oE '(=> )?/[^ ]+ \(0x' | sed -E 's/^=> //; s/ \(0x$//' |
         while read -r library; do
-            [ -e "$root$(guest_path "$library")" ] || pack_file "$root" "$library" "$library"
+            [ -e "$root$(machine_path "$library")" ] || pack_file "$root" "$library" "$library"
         done
 }
 
@@ -159,7 +159,7 @@ pack_manifest() {
                 [ -n "$optional" ] || die "$manifest wants $source, and no python3 here runs it"
             fi
             ;;
-        dir) mkdir -p "$root$(guest_path "$target")" && cp -rL "$source/." "$root$(guest_path "$target")/" ;;
+        dir) mkdir -p "$root$(machine_path "$target")" && cp -rL "$source/." "$root$(machine_path "$target")/" ;;
         *) die "$manifest: unknown kind '$kind' (bin, file, dir or python)" ;;
         esac
     done <"$manifest"

@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# One run of a guest: QEMU with the single-threaded emulator (the multi-threaded one makes
-# guests panic), four serial lines, and an exit status that says which way it went.
+# One run of an emulated machine: QEMU with the single-threaded emulator (with the multi-threaded one
+# kernels panic), four serial lines, and an exit status that says how the run ended.
 
-# guest_run INITRD OUTPUT_DIRECTORY PROCESSORS EXACT: needs KERNEL_DIR, MEMORY, TIMEOUT.
-# If EXACT is not empty, the guest's clock advances a nanosecond an instruction:
-# what other programs do on this machine then changes nothing that the guest measures, and
+# machine_run INITRD OUTPUT_DIRECTORY PROCESSORS EXACT: needs KERNEL_DIR, MEMORY, TIMEOUT.
+# If EXACT is not empty, the emulated clock advances a nanosecond an instruction:
+# what other programs do on the host then changes nothing that is measured inside, and
 # idle time passes at once. It needs a single processor: with two, each waits for the other
-# by counting, and the guest does not even boot.
+# by counting, and the machine does not even boot.
 #
 # The command's stdout and stderr go to ours as they come. Status: the command's own,
-# 124 for a guest that hung, 125 for one that died.
-guest_run() {
+# 124 for a machine that hung, 125 for one that died.
+machine_run() {
     local initrd=$1 out=$2 status=0 reported emulator follower
     local options=()
     [ -z "${4:-}" ] || options=(-icount "shift=0,sleep=off")
@@ -35,16 +35,16 @@ guest_run() {
     reported=$(sed -nE 's/^exit ([0-9]{1,3}) started ([0-9.]+) ended ([0-9.]+)\r?$/\1 \2 \3/p' "$out/status" 2>/dev/null | tail -n1)
     if [ -n "$reported" ]; then
         # shellcheck disable=SC2034 # the caller reads them
-        read -r status GUEST_STARTED GUEST_ENDED <<<"$reported"
+        read -r status MACHINE_STARTED MACHINE_ENDED <<<"$reported"
         return "$status"
     fi
     if grep -aq 'Kernel panic' "$out/console" 2>/dev/null; then
-        say "the guest's kernel panicked; the end of its console:"
+        say "the emulated kernel panicked; the end of its console:"
     elif [ "$status" = 124 ] || [ "$status" = 137 ]; then
-        say "the guest did not finish within $TIMEOUT s (--timeout); the end of its console:"
+        say "the emulated machine did not finish within $TIMEOUT s (--timeout); the end of its console:"
         status=124
     else
-        say "the guest ended without a status (emulator's exit status $status); the end of its console:"
+        say "the emulated machine ended without a status (emulator's exit status $status); the end of its console:"
     fi
     [ "$status" = 124 ] || status=125
     tail -n 5 "$out/emulator" | sed 's/^/  emulator: /' >&2

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # results are left in variables for the caller
-# What the guest takes from other suites: a kernel, and a C library if one is asked for.
+# What the emulated machine takes from other suites: a kernel, and a C library if one is asked for.
 # Both are resolved to the newest version that the suite has and kept unpacked in the cache.
 
 # kernel_suite NAME: the Debian suite that a kernel's short name stands for.
@@ -13,7 +13,7 @@ kernel_suite() {
     esac
 }
 
-# Modules that give the guest a slow disk, in load order; those a kernel has built in are absent.
+# Modules that give the emulated machine a slow disk, in load order; those a kernel has built in are absent.
 KERNEL_MODULES="configfs null_blk"
 
 # kernel_fetch NAME: leaves the directory with vmlinuz, modules/ and release in KERNEL_DIR.

@@ -2,7 +2,7 @@
 //! processor: its share of the processor, by CPU time, for each way to schedule it.
 //!
 //! This needs nothing of the project: it tells which standby a kernel allows, and whether
-//! the guest that it runs in behaves like the kernel that it claims to be.
+//! the machine that it runs in behaves like the kernel that it claims to be.
 
 use std::hint::black_box;
 use std::sync::Arc;
