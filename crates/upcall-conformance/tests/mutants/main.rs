@@ -252,6 +252,13 @@ fn each_scenario_catches_its_mutants() {
 }
 
 #[test]
+fn every_mutant_changes_a_text_that_is_there() {
+    for mutant in MUTANTS {
+        scratch::find(&format!("crates/{}", mutant.file), mutant.text);
+    }
+}
+
+#[test]
 fn every_scenario_has_a_mutant() {
     for scenario in scenarios::<Threads>() {
         let has_one = MUTANTS.iter().any(|one| one.scenario == scenario.name);

@@ -22,9 +22,12 @@ struct Mutant {
 }
 
 impl Mutant {
+    fn path(&self) -> String {
+        format!("crates/upcall-core/src/{}", self.file)
+    }
+
     fn apply(&self, scratch: &Scratch) {
-        let file = format!("crates/upcall-core/src/{}", self.file);
-        scratch.replace(&file, self.text, self.instead);
+        scratch.replace(&self.path(), self.text, self.instead);
     }
 }
 
@@ -491,6 +494,13 @@ fn every_mutant_is_caught_by_its_invariant() {
         }
     }
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}
+
+#[test]
+fn every_mutant_changes_a_text_that_is_there() {
+    for mutant in MUTANTS {
+        scratch::find(&mutant.path(), mutant.text);
+    }
 }
 
 #[test]

@@ -102,6 +102,12 @@ impl Scratch {
     }
 }
 
+/// Panics if a text does not stand in a file of the workspace exactly once: no mutant could replace it.
+pub fn find(file: &str, text: &str) {
+    let source = fs::read_to_string(workspace().join(file)).expect(file);
+    assert_eq!(source.matches(text).count(), 1, "{file}: {text}");
+}
+
 /// Copies what differs, so that a build finds the rest as it was.
 fn copy(from: &Path, to: &Path) {
     if from.is_dir() {
