@@ -35,7 +35,6 @@ pub mod futex;
 pub mod kernel;
 mod lock;
 mod memory;
-mod outside;
 pub mod rank;
 mod ready;
 pub mod runtime;

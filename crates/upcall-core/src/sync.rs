@@ -35,7 +35,6 @@ mod machine {
 pub use machine::*;
 
 #[cfg(any(loom, shuttle))]
-#[path = "sync_checked.rs"]
 mod checked;
 #[cfg(any(loom, shuttle))]
 pub use checked::*;

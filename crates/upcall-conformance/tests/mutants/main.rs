@@ -55,12 +55,12 @@ const fn of_standby(
     }
 }
 
-const UPCALL: &str = "upcall-core/src/upcall.rs";
-const SCHEDULE: &str = "upcall-core/src/schedule.rs";
-const STANDBY: &str = "upcall-core/src/standby.rs";
-const SPARES: &str = "upcall-core/src/spares.rs";
+const UPCALL: &str = "upcall-core/src/runtime/upcall.rs";
+const SCHEDULE: &str = "upcall-core/src/runtime/schedule.rs";
+const STANDBY: &str = "upcall-core/src/runtime/standby.rs";
+const SPARES: &str = "upcall-core/src/runtime/spares.rs";
 const READY: &str = "upcall-core/src/ready.rs";
-const WAIT: &str = "upcall-core/src/wait.rs";
+const IDLE: &str = "upcall-core/src/runtime/idle.rs";
 const KERNEL: &str = "upcall-linux/src/kernel.rs";
 const OBSERVE: &str = "upcall-linux/src/observe.rs";
 const PREEMPT: &str = "upcall-linux/src/preempt.rs";
@@ -99,7 +99,7 @@ const MUTANTS: &[Mutant] = &[
     // Threads whose calls have ended are made ready, and a sleeping processor is not told.
     of_runtime(
         "unblock_while_idle",
-        WAIT,
+        IDLE,
         "self.notify(word.owner());\n        true",
         "true",
     ),
@@ -148,7 +148,7 @@ const MUTANTS: &[Mutant] = &[
     of_runtime("warning", UPCALL, "self.fetch_stranded(vp);", ""),
     of_runtime(
         "add",
-        WAIT,
+        IDLE,
         "State::Idle if self.grant_idle(vp, word) => return true,",
         "State::Idle if word.owner().thread().is_some() && self.grant_idle(vp, word) => return true,",
     ),
@@ -160,7 +160,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     of_runtime(
         "idle",
-        WAIT,
+        IDLE,
         "if self.kernel.now().wrapping_sub(began) >= spell {",
         "if self.kernel.now().wrapping_sub(began) >= spell.max(1 << 40) {",
     ),

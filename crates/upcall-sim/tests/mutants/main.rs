@@ -58,14 +58,14 @@ const fn of_futex(text: &'static str, instead: &'static str) -> Mutant {
 const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "one_activation_runs_on_each_processor",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "let displaced = self.leave_displaced(activation, vp);",
         instead: "let displaced = false;",
         scenario: "blocking_calls",
     },
     Mutant {
         caught_by: "a_thread_is_on_one_activation",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "if !advised && !self.gives_way(vp, Some(thread)) {
             return Some(thread);",
         instead: "if !advised && !self.gives_way(vp, Some(thread)) {
@@ -75,7 +75,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "a_lock_holder_is_continued_first",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "State::Granted | State::Rung | State::Runtime => return false,",
         instead: "State::Granted | State::Rung => return false,
                 State::Runtime => {
@@ -87,7 +87,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "a_stopped_thread_is_resumed_by_the_runtime",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "self.stats.displaced.add();
         self.kernel.interrupt(owner);",
         instead: "self.stats.displaced.add();",
@@ -95,14 +95,14 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
-        file: "standby.rs",
+        file: "runtime/standby.rs",
         text: "if self.kernel.is_blocked(word.owner(), cheap_doubt) {",
         instead: "if cheap_doubt && self.kernel.is_blocked(word.owner(), cheap_doubt) {",
         scenario: "page_faults",
     },
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
-        file: "schedule.rs",
+        file: "runtime/schedule.rs",
         text: "vp.ready.push_back(&self.kernel, thread);
         self.has_ready.insert(vp.index());",
         instead: "vp.ready.push_back(&self.kernel, thread);",
@@ -117,7 +117,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_event_is_lost",
-        file: "passage.rs",
+        file: "runtime/passage.rs",
         text: "thread.reason.store(state >> 8, Ordering::Relaxed);
                 self.make_ready(activation, thread);",
         instead: "thread.reason.store(state >> 8, Ordering::Relaxed);",
@@ -125,7 +125,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "somebody_waits_for_events",
-        file: "wait.rs",
+        file: "runtime/idle.rs",
         text: "if self.poller.get(Ordering::Relaxed).is_some()
             || !self.poller.replace_if",
         instead: "if activation.role() != Role::Spare
@@ -135,7 +135,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "who_is_absent_is_blocked",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "owner.marks.fetch_sub(1, Ordering::AcqRel);
         self.stats.absent.down();",
         instead: "owner.marks.fetch_sub(1, Ordering::AcqRel);",
@@ -143,7 +143,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "activations_are_bounded",
-        file: "spares.rs",
+        file: "runtime/spares.rs",
         text: "self.take_pooled(vp)
             .or_else(|| self.spawn_activation(vp, false))",
         instead: "self.spawn_activation(vp, false).inspect(|spare| spare.stay())",
@@ -151,7 +151,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "superfluous_activations_end",
-        file: "wait.rs",
+        file: "runtime/idle.rs",
         text: "if activation.stays() {
                             // Another one, in its place.
                             self.end_surplus();
@@ -161,7 +161,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_is_lost",
-        file: "wait.rs",
+        file: "runtime/idle.rs",
         text: "self.stats.rung.add();
         self.notify(word.owner());",
         instead: "self.stats.rung.add();",
@@ -169,7 +169,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "a_taken_processor_is_given_up",
-        file: "passage.rs",
+        file: "runtime/passage.rs",
         text: "activation = self.park_to_choose(activation);",
         instead: "activation = self.park_ready(activation);",
         scenario: "together::two_programs_and_another",
@@ -183,14 +183,14 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_for_a_processor_that_was_taken",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "self.fetch_stranded(vp);",
         instead: "",
         scenario: "processors::processors_are_taken",
     },
     Mutant {
         caught_by: "no_thread_is_lost",
-        file: "wait.rs",
+        file: "runtime/idle.rs",
         text: "if self.work_waits(vp) {
             self.announce_ready(vp);
         }
@@ -200,14 +200,14 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "schedule.rs",
+        file: "runtime/schedule.rs",
         text: "if !self.announce(vp, thread) && vp.only_computes() {",
         instead: "if !self.announce_ready(vp) && vp.only_computes() {",
         scenario: "priorities::the_urgent_are_woken",
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "urgency.rs",
+        file: "runtime/urgency.rs",
         text: "if self.is_ranked() {
             self.announce(vp, thread);
         }",
@@ -216,7 +216,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "urgency.rs",
+        file: "runtime/urgency.rs",
         text: "self.preempt_for(vp, first);",
         instead: "let _ = first;",
         scenario: "priorities::the_urgent_are_woken_together",
@@ -231,7 +231,7 @@ const MUTANTS: &[Mutant] = &[
     // The adviser is ready, and nobody gives way to it.
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "policy.rs",
+        file: "runtime/policy.rs",
         text: "self.make_ready_on(vp, adviser);",
         instead: "self.push_back(vp, adviser);
             self.announce_ready(vp);",
@@ -239,7 +239,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "the_adviser_runs_first",
-        file: "policy.rs",
+        file: "runtime/policy.rs",
         text: "self.policy.answers.store(answers + 1, Ordering::Relaxed);
         thread.rank.store(ADVISER.0, Ordering::SeqCst);",
         instead: "self.policy.answers.store(answers + 1, Ordering::Relaxed);",
@@ -247,14 +247,14 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no end in sight",
-        file: "policy.rs",
+        file: "runtime/policy.rs",
         text: "adviser.rank.store(LATE.0, Ordering::SeqCst);",
         instead: "",
         scenario: "policies::a_policy_that_loops_runs_last",
     },
     Mutant {
         caught_by: "the_adviser_knows_who_waits",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "self.idle.remove(vp.index());
                         self.tell_of_absent(vp, owner);",
         instead: "self.idle.remove(vp.index());",
@@ -263,7 +263,7 @@ const MUTANTS: &[Mutant] = &[
     // It is told that one that waits again is ready.
     Mutant {
         caught_by: "the_adviser_knows_who_waits",
-        file: "policy.rs",
+        file: "runtime/policy.rs",
         text: "Blocked if has(Unblocked as u32 | stops) => before | WAITS,",
         instead: "",
         scenario: "policies::a_policy_ranks_threads",
@@ -271,7 +271,7 @@ const MUTANTS: &[Mutant] = &[
     // Of one that has ended.
     Mutant {
         caught_by: "transitions_make_sense",
-        file: "policy.rs",
+        file: "runtime/policy.rs",
         text: "Ended => Ended as u32,",
         instead: "Ended => before | Ended as u32,",
         scenario: "policies::a_policy_ranks_threads",
@@ -279,7 +279,7 @@ const MUTANTS: &[Mutant] = &[
     // What has another rank again stays where it is.
     Mutant {
         caught_by: "who_is_kept_back_is_held",
-        file: "urgency.rs",
+        file: "runtime/urgency.rs",
         text: "HELD => self.release_held(activation, thread),",
         instead: "HELD => {}",
         scenario: "policies::groups_take_turns",
@@ -287,7 +287,7 @@ const MUTANTS: &[Mutant] = &[
     // It is ready, and nobody is called for it.
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
-        file: "urgency.rs",
+        file: "runtime/urgency.rs",
         text: "self.push_back(near, thread);
             self.announce(near, thread);",
         instead: "self.push_back(near, thread);",
@@ -296,7 +296,7 @@ const MUTANTS: &[Mutant] = &[
     // One that was stopped, and held meanwhile, goes on as it was granted the processor again.
     Mutant {
         caught_by: "a_held_thread_does_not_run",
-        file: "urgency.rs",
+        file: "runtime/urgency.rs",
         text: "|| rank == Rank::HELD || self.is_more",
         instead: "|| self.is_more",
         scenario: "policies::who_is_held_stops",
@@ -304,7 +304,7 @@ const MUTANTS: &[Mutant] = &[
     // Nobody lets a thread go that is held.
     Mutant {
         caught_by: "everybody waits for ever",
-        file: "urgency.rs",
+        file: "runtime/urgency.rs",
         text: "vp.idle_told.store(false, Ordering::Relaxed);
                     continue;",
         instead: "continue;",
@@ -319,7 +319,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "who comes back does not run",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "&& displaced == 0",
         instead: "&& displaced < 2",
         scenario: "who_comes_back_runs",
@@ -327,7 +327,7 @@ const MUTANTS: &[Mutant] = &[
     // Who comes back to an idle virtual processor relies on a standby that sleeps, or has left.
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "if !self.unwatched.is_empty() {
                 self.look_around(vp);
             }
@@ -338,7 +338,7 @@ const MUTANTS: &[Mutant] = &[
     // The standby does not look once more when others can see that it sleeps.
     Mutant {
         caught_by: "no_thread_is_lost",
-        file: "standby.rs",
+        file: "runtime/standby.rs",
         text: "self.sleep_unless(activation, vp, seen, || self.has_reason(vp));",
         instead: "self.sleep_unless(activation, vp, seen, || false);",
         scenario: "made_before_a_page_fault",
@@ -346,7 +346,7 @@ const MUTANTS: &[Mutant] = &[
     // Nobody asks the owner to choose again.
     Mutant {
         caught_by: "who was waited for does not run",
-        file: "wait.rs",
+        file: "runtime/idle.rs",
         text: "self.add_ready(vp, list);
         self.choose_again(vp);",
         instead: "self.add_ready(vp, list);",
@@ -355,7 +355,7 @@ const MUTANTS: &[Mutant] = &[
     // A second caller counts on the standby of the first, which is the owner by now.
     Mutant {
         caught_by: "no_thread_is_lost",
-        file: "standby.rs",
+        file: "runtime/standby.rs",
         text: "if standby.is_none() || !gone || !self.work_waits(vp) {
                 return;
             }",
@@ -365,7 +365,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "who_comes_back_is_on_its_processor",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "self.kernel.bind(activation);
         if granted {",
         instead: "if granted {",
@@ -374,7 +374,7 @@ const MUTANTS: &[Mutant] = &[
     // Only who was absent follows its virtual processor.
     Mutant {
         caught_by: "who_comes_back_is_on_its_processor",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "self.kernel.bind(activation);
         if granted {",
         instead: "if !displaced {
@@ -386,7 +386,7 @@ const MUTANTS: &[Mutant] = &[
     // Who fails to replace an owner takes away the mark of the one that has replaced it.
     Mutant {
         caught_by: "a_stopped_thread_is_resumed_by_the_runtime",
-        file: "upcall.rs",
+        file: "runtime/upcall.rs",
         text: "owner.marks.fetch_sub(1, Ordering::AcqRel);
         self.stats.absent.down();
         false",
@@ -398,7 +398,7 @@ const MUTANTS: &[Mutant] = &[
     // Nobody asks for a standby again that the kernel has refused.
     Mutant {
         caught_by: "no_thread_is_lost",
-        file: "schedule.rs",
+        file: "runtime/schedule.rs",
         text: "self.call_standby(vp);
             if !self.idle.is_empty() {
                 self.ring(vp.index());",

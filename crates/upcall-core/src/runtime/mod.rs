@@ -1,7 +1,7 @@
 //! The runtime object: what it owns, and how that comes into being.
 //!
 //! How a thread enters and leaves it is in `passage.rs`; what runs next, in `schedule.rs`; what happens at
-//! upcalls, in `upcall.rs`; what an activation without a thread does, in `wait.rs`.
+//! upcalls, in `upcall.rs`; what an activation without a thread does, in `idle.rs`.
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
@@ -21,25 +21,17 @@ use crate::timer::Timers;
 use crate::vp::{State, Vp};
 use crate::vp_set::{MAX_VPS, VpSet};
 
+mod idle;
 #[cfg(all(test, any(loom, shuttle)))]
-#[path = "models/mod.rs"]
 mod models;
-#[path = "passage.rs"]
+mod outside;
 mod passage;
-#[path = "policy.rs"]
 mod policy;
-#[path = "schedule.rs"]
 mod schedule;
-#[path = "spares.rs"]
 mod spares;
-#[path = "standby.rs"]
 mod standby;
-#[path = "upcall.rs"]
 mod upcall;
-#[path = "urgency.rs"]
 mod urgency;
-#[path = "wait.rs"]
-mod wait;
 
 use self::policy::Policy;
 
