@@ -230,19 +230,19 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "owner::an_owner_that_was_replaced",
-        "runtime/upcall.rs",
+        "runtime/blocked.rs",
         "owner.marks.fetch_sub(1, Ordering::AcqRel);\n        self.stats",
         "owner.marks.store(0, Ordering::Release);\n        self.stats",
     ),
     (
         "owner::a_displaced_owner_that_comes_back",
-        "runtime/upcall.rs",
+        "runtime/returned.rs",
         "vp.step(activation, State::Granted, State::Runtime)",
         "vp.word().is_owned_by(activation)",
     ),
     (
         "owner::an_owner_that_leaves",
-        "runtime/upcall.rs",
+        "runtime/preempted.rs",
         "                State::Runtime if afar => self.kernel.interrupt(owner),\n",
         "",
     ),

@@ -55,7 +55,8 @@ const fn of_standby(
     }
 }
 
-const UPCALL: &str = "upcall-core/src/runtime/upcall.rs";
+const RETURNED: &str = "upcall-core/src/runtime/returned.rs";
+const PREEMPTED: &str = "upcall-core/src/runtime/preempted.rs";
 const SCHEDULE: &str = "upcall-core/src/runtime/schedule.rs";
 const STANDBY: &str = "upcall-core/src/runtime/standby.rs";
 const SPARES: &str = "upcall-core/src/runtime/spares.rs";
@@ -68,7 +69,7 @@ const PREEMPT: &str = "upcall-linux/src/preempt.rs";
 const MUTANTS: &[Mutant] = &[
     of_runtime(
         "priority_unblock",
-        UPCALL,
+        RETURNED,
         "if self.is_ranked() && self.is_less_urgent",
         "if false && self.is_less_urgent",
     ),
@@ -106,27 +107,27 @@ const MUTANTS: &[Mutant] = &[
     // Who was displaced has the owner choose again, and so displaces in its turn.
     of_runtime(
         "unblock_while_busy",
-        UPCALL,
+        RETURNED,
         "&& displaced == 0",
         "&& displaced < 2",
     ),
     // Who was displaced goes on by itself.
     of_runtime(
         "resume",
-        UPCALL,
+        RETURNED,
         "self.stats.displaced.add();\n        self.kernel.interrupt(owner);",
         "self.stats.displaced.add();",
     ),
     of_runtime(
         "preempt_in_critical_section",
-        UPCALL,
+        PREEMPTED,
         "if !advised && !self.gives_way(vp, Some(thread)) {",
         "if !advised && self.kernel.may_run(vp) {",
     ),
     // Who is stopped inside the runtime is replaced.
     of_runtime(
         "preempt_in_runtime",
-        UPCALL,
+        RETURNED,
         "State::Granted | State::Rung | State::Runtime => return false,",
         "State::Runtime => return vp.replace(word, activation, State::Runtime),\n                \
          State::Granted | State::Rung => return false,",
@@ -145,7 +146,7 @@ const MUTANTS: &[Mutant] = &[
         "while false {",
     ),
     // A thread whose processor was taken waits until it comes back.
-    of_runtime("warning", UPCALL, "self.fetch_stranded(vp);", ""),
+    of_runtime("warning", PREEMPTED, "self.fetch_stranded(vp);", ""),
     of_runtime(
         "add",
         IDLE,

@@ -1,7 +1,7 @@
 //! The runtime object: what it owns, and how that comes into being.
 //!
 //! How a thread enters and leaves it is in `passage.rs`; what runs next, in `schedule.rs`; what happens at
-//! upcalls, in `upcall.rs`; what an activation without a thread does, in `idle.rs`.
+//! upcalls, in `blocked.rs`, `returned.rs` and `preempted.rs`; what an activation without a thread does, in `idle.rs`.
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
@@ -21,16 +21,18 @@ use crate::timer::Timers;
 use crate::vp::{State, Vp};
 use crate::vp_set::{MAX_VPS, VpSet};
 
+mod blocked;
 mod idle;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 mod outside;
 mod passage;
 mod policy;
+mod preempted;
+mod returned;
 mod schedule;
 mod spares;
 mod standby;
-mod upcall;
 mod urgency;
 
 use self::policy::Policy;

@@ -58,14 +58,14 @@ const fn of_futex(text: &'static str, instead: &'static str) -> Mutant {
 const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "one_activation_runs_on_each_processor",
-        file: "runtime/upcall.rs",
+        file: "runtime/returned.rs",
         text: "let displaced = self.leave_displaced(activation, vp);",
         instead: "let displaced = false;",
         scenario: "blocking_calls",
     },
     Mutant {
         caught_by: "a_thread_is_on_one_activation",
-        file: "runtime/upcall.rs",
+        file: "runtime/preempted.rs",
         text: "if !advised && !self.gives_way(vp, Some(thread)) {
             return Some(thread);",
         instead: "if !advised && !self.gives_way(vp, Some(thread)) {
@@ -75,7 +75,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "a_lock_holder_is_continued_first",
-        file: "runtime/upcall.rs",
+        file: "runtime/returned.rs",
         text: "State::Granted | State::Rung | State::Runtime => return false,",
         instead: "State::Granted | State::Rung => return false,
                 State::Runtime => {
@@ -87,7 +87,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "a_stopped_thread_is_resumed_by_the_runtime",
-        file: "runtime/upcall.rs",
+        file: "runtime/returned.rs",
         text: "self.stats.displaced.add();
         self.kernel.interrupt(owner);",
         instead: "self.stats.displaced.add();",
@@ -135,7 +135,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "who_is_absent_is_blocked",
-        file: "runtime/upcall.rs",
+        file: "runtime/blocked.rs",
         text: "owner.marks.fetch_sub(1, Ordering::AcqRel);
         self.stats.absent.down();",
         instead: "owner.marks.fetch_sub(1, Ordering::AcqRel);",
@@ -183,7 +183,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_for_a_processor_that_was_taken",
-        file: "runtime/upcall.rs",
+        file: "runtime/preempted.rs",
         text: "self.fetch_stranded(vp);",
         instead: "",
         scenario: "processors::processors_are_taken",
@@ -254,7 +254,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "the_adviser_knows_who_waits",
-        file: "runtime/upcall.rs",
+        file: "runtime/returned.rs",
         text: "self.idle.remove(vp.index());
                         self.tell_of_absent(vp, owner);",
         instead: "self.idle.remove(vp.index());",
@@ -319,7 +319,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "who comes back does not run",
-        file: "runtime/upcall.rs",
+        file: "runtime/returned.rs",
         text: "&& displaced == 0",
         instead: "&& displaced < 2",
         scenario: "who_comes_back_runs",
@@ -327,7 +327,7 @@ const MUTANTS: &[Mutant] = &[
     // Who comes back to an idle virtual processor relies on a standby that sleeps, or has left.
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
-        file: "runtime/upcall.rs",
+        file: "runtime/returned.rs",
         text: "if !self.unwatched.is_empty() {
                 self.look_around(vp);
             }
@@ -365,7 +365,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "who_comes_back_is_on_its_processor",
-        file: "runtime/upcall.rs",
+        file: "runtime/returned.rs",
         text: "self.kernel.bind(activation);
         if granted {",
         instead: "if granted {",
@@ -374,7 +374,7 @@ const MUTANTS: &[Mutant] = &[
     // Only who was absent follows its virtual processor.
     Mutant {
         caught_by: "who_comes_back_is_on_its_processor",
-        file: "runtime/upcall.rs",
+        file: "runtime/returned.rs",
         text: "self.kernel.bind(activation);
         if granted {",
         instead: "if !displaced {
@@ -386,7 +386,7 @@ const MUTANTS: &[Mutant] = &[
     // Who fails to replace an owner takes away the mark of the one that has replaced it.
     Mutant {
         caught_by: "a_stopped_thread_is_resumed_by_the_runtime",
-        file: "runtime/upcall.rs",
+        file: "runtime/blocked.rs",
         text: "owner.marks.fetch_sub(1, Ordering::AcqRel);
         self.stats.absent.down();
         false",

@@ -1,0 +1,185 @@
+//! Upcall: an activation was preempted (Anderson, Table 2), and the downcall that asks for it.
+//!
+//! At the end of a time slice the interrupted activation itself parks its thread; the complete
+//! register state waits in the frame that the kernel has put on the thread's stack.
+
+use core::sync::atomic::Ordering;
+
+use crate::activation::Activation;
+use crate::kernel::Kernel;
+use crate::runtime::{Runtime, Transition};
+use crate::thread::Thread;
+use crate::vp::{State, Vp};
+
+/// Dispatches in a time slice below which a virtual processor counts as one that only computes.
+const SCHEDULING_POINTS: u64 = 64;
+
+impl<K: Kernel> Runtime<K> {
+    /// The kernel interrupted the current activation while it was outside the runtime, at the end
+    /// of a time slice (`tick`) or because of [`Kernel::interrupt`]. Runs in the interrupted
+    /// thread, whose registers are saved in the frame below; returns when the thread may go on,
+    /// perhaps on another activation.
+    pub fn interrupted(&'static self, tick: bool) {
+        self.kernel.set_inside();
+        let activation = self.kernel.current();
+        if activation.in_call.load(Ordering::Relaxed) {
+            // In a system call: it will look when it returns, unless something came for the thread.
+            if self.kernel.clear_inside() {
+                self.interrupt_blocking();
+                self.resume_blocking();
+            }
+            return;
+        }
+        let vp = activation.vp();
+        let word = vp.word();
+        if !word.is_owned_by(activation) {
+            self.lost(activation);
+            return;
+        }
+        match word.state() {
+            State::User => {
+                if !vp.step(activation, State::User, State::Runtime) {
+                    self.lost(activation);
+                    return;
+                }
+                let activation = if tick {
+                    // Not on the thread's stack, which may be small and holds the kernel's frame.
+                    self.park(activation, Self::slice_ended, 0)
+                } else if self.gives_way(vp, activation.thread()) {
+                    self.stats.preempted.add();
+                    self.park_to_choose(activation)
+                } else {
+                    activation
+                };
+                self.leave(activation);
+            }
+            State::Granted => self.lost(activation),
+            State::Kernel | State::Runtime | State::Idle | State::Rung => {
+                self.kernel.broken("interrupted outside of any thread")
+            }
+        }
+    }
+
+    /// The interrupted activation was replaced, and perhaps granted the processor since.
+    fn lost(&'static self, activation: &'static Activation<K>) {
+        let activation = self.regain(activation);
+        self.leave(activation);
+    }
+
+    /// The time slice of a parked thread is over: it runs on if no other should.
+    fn slice_ended(
+        &'static self,
+        activation: &'static Activation<K>,
+        thread: &'static Thread<K>,
+        _: usize,
+    ) -> Option<&'static Thread<K>> {
+        self.kernel.tick(self, activation, thread);
+        let vp = activation.vp();
+        self.settle(vp);
+        let dispatches = vp.dispatches.load(Ordering::Relaxed);
+        let last = vp.dispatches_at_tick.swap(dispatches, Ordering::Relaxed);
+        // Few dispatches in a whole slice: threads that only compute.
+        let computes = dispatches.wrapping_sub(last) < SCHEDULING_POINTS;
+        vp.only_computes.store(computes, Ordering::Relaxed);
+        if computes && self.seat_is_wanted() && !self.call_spare(vp) {
+            // Nobody else looks while this thread computes.
+            self.look_at_poller(activation, vp);
+        }
+        self.fetch_stranded(vp);
+        // With a policy of the program's it is that which says whether the thread runs on.
+        let advised = self.advises_on_slice(thread);
+        if !advised && !self.gives_way(vp, Some(thread)) {
+            return Some(thread);
+        }
+        if vp.has_ready() {
+            self.call_standby(vp);
+            if !self.idle.is_empty() {
+                self.ring(vp.index());
+            }
+        }
+        self.stats.preempted.add();
+        // Where threads come and go, all take turns.
+        vp.ready.age(&self.kernel, !computes);
+        self.tell(vp, thread, Transition::Preempted);
+        if self.takes_turns() {
+            vp.ready.push_spent(&self.kernel, thread);
+            self.has_ready.insert(vp.index());
+        } else {
+            // It was stopped for another program, or for a more urgent thread, and has not had its turn.
+            self.push_front(vp, thread);
+        }
+        None
+    }
+
+    /// A thread that is ready where no processor is, since another address space has it, is nobody's next:
+    /// while all others compute, none of them looks for more. So who has a processor does now and then.
+    fn fetch_stranded(&'static self, vp: &'static Vp<K>) {
+        let vps = self.vps();
+        let stranded = self.has_ready.find(vp.index(), vps.len(), |index| {
+            let other = &vps[index as usize];
+            (other.has_ready() && !self.kernel.may_run(other)).then_some(other)
+        });
+        if let Some(other) = stranded
+            && self.kernel.may_run(vp)
+            && let Some(thread) = other.ready.steal(&self.kernel)
+        {
+            self.stats.stolen.add();
+            self.push_back(vp, thread);
+        }
+    }
+
+    /// Threads were added to the ready list of a virtual processor that the caller does not own: an
+    /// idle processor takes them, or the owner chooses again as soon as it can. The caller runs on the
+    /// processor of `vp`, or its owner would not be seen to leave the runtime in time: see
+    /// [`Runtime::choose_again_from_afar`].
+    pub(crate) fn choose_again(&'static self, vp: &'static Vp<K>) {
+        self.make_choose(vp, false);
+    }
+
+    /// As [`Runtime::choose_again`], from another processor. An owner leaves the runtime by a store and
+    /// a look for notes, with no barrier in between: from here it may still seem to be inside when it
+    /// has looked. So it is interrupted, which it is after the one or before the other.
+    pub(crate) fn choose_again_from_afar(&'static self, vp: &'static Vp<K>) {
+        self.make_choose(vp, true);
+    }
+
+    fn make_choose(&'static self, vp: &'static Vp<K>, afar: bool) {
+        if !self.announce_ready(vp) {
+            self.ask_owner(vp, afar);
+        }
+    }
+
+    pub(super) fn ask_owner(&'static self, vp: &'static Vp<K>, afar: bool) {
+        loop {
+            let owner = vp.word().owner();
+            owner.attend(Activation::<K>::RESCHEDULE);
+            let word = vp.word();
+            if !word.is_owned_by(owner) {
+                continue;
+            }
+            match word.state() {
+                // It left the runtime in between and may not have seen the note.
+                State::User => self.kernel.interrupt(owner),
+                State::Runtime if afar => self.kernel.interrupt(owner),
+                // It became idle without having seen the threads.
+                State::Idle if !self.grant_idle(vp, word) => continue,
+                // It is going to choose, or its standby sees that it is blocked.
+                State::Idle | State::Kernel | State::Runtime | State::Granted | State::Rung => {}
+            }
+            return;
+        }
+    }
+
+    /// The owner of a virtual processor looks again, as soon as it can, what should run on it, and
+    /// whether it may ([`Kernel::may_run`]).
+    pub fn recall(&'static self, vp: &'static Vp<K>) {
+        let owner = vp.word().owner();
+        owner.attend(Activation::<K>::RESCHEDULE);
+        let word = vp.word();
+        if matches!(word.state(), State::User | State::Runtime) && word.is_owned_by(owner) {
+            // It left the runtime in between and may not have seen the note; see
+            // `choose_again_from_afar`.
+            self.kernel.interrupt(owner);
+        }
+    }
+}
