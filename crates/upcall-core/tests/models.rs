@@ -65,16 +65,16 @@ const FAULTS: &[Fault] = &[
         "lists::a_thread_that_is_put_where_somebody_looks",
         "runtime/schedule.rs",
         "vp.ready.if_empty(&self.kernel, || {
-            self.has_ready.remove(vp.index());
+            self.vps.clear_ready(vp);
         });",
-        "self.has_ready.remove(vp.index());",
+        "self.vps.clear_ready(vp);",
     ),
     (
         "lists::a_thread_that_is_put_where_somebody_looks",
         "runtime/schedule.rs",
         "vp.ready.push_back(&self.kernel, thread);
-        self.has_ready.insert(vp.index());",
-        "self.has_ready.insert(vp.index());
+        self.vps.set_ready(vp);",
+        "self.vps.set_ready(vp);
         vp.ready.push_back(&self.kernel, thread);",
     ),
     (
@@ -285,8 +285,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "runtime/idle.rs",
-        "vp.has_ready() || self.has_ready.find(vp.index(), vps.len(), ready).is_some()",
-        "vp.has_ready()",
+        "vp.has_ready() || self.vps.find_ready(vp, has_ready).is_some()",
+        "let _ = has_ready;\n        vp.has_ready()",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
@@ -321,7 +321,7 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_the_owner_enters",
         "runtime/schedule.rs",
-        "if !rung && !self.unwatched.is_empty() {",
+        "if !rung && self.vps.any_unwatched() {",
         "if false {",
     ),
     (

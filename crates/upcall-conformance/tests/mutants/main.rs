@@ -156,7 +156,7 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "need",
         SCHEDULE,
-        "let rung = !self.idle.is_empty() && self.ring(vp.index());",
+        "let rung = self.vps.any_idle() && self.ring(vp.index());",
         "let rung = false;",
     ),
     of_runtime(

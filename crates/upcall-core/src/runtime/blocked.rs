@@ -100,7 +100,7 @@ impl<K: Kernel> Runtime<K> {
         self.retire_standby(vp);
         vp.bequeathed.set(Some(word.owner()), Ordering::Relaxed);
         if self.replace_blocked(vp, word, heir, State::Rung) {
-            self.idle.remove(vp.index());
+            self.vps.clear_idle(vp);
             self.notify(heir);
             self.await_call(sentinel, vp);
             return;
@@ -136,7 +136,7 @@ impl<K: Kernel> Runtime<K> {
         owner: &'static Activation<K>,
         word: Word<K>,
     ) {
-        self.idle.remove(vp.index());
+        self.vps.clear_idle(vp);
         // A ready thread runs first; those that come back get their chance afterwards.
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
         // In `Kernel` it looks by itself when it returns.

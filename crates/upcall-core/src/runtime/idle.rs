@@ -215,7 +215,7 @@ impl<K: Kernel> Runtime<K> {
                 return true;
             }
         }
-        self.idle.insert(vp.index());
+        self.vps.set_idle(vp);
         if !vp.step(activation, State::Runtime, State::Idle) {
             self.kernel.broken("an idle owner was replaced");
         }
@@ -251,7 +251,7 @@ impl<K: Kernel> Runtime<K> {
     /// The idle owner goes back to work, if it still is the owner.
     fn reclaim(&'static self, activation: &'static Activation<K>, vp: &'static Vp<K>) -> bool {
         if vp.step(activation, State::Idle, State::Runtime) {
-            self.idle.remove(vp.index());
+            self.vps.clear_idle(vp);
             self.kernel.bind(activation);
             return true;
         }
@@ -331,9 +331,8 @@ impl<K: Kernel> Runtime<K> {
     }
 
     pub(super) fn work_waits(&self, vp: &'static Vp<K>) -> bool {
-        let vps = self.vps();
-        let ready = |index: u32| vps[index as usize].has_ready().then_some(());
-        vp.has_ready() || self.has_ready.find(vp.index(), vps.len(), ready).is_some()
+        let has_ready = |other: &'static Vp<K>| other.has_ready().then_some(());
+        vp.has_ready() || self.vps.find_ready(vp, has_ready).is_some()
     }
 
     /// While activations are absent: lets those that came back have the processor for a moment.
@@ -359,7 +358,7 @@ impl<K: Kernel> Runtime<K> {
         vp: &'static Vp<K>,
     ) -> bool {
         let owns = self.reclaim(activation, vp);
-        if owns && !self.unwatched.is_empty() {
+        if owns && self.vps.any_unwatched() {
             self.look_around(vp);
         }
         owns
@@ -381,9 +380,7 @@ impl<K: Kernel> Runtime<K> {
     /// Calls the standby of every virtual processor that is busy and has none, or one that sleeps.
     #[cold]
     pub(super) fn watch_busy(&'static self) {
-        let vps = self.vps();
-        self.unwatched.find(0, vps.len(), |index| {
-            let vp = &vps[index as usize];
+        self.vps.each_unwatched(|vp| {
             let word = vp.word();
             let looks_by_itself = match word.state() {
                 State::Idle | State::Rung => true,
@@ -392,23 +389,15 @@ impl<K: Kernel> Runtime<K> {
             if !looks_by_itself {
                 self.call_standby(vp);
             }
-            None::<()>
         });
     }
 
     /// Puts an idle virtual processor to work, the nearest to `near`; says whether there was one. Who sits in
     /// the poller last: it hears the call late where the seat's own page fault delays it.
     pub(super) fn ring(&'static self, near: u32) -> bool {
-        let vps = self.vps();
         let seated = self.poller.get(Ordering::Relaxed);
         let seat = seated.map(|poller| poller.vp().index());
-        let elsewhere = |index| (Some(index) != seat && self.idle.remove(index)).then_some(index);
-        while let Some(index) = self
-            .idle
-            .find(near, vps.len(), elsewhere)
-            .or_else(|| self.idle.take(near, vps.len()))
-        {
-            let vp = &vps[index as usize];
+        while let Some(vp) = self.vps.take_idle(near, seat) {
             let word = vp.word();
             match word.state() {
                 State::Idle if self.grant_idle(vp, word) => return true,
@@ -425,7 +414,7 @@ impl<K: Kernel> Runtime<K> {
         if !vp.replace(word, word.owner(), State::Rung) {
             return false;
         }
-        self.idle.remove(vp.index());
+        self.vps.clear_idle(vp);
         self.stats.rung.add();
         self.notify(word.owner());
         true

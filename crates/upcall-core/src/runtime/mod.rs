@@ -3,7 +3,7 @@
 //! How a thread enters and leaves it is in `passage.rs`; what runs next, in `schedule.rs`; what happens at
 //! upcalls, in `blocked.rs`, `returned.rs` and `preempted.rs`; what an activation without a thread does, in `idle.rs`.
 
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 
 use crate::activation::{Activation, Role};
 use crate::arch;
@@ -19,7 +19,7 @@ use crate::thread::Thread;
 use crate::thread_list::ThreadList;
 use crate::timer::Timers;
 use crate::vp::{State, Vp};
-use crate::vp_set::{MAX_VPS, VpSet};
+use crate::vp_set::MAX_VPS;
 
 mod blocked;
 mod idle;
@@ -34,8 +34,10 @@ mod schedule;
 mod spares;
 mod standby;
 mod urgency;
+mod vps;
 
 use self::policy::Policy;
+use self::vps::Vps;
 
 pub use passage::{After, Step};
 pub use policy::{Advice, Order, Transition, Transitions};
@@ -46,8 +48,7 @@ pub(crate) const ACTIVATION_STACK: usize = 64 << 10;
 /// Threads, virtual processors and activations of one address space.
 pub struct Runtime<K: Kernel> {
     kernel: K,
-    vps: Slot<Vp<K>>,
-    nr_vps: AtomicU32,
+    vps: Vps<K>,
     threads: Slab<Thread<K>>,
     activations: Slab<Activation<K>>,
     stacks: StackPool,
@@ -67,11 +68,6 @@ pub struct Runtime<K: Kernel> {
     policy: Policy<K>,
     known: Slot<Activation<K>>,
     poller: Slot<Activation<K>>,
-    idle: VpSet,
-    /// Virtual processors whose standby sleeps or is missing: their owners may block unnoticed.
-    unwatched: VpSet,
-    /// Those that have ready threads, and some that had: see `Runtime::push_back`.
-    has_ready: VpSet,
     futexes: Futexes<K>,
     timers: Timers<K>,
     stats: Stats,
@@ -101,8 +97,7 @@ impl<K: Kernel> Runtime<K> {
         unsafe {
             place.write(Runtime {
                 kernel,
-                vps: Slot::empty(),
-                nr_vps: AtomicU32::new(0),
+                vps: Vps::none(),
                 threads: Slab::new(),
                 activations: Slab::new(),
                 stacks: StackPool::new(ACTIVATION_STACK),
@@ -120,9 +115,6 @@ impl<K: Kernel> Runtime<K> {
                 }),
                 known: Slot::empty(),
                 poller: Slot::empty(),
-                idle: VpSet::new(),
-                unwatched: VpSet::new(),
-                has_ready: VpSet::new(),
                 futexes,
                 timers,
                 stats: Stats::default(),
@@ -160,13 +152,13 @@ impl<K: Kernel> Runtime<K> {
                 owner.vp.set(Some(&*vp), Ordering::Relaxed);
             }
             owner.set_role(Role::Carrier);
-            self.unwatched.insert(index as u32);
         }
         // SAFETY: written just now, mapped for ever.
         let first = unsafe { &*place };
-        self.nr_vps
-            .store(processors.len() as u32, Ordering::Relaxed);
-        self.vps.set(Some(first), Ordering::Release);
+        self.vps.publish(first, processors.len());
+        for vp in self.vps() {
+            self.vps.set_unwatched(vp);
+        }
         let activation = first.word().owner();
         // Its kernel thread is the process's own.
         activation.stay();
@@ -190,7 +182,7 @@ impl<K: Kernel> Runtime<K> {
                 self.short.store(true, Ordering::Relaxed);
                 return Err(error);
             }
-            self.idle.insert(vp.index());
+            self.vps.set_idle(vp);
         }
         Ok(())
     }
@@ -224,12 +216,7 @@ impl<K: Kernel> Runtime<K> {
     /// The virtual processors.
     #[inline]
     pub fn vps(&self) -> &'static [Vp<K>] {
-        let nr_vps = self.nr_vps.load(Ordering::Relaxed) as usize;
-        match self.vps.get(Ordering::Acquire) {
-            // SAFETY: `adopt` wrote that many side by side before it published the first.
-            Some(first) => unsafe { core::slice::from_raw_parts(first, nr_vps) },
-            None => &[],
-        }
+        self.vps.all()
     }
 
     pub(crate) fn futexes(&self) -> &Futexes<K> {

@@ -142,7 +142,7 @@ impl<K: Kernel> Runtime<K> {
             if self.vps().len() > 1 {
                 // No work now: whoever gets some may ring this virtual processor. Not before it is
                 // in `Kernel`: a ring would see it at work and go on.
-                self.idle.insert(vp.index());
+                self.vps.set_idle(vp);
             }
         }
     }
@@ -186,7 +186,7 @@ impl<K: Kernel> Runtime<K> {
         activation.in_call.store(false, Ordering::Relaxed);
         let vp = activation.vp();
         if vp.step(activation, State::Kernel, State::Runtime) {
-            self.idle.remove(vp.index());
+            self.vps.clear_idle(vp);
             vp.set(activation, State::User);
         } else {
             let activation = self.regain(activation);

@@ -93,7 +93,7 @@ impl<K: Kernel> Runtime<K> {
         }
         if vp.has_ready() {
             self.call_standby(vp);
-            if !self.idle.is_empty() {
+            if self.vps.any_idle() {
                 self.ring(vp.index());
             }
         }
@@ -103,7 +103,7 @@ impl<K: Kernel> Runtime<K> {
         self.tell(vp, thread, Transition::Preempted);
         if self.takes_turns() {
             vp.ready.push_spent(&self.kernel, thread);
-            self.has_ready.insert(vp.index());
+            self.vps.set_ready(vp);
         } else {
             // It was stopped for another program, or for a more urgent thread, and has not had its turn.
             self.push_front(vp, thread);
@@ -114,9 +114,7 @@ impl<K: Kernel> Runtime<K> {
     /// A thread that is ready where no processor is, since another address space has it, is nobody's next:
     /// while all others compute, none of them looks for more. So who has a processor does now and then.
     fn fetch_stranded(&'static self, vp: &'static Vp<K>) {
-        let vps = self.vps();
-        let stranded = self.has_ready.find(vp.index(), vps.len(), |index| {
-            let other = &vps[index as usize];
+        let stranded = self.vps.find_ready(vp, |other| {
             (other.has_ready() && !self.kernel.may_run(other)).then_some(other)
         });
         if let Some(other) = stranded

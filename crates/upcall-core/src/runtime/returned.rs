@@ -32,7 +32,7 @@ impl<K: Kernel> Runtime<K> {
         if owns {
             // The standby may have gone to sleep, or left, while the virtual processor was offered or idle, and
             // nobody who made a thread ready meanwhile called it: an idle owner would look for itself.
-            if !self.unwatched.is_empty() {
+            if self.vps.any_unwatched() {
                 self.look_around(vp);
             }
             if !self.kernel.may_run(vp) {
@@ -127,7 +127,7 @@ impl<K: Kernel> Runtime<K> {
                 State::Idle => {
                     vp.only_computes.store(false, Ordering::Relaxed);
                     if vp.replace(word, activation, State::Runtime) {
-                        self.idle.remove(vp.index());
+                        self.vps.clear_idle(vp);
                         if !word.is_owned_by(activation) {
                             self.retire_from(owner, Role::Resting);
                         }
@@ -136,7 +136,7 @@ impl<K: Kernel> Runtime<K> {
                 }
                 State::Kernel => {
                     if self.replace_blocked(vp, word, activation, State::Runtime) {
-                        self.idle.remove(vp.index());
+                        self.vps.clear_idle(vp);
                         self.tell_of_absent(vp, owner);
                         // Beside one that was displaced no sentinel runs: it comes first by right.
                         let alone = displace && vp.nr_displaced.load(Ordering::Relaxed) == 0;
@@ -155,7 +155,7 @@ impl<K: Kernel> Runtime<K> {
                         }
                         continue;
                     }
-                    if !displace || !self.idle.is_empty() {
+                    if !displace || self.vps.any_idle() {
                         return false;
                     }
                     if self.is_ranked() && self.is_less_urgent(activation, owner) {

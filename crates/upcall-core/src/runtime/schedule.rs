@@ -47,7 +47,7 @@ impl<K: Kernel> Runtime<K> {
         self.tell(vp, thread, Transition::Created);
         if self.goes_first(forked) {
             vp.ready.push_forked(&self.kernel, thread);
-            self.has_ready.insert(vp.index());
+            self.vps.set_ready(vp);
         } else {
             self.push_back(vp, thread);
         }
@@ -79,10 +79,10 @@ impl<K: Kernel> Runtime<K> {
     /// who was rung may find something else to run. Says whether one was put to work.
     #[inline]
     pub(crate) fn announce_ready(&'static self, vp: &'static Vp<K>) -> bool {
-        let rung = !self.idle.is_empty() && self.ring(vp.index());
+        let rung = self.vps.any_idle() && self.ring(vp.index());
         // SeqCst: the thread was made visible before; a standby declares itself asleep before the
         // virtual processor leaves the idleness that let it, and the owner looks afterwards.
-        if !rung && !self.unwatched.is_empty() {
+        if !rung && self.vps.any_unwatched() {
             self.watch_busy();
         }
         rung
@@ -101,9 +101,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     fn steal_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
-        let vps = self.vps();
-        self.has_ready.find(vp.index(), vps.len(), |index| {
-            let other = &vps[index as usize];
+        self.vps.find_ready(vp, |other| {
             let thread = other.ready.steal(&self.kernel);
             if thread.is_some() {
                 self.stats.stolen.add();
@@ -117,7 +115,7 @@ impl<K: Kernel> Runtime<K> {
     /// A ready list was found empty: takes it out of `has_ready`, if it still is.
     pub(super) fn forget_empty(&self, vp: &'static Vp<K>) {
         vp.ready.if_empty(&self.kernel, || {
-            self.has_ready.remove(vp.index());
+            self.vps.clear_ready(vp);
         });
     }
 
@@ -127,20 +125,20 @@ impl<K: Kernel> Runtime<K> {
     #[inline]
     pub(super) fn push_back(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         vp.ready.push_back(&self.kernel, thread);
-        self.has_ready.insert(vp.index());
+        self.vps.set_ready(vp);
     }
 
     /// The same behind all, those included whose time slice has ended.
     #[inline]
     pub(super) fn push_last(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         vp.ready.push_last(&self.kernel, thread);
-        self.has_ready.insert(vp.index());
+        self.vps.set_ready(vp);
     }
 
     /// The same at the front.
     pub(super) fn push_front(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         vp.ready.push_front(&self.kernel, thread);
-        self.has_ready.insert(vp.index());
+        self.vps.set_ready(vp);
     }
 
     /// The life of an activation on its own stack, from the top after every thread that it ran.
@@ -252,7 +250,7 @@ impl<K: Kernel> Runtime<K> {
     ) -> ! {
         if vp.has_ready() {
             self.call_standby(vp);
-            if !self.idle.is_empty() {
+            if self.vps.any_idle() {
                 self.ring(vp.index());
             }
         }

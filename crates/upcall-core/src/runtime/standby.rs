@@ -15,7 +15,7 @@ impl<K: Kernel> Runtime<K> {
     /// Whether somebody notices if the owner of `vp` blocks, and has somebody to call then.
     #[inline]
     pub(super) fn standby_is_awake(&self, vp: &'static Vp<K>) -> bool {
-        !self.unwatched.contains(vp.index())
+        !self.vps.is_unwatched(vp)
             && vp.standby.get(Ordering::Relaxed).is_some()
             && !(self.kernel.sentinel() && self.spares_are_few.load(Ordering::Relaxed))
     }
@@ -70,7 +70,7 @@ impl<K: Kernel> Runtime<K> {
             };
             if let Some(activation) = standby {
                 if vp.standby.replace_if(None, Some(activation)) {
-                    self.unwatched.remove(vp.index());
+                    self.vps.clear_unwatched(vp);
                     activation.set_role(Role::Standby);
                     self.notify(activation);
                 } else {
@@ -108,7 +108,7 @@ impl<K: Kernel> Runtime<K> {
         if !vp.standby.replace_if(Some(activation), None) {
             return false;
         }
-        self.unwatched.insert(vp.index());
+        self.vps.set_unwatched(vp);
         activation.set_role(Role::Carrier);
         true
     }
@@ -127,7 +127,7 @@ impl<K: Kernel> Runtime<K> {
         loop {
             let seen = standby.wake.load(Ordering::SeqCst);
             self.look_at_deferred(standby);
-            if !self.unwatched.contains(vp.index()) {
+            if !self.vps.is_unwatched(vp) {
                 return;
             }
             self.kernel.sleep(standby, seen);
@@ -136,12 +136,12 @@ impl<K: Kernel> Runtime<K> {
 
     /// The standby of `vp` is about to sleep, or unable to act.
     pub(super) fn retire_standby(&self, vp: &'static Vp<K>) {
-        self.unwatched.insert(vp.index());
+        self.vps.set_unwatched(vp);
     }
 
     /// Ends the sleep of the standby of `vp` in the books; says whether it was asleep.
     pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
-        self.unwatched.remove(vp.index())
+        self.vps.clear_unwatched(vp)
     }
 
     /// Whether there would be anything to do if the owner of `vp` blocked. Not for the displaced,

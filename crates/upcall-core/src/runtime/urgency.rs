@@ -77,11 +77,9 @@ impl<K: Kernel> Runtime<K> {
 
     /// The most urgent of all ready threads that may run, the nearest of equals.
     pub(super) fn most_urgent(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
-        let vps = self.vps();
         loop {
             let mut first = vp.ready.first_rank(&self.kernel).map(|rank| (rank, vp));
-            self.has_ready.find(vp.index(), vps.len(), |index| {
-                let other = &vps[index as usize];
+            self.vps.find_ready(vp, |other| {
                 match other.ready.first_rank(&self.kernel) {
                     Some(rank) if first.is_none_or(|(before, _)| rank < before) => {
                         first = Some((rank, other));
@@ -109,14 +107,11 @@ impl<K: Kernel> Runtime<K> {
 
     /// Whether a thread that is more urgent than `rank` waits in some ready list.
     pub(super) fn is_more_urgent_ready(&'static self, near: &'static Vp<K>, rank: Rank) -> bool {
-        let vps = self.vps();
-        let more_urgent = |index: u32| {
-            let first = vps[index as usize].ready.first_rank(&self.kernel);
+        let more_urgent = |other: &'static Vp<K>| {
+            let first = other.ready.first_rank(&self.kernel);
             first.filter(|&first| first < rank)
         };
-        self.has_ready
-            .find(near.index(), vps.len(), more_urgent)
-            .is_some()
+        self.vps.find_ready(near, more_urgent).is_some()
     }
 
     /// The owner of `vp` is about to run a thread of this rank: says whether it may.
@@ -230,10 +225,9 @@ impl<K: Kernel> Runtime<K> {
     /// `vp` was perhaps asked to choose for more than one thread ([`Runtime::preempt_for`]), or does not
     /// give way any more: what is left is for the next one.
     fn pass_on(&'static self, vp: &'static Vp<K>) {
-        let vps = self.vps();
         let mut first: Option<Rank> = None;
-        self.has_ready.find(vp.index(), vps.len(), |index| {
-            let rank = vps[index as usize].ready.first_rank(&self.kernel);
+        self.vps.find_ready(vp, |other| {
+            let rank = other.ready.first_rank(&self.kernel);
             first = first.into_iter().chain(rank).min();
             None::<()>
         });

@@ -104,7 +104,7 @@ const MUTANTS: &[Mutant] = &[
         caught_by: "no_processor_idles_while_a_thread_is_ready",
         file: "runtime/schedule.rs",
         text: "vp.ready.push_back(&self.kernel, thread);
-        self.has_ready.insert(vp.index());",
+        self.vps.set_ready(vp);",
         instead: "vp.ready.push_back(&self.kernel, thread);",
         scenario: "create_and_join",
     },
@@ -255,9 +255,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "the_adviser_knows_who_waits",
         file: "runtime/returned.rs",
-        text: "self.idle.remove(vp.index());
+        text: "self.vps.clear_idle(vp);
                         self.tell_of_absent(vp, owner);",
-        instead: "self.idle.remove(vp.index());",
+        instead: "self.vps.clear_idle(vp);",
         scenario: "policies::a_policy_ranks_threads",
     },
     // It is told that one that waits again is ready.
@@ -328,7 +328,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
         file: "runtime/returned.rs",
-        text: "if !self.unwatched.is_empty() {
+        text: "if self.vps.any_unwatched() {
                 self.look_around(vp);
             }
             if !self.kernel.may_run(vp) {",
@@ -400,9 +400,9 @@ const MUTANTS: &[Mutant] = &[
         caught_by: "no_thread_is_lost",
         file: "runtime/schedule.rs",
         text: "self.call_standby(vp);
-            if !self.idle.is_empty() {
+            if self.vps.any_idle() {
                 self.ring(vp.index());",
-        instead: "if !self.idle.is_empty() {
+        instead: "if self.vps.any_idle() {
                 self.ring(vp.index());",
         scenario: "the_kernel_gives_threads_again",
     },

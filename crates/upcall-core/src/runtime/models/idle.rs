@@ -26,7 +26,7 @@ pub(super) fn two_busy() -> (Rt, [&'static Activation<Checked>; 2]) {
     let standbys = [0, 1].map(|at| {
         let standby = another(runtime, &vps[at], Role::Standby);
         vps[at].standby.set(Some(standby), Ordering::Relaxed);
-        runtime.unwatched.remove(at as u32);
+        runtime.vps.clear_unwatched(&vps[at]);
         standby
     });
     (runtime, standbys)

@@ -129,7 +129,7 @@ fn a_thread_that_is_put_where_somebody_looks_in_vain_is_found_afterwards() {
         let runtime = runtime(2);
         let [seeker, other] = [&runtime.vps()[0], &runtime.vps()[1]];
         let [ready] = threads(runtime);
-        runtime.has_ready.insert(other.index());
+        runtime.vps.set_ready(other);
         let maker = thread::spawn(move || runtime.push_back(other, ready));
         let found = runtime.next_thread(seeker);
         maker.join().unwrap();
