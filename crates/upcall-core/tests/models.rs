@@ -326,9 +326,9 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "idle::one_at_a_time",
-        "runtime/idle.rs",
-        "self.poller.set(None, Ordering::Release);",
-        "self.poller.set(None, Ordering::Relaxed);",
+        "runtime/seat.rs",
+        "self.0.set(None, Ordering::Release);",
+        "self.0.set(None, Ordering::Relaxed);",
     ),
     (
         "idle::one_at_a_time",

@@ -7,21 +7,15 @@
 //!   standby ────┴──────────────────────── spare ──▶ (poller)
 //! ```
 //!
-//! The poller is not a role of its own: an idle owner or a spare sits in [`Kernel::poll`] instead
-//! of sleeping when nobody else does. Every sleep follows the same protocol: read the wake word,
+//! An idle owner or a spare is the poller, instead of sleeping, when nobody else is (`seat.rs`). Every sleep follows the same protocol: read the wake word,
 //! look whether there is a reason not to sleep, sleep on the value read; whoever creates a reason
 //! changes the wake word first.
-//!
-//! A page fault of the poller's own delays every event until the page is there, as the first page
-//! that a thread touches delays the thread: nobody takes its seat meanwhile. It is memory that the
-//! runtime has mapped, which the program cannot make wait for ever.
 
 use core::sync::atomic::Ordering;
 
 use crate::activation::{Activation, Role};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::thread_list::ThreadList;
 use crate::vp::{State, Vp, Word};
 
 /// An idle processor waits this long, in nanoseconds, before it sleeps, if that has paid lately.
@@ -93,12 +87,6 @@ impl<K: Kernel> Runtime<K> {
         activation.change_role(Role::Resting, Role::Carrier);
     }
 
-    /// Whether threads wait for descriptors or deadlines and nobody waits for those.
-    #[inline]
-    pub(super) fn seat_is_wanted(&self) -> bool {
-        self.poller.get(Ordering::Relaxed).is_none() && self.kernel.wants_poller()
-    }
-
     /// Events that came while the activation had no thread.
     #[inline]
     pub(super) fn look_at_deferred(&'static self, activation: &'static Activation<K>) {
@@ -112,92 +100,6 @@ impl<K: Kernel> Runtime<K> {
         self.look_at_deferred(activation);
         if !self.sit(activation, seen) {
             self.kernel.sleep(activation, seen);
-        }
-    }
-
-    /// Polls, if nobody else does; says whether it did.
-    fn sit(&'static self, activation: &'static Activation<K>, seen: u32) -> bool {
-        if self.poller.get(Ordering::Relaxed).is_some()
-            || !self.poller.replace_if(None, Some(activation))
-        {
-            return false;
-        }
-        // Perhaps it was woken to end, and is needed here.
-        self.end_surplus();
-        let list = self.kernel.poll(self, activation, Some(seen));
-        self.poller.set(None, Ordering::Release);
-        if list.is_empty() {
-            // The last deadline may have been nobody's.
-            self.kernel.look_for_deadlock(self, activation);
-            if self.kernel.sentinel() {
-                self.stand_in(activation);
-            }
-        }
-        self.deliver(activation, list);
-        true
-    }
-
-    /// Does the sentinels' work for once: another process may keep them from running.
-    #[cold]
-    fn stand_in(&'static self, activation: &'static Activation<K>) {
-        for vp in self.vps() {
-            let word = vp.word();
-            if !matches!(word.state(), State::Kernel | State::User) {
-                continue;
-            }
-            if self.work_waits_for(vp) && self.kernel.is_blocked(word.owner(), false) {
-                // Out of the pool first, so that it does not call itself.
-                if activation.role() == Role::Spare && !self.leave_spares(activation) {
-                    return;
-                }
-                self.take_over(activation, vp, word);
-            }
-        }
-    }
-
-    /// Threads can run again, and the activation that learned it has none.
-    fn deliver(&'static self, activation: &'static Activation<K>, mut list: ThreadList<K>) {
-        if list.is_empty() {
-            return;
-        }
-        self.stats.unblocked.add();
-        // Out of the pool first: nobody else may give it work meanwhile.
-        let spare = activation.role() == Role::Spare && self.leave_spares(activation);
-        let free = spare || activation.change_role(Role::Resting, Role::Carrier);
-        let vp = activation.vp();
-        if free
-            && !self.is_ranked()
-            && self.kernel.may_run(vp)
-            && self.acquire(activation, vp, true)
-        {
-            // Before anything else, a displaced activation included.
-            if let Some(first) = list.pop_front() {
-                self.add_ready(vp, list);
-                self.look_around(vp);
-                self.run(activation, vp, first);
-            }
-        }
-        if spare {
-            self.retire_from(activation, Role::Carrier);
-        }
-        self.add_ready(vp, list);
-        self.choose_again(vp);
-    }
-
-    /// Makes ready whose events have come, without waiting for any.
-    pub(super) fn look_at_poller(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) {
-        let list = self.kernel.poll(self, activation, None);
-        vp.polled_ns.store(self.kernel.now(), Ordering::Relaxed);
-        self.add_ready(vp, list);
-    }
-
-    pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
-        while let Some(thread) = list.pop_front() {
-            self.make_ready_on(vp, thread);
         }
     }
 
@@ -395,8 +297,7 @@ impl<K: Kernel> Runtime<K> {
     /// Puts an idle virtual processor to work, the nearest to `near`; says whether there was one. Who sits in
     /// the poller last: it hears the call late where the seat's own page fault delays it.
     pub(super) fn ring(&'static self, near: u32) -> bool {
-        let seated = self.poller.get(Ordering::Relaxed);
-        let seat = seated.map(|poller| poller.vp().index());
+        let seat = self.seat.holder().map(|poller| poller.vp().index());
         while let Some(vp) = self.vps.take_idle(near, seat) {
             let word = vp.word();
             match word.state() {

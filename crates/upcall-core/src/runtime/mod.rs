@@ -31,12 +31,14 @@ mod policy;
 mod preempted;
 mod returned;
 mod schedule;
+mod seat;
 mod spares;
 mod standby;
 mod urgency;
 mod vps;
 
 use self::policy::Policy;
+use self::seat::Seat;
 use self::vps::Vps;
 
 pub use passage::{After, Step};
@@ -67,7 +69,7 @@ pub struct Runtime<K: Kernel> {
     held: SpinLock<ThreadList<K>>,
     policy: Policy<K>,
     known: Slot<Activation<K>>,
-    poller: Slot<Activation<K>>,
+    seat: Seat<K>,
     futexes: Futexes<K>,
     timers: Timers<K>,
     stats: Stats,
@@ -114,7 +116,7 @@ impl<K: Kernel> Runtime<K> {
                     ended: None,
                 }),
                 known: Slot::empty(),
-                poller: Slot::empty(),
+                seat: Seat::empty(),
                 futexes,
                 timers,
                 stats: Stats::default(),

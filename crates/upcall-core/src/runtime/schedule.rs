@@ -13,9 +13,6 @@ use crate::runtime::{Runtime, Transition};
 use crate::thread::{RUNNING, Thread};
 use crate::vp::{State, Vp};
 
-/// A busy virtual processor looks at the poller this often, in nanoseconds, if nobody sits in it.
-const POLL_EVERY_NS: u64 = 4_000;
-
 impl<K: Kernel> Runtime<K> {
     /// Makes a thread ready that the caller has claimed or created. Called inside the runtime.
     pub fn make_ready(
@@ -229,18 +226,6 @@ impl<K: Kernel> Runtime<K> {
             && !self.poller_is_due(vp)
     }
 
-    /// Whether it is time to look at the poller from a busy virtual processor, because nobody
-    /// sits in it.
-    #[inline]
-    pub(super) fn poller_is_due(&self, vp: &'static Vp<K>) -> bool {
-        self.seat_is_wanted()
-            && self
-                .kernel
-                .now()
-                .wrapping_sub(vp.polled_ns.load(Ordering::Relaxed))
-                >= POLL_EVERY_NS
-    }
-
     #[inline(always)]
     pub(super) fn run(
         &'static self,
@@ -272,13 +257,6 @@ impl<K: Kernel> Runtime<K> {
                 thread.context.load(Ordering::Relaxed),
                 activation.control.load(Ordering::Relaxed),
             )
-        }
-    }
-
-    #[cold]
-    fn fill_seat(&'static self, vp: &'static Vp<K>) {
-        if self.seat_is_wanted() {
-            self.call_spare(vp);
         }
     }
 }

@@ -49,7 +49,7 @@ impl<K: Kernel> Runtime<K> {
         let (spare, surplus) = {
             let mut spares = self.spares.lock(&self.kernel);
             // Whoever sits in the poller stays there.
-            let seated = |one: &&'static Activation<K>| self.poller.holds(one, Ordering::Relaxed);
+            let seated = |one: &&'static Activation<K>| self.seat.is_held_by(one);
             let first = spares.head;
             let spare = match first.filter(seated) {
                 Some(poller) => {
@@ -98,7 +98,7 @@ impl<K: Kernel> Runtime<K> {
         }
         let spare = self.take_pooled(vp);
         if spare.is_none()
-            && let Some(poller) = self.poller.get(Ordering::Relaxed)
+            && let Some(poller) = self.seat.holder()
         {
             self.notify(poller);
         }
@@ -203,9 +203,7 @@ impl<K: Kernel> Runtime<K> {
             }
             let listed =
                 core::iter::successors(spares.head, |spare| spare.next.get(Ordering::Relaxed));
-            let may_end = |one: &&'static Activation<K>| {
-                !self.poller.holds(one, Ordering::Relaxed) && !one.stays()
-            };
+            let may_end = |one: &&'static Activation<K>| !self.seat.is_held_by(one) && !one.stays();
             listed.into_iter().find(may_end)
         };
         if let Some(next) = next {

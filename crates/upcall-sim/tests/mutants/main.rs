@@ -125,12 +125,9 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "somebody_waits_for_events",
-        file: "runtime/idle.rs",
-        text: "if self.poller.get(Ordering::Relaxed).is_some()
-            || !self.poller.replace_if",
-        instead: "if activation.role() != Role::Spare
-            || self.poller.get(Ordering::Relaxed).is_some()
-            || !self.poller.replace_if",
+        file: "runtime/seat.rs",
+        text: "if !self.seat.take(activation) {",
+        instead: "if activation.role() != Role::Spare || !self.seat.take(activation) {",
         scenario: "sleepers_beside_a_call",
     },
     Mutant {
@@ -346,7 +343,7 @@ const MUTANTS: &[Mutant] = &[
     // Nobody asks the owner to choose again.
     Mutant {
         caught_by: "who was waited for does not run",
-        file: "runtime/idle.rs",
+        file: "runtime/seat.rs",
         text: "self.add_ready(vp, list);
         self.choose_again(vp);",
         instead: "self.add_ready(vp, list);",

@@ -7,7 +7,7 @@
 //! | lock-free | checked by |
 //! |---|---|
 //! | a virtual processor's word, `marks`, `attention` (`vp`, `blocked`, `returned`) | `owner` |
-//! | going to sleep and waking: idle owners, standbys and who calls them, the poller's seat (`idle`, `standby`) | `idle` |
+//! | going to sleep and waking: idle owners, standbys and who calls them, the poller's seat (`idle`, `standby`, `seat`) | `idle` |
 //! | a thread's state, parking and claims; futex buckets and keys; deadlines; `edges` | `futex` |
 //! | a thread's end, against who joins it or drops its handle (`ending`) | `ending` |
 //! | `lock`, `ready`, `vp_set`, `spares`, `memory`, `stack`, known activations, `slot` | `lists`, `stealing` |

@@ -1,0 +1,164 @@
+//! The poller: somebody waits for descriptors and deadlines in [`Kernel::poll`], one activation at a time.
+//!
+//! The poller is not a role of its own: an idle owner or a spare sits there instead of sleeping when
+//! nobody else does. Busy virtual processors look there now and then while the seat is empty.
+//!
+//! A page fault of the poller's own delays every event until the page is there, as the first page
+//! that a thread touches delays the thread: nobody takes its seat meanwhile. It is memory that the
+//! runtime has mapped, which the program cannot make wait for ever.
+
+use core::sync::atomic::Ordering;
+
+use crate::activation::{Activation, Role};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::slot::Slot;
+use crate::thread_list::ThreadList;
+use crate::vp::{State, Vp};
+
+/// A busy virtual processor looks at the poller this often, in nanoseconds, if nobody sits in it.
+const POLL_EVERY_NS: u64 = 4_000;
+
+/// The poller's seat.
+pub(super) struct Seat<K: Kernel>(Slot<Activation<K>>);
+
+impl<K: Kernel> Seat<K> {
+    pub(super) const fn empty() -> Self {
+        Seat(Slot::empty())
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.get(Ordering::Relaxed).is_none()
+    }
+
+    /// The activation that sits there, at some moment.
+    pub(super) fn holder(&self) -> Option<&'static Activation<K>> {
+        self.0.get(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_held_by(&self, activation: &'static Activation<K>) -> bool {
+        self.0.holds(activation, Ordering::Relaxed)
+    }
+
+    /// Returns true if the seat was empty and is the activation's now.
+    fn take(&self, activation: &'static Activation<K>) -> bool {
+        self.is_empty() && self.0.replace_if(None, Some(activation))
+    }
+
+    fn leave(&self) {
+        // Release: pairs with the AcqRel of whoever takes the seat next.
+        self.0.set(None, Ordering::Release);
+    }
+}
+
+impl<K: Kernel> Runtime<K> {
+    /// Whether threads wait for descriptors or deadlines and nobody waits for those.
+    #[inline]
+    pub(super) fn seat_is_wanted(&self) -> bool {
+        self.seat.is_empty() && self.kernel.wants_poller()
+    }
+
+    #[cold]
+    pub(super) fn fill_seat(&'static self, vp: &'static Vp<K>) {
+        if self.seat_is_wanted() {
+            self.call_spare(vp);
+        }
+    }
+
+    /// Whether it is time to look at the poller from a busy virtual processor, because nobody
+    /// sits in it.
+    #[inline]
+    pub(super) fn poller_is_due(&self, vp: &'static Vp<K>) -> bool {
+        self.seat_is_wanted()
+            && self
+                .kernel
+                .now()
+                .wrapping_sub(vp.polled_ns.load(Ordering::Relaxed))
+                >= POLL_EVERY_NS
+    }
+
+    /// Makes ready whose events have come, without waiting for any.
+    pub(super) fn look_at_poller(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) {
+        let list = self.kernel.poll(self, activation, None);
+        vp.polled_ns.store(self.kernel.now(), Ordering::Relaxed);
+        self.add_ready(vp, list);
+    }
+
+    /// Polls, if nobody else does; says whether it did.
+    pub(super) fn sit(&'static self, activation: &'static Activation<K>, seen: u32) -> bool {
+        if !self.seat.take(activation) {
+            return false;
+        }
+        // Perhaps it was woken to end, and is needed here.
+        self.end_surplus();
+        let list = self.kernel.poll(self, activation, Some(seen));
+        self.seat.leave();
+        if list.is_empty() {
+            // The last deadline may have been nobody's.
+            self.kernel.look_for_deadlock(self, activation);
+            if self.kernel.sentinel() {
+                self.stand_in(activation);
+            }
+        }
+        self.deliver(activation, list);
+        true
+    }
+
+    /// Does the sentinels' work for once: another process may keep them from running.
+    #[cold]
+    fn stand_in(&'static self, activation: &'static Activation<K>) {
+        for vp in self.vps() {
+            let word = vp.word();
+            if !matches!(word.state(), State::Kernel | State::User) {
+                continue;
+            }
+            if self.work_waits_for(vp) && self.kernel.is_blocked(word.owner(), false) {
+                // Out of the pool first, so that it does not call itself.
+                if activation.role() == Role::Spare && !self.leave_spares(activation) {
+                    return;
+                }
+                self.take_over(activation, vp, word);
+            }
+        }
+    }
+
+    /// Threads can run again, and the activation that learned it has none.
+    fn deliver(&'static self, activation: &'static Activation<K>, mut list: ThreadList<K>) {
+        if list.is_empty() {
+            return;
+        }
+        self.stats.unblocked.add();
+        // Out of the pool first: nobody else may give it work meanwhile.
+        let spare = activation.role() == Role::Spare && self.leave_spares(activation);
+        let free = spare || activation.change_role(Role::Resting, Role::Carrier);
+        let vp = activation.vp();
+        if free
+            && !self.is_ranked()
+            && self.kernel.may_run(vp)
+            && self.acquire(activation, vp, true)
+        {
+            // Before anything else, a displaced activation included.
+            if let Some(first) = list.pop_front() {
+                self.add_ready(vp, list);
+                self.look_around(vp);
+                self.run(activation, vp, first);
+            }
+        }
+        if spare {
+            self.retire_from(activation, Role::Carrier);
+        }
+        self.add_ready(vp, list);
+        self.choose_again(vp);
+    }
+
+    pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
+        while let Some(thread) = list.pop_front() {
+            self.make_ready_on(vp, thread);
+        }
+    }
+}
