@@ -28,6 +28,7 @@ extern crate std;
 
 mod accepted;
 pub mod activation;
+mod activation_list;
 pub mod arch;
 mod edges;
 pub mod ending;

@@ -23,6 +23,7 @@
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::activation::Activation;
+use crate::activation_list::ActivationList;
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
 use crate::rank::Rank;
@@ -252,7 +253,7 @@ impl<K: Kernel> Vp<K> {
 
 /// The displaced activations of one virtual processor, last displaced first.
 pub(crate) struct Displaced<K: Kernel> {
-    head: Option<&'static Activation<K>>,
+    list: ActivationList<K>,
     /// Those that blocked outside of any announced call and do not know yet.
     unsettled: Option<&'static Activation<K>>,
 }
@@ -263,7 +264,7 @@ unsafe impl<K: Kernel> Send for Displaced<K> {}
 impl<K: Kernel> Displaced<K> {
     pub(crate) fn none() -> Self {
         Displaced {
-            head: None,
+            list: ActivationList::new(),
             unsettled: None,
         }
     }
@@ -287,19 +288,17 @@ impl<K: Kernel> Displaced<K> {
     }
 
     pub(crate) fn push(&mut self, activation: &'static Activation<K>) {
-        activation.next.set(self.head, Ordering::Relaxed);
+        self.list.push(activation);
         activation.displaced.store(true, Ordering::Relaxed);
-        self.head = Some(activation);
     }
 
     /// The rank of the thread in the last displaced.
     pub(crate) fn first_rank(&self) -> Option<Rank> {
-        self.head?.thread().map(|thread| thread.rank())
+        self.list.first()?.thread().map(|thread| thread.rank())
     }
 
     pub(crate) fn pop(&mut self) -> Option<&'static Activation<K>> {
-        let activation = self.head?;
-        self.head = activation.next.get(Ordering::Relaxed);
+        let activation = self.list.take(|_| true)?;
         activation.displaced.store(false, Ordering::Relaxed);
         Some(activation)
     }
@@ -310,21 +309,6 @@ impl<K: Kernel> Displaced<K> {
             return false;
         }
         activation.displaced.store(false, Ordering::Relaxed);
-        let after = activation.next.get(Ordering::Relaxed);
-        let Some(mut at) = self.head else {
-            return false;
-        };
-        if core::ptr::eq(at, activation) {
-            self.head = after;
-            return true;
-        }
-        while let Some(next) = at.next.get(Ordering::Relaxed) {
-            if core::ptr::eq(next, activation) {
-                at.next.set(after, Ordering::Relaxed);
-                return true;
-            }
-            at = next;
-        }
-        false
+        self.list.remove(activation)
     }
 }

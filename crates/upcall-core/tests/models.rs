@@ -80,7 +80,7 @@ const FAULTS: &[Fault] = &[
     (
         "lists::an_activation_of_the_pool",
         "runtime/spares.rs",
-        "if activation.role() != Role::Spare {\n            return false;\n        }",
+        "if activation.role() != Role::Spare {\n                return false;\n            }",
         "",
     ),
     (
@@ -97,7 +97,7 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "lists::every_activation_is_known",
-        "runtime/mod.rs",
+        "runtime/activations.rs",
         "if self.known.replace_if(head, Some(activation)) {",
         "self.known.set(Some(activation), Ordering::Release);\n                if true {",
     ),

@@ -59,6 +59,7 @@ const RETURNED: &str = "upcall-core/src/runtime/returned.rs";
 const PREEMPTED: &str = "upcall-core/src/runtime/preempted.rs";
 const SCHEDULE: &str = "upcall-core/src/runtime/schedule.rs";
 const STANDBY: &str = "upcall-core/src/runtime/standby.rs";
+const ACTIVATIONS: &str = "upcall-core/src/runtime/activations.rs";
 const SPARES: &str = "upcall-core/src/runtime/spares.rs";
 const READY: &str = "upcall-core/src/ready.rs";
 const IDLE: &str = "upcall-core/src/runtime/idle.rs";
@@ -93,7 +94,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     of_runtime(
         "exhaustion",
-        SPARES,
+        ACTIVATIONS,
         "if self.kernel.spawn(activation, sentinel).is_err() {",
         "if self.kernel.spawn(activation, sentinel).is_err() && sentinel {",
     ),

@@ -55,7 +55,7 @@ impl<K: Kernel> Runtime<K> {
             match activation.role() {
                 Role::Standby => self.stand_by(activation, vp),
                 Role::Spare => {
-                    if self.is_surplus(self.spares.lock(&self.kernel).len) {
+                    if self.is_surplus(self.spares.len(&self.kernel)) {
                         if activation.stays() {
                             // Another one, in its place.
                             self.end_surplus();

@@ -12,8 +12,6 @@ use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
 use crate::memory::Slab;
 use crate::rank::Rank;
-use crate::slot::Slot;
-use crate::stack::StackPool;
 use crate::stats::Stats;
 use crate::thread::Thread;
 use crate::thread_list::ThreadList;
@@ -21,6 +19,7 @@ use crate::timer::Timers;
 use crate::vp::{State, Vp};
 use crate::vp_set::MAX_VPS;
 
+mod activations;
 mod blocked;
 mod idle;
 #[cfg(all(test, any(loom, shuttle)))]
@@ -37,30 +36,23 @@ mod standby;
 mod urgency;
 mod vps;
 
+use self::activations::Activations;
 use self::policy::Policy;
 use self::seat::Seat;
+use self::spares::Spares;
 use self::vps::Vps;
 
+pub(crate) use activations::ACTIVATION_STACK;
 pub use passage::{After, Step};
 pub use policy::{Advice, Order, Transition, Transitions};
-
-/// Bytes of an activation's own stack, guard included.
-pub(crate) const ACTIVATION_STACK: usize = 64 << 10;
 
 /// Threads, virtual processors and activations of one address space.
 pub struct Runtime<K: Kernel> {
     kernel: K,
     vps: Vps<K>,
     threads: Slab<Thread<K>>,
-    activations: Slab<Activation<K>>,
-    stacks: StackPool,
-    spares: SpinLock<Spares<K>>,
-    /// There may be none for a sentinel to call. Written with the pool locked, read as a hint.
-    spares_are_few: AtomicBool,
-    /// The kernel has refused the last activation that was asked for.
-    short: AtomicBool,
-    /// No activation may end.
-    keeps_activations: AtomicBool,
+    activations: Activations<K>,
+    spares: Spares<K>,
     /// See [`Runtime::leave_behind`].
     left: AtomicBool,
     /// A thread has had another rank than the common one, or there is an adviser.
@@ -68,22 +60,11 @@ pub struct Runtime<K: Kernel> {
     /// Ready threads that may not run.
     held: SpinLock<ThreadList<K>>,
     policy: Policy<K>,
-    known: Slot<Activation<K>>,
     seat: Seat<K>,
     futexes: Futexes<K>,
     timers: Timers<K>,
     stats: Stats,
 }
-
-struct Spares<K: Kernel> {
-    head: Option<&'static Activation<K>>,
-    len: u64,
-    /// Activations that have ended; their kernel threads may still be on their stacks.
-    ended: Option<&'static Activation<K>>,
-}
-
-// SAFETY: references to activations, whose fields are atomics, behind a lock.
-unsafe impl<K: Kernel> Send for Spares<K> {}
 
 impl<K: Kernel> Runtime<K> {
     /// A runtime over `kernel`, which lives for ever, with no virtual processor yet.
@@ -101,21 +82,12 @@ impl<K: Kernel> Runtime<K> {
                 kernel,
                 vps: Vps::none(),
                 threads: Slab::new(),
-                activations: Slab::new(),
-                stacks: StackPool::new(ACTIVATION_STACK),
-                spares_are_few: AtomicBool::new(true),
-                short: AtomicBool::new(false),
-                keeps_activations: AtomicBool::new(false),
+                activations: Activations::none(),
+                spares: Spares::none(),
                 left: AtomicBool::new(false),
                 ranked: AtomicBool::new(false),
                 held: SpinLock::new(ThreadList::new()),
                 policy: Policy::new(),
-                spares: SpinLock::new(Spares {
-                    head: None,
-                    len: 0,
-                    ended: None,
-                }),
-                known: Slot::empty(),
                 seat: Seat::empty(),
                 futexes,
                 timers,
@@ -180,20 +152,12 @@ impl<K: Kernel> Runtime<K> {
     pub fn start(&'static self) -> Result<(), Errno> {
         for vp in self.vps().iter().skip(1) {
             if let Err(error) = self.kernel.spawn(vp.word().owner(), false) {
-                self.stats.refused.add();
-                self.short.store(true, Ordering::Relaxed);
+                self.refused();
                 return Err(error);
             }
             self.vps.set_idle(vp);
         }
         Ok(())
-    }
-
-    /// Whether the kernel gives no further activations for now: an owner that blocks has perhaps no
-    /// successor, and everything waits with it. Who can park does.
-    #[inline]
-    pub fn is_short(&self) -> bool {
-        self.short.load(Ordering::Relaxed)
     }
 
     /// The kernel underneath.
@@ -261,67 +225,6 @@ impl<K: Kernel> Runtime<K> {
             && self.stats.absent.get() == 0
             && !self.has_deadlines()
             && self.held.lock(&self.kernel).is_empty()
-    }
-
-    /// Calls `visit` with every activation that was ever created; ended ones included.
-    pub fn each_activation(&self, mut visit: impl FnMut(&'static Activation<K>)) {
-        let mut at = self.known.get(Ordering::Acquire);
-        while let Some(activation) = at {
-            visit(activation);
-            at = activation.next_known.get(Ordering::Acquire);
-        }
-    }
-
-    /// For `vp`; `None`: the caller says for which, before others know of the runtime.
-    fn new_activation(
-        &'static self,
-        vp: Option<&'static Vp<K>>,
-    ) -> Result<&'static Activation<K>, Errno> {
-        if let Some(activation) = self.exhume() {
-            activation.vp.set(vp, Ordering::Relaxed);
-            self.stats.activations.up();
-            return Ok(activation);
-        }
-        let (activation, _) = self.activations.take(&self.kernel)?;
-        // None are given back but those for which there was no stack.
-        if activation.stack.load(Ordering::Relaxed) == 0 {
-            let stack = match self.stacks.take(&self.kernel) {
-                Ok(stack) => stack,
-                Err(error) => {
-                    self.activations.give(&self.kernel, activation);
-                    return Err(error);
-                }
-            };
-            activation.this.store(
-                core::ptr::from_ref(activation).cast_mut(),
-                Ordering::Relaxed,
-            );
-            activation.stack.store(stack, Ordering::Relaxed);
-            activation.vp.set(vp, Ordering::Relaxed);
-            activation
-                .runtime
-                .store(core::ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
-            loop {
-                let head = self.known.get(Ordering::Acquire);
-                activation.next_known.set(head, Ordering::Relaxed);
-                if self.known.replace_if(head, Some(activation)) {
-                    break;
-                }
-            }
-        }
-        self.stats.activations.up();
-        Ok(activation)
-    }
-
-    /// An ended activation whose kernel thread is gone.
-    fn exhume(&'static self) -> Option<&'static Activation<K>> {
-        let mut spares = self.spares.lock(&self.kernel);
-        let activation = spares.ended?;
-        if !self.kernel.is_gone(activation) {
-            return None;
-        }
-        spares.ended = activation.next.get(Ordering::Relaxed);
-        Some(activation)
     }
 
     /// A new thread that runs nothing yet; see [`Runtime::launch`].

@@ -3,38 +3,73 @@
 use core::sync::atomic::Ordering;
 
 use crate::activation::{Activation, Role};
+use crate::activation_list::ActivationList;
 use crate::kernel::Kernel;
+use crate::lock::SpinLock;
 use crate::runtime::Runtime;
+use crate::sync::AtomicBool;
 use crate::vp::Vp;
 
 /// Spare activations that are kept whatever happens, beside two a virtual processor.
 const SPARES: u64 = 6;
 
-impl<K: Kernel> Runtime<K> {
-    /// Puts an activation without work into the pool, if it has this role.
-    pub(super) fn retire_from(&'static self, activation: &'static Activation<K>, role: Role) {
-        {
-            let mut spares = self.spares.lock(&self.kernel);
-            // Who rests now may be somebody's owner again by the time that its successor comes here.
-            if role == Role::Resting && activation.vp().word().is_owned_by(activation)
-                || !activation.change_role(role, Role::Spare)
-            {
-                return;
-            }
-            activation.next.set(spares.head, Ordering::Relaxed);
-            spares.head = Some(activation);
-            spares.len += 1;
-            self.count_spares(spares.len);
-        }
-        // Others look at the pool themselves on their way to sleep.
-        if role == Role::Resting {
-            self.end_surplus();
+/// The pool.
+pub(super) struct Spares<K: Kernel> {
+    pool: SpinLock<Pool<K>>,
+    /// There may be none for a sentinel to call. Written with the pool locked, read as a hint.
+    few: AtomicBool,
+}
+
+struct Pool<K: Kernel> {
+    list: ActivationList<K>,
+    len: u64,
+}
+
+impl<K: Kernel> Spares<K> {
+    pub(super) const fn none() -> Self {
+        Spares {
+            pool: SpinLock::new(Pool {
+                list: ActivationList::new(),
+                len: 0,
+            }),
+            few: AtomicBool::new(true),
         }
     }
 
-    /// Notes how many there are, the pool being locked. Of two, one may sit in the poller.
-    fn count_spares(&self, spares: u64) {
-        self.spares_are_few.store(spares < 2, Ordering::Relaxed);
+    pub(super) fn are_few(&self) -> bool {
+        self.few.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn len(&self, kernel: &K) -> u64 {
+        self.pool.lock(kernel).len
+    }
+
+    /// Changes the pool, and notes how many there are then. Of two, one may sit in the poller.
+    fn change<R>(&self, kernel: &K, change: impl FnOnce(&mut Pool<K>) -> R) -> R {
+        let mut pool = self.pool.lock(kernel);
+        let answer = change(&mut pool);
+        self.few.store(pool.len < 2, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl<K: Kernel> Runtime<K> {
+    /// Puts an activation without work into the pool, if it has this role.
+    pub(super) fn retire_from(&'static self, activation: &'static Activation<K>, role: Role) {
+        let retires = self.spares.change(&self.kernel, |pool| {
+            // Who rests now may be somebody's owner again by the time that its successor comes here.
+            let rests = role == Role::Resting && activation.vp().word().is_owned_by(activation);
+            let retires = !rests && activation.change_role(role, Role::Spare);
+            if retires {
+                pool.list.push(activation);
+                pool.len += 1;
+            }
+            retires
+        });
+        // Others look at the pool themselves on their way to sleep.
+        if retires && role == Role::Resting {
+            self.end_surplus();
+        }
     }
 
     /// A spare activation, or a new one, for `vp`, in role `Reserved`: it sleeps until it has been
@@ -46,37 +81,19 @@ impl<K: Kernel> Runtime<K> {
 
     /// As [`Runtime::take_spare`], from the pool only.
     fn take_pooled(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
-        let (spare, surplus) = {
-            let mut spares = self.spares.lock(&self.kernel);
+        let (spare, left) = self.spares.change(&self.kernel, |pool| {
             // Whoever sits in the poller stays there.
-            let seated = |one: &&'static Activation<K>| self.seat.is_held_by(one);
-            let first = spares.head;
-            let spare = match first.filter(seated) {
-                Some(poller) => {
-                    let second = poller.next.get(Ordering::Relaxed);
-                    if let Some(second) = second {
-                        poller
-                            .next
-                            .set(second.next.get(Ordering::Relaxed), Ordering::Relaxed);
-                    }
-                    second
-                }
-                None => {
-                    spares.head = first.and_then(|first| first.next.get(Ordering::Relaxed));
-                    first
-                }
-            };
+            let spare = pool.list.take(|one| !self.seat.is_held_by(one));
             if let Some(activation) = spare {
-                spares.len -= 1;
-                self.count_spares(spares.len);
+                pool.len -= 1;
                 activation.vp.set(Some(vp), Ordering::Relaxed);
                 activation.set_role(Role::Reserved);
             }
-            (spare, self.is_surplus(spares.len))
-        };
+            (spare, pool.len)
+        });
         if spare.is_some() {
             self.stats.recycled.add();
-            if surplus {
+            if self.is_surplus(left) {
                 // Perhaps it was woken to end.
                 self.end_surplus();
             }
@@ -111,58 +128,24 @@ impl<K: Kernel> Runtime<K> {
         self.notify(activation);
     }
 
-    pub(super) fn spawn_activation(
-        &'static self,
-        vp: &'static Vp<K>,
-        sentinel: bool,
-    ) -> Option<&'static Activation<K>> {
-        let Ok(activation) = self.new_activation(Some(vp)) else {
-            self.stats.refused.add();
-            self.short.store(true, Ordering::Relaxed);
-            return None;
-        };
-        activation.set_role(Role::Reserved);
-        if self.kernel.spawn(activation, sentinel).is_err() {
-            self.stats.refused.add();
-            self.short.store(true, Ordering::Relaxed);
-            self.bury(activation);
-            return None;
-        }
-        if self.is_short() {
-            self.short.store(false, Ordering::Relaxed);
-        }
-        Some(activation)
-    }
-
     /// A spare takes itself out of the pool; says whether it still was in it.
     pub(super) fn leave_spares(&'static self, activation: &'static Activation<K>) -> bool {
-        let mut spares = self.spares.lock(&self.kernel);
-        if activation.role() != Role::Spare {
-            return false;
-        }
-        let mut at = spares.head;
-        let mut before: Option<&'static Activation<K>> = None;
-        while let Some(here) = at {
-            let next = here.next.get(Ordering::Relaxed);
-            if core::ptr::eq(here, activation) {
-                match before {
-                    Some(before) => before.next.set(next, Ordering::Relaxed),
-                    None => spares.head = next,
-                }
-                spares.len -= 1;
-                self.count_spares(spares.len);
-                activation.set_role(Role::Carrier);
-                return true;
+        self.spares.change(&self.kernel, |pool| {
+            if activation.role() != Role::Spare {
+                return false;
             }
-            before = Some(here);
-            at = next;
-        }
-        self.kernel.broken("a spare activation outside of the pool")
+            if !pool.list.remove(activation) {
+                self.kernel.broken("a spare activation outside of the pool");
+            }
+            pool.len -= 1;
+            activation.set_role(Role::Carrier);
+            true
+        })
     }
 
     /// Wakes some spare, or a new one, for the poller's seat; says whether there is one.
     pub(super) fn call_spare(&'static self, vp: &'static Vp<K>) -> bool {
-        let spare = self.spares.lock(&self.kernel).head;
+        let spare = self.spares.pool.lock(&self.kernel).list.first();
         if let Some(activation) = spare {
             self.notify(activation);
         } else if let Some(activation) = self.spawn_activation(vp, false) {
@@ -173,17 +156,9 @@ impl<K: Kernel> Runtime<K> {
         true
     }
 
-    /// From now on no activation ends, however many sleep: something in the kernel that outlives a
-    /// call is tied to one of them, and nobody can say to which.
-    pub fn keep_activations(&self) {
-        // Seen by the caller's own activation when it is about to end, and by others with what the
-        // caller publishes afterwards.
-        self.keeps_activations.store(true, Ordering::Relaxed);
-    }
-
     /// Whether there are more spares than what is really blocked justifies.
     pub(super) fn is_surplus(&self, spares: u64) -> bool {
-        !self.keeps_activations.load(Ordering::Relaxed)
+        self.activations.may_end()
             && spares > 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get()
     }
 
@@ -197,25 +172,15 @@ impl<K: Kernel> Runtime<K> {
     /// Wakes a spare that may end, if there are too many.
     pub(super) fn end_surplus(&'static self) {
         let next = {
-            let spares = self.spares.lock(&self.kernel);
-            if !self.is_surplus(spares.len) {
+            let pool = self.spares.pool.lock(&self.kernel);
+            if !self.is_surplus(pool.len) {
                 return;
             }
-            let listed =
-                core::iter::successors(spares.head, |spare| spare.next.get(Ordering::Relaxed));
-            let may_end = |one: &&'static Activation<K>| !self.seat.is_held_by(one) && !one.stays();
-            listed.into_iter().find(may_end)
+            let mut all = pool.list.iter();
+            all.find(|&one| !self.seat.is_held_by(one) && !one.stays())
         };
         if let Some(next) = next {
             self.notify(next);
         }
-    }
-
-    /// Keeps an ended activation until its kernel thread is gone.
-    fn bury(&'static self, activation: &'static Activation<K>) {
-        self.stats.activations.down();
-        let mut spares = self.spares.lock(&self.kernel);
-        activation.next.set(spares.ended, Ordering::Relaxed);
-        spares.ended = Some(activation);
     }
 }

@@ -17,7 +17,7 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn standby_is_awake(&self, vp: &'static Vp<K>) -> bool {
         !self.vps.is_unwatched(vp)
             && vp.standby.get(Ordering::Relaxed).is_some()
-            && !(self.kernel.sentinel() && self.spares_are_few.load(Ordering::Relaxed))
+            && !(self.kernel.sentinel() && self.spares.are_few())
     }
 
     /// Makes sure that somebody notices if the owner of `vp` blocks.
@@ -34,7 +34,7 @@ impl<K: Kernel> Runtime<K> {
             return;
         }
         if self.kernel.sentinel()
-            && self.spares_are_few.load(Ordering::Relaxed)
+            && self.spares.are_few()
             && self.kernel.current().role() != Role::Standby
             && let Some(spare) = self.spawn_activation(vp, false)
         {
