@@ -9,12 +9,10 @@ use crate::activation::{Activation, Role};
 use crate::arch;
 use crate::futex::Futexes;
 use crate::kernel::{Errno, Kernel};
-use crate::lock::SpinLock;
 use crate::memory::Slab;
 use crate::rank::Rank;
 use crate::stats::Stats;
 use crate::thread::Thread;
-use crate::thread_list::ThreadList;
 use crate::timer::Timers;
 use crate::vp::{State, Vp};
 use crate::vp_set::MAX_VPS;
@@ -40,6 +38,7 @@ use self::activations::Activations;
 use self::policy::Policy;
 use self::seat::Seat;
 use self::spares::Spares;
+use self::urgency::Ranks;
 use self::vps::Vps;
 
 pub(crate) use activations::ACTIVATION_STACK;
@@ -55,10 +54,7 @@ pub struct Runtime<K: Kernel> {
     spares: Spares<K>,
     /// See [`Runtime::leave_behind`].
     left: AtomicBool,
-    /// A thread has had another rank than the common one, or there is an adviser.
-    ranked: AtomicBool,
-    /// Ready threads that may not run.
-    held: SpinLock<ThreadList<K>>,
+    ranks: Ranks<K>,
     policy: Policy<K>,
     seat: Seat<K>,
     futexes: Futexes<K>,
@@ -85,8 +81,7 @@ impl<K: Kernel> Runtime<K> {
                 activations: Activations::none(),
                 spares: Spares::none(),
                 left: AtomicBool::new(false),
-                ranked: AtomicBool::new(false),
-                held: SpinLock::new(ThreadList::new()),
+                ranks: Ranks::unused(),
                 policy: Policy::new(),
                 seat: Seat::empty(),
                 futexes,
@@ -224,7 +219,7 @@ impl<K: Kernel> Runtime<K> {
         self.vps().iter().all(is_still)
             && self.stats.absent.get() == 0
             && !self.has_deadlines()
-            && self.held.lock(&self.kernel).is_empty()
+            && !self.ranks.any_held(&self.kernel)
     }
 
     /// A new thread that runs nothing yet; see [`Runtime::launch`].

@@ -130,7 +130,7 @@ enum What<K: Kernel> {
 /// What a runtime has of its policy.
 pub(super) struct Policy<K: Kernel> {
     order: AtomicU32,
-    pub(super) adviser: Slot<Thread<K>>,
+    adviser: Slot<Thread<K>>,
     told: SpinLock<Told<K>>,
     /// How often the adviser has asked for more, and what that was at the last tick that found it running.
     answers: AtomicU64,
@@ -194,6 +194,11 @@ impl<K: Kernel> Policy<K> {
         }
     }
 
+    /// Makes a thread the adviser. Returns true if it is: there is one at most.
+    pub(super) fn appoint(&self, thread: &'static Thread<K>) -> bool {
+        self.adviser.replace_if(None, Some(thread))
+    }
+
     #[inline]
     fn order(&self) -> Order {
         match self.order.load(Ordering::Relaxed) {
@@ -232,9 +237,9 @@ impl<K: Kernel> Runtime<K> {
         let Some(thread) = activation.thread() else {
             return false;
         };
-        let becomes = self.policy.adviser.replace_if(None, Some(thread));
+        let becomes = self.policy.appoint(thread);
         if becomes {
-            self.ranked.store(true, Ordering::SeqCst);
+            self.ranks.begin();
             thread.rank.store(ADVISER.0, Ordering::SeqCst);
         }
         becomes

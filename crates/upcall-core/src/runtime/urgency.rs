@@ -1,13 +1,41 @@
 //! Who runs first where threads have ranks, and who gives way: see [`crate::rank`] for the protocol.
 
-use core::sync::atomic::Ordering;
-
 use crate::activation::Activation;
 use crate::kernel::Kernel;
+use crate::lock::SpinLock;
 use crate::rank::Rank;
 use crate::runtime::Runtime;
+use crate::sync::{AtomicBool, Ordering};
 use crate::thread::{HELD, READY, RUNNING, Thread};
+use crate::thread_list::ThreadList;
 use crate::vp::Vp;
+
+/// What a runtime has of ranks, beside those in the threads.
+pub(super) struct Ranks<K: Kernel> {
+    /// A thread has had another rank than the common one, or there is an adviser.
+    used: AtomicBool,
+    /// Ready threads that may not run.
+    held: SpinLock<ThreadList<K>>,
+}
+
+impl<K: Kernel> Ranks<K> {
+    pub(super) const fn unused() -> Self {
+        Ranks {
+            used: AtomicBool::new(false),
+            held: SpinLock::new(ThreadList::new()),
+        }
+    }
+
+    /// From here on threads may have ranks.
+    pub(super) fn begin(&self) {
+        self.used.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns true if some ready thread may not run.
+    pub(super) fn any_held(&self, kernel: &K) -> bool {
+        !self.held.lock(kernel).is_empty()
+    }
+}
 
 impl<K: Kernel> Runtime<K> {
     /// Whether any thread has had another rank than the common one.
@@ -15,7 +43,7 @@ impl<K: Kernel> Runtime<K> {
     pub fn is_ranked(&self) -> bool {
         // Relaxed: who takes a ranked thread out of a list sees what was written before it was put in, and
         // looks after that (`is_chosen`).
-        self.ranked.load(Ordering::Relaxed)
+        self.ranks.used.load(Ordering::Relaxed)
     }
 
     /// Gives a thread a rank, which counts at once: a ready thread changes its place, one that runs gives
@@ -27,7 +55,7 @@ impl<K: Kernel> Runtime<K> {
         rank: Rank,
     ) {
         if rank != Rank::COMMON {
-            self.ranked.store(true, Ordering::SeqCst);
+            self.ranks.begin();
         }
         // SeqCst: who has the thread in its hands reads the rank after it has made it ready or running.
         if thread.rank.swap(rank.0, Ordering::SeqCst) == rank.0 || !self.is_ranked() {
@@ -54,7 +82,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// A thread that was held has another rank now.
     fn release_held(&'static self, activation: &'static Activation<K>, thread: &'static Thread<K>) {
-        if self.held.lock(&self.kernel).remove(thread) {
+        if self.ranks.held.lock(&self.kernel).remove(thread) {
             let near = activation.vp();
             self.push_back(near, thread);
             self.announce(near, thread);
@@ -64,7 +92,7 @@ impl<K: Kernel> Runtime<K> {
     /// Puts a thread aside that came out of a ready list with [`Rank::HELD`]; says whether it still has it.
     #[cold]
     fn hold(&'static self, thread: &'static Thread<K>) -> bool {
-        let mut held = self.held.lock(&self.kernel);
+        let mut held = self.ranks.held.lock(&self.kernel);
         // SeqCst: who changes the rank looks at the state afterwards, with `held` locked if it is `Held`.
         thread.state.store(HELD, Ordering::SeqCst);
         if thread.rank() != Rank::HELD {

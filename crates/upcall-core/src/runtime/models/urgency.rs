@@ -21,7 +21,7 @@ fn a_more_urgent_thread_is_chosen_or_has_who_chooses_choose_again() {
         let [common, urgent] = threads(runtime);
         // Both have run something more urgent until now.
         urgent.rank.store(2, Ordering::Relaxed);
-        runtime.ranked.store(true, Ordering::Relaxed);
+        runtime.ranks.begin();
         for vp in [chooses, busy] {
             vp.rank.store(1, Ordering::Relaxed);
         }
@@ -45,7 +45,7 @@ fn a_held_thread_with_another_rank_is_chosen_or_ready() {
         let [chooses, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
         let [held] = threads(runtime);
         held.rank.store(Rank::HELD.0, Ordering::Relaxed);
-        runtime.ranked.store(true, Ordering::Relaxed);
+        runtime.ranks.begin();
         runtime.push_back(chooses, held);
         let frees = thread::spawn(move || {
             kernel::act_as(owner(busy));
@@ -62,8 +62,8 @@ fn a_held_thread_with_another_rank_is_chosen_or_ready() {
 fn advised() -> (Rt, [&'static Thread<Checked>; 2]) {
     let runtime = runtime(2);
     let [adviser, other] = threads(runtime);
-    runtime.policy.adviser.set(Some(adviser), Ordering::Relaxed);
-    runtime.ranked.store(true, Ordering::Relaxed);
+    assert!(runtime.policy.appoint(adviser));
+    runtime.ranks.begin();
     (runtime, [adviser, other])
 }
 
@@ -102,7 +102,7 @@ fn a_thread_that_is_more_urgent_when_it_is_ready_has_somebody_choose_again() {
         let [wakes] = threads(runtime);
         wakes.rank.store(10, Ordering::Relaxed);
         wakes.state.store(PARKED, Ordering::Relaxed);
-        runtime.ranked.store(true, Ordering::Relaxed);
+        runtime.ranks.begin();
         for vp in [one, other] {
             vp.rank.store(5, Ordering::Relaxed);
         }
