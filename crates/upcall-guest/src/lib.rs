@@ -25,19 +25,6 @@
 //! and [`rewrite::patch`], and its signal frames in `signal`.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
-/// The calls that wait for descriptors, as a pattern.
-macro_rules! descriptor_waits {
-    () => {
-        libc::SYS_poll
-            | libc::SYS_ppoll
-            | libc::SYS_select
-            | libc::SYS_pselect6
-            | libc::SYS_epoll_wait
-            | libc::SYS_epoll_pwait
-            | libc::SYS_epoll_pwait2
-    };
-}
-
 mod call;
 mod ground;
 mod process;

@@ -76,7 +76,13 @@ fn restarts(frame: &Frame) -> bool {
     }
     !matches!(
         number,
-        descriptor_waits!()
+        libc::SYS_poll
+            | libc::SYS_ppoll
+            | libc::SYS_select
+            | libc::SYS_pselect6
+            | libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
             | libc::SYS_nanosleep
             | libc::SYS_clock_nanosleep
             | libc::SYS_rt_sigtimedwait

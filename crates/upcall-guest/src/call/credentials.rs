@@ -36,49 +36,6 @@ use crate::thread::{lifetime, scheduling};
 static IS_MADE: AtomicBool = AtomicBool::new(false);
 static ANSWER: AtomicI64 = AtomicI64::new(0);
 
-/// The calls by which libc's functions change the identity of a process.
-macro_rules! identity_calls {
-    () => {
-        libc::SYS_setuid
-            | libc::SYS_setgid
-            | libc::SYS_setreuid
-            | libc::SYS_setregid
-            | libc::SYS_setresuid
-            | libc::SYS_setresgid
-            | libc::SYS_setgroups
-    };
-}
-pub(crate) use identity_calls;
-
-/// The calls by which a thread changes what the kernel keeps with it alone, or with one other thread.
-macro_rules! changes_of_one {
-    () => {
-        $crate::call::credentials::identity_calls!()
-            | libc::SYS_setfsuid
-            | libc::SYS_setfsgid
-            | libc::SYS_capset
-            | libc::SYS_landlock_restrict_self
-            | libc::SYS_set_mempolicy
-            | libc::SYS_unshare
-            | libc::SYS_setns
-            | libc::SYS_personality
-            | libc::SYS_seccomp
-            | libc::SYS_keyctl
-            | libc::SYS_add_key
-            | libc::SYS_request_key
-            | libc::SYS_ioprio_set
-            | libc::SYS_ioperm
-            | libc::SYS_iopl
-            | libc::SYS_perf_event_open
-            | libc::SYS_close_range
-            | libc::SYS_arch_prctl
-            | libc::SYS_io_uring_setup
-            | libc::SYS_io_uring_register
-            | $crate::call::credentials::LSM_SET_SELF_ATTR
-    };
-}
-pub(crate) use changes_of_one;
-
 /// lsm_set_self_attr(2).
 pub const LSM_SET_SELF_ATTR: i64 = 460;
 /// The flag of close_range(2) that gives the caller a table of descriptors of its own before.
@@ -220,7 +177,7 @@ pub fn of_helper(frame: &Frame) -> i64 {
 
 /// Whether libc makes this call for the whole process.
 pub fn is_for_all(frame: &Frame) -> bool {
-    matches!(frame.rax as i64, identity_calls!()) && lifetime::is_libcs_call(frame.rip as usize)
+    lifetime::is_libcs_call(frame.rip as usize)
 }
 
 /// A call that [`is_for_all`], by a thread on an activation.

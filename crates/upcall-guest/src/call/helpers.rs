@@ -8,13 +8,11 @@ use core::sync::atomic::Ordering;
 use upcall_linux::poller::When;
 use upcall_linux::{Runtime, descriptors};
 
-use crate::call::{attributes, ids, poll};
+use crate::call::{attributes, poll};
 use crate::ground::entry::Frame;
 use crate::ground::state::GUEST;
 use crate::ground::{mask, record};
-use crate::signal;
-use crate::thread::scheduling::{self, calls_about_one};
-use crate::thread::{affinity, deadlines, names};
+use crate::thread::{affinity, deadlines, names, scheduling};
 
 const EBADF: i64 = -(libc::EBADF as i64);
 /// The ioctl that sets or clears O_NONBLOCK.
@@ -26,50 +24,41 @@ fn raw(frame: &Frame) -> i64 {
     (unsafe { frame.raw() }) as i64
 }
 
-/// Serves a call of a helper; `None`: it is the kernel's.
-pub fn serve(frame: &Frame) -> Option<i64> {
-    let runtime = GUEST.runtime()?;
+/// close(2).
+pub fn close(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {
+    if descriptors::is_ours(frame.rdi as i32) {
+        return Some(EBADF);
+    }
+    let closed = frame.rdi as u32;
+    Some(forgetting(runtime, closed..=closed, || raw(frame)))
+}
+
+/// dup2(2), dup3(2).
+pub fn duplicate(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {
     let (first, second) = (frame.rdi as i32, frame.rsi as i32);
-    Some(match frame.rax as i64 {
-        libc::SYS_rt_sigaction => signal::sigaction(frame),
-        libc::SYS_open | libc::SYS_openat => names::open(runtime, frame)?,
-        libc::SYS_tgkill => {
-            let group = Some(first);
-            attributes::kill_thread(runtime, frame, second, frame.rdx as i32, group)
-        }
-        libc::SYS_tkill => attributes::kill_thread(runtime, frame, first, second, None),
-        libc::SYS_rt_tgsigqueueinfo => attributes::queue_signal(runtime, frame),
-        libc::SYS_signalfd | libc::SYS_signalfd4 => signal::signalfd(frame),
-        ids::process_calls!() | libc::SYS_kill | libc::SYS_rt_sigqueueinfo => {
-            ids::serve_outside(frame)
-        }
-        calls_about_one!() | libc::SYS_getpriority | libc::SYS_setpriority => {
-            about_thread(runtime, frame)?
-        }
-        libc::SYS_close if descriptors::is_ours(first) => EBADF,
-        libc::SYS_dup2 | libc::SYS_dup3
-            if descriptors::is_ours(first) || descriptors::is_ours(second) =>
-        {
-            EBADF
-        }
-        libc::SYS_dup2 if first == second => raw(frame),
-        libc::SYS_close => forgetting(runtime, frame.rdi as u32..=frame.rdi as u32, || raw(frame)),
-        libc::SYS_dup2 | libc::SYS_dup3 => {
-            forgetting(runtime, frame.rsi as u32..=frame.rsi as u32, || raw(frame))
-        }
-        libc::SYS_close_range if attributes::is_closing(frame) => {
-            forgetting(runtime, frame.rdi as u32..=frame.rsi as u32, || {
-                attributes::close_ranges(frame)
-            })
-        }
-        libc::SYS_close_range => attributes::close_ranges(frame),
-        _ => return change_flags(frame),
-    })
+    if descriptors::is_ours(first) || descriptors::is_ours(second) {
+        return Some(EBADF);
+    }
+    if frame.rax as i64 == libc::SYS_dup2 && first == second {
+        return Some(raw(frame));
+    }
+    let closed = frame.rsi as u32;
+    Some(forgetting(runtime, closed..=closed, || raw(frame)))
+}
+
+/// close_range(2).
+pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let call = || attributes::close_ranges(frame);
+    if attributes::is_closing(frame) {
+        forgetting(runtime, frame.rdi as u32..=frame.rsi as u32, call)
+    } else {
+        call()
+    }
 }
 
 /// A call about the scheduling of a thread: its processors, what the kernel keeps of a bound thread, and how an ordinary one
 /// is scheduled. Its policy and nice value only threads can change: that takes an activation.
-fn about_thread(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
+pub fn about_thread(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {
     let id = scheduling::named(frame)?;
     let thread = GUEST.identities.find(id)?;
     if let Some(kernel_id) = record::kernel_id(thread) {
@@ -98,14 +87,14 @@ fn about_thread(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
 
 /// A call that may change a description's flags or time limits, by a kernel thread that is no activation; `None`: it is
 /// another one.
-pub fn change_flags(frame: &Frame) -> Option<i64> {
+pub fn change_flags(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {
     let may_change = match frame.rax as i64 {
         libc::SYS_fcntl => frame.rsi as i32 == libc::F_SETFL,
         libc::SYS_ioctl => frame.rsi == FIONBIO,
         libc::SYS_setsockopt => true,
         _ => false,
     };
-    let runtime = GUEST.runtime().filter(|_| may_change)?;
+    may_change.then_some(())?;
     let answer = raw(frame);
     runtime.kernel().poller().flags_change();
     if frame.rax as i64 == libc::SYS_setsockopt {

@@ -72,25 +72,6 @@ pub fn own_by_process(frame: &Frame, make: impl FnOnce() -> i64) -> i64 {
 /// The command of [`set_owner`].
 pub const F_SETOWN_EX: i32 = 15;
 
-/// The calls that [`serve`] serves. It makes those of [`crate::call::kill`], too.
-macro_rules! process_calls {
-    () => {
-        libc::SYS_getpgid
-            | libc::SYS_setpgid
-            | libc::SYS_getsid
-            | libc::SYS_prlimit64
-            | libc::SYS_sched_rr_get_interval
-            | libc::SYS_process_vm_readv
-            | libc::SYS_process_vm_writev
-            | libc::SYS_migrate_pages
-            | libc::SYS_move_pages
-            | libc::SYS_ioprio_get
-            | libc::SYS_ioprio_set
-            | libc::SYS_kcmp
-    };
-}
-pub(crate) use process_calls;
-
 /// The id of this process for that of one of its threads, which the kernel does not know; else the same.
 pub fn process_of(id: i32) -> i32 {
     match id >= FIRST && GUEST.identities.find(id).is_some() {

@@ -16,6 +16,7 @@ pub mod poll;
 pub mod procfs;
 pub mod segments;
 pub mod select;
+pub mod serve;
 pub mod table;
 pub mod time;
 pub mod uring;

@@ -1,524 +1,838 @@
-//! The system-call table: what becomes of each call that a rewritten site makes.
+//! The table of system calls: what becomes of each, by who makes it.
 //!
-//! | class | calls | what happens |
+//! | column | who makes the call | what `None`, or no entry, means |
 //! |---|---|---|
-//! | thread | clone, exit, futex, sleep, yield, signals, names, … | served for the user-level thread |
-//! | pollable | read, write, recv…, send…, accept, poll, select, epoll_wait | tried without waiting; the thread parks on the poller |
-//! | plain | getpid, mmap, … | passed on: they do not wait for anything |
-//! | any other | open, fsync, wait4, … | passed on; if it blocks, the activation is replaced |
+//! | `alone` | the only thread of a process without a runtime | the call is the kernel's |
+//! | `child` | a kernel thread that is no activation, or a child of vfork(2) on borrowed memory | the call is the kernel's |
+//! | `helper` | a kernel thread of this process that libc has started for itself; asked before `child` | what `child` says |
+//! | `bound` | a thread with a kernel thread of its own ([`crate::thread::bound`]) | the call is the kernel's |
+//! | `thread` | a thread on an activation | the call is the kernel's; if it blocks, the activation is replaced |
+//! | `at_once` | a thread on an activation; asked before `thread` | what `thread` says |
 //!
-//! What was interrupted is made again where the kernel would have done so ([`again`]).
+//! What `at_once` serves is not made again. Everything else that was interrupted is, where the kernel would have done so
+//! ([`crate::call::again`]). A call without a row is the kernel's for everybody.
 
 use core::sync::atomic::Ordering;
 
 use upcall_core::Errno;
 use upcall_linux::poller::prepared;
-use upcall_linux::{Runtime, Thread, base, descriptors};
+use upcall_linux::{Runtime, Thread, descriptors};
 
-use crate::call::credentials::{self, changes_of_one, identity_calls};
-use crate::call::procfs::{self, listing_calls, status_calls};
-use crate::call::{again, attributes, futex, helpers, ids, io, kill, poll, segments, time, uring};
-use crate::ground::caller::{self, Caller};
-use crate::ground::entry::{self, Frame};
-use crate::ground::state::{self, GUEST};
-use crate::ground::{mask, record};
+use crate::call::credentials::{self, LSM_SET_SELF_ATTR};
+use crate::call::outside::{self, to_thread};
+use crate::call::{
+    attributes, futex, helpers, ids, io, kill, poll, procfs, segments, serve, time, uring,
+};
+use crate::ground::entry::{Frame, mode};
+use crate::ground::mask;
+use crate::ground::state::GUEST;
 use crate::process::{self, loads};
 use crate::signal::{self, alone, carried, dispatch, everywhere, settled, timers, user_dispatch};
 use crate::thread::lifetime::{self, Request};
 use crate::thread::{bound, deadlines, names, scheduling};
 
+/// The answer, or `None`: see the columns.
+type Answer = Option<i64>;
+type Alone = fn(&mut Frame) -> Answer;
+type Helper = fn(&'static Runtime, &mut Frame) -> Answer;
+type Bound = fn(&'static Thread, &mut Frame) -> Answer;
+type Served = fn(&'static Runtime, &'static Thread, &mut Frame) -> Answer;
+/// Returns true if it has served the call.
+type AtOnce = fn(&'static Runtime, &'static Thread, &mut Frame) -> bool;
+
+/// What becomes of some calls. The columns are those of the module's table.
+pub struct Row {
+    calls: &'static [i64],
+    /// See the table.
+    pub alone: Alone,
+    /// See the table.
+    pub child: Alone,
+    /// See the table.
+    pub helper: Helper,
+    /// See the table.
+    pub bound: Bound,
+    /// See the table.
+    pub thread: Served,
+    /// See the table.
+    pub at_once: Option<AtOnce>,
+}
+
+const fn row(calls: &'static [i64]) -> Row {
+    Row {
+        calls,
+        alone: |_| None,
+        child: |_| None,
+        helper: |_, _| None,
+        bound: |_, _| None,
+        thread: |_, _, _| None,
+        at_once: None,
+    }
+}
+
+impl Row {
+    const fn alone(self, alone: Alone) -> Row {
+        Row { alone, ..self }
+    }
+
+    const fn child(self, child: Alone) -> Row {
+        Row { child, ..self }
+    }
+
+    const fn helper(self, helper: Helper) -> Row {
+        Row { helper, ..self }
+    }
+
+    const fn bound(self, bound: Bound) -> Row {
+        Row { bound, ..self }
+    }
+
+    const fn thread(self, thread: Served) -> Row {
+        Row { thread, ..self }
+    }
+
+    const fn at_once(self, at_once: AtOnce) -> Row {
+        Row {
+            at_once: Some(at_once),
+            ..self
+        }
+    }
+}
+
+/// The row of a call.
+#[inline]
+pub fn row_of(number: u64) -> &'static Row {
+    let index = INDEX.get(number as usize).copied().unwrap_or(0);
+    &ROWS[usize::from(index)]
+}
+
+/// The numbers of calls are below this.
+const NUMBERS: usize = 512;
+
+/// Where each call's row is. The first row is for all that have none.
+static INDEX: [u8; NUMBERS] = {
+    let mut index = [0u8; NUMBERS];
+    let mut at = 1;
+    while at < ROWS.len() {
+        let calls = ROWS[at].calls;
+        let mut next = 0;
+        while next < calls.len() {
+            let number = calls[next] as usize;
+            assert!(index[number] == 0, "two rows for one call");
+            index[number] = at as u8;
+            next += 1;
+        }
+        at += 1;
+    }
+    index
+};
+
 /// The ioctl that sets or clears O_NONBLOCK.
 const FIONBIO: u64 = 0x5421;
-
 /// The request by which a child asks to be traced.
 const PTRACE_TRACEME: u64 = 0;
-
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
+const EPERM: i64 = -(libc::EPERM as i64);
 
-/// What every rewritten site calls.
-///
-/// # Safety
-///
-/// Called by the entry, on the program's stack.
-pub unsafe extern "C" fn handler(frame: &mut Frame) {
-    // Nothing of the stack is in use here, each of these being reached by a jump: for the last call it may be small.
-    match GUEST.runtime() {
-        Some(runtime) if frame.rax as i64 == libc::SYS_exit => exit(runtime, frame),
-        Some(runtime) => dispatch(runtime, frame),
-        None => without_runtime(frame),
-    }
-}
+const FUTEX_WAKE: i64 = 454;
+const FUTEX_WAIT: i64 = 455;
+const FUTEX_REQUEUE: i64 = 456;
 
-#[inline(never)]
-fn without_runtime(frame: &mut Frame) {
-    if state::is_lent() || base::is_set() {
-        outside(frame);
-        return;
-    }
-    alone::in_call(frame, alone);
-    if GUEST.runtime().is_some()
-        && let Some(thread) = caller::own_thread()
-    {
-        caller::give_back(thread);
-    }
-}
-
-/// exit(2), which uses little of the stack.
-#[inline(never)]
-fn exit(runtime: &'static Runtime, frame: &mut Frame) {
-    match ending(runtime) {
-        Caller::Thread(thread, _) => lifetime::exit(runtime, thread, frame.rdi),
-        Caller::Outside(own) => caller::serve_outside(frame, own, outside),
-        // SAFETY: the entry's own frame.
-        Caller::Activation => unsafe { entry::native(frame) },
-    }
-}
-
-/// What ends by exit(2): a thread, a child on its memory or another kernel thread, or one of the runtime's own. Apart,
-/// so that the stack that this takes is free again for what follows.
-#[inline(never)]
-fn ending(runtime: &'static Runtime) -> Caller {
-    let caller = match base::program_thread() {
-        Some(thread) => Caller::Thread(thread, false),
-        None => caller::identify(runtime),
-    };
-    match caller {
-        Caller::Thread(thread, _) if thread.kernel.lent.load(Ordering::Relaxed) => {
-            Caller::Outside(None)
-        }
-        // SAFETY: the register leads to the activation.
-        Caller::Thread(..) if unsafe { base::is_inside() } => Caller::Activation,
-        other => other,
-    }
-}
-
-/// A process without a runtime, which has one thread.
-fn alone(frame: &mut Frame) {
-    match frame.rax as i64 {
-        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
-            match Request::of(frame) {
-                Some(request) if request.is_thread() => lifetime::create(frame, &request),
-                _ => process::create(frame, None),
-            }
-        }
-        libc::SYS_rt_sigaction => frame.rax = signal::sigaction(frame) as u64,
-        libc::SYS_signalfd | libc::SYS_signalfd4 => frame.rax = signal::signalfd(frame) as u64,
-        libc::SYS_sched_setscheduler | libc::SYS_sched_setattr => {
-            match scheduling::before_threads(frame) {
-                Some(answer) => frame.rax = answer as u64,
-                None => match GUEST.start() {
-                    Ok(runtime) => dispatch(runtime, frame),
-                    Err(Errno(_)) => frame.rax = -i64::from(libc::EPERM) as u64,
-                },
-            }
-        }
-        libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_shmat
-            if loads::is_executable(frame) =>
-        {
-            frame.rax = loads::map(frame) as u64;
-        }
-        libc::SYS_munmap => frame.rax = loads::unmap(frame) as u64,
-        libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
-        libc::SYS_setsockopt => {
-            poll::note_option(frame);
-            // SAFETY: the entry's own frame.
-            unsafe { entry::native(frame) };
-        }
-        libc::SYS_rseq => frame.rax = attributes::rseq(frame) as u64,
-        libc::SYS_pkey_alloc => frame.rax = segments::allocate_key(frame) as u64,
-        libc::SYS_io_uring_setup | libc::SYS_io_uring_register if uring::is_for_one(frame) => {
-            match GUEST.start() {
-                Ok(runtime) => dispatch(runtime, frame),
-                Err(Errno(_)) => frame.rax = EINVAL as u64,
-            }
-        }
-        libc::SYS_io_uring_setup => frame.rax = uring::setup(frame) as u64,
-        libc::SYS_io_uring_enter => {
-            uring::enter();
-            // SAFETY: the entry's own frame.
-            unsafe { entry::native(frame) };
-        }
-        libc::SYS_prctl if user_dispatch::is_request(frame) => user_dispatch::begin(frame),
-        libc::SYS_seccomp | libc::SYS_prctl if installs_filter(frame) => {
-            prepared::open();
-            // SAFETY: the entry's own frame.
-            unsafe { entry::native(frame) };
-        }
-        libc::SYS_close | libc::SYS_dup2 | libc::SYS_dup3
-            if descriptors::is_ours(frame.rdi as i32)
-                || frame.rax as i64 != libc::SYS_close
-                    && descriptors::is_ours(frame.rsi as i32) =>
-        {
-            frame.rax = EBADF as u64;
-        }
-        libc::SYS_close_range => {
-            frame.rax = attributes::close_ranges(frame) as u64;
-        }
-        libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo
-            if let Some(answer) = carried::send(frame) =>
-        {
-            frame.rax = answer as u64;
-        }
-        number if dispatch::is_on() => {
-            let served = match number {
-                libc::SYS_rt_sigprocmask => Some(alone::sigprocmask(frame)),
-                libc::SYS_rt_sigpending => Some(alone::sigpending(frame)),
-                libc::SYS_sigaltstack => Some(signal::altstack::call_of_kernel(frame)),
-                libc::SYS_rt_sigtimedwait
-                | libc::SYS_rt_sigsuspend
-                | libc::SYS_ppoll
-                | libc::SYS_pselect6
-                | libc::SYS_epoll_pwait
-                | libc::SYS_epoll_pwait2 => alone::wait(frame),
-                libc::SYS_ptrace if frame.rdi == PTRACE_TRACEME => {
-                    dispatch::end();
-                    None
-                }
-                _ => None,
-            };
-            match served {
-                Some(answer) => frame.rax = answer as u64,
-                // SAFETY: the entry's own frame.
-                None => unsafe { entry::native(frame) },
-            }
-        }
-        // SAFETY: the entry's own frame.
-        _ => unsafe { entry::native(frame) },
-    }
-}
-
-/// Whether the program asks for a seccomp filter, or for the strict mode.
-fn installs_filter(frame: &Frame) -> bool {
-    const SECCOMP_GET_ACTION_AVAIL: u64 = 2;
-    if frame.rax as i64 == libc::SYS_seccomp {
-        frame.rdi < SECCOMP_GET_ACTION_AVAIL
-    } else {
-        frame.rdi as i32 == libc::PR_SET_SECCOMP
-    }
-}
-
-/// A kernel thread that is no activation, or a child of vfork.
-fn outside(frame: &mut Frame) {
-    if let Some(thread) = record::current_thread() {
-        crate::call::outside::serve(thread, frame);
-        return;
-    }
-    if frame.rax as i64 == libc::SYS_exit {
-        lifetime::exit_foreign(frame);
-    } else {
-        helper(frame);
-    }
-}
-
-/// Serves a call of such a kernel thread that is not its last.
-#[inline(never)]
-fn helper(frame: &mut Frame) {
-    if caller::is_helper()
-        && let Some(answer) = helpers::serve(frame)
-    {
-        frame.rax = answer as u64;
-        return;
-    }
-    match frame.rax as i64 {
-        libc::SYS_execve | libc::SYS_execveat => frame.rax = process::exec(frame) as u64,
-        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork
-            if caller::is_helper() =>
-        {
-            process::create_outside(frame);
-        }
-        libc::SYS_rt_sigaction => {
-            // SAFETY: the program's own call.
-            frame.rax = unsafe { frame.raw() } as u64;
-        }
-        libc::SYS_rt_sigprocmask => {
-            // SAFETY: the program's own call.
-            frame.rax = unsafe { frame.raw() } as u64;
-            if caller::is_helper() {
-                // Unblocked again, without a moment for a dispatched call in between.
-                mask::set_kernel_mask(dispatch::blockable(mask::kernel_mask()));
-            }
-        }
-        libc::SYS_futex => futex::outside(frame),
-        // In the register is a mark of the runtime's.
-        libc::SYS_arch_prctl if frame.rdi as i32 == segments::ARCH_GET_GS => {
-            frame.rax = segments::answer(frame, 0) as u64;
-        }
-        identity_calls!() if caller::is_helper() && credentials::is_for_all(frame) => {
-            frame.rax = credentials::of_helper(frame) as u64;
-        }
-        libc::SYS_pkey_alloc => frame.rax = segments::allocate_key(frame) as u64,
-        // The kernel's is the runtime's.
-        libc::SYS_prctl if user_dispatch::is_request(frame) => {
-            frame.rax = -i64::from(libc::EINVAL) as u64;
-        }
-        // SAFETY: the entry's own frame.
-        _ => unsafe { entry::native(frame) },
-    }
-}
-
-#[inline(never)]
-fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
-    let thread = match base::program_thread() {
-        Some(thread) => {
-            if thread.kernel.program_base.load(Ordering::Relaxed) != 0 {
-                caller::forget_base(thread);
-            }
-            thread
-        }
-        None => match caller::identify(runtime) {
-            Caller::Thread(thread, _) => thread,
-            Caller::Outside(own) => {
-                caller::serve_outside(frame, own, outside);
-                return;
-            }
-            Caller::Activation => {
-                // libc called by the runtime itself, on an activation's own stack.
-                // SAFETY: the entry's own frame.
-                unsafe { entry::native(frame) };
-                return;
-            }
-        },
-    };
-    if thread.kernel.lent.load(Ordering::Relaxed) {
-        outside(frame);
-        return;
-    }
-    // One instruction on the pseudo-register: the thread may migrate before and after it.
-    // SAFETY: it leads to the activation.
-    let inside = unsafe { base::is_inside() };
-    if inside {
-        // libc called by the runtime itself.
-        // SAFETY: the entry's own frame.
-        unsafe { entry::native(frame) };
-        return;
-    }
-    match frame.rax as i64 {
-        libc::SYS_sched_yield if !deadlines::has(thread) => {
-            in_call(thread, frame, |frame| {
-                runtime.yield_now();
-                frame.rax = 0;
-            });
-        }
-        libc::SYS_futex if futex::is_wake(frame) => {
-            in_call(thread, frame, |frame| {
-                frame.rax = futex::serve_wake(runtime, frame) as u64;
-            });
-        }
-        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
-            signal::forget_left(thread, frame.rsp as usize);
-            in_call(thread, frame, |frame| match Request::of(frame) {
-                Some(request) if request.is_thread() => lifetime::create(frame, &request),
-                _ => process::create(frame, Some(thread)),
-            });
-        }
-        libc::SYS_rt_sigreturn => frame.mode = entry::mode::AT_SITE,
-        _ => {
-            signal::forget_left(thread, frame.rsp as usize);
-            frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame)) as u64;
-            deadlines::came_back(runtime, thread);
-            if thread.kernel.bound.load(Ordering::Relaxed) != 0 {
-                bound::go(runtime, thread);
-            }
-        }
-    }
-    // A call at its site is the runtime's until the hook after it; but from a signal the program's code goes on.
-    if frame.mode != entry::mode::AT_SITE || frame.rax as i64 == libc::SYS_rt_sigreturn {
-        caller::give_back(thread);
-    }
-}
-
-/// A call of a bound thread that visits the runtime.
-pub fn once_more(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    let mut frame = frame.clone();
-    once(runtime, thread, &mut frame)
-}
-
-/// Serves a call that is not made again: handlers that come find the thread behind it.
-#[inline(always)]
-fn in_call(thread: &'static Thread, frame: &mut Frame, serve: impl FnOnce(&mut Frame)) {
-    let state = &thread.kernel.frame;
-    frame.made.set(1);
-    state.store(core::ptr::from_mut(frame) as usize, Ordering::Relaxed);
-    serve(frame);
-    state.store(0, Ordering::Relaxed);
-}
-
-/// Makes the call once.
-fn once(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -> i64 {
-    let state = &thread.kernel;
-    // SAFETY: the program's own call, as it made it.
-    let pass = |frame: &Frame| unsafe { frame.raw() } as i64;
-    // SAFETY: as above.
-    let blocking = |frame: &Frame| runtime.blocking(|| unsafe { frame.raw() }) as i64;
-    match frame.rax as i64 {
-        libc::SYS_futex => {
-            futex::serve(runtime, frame).unwrap_or_else(|| futex::shared(runtime, frame))
-        }
-        libc::SYS_sched_yield => deadlines::end_job(runtime, thread, frame),
-        libc::SYS_nanosleep => time::nanosleep(runtime, thread, frame),
-        libc::SYS_clock_nanosleep => time::clock_nanosleep(runtime, thread, frame),
-        libc::SYS_exit_group => {
+static ROWS: &[Row] = &[
+    row(&[]),
+    // Threads and processes. Of other threads than bound ones exit(2) is served before this table is asked.
+    row(&[libc::SYS_exit]).bound(|thread, frame| bound::exit(thread, frame.rdi)),
+    row(&[
+        libc::SYS_clone,
+        libc::SYS_clone3,
+        libc::SYS_fork,
+        libc::SYS_vfork,
+    ])
+    .alone(|frame| {
+        create(None, frame);
+        Some(frame.rax as i64)
+    })
+    .helper(|_, frame| {
+        process::create_outside(frame);
+        Some(frame.rax as i64)
+    })
+    .bound(|_, frame| {
+        process::create_outside(frame);
+        Some(frame.rax as i64)
+    })
+    .at_once(|_, thread, frame| {
+        signal::forget_left(thread, frame.rsp as usize);
+        serve::in_call(thread, frame, |frame| create(Some(thread), frame));
+        true
+    }),
+    row(&[libc::SYS_execve, libc::SYS_execveat])
+        .alone(|frame| Some(process::exec(frame)))
+        .child(|frame| Some(process::exec(frame)))
+        .bound(|_, frame| Some(process::exec(frame)))
+        .thread(|_, _, frame| Some(process::exec(frame))),
+    row(&[libc::SYS_exit_group])
+        .bound(|_, _| {
             GUEST.report();
-            pass(frame)
+            None
+        })
+        .thread(|_, _, frame| {
+            GUEST.report();
+            quick(frame)
+        }),
+    row(&[libc::SYS_wait4, libc::SYS_waitid])
+        .bound(|_, frame| Some(outside::program_call(process::wait_for_one(frame)?, frame)))
+        .thread(|runtime, _, frame| {
+            let words = process::wait_for_one(frame)?;
+            Some(runtime.blocking(|| outside::program_call(words, frame)))
+        }),
+    row(&[libc::SYS_ptrace])
+        .alone(|frame| {
+            if dispatch::is_on() && frame.rdi == PTRACE_TRACEME {
+                dispatch::end();
+            }
+            None
+        })
+        .thread(|runtime, _, frame| Some(everywhere::trace(runtime, frame))),
+    // What the kernel keeps with a thread.
+    row(&[libc::SYS_gettid])
+        .bound(|thread, _| Some(id(thread)))
+        .thread(|_, thread, _| Some(id(thread))),
+    row(&[libc::SYS_set_tid_address])
+        .bound(|thread, frame| Some(set_tid_address(thread, frame)))
+        .thread(|_, thread, frame| Some(set_tid_address(thread, frame))),
+    row(&[libc::SYS_set_robust_list])
+        .bound(|thread, frame| {
+            let runtime = GUEST.runtime()?;
+            Some(attributes::set_robust_list(runtime, thread, frame))
+        })
+        .thread(|runtime, thread, frame| Some(attributes::set_robust_list(runtime, thread, frame))),
+    row(&[libc::SYS_get_robust_list])
+        .bound(|thread, frame| Some(attributes::get_robust_list(thread, frame)))
+        .thread(|_, thread, frame| Some(attributes::get_robust_list(thread, frame))),
+    row(&[libc::SYS_rseq])
+        .alone(|frame| Some(attributes::rseq(frame)))
+        .bound(|_, frame| Some(attributes::rseq(frame)))
+        .thread(|_, _, frame| Some(attributes::rseq(frame))),
+    row(&[libc::SYS_prctl])
+        .alone(|frame| {
+            if user_dispatch::is_request(frame) {
+                user_dispatch::begin(frame);
+                return Some(frame.rax as i64);
+            }
+            if frame.rdi as i32 == libc::PR_SET_SECCOMP {
+                prepared::open();
+            }
+            None
+        })
+        // The kernel's Syscall User Dispatch is the runtime's.
+        .child(|frame| user_dispatch::is_request(frame).then_some(EINVAL))
+        .bound(|thread, frame| {
+            let sets_name = frame.rdi as i32 == libc::PR_SET_NAME;
+            let refused = sets_name.then(|| names::set_own(thread, frame.rsi as usize));
+            refused.filter(|&error| error != 0)
+        })
+        .thread(|runtime, thread, frame| {
+            Some(if user_dispatch::is_request(frame) {
+                user_dispatch::set(thread, frame)
+            } else {
+                attributes::prctl(runtime, thread, frame)
+            })
+        }),
+    row(&[libc::SYS_arch_prctl])
+        // In the register is a mark of the runtime's.
+        .child(|frame| asks_for_gs(frame).then(|| segments::answer(frame, 0)))
+        .bound(|thread, frame| asks_for_gs(frame).then(|| segments::arch_prctl(thread, frame)))
+        .thread(|runtime, thread, frame| {
+            own_change(runtime, thread, frame).or_else(|| Some(segments::arch_prctl(thread, frame)))
+        }),
+    row(&[libc::SYS_pkey_alloc])
+        .alone(|frame| Some(segments::allocate_key(frame)))
+        .child(|frame| Some(segments::allocate_key(frame)))
+        .bound(|_, frame| Some(segments::allocate_key(frame)))
+        .thread(|_, _, frame| Some(segments::allocate_key(frame))),
+    // Identity, and what else a thread changes for itself alone.
+    row(&[
+        libc::SYS_setuid,
+        libc::SYS_setgid,
+        libc::SYS_setreuid,
+        libc::SYS_setregid,
+        libc::SYS_setresuid,
+        libc::SYS_setresgid,
+        libc::SYS_setgroups,
+    ])
+    .helper(|_, frame| credentials::is_for_all(frame).then(|| credentials::of_helper(frame)))
+    .bound(|thread, frame| {
+        credentials::is_for_all(frame).then(|| credentials::of_bound(thread, frame))
+    })
+    .thread(|runtime, thread, frame| {
+        if credentials::is_for_all(frame) {
+            Some(credentials::change(runtime, thread, frame))
+        } else {
+            own_change(runtime, thread, frame)
         }
-        libc::SYS_gettid => i64::from(state.tid.load(Ordering::Relaxed)),
-        libc::SYS_set_tid_address => {
-            state.clear_tid.store(frame.rdi as usize, Ordering::Relaxed);
-            i64::from(state.tid.load(Ordering::Relaxed))
-        }
-        libc::SYS_set_robust_list => attributes::set_robust_list(runtime, thread, frame),
-        libc::SYS_get_robust_list => attributes::get_robust_list(thread, frame),
-        libc::SYS_rseq => attributes::rseq(frame),
-        // Waits in the kernel would not meet wake-ups at user level.
-        libc::SYS_futex_waitv | 454..=456 => ENOSYS,
-
-        libc::SYS_clock_gettime => {
-            time::clock_gettime(thread, frame).unwrap_or_else(|| pass(frame))
-        }
-        libc::SYS_clock_getres => time::clock_getres(thread, frame).unwrap_or_else(|| pass(frame)),
-        libc::SYS_getrusage => time::getrusage(thread, frame),
-        libc::SYS_timer_create => time::create_timer(runtime, thread, frame),
-        libc::SYS_timer_delete => {
-            timers::delete(frame);
-            pass(frame)
-        }
-
-        libc::SYS_rt_sigaction => signal::sigaction(frame),
-        libc::SYS_rt_sigprocmask => signal::sigprocmask(runtime, thread, frame),
-        libc::SYS_rt_sigsuspend => signal::with_mask(runtime, thread, frame, frame.rdi as usize),
-        descriptor_waits!() => poll::serve(runtime, thread, frame),
-        libc::SYS_epoll_ctl => poll::control(runtime, frame),
-        libc::SYS_setsockopt => poll::set_option(runtime, frame),
-        libc::SYS_rt_sigtimedwait => signal::sigtimedwait(runtime, thread, frame),
-        signal::IO_PGETEVENTS => signal::get_events(runtime, thread, frame),
-        libc::SYS_fallocate => io::allocate(runtime, frame),
-        libc::SYS_signalfd | libc::SYS_signalfd4 => {
+    }),
+    row(&[
+        libc::SYS_setfsuid,
+        libc::SYS_setfsgid,
+        libc::SYS_capset,
+        libc::SYS_landlock_restrict_self,
+        libc::SYS_set_mempolicy,
+        libc::SYS_setns,
+        libc::SYS_personality,
+        libc::SYS_keyctl,
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        libc::SYS_ioperm,
+        libc::SYS_iopl,
+        LSM_SET_SELF_ATTR,
+    ])
+    .thread(own_change),
+    row(&[libc::SYS_unshare])
+        .bound(|thread, frame| {
+            let unshares = bound::unshares_descriptors(&frame.words());
+            unshares.then(|| own_descriptors(thread, outside::raw(frame)))
+        })
+        .thread(own_change),
+    row(&[libc::SYS_seccomp])
+        .alone(|frame| {
+            const SECCOMP_GET_ACTION_AVAIL: u64 = 2;
+            if frame.rdi < SECCOMP_GET_ACTION_AVAIL {
+                prepared::open();
+            }
+            None
+        })
+        .thread(own_change),
+    row(&[libc::SYS_perf_event_open])
+        .bound(|thread, frame| {
+            credentials::is_change(frame).then_some(())?;
+            to_thread(thread, frame, frame.rsi as i32, 1)
+        })
+        .thread(own_change),
+    // Scheduling.
+    row(&[libc::SYS_sched_setscheduler, libc::SYS_sched_setattr])
+        .alone(|frame| scheduling::before_threads(frame).or_else(|| with_runtime(frame, EPERM)))
+        .helper(helpers::about_thread)
+        .bound(|thread, frame| to_thread(thread, frame, frame.rdi as i32, 0))
+        .thread(|runtime, thread, frame| Some(scheduling::serve(runtime, thread, frame))),
+    row(&[
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_getaffinity,
+        libc::SYS_sched_getscheduler,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_getparam,
+        libc::SYS_sched_getattr,
+    ])
+    .helper(helpers::about_thread)
+    .bound(|thread, frame| to_thread(thread, frame, frame.rdi as i32, 0))
+    .thread(|runtime, thread, frame| Some(scheduling::serve(runtime, thread, frame))),
+    row(&[libc::SYS_setpriority, libc::SYS_getpriority])
+        .helper(helpers::about_thread)
+        .bound(|thread, frame| {
+            scheduling::is_about_one(frame).then_some(())?;
+            to_thread(thread, frame, frame.rsi as i32, 1)
+        })
+        .thread(|runtime, thread, frame| Some(scheduling::serve(runtime, thread, frame))),
+    row(&[libc::SYS_sched_yield])
+        .thread(|runtime, thread, frame| Some(deadlines::end_job(runtime, thread, frame)))
+        .at_once(|runtime, thread, frame| {
+            let gives_way = !deadlines::has(thread);
+            if gives_way {
+                serve::in_call(thread, frame, |frame| {
+                    runtime.yield_now();
+                    frame.rax = 0;
+                });
+            }
+            gives_way
+        }),
+    // Calls that take the id of a process or thread.
+    row(&[libc::SYS_ioprio_get, libc::SYS_ioprio_set])
+        .helper(|_, frame| Some(ids::serve_outside(frame)))
+        .bound(|thread, frame| {
+            if scheduling::is_about_one(frame) {
+                to_thread(thread, frame, frame.rsi as i32, 1)
+            } else {
+                Some(ids::serve_outside(frame))
+            }
+        })
+        .thread(|runtime, thread, frame| {
+            let changes = frame.rax as i64 == libc::SYS_ioprio_set;
+            let changed = changes
+                .then(|| own_change(runtime, thread, frame))
+                .flatten();
+            changed.or_else(|| Some(ids::serve(runtime, frame)))
+        }),
+    row(&[libc::SYS_sched_rr_get_interval])
+        .helper(|_, frame| Some(ids::serve_outside(frame)))
+        .bound(|thread, frame| {
+            let id = frame.rdi as i32;
+            if i64::from(id) == self::id(thread) {
+                to_thread(thread, frame, id, 0)
+            } else {
+                Some(ids::serve_outside(frame))
+            }
+        })
+        .thread(|runtime, _, frame| Some(ids::serve(runtime, frame))),
+    row(&[
+        libc::SYS_getpgid,
+        libc::SYS_setpgid,
+        libc::SYS_getsid,
+        libc::SYS_prlimit64,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_migrate_pages,
+        libc::SYS_move_pages,
+        libc::SYS_kcmp,
+    ])
+    .helper(|_, frame| Some(ids::serve_outside(frame)))
+    .bound(|_, frame| Some(ids::serve_outside(frame)))
+    .thread(|runtime, _, frame| Some(ids::serve(runtime, frame))),
+    // Signals.
+    row(&[libc::SYS_rt_sigaction])
+        .alone(|frame| Some(signal::sigaction(frame)))
+        .helper(|_, frame| Some(signal::sigaction(frame)))
+        .bound(|_, frame| Some(signal::sigaction(frame)))
+        .thread(|_, _, frame| Some(signal::sigaction(frame))),
+    row(&[libc::SYS_rt_sigprocmask])
+        .alone(|frame| dispatch::is_on().then(|| alone::sigprocmask(frame)))
+        .helper(|_, frame| {
+            let answer = outside::raw(frame);
+            // Unblocked again, without a moment for a dispatched call in between.
+            mask::set_kernel_mask(dispatch::blockable(mask::kernel_mask()));
+            Some(answer)
+        })
+        .bound(|thread, frame| Some(signal::sigprocmask_of_bound(thread, frame)))
+        .thread(|runtime, thread, frame| Some(signal::sigprocmask(runtime, thread, frame))),
+    row(&[libc::SYS_rt_sigpending])
+        .alone(|frame| dispatch::is_on().then(|| alone::sigpending(frame)))
+        .thread(|runtime, thread, frame| Some(attributes::sigpending(runtime, thread, frame))),
+    row(&[libc::SYS_sigaltstack])
+        .alone(|frame| dispatch::is_on().then(|| signal::altstack::call_of_kernel(frame)))
+        .thread(|runtime, thread, frame| {
+            Some(signal::altstack::sigaltstack(runtime, thread, frame))
+        }),
+    row(&[libc::SYS_rt_sigreturn]).at_once(|_, _, frame| {
+        frame.mode = mode::AT_SITE;
+        true
+    }),
+    row(&[libc::SYS_rt_sigsuspend])
+        .alone(wait_alone)
+        .thread(|runtime, thread, frame| {
+            Some(signal::with_mask(
+                runtime,
+                thread,
+                frame,
+                frame.rdi as usize,
+            ))
+        }),
+    row(&[libc::SYS_rt_sigtimedwait])
+        .alone(wait_alone)
+        .thread(|runtime, thread, frame| Some(signal::sigtimedwait(runtime, thread, frame))),
+    row(&[libc::SYS_signalfd, libc::SYS_signalfd4])
+        .alone(|frame| Some(signal::signalfd(frame)))
+        .helper(|_, frame| Some(signal::signalfd(frame)))
+        .bound(|_, frame| Some(signal::signalfd(frame)))
+        .thread(|runtime, thread, frame| {
             // What its reader blocks is found there at once, if nobody opens it.
             settled::settle_for_call(runtime, thread.kernel.mask.load(Ordering::Relaxed));
-            signal::signalfd(frame)
-        }
-        libc::SYS_rt_sigpending => attributes::sigpending(runtime, thread, frame),
-        libc::SYS_sigaltstack => signal::altstack::sigaltstack(runtime, thread, frame),
-        libc::SYS_tgkill => attributes::kill_thread(
-            runtime,
-            frame,
-            frame.rsi as i32,
-            frame.rdx as i32,
-            Some(frame.rdi as i32),
-        ),
-        libc::SYS_tkill => {
-            attributes::kill_thread(runtime, frame, frame.rdi as i32, frame.rsi as i32, None)
-        }
-        libc::SYS_kill => kill::kill(runtime, thread, frame),
-        libc::SYS_rt_sigqueueinfo => kill::queue(runtime, thread, frame),
-        libc::SYS_pidfd_send_signal => {
-            kill::send_by_descriptor(runtime, thread, frame).unwrap_or_else(|| pass(frame))
-        }
-        libc::SYS_rt_tgsigqueueinfo => attributes::queue_signal(runtime, frame),
-
-        scheduling::calls_about_one!() | libc::SYS_setpriority | libc::SYS_getpriority => {
-            scheduling::serve(runtime, thread, frame)
-        }
-        libc::SYS_prctl if user_dispatch::is_request(frame) => user_dispatch::set(thread, frame),
-        libc::SYS_prctl => attributes::prctl(runtime, thread, frame),
-        identity_calls!() if credentials::is_for_all(frame) => {
-            credentials::change(runtime, thread, frame)
-        }
-        changes_of_one!() if credentials::is_change(frame) => {
-            credentials::change_own(runtime, thread, frame)
-        }
-        libc::SYS_ptrace => everywhere::trace(runtime, frame),
-        libc::SYS_execve | libc::SYS_execveat => process::exec(frame),
-        libc::SYS_wait4 | libc::SYS_waitid if let Some(words) = process::wait_for_one(frame) => {
-            // SAFETY: the program's own call, for the same child.
-            runtime.blocking(|| unsafe { entry::program_call(&words, &frame.made, &entry::NEVER) })
-                as i64
-        }
-
-        libc::SYS_read
-        | libc::SYS_write
-        | libc::SYS_readv
-        | libc::SYS_writev
-        | libc::SYS_preadv2
-        | libc::SYS_pwritev2
-        | libc::SYS_recvfrom
-        | libc::SYS_sendto
-        | libc::SYS_recvmsg
-        | libc::SYS_sendmsg
-        | libc::SYS_accept
-        | libc::SYS_accept4 => {
-            if descriptors::is_ours(frame.rdi as i32) {
-                return EBADF;
+            Some(signal::signalfd(frame))
+        }),
+    row(&[libc::SYS_tgkill])
+        .alone(|frame| carried::send(frame))
+        .helper(|runtime, frame| Some(tgkill(runtime, frame)))
+        .bound(|thread, frame| {
+            carried::send(frame).or_else(|| to_thread(thread, frame, frame.rsi as i32, 1))
+        })
+        .thread(|runtime, _, frame| Some(tgkill(runtime, frame))),
+    row(&[libc::SYS_tkill])
+        .helper(|runtime, frame| Some(tkill(runtime, frame)))
+        .bound(|thread, frame| to_thread(thread, frame, frame.rdi as i32, 0))
+        .thread(|runtime, _, frame| Some(tkill(runtime, frame))),
+    row(&[libc::SYS_rt_tgsigqueueinfo])
+        .alone(|frame| carried::send(frame))
+        .helper(|runtime, frame| Some(attributes::queue_signal(runtime, frame)))
+        .bound(|thread, frame| {
+            carried::send(frame).or_else(|| to_thread(thread, frame, frame.rsi as i32, 1))
+        })
+        .thread(|runtime, _, frame| Some(attributes::queue_signal(runtime, frame))),
+    row(&[libc::SYS_kill])
+        .helper(|_, frame| Some(ids::serve_outside(frame)))
+        .bound(|_, frame| Some(ids::serve_outside(frame)))
+        .thread(|runtime, thread, frame| Some(kill::kill(runtime, thread, frame))),
+    row(&[libc::SYS_rt_sigqueueinfo])
+        .helper(|_, frame| Some(ids::serve_outside(frame)))
+        .bound(|_, frame| Some(ids::serve_outside(frame)))
+        .thread(|runtime, thread, frame| Some(kill::queue(runtime, thread, frame))),
+    row(&[libc::SYS_pidfd_send_signal]).thread(|runtime, thread, frame| {
+        kill::send_by_descriptor(runtime, thread, frame).or_else(|| quick(frame))
+    }),
+    // Waiting for words.
+    row(&[libc::SYS_futex])
+        .child(|frame| {
+            futex::outside(frame);
+            Some(frame.rax as i64)
+        })
+        .bound(|thread, frame| Some(futex::of_bound(thread, frame)))
+        .thread(|runtime, _, frame| {
+            futex::serve(runtime, frame).or_else(|| Some(futex::shared(runtime, frame)))
+        })
+        .at_once(|runtime, thread, frame| {
+            let wakes = futex::is_wake(frame);
+            if wakes {
+                serve::in_call(thread, frame, |frame| {
+                    frame.rax = futex::serve_wake(runtime, frame) as u64;
+                });
             }
-            io::serve(runtime, frame)
-        }
-        libc::SYS_sendmmsg => io::send_many(runtime, frame),
-        libc::SYS_recvmmsg => io::receive_many(runtime, frame),
-        libc::SYS_sendfile => io::send_file(runtime, frame),
-        libc::SYS_getrandom if frame.rsi > io::NEVER_SHORT => io::fill(runtime, frame),
-        libc::SYS_open | libc::SYS_openat => {
-            names::open(runtime, frame).unwrap_or_else(|| blocking(frame))
-        }
-        libc::SYS_pread64 => procfs::counts::read(frame, blocking(frame)),
-        listing_calls!() => procfs::entries(frame).unwrap_or_else(|| blocking(frame)),
-        status_calls!() => {
-            let answer = blocking(frame);
-            procfs::count_links(frame, answer);
-            answer
-        }
-        libc::SYS_fcntl if frame.rsi as i32 == libc::F_SETFL => {
-            let answer = blocking(frame);
-            runtime.kernel().poller().flags_change();
-            answer
-        }
-        libc::SYS_fcntl if frame.rsi as i32 == ids::F_SETOWN_EX => ids::set_owner(frame),
-        libc::SYS_fcntl if ids::takes_ownership(frame.rsi as i32) => {
-            ids::own_by_process(frame, || blocking(frame))
-        }
-        libc::SYS_fcntl | libc::SYS_ioctl if ids::names_owner(frame) => ids::name_owner(frame),
-        libc::SYS_ioctl if frame.rsi == FIONBIO => {
-            let answer = blocking(frame);
-            runtime.kernel().poller().flags_change();
-            answer
-        }
-        libc::SYS_close => attributes::close(runtime, frame),
-        libc::SYS_io_uring_setup => uring::setup(frame),
-        libc::SYS_io_uring_enter => {
+            wakes
+        }),
+    // Waits in the kernel would not meet wake-ups at user level.
+    row(&[libc::SYS_futex_waitv, FUTEX_WAKE, FUTEX_WAIT, FUTEX_REQUEUE])
+        .bound(|_, _| Some(ENOSYS))
+        .thread(|_, _, _| Some(ENOSYS)),
+    // Time.
+    row(&[libc::SYS_nanosleep])
+        .thread(|runtime, thread, frame| Some(time::nanosleep(runtime, thread, frame))),
+    row(&[libc::SYS_clock_nanosleep])
+        .thread(|runtime, thread, frame| Some(time::clock_nanosleep(runtime, thread, frame))),
+    row(&[libc::SYS_clock_gettime])
+        .bound(|thread, frame| time::clock_of_bound(thread, frame))
+        .thread(|_, thread, frame| time::clock_gettime(thread, frame).or_else(|| quick(frame))),
+    row(&[libc::SYS_clock_getres])
+        .bound(|thread, frame| time::clock_getres(thread, frame))
+        .thread(|_, thread, frame| time::clock_getres(thread, frame).or_else(|| quick(frame))),
+    row(&[libc::SYS_getrusage])
+        .bound(|thread, frame| Some(time::usage_of_bound(thread, frame)))
+        .thread(|_, thread, frame| Some(time::getrusage(thread, frame))),
+    row(&[libc::SYS_timer_create])
+        .bound(|thread, frame| {
+            if time::is_clock_of_other(thread, frame) {
+                bound::visit(thread, |runtime| time::create_timer(runtime, thread, frame))
+            } else {
+                Some(timers::create_by(frame, outside::call))
+            }
+        })
+        .thread(|runtime, thread, frame| Some(time::create_timer(runtime, thread, frame))),
+    row(&[libc::SYS_timer_delete])
+        .bound(|_, frame| {
+            timers::delete(frame);
+            None
+        })
+        .thread(|_, _, frame| {
+            timers::delete(frame);
+            quick(frame)
+        }),
+    // Waiting for descriptors.
+    row(&[libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_wait])
+        .thread(|runtime, thread, frame| Some(poll::serve(runtime, thread, frame))),
+    row(&[
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+    ])
+    .alone(wait_alone)
+    .thread(|runtime, thread, frame| Some(poll::serve(runtime, thread, frame))),
+    row(&[libc::SYS_epoll_ctl])
+        .bound(of_poller)
+        .thread(|runtime, _, frame| Some(poll::control(runtime, frame))),
+    row(&[signal::IO_PGETEVENTS])
+        .thread(|runtime, thread, frame| Some(signal::get_events(runtime, thread, frame))),
+    row(&[libc::SYS_io_uring_setup])
+        .alone(|frame| {
+            if uring::is_for_one(frame) {
+                with_runtime(frame, EINVAL)
+            } else {
+                Some(uring::setup(frame))
+            }
+        })
+        .bound(|_, frame| (!uring::is_for_one(frame)).then(|| uring::setup(frame)))
+        .thread(|runtime, thread, frame| {
+            own_change(runtime, thread, frame).or_else(|| Some(uring::setup(frame)))
+        }),
+    row(&[libc::SYS_io_uring_register])
+        .alone(|frame| {
+            uring::is_for_one(frame).then_some(())?;
+            with_runtime(frame, EINVAL)
+        })
+        .thread(own_change),
+    row(&[libc::SYS_io_uring_enter])
+        .alone(|_| {
             uring::enter();
-            uring::wait(runtime, thread, frame)
+            None
+        })
+        .bound(|_, _| {
+            uring::enter();
+            None
+        })
+        .thread(|runtime, thread, frame| {
+            uring::enter();
+            Some(uring::wait(runtime, thread, frame))
+        }),
+    // Moving bytes: tried without waiting; the thread parks on the poller.
+    row(&[libc::SYS_read])
+        .bound(|_, frame| Some(procfs::counts::read(frame, outside::raw(frame))))
+        .thread(transfer),
+    row(&[
+        libc::SYS_write,
+        libc::SYS_readv,
+        libc::SYS_writev,
+        libc::SYS_preadv2,
+        libc::SYS_pwritev2,
+        libc::SYS_recvfrom,
+        libc::SYS_sendto,
+        libc::SYS_recvmsg,
+        libc::SYS_sendmsg,
+        libc::SYS_accept,
+        libc::SYS_accept4,
+    ])
+    .thread(transfer),
+    row(&[libc::SYS_pread64])
+        .bound(|_, frame| Some(procfs::counts::read(frame, outside::raw(frame))))
+        .thread(|runtime, _, frame| Some(procfs::counts::read(frame, blocking(runtime, frame)))),
+    row(&[libc::SYS_sendmmsg]).thread(|runtime, _, frame| Some(io::send_many(runtime, frame))),
+    row(&[libc::SYS_recvmmsg]).thread(|runtime, _, frame| Some(io::receive_many(runtime, frame))),
+    row(&[libc::SYS_sendfile]).thread(|runtime, _, frame| Some(io::send_file(runtime, frame))),
+    row(&[libc::SYS_fallocate]).thread(|runtime, _, frame| Some(io::allocate(runtime, frame))),
+    row(&[libc::SYS_getrandom]).thread(|runtime, _, frame| {
+        if frame.rsi > io::NEVER_SHORT {
+            Some(io::fill(runtime, frame))
+        } else {
+            quick(frame)
         }
-        libc::SYS_dup2 | libc::SYS_dup3 => attributes::duplicate(runtime, frame),
-        libc::SYS_close_range => attributes::close_range(runtime, frame),
+    }),
+    // Descriptors, and what the poller knows of them.
+    row(&[libc::SYS_open, libc::SYS_openat])
+        .helper(|runtime, frame| names::open(runtime, frame))
+        .bound(|_, frame| names::open(GUEST.runtime()?, frame))
+        .thread(|runtime, _, frame| names::open(runtime, frame)),
+    row(&[libc::SYS_close])
+        .alone(|frame| is_ours(frame).then_some(EBADF))
+        .helper(helpers::close)
+        .bound(of_poller)
+        .thread(|runtime, _, frame| Some(attributes::close(runtime, frame))),
+    row(&[libc::SYS_dup2, libc::SYS_dup3])
+        .alone(|frame| is_ours(frame).then_some(EBADF))
+        .helper(helpers::duplicate)
+        .bound(of_poller)
+        .thread(|runtime, _, frame| Some(attributes::duplicate(runtime, frame))),
+    row(&[libc::SYS_close_range])
+        .alone(|frame| Some(attributes::close_ranges(frame)))
+        .helper(|runtime, frame| Some(helpers::close_range(runtime, frame)))
+        .bound(|thread, frame| {
+            if frame.rdx & credentials::CLOSE_RANGE_UNSHARE != 0 {
+                Some(own_descriptors(thread, attributes::close_ranges(frame)))
+            } else if bound::has_descriptors(thread) {
+                Some(attributes::close_ranges(frame))
+            } else {
+                of_poller(thread, frame)
+            }
+        })
+        .thread(|runtime, thread, frame| {
+            own_change(runtime, thread, frame)
+                .or_else(|| Some(attributes::close_range(runtime, frame)))
+        }),
+    row(&[libc::SYS_fcntl])
+        .helper(helpers::change_flags)
+        .bound(|_, frame| {
+            if frame.rsi as i32 == ids::F_SETOWN_EX {
+                Some(ids::set_owner(frame))
+            } else if ids::names_owner(frame) {
+                Some(ids::name_owner(frame))
+            } else {
+                helpers::change_flags(GUEST.runtime()?, frame)
+            }
+        })
+        .thread(|runtime, _, frame| match frame.rsi as i32 {
+            libc::F_SETFL => Some(change_flags(runtime, frame)),
+            ids::F_SETOWN_EX => Some(ids::set_owner(frame)),
+            command if ids::takes_ownership(command) => {
+                Some(ids::own_by_process(frame, || blocking(runtime, frame)))
+            }
+            _ => ids::names_owner(frame).then(|| ids::name_owner(frame)),
+        }),
+    row(&[libc::SYS_ioctl])
+        .helper(helpers::change_flags)
+        .bound(|_, frame| {
+            if ids::names_owner(frame) {
+                Some(ids::name_owner(frame))
+            } else {
+                helpers::change_flags(GUEST.runtime()?, frame)
+            }
+        })
+        .thread(|runtime, _, frame| {
+            if ids::names_owner(frame) {
+                Some(ids::name_owner(frame))
+            } else {
+                (frame.rsi == FIONBIO).then(|| change_flags(runtime, frame))
+            }
+        }),
+    row(&[libc::SYS_setsockopt])
+        .alone(|frame| {
+            poll::note_option(frame);
+            None
+        })
+        .helper(helpers::change_flags)
+        .bound(|_, frame| helpers::change_flags(GUEST.runtime()?, frame))
+        .thread(|runtime, _, frame| Some(poll::set_option(runtime, frame))),
+    // What procfs says of the program's threads.
+    row(&[libc::SYS_getdents, libc::SYS_getdents64])
+        .bound(|_, frame| procfs::entries(frame))
+        .thread(|_, _, frame| procfs::entries(frame)),
+    row(&[
+        libc::SYS_stat,
+        libc::SYS_lstat,
+        libc::SYS_fstat,
+        libc::SYS_newfstatat,
+        libc::SYS_statx,
+    ])
+    .bound(|_, frame| {
+        let answer = outside::raw(frame);
+        procfs::count_links(frame, answer);
+        Some(answer)
+    })
+    .thread(|runtime, _, frame| {
+        let answer = blocking(runtime, frame);
+        procfs::count_links(frame, answer);
+        Some(answer)
+    }),
+    // Code that comes while the program runs.
+    row(&[libc::SYS_mmap, libc::SYS_mprotect])
+        .alone(map)
+        .bound(|_, frame| map(frame))
+        .thread(|_, _, frame| map(frame).or_else(|| quick(frame))),
+    row(&[libc::SYS_pkey_mprotect, libc::SYS_shmat])
+        .alone(map)
+        .bound(|_, frame| map(frame))
+        .thread(|_, _, frame| map(frame)),
+    row(&[libc::SYS_munmap])
+        .alone(|frame| Some(loads::unmap(frame)))
+        .bound(|_, frame| Some(loads::unmap(frame)))
+        .thread(|_, _, frame| Some(loads::unmap(frame))),
+    // These do not wait for anything.
+    row(&[
+        libc::SYS_getpid,
+        libc::SYS_getppid,
+        libc::SYS_getuid,
+        libc::SYS_geteuid,
+        libc::SYS_getgid,
+        libc::SYS_getegid,
+        libc::SYS_brk,
+        libc::SYS_madvise,
+        libc::SYS_mremap,
+        libc::SYS_lseek,
+        libc::SYS_gettimeofday,
+        libc::SYS_time,
+        libc::SYS_getcpu,
+        libc::SYS_uname,
+    ])
+    .thread(|_, _, frame| quick(frame)),
+];
 
-        libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_shmat
-            if loads::is_executable(frame) =>
-        {
-            loads::map(frame)
-        }
-        libc::SYS_munmap => loads::unmap(frame),
-        libc::SYS_pkey_alloc => segments::allocate_key(frame),
+/// A call that does not wait is made where the thread is.
+fn quick(frame: &Frame) -> Answer {
+    Some(outside::raw(frame))
+}
 
-        libc::SYS_getpid
-        | libc::SYS_getppid
-        | libc::SYS_getuid
-        | libc::SYS_geteuid
-        | libc::SYS_getgid
-        | libc::SYS_getegid
-        | libc::SYS_brk
-        | libc::SYS_mmap
-        | libc::SYS_mprotect
-        | libc::SYS_madvise
-        | libc::SYS_mremap
-        | libc::SYS_lseek
-        | libc::SYS_gettimeofday
-        | libc::SYS_time
-        | libc::SYS_getcpu
-        | libc::SYS_uname
-        | libc::SYS_getrandom => pass(frame),
-        ids::process_calls!() => ids::serve(runtime, frame),
-        libc::SYS_arch_prctl => segments::arch_prctl(thread, frame),
-        _ => blocking(frame),
+/// Makes the call. If it blocks, the activation is replaced.
+fn blocking(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    runtime.blocking(|| outside::raw(frame))
+}
+
+/// clone, clone3, fork or vfork of a thread, or of a process's only one.
+fn create(thread: Option<&'static Thread>, frame: &mut Frame) {
+    match Request::of(frame) {
+        Some(request) if request.is_thread() => lifetime::create(frame, &request),
+        _ => process::create(frame, thread),
     }
+}
+
+/// Starts the runtime, and serves the call there; `refused` is the answer if it does not start.
+fn with_runtime(frame: &mut Frame, refused: i64) -> Answer {
+    match GUEST.start() {
+        Ok(runtime) => {
+            serve::dispatch(runtime, frame);
+            Some(frame.rax as i64)
+        }
+        Err(Errno(_)) => Some(refused),
+    }
+}
+
+fn id(thread: &'static Thread) -> i64 {
+    i64::from(thread.kernel.tid.load(Ordering::Relaxed))
+}
+
+fn set_tid_address(thread: &'static Thread, frame: &Frame) -> i64 {
+    let address = frame.rdi as usize;
+    thread.kernel.clear_tid.store(address, Ordering::Relaxed);
+    id(thread)
+}
+
+fn tgkill(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let (process, id) = (frame.rdi as i32, frame.rsi as i32);
+    attributes::kill_thread(runtime, frame, id, frame.rdx as i32, Some(process))
+}
+
+fn tkill(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    attributes::kill_thread(runtime, frame, frame.rdi as i32, frame.rsi as i32, None)
+}
+
+/// A change that a thread makes for itself alone.
+fn own_change(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -> Answer {
+    credentials::is_change(frame).then(|| credentials::change_own(runtime, thread, frame))
+}
+
+fn asks_for_gs(frame: &Frame) -> bool {
+    frame.rdi as i32 == segments::ARCH_GET_GS
+}
+
+/// A wait with a mask, in a process without a runtime.
+fn wait_alone(frame: &mut Frame) -> Answer {
+    dispatch::is_on().then(|| alone::wait(frame)).flatten()
+}
+
+fn transfer(runtime: &'static Runtime, _: &'static Thread, frame: &mut Frame) -> Answer {
+    Some(if descriptors::is_ours(frame.rdi as i32) {
+        EBADF
+    } else {
+        io::serve(runtime, frame)
+    })
+}
+
+/// Whether close, dup2 or dup3 names a descriptor of the runtime's own.
+fn is_ours(frame: &Frame) -> bool {
+    descriptors::is_ours(frame.rdi as i32)
+        || frame.rax as i64 != libc::SYS_close && descriptors::is_ours(frame.rsi as i32)
+}
+
+/// A bound thread's call that changes what the poller knows of descriptors.
+fn of_poller(thread: &'static Thread, frame: &mut Frame) -> Answer {
+    let closes =
+        frame.rax as i64 != libc::SYS_epoll_ctl && frame.rax as i64 != libc::SYS_close_range;
+    if closes && is_ours(frame) {
+        return Some(EBADF);
+    }
+    if bound::has_descriptors(thread) {
+        return None;
+    }
+    bound::visit(thread, |runtime| serve::once_more(runtime, thread, frame))
+}
+
+/// The answer to a bound thread's call that gives it a table of descriptors of its own.
+fn own_descriptors(thread: &'static Thread, answer: i64) -> i64 {
+    if answer == 0 {
+        bound::has_got_descriptors(thread);
+    }
+    answer
+}
+
+/// A call of a thread that changes a description's flags.
+fn change_flags(runtime: &'static Runtime, frame: &Frame) -> i64 {
+    let answer = blocking(runtime, frame);
+    runtime.kernel().poller().flags_change();
+    answer
+}
+
+/// Makes what mmap, mprotect, pkey_mprotect or shmat asks for, if that is executable.
+fn map(frame: &mut Frame) -> Answer {
+    loads::is_executable(frame).then(|| loads::map(frame))
 }

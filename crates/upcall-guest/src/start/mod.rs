@@ -26,7 +26,7 @@ use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::variables::{self, Meaningless};
 use upcall_linux::{affinity, base};
 
-use crate::call::table;
+use crate::call::serve as calls;
 use crate::ground::state::{GUEST, Options, Policy};
 use crate::ground::{caller, heap, hooks, obstacle};
 use crate::process::{self, loads, preload};
@@ -81,7 +81,7 @@ unsafe fn serve(options: Options, beside: bool) {
     unregister_rseq();
     signal::inherit_actions();
     let hooks = Hooks {
-        handler: table::handler,
+        handler: calls::handler,
         after: process::after,
         loader: true,
         beside,

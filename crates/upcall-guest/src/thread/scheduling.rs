@@ -34,21 +34,6 @@ const EPERM: i64 = -(libc::EPERM as i64);
 const ESRCH: i64 = -(libc::ESRCH as i64);
 const RESET_ON_FORK: i32 = 0x4000_0000;
 
-/// The calls that [`serve`] serves, but for those of a nice value, which may be about more than one thread.
-macro_rules! calls_about_one {
-    () => {
-        libc::SYS_sched_setaffinity
-            | libc::SYS_sched_getaffinity
-            | libc::SYS_sched_setscheduler
-            | libc::SYS_sched_getscheduler
-            | libc::SYS_sched_setparam
-            | libc::SYS_sched_getparam
-            | libc::SYS_sched_setattr
-            | libc::SYS_sched_getattr
-    };
-}
-pub(crate) use calls_about_one;
-
 /// Where the fields of struct sched_attr are (sched_setattr(2)).
 pub(crate) mod at {
     pub const SIZE: usize = 0;

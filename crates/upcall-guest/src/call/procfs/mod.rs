@@ -21,22 +21,6 @@ use crate::ground::text::put_number;
 
 pub mod counts;
 
-/// The calls that [`entries`] serves.
-macro_rules! listing_calls {
-    () => {
-        libc::SYS_getdents | libc::SYS_getdents64
-    };
-}
-pub(crate) use listing_calls;
-
-/// The calls whose answers [`count_links`] changes.
-macro_rules! status_calls {
-    () => {
-        libc::SYS_stat | libc::SYS_lstat | libc::SYS_fstat | libc::SYS_newfstatat | libc::SYS_statx
-    };
-}
-pub(crate) use status_calls;
-
 const EINVAL: i64 = -(libc::EINVAL as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
 /// A file's status as it is known, without asking a server for a newer one.

@@ -1,0 +1,197 @@
+//! The handler that every rewritten site enters: it finds out who makes the call, and asks the table ([`crate::call::table`]).
+
+use core::sync::atomic::Ordering;
+
+use upcall_linux::{Runtime, Thread, base};
+
+use crate::call::again;
+use crate::call::table::{Row, row_of};
+use crate::ground::caller::{self, Caller};
+use crate::ground::entry::{self, Frame};
+use crate::ground::record;
+use crate::ground::state::{self, GUEST};
+use crate::signal::{self, alone};
+use crate::thread::{bound, deadlines, lifetime};
+
+/// What every rewritten site calls.
+///
+/// # Safety
+///
+/// Called by the entry, on the program's stack.
+pub unsafe extern "C" fn handler(frame: &mut Frame) {
+    // Nothing of the stack is in use here, each of these being reached by a jump: for the last call it may be small.
+    match GUEST.runtime() {
+        Some(runtime) if frame.rax as i64 == libc::SYS_exit => exit(runtime, frame),
+        Some(runtime) => dispatch(runtime, frame),
+        None => without_runtime(frame),
+    }
+}
+
+#[inline(never)]
+fn without_runtime(frame: &mut Frame) {
+    if state::is_lent() || base::is_set() {
+        outside(frame);
+        return;
+    }
+    alone::in_call(frame, alone);
+    if GUEST.runtime().is_some()
+        && let Some(thread) = caller::own_thread()
+    {
+        caller::give_back(thread);
+    }
+}
+
+/// exit(2), which uses little of the stack.
+#[inline(never)]
+fn exit(runtime: &'static Runtime, frame: &mut Frame) {
+    match ending(runtime) {
+        Caller::Thread(thread, _) => lifetime::exit(runtime, thread, frame.rdi),
+        Caller::Outside(own) => caller::serve_outside(frame, own, outside),
+        // SAFETY: the entry's own frame.
+        Caller::Activation => unsafe { entry::native(frame) },
+    }
+}
+
+/// What ends by exit(2): a thread, a child on its memory or another kernel thread, or one of the runtime's own. Apart,
+/// so that the stack that this takes is free again for what follows.
+#[inline(never)]
+fn ending(runtime: &'static Runtime) -> Caller {
+    let caller = match base::program_thread() {
+        Some(thread) => Caller::Thread(thread, false),
+        None => caller::identify(runtime),
+    };
+    match caller {
+        Caller::Thread(thread, _) if thread.kernel.lent.load(Ordering::Relaxed) => {
+            Caller::Outside(None)
+        }
+        // SAFETY: the register leads to the activation.
+        Caller::Thread(..) if unsafe { base::is_inside() } => Caller::Activation,
+        other => other,
+    }
+}
+
+/// A process without a runtime, which has one thread.
+fn alone(frame: &mut Frame) {
+    answer_or_native(row_of(frame.rax).alone, frame);
+}
+
+/// Leaves the answer of `serve` in the frame, or makes the call as it stands.
+fn answer_or_native(serve: impl FnOnce(&mut Frame) -> Option<i64>, frame: &mut Frame) {
+    match serve(frame) {
+        Some(answer) => frame.rax = answer as u64,
+        // SAFETY: the entry's own frame.
+        None => unsafe { entry::native(frame) },
+    }
+}
+
+/// A kernel thread that is no activation, or a child of vfork.
+fn outside(frame: &mut Frame) {
+    if let Some(thread) = record::current_thread() {
+        crate::call::outside::serve(thread, frame);
+        return;
+    }
+    if frame.rax as i64 == libc::SYS_exit {
+        lifetime::exit_foreign(frame);
+    } else {
+        helper(frame);
+    }
+}
+
+/// Serves a call of such a kernel thread that is not its last.
+#[inline(never)]
+fn helper(frame: &mut Frame) {
+    let row = row_of(frame.rax);
+    if caller::is_helper()
+        && let Some(runtime) = GUEST.runtime()
+        && let Some(answer) = (row.helper)(runtime, frame)
+    {
+        frame.rax = answer as u64;
+        return;
+    }
+    answer_or_native(row.child, frame);
+}
+
+/// Serves a call in a process with a runtime.
+#[inline(never)]
+pub fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
+    let thread = match base::program_thread() {
+        Some(thread) => {
+            if thread.kernel.program_base.load(Ordering::Relaxed) != 0 {
+                caller::forget_base(thread);
+            }
+            thread
+        }
+        None => match caller::identify(runtime) {
+            Caller::Thread(thread, _) => thread,
+            Caller::Outside(own) => {
+                caller::serve_outside(frame, own, outside);
+                return;
+            }
+            Caller::Activation => {
+                // libc called by the runtime itself, on an activation's own stack.
+                // SAFETY: the entry's own frame.
+                unsafe { entry::native(frame) };
+                return;
+            }
+        },
+    };
+    if thread.kernel.lent.load(Ordering::Relaxed) {
+        outside(frame);
+        return;
+    }
+    // One instruction on the pseudo-register: the thread may migrate before and after it.
+    // SAFETY: it leads to the activation.
+    let inside = unsafe { base::is_inside() };
+    if inside {
+        // libc called by the runtime itself.
+        // SAFETY: the entry's own frame.
+        unsafe { entry::native(frame) };
+        return;
+    }
+    let row = row_of(frame.rax);
+    let is_served = row
+        .at_once
+        .is_some_and(|serve| serve(runtime, thread, frame));
+    if !is_served {
+        signal::forget_left(thread, frame.rsp as usize);
+        frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame, row)) as u64;
+        deadlines::came_back(runtime, thread);
+        if thread.kernel.bound.load(Ordering::Relaxed) != 0 {
+            bound::go(runtime, thread);
+        }
+    }
+    // A call at its site is the runtime's until the hook after it; but from a signal the program's code goes on.
+    if frame.mode != entry::mode::AT_SITE || frame.rax as i64 == libc::SYS_rt_sigreturn {
+        caller::give_back(thread);
+    }
+}
+
+/// A call of a bound thread that visits the runtime.
+pub fn once_more(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut frame = frame.clone();
+    let row = row_of(frame.rax);
+    once(runtime, thread, &mut frame, row)
+}
+
+/// Serves a call that is not made again: handlers that come find the thread behind it.
+#[inline(always)]
+pub fn in_call(thread: &'static Thread, frame: &mut Frame, serve: impl FnOnce(&mut Frame)) {
+    let state = &thread.kernel.frame;
+    frame.made.set(1);
+    state.store(core::ptr::from_mut(frame) as usize, Ordering::Relaxed);
+    serve(frame);
+    state.store(0, Ordering::Relaxed);
+}
+
+/// Makes the call once.
+#[inline(always)]
+fn once(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &mut Frame,
+    row: &'static Row,
+) -> i64 {
+    // SAFETY: the program's own call, as it made it.
+    (row.thread)(runtime, thread, frame)
+        .unwrap_or_else(|| runtime.blocking(|| unsafe { frame.raw() }) as i64)
+}
