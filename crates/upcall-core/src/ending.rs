@@ -208,7 +208,8 @@ impl<K: Kernel> Runtime<K> {
         self.tell_of_current(activation, Transition::Blocked);
         let activation = self.park(
             activation,
-            |runtime, activation, thread, ending| {
+            |activation, thread, ending| {
+                let runtime = activation.runtime();
                 // SAFETY: as passed below.
                 let ending = unsafe { &*(ending as *const Ending<K>) };
                 if ending.hang(runtime.kernel(), thread) {

@@ -426,7 +426,6 @@ impl<K: Kernel> Runtime<K> {
 }
 
 fn unlock_bucket<K: Kernel>(
-    _: &'static Runtime<K>,
     _: &'static Activation<K>,
     _: &'static Thread<K>,
     bucket: usize,
@@ -437,12 +436,11 @@ fn unlock_bucket<K: Kernel>(
 }
 
 fn finish_in_bucket<K: Kernel>(
-    runtime: &'static Runtime<K>,
     activation: &'static Activation<K>,
     thread: &'static Thread<K>,
     bucket: usize,
 ) -> Option<&'static Thread<K>> {
-    unlock_bucket(runtime, activation, thread, bucket);
-    runtime.finish_park(activation, thread);
+    unlock_bucket(activation, thread, bucket);
+    activation.runtime().finish_park(activation, thread);
     None
 }

@@ -18,7 +18,6 @@
 use core::ptr::NonNull;
 
 use crate::activation::Activation;
-use crate::runtime::Runtime;
 use crate::thread::Thread;
 use crate::thread_list::ThreadList;
 use crate::vp::Vp;
@@ -132,12 +131,7 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// [`Thread::claim`]. With `wait`, blocks until there is one, or [`Kernel::wake`]; returns at
     /// once if `activation.wake` is no longer the value in `wait`. Where the activation's virtual
     /// processor has not its processor, it also returns when that is back ([`Kernel::await_turn`]).
-    fn poll(
-        &self,
-        runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        wait: Option<u32>,
-    ) -> ThreadList<Self>;
+    fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self>;
 
     /// Whether somebody must sit in [`Kernel::poll`] although all processors are busy.
     fn wants_poller(&self) -> bool;
@@ -163,7 +157,6 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// the thread that runs on the activation, if one does.
     fn deferred(
         &self,
-        runtime: &'static Runtime<Self>,
         activation: &'static Activation<Self>,
         thread: Option<&'static Thread<Self>>,
     );
@@ -171,12 +164,7 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// A time slice is over on the current activation's virtual processor, on which `thread` ran: a
     /// chance to look after the machine (has the processor become crowded?). On the activation's own
     /// stack.
-    fn tick(
-        &self,
-        runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        thread: &'static Thread<Self>,
-    );
+    fn tick(&self, activation: &'static Activation<Self>, thread: &'static Thread<Self>);
 
     /// Whether other programs keep the processors busy. Then the kernel chooses among the runnable
     /// activations of a virtual processor, in fairness to the others, and its choice stands.
@@ -197,12 +185,7 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     /// Sleeps until [`Kernel::may_run`] says yes for the activation's virtual processor, or
     /// [`Kernel::wake`]; returns at once if `activation.wake` is no longer `seen`. May return
     /// early.
-    fn await_turn(
-        &self,
-        _runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        seen: u32,
-    ) {
+    fn await_turn(&self, activation: &'static Activation<Self>, seen: u32) {
         self.sleep(activation, seen);
     }
 
@@ -213,15 +196,10 @@ pub unsafe trait Kernel: Sized + Sync + 'static {
     }
 
     /// The current activation's virtual processor has nothing to run and is about to sleep.
-    fn resting(&self, _runtime: &'static Runtime<Self>, _activation: &'static Activation<Self>) {}
+    fn resting(&self, _activation: &'static Activation<Self>) {}
 
     /// The activation has nothing to do and is about to sleep; perhaps nobody will ever have anything to do.
-    fn look_for_deadlock(
-        &self,
-        _runtime: &'static Runtime<Self>,
-        _activation: &'static Activation<Self>,
-    ) {
-    }
+    fn look_for_deadlock(&self, _activation: &'static Activation<Self>) {}
 
     /// Whether the kernel thread of an activation that called [`Kernel::exit_activation`] is gone,
     /// and its stack free.

@@ -9,7 +9,6 @@ use std::vec;
 use crate::activation::Activation;
 use crate::kernel::{Errno, Kernel, Waiting};
 use crate::memory::Slab;
-use crate::runtime::Runtime;
 use crate::thread::Thread;
 use crate::thread_list::ThreadList;
 
@@ -114,12 +113,7 @@ unsafe impl Kernel for Bare {
 
     fn guard(&self, _: NonNull<u8>, _: usize) {}
 
-    fn poll(
-        &self,
-        _: &'static Runtime<Self>,
-        _: &'static Activation<Self>,
-        _: Option<u32>,
-    ) -> ThreadList<Self> {
+    fn poll(&self, _: &'static Activation<Self>, _: Option<u32>) -> ThreadList<Self> {
         ThreadList::new()
     }
 
@@ -139,21 +133,9 @@ unsafe impl Kernel for Bare {
         false
     }
 
-    fn deferred(
-        &self,
-        _: &'static Runtime<Self>,
-        _: &'static Activation<Self>,
-        _: Option<&'static Thread<Self>>,
-    ) {
-    }
+    fn deferred(&self, _: &'static Activation<Self>, _: Option<&'static Thread<Self>>) {}
 
-    fn tick(
-        &self,
-        _: &'static Runtime<Self>,
-        _: &'static Activation<Self>,
-        _: &'static Thread<Self>,
-    ) {
-    }
+    fn tick(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
 
     fn is_gone(&self, _: &'static Activation<Self>) -> bool {
         true

@@ -303,8 +303,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "runtime/idle.rs",
-        "self.kernel.look_for_deadlock(self, activation);\n            self.rest_as_owner(activation, vp, || self.rest(activation, seen));",
-        "let _ = seen;\n            self.kernel.look_for_deadlock(self, activation);\n            self.rest_as_owner(activation, vp, || {\n                self.rest(activation, activation.wake.load(Ordering::SeqCst))\n            });",
+        "self.kernel.look_for_deadlock(activation);\n            self.rest_as_owner(activation, vp, || self.rest(activation, seen));",
+        "let _ = seen;\n            self.kernel.look_for_deadlock(activation);\n            self.rest_as_owner(activation, vp, || {\n                self.rest(activation, activation.wake.load(Ordering::SeqCst))\n            });",
     ),
     (
         "idle::a_standby_that_goes_to_sleep",

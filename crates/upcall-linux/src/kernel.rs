@@ -445,12 +445,8 @@ unsafe impl Kernel for Linux {
         }
     }
 
-    fn poll(
-        &self,
-        runtime: &'static Runtime,
-        activation: &'static Activation,
-        wait: Option<u32>,
-    ) -> ThreadList<Self> {
+    fn poll(&self, activation: &'static Activation, wait: Option<u32>) -> ThreadList<Self> {
+        let runtime = activation.runtime();
         let Some(seen) = wait else {
             return self.poller.collect(runtime, true, 0);
         };
@@ -489,21 +485,12 @@ unsafe impl Kernel for Linux {
         state.pending.load(Ordering::SeqCst) & !state.mask.load(Ordering::Relaxed) != 0
     }
 
-    fn deferred(
-        &self,
-        runtime: &'static Runtime,
-        activation: &'static Activation,
-        thread: Option<&'static Thread>,
-    ) {
-        (self.settings.hooks.deferred)(runtime, activation, thread);
+    fn deferred(&self, activation: &'static Activation, thread: Option<&'static Thread>) {
+        (self.settings.hooks.deferred)(activation.runtime(), activation, thread);
     }
 
-    fn tick(
-        &self,
-        runtime: &'static Runtime,
-        activation: &'static Activation,
-        thread: &'static Thread,
-    ) {
+    fn tick(&self, activation: &'static Activation, thread: &'static Thread) {
+        let runtime = activation.runtime();
         self.bind(activation);
         affinity::look(self, runtime, activation, self.now());
         pace::tick(self, runtime, activation);
@@ -527,12 +514,12 @@ unsafe impl Kernel for Linux {
         self.gang.may_run(vp.processor())
     }
 
-    fn await_turn(&self, runtime: &'static Runtime, activation: &'static Activation, seen: u32) {
+    fn await_turn(&self, activation: &'static Activation, seen: u32) {
         if !self.lie_down(activation, IN_TURN) {
             return;
         }
         let waiting = &activation.kernel.waiting;
-        self.gang.sleep(runtime, activation, || {
+        self.gang.sleep(activation.runtime(), activation, || {
             activation.wake_word().load(Ordering::SeqCst) != seen
         });
         waiting.store(AWAKE, Ordering::Relaxed);
@@ -544,9 +531,12 @@ unsafe impl Kernel for Linux {
     }
 
     #[inline]
-    fn resting(&self, runtime: &'static Runtime, activation: &'static Activation) {
-        self.gang
-            .resting(runtime, activation, activation.vp().processor());
+    fn resting(&self, activation: &'static Activation) {
+        self.gang.resting(
+            activation.runtime(),
+            activation,
+            activation.vp().processor(),
+        );
     }
 
     #[inline]
@@ -554,9 +544,9 @@ unsafe impl Kernel for Linux {
         self.sentinels.load(Ordering::Relaxed)
     }
 
-    fn look_for_deadlock(&self, runtime: &'static Runtime, activation: &'static Activation) {
+    fn look_for_deadlock(&self, activation: &'static Activation) {
         if !self.poller.has_waiters() {
-            (self.settings.hooks.stuck)(runtime, activation);
+            (self.settings.hooks.stuck)(activation.runtime(), activation);
         }
     }
 

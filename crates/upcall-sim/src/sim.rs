@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use upcall_core::{Activation, Errno, Kernel, Role, Runtime, ThreadList, Waiting};
+use upcall_core::{Activation, Errno, Kernel, Role, ThreadList, Waiting};
 
 use crate::machine::{Doing, InKernel, Machine, Thread};
 use crate::policy::Call;
@@ -279,12 +279,7 @@ unsafe impl Kernel for Sim {
 
     fn guard(&self, _page: NonNull<u8>, _length: usize) {}
 
-    fn poll(
-        &self,
-        runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        wait: Option<u32>,
-    ) -> ThreadList<Self> {
+    fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         let machine = self.machine();
         machine.point(Call::Poll);
         if wait.is_some() {
@@ -298,7 +293,8 @@ unsafe impl Kernel for Sim {
             machine.handle();
             machine.fault_in_seat();
         }
-        self.space().collect(runtime, machine.clock.get())
+        self.space()
+            .collect(activation.runtime(), machine.clock.get())
     }
 
     fn wants_poller(&self) -> bool {
@@ -320,25 +316,15 @@ unsafe impl Kernel for Sim {
         thread.kernel.pending.load(Ordering::SeqCst)
     }
 
-    fn deferred(
-        &self,
-        runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        thread: Option<&'static Thread>,
-    ) {
+    fn deferred(&self, activation: &'static Activation<Self>, thread: Option<&'static Thread>) {
         let Some(thread) = thread else { return };
         if thread.kernel.pending.swap(false, Ordering::SeqCst) {
             thread.kernel.delivered.fetch_add(1, Ordering::SeqCst);
         }
-        runtime.leave_quietly(activation);
+        activation.runtime().leave_quietly(activation);
     }
 
-    fn tick(
-        &self,
-        _runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        _thread: &'static Thread,
-    ) {
+    fn tick(&self, activation: &'static Activation<Self>, _thread: &'static Thread) {
         self.bind(activation);
     }
 
@@ -352,12 +338,7 @@ unsafe impl Kernel for Sim {
         !lacks
     }
 
-    fn await_turn(
-        &self,
-        _runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        seen: u32,
-    ) {
+    fn await_turn(&self, activation: &'static Activation<Self>, seen: u32) {
         let machine = self.machine();
         machine.point(Call::AwaitTurn);
         let vp = activation.vp();
@@ -371,7 +352,7 @@ unsafe impl Kernel for Sim {
         self.machine().is_contended(self.space)
     }
 
-    fn resting(&self, _runtime: &'static Runtime<Self>, activation: &'static Activation<Self>) {
+    fn resting(&self, activation: &'static Activation<Self>) {
         let machine = self.machine();
         machine.rests(self.space, activation.vp().processor());
         machine.point(Call::Resting);

@@ -196,8 +196,8 @@ extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
     space.ends(&machine.enter(), thread);
     runtime.exit_thread(
         activation,
-        |runtime, _, thread, _| {
-            runtime.free_thread(thread);
+        |activation, thread, _| {
+            activation.runtime().free_thread(thread);
             None
         },
         0,

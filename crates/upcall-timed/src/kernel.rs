@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use upcall_core::{Activation, Errno, Kernel, Runtime, ThreadList, Vp, Waiting};
+use upcall_core::{Activation, Errno, Kernel, ThreadList, Vp, Waiting};
 
 use super::machine::{Doing, Event, Machine, Space};
 use super::setup::Kind;
@@ -198,12 +198,7 @@ unsafe impl Kernel for Timed {
 
     fn guard(&self, _page: NonNull<u8>, _length: usize) {}
 
-    fn poll(
-        &self,
-        runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        wait: Option<u32>,
-    ) -> ThreadList<Self> {
+    fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         let (machine, space) = (self.machine(), self.space());
         machine.charge(space.costs.trap);
         if let Some(seen) = wait
@@ -216,7 +211,7 @@ unsafe impl Kernel for Timed {
         }
         let mut list = ThreadList::new();
         if machine.now.get() >= space.alarm.get() {
-            runtime.expire(&mut list);
+            activation.runtime().expire(&mut list);
         }
         list
     }
@@ -239,21 +234,9 @@ unsafe impl Kernel for Timed {
         false
     }
 
-    fn deferred(
-        &self,
-        _runtime: &'static Runtime<Self>,
-        _activation: &'static Activation<Self>,
-        _thread: Option<&'static Thread>,
-    ) {
-    }
+    fn deferred(&self, _activation: &'static Activation<Self>, _thread: Option<&'static Thread>) {}
 
-    fn tick(
-        &self,
-        _runtime: &'static Runtime<Self>,
-        _activation: &'static Activation<Self>,
-        _thread: &'static Thread,
-    ) {
-    }
+    fn tick(&self, _activation: &'static Activation<Self>, _thread: &'static Thread) {}
 
     fn may_run(&self, vp: &'static Vp<Self>) -> bool {
         if self.space().kind == Kind::Bound {
@@ -263,12 +246,7 @@ unsafe impl Kernel for Timed {
         kernel.processor.get().is_some() && !kernel.leaving.get()
     }
 
-    fn await_turn(
-        &self,
-        _runtime: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        seen: u32,
-    ) {
+    fn await_turn(&self, activation: &'static Activation<Self>, seen: u32) {
         let machine = self.machine();
         machine.charge(self.space().costs.trap);
         let vp = activation.vp();

@@ -120,7 +120,8 @@ extern "C" fn user_thread(argument: usize, _: usize, _: usize) -> ! {
     drop(done);
     runtime.exit_thread(
         activation,
-        |runtime, _, thread, stack| {
+        |activation, thread, stack| {
+            let runtime = activation.runtime();
             runtime.kernel().free_stack(stack);
             runtime.free_thread(thread);
             None

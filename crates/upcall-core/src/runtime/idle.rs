@@ -91,7 +91,7 @@ impl<K: Kernel> Runtime<K> {
     #[inline]
     pub(super) fn look_at_deferred(&'static self, activation: &'static Activation<K>) {
         if activation.take_attention() & Activation::<K>::DEFERRED != 0 {
-            self.kernel.deferred(self, activation, None);
+            self.kernel.deferred(activation, None);
         }
     }
 
@@ -111,7 +111,7 @@ impl<K: Kernel> Runtime<K> {
         vp: &'static Vp<K>,
     ) -> bool {
         if self.seat_is_wanted() {
-            let list = self.kernel.poll(self, activation, None);
+            let list = self.kernel.poll(activation, None);
             if !list.is_empty() {
                 self.add_ready(vp, list);
                 return true;
@@ -182,8 +182,8 @@ impl<K: Kernel> Runtime<K> {
             if word.state() != State::Idle || self.work_waits(vp) {
                 return true;
             }
-            self.kernel.resting(self, activation);
-            self.kernel.look_for_deadlock(self, activation);
+            self.kernel.resting(activation);
+            self.kernel.look_for_deadlock(activation);
             self.rest_as_owner(activation, vp, || self.rest(activation, seen));
         }
     }
@@ -225,7 +225,7 @@ impl<K: Kernel> Runtime<K> {
             let seatless = self.seat_is_wanted() && !self.call_spare(vp);
             self.rest_as_owner(activation, vp, || {
                 if !seatless || !self.sit(activation, seen) {
-                    self.kernel.await_turn(self, activation, seen);
+                    self.kernel.await_turn(activation, seen);
                 }
             });
         }

@@ -159,7 +159,7 @@ impl<K: Kernel> Runtime<K> {
             let vp = activation.vp();
             debug_assert!(vp.word().is_owned_by(activation));
             if activation.take_attention() & Activation::<K>::DEFERRED != 0 {
-                self.kernel.deferred(self, activation, None);
+                self.kernel.deferred(activation, None);
             }
             if self.poller_is_due(vp) {
                 self.look_at_poller(activation, vp);

@@ -84,7 +84,7 @@ impl<K: Kernel> Runtime<K> {
         activation: &'static Activation<K>,
         vp: &'static Vp<K>,
     ) {
-        let list = self.kernel.poll(self, activation, None);
+        let list = self.kernel.poll(activation, None);
         vp.polled_ns.store(self.kernel.now(), Ordering::Relaxed);
         self.add_ready(vp, list);
     }
@@ -96,11 +96,11 @@ impl<K: Kernel> Runtime<K> {
         }
         // Perhaps it was woken to end, and is needed here.
         self.end_surplus();
-        let list = self.kernel.poll(self, activation, Some(seen));
+        let list = self.kernel.poll(activation, Some(seen));
         self.seat.leave();
         if list.is_empty() {
             // The last deadline may have been nobody's.
-            self.kernel.look_for_deadlock(self, activation);
+            self.kernel.look_for_deadlock(activation);
             if self.kernel.sentinel() {
                 self.stand_in(activation);
             }

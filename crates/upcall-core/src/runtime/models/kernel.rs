@@ -15,7 +15,6 @@ use shuttle::{sync::Condvar, sync::Mutex, thread};
 
 use crate::activation::Activation;
 use crate::kernel::{Errno, Kernel, Waiting};
-use crate::runtime::Runtime;
 use crate::sync::{AtomicBool, AtomicU32, UnsafeCell};
 use crate::thread::Thread;
 use crate::thread_list::ThreadList;
@@ -166,12 +165,7 @@ unsafe impl Kernel for Checked {
 
     fn guard(&self, _: NonNull<u8>, _: usize) {}
 
-    fn poll(
-        &self,
-        _: &'static Runtime<Self>,
-        activation: &'static Activation<Self>,
-        wait: Option<u32>,
-    ) -> ThreadList<Self> {
+    fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         // SAFETY: one sits here at a time; that is what the model is about.
         unsafe { *self.seat.get() += 1 };
         if let Some(seen) = wait {
@@ -190,21 +184,9 @@ unsafe impl Kernel for Checked {
         thread.kernel.0.load(Ordering::SeqCst) != 0
     }
 
-    fn deferred(
-        &self,
-        _: &'static Runtime<Self>,
-        _: &'static Activation<Self>,
-        _: Option<&'static Thread<Self>>,
-    ) {
-    }
+    fn deferred(&self, _: &'static Activation<Self>, _: Option<&'static Thread<Self>>) {}
 
-    fn tick(
-        &self,
-        _: &'static Runtime<Self>,
-        _: &'static Activation<Self>,
-        _: &'static Thread<Self>,
-    ) {
-    }
+    fn tick(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
 
     fn is_gone(&self, _: &'static Activation<Self>) -> bool {
         true
