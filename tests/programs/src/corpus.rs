@@ -1,5 +1,5 @@
-//! Real files to work on, from what every Debian machine has, copied once so that they do not
-//! change between two runs.
+//! Real files for tools to work on: files of this machine, copied once so that they do not change
+//! between two runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn publish(path: &Path, make: impl FnOnce(&Path)) {
     }
 }
 
-/// Visits regular files in sorted order until `visit` says false. Links are not followed.
+/// Visits regular files in sorted order until `visit` returns false. Links are not followed.
 fn walk(roots: &[&str], visit: &mut impl FnMut(&Path) -> bool) {
     let mut open: Vec<PathBuf> = roots.iter().rev().map(PathBuf::from).collect();
     while let Some(path) = open.pop() {

@@ -1,4 +1,4 @@
-//! Control groups (cgroups(7)) that bound a program. They can be made as root, as a rule.
+//! Control groups (cgroups(7)) that bound a program. As a rule only root can make them.
 
 use crate::program::Program;
 use std::fs;
@@ -58,9 +58,7 @@ impl Group {
             .arg(&self.entry)
             .arg(path)
     }
-}
 
-impl Group {
     /// Its directory.
     pub fn directory(&self) -> &Path {
         &self.directory

@@ -86,7 +86,7 @@ impl Running {
         assert_eq!(result, 0, "kill({}, {signal}) failed", self.pid());
     }
 
-    /// Whether the process has ended already.
+    /// The exit status if the process has ended already.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().expect("a child can be waited for");
         // Waited for, its id may be another's by now.

@@ -28,7 +28,7 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Whether the suite runs as root.
+/// Returns true if the suite runs as root.
 pub fn is_root() -> bool {
     // SAFETY: a system call without arguments.
     unsafe { libc::geteuid() == 0 }

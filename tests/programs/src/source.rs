@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The directory of the sources. Each lies in a folder below.
+/// The directory of the sources. Each source lies in a folder below it.
 pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
-/// The sources of all programs, in whatever folder; not what they include or import.
+/// The sources of all programs in all folders, without the files that they include or import.
 ///
 /// # Panics
 ///
@@ -33,7 +33,7 @@ pub fn all() -> Vec<PathBuf> {
     programs
 }
 
-/// The source of one program, by its name with or without the ending: `sigwait.c` or `sigwait`.
+/// The source of one program. The name may come with its ending or without: `sigwait.c` or `sigwait`.
 ///
 /// # Panics
 ///
@@ -77,7 +77,7 @@ struct Toolchain {
     command: &'static str,
     package: &'static str,
     flags: &'static [&'static str],
-    /// After the source: before glibc 2.34 these were libraries of their own.
+    /// Linked after the source. Before glibc 2.34 these were libraries of their own.
     libraries: &'static [&'static str],
 }
 
@@ -131,8 +131,8 @@ pub fn compile(case: &str, scratch: &Path, file: &str, more: &[&str]) -> Option<
     let folder = source.parent().expect("a file lies in a folder");
     let shared = sources().join("shared");
 
-    // The name holds a hash of all that goes in, so an executable is never stale and needs no
-    // lock: whoever comes first links it into place. A source includes files of its own folder and of `shared`.
+    // A source may include files of its own folder and of `shared`. The executable's name holds a hash of all of
+    // them, so an executable is never stale and needs no lock: the first case that has one links it into place.
     let mut hash = DefaultHasher::new();
     for path in files_below(folder).iter().chain(&files_below(&shared)) {
         fs::read(path)

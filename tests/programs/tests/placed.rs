@@ -1,6 +1,8 @@
-//! Where virtual processors go when a process of somebody else computes on a processor of theirs.
-//! Skipped where the program may use one processor only, or the others are never idle: so this is a
-//! program of its own, which Cargo runs beside no other, and its cases take turns.
+//! Where virtual processors go when another process computes on a processor of theirs.
+//!
+//! The cases need processors that are idle at times. So this is a test program of its own, which Cargo runs beside no
+//! other, and its cases take turns. They are skipped if the program may use one processor only, or if the other
+//! processors are never idle.
 
 use program_tests::case::Case;
 use program_tests::program::Program;
@@ -78,7 +80,7 @@ fn virtual_processors_do_not_meet_where_nobody_else_computes() {
     );
 }
 
-/// As many are chosen as `-p` says, and the first one is where the other process computes already.
+/// `-p2` chooses two processors of three, and the other process computes on the first one already.
 #[test]
 fn two_virtual_processors_of_three_leave_one_that_was_busy() {
     let name = "two_virtual_processors_of_three_leave_one_that_was_busy";

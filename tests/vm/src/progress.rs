@@ -1,6 +1,5 @@
-//! A file mapped by a load and by the program that measures it: the load counts, the
-//! measurer looks. The measurer needs no word with the load's runtime and disturbs no
-//! thread of it.
+//! A file that a load and the program that measures it both map. The load counts in it, and
+//! the measurer reads it. So the measurer neither asks the load's runtime nor disturbs a thread.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Most threads of one kind that a load can have.
+/// The largest number of threads of one kind that a load can have.
 pub const MAX_THREADS: usize = 64;
 
 /// A counter on a cache line of its own.
@@ -16,7 +15,7 @@ pub const MAX_THREADS: usize = 64;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds one. Only its own thread does.
+    /// Adds one. Only the thread that owns the counter may call it.
     pub fn bump(&self) {
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);
     }

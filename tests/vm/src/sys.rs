@@ -61,7 +61,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// CPU time that kernel thread `tid` of process `pid` has used, in nanoseconds; none if it
-/// has ended. Read from the outside, so that no runtime under test can colour it.
+/// has ended. It comes from `/proc`, so that no runtime under test can change it.
 pub fn task_cpu_ns(pid: i32, tid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok()

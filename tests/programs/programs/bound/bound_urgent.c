@@ -17,7 +17,7 @@ static const int goes_on[] = {1, 1, 0, 0, 0, 0};
 static int pipe_ends[2];
 static sem_t semaphore;
 static atomic_int ready, handled, over;
-/* For so long a wait with a time limit lasts, if nothing ends it. */
+/* How long a wait with a time limit lasts if nothing ends it. */
 static struct timespec limit;
 
 static void handler(int signal)

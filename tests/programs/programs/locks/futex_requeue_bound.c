@@ -49,7 +49,7 @@ static void *waits(void *number)
     return NULL;
 }
 
-/* All have begun, and most have come to their wait. Who comes later than the first attempt meets the next. */
+/* All have begun, and most have come to their wait. One that comes later than the first attempt meets the next. */
 static void let_come(void)
 {
     while (atomic_load(&came) < WAITERS)

@@ -18,7 +18,7 @@ struct attributes {
 
 /* None, where it is 0. */
 static const uint64_t deadlines[THREADS] = {300 * S, 100 * S, 0, 200 * S};
-/* Who is to run as which, from 1 on. */
+/* The place of each thread in the order in which they must run, from 1 on. */
 static const int places[THREADS] = {3, 1, 4, 2};
 static atomic_int released;
 

@@ -13,7 +13,7 @@ static const struct {
     {.policy = SCHED_IDLE},             {.policy = SCHED_FIFO, .priority = 20},
     {.policy = SCHED_OTHER},            {.policy = SCHED_OTHER, .nice = -5},
 };
-/* Who is to run as which, from 1 on. */
+/* The place of each thread in the order in which they must run, from 1 on. */
 static const int places[THREADS] = {5, 2, 6, 1, 4, 3};
 
 static int set(int policy, int priority)

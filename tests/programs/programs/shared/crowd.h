@@ -1,4 +1,4 @@
-/* Threads that sleep and compute in turn, so that whoever parks meanwhile runs again on another
+/* Threads that sleep and compute in turn, so that a thread that parks meanwhile runs again on another
  * activation. */
 #ifndef CROWD_H
 #define CROWD_H

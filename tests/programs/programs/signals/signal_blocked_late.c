@@ -1,5 +1,5 @@
 /* Threads have come and gone when the first one blocks a signal whose default action would end
- * the process: from then on it waits for sigwait, whoever sleeps with what mask. */
+ * the process: from then on it waits for sigwait, whichever thread sleeps with which mask. */
 #include "case.h"
 #include <signal.h>
 

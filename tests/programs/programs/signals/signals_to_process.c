@@ -1,5 +1,5 @@
 /* Queued signals for the process while threads that accept them begin and end, and block them again:
- * each arrives once, with its value, at whoever accepts it. */
+ * each arrives once, with its value, at a thread that accepts it. */
 #include "queued_signals.h"
 
 enum { SENT = 1000, AT_ONCE = 4, THREADS = 3 };

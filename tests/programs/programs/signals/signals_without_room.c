@@ -30,7 +30,7 @@ static void *parks(void *unused)
     return unused;
 }
 
-/* Sends and waits until it has arrived; says whether it could be sent. */
+/* Sends and waits until it has arrived. Returns true if it could be sent. */
 static int sent(pthread_t thread, int signal)
 {
     int before = atomic_load(&handled);

@@ -1,4 +1,4 @@
-/* A timer that follows the processor time of a thread (timer_create(2)) comes when that thread has computed so long, not
+/* A timer that follows the processor time of a thread (timer_create(2)) comes when that thread has computed for that time, not
  * when others have, and it comes at all. */
 #include "crowd.h"
 #include <signal.h>

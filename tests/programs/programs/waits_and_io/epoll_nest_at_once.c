@@ -1,5 +1,5 @@
 /* Threads that nest epoll instances at the same time, while others wait for each: each comes as deep as
- * alone. The numbers are high, so that whoever looks through all descriptors for what stands in the way
+ * alone. The numbers are high, so that a runtime that looks through all descriptors for what stands in the way
  * is not done when the next one asks. */
 #include "case.h"
 #include "poll_parks.h"

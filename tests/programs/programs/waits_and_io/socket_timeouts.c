@@ -1,4 +1,4 @@
-/* SO_RCVTIMEO and SO_SNDTIMEO: how long a call on a socket waits, whoever sets them and when. */
+/* SO_RCVTIMEO and SO_SNDTIMEO: how long a call on a socket waits, set by any thread at any time. */
 #include "case.h"
 #include <netinet/in.h>
 #include <signal.h>

@@ -6,7 +6,7 @@ use crate::provision;
 use std::io;
 use std::path::PathBuf;
 
-/// The server; where it listens is still to be said.
+/// The server. The caller adds where it listens.
 pub fn program(path: PathBuf) -> Program {
     let program = Program::new(path).args(["-t", "4", "-m", "64"]);
     if provision::is_root() {
@@ -16,13 +16,13 @@ pub fn program(path: PathBuf) -> Program {
     }
 }
 
-/// Stores, reads back and counts, so many times; several requests are under way at once.
+/// Stores, reads back and counts, `turns` times. Several requests are under way at once.
 ///
 /// # Errors
 ///
 /// When an answer is wrong.
 pub fn talk(mut connection: Connection, number: usize, turns: usize) -> io::Result<()> {
-    // Whoever comes first makes the counter; the answers differ, but not what is there then.
+    // The first connection makes the counter. The answers differ, but the counter is the same.
     connection.send(b"add total 0 0 1\r\n0\r\n")?;
     connection.line()?;
     for turn in 0..turns {
@@ -41,7 +41,7 @@ pub fn talk(mut connection: Connection, number: usize, turns: usize) -> io::Resu
     Ok(())
 }
 
-/// Nobody's count got lost: so many turns in all.
+/// Checks that the server has counted all turns of all connections.
 ///
 /// # Errors
 ///

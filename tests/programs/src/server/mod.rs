@@ -171,8 +171,8 @@ pub fn parity(case: &Case, service: &Service<'_>) {
     }
 }
 
-/// Runs the service under load until SIGTERM. `beside` gets the process id when the load begins, and
-/// what tells whether it is over; then it has to return.
+/// Runs the service under load until SIGTERM. `beside` is called when the load begins, with the process id and a
+/// flag. It must return when the flag is true: then the load is over.
 ///
 /// # Panics
 ///
@@ -213,7 +213,7 @@ pub fn drive(
     running.finish()
 }
 
-/// Asks until the server listens. It tells nobody when it does, so there is only asking again.
+/// Connects again and again until the server listens. A server does not announce that.
 fn listening(service: &Service<'_>, dir: &Path, running: &mut Running) -> Option<Address> {
     let deadline = Instant::now() + limit();
     while Instant::now() < deadline {

@@ -25,7 +25,7 @@ fn request(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Stores, reads back and counts, so many times; several requests are under way at once.
+/// Stores, reads back and counts, `turns` times. Several requests are under way at once.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub fn talk(mut connection: Connection, number: usize, turns: usize) -> io::Resu
     Ok(())
 }
 
-/// Nobody's count got lost, so many turns in all; and what is there can be saved.
+/// Checks that the server has counted all turns of all connections, and that it can save its data.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Errors in the runtime's own system calls (`upcall_linux::inject`), and the table of what was given.
+//! Errors in the runtime's own system calls (`upcall_linux::inject`), and the table of the errors that were given.
 
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Calls without which there is no new thread, or, with the first one, no runtime: pthread_create says
-/// EAGAIN, and what the program does then is its own affair.
+/// Calls that a new thread needs, or the whole runtime if it is the first thread. If one fails, pthread_create returns
+/// EAGAIN, and the program decides what it does then.
 const FOR_THREADS: [&str; 10] = [
     "clone",
     "epoll_create1",
@@ -23,11 +23,11 @@ const FOR_THREADS: [&str; 10] = [
     "timerfd_create",
 ];
 
-/// Made where system calls are dispatched only, which another error may bring about.
+/// The runtime makes this call only if system calls are dispatched, which another error may cause.
 const DISPATCH: &str = "prctl";
 
-/// From which call of a name on the sweep lets it fail. Memory may run out before anything: a wait
-/// with a deadline gave ENOMEM to a C library that knows no such answer, if it was the first.
+/// How many calls of that name succeed before the sweep lets the next one fail. Memory may run out at any call: a wait
+/// with a deadline once gave ENOMEM, which the C library does not expect, if it was the first wait.
 pub fn skips(call: &str) -> &'static [usize] {
     match call {
         "mmap" => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
@@ -36,7 +36,7 @@ pub fn skips(call: &str) -> &'static [usize] {
     }
 }
 
-/// The guest library that fails on demand, built beside the other one.
+/// Builds the guest library that fails on demand, beside the other one.
 pub fn library(scratch: &Path) -> PathBuf {
     let target = scratch.parent().expect("it lies in the target directory");
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -59,7 +59,7 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Now this, now that; unless it `refuses` threads, not what they need.
+    /// Draws which calls fail. Calls that a thread needs are among them only if `refuses` is true.
     pub fn drawn(random: &mut Random, refuses: bool, library: &Path, log: &Path) -> Self {
         let every = random.pick(&[2, 5, 20, 100, 500]);
         let skip = random.pick(&[0, 40, 130, 200, 500]);
@@ -75,8 +75,8 @@ impl Errors {
         }
     }
 
-    /// Each call of this name, after so many of it, with this error. What the kernel answers when
-    /// a signal or another thread has come in between, it does not answer for ever: every other call.
+    /// Lets each call of this name fail with this error, after `skip` calls of it. Errors that the kernel gives when
+    /// a signal or another thread came in between do not last: only every other call fails with one.
     pub fn always(call: &str, error: &str, skip: usize, library: &Path, log: &Path) -> Self {
         let passes = ["epoll_pwait", "futex", "nanosleep"].contains(&call);
         let every = if passes { 2 } else { 1 };
@@ -99,7 +99,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds the log of a run. Whether the program was refused a thread, with a reason.
+    /// Adds the log of a run. Returns true if the runtime refused a thread after such an error.
     pub fn add(&mut self, log: &Path) -> bool {
         let (mut exhausted, mut refused) = (false, false);
         for line in fs::read_to_string(log).unwrap_or_default().lines() {
@@ -139,7 +139,7 @@ impl Table {
         pairs.collect()
     }
 
-    /// The errors of calls that every start of a runtime makes which were never given.
+    /// The errors that no run has given, of calls that every start of the runtime makes.
     pub fn missing(&self) -> Vec<(String, String)> {
         let mut pairs = self.pairs();
         pairs.retain(|pair| {
@@ -179,7 +179,7 @@ impl Table {
     }
 }
 
-/// The places in the sources of what runs in the program that make a system call, with the line.
+/// All places that make a system call, with the line, in the sources of what runs inside of the program.
 fn places() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = BTreeMap::new();

@@ -1,11 +1,11 @@
-//! Faults from outside: what any process of the same user, the administrator or the machine may do to
+//! Faults from outside: what another process of the same user, the administrator or the machine may do to
 //! a program that runs.
 //!
-//! A [`Plan`] is decided by its seed: which faults, for how long, how far apart. When one is delivered,
-//! and to which of the program's kernel threads, depends on the machine; the log says it.
+//! A seed decides a [`Plan`]: which faults, for how long, how far apart. The machine decides when a fault is
+//! delivered, and to which kernel thread of the program; the log tells both.
 //!
-//! A fault ends before the next begins, and what it did is taken back. SIGSTOP to one kernel thread
-//! stops them all: it is the process that stops, whoever gets the signal.
+//! A fault ends before the next begins, and the test undoes it. SIGSTOP to one kernel thread stops the whole
+//! process.
 
 use crate::random::Random;
 use program_tests::group::Group;
@@ -15,17 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Signals without effect on who does not handle them.
+/// Signals without effect on a program that does not handle them.
 const HARMLESS: [libc::c_int; 4] = [libc::SIGWINCH, libc::SIGURG, libc::SIGCHLD, libc::SIGCONT];
 /// Signals for programs with handlers.
 const HANDLED: [libc::c_int; 2] = [libc::SIGUSR1, libc::SIGALRM];
 
-/// What a program bears.
+/// What a program can bear.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bears {
-    /// It ends when it gets no thread.
+    /// A new thread may be refused: the program ends then.
     pub refused_threads: bool,
-    /// Errors that are given always: it does not ask again for ever.
+    /// A call may fail always: the program does not repeat it for ever.
     pub lasting_errors: bool,
     /// It has handlers for [`HANDLED`].
     pub signals: bool,
@@ -301,8 +301,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Takes the process's pages away as the kernel does when memory is short: what is in files is read again
-/// at the next touch, and the rest is swapped out where there is swap (process_madvise(2)). The bytes.
+/// Takes the process's pages away, as the kernel does when memory is short (process_madvise(2)), and returns the number of
+/// bytes. Pages of files are read again at the next touch; the rest is swapped out if there is swap.
 fn page_out(pid: libc::pid_t) -> i64 {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let ranges = maps.lines().filter_map(|line| {
@@ -349,8 +349,8 @@ fn kernel_threads(pid: libc::pid_t) -> Vec<libc::pid_t> {
         .collect()
 }
 
-/// The children that execute another program already: until then they are copies of their parent, in
-/// whose place a parent that waits for the execution would see the kill.
+/// The children that execute another program already. Before that, a parent that waits for the execution would see the
+/// kill as a failure to execute.
 fn children(pid: libc::pid_t) -> Vec<libc::pid_t> {
     let own = fs::read_link(format!("/proc/{pid}/exe")).ok();
     kernel_threads(pid)
@@ -378,7 +378,7 @@ fn send((pid, tid): (libc::pid_t, Option<libc::pid_t>), signal: libc::c_int) {
     };
 }
 
-/// Whether the process has a handler for the signal (`SigCgt` in proc(5)).
+/// Returns true if the process has a handler for the signal (`SigCgt` in proc(5)).
 fn handles(pid: libc::pid_t, signal: libc::c_int) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -411,7 +411,7 @@ fn bind(tid: libc::pid_t, processors: &[usize]) {
     }
 }
 
-/// Whether the process is a zombie: it stays one until it is waited for.
+/// Returns true if the process is a zombie. It stays one until its parent waits for it.
 pub fn has_ended(pid: libc::pid_t) -> bool {
     // SAFETY: an all-zero siginfo is valid; the call fills it in and leaves the child as it is.
     unsafe {

@@ -1,21 +1,26 @@
-//! Programs under faults: nothing lost, no hang, no crash.
+//! Programs under faults: no data may be lost, and no program may hang or crash.
 //!
-//! Each round starts an unmodified program under `upcall run`, disturbs it from outside ([`faults`]), lets
-//! system calls of the runtime fail ([`errors`]), or both, and compares output, files and exit status with
-//! the native run ([`round`]). A program that hangs is described before it is killed
-//! (`program_tests::diagnosis`). A failure prints the seed of its round and the log of faults.
+//! Each round starts an unmodified program under `upcall run`. It disturbs the program from outside ([`faults`]), lets
+//! system calls of the runtime fail ([`errors`]), or does both. Then it compares output, files and exit status with
+//! the native run ([`round`]). If a program hangs, `program_tests::diagnosis` describes it before it is killed. A
+//! failure prints the seed of its round and the log of faults.
 //!
 //! ```text
 //! cargo test --release -p program-tests --test soak -- [--seconds N] [--seed S] [--round S] \
 //!     [--errors|--outside] [--unplug] [PART OF A PROGRAM'S NAME ...]
 //! ```
 //!
-//! `--seconds` (60) after the start no further round is drawn; `--seed` (1) decides them; `--round` repeats one by
-//! the seed that its failure printed. `--unplug` takes the machine's last processor away and gives it back: by
-//! hand only, where nobody else minds.
+//! | option | meaning |
+//! |---|---|
+//! | `--seconds N` | no round begins later than N seconds after the start; 60 |
+//! | `--seed S` | decides all rounds; 1 |
+//! | `--round S` | repeats the one round whose failure printed this seed |
+//! | `--errors` | errors in system calls only |
+//! | `--outside` | faults from outside only |
+//! | `--unplug` | also takes the machine's last processor away and gives it back; only on a machine of one's own |
 //!
-//! First, unless with `--outside`, every call of the runtime that may fail does so always, with each of its
-//! errors. A program that is refused a thread for want of something may end for that, and must say so.
+//! The test begins with a sweep, unless `--outside` is given: each call of the runtime that may fail fails always,
+//! with each of its errors. A program to which the runtime refuses a thread may end for that reason, and must say so.
 
 mod errors;
 mod faults;
@@ -34,7 +39,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use subjects::{BRIEF, Subject};
 
-/// How the runtime is set up, so that all of it is reached.
+/// Settings of the runtime. Together they reach all of its code.
 const SETTINGS: &[&[(&str, &str)]] = &[
     &[],
     &[("UPCALL_SLICE_US", "200"), ("UPCALL_VPS", "4")],
@@ -43,8 +48,8 @@ const SETTINGS: &[&[(&str, &str)]] = &[
     &[("UPCALL_PROBE", "yields")],
 ];
 
-/// What once failed, where the sweep does not come by: a program, calls, their error, always but for so
-/// many at first; with [`TWO`].
+/// Failures of the past that the sweep does not find. Each is a program, its calls, their error, and how many calls
+/// succeed first. They run with [`TWO`].
 const ONCE_FAILED: &[(&str, &str, &str, usize)] = &[
     // A watch on what is not known to be an epoll instance stayed, and the program's own nested less deep.
     ("epoll_threads.c", "fstat", "ENOMEM", 0),
@@ -105,7 +110,7 @@ fn options() -> Options {
     options
 }
 
-/// What has happened to a program so far.
+/// The rounds of one program so far.
 #[derive(Default)]
 struct Count {
     rounds: usize,

@@ -1,4 +1,4 @@
-//! What a seed decides: splitmix64 (Steele, Lea, Flood 2014).
+//! Numbers that a seed decides, by splitmix64 (Steele, Lea, Flood 2014).
 
 /// A sequence of numbers that a seed decides.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! One round: a program, started, disturbed, and compared with its native run.
+//! One round: a program is started, disturbed, and compared with its native run.
 
 use crate::errors::{Errors, Table};
 use crate::faults::{Bears, Groups, Plan};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a program is disturbed before it may end in peace.
+/// For how long a program is disturbed. After that it may end in peace.
 const DISTURBED: Duration = Duration::from_secs(10);
 
 /// How many clients a server has, and how many turns each.
@@ -43,11 +43,11 @@ pub struct Disturbance<'a> {
 pub enum End {
     /// As natively.
     Same,
-    /// A new thread was refused with EAGAIN, and the program ended for that, and said so.
+    /// The runtime refused a new thread with EAGAIN. The program ended for that reason and said so.
     Refused,
 }
 
-/// Runs it natively; only what it needs to come to its end is done to it.
+/// Runs the program natively. It gets only the signals and kills without which it would not end.
 pub fn native(case: &Case, subject: &Subject, groups: &Groups) -> Native {
     let dir = case.fresh("native");
     subject.prepare(&dir);
@@ -76,7 +76,8 @@ pub fn native(case: &Case, subject: &Subject, groups: &Groups) -> Native {
     }
 }
 
-/// A round, and how many faults came from outside; what went wrong otherwise, with all that is known.
+/// Runs a round. Returns how the program ended and how many faults came from outside; the error is the full report of
+/// what went wrong.
 pub fn round(
     case: &Case,
     subject: &Subject,

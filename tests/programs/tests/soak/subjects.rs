@@ -1,5 +1,4 @@
-//! The programs that are disturbed, all unmodified. What they print and write does not depend on when
-//! what happens.
+//! The programs that are disturbed, all unmodified. Their output and files do not depend on the order of events.
 
 use crate::faults::Bears;
 use program_tests::case::{Canonical, Case, sorted_lines, verbatim};
@@ -25,9 +24,9 @@ pub struct Subject {
     pub program: Program,
     pub canonical: Canonical,
     pub bears: Bears,
-    /// What lies in its directory at the start.
+    /// A file that lies in its directory at the start.
     pub file: Option<(&'static str, Arc<Vec<u8>>)>,
-    /// It is a server, and this is done with it.
+    /// If it is a server: what clients do with it.
     pub load: Option<Load>,
 }
 
@@ -35,9 +34,9 @@ pub struct Subject {
 #[derive(Clone, Debug)]
 pub struct Load {
     pub socket: PathBuf,
-    /// Of one connection: its number, and how many turns.
+    /// What one connection does. It gets its number and how many turns it has.
     pub talk: fn(Connection, usize, usize) -> io::Result<()>,
-    /// With how many turns there were in all.
+    /// What the last connection checks. It gets the number of turns of all connections.
     pub after: fn(Connection, usize) -> io::Result<()>,
 }
 
@@ -102,7 +101,7 @@ const SCRIPTS: &[&str] = &[
 /// Every kind of wait in a short time.
 pub const BRIEF: &str = "brief mix";
 
-/// All that can run here; `only` names some.
+/// All programs that can run here, or those of them whose names contain a word of `only`.
 pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
     let name = case.name();
     let mut subjects = Vec::new();
@@ -158,8 +157,8 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
             let program = Program::new(python)
                 .args(["-B", "-X", "faulthandler"])
                 .arg(path);
-            // Who waits for what the other process, or a thread that parks, does not give any more waits for
-            // ever, natively too.
+            // A program that waits for another process or thread, which ended for want of a thread, waits for
+            // ever; natively too.
             let bears = Bears {
                 refused_threads: !["py_multiprocessing", "py_threads"].contains(script),
                 ..BEARS
@@ -215,7 +214,7 @@ pub fn all(case: &Case, only: &[String]) -> Vec<Subject> {
     subjects
 }
 
-/// Servers under load. A thread that they are refused ends them before they listen, or one of them all.
+/// Servers under load. A server that gets no thread ends before it listens, or ends all of its connections.
 fn servers(case: &str) -> Vec<Subject> {
     let bears = Bears {
         refused_threads: false,

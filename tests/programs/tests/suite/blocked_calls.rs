@@ -1,5 +1,6 @@
-//! Where a filter forbids a system call that the runtime needs: what is required is refused with a reason, and by
-//! `doctor` too, and runs natively where that is asked for. Without the others the program does what it does natively.
+//! Programs under a seccomp filter that forbids a system call which the runtime makes. If the runtime cannot do without
+//! the call, `upcall run` and `upcall doctor` refuse with the reason, and `--or-native` runs the program natively. If it
+//! can, the program does what it does natively.
 
 use crate::real;
 use program_tests::program::Program;

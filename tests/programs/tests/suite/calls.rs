@@ -1,8 +1,8 @@
 //! The system-call table as a checklist: each call that the guest library serves or changes, and the test programs that
 //! make it. A test program makes a call natively and launched, and both must agree.
 //!
-//! `answers_*` print what calls answer to right and wrong requests: before there are threads, from the first thread and
-//! from another one. `restarts` prints what becomes of each call that waits when a handler runs.
+//! The programs `answers_*` print what calls answer to right and wrong requests: before there are threads, from the first
+//! thread and from another one. `restarts` prints for each call that waits what happens to it when a handler runs.
 
 use crate::case;
 use program_tests::case::verbatim;

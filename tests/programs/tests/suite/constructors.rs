@@ -1,4 +1,4 @@
-//! What runs before main: threads that a library's constructor makes, and the program's own malloc.
+//! Code that runs before main: a library's constructor that makes threads, and the program's own malloc.
 
 use crate::{case, real};
 use program_tests::case::{Case, verbatim};

@@ -1,5 +1,5 @@
-//! When Syscall User Dispatch is on: with system-call instructions that are not rewritten, and only
-//! then; and what is said where it cannot be. What the programs do with it is in `programs.rs`.
+//! Syscall User Dispatch is on only if some system-call instruction cannot be rewritten. If the kernel forbids it, `doctor`
+//! and `--stats` say so. The cases of `programs.rs` test what programs do under it.
 
 use crate::real;
 use program_tests::case::Case;
@@ -79,7 +79,7 @@ fn dispatch_is_on_for_a_refused_site() {
     assert!(caught > 4000, "each thread asks for its id: {caught}");
 }
 
-/// A container that forbids it: the program runs all the same, and the reason is said.
+/// As in a container that forbids dispatch: the program runs all the same, and `--stats` prints the reason.
 #[test]
 fn without_dispatch_the_program_runs_and_stats_say_so() {
     let name = "without_dispatch_the_program_runs_and_stats_say_so";

@@ -1,4 +1,4 @@
-//! Every way to end and to be started: the status and the surroundings are the native ones.
+//! Every way to end and to start a program: its exit status and what it inherits must be as natively.
 
 use crate::{case, real};
 use program_tests::case::verbatim;

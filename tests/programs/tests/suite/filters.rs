@@ -1,11 +1,11 @@
-//! Seccomp filters of a program that trap, or refuse, what the runtime itself calls: the program goes on, and its
-//! handler of SIGSYS is called for its own calls only.
+//! Programs that install a seccomp filter which traps or refuses a call of the runtime. The program must go on, and
+//! its handler of SIGSYS must see the program's own calls only.
 
 use crate::case;
 use program_tests::program::Program;
 
-/// What the runtime calls, at start or later, and the test program does not call natively. Not here is what nothing can
-/// do without, natively neither: futex(2), mmap(2), rt_sigprocmask(2), exit(2).
+/// Calls that the runtime makes, at start or later, and that the test program does not make natively. Calls without
+/// which no program runs are left out: futex(2), mmap(2), rt_sigprocmask(2), exit(2).
 const CALLS: &[(&str, i64)] = &[
     ("arch_prctl", libc::SYS_arch_prctl),
     ("clone", libc::SYS_clone),

@@ -1,5 +1,5 @@
-//! Control groups that leave a program one processor: a quota of processor time, and a set of
-//! processors. Skipped where groups cannot be made (cgroups(7); as root, as a rule).
+//! Control groups (cgroups(7)) that leave a program one processor: by a quota of processor time, or by a set
+//! of processors. Skipped if groups cannot be made, which as a rule only root can.
 
 use crate::case;
 use program_tests::group::{Group, ROOT};

@@ -1,4 +1,4 @@
-//! Children that cannot see the library: a mount or another root hides it.
+//! Child processes that cannot see the guest library, because a mount or another root hides it.
 
 use crate::{case, real};
 use program_tests::program::Program;

@@ -1,5 +1,5 @@
-//! The command as it is installed, `bin/upcall` with `lib/upcall/libupcall_guest.so`, finds its library
-//! however it is called, with and without /proc.
+//! The installed command, `bin/upcall`, must find its library, `lib/upcall/libupcall_guest.so`, in every way
+//! in which it can be called, with and without /proc.
 
 use crate::real;
 use program_tests::provision;

@@ -39,7 +39,7 @@ fn real(name: &str, file: &str) -> Option<(Case, PathBuf)> {
     Some((case, program))
 }
 
-/// As [`real`], for a case that takes two processors.
+/// As [`real`], for a case that needs two processors.
 fn real_on_two(name: &str, file: &str) -> Option<(Case, PathBuf)> {
     if available_parallelism().map_or(1, usize::from) < 2 {
         provision::skip(name, "it takes two processors, and one is allowed");

@@ -1,9 +1,9 @@
-//! Threads that wait for descriptors are parked: they do not take an activation each.
+//! Threads that wait for descriptors are parked: they do not keep an activation each.
 
 use crate::real;
 use program_tests::program::Program;
 
-/// 200 threads of which all wait at once, in every way there is.
+/// 200 threads wait at once, in every way there is.
 #[test]
 fn waiting_threads_are_parked() {
     let Some((case, path)) = real("waiting_threads_are_parked", "poll_many.c") else {
@@ -21,7 +21,7 @@ fn waiting_threads_are_parked() {
     );
 }
 
-/// Whoever sits in the poller would be woken for it, and find it drained.
+/// Otherwise each byte would wake the poller, which would find the pipe empty.
 #[test]
 fn a_pipe_on_which_threads_block_is_watched_no_more() {
     let Some((case, path)) = real(

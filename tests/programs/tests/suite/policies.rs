@@ -1,10 +1,10 @@
-//! Scheduling policies that are asked for by name.
+//! Scheduling policies that the user names with `--policy`.
 
 use crate::real;
 use program_tests::program::Program;
 
-/// Not compared with a native run: there real-time policies take a privilege, and the kernel's order is no
-/// strict one.
+/// Not compared with a native run: natively real-time policies need a privilege, and the kernel's order is not
+/// strict.
 #[test]
 fn priorities_order_the_threads_of_a_program() {
     holds_under(
@@ -23,7 +23,8 @@ fn priorities_are_inherited() {
     );
 }
 
-/// Under those policies, too, that leave nice values to the kernel. With `--policy=deadline` they have no effect.
+/// This holds under the policies that leave nice values to the kernel, too. Under `--policy=deadline` priorities have
+/// no effect.
 #[test]
 fn children_have_the_priorities_of_their_makers() {
     for policy in ["fifo", "lifo", "priority", "round-robin"] {

@@ -1,5 +1,5 @@
-//! redis-server with I/O threads under load, saving by a forked child; skipped aloud where it is
-//! not installed.
+//! redis-server with I/O threads under load, which saves by a forked child. Skipped aloud if it is not
+//! installed.
 
 use crate::case;
 use program_tests::provision;

@@ -1,7 +1,7 @@
-//! What cannot be run: the exit statuses of `nice` and `env`, 125 for what `upcall run` cannot
-//! serve, and a message that says what, with which evidence, and what to do.
+//! Programs that `upcall run` does not start. The exit status is that of `nice` and `env`, or 125 for a program
+//! that `upcall run` cannot serve; the message names the program, the evidence and a remedy.
 //!
-//! Only the real command can refuse; with another launcher these cases are skipped aloud.
+//! Only the real command can refuse. With another launcher these cases are skipped aloud.
 
 use crate::case;
 use program_tests::case::Case;
@@ -278,7 +278,7 @@ fn musl_program() {
     refused(&case, &dir.join("program"), &["musl"]);
 }
 
-/// A script is refused for its interpreter's sake, in the interpreter's words.
+/// A script is refused if its interpreter is, and the message gives the interpreter's reason.
 #[test]
 fn script_for_static_interpreter() {
     let name = "script_for_static_interpreter";

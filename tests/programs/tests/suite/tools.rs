@@ -1,5 +1,5 @@
-//! Installed threaded programs on real files: what one run packs the other must pack to the same
-//! bytes, and unpack to the original.
+//! Installed threaded programs on real files. A tool that packs must give the same bytes in both runs, and
+//! unpack them to the original.
 
 use crate::case;
 use program_tests::case::{sorted_lines, verbatim};
@@ -77,7 +77,7 @@ fn pigz() {
     );
 }
 
-/// A damaged file is told in the same way.
+/// Both runs report a damaged file in the same way.
 #[test]
 fn xz_damaged() {
     let Some(tool) = provision::program("xz_damaged", "xz", "xz-utils") else {

@@ -1,5 +1,4 @@
-//! Two programs at once that spin on the same two processors: they take turns, and what happens to
-//! one does not stop the other.
+//! Two programs that spin on the same two processors take turns. If one is killed or stopped, the other goes on.
 
 use crate::real_on_two;
 use program_tests::case::Case;

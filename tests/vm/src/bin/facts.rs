@@ -1,5 +1,5 @@
-//! Which of the kernel's means that the runtime would use work here, each tried and not
-//! deduced from a version: the answer is what the call did.
+//! Which facilities of the kernel work here. The program tries each one that the runtime may use; it deduces nothing
+//! from the kernel's version.
 
 use std::fs;
 use std::io::{self, Read};
@@ -153,7 +153,7 @@ fn rseq_slot() -> Result<(&'static AtomicU64, u64), String> {
     ))
 }
 
-/// Whether the kernel disarms a section when the thread blocks.
+/// Finds whether the kernel disarms a section when the thread blocks.
 fn rseq_disarmed_by_block() -> Finding {
     let (slot, section) = rseq_slot()?;
     slot.store(section, SeqCst);
@@ -206,7 +206,7 @@ fn yields(competitor: bool) -> Result<(u32, u32, u32), String> {
     Ok((moved, disarmed, both))
 }
 
-/// Whether an armed section tells a yield that switched from one that did not.
+/// Finds whether an armed section distinguishes a yield that switched from one that did not.
 fn rseq_tells_yield_switched() -> Finding {
     let (_, alone, _) = yields(false)?;
     let (moved, disarmed, both) = yields(true)?;
@@ -220,7 +220,7 @@ fn rseq_tells_yield_switched() -> Finding {
     }
 }
 
-/// Whether getrusage's counters tell a yield that switched from one that did not.
+/// Finds whether getrusage's counters distinguish a yield that switched from one that did not.
 fn rusage_tells_yield_switched() -> Finding {
     let (alone, _, _) = yields(false)?;
     let (beside, _, _) = yields(true)?;
@@ -300,8 +300,8 @@ fn epoll_pwait2() -> Finding {
     Ok(format!("{got} events after 1 µs"))
 }
 
-/// A read that must not block, on a descriptor that is empty and that the caller could
-/// have made blocking: EAGAIN is what we want.
+/// A read that must not block, on an empty descriptor that is in blocking mode. It must fail with
+/// EAGAIN.
 fn nowait_read(fd: i32) -> Finding {
     let mut byte = [0u8; 1];
     let part = libc::iovec {

@@ -1,13 +1,12 @@
-//! How soon a ready thread runs on a processor whose thread has just blocked, for each way
-//! of standing by, with and without a hog on the same processor.
+//! How soon a ready thread runs on a processor whose thread has just blocked, for each kind of
+//! standby, with and without a hog on the same processor.
 //!
-//! 1. The owner (nice 0) computes, says so, and blocks in a sleep.
-//! 2. The kernel runs the sentinel when it has nothing better; it sees what the owner said
-//!    and wakes the heir (nice 0), which was parked on a futex.
+//! 1. The owner (nice 0) computes, writes down that it blocks, and blocks in a sleep.
+//! 2. The kernel runs the sentinel when it has nothing better to run. The sentinel reads what the owner
+//!    wrote and wakes the heir (nice 0), which was parked on a futex.
 //! 3. The heir notes how long that took and computes until the owner is back.
 //!
-//! With a hog the processor is rightly shared; what must not happen is that the heir's
-//! turn never comes because the sentinel's own never does.
+//! A hog rightly shares the processor. But the sentinel must get its turn, or the heir would never run.
 
 use std::hint::black_box;
 use std::os::unix::process::CommandExt;

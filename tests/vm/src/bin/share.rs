@@ -1,11 +1,10 @@
-//! What a runtime costs threads that compute: the same load run natively and behind a
-//! prefix command, watched from outside.
+//! What a runtime costs threads that compute. The program runs the same load natively and behind a
+//! prefix command, and watches it from outside.
 //!
-//! The honest measure is CPU time by kernel thread, which the noise of an emulator or of a
-//! shared machine touches little: of all CPU time that the program used, the part that did
-//! not go to the kernel threads that compute is lost. A kernel thread computes if it is
-//! among the N that used most, N being the number of computing threads; this can only call
-//! too much lost. Throughput, which is noisy, is printed beside it.
+//! It measures CPU time by kernel thread, because the noise of an emulator or of a shared machine
+//! changes that little. CPU time of the load that did not go to kernel threads that compute is
+//! lost. With N computing threads, the N kernel threads that used most CPU time count as those
+//! that compute; so the figure can only be too large. Throughput, which is noisy, is printed beside it.
 //!
 //! Rejected: asking the load for its threads' CPU time. A runtime that answers for its
 //! threads would be measuring itself.

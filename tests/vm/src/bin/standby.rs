@@ -1,8 +1,8 @@
-//! What an always-runnable standby that yields costs a thread that computes on the same
-//! processor: its share of the processor, by CPU time, for each way to schedule it.
+//! The share of a processor that an always-runnable standby takes from a thread that computes there,
+//! by CPU time, for each way to schedule the standby.
 //!
-//! This needs nothing of the project: it tells which standby a kernel allows, and whether
-//! the machine that it runs in behaves like the kernel that it claims to be.
+//! This needs nothing of the project. It shows which standby a kernel allows, and that the
+//! kernel behaves as its version promises.
 
 use std::hint::black_box;
 use std::sync::Arc;
