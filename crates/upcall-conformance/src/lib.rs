@@ -1,22 +1,22 @@
 //! The kernel conformance suite: what must hold on every kernel under the runtime.
 //!
-//! A [`Scenario`] is written once, over a [`World`]: threads, and what the kernel does to them. It
-//! asserts by progress and order: a thread that must run now is one for which another waits,
-//! computing, so that a scenario that fails does not end. Nothing is measured against a clock; the
-//! only times are the guard of whoever runs it, and how long a call takes that ends by itself.
-//! What must have happened meanwhile is asked of the [`Counters`] that `--stats` prints.
+//! A [`Scenario`] is written once, over a [`World`]: threads, and what the kernel does to them. A
+//! scenario asserts progress and order. If a thread must run now, another thread waits for it and
+//! computes meanwhile; so a scenario that fails never ends, and the test's guard ends it. No
+//! scenario compares a time with a clock. What the runtime must have done is read from the
+//! [`Counters`] that `--stats` prints.
 //!
 //! | world | what |
 //! |---|---|
 //! | [`sim`] | the simulated machine of `upcall-sim`, with many seeds |
-//! | [`threads`] | a program with kernel threads: under `upcall run` the world of its backend; natively the check of the scenarios themselves |
+//! | [`threads`] | a program with kernel threads: under `upcall run` it tests a backend; natively it tests the scenarios |
 //!
-//! Every scenario is run with 1, 2 and 4 virtual processors: by `tests/sim.rs` on the first, by
-//! `tests/standby.rs` under `upcall run --backend standby`. A later backend of `upcall run` is one more
-//! file like that; a kernel on which no program can be started implements [`World`].
+//! Each scenario runs with 1, 2 and 4 virtual processors: `tests/sim.rs` runs it on the simulated machine,
+//! `tests/standby.rs` under `upcall run --backend standby`. A new backend of `upcall run` takes one more
+//! file like `tests/standby.rs`. A kernel that cannot start programs takes an implementation of [`World`].
 //!
-//! That each scenario can fail is shown by `tests/mutants`: for each a line of the runtime, or of a backend,
-//! that is changed, and the scenario then fails.
+//! `tests/mutants` shows that each scenario can fail: it changes a line of the runtime or of a backend, and
+//! the scenario must fail then.
 
 pub mod scenarios;
 pub mod sim;
@@ -26,8 +26,8 @@ pub mod world;
 pub use scenarios::{Scenario, scenarios};
 pub use world::{Counters, Kind, Slices, World};
 
-/// Declares a test for each scenario and number of virtual processors, which calls a function of the
-/// module that says so: `each_scenario!(run)` calls `run(name, processors)`.
+/// Declares a test for each scenario and number of virtual processors. With `each_scenario!(run)` each test
+/// calls `run(name, processors)` of the module that uses the macro.
 #[macro_export]
 macro_rules! each_scenario {
     ($run:ident) => {

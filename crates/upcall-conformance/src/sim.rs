@@ -1,4 +1,4 @@
-//! The simulated machine as a world.
+//! The world [`Sim`]: the simulated machine of `upcall-sim`, driven by seeds.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,20 +11,20 @@ use upcall_sim::{Gate, Handle, Machine, Me, Plan, Style};
 use crate::scenarios::{Facts, Scenario};
 use crate::world::{Counters, Kind, Slices, World};
 
-/// Repetitions of each scenario with one seed.
+/// How often a scenario repeats what it does, with one seed.
 const ROUNDS: u32 = 3;
-/// Seeds of each scenario, if not said.
+/// Seeds of each scenario, unless a variable asks for another number.
 const SEEDS: u64 = 40;
-/// How the failure of a run begins that could not be made.
+/// The first word of a failure if this world cannot do what the scenario asks.
 const LACKS: &str = "lacks: ";
 /// The most nanoseconds that pass between two points without a jump of the clock.
 const POINT_NS: u64 = 220;
 /// How long a rival has the processors.
 const VISIT_NS: u64 = 500_000;
-/// When somebody outside opens a gate.
+/// After this time another process opens a gate.
 const LATER_NS: u64 = 20_000;
-/// So many seeds of a scenario that is not about it, of which one is stepped: preempted at any instruction
-/// of the runtime.
+/// One of so many seeds is stepped, that is, preempted at any instruction of the runtime. Scenarios about this
+/// are stepped with every seed.
 const STEPPED: u64 = 4;
 
 /// A thread of a simulated machine.
@@ -131,8 +131,8 @@ impl World for Sim {
     }
 }
 
-/// Runs a scenario with many seeds, on machines with so many virtual processors. One that fails is not
-/// shrunk: what it needs, time slices perhaps, must not be taken away.
+/// Runs a scenario with many seeds, on machines with this number of virtual processors. A run that fails is not
+/// shrunk, because shrinking could take away what the scenario needs, for example time slices.
 ///
 /// # Panics
 ///
@@ -145,7 +145,7 @@ pub fn run(scenario: &Scenario<Sim>, processors: usize) {
     }
     let attempt = |plan: &Plan| play(scenario, processors, plan);
     let result = match drive::asked(SEEDS) {
-        // Of one run nothing is asked but that it holds.
+        // A single run must hold; it need not come to what the scenario is about.
         Asked::Replay(plan) => attempt(&plan).map(|_| 1),
         Asked::Seeds(seeds) => drive::hunt((1..=seeds).map(Plan::from), attempt),
     };
@@ -161,7 +161,7 @@ pub fn run(scenario: &Scenario<Sim>, processors: usize) {
     }
 }
 
-/// One run; 1 if it came to what the scenario is about, 0 if not.
+/// Makes one run. Returns 1 if it came to what the scenario is about, 0 if not.
 fn play(scenario: &Scenario<Sim>, processors: usize, plan: &Plan) -> Result<u64, Failure> {
     let answer = Rc::new(RefCell::new(None));
     let slices = (scenario.slices)(processors);
@@ -191,7 +191,7 @@ fn skip(title: &str, why: &str) {
     eprintln!("skipped: {title} on sim: {why}");
 }
 
-/// As bad a machine as any, but for what the scenario is about.
+/// Draws a machine. It may be as bad as any, except in what the scenario is about.
 fn style(pick: &mut dyn FnMut(u64) -> u64, vps: u64, slices: Slices) -> Style {
     let processors = 1 + pick(vps);
     // Stepping costs a signal for each instruction.
@@ -206,8 +206,8 @@ fn style(pick: &mut dyn FnMut(u64) -> u64, vps: u64, slices: Slices) -> Style {
         // A page fault of an idle owner in the poller's seat delays all, by design.
         seat_faults: 0,
         slice: match slices {
-            // Who comes back, and is preempted between looking whether the owner must choose again and asking
-            // for it, waits for a slice: see `who_comes_back_runs` in the scenarios of `upcall-sim`.
+            // A thread comes back, looks whether the owner must choose again, and is preempted before it asks
+            // for that: it waits for a slice. See `who_comes_back_runs` in the scenarios of `upcall-sim`.
             Slices::Endless if !stepped => u64::MAX,
             Slices::Endless | Slices::Short => 200,
             Slices::Shortest => 20,

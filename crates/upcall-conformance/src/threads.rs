@@ -1,8 +1,8 @@
-//! Kernel threads as a world: an ordinary program, which knows nothing of what carries it.
+//! The world [`Threads`]: an ordinary program with threads, which knows nothing of the runtime under it.
 //!
-//! Calls that block wait for a System V semaphore, whose waiters can be counted (`GETNCNT`); page
-//! faults are those of a userfaultfd(2) region. What comes from outside comes from child processes: one
-//! that opens gates, a rival that computes, one that changes affinities. There is one such world in a process.
+//! A call that blocks waits for a System V semaphore, because the kernel counts its waiters (`GETNCNT`). A page
+//! fault happens in a userfaultfd(2) region. Child processes do what must come from outside: one opens gates, one is the
+//! rival that computes, one changes affinities. A process has one such world.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -17,11 +17,11 @@ use upcall_bench::workload::uffd::{Region, Resolver};
 
 use crate::world::{Kind, World};
 
-/// Semaphores of the set; gates take turns with them.
+/// How many semaphores the set has. Gates take turns with them.
 const SEMAPHORES: usize = 200;
-/// After so long gates are opened from outside.
+/// After this time the child process opens a gate.
 const LATER: Duration = Duration::from_millis(2);
-/// Pages that can be waited for.
+/// How many pages the region has. Each is one gate.
 const PAGES: usize = 4096;
 
 /// A thread of the program.
@@ -41,7 +41,7 @@ pub enum Gate {
     Page(usize),
 }
 
-/// The region of the process, and who waits for its pages.
+/// The region of the process, and how many threads wait for each page.
 struct Pages {
     region: Region,
     resolver: Resolver,
@@ -50,13 +50,12 @@ struct Pages {
 
 static PAGES_OF_PROCESS: OnceLock<Result<Pages, String>> = OnceLock::new();
 static RIVAL: Mutex<Option<Child>> = Mutex::new(None);
-/// Opens gates when a line on its standard input says which.
+/// The child that opens gates: each line on its standard input names one.
 static OPENER: Mutex<Option<Child>> = Mutex::new(None);
 static NEXT_GATE: AtomicUsize = AtomicUsize::new(0);
 
 impl Threads {
-    /// The world of this process, in which the runtime is believed to have so many virtual
-    /// processors.
+    /// The world of this process. The caller says how many virtual processors the runtime has.
     ///
     /// # Errors
     ///
@@ -74,7 +73,7 @@ impl Threads {
         })
     }
 
-    /// In another process: opens the gates that standard input names, each some time after it was named.
+    /// Runs in the child: opens each gate that standard input names, after a while.
     pub fn open_gates(set: libc::c_int) -> io::Result<()> {
         let world = Threads {
             processors: 1,
@@ -92,7 +91,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Nobody waits any more.
+    /// Ends the world. No thread may wait on a gate any more.
     pub fn end(self) {
         let opener = OPENER.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut child) = opener {
@@ -104,7 +103,7 @@ impl Threads {
         unsafe { libc::semctl(self.set, 0, libc::IPC_RMID) };
     }
 
-    /// One operation on a semaphore, until that time; false if it did not come to it before.
+    /// Does one operation on a semaphore. Returns false if `until` came first.
     fn operate(self, number: u16, change: i16, until: Option<Instant>) -> bool {
         loop {
             let mut operation = libc::sembuf {
@@ -127,7 +126,7 @@ impl Threads {
             if answer == 0 {
                 return true;
             }
-            // A signal of the runtime's own, or of nobody's: this call is never restarted.
+            // The kernel never restarts this call after a signal, such as the runtime's own.
             match io::Error::last_os_error().raw_os_error() {
                 Some(libc::EINTR) => {}
                 Some(libc::EAGAIN) => return false,
@@ -156,7 +155,7 @@ impl Pages {
     }
 }
 
-/// A microsecond or so.
+/// Computes for about a microsecond.
 pub fn step() {
     for turn in 0..2_000 {
         black_box(turn);
@@ -178,7 +177,7 @@ fn timespec(time: Duration) -> libc::timespec {
     }
 }
 
-/// This program with other arguments, as a process of its own, whose `--stats` nobody takes for ours.
+/// Starts this program with other arguments. Its output is dropped: its `--stats` are not those of the test.
 fn myself(arguments: &[String]) -> Child {
     myself_with(arguments, Stdio::null())
 }
@@ -393,7 +392,7 @@ impl World for Threads {
     }
 }
 
-/// clone(2) and clone3(2) say EAGAIN from here on, on every kernel thread of the process.
+/// From here on clone(2) and clone3(2) fail with EAGAIN, on every kernel thread of the process.
 fn forbid_clone() -> io::Result<()> {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let compare = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;

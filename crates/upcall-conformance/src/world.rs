@@ -1,13 +1,13 @@
-//! What a scenario can do, and what it can see.
+//! The trait [`World`]: what a scenario can do, and what it can see.
 
 use std::sync::atomic::AtomicU32;
 
 /// How a thread waits in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// In a system call, of which the runtime is told before.
+    /// In a system call, which the thread announces to the runtime.
     Call,
-    /// On a page that is not there: nobody is told.
+    /// On a page that is not there. The runtime is not told.
     Fault,
 }
 
@@ -24,12 +24,12 @@ pub enum Slices {
 
 /// A thread's view of a machine. Words are leaked: a run is short.
 pub trait World: Copy + 'static {
-    /// How long calls take that end by themselves, in nanoseconds: long enough for others to run.
+    /// How long a call takes that the kernel ends, in nanoseconds: long enough for other threads to run.
     const CALL_NS: u64;
 
     /// A thread that was started.
     type Handle;
-    /// Where threads wait in the kernel until others let them pass.
+    /// A place at which threads wait in the kernel until other threads let them pass.
     type Gate: Copy + Send + 'static;
 
     /// How many virtual processors the program has.
@@ -50,7 +50,7 @@ pub trait World: Copy + 'static {
     /// Gives way to other threads.
     fn yield_now(self);
 
-    /// Parks while the word has this value, until somebody wakes; perhaps for no reason.
+    /// Parks while the word has this value, until a thread wakes it. It may return for no reason.
     fn wait(self, word: &'static AtomicU32, value: u32);
 
     /// Wakes at most so many that wait for the word.
@@ -59,43 +59,41 @@ pub trait World: Copy + 'static {
     /// Parks for so many nanoseconds.
     fn sleep(self, ns: u64);
 
-    /// A closed gate, or why there is none of this kind.
+    /// Makes a closed gate.
     ///
     /// # Errors
     ///
-    /// What this machine lacks.
+    /// What this machine lacks for a gate of this kind.
     fn gate(self, kind: Kind) -> Result<Self::Gate, String>;
 
     /// Waits in the kernel, on the gate, until [`World::open`].
     fn pass(self, gate: Self::Gate);
 
-    /// How many wait in the kernel on the gate. They may be on their way in, but not before it.
+    /// How many threads wait in the kernel on the gate. A thread counts from its entry into the kernel on.
     fn nr_waiting(self, gate: Self::Gate) -> usize;
 
-    /// Lets so many pass a gate; all of them, if it is one of page faults.
+    /// Lets `count` threads pass the gate. A gate of page faults lets all pass.
     fn open(self, gate: Self::Gate, count: usize);
 
-    /// As [`World::open`], by somebody outside of the program and after a while: the caller can go on
-    /// computing before.
+    /// As [`World::open`], but another process opens the gate after a while. The caller goes on at once.
     fn open_later(self, gate: Self::Gate, count: usize);
 
     /// Waits in the kernel for so many nanoseconds, in a call like those that wait on gates.
     fn call_for(self, ns: u64);
 
-    /// The processor time, in nanoseconds, that the program has used until now; rather too much.
+    /// The processor time, in nanoseconds, that the program has used until now. Never less than the truth.
     fn busy_ns(self) -> u64;
 
-    /// Somebody else wants all processors for a while, and takes turns with those who compute.
-    /// [`World::has_company`] says no as soon as that one has had them and is gone.
+    /// Another program wants all processors for a while, and takes turns with this one.
     fn invite_rival(self);
 
-    /// See [`World::invite_rival`].
+    /// Returns true until the rival of [`World::invite_rival`] has had the processors and has ended.
     fn has_company(self) -> bool;
 
-    /// All processors but the first are forbidden from outside, while the threads run.
+    /// Another process forbids all processors but the first, while the threads run.
     fn forbid_all_but_one(self);
 
-    /// From outside, all processors are allowed again.
+    /// Another process allows all processors again.
     fn allow_all(self);
 
     /// From here on the kernel gives no more kernel threads. The threads that there are remain.
@@ -105,11 +103,11 @@ pub trait World: Copy + 'static {
     /// What this machine lacks.
     fn exhaust(self) -> Result<(), String>;
 
-    /// From here on the calling thread has this priority; more comes first.
+    /// Gives the calling thread this priority. A larger one is more urgent.
     ///
     /// # Errors
     ///
-    /// Why threads have no priorities here.
+    /// The reason why threads have no priorities here.
     fn set_priority(self, priority: u32) -> Result<(), String>;
 }
 
@@ -128,10 +126,10 @@ pub struct Counters {
     pub taken: u64,
     /// Threads preempted at the end of a time slice, or for one that came back.
     pub preempted: u64,
-    /// Activations that were taken from the pool.
+    /// Activations that the runtime took from the pool.
     pub recycled: u64,
     /// Activations that the kernel refused.
     pub refused: u64,
-    /// The most activations that there were at a time.
+    /// The largest number of activations at one time.
     pub peak: u64,
 }

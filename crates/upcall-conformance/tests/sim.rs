@@ -1,4 +1,4 @@
-//! Every scenario on the simulated machine.
+//! Runs every scenario on the simulated machine.
 
 use upcall_conformance::{each_scenario, scenarios, sim};
 

@@ -1,13 +1,13 @@
-//! Every scenario under `upcall run --backend standby`.
+//! Runs every scenario under `upcall run --backend standby`.
 
 mod launched;
 
 use launched::Backend;
 use upcall_conformance::each_scenario;
 
-/// Programs of one user take turns, which is how a processor is taken; but who computes is seen by its
-/// time slices. On a crowded machine these come so late that nobody seems to, and the kernel shares the
-/// processors out by itself.
+/// Under this backend a program loses a processor when programs of one user take turns. A program takes part once its
+/// time slices show that it computes. On a crowded machine they come too late for that, and the kernel shares the
+/// processors out instead; so `is_told` is false.
 const STANDBY: Backend = Backend {
     name: "standby",
     is_told: false,

@@ -1,9 +1,8 @@
 //! One scenario, as an ordinary program with threads.
 //!
-//! `upcall-conformance NAME PROCESSORS ROUNDS`: prints `ok NAME`, or `skipped: REASON`. The other
-//! forms are what the scenarios start as processes of their own: `open SET` opens the gates that its input
-//! names, `rival PROCESSORS` computes for a while, `affinity PID one|all` changes where the threads of a
-//! process may run.
+//! `upcall-conformance NAME PROCESSORS ROUNDS` runs a scenario and prints `ok NAME` or `skipped: REASON`. The
+//! scenarios start the other forms as child processes: `open SET` opens the gates that its input names, `rival
+//! PROCESSORS` computes for a while, and `affinity PID one|all` changes where the threads of a process may run.
 
 use std::{fs, io, mem, process, thread};
 
@@ -48,7 +47,7 @@ fn scenario(name: &str, processors: usize, rounds: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// To as many of the allowed processors, for this program and what it starts: before there are threads.
+/// Binds this program, and what it starts, to as many of the allowed processors. Called before there are threads.
 fn pin(processors: usize) -> io::Result<()> {
     let mut allowed = allowed()?;
     let mut left = processors;
@@ -71,7 +70,7 @@ fn pin(processors: usize) -> io::Result<()> {
     }
 }
 
-/// Where this program may run.
+/// The processors on which this program may run.
 fn allowed() -> io::Result<libc::cpu_set_t> {
     // SAFETY: an empty set is valid.
     let mut allowed: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -96,7 +95,8 @@ fn rival(processors: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Twice, for threads that were created while the others were gone through.
+/// Changes the affinity of each thread of a process. It goes through them twice, because the process may have
+/// created threads meanwhile.
 fn change_affinity(whose: &str, to_one: bool) -> io::Result<()> {
     let mut allowed = allowed()?;
     if to_one {

@@ -1,4 +1,5 @@
-//! Threads that block in the kernel: their processors go to others, and activations are used again.
+//! Scenarios in which threads block in the kernel: their processors go to other threads, and activations are used
+//! again.
 
 use super::{Scenario, add_one, all_wait, is, join_all, on_each, word};
 use crate::world::{Kind, Slices, World};
@@ -16,7 +17,7 @@ pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
             ..Scenario::new("fault", |w| blocked_at_once(w, Kind::Fault))
         },
         Scenario {
-            // Blocked ones, their successors and standbys, and a few: however many rounds.
+            // Blocked ones, their successors and standbys, and a few. The number of rounds has no part in it.
             holds: |facts| facts.counters.peak <= 5 * facts.processors + 6,
             happens: |facts| facts.counters.recycled > 0,
             ..Scenario::new("recycle", recycle)
@@ -29,7 +30,7 @@ pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     ]
 }
 
-/// As many threads as there are processors wait in the kernel, and the one that lets them go runs.
+/// As many threads wait in the kernel as there are processors. The thread that opens their gate must run.
 fn blocked_at_once<W: World>(w: W, kind: Kind) -> Result<(), String> {
     for _ in 0..w.rounds() {
         let gate = w.gate(kind)?;
@@ -47,7 +48,7 @@ fn blocked_at_once<W: World>(w: W, kind: Kind) -> Result<(), String> {
     Ok(())
 }
 
-/// Many calls block, one after the other: always by the same few activations.
+/// Many calls block, one after the other. The runtime must do with the same few activations.
 fn recycle<W: World>(w: W) -> Result<(), String> {
     for _ in 0..4 {
         blocked_at_once(w, Kind::Call)?;
@@ -55,7 +56,7 @@ fn recycle<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// There are no more kernel threads than there are; many threads block, and compute.
+/// The kernel gives no more kernel threads. Many threads block and compute, and must come to their ends.
 fn exhaustion<W: World>(w: W) -> Result<(), String> {
     let go = word();
     let threads: Vec<_> = (0..w.processors() + 12)

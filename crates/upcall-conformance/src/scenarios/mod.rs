@@ -1,4 +1,4 @@
-//! The scenarios, each once.
+//! The scenarios.
 //!
 //! | module | what the kernel does |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | [`preempted`] | stops threads: in critical sections, in the runtime, on processors that are taken or forbidden |
 //! | [`processors`] | adds processors, and lets them rest |
 //!
-//! A thread that must run is one for which others wait *computing*: they neither park nor give way,
-//! and where [`Slices::Endless`] is asked for, no time slice ends their waiting either. So only the
-//! upcall after which the scenario is named lets it go on.
+//! If a thread must run, other threads wait for it and *compute* meanwhile: they neither park nor give way.
+//! With [`Slices::Endless`] no time slice ends their wait either. So only the upcall that gives the
+//! scenario its name lets it go on.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,16 +20,15 @@ pub mod preempted;
 pub mod processors;
 pub mod unblocked;
 
-/// What is known of a run when it is over.
+/// What a run has shown when it is over.
 pub struct Facts {
     /// Virtual processors.
     pub processors: u64,
     /// [`World::rounds`].
     pub rounds: u64,
-    /// Whether the runtime is told of every processor that is taken. Elsewhere the kernel shares some out by
-    /// itself.
+    /// True if the kernel tells the runtime of every processor that it takes.
     pub is_told: bool,
-    /// What was counted.
+    /// What the runtime counted.
     pub counters: Counters,
 }
 
@@ -37,13 +36,13 @@ pub struct Facts {
 pub struct Scenario<W: World> {
     /// Its name.
     pub name: &'static str,
-    /// What it does; says why if it cannot be done in this world.
+    /// What it does. The error is the reason why this world cannot do it.
     pub body: fn(W) -> Result<(), String>,
-    /// When its threads are preempted, with so many virtual processors.
+    /// When its threads are preempted, by the number of virtual processors.
     pub slices: fn(usize) -> Slices,
-    /// How many virtual processors it takes.
+    /// The least number of virtual processors that it needs.
     pub least: usize,
-    /// Whether its threads have priorities.
+    /// True if its threads have priorities.
     pub by_priority: bool,
     /// What must hold of every run.
     pub holds: fn(&Facts) -> bool,
@@ -52,7 +51,7 @@ pub struct Scenario<W: World> {
 }
 
 impl<W: World> Scenario<W> {
-    /// One of which nothing is asked but that it comes to its end, and that no time slice helps it there.
+    /// A scenario that must end, without the help of a time slice. Nothing else is asked of it.
     fn new(name: &'static str, body: fn(W) -> Result<(), String>) -> Self {
         Scenario {
             name,
@@ -80,8 +79,8 @@ pub fn find<W: World>(name: &str) -> Option<Scenario<W>> {
     scenarios().into_iter().find(|one| one.name == name)
 }
 
-/// With several, a thread that comes back may be meant for an idle processor that finds something else to
-/// run before: then it is the end of a time slice that lets it run.
+/// With several virtual processors, a thread that comes back may be given to an idle one that finds another
+/// thread first. Then only the end of a time slice lets it run.
 fn endless_on_one(processors: usize) -> Slices {
     if processors == 1 {
         Slices::Endless
@@ -103,7 +102,7 @@ fn is(word: &AtomicU32, value: u32) -> bool {
     word.load(Ordering::SeqCst) == value
 }
 
-/// Computes until that holds.
+/// Computes until `holds` returns true.
 fn compute_until<W: World>(w: W, holds: impl Fn() -> bool) {
     while !holds() {
         w.step();

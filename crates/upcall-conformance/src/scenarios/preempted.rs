@@ -1,11 +1,12 @@
-//! Threads that lose their processor where they least can do without, and processors that the program loses.
+//! Scenarios in which threads are preempted inside a critical section or inside the runtime, and in which the program
+//! loses processors.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Scenario, add_one, compute_until, is, join_all, on_each, word};
 use crate::world::{Slices, World};
 
-/// Computing threads meet so often before, while and after processors are forbidden.
+/// How often the threads meet before, while and after processors are forbidden.
 const MEETINGS: u32 = 6;
 
 /// The scenarios of this module.
@@ -34,8 +35,8 @@ pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     ]
 }
 
-/// A thread has the program's lock until all that spin for it have tried: it is preempted meanwhile,
-/// and must be continued although the others always have something to do.
+/// A thread holds the program's lock until all other threads have tried to take it. It is preempted meanwhile,
+/// and the runtime must continue it although the others always have something to do.
 fn preempt_in_critical_section<W: World>(w: W) -> Result<(), String> {
     let all = w.processors() as u32;
     for _ in 0..w.rounds() {
@@ -56,8 +57,8 @@ fn preempt_in_critical_section<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// Threads that do little else than go into the runtime: preempted there, they are continued first, whoever
-/// comes back from a call meanwhile.
+/// Threads do little else than enter the runtime. One that is preempted there is continued first, even if
+/// another thread comes back from a call meanwhile.
 fn preempt_in_runtime<W: World>(w: W) -> Result<(), String> {
     let turns = 4 * w.rounds();
     let (lock, total, over) = (word(), word(), word());
@@ -117,8 +118,8 @@ fn with_lock<W: World>(w: W, lock: &'static AtomicU32, inside: impl FnOnce()) {
     }
 }
 
-/// Every processor computes when all are taken; meanwhile calls end. They come back, and everything
-/// goes on.
+/// Every processor computes when another program takes them all, and calls end meanwhile. When the processors
+/// come back, every thread goes on.
 fn last_processor<W: World>(w: W) -> Result<(), String> {
     let (gone, calls) = (word(), word());
     let mut threads: Vec<_> = (1..w.processors())

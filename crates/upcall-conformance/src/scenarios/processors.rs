@@ -1,4 +1,4 @@
-//! Processors that have nothing to do, and get something.
+//! Scenarios in which idle processors get work, and in which all processors rest.
 
 use super::{Scenario, add_one, compute_until, is, join_all, on_each, word};
 use crate::world::{Kind, World};
@@ -23,7 +23,7 @@ pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     ]
 }
 
-/// A call ends on a processor where another thread waits for that, computing, while others are idle.
+/// A call ends on a processor where another thread computes until then. Other processors are idle.
 fn add<W: World>(w: W) -> Result<(), String> {
     for _ in 0..w.rounds() {
         let back = word();
@@ -55,7 +55,7 @@ fn gates<W: World>(w: W) -> Result<Vec<W::Gate>, String> {
     (0..w.processors()).map(|_| w.gate(Kind::Call)).collect()
 }
 
-/// Nobody computes: nothing is used.
+/// No thread computes, so the program must use almost no processor time.
 fn idle<W: World>(w: W) -> Result<(), String> {
     for _ in 0..3 {
         let threads = on_each(w, |w| w.sleep(REST_NS));
@@ -69,8 +69,8 @@ fn idle<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// All processors rest but one, on which a thread makes others ready, old ones and new ones, and waits
-/// for all of them, computing, as they do for each other.
+/// All processors rest but one. The thread there wakes sleepers, and later starts new threads. It computes until
+/// all of them run, and each of them computes until all others do.
 fn need<W: World>(w: W) -> Result<(), String> {
     let others = w.processors() as u32 - 1;
     for _ in 0..w.rounds() {

@@ -1,4 +1,4 @@
-//! Threads that come back from the kernel, and those in whose stead they run.
+//! Scenarios in which threads come back from the kernel, and may displace others.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::world::{Kind, World};
 
-/// For so many steps a thread computes while a less urgent one comes back: more than that takes.
+/// How many steps a thread computes while a less urgent one comes back. Coming back takes fewer.
 const MORE_URGENT_STEPS: u32 = 2000;
 
 /// The scenarios of this module.
@@ -34,7 +34,7 @@ pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     ]
 }
 
-/// Calls end when nothing else is to be done anywhere.
+/// Calls end while all processors are idle.
 fn unblock_while_idle<W: World>(w: W) -> Result<(), String> {
     for _ in 0..w.rounds() {
         let gate = w.gate(Kind::Call)?;
@@ -58,8 +58,8 @@ fn unblock_while_idle<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// Calls end when every processor has a thread that computes, and waits for those that come back. Had one
-/// of these to end the calls, it could be in a system call of its own at that moment.
+/// Calls end while every processor has a thread that computes until those calls are back. Another process ends
+/// the calls: a thread of the program would be in a system call at that moment.
 fn unblock_while_busy<W: World>(w: W) -> Result<(), String> {
     let all = w.processors() as u32;
     for _ in 0..w.rounds() {
@@ -84,7 +84,7 @@ fn unblock_while_busy<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// Who comes back is more urgent than the only thread that runs, and runs; or it is less urgent, and waits.
+/// A thread comes back. If it is more urgent than the only thread that runs, it runs; otherwise it waits.
 fn priority_unblock<W: World>(w: W) -> Result<(), String> {
     // The runtime is there from the first thread on, and answers from then on.
     w.join(w.spawn(|_| ()));
@@ -117,8 +117,8 @@ fn priority_unblock<W: World>(w: W) -> Result<(), String> {
     Ok(())
 }
 
-/// Threads compute on all processors; others come back from calls there, again and again. Between any two
-/// rounds those that were displaced go on: they begin the next one.
+/// Threads compute on all processors. Other threads come back from calls there, again and again. The displaced
+/// threads must go on between two rounds: they begin the next one.
 fn resume<W: World>(w: W) -> Result<(), String> {
     let all = w.processors() as u32;
     let rounds = w.rounds();

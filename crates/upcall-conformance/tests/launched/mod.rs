@@ -1,5 +1,5 @@
-//! A scenario as a program, on the kernel that this is: natively, which checks the scenario, and under
-//! `upcall run`, with the backend that is asked for.
+//! Runs a scenario as a program on this kernel: natively, which checks the scenario, and under `upcall run` with one
+//! backend.
 
 use std::env;
 use std::path::Path;
@@ -11,16 +11,16 @@ use upcall_conformance::scenarios::{self, Facts};
 use upcall_conformance::threads::Threads;
 use upcall_conformance::{Counters, Scenario, Slices};
 
-/// How long a time slice is; said from outside, it holds for all scenarios.
+/// The variable for the length of a time slice. If the caller sets it, it holds for all scenarios.
 const SLICE: &str = "UPCALL_SLICE_US";
-/// Repetitions of each scenario in a run.
+/// How often a scenario repeats what it does, in one run.
 const ROUNDS: u32 = 20;
 
 /// One backend of `upcall run`.
 pub struct Backend {
-    /// As `--backend` has it.
+    /// The name after `--backend`.
     pub name: &'static str,
-    /// Whether the runtime is told of every processor that is taken from the program.
+    /// True if the kernel tells the runtime of every processor that it takes from the program.
     pub is_told: bool,
 }
 
@@ -37,18 +37,18 @@ pub fn run(backend: &Backend, name: &str, processors: usize) {
         return provision::skip(&title, "it takes more processors");
     }
     let program = program(&scenario, processors);
-    let native = program.run(&case.fresh("native"), None);
-    check_end(&title, "natively", &native);
-    let mut launcher = (case.launcher())
-        .with("--stats")
-        .with(&format!("-p{processors}"))
-        .with(&format!("--backend={}", backend.name));
+    check_end(&title, "natively", &case.run_native(&program));
+    let (vps, chosen) = (
+        format!("-p{processors}"),
+        format!("--backend={}", backend.name),
+    );
+    let mut options = vec!["--stats", &vps, &chosen];
     if scenario.by_priority {
-        launcher = launcher.with("--policy=priority");
+        options.push("--policy=priority");
     }
     let mut happened = false;
     for _ in 0..case::repeats() {
-        let outcome = program.run(&case.fresh("launched"), Some(&launcher));
+        let outcome = case.run_launched(&program, &options);
         if !check_end(&title, "under upcall", &outcome) {
             return;
         }
@@ -66,14 +66,14 @@ fn program(scenario: &Scenario<Threads>, processors: usize) -> Program {
         Slices::Short => "1000",
         Slices::Shortest => "100",
     };
-    // Whatever the slices, all scenarios come to their ends.
+    // All scenarios come to their ends with slices of any length.
     let slice_us = env::var(SLICE).unwrap_or_else(|_| slice_us.to_owned());
     Program::new(env!("CARGO_BIN_EXE_upcall-conformance"))
         .args([scenario.name, &processors.to_string(), &ROUNDS.to_string()])
         .env(SLICE, &slice_us)
 }
 
-/// Whether the scenario was played to its end; false: it could not be played there.
+/// Returns true if the scenario came to its end, false if it cannot run there.
 fn check_end(title: &str, how: &str, outcome: &Outcome) -> bool {
     let text = String::from_utf8_lossy(&outcome.stdout);
     if let Some(reason) = text.strip_prefix("skipped: ") {

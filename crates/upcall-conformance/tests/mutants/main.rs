@@ -1,12 +1,12 @@
-//! That each scenario can fail: changed lines of the runtime, or of a backend, and the scenario that catches
-//! each.
+//! Shows that each scenario can fail: changes a line of the runtime or of a backend, and expects the scenario that
+//! is named beside it to fail.
 //!
 //! ```text
 //! cargo test --profile testing -p upcall-conformance --test mutants -- --ignored --nocapture
 //! ```
 //!
-//! A mutant is a text that occurs exactly once, and its replacement, applied to a copy of the sources. The
-//! copy is built for each; `UPCALL_TEST_MUTANT=SCENARIO` does it for those of one scenario.
+//! A mutant is a text that occurs exactly once in a file, and its replacement. The test applies each mutant to a copy
+//! of the sources and builds the copy. `UPCALL_TEST_MUTANT=SCENARIO` runs the mutants of one scenario only.
 
 #[path = "../../../upcall-sim/tests/mutants/scratch.rs"]
 mod scratch;
@@ -20,7 +20,7 @@ struct Mutant {
     scenario: &'static str,
     /// The test that runs it: `sim`, or that of a backend.
     on: &'static str,
-    /// In `crates`.
+    /// Below `crates`.
     file: &'static str,
     text: &'static str,
     instead: &'static str,
@@ -105,14 +105,14 @@ const MUTANTS: &[Mutant] = &[
         "self.notify(word.owner());\n        true",
         "true",
     ),
-    // Who was displaced has the owner choose again, and so displaces in its turn.
+    // A displaced thread makes the owner choose again, and so displaces in its turn.
     of_runtime(
         "unblock_while_busy",
         RETURNED,
         "&& displaced == 0",
         "&& displaced < 2",
     ),
-    // Who was displaced goes on by itself.
+    // A displaced thread goes on without the runtime.
     of_runtime(
         "resume",
         RETURNED,
@@ -125,7 +125,7 @@ const MUTANTS: &[Mutant] = &[
         "if !advised && !runtime.gives_way(vp, Some(thread)) {",
         "if !advised && runtime.kernel.may_run(vp) {",
     ),
-    // Who is stopped inside the runtime is replaced.
+    // A thread that is stopped inside the runtime is replaced.
     of_runtime(
         "preempt_in_runtime",
         RETURNED,
@@ -268,7 +268,7 @@ fn every_scenario_has_a_mutant() {
     }
 }
 
-/// These scenarios with all numbers of processors, in the copy: the report, if one fails.
+/// Runs these scenarios in the copy, with all numbers of processors. Returns the report if one fails.
 fn run(scratch: &Scratch, on: &str, scenarios: &[&str]) -> Option<String> {
     let names = |name| ["with_1", "with_2", "with_4"].map(|with| format!("{name}::{with}"));
     let names: Vec<String> = scenarios.iter().flat_map(names).collect();
@@ -280,7 +280,7 @@ fn run(scratch: &Scratch, on: &str, scenarios: &[&str]) -> Option<String> {
     scratch.run("upcall-conformance", on, &arguments, &LIMITS)
 }
 
-/// The line that says what did not hold at first.
+/// The line of the report that says what failed first.
 fn first_failure(report: &str) -> &str {
     let mut lines = report.lines();
     lines.find(|line| line.contains("panicked at "));
