@@ -4,11 +4,11 @@
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
-use crate::load::Parser;
-use crate::observe::{state_in, went_to_sleep};
-use crate::procfs::{Path, numbers, set_in};
+use crate::blocked::observe::{state_in, went_to_sleep};
+use crate::processors::load::Parser;
+use crate::sys::procfs::{Path, numbers, set_in};
 
-pub use crate::gang::registry::fuzzing::live_among;
+pub use crate::turns::registry::fuzzing::live_among;
 
 /// Files of procfs and sysfs with this content.
 pub fn files(text: &[u8]) {

@@ -11,54 +11,29 @@
 #[macro_use]
 pub mod sys;
 
-pub mod activations;
-pub mod affinity;
-pub mod arch;
-pub mod asked;
-pub mod cpu_time;
-pub mod descriptors;
+mod activation;
+mod blocked;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-pub mod gang;
-#[cfg(feature = "inject")]
-pub mod inject;
-pub mod kernel;
-pub mod limits;
-mod load;
-pub mod memory;
-pub mod observe;
-mod pace;
-pub mod placement;
+mod kernel;
 pub mod poller;
-pub mod preempt;
 pub mod probe;
-mod procfs;
-mod resting;
-pub mod slack;
-pub mod spawn;
-pub mod state;
-pub mod statistics;
-pub mod variables;
-mod vdso;
-pub mod vp_range;
-mod watch;
+mod processors;
+mod settings;
+mod state;
+pub mod turns;
 
-pub use arch::base;
+pub use activation::{cpu_time, preempt, slack, spawn};
+pub use blocked::observe;
 pub use kernel::{Hooks, Linux, Settings};
-pub use procfs::own_pending;
-pub use state::{Inbox, Job, LinuxActivation, LinuxThread, Noted, UserDispatch};
-pub use vp_range::VpRange;
-
-/// Nanoseconds of a clock (`CLOCK_MONOTONIC`, `CLOCK_REALTIME`), without libc.
-pub fn clock(id: i32) -> u64 {
-    vdso::clock_ns(id)
-}
-
-/// An activation on Linux.
-pub type Activation = upcall_core::Activation<Linux>;
-/// A virtual processor on Linux.
-pub type Vp = upcall_core::Vp<Linux>;
-/// A thread on Linux.
-pub type Thread = upcall_core::Thread<Linux>;
-/// A runtime on Linux.
-pub type Runtime = upcall_core::Runtime<Linux>;
+pub use processors::{affinity, placement};
+pub use settings::vp_range::VpRange;
+pub use settings::{statistics, variables, vp_range};
+pub use state::{
+    Activation, Inbox, Job, LinuxActivation, LinuxThread, Noted, Runtime, Thread, UserDispatch, Vp,
+    activations, base,
+};
+#[cfg(feature = "inject")]
+pub use sys::inject;
+pub use sys::procfs::own_pending;
+pub use sys::{arch, clock, descriptors, limits, memory};

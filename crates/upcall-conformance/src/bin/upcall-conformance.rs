@@ -10,7 +10,7 @@ use upcall_conformance::scenarios;
 use upcall_conformance::threads::{Threads, processor_time, step};
 
 /// The processor time, in nanoseconds, that each thread of a rival uses: five turns between programs
-/// (`upcall_linux::gang`), so that it waits for one and has others wait.
+/// (`upcall_linux::turns`), so that it waits for one and has others wait.
 const VISIT_NS: u64 = 100_000_000;
 
 fn main() {

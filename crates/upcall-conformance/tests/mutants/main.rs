@@ -63,9 +63,9 @@ const ACTIVATIONS: &str = "upcall-core/src/runtime/activations.rs";
 const SPARES: &str = "upcall-core/src/runtime/spares.rs";
 const READY: &str = "upcall-core/src/ready.rs";
 const IDLE: &str = "upcall-core/src/runtime/idle.rs";
-const KERNEL: &str = "upcall-linux/src/kernel.rs";
-const OBSERVE: &str = "upcall-linux/src/observe.rs";
-const PREEMPT: &str = "upcall-linux/src/preempt.rs";
+const KERNEL: &str = "upcall-linux/src/kernel/mod.rs";
+const OBSERVE: &str = "upcall-linux/src/blocked/observe.rs";
+const PREEMPT: &str = "upcall-linux/src/activation/preempt.rs";
 
 const MUTANTS: &[Mutant] = &[
     of_runtime(

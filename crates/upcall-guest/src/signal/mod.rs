@@ -59,7 +59,7 @@ pub use waits::*;
 use core::sync::atomic::Ordering;
 
 use upcall_core::Kernel;
-use upcall_linux::{Activation, Runtime, Thread, base, gang, preempt, sys};
+use upcall_linux::{Activation, Runtime, Thread, base, preempt, sys, turns};
 
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::hooks::hooks;
@@ -454,7 +454,7 @@ fn finish_alone(context: *mut libc::ucontext_t) {
 #[cold]
 unsafe fn is_mended(information: *const libc::siginfo_t) -> bool {
     // SAFETY: the caller's promise.
-    gang::registry::mend(unsafe { (*information).si_addr() } as usize)
+    turns::registry::mend(unsafe { (*information).si_addr() } as usize)
 }
 
 /// Makes the frame's mask the thread's, which may block what its activation does not.

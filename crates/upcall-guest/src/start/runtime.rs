@@ -7,8 +7,8 @@ use upcall_core::runtime::Order;
 use upcall_core::{Errno, Kernel};
 use upcall_linux::observe::Probe;
 use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, gang, limits, memory, placement,
-    preempt,
+    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, memory, placement,
+    preempt, turns,
 };
 
 use crate::call::credentials;
@@ -162,7 +162,7 @@ pub fn in_child() {
     shell::forget();
     stuck::forget();
     credentials::forget();
-    gang::registry::forget();
+    turns::registry::forget();
 }
 
 /// See [`crate::ground::state::Guest::report`].

@@ -14,7 +14,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::Poller;
-use crate::{Activation, Runtime, Thread};
+use crate::state::{Activation, Runtime, Thread};
 
 /// Woken from inside so often in a row, a thread parks.
 const INSIDE: u32 = 4;

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use upcall_core::Edges;
 
 use super::{Poller, Wants, Watch};
-use crate::Runtime;
+use crate::state::Runtime;
 
 /// What kind of file a descriptor is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

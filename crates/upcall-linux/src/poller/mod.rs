@@ -42,8 +42,8 @@ use libc::epoll_event;
 use upcall_core::{Errno, Slot, SpinLock, ThreadList};
 
 use crate::kernel::Linux;
-use crate::sys;
-use crate::{Runtime, memory, vdso};
+use crate::state::Runtime;
+use crate::sys::{self, memory, vdso};
 use known::Known;
 
 const EPOLL_CTL_ADD: usize = 1;

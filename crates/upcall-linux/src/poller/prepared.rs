@@ -8,8 +8,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 use upcall_core::Errno;
 
 use super::{ALARM, EPOLL_CTL_ADD, EPOLLIN, KICK, control};
-use crate::descriptors;
-use crate::sys::{self, error};
+use crate::sys::{self, descriptors, error};
 
 /// What was made before; -1: nothing.
 static PREPARED: [AtomicI32; 3] = [const { AtomicI32::new(-1) }; 3];

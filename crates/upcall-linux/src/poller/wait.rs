@@ -8,8 +8,8 @@ use upcall_core::{Edges, Errno, Kernel, Slot, ThreadList, WakeReason};
 
 use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, State, slot};
 use crate::kernel::Linux;
-use crate::sys::error;
-use crate::{Activation, Runtime, Thread, descriptors};
+use crate::state::{Activation, Runtime, Thread};
+use crate::sys::{descriptors, error};
 
 /// What a thread waits for: any of these. Errors and hang-ups come unasked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

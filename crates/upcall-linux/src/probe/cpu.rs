@@ -2,7 +2,8 @@
 
 use super::child::{self, Ended};
 use super::{Finding, os_error};
-use crate::arch::{self, base};
+use crate::state::base;
+use crate::sys::arch;
 
 /// Whether the guest can rewrite the system calls of programs for this processor.
 #[must_use]

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Finding;
-use crate::observe::open_switch_ring;
+use crate::blocked::observe::open_switch_ring;
 
 const NAME: &str = "perf-switch-ring";
 const PAGE: usize = 4096;

@@ -1,7 +1,7 @@
 //! Whether this user's programs can take turns.
 
 use super::Finding;
-use crate::gang::registry::{self, Trouble};
+use crate::turns::registry::{self, Trouble};
 
 /// Opens the shared file as a program would.
 #[must_use]

@@ -14,7 +14,7 @@
 //! | the rank that a virtual processor runs, against ready lists (`rank`, `urgency`) | `urgency` |
 //! | `turnstile` (who decides about turns), `accepted` (masks of signals: `upcall_guest::masks`) | `small` |
 //! | heirs, displaced and unsettled activations (`vp`, `standby`) | none: the simulated machine, where nothing is reordered |
-//! | `upcall_linux::gang::registry`: who has which slot | its own models (shuttle); its content, by `fuzz/` and proptest: it may be anything |
+//! | `upcall_linux::turns::registry`: who has which slot | its own models (shuttle); its content, by `fuzz/` and proptest: it may be anything |
 //! | `gang`: busy and stopped processors | none: relaxed sets, right again at the next tick |
 //! | `observe`: the newest record of a ring that the kernel writes | none: one read of 16 bits behind the kernel's head. It may be old; the word's compare-and-swap decides. Its content, by `fuzz/` |
 //! | `asked`, and `patch::TABLES` in the guest | none: written once, by one, and then published (Release, Acquire) |

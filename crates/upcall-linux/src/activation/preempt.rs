@@ -1,0 +1,243 @@
+//! Time slices and the interrupt downcall: one signal, SIGURG, with a mark of our own.
+//!
+//! Each activation has a timer that counts its own processor time, so an activation that does not
+//! run costs nothing and the one that computes is interrupted at the end of its slice. The kernel
+//! has then put the complete register state, vector registers included, on the thread's stack: the
+//! thread parks inside the handler, and any activation may continue it, since returning from the
+//! handler restores everything (rt_sigreturn(2)). The mask in the frame is the thread's own.
+//!
+//! SIGURG is ignored by default, so that a late one harms nobody; the program may use it as well:
+//! what does not carry our mark is the program's.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::activation::cpu_time;
+use crate::state::{Activation, Runtime};
+use crate::sys::{self, error};
+
+/// The signal.
+pub const SIGNAL: i32 = libc::SIGURG;
+/// What no activation ever blocks for long, whatever its thread blocks: this signal, the faults by
+/// which the runtime learns that memory of the program is not there, and the signal by which the
+/// layer above catches system calls: the kernel ends a process that blocks it then.
+pub const OWN: u64 = bit(SIGNAL) | bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGSYS);
+
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+const MARK_TICK: usize = 0x5550_4341_4c4c_0001;
+const MARK_INTERRUPT: usize = 0x5550_4341_4c4c_0002;
+const MARK_CALL: usize = 0x5550_4341_4c4c_0003;
+const MARK_TIMER: usize = 0x5550_4341_4c00_0000;
+/// The part of a timer's mark that is its number.
+const NUMBER: usize = 0xffff;
+const SI_USER: i32 = 0;
+const SI_QUEUE: i32 = -1;
+const SI_TKILL: i32 = -6;
+const SI_TIMER: i32 = -2;
+const SIGEV_THREAD_ID: i32 = 4;
+
+/// The first slice of an activation, in nanoseconds: who begins to compute is known early.
+const FIRST_SLICE_NS: u64 = 1_000_000;
+
+/// The fields of siginfo_t that a queued signal or a timer sets.
+#[repr(C)]
+struct Information {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    pad: i32,
+    pid_or_timer: i32,
+    uid_or_overrun: i32,
+    value: usize,
+    rest: [u64; 12],
+}
+
+#[repr(C)]
+struct Event {
+    value: usize,
+    signal: i32,
+    notify: i32,
+    tid: i32,
+    rest: [i32; 11],
+}
+
+/// What a signal of number [`SIGNAL`] means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meaning {
+    /// The activation's time slice is over.
+    Tick,
+    /// [`upcall_core::Kernel::interrupt`].
+    Interrupt,
+    /// [`request_call`].
+    Call,
+    /// A timer of the layer above: [`timer_mark`] of this number.
+    Timer(u32),
+    /// Somebody else's: the program's.
+    Foreign,
+}
+
+/// Whose signal it is.
+///
+/// # Safety
+///
+/// `information` is the siginfo_t that the kernel passed to a handler.
+pub unsafe fn meaning(information: *const libc::siginfo_t) -> Meaning {
+    // SAFETY: siginfo_t is 128 bytes with this layout for both codes (sigaction(2)).
+    let information = unsafe { &*information.cast::<Information>() };
+    match (information.code, information.value) {
+        (SI_TIMER, MARK_TICK) => Meaning::Tick,
+        (SI_TIMER, value) if value & !NUMBER == MARK_TIMER => {
+            Meaning::Timer((value & NUMBER) as u32)
+        }
+        (SI_QUEUE, MARK_INTERRUPT) => Meaning::Interrupt,
+        (SI_QUEUE, MARK_CALL) => Meaning::Call,
+        // Without its information: the limit of queued signals is reached. Taken for ours, which
+        // come often and would be missed.
+        (SI_USER, _) if information.pid_or_timer == 0 => Meaning::Interrupt,
+        (SI_TKILL, _) if BY_NUMBER.load(Ordering::Relaxed) => Meaning::Interrupt,
+        _ => Meaning::Foreign,
+    }
+}
+
+/// The value of a timer of the layer above, which fires with [`SIGNAL`].
+pub fn timer_mark(number: u32) -> usize {
+    MARK_TIMER | number as usize & NUMBER
+}
+
+/// Starts the time slices of an activation, if it has none yet: of the calling one, or of an owner for
+/// which the calling one stands by. The kernel may refuse a timer (resource limits): whoever looks at
+/// the owner tries again, a slice later at the earliest. Where there never is one, threads that never yield keep
+/// their virtual processor; `doctor` says so.
+pub(crate) fn start_slices(activation: &'static Activation, now_ns: u64, slice_ns: u64) {
+    let state = &activation.kernel;
+    if state.timer.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let tried = state.timer_tried_ns.load(Ordering::Relaxed);
+    if now_ns.wrapping_sub(tried) < slice_ns {
+        return;
+    }
+    state.timer_tried_ns.store(now_ns, Ordering::Relaxed);
+    let tid = state.tid.load(Ordering::Relaxed);
+    let event = Event {
+        value: MARK_TICK,
+        signal: SIGNAL,
+        notify: SIGEV_THREAD_ID,
+        tid,
+        rest: [0; 11],
+    };
+    let mut timer = 0i32;
+    let time = |ns: u64| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    };
+    let setting = [time(slice_ns), time(slice_ns.min(FIRST_SLICE_NS))];
+    // SAFETY: reads the structures, writes the timer's number.
+    unsafe {
+        let clock = cpu_time::clock_of(tid);
+        let made = sys!(
+            sys::SYS_timer_create,
+            clock,
+            &raw const event,
+            &raw mut timer
+        );
+        if made != 0 {
+            return;
+        }
+        // Somebody else may have been as quick.
+        let first = state
+            .timer
+            .compare_exchange(0, timer + 1, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if first {
+            sys!(sys::SYS_timer_settime, timer, 0, setting.as_ptr(), 0);
+        } else {
+            sys!(libc::SYS_timer_delete, timer);
+        }
+    }
+}
+
+/// The calling activation ends: its timer would stay until the process does.
+pub(crate) fn end_slices(activation: &'static Activation) {
+    let timer = activation.kernel.timer.swap(0, Ordering::Relaxed);
+    if timer != 0 {
+        // SAFETY: a timer of ours.
+        unsafe { sys!(libc::SYS_timer_delete, timer - 1) };
+    }
+}
+
+/// Interrupts an activation of this process.
+pub(crate) fn interrupt(pid: i32, activation: &'static Activation) {
+    queue(pid, activation, MARK_INTERRUPT);
+}
+
+/// The number of the last call that every kernel thread had to make, for the layer above.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// A new call that every activation must make; the caller, if it is one, has made it.
+pub fn new_call(activation: Option<&'static Activation>) {
+    let number = CALLS.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+    if let Some(activation) = activation {
+        activation.kernel.served.store(number, Ordering::SeqCst);
+    }
+}
+
+/// Whether an activation has not made the last call yet.
+pub fn owes_call(activation: &'static Activation) -> bool {
+    activation.kernel.tid.load(Ordering::SeqCst) != 0
+        && activation.kernel.served.load(Ordering::SeqCst) != CALLS.load(Ordering::SeqCst)
+}
+
+/// An activation has made the last call, or is new and has what its creator has.
+pub fn note_call(activation: &'static Activation) {
+    let number = CALLS.load(Ordering::SeqCst);
+    activation.kernel.served.store(number, Ordering::SeqCst);
+}
+
+/// Makes an activation look at [`owes_call`] in its handler, wherever it is. The signal may meet
+/// another of the same number and be dropped: who has it pending looks as well.
+pub fn request_call(pid: i32, activation: &'static Activation) {
+    queue(pid, activation, MARK_CALL);
+}
+
+fn queue(pid: i32, activation: &'static Activation, mark: usize) {
+    let information = Information {
+        signal: SIGNAL,
+        errno: 0,
+        code: SI_QUEUE,
+        pad: 0,
+        pid_or_timer: pid,
+        uid_or_overrun: 0,
+        value: mark,
+        rest: [0; 12],
+    };
+    let tid = activation.kernel.tid.load(Ordering::Relaxed);
+    let queue = sys::SYS_rt_tgsigqueueinfo;
+    // SAFETY: reads 128 bytes.
+    let answer = unsafe { sys!(queue, pid, tid, SIGNAL, &raw const information) };
+    if matches!(
+        error(answer),
+        Some(libc::ENOSYS | libc::EPERM | libc::EACCES)
+    ) {
+        // A filter: it comes without a mark.
+        BY_NUMBER.store(true, Ordering::Relaxed);
+        // SAFETY: a signal of ours to a kernel thread of ours.
+        unsafe { sys!(sys::SYS_tgkill, pid, tid, SIGNAL) };
+    }
+}
+
+/// A filter of the program's forbids rt_tgsigqueueinfo(2). What threads of the program send each other never comes
+/// by tgkill(2): each of the signal's number is taken for ours.
+static BY_NUMBER: AtomicBool = AtomicBool::new(false);
+
+/// The runtime's part of the handler of [`SIGNAL`]. Runs on a stack of the interrupted thread's; when
+/// it returns, perhaps on another activation, the kernel's frame continues the thread.
+pub fn handle(runtime: &'static Runtime, activation: &'static Activation, meaning: Meaning) {
+    if activation.is_inside() {
+        activation.attend(Activation::RESCHEDULE);
+        return;
+    }
+    runtime.interrupted(meaning == Meaning::Tick);
+}

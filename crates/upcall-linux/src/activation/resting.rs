@@ -1,0 +1,97 @@
+//! The signals that activations without a thread let through while they sleep, seen by others.
+//!
+//! Such an activation takes signals for the process on behalf of parked threads, with the mask that
+//! [`Hooks::resting_mask`](crate::kernel::Hooks::resting_mask) computes. Between the moment in which the kernel gives it a signal
+//! and the first instruction of the handler nobody can see where that signal is. So a thread that must know
+//! whether a signal is pending first closes it to all that rest:
+//!
+//! 1. The caller changes what the mask depends on, and waits ([`Linux::await_closed`]).
+//! 2. An activation that rests with the old mask is woken, and lies down with the new one. It notes what it opens before
+//!    the kernel has it, and what it closes afterwards ([`Linux::set_resting_mask`], [`Linux::set_mask`]). So once the
+//!    note says that the signal is blocked, each one that the activation was given before has reached its handler.
+//! 3. The handler notes the signal as one at hand ([`LinuxActivation::at_hand`](crate::state::LinuxActivation::at_hand))
+//!    before it notes any mask. It is not at hand any more when it was passed on, or left to the kernel again.
+//!
+//! Each step is one that the other activation takes as soon as it runs. A sentinel is not waited for: it may not run
+//! for as long as others do.
+
+use core::sync::atomic::Ordering;
+
+use upcall_core::{Kernel, Role};
+
+use crate::activation::preempt;
+use crate::kernel::Linux;
+use crate::state::{AWAKE, Activation, Runtime};
+use crate::sys;
+
+impl Linux {
+    /// Sets the mask of the calling activation, which has no thread.
+    pub fn set_resting_mask(&self, activation: &'static Activation) {
+        let state = &activation.kernel;
+        let compute = || (self.settings.hooks.resting_mask)() & !preempt::OWN;
+        let (before, mut mask) = (state.mask.load(Ordering::Relaxed), compute());
+        if before == mask || !state.inbox.is_empty() {
+            return;
+        }
+        loop {
+            // SeqCst: what is about to be open is noted, and then computed again; who closes a signal looks at the note
+            // afterwards.
+            state.mask.store(before & mask, Ordering::SeqCst);
+            let now = compute();
+            if now == mask {
+                break;
+            }
+            mask = now;
+        }
+        sys::set_signal_mask(mask);
+        state.mask.store(mask, Ordering::Release);
+    }
+
+    /// Makes every activation without a thread compute its mask anew: one that sleeps does so when it
+    /// lies down again, a standby when it attends.
+    pub fn nudge(&self, runtime: &'static Runtime) {
+        runtime.each_activation(|activation| self.nudge_one(activation));
+    }
+
+    fn nudge_one(&self, activation: &'static Activation) {
+        if activation.kernel.waiting.load(Ordering::SeqCst) != AWAKE {
+            activation.wake_word().fetch_add(1, Ordering::SeqCst);
+            self.wake(activation);
+        } else if activation.role() == Role::Standby {
+            activation.attend(Activation::DEFERRED);
+        }
+    }
+
+    /// Waits until no other activation can take one of the signals that `closed` returns on behalf of parked threads, and
+    /// none has taken one that it has not passed on. `closed` is asked again and again: it returns fewer when a
+    /// thread accepts some of them meanwhile. Inside the runtime.
+    pub fn await_closed(
+        &self,
+        runtime: &'static Runtime,
+        own: &'static Activation,
+        closed: impl Fn() -> u64,
+    ) {
+        runtime.each_activation(|other| {
+            while !core::ptr::eq(other, own) && is_open(other, closed()) {
+                self.nudge_one(other);
+                self.await_holder();
+            }
+        });
+    }
+}
+
+/// Whether one of the signals in `set` may be with the activation now, or come to it.
+fn is_open(activation: &'static Activation, set: u64) -> bool {
+    let state = &activation.kernel;
+    let is_gone = state.tid.load(Ordering::SeqCst) == 0;
+    if is_gone || set == 0 || state.sentinel.load(Ordering::Relaxed) {
+        return false;
+    }
+    // Acquire, and in this order: pairs with the stores of the activation, which notes a signal before a mask.
+    let blocks_all = state.mask.load(Ordering::Acquire) & set == set;
+    let is_at_hand = state.at_hand.load(Ordering::SeqCst) & set != 0;
+    let looks = state.looks.load(Ordering::SeqCst);
+    // Inside the runtime it may not have the mask of its thread yet.
+    let rests = activation.thread().is_none() || activation.is_inside();
+    is_at_hand || looks || !blocks_all && rests
+}

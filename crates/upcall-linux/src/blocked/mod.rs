@@ -1,0 +1,4 @@
+//! Whether an activation is blocked.
+
+pub mod observe;
+pub(crate) mod watch;

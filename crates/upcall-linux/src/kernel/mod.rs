@@ -1,0 +1,570 @@
+//! [`Kernel`] on Linux: what the `standby` backend needs from an unprivileged process.
+
+pub(crate) mod pace;
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use upcall_core::{Errno, Kernel, Role, Slot, ThreadList, Vp, Waiting};
+
+use crate::activation::{cpu_time, preempt, slack, spawn};
+use crate::blocked::observe;
+use crate::blocked::watch::Watch;
+use crate::poller::Poller;
+use crate::processors::affinity;
+use crate::state::{
+    AWAKE, Activation, Binding, IN_FUTEX, IN_POLL, IN_TURN, LinuxActivation, LinuxThread, Runtime,
+    Thread, activations, base,
+};
+use crate::sys::{self, descriptors, memory, vdso};
+use crate::turns::Gang;
+
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+const MADV_GUARD_INSTALL: usize = 102;
+const PAGE: usize = 4096;
+
+/// What the layer above does at events that are its own.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Before the calling kernel thread starts that of an activation: whether that one will have what
+    /// `begin` gives it.
+    pub may_start: fn() -> Result<(), Errno>,
+    /// The first steps of an activation in its own kernel thread, inside the runtime: what each
+    /// kernel thread of the process must have.
+    pub begin: fn(),
+    /// Signals of the program were deferred on an activation; leaves the runtime by itself when
+    /// there is a thread. See [`Kernel::deferred`].
+    pub deferred: fn(&'static Runtime, &'static Activation, Option<&'static Thread>),
+    /// The signals that an activation without a thread should take on behalf of parked threads: the
+    /// mask to sleep with.
+    pub resting_mask: fn() -> u64,
+    /// A virtual processor is about to sleep: perhaps no thread will ever run again.
+    pub stuck: fn(&'static Runtime, &'static Activation),
+    /// A time slice of this thread is over, which is parked. Inside the runtime. See [`Kernel::tick`].
+    pub tick: fn(&'static Runtime, &'static Activation, &'static Thread),
+}
+
+/// How the backend is set up.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Use an idle-class sentinel instead of an ordinary standby.
+    pub sentinel: bool,
+    /// The probe that tells blocked from preempted.
+    pub probe: observe::Probe,
+    /// Time slice in nanoseconds.
+    pub slice_ns: u64,
+    /// Take turns with the user's other programs under the runtime.
+    pub gang: bool,
+    /// Callbacks.
+    pub hooks: Hooks,
+}
+
+/// The kernel interface.
+pub struct Linux {
+    pub(crate) settings: Settings,
+    pub(crate) pid: i32,
+    pub(crate) poller: Poller,
+    /// Standbys are sentinels: from the start, or since an ordinary one was seen not to give way.
+    sentinels: AtomicBool,
+    /// Whether owners are watched for want of a sentinel that runs.
+    pub(crate) watch: Watch,
+    /// The activation of the process's first kernel thread.
+    first: Slot<Activation>,
+    gang: Gang,
+}
+
+impl Linux {
+    /// Opens the backend for the calling process.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error when it gives no epoll, event or timer descriptor.
+    pub fn open(settings: Settings) -> Result<Self, Errno> {
+        base::detect();
+        vdso::detect();
+        activations::forget();
+        // SAFETY: asks only.
+        let pid = unsafe { sys!(sys::SYS_getpid) } as i32;
+        Ok(Linux {
+            settings,
+            pid,
+            // First, since it may fail, and a place among the others would be kept.
+            poller: Poller::open()?,
+            sentinels: AtomicBool::new(settings.sentinel),
+            watch: Watch::default(),
+            first: Slot::empty(),
+            // Without a registry the kernel alone divides the processors; the counters and `doctor` say why.
+            gang: if settings.gang {
+                Gang::join(pid)
+            } else {
+                Gang::none()
+            },
+        })
+    }
+
+    /// From now on standbys are sentinels. The present ones become sentinels where they are, at
+    /// their next look at the owner.
+    #[cold]
+    pub(crate) fn use_sentinels(&self) {
+        self.sentinels.store(true, Ordering::Relaxed);
+    }
+
+    /// Binds the calling activation after something else has changed its mask.
+    pub fn bind_again(&self, activation: &'static Activation) {
+        activation.kernel.binding.forget();
+        self.bind(activation);
+    }
+
+    /// How long the poller may sleep, milliseconds; -1 for ever.
+    fn pause(&self, waits_for_turn: bool) -> isize {
+        if waits_for_turn {
+            // Those that ring for a turn do not know of this sleep.
+            1
+        } else if self.sentinel() {
+            self.watch.pause(self.now())
+        } else {
+            -1
+        }
+    }
+
+    /// Whether the activation has a virtual processor that waits for its turn. For want of spares it may sit in
+    /// the poller.
+    fn waits_for_turn(&self, activation: &'static Activation) -> bool {
+        let vp = activation.vp();
+        !self.may_run(vp) && vp.word().is_owned_by(activation)
+    }
+
+    /// A standby looks at an owner where standbys are sentinels. An ordinary one becomes a sentinel.
+    #[cold]
+    fn look_as_sentinel(&self, owner: &'static Activation) {
+        // SAFETY: activations call this.
+        let standby = unsafe { base::current() };
+        let state = &standby.kernel;
+        if !state.sentinel.load(Ordering::Relaxed) {
+            if standby.role() == Role::Standby {
+                state.sentinel.store(true, Ordering::Relaxed);
+                spawn::become_sentinel();
+            }
+        } else if state.glance.is_late(owner, self.now()) {
+            self.watch_owners(self.now());
+        }
+    }
+
+    /// Others keep a processor busy.
+    pub(crate) fn watch_owners(&self, now: u64) {
+        if self.watch.begin(now) && self.sentinel() {
+            // Who sits in it sleeps without end so far.
+            self.poller.kick();
+        }
+    }
+
+    /// The activation of the process's first kernel thread, whose id is the process's.
+    pub(crate) fn first(&self) -> Option<&'static Activation> {
+        self.first.get(Ordering::Relaxed)
+    }
+
+    /// The turns with other processes.
+    pub fn gang(&self) -> &Gang {
+        &self.gang
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The poller.
+    pub fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    /// Makes the calling kernel thread the vessel of `activation`, which [`upcall_core::Runtime::adopt`]
+    /// returned, with the thread on it.
+    pub fn adopt(&self, activation: &'static Activation, thread: &'static Thread, mask: u64) {
+        let state = &activation.kernel;
+        // SAFETY: asks only.
+        let tid = unsafe { sys!(sys::SYS_gettid) } as i32;
+        state.tid.store(tid, Ordering::Relaxed);
+        let pointer = base::thread_pointer();
+        state.thread_pointer.store(pointer, Ordering::Relaxed);
+        thread
+            .kernel
+            .thread_pointer
+            .store(pointer, Ordering::Relaxed);
+        thread.kernel.tid.store(tid, Ordering::Relaxed);
+        state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
+        thread.kernel.mask.store(mask, Ordering::Relaxed);
+        thread.kernel.slack.adopt();
+        thread.kernel.asked.inherit(None);
+        let own = base::of_program(base::read());
+        thread.kernel.program_base.store(own, Ordering::Relaxed);
+        base::set(Some(activation));
+        if tid == self.pid {
+            self.first.set(Some(activation), Ordering::Relaxed);
+        }
+        self.begin(activation);
+        self.bind(activation);
+    }
+
+    /// The first steps of every activation in its own kernel thread.
+    pub(crate) fn begin(&self, activation: &'static Activation) {
+        activation
+            .kernel
+            .observer
+            .open(self.settings.probe, activation);
+        if !activation.kernel.sentinel.load(Ordering::Relaxed) {
+            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
+        }
+        (self.settings.hooks.begin)();
+    }
+
+    /// Prepares a sleep: whether nothing has come that forbids it.
+    fn lie_down(&self, activation: &'static Activation, how: u32) -> bool {
+        let state = &activation.kernel;
+        // First the mark, then the mask: who changes what the mask depends on looks at the mark.
+        state.waiting.store(how, Ordering::SeqCst);
+        self.set_resting_mask(activation);
+        if !state.inbox.is_empty() {
+            state.waiting.store(AWAKE, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Sets the calling kernel thread's signal mask, except for the runtime's own signals. With a signal
+    /// in the inbox everything stays blocked until that is delivered.
+    #[inline]
+    pub fn set_mask(&self, activation: &'static Activation, mask: u64) {
+        let (mask, state) = (mask & !preempt::OWN, &activation.kernel);
+        if state.mask.load(Ordering::Relaxed) != mask && state.inbox.is_empty() {
+            sys::set_signal_mask(mask);
+            // Afterwards, and Release: see `resting`.
+            state.mask.store(mask, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Linux {
+    /// There was no memory for the runtime: the others need not wait for this process.
+    fn drop(&mut self) {
+        self.gang.leave(vdso::monotonic_ns());
+    }
+}
+
+// SAFETY: `current` reads the pseudo-register that each activation's kernel thread sets before
+// anything else; activations start on their own stacks (`spawn`); `map` never unmaps.
+unsafe impl Kernel for Linux {
+    type ActivationState = LinuxActivation;
+    type ThreadState = LinuxThread;
+
+    #[inline(always)]
+    fn current(&self) -> &'static Activation {
+        // SAFETY: only activations run the runtime.
+        unsafe { base::current() }
+    }
+
+    #[inline(always)]
+    fn set_inside(&self) {
+        // SAFETY: only activations run the runtime.
+        unsafe { base::set_inside() }
+    }
+
+    #[inline(always)]
+    fn clear_inside(&self) -> bool {
+        // SAFETY: only activations run the runtime.
+        unsafe { base::clear_inside() }
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        vdso::monotonic_ns()
+    }
+
+    fn yield_processor(&self) {
+        // SAFETY: no memory involved.
+        unsafe { sys!(sys::SYS_sched_yield) };
+    }
+
+    /// The holder may be a sentinel, or the one that waits a kernel thread with a real-time policy, which is no activation:
+    /// the one never runs beside one that only yields, nor does an ordinary kernel thread beside the other.
+    fn await_holder(&self) {
+        if !self.sentinel() && !activations::is_mark(base::read()) {
+            self.yield_processor();
+            return;
+        }
+        let moment = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 1,
+        };
+        // SAFETY: reads the structure.
+        unsafe { sys!(libc::SYS_nanosleep, &raw const moment, 0) };
+    }
+
+    fn sleep(&self, activation: &'static Activation, seen: u32) {
+        if !self.lie_down(activation, IN_FUTEX) {
+            return;
+        }
+        activation.kernel.glance.forget();
+        let waiting = &activation.kernel.waiting;
+        // SAFETY: the word lives as long as the activation.
+        unsafe {
+            sys!(
+                sys::SYS_futex,
+                activation.wake_word().as_ptr(),
+                FUTEX_WAIT_PRIVATE,
+                seen,
+                0
+            )
+        };
+        waiting.store(AWAKE, Ordering::Relaxed);
+    }
+
+    fn wake(&self, activation: &'static Activation) {
+        match activation.kernel.waiting.load(Ordering::SeqCst) {
+            IN_FUTEX => {
+                // SAFETY: wakes on an address; touches no memory.
+                unsafe {
+                    sys!(
+                        sys::SYS_futex,
+                        activation.wake_word().as_ptr(),
+                        FUTEX_WAKE_PRIVATE,
+                        1
+                    )
+                };
+            }
+            IN_POLL => self.poller.kick(),
+            IN_TURN => self.gang.wake(),
+            _ => {}
+        }
+    }
+
+    fn interrupt(&self, activation: &'static Activation) {
+        preempt::interrupt(self.pid, activation);
+    }
+
+    fn is_blocked(&self, activation: &'static Activation, cheap_doubt: bool) -> bool {
+        if self.sentinel() {
+            self.look_as_sentinel(activation);
+        }
+        if activation.kernel.timer.load(Ordering::Relaxed) == 0 {
+            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
+        }
+        activation
+            .kernel
+            .observer
+            .is_blocked(activation, cheap_doubt)
+    }
+
+    fn waiting(&self, activation: &'static Activation) -> Waiting {
+        activation.kernel.observer.waiting(activation)
+    }
+
+    fn spawn(&self, activation: &'static Activation, sentinel: bool) -> Result<(), Errno> {
+        (self.settings.hooks.may_start)()?;
+        activation
+            .kernel
+            .sentinel
+            .store(sentinel, Ordering::Relaxed);
+        spawn::spawn(activation)
+    }
+
+    fn exit_activation(&self, activation: &'static Activation) -> ! {
+        // With its mask open it has perhaps taken one more signal: nothing may be left with it.
+        (self.settings.hooks.deferred)(activation.runtime(), activation, None);
+        activation.kernel.observer.close();
+        preempt::end_slices(activation);
+        loop {
+            // SAFETY: ends the calling kernel thread, whose stack nobody reuses before the kernel
+            // has cleared its id.
+            unsafe { sys!(sys::SYS_exit, 0) };
+        }
+    }
+
+    fn is_gone(&self, activation: &'static Activation) -> bool {
+        activation.kernel.tid.load(Ordering::Acquire) == 0
+    }
+
+    #[inline]
+    fn bind(&self, activation: &'static Activation) {
+        let processor = activation.vp().processor();
+        let binding = &activation.kernel.binding;
+        let word = Binding::word(processor);
+        if binding.0.load(Ordering::Relaxed) != word {
+            binding.forget();
+            if affinity::apply(&affinity::Set::only(processor)) {
+                binding.0.store(word, Ordering::SeqCst);
+            } else {
+                affinity::is_stale();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn install(&self, activation: &'static Activation, thread: &'static Thread) {
+        cpu_time::begins(activation);
+        slack::install(activation, thread);
+        let state = &activation.kernel;
+        let pointer = thread.kernel.thread_pointer.load(Ordering::Relaxed);
+        if state.thread_pointer.load(Ordering::Relaxed) != pointer {
+            state.thread_pointer.store(pointer, Ordering::Relaxed);
+            // SAFETY: it belongs to the thread that is about to run.
+            unsafe { base::set_thread_pointer(activation, pointer) };
+        }
+        let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
+        self.set_mask(activation, mask);
+        if thread.kernel.pending.load(Ordering::Relaxed) & !mask != 0 {
+            activation.attend(Activation::DEFERRED);
+        }
+    }
+
+    #[inline]
+    fn uninstall(&self, activation: &'static Activation, thread: &'static Thread) {
+        if base::rest(activation) {
+            activation.kernel.thread_pointer.store(0, Ordering::Relaxed);
+        }
+        cpu_time::ends(activation, thread);
+    }
+
+    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        NonNull::new(memory::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    }
+
+    fn map_activations(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        NonNull::new(activations::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    }
+
+    fn guard(&self, page: NonNull<u8>, length: usize) {
+        // SAFETY: the caller owns the pages, which hold nothing yet.
+        unsafe {
+            if sys!(sys::SYS_madvise, page.as_ptr(), length, MADV_GUARD_INSTALL) < 0 {
+                // Before Linux 6.13: a mapping of its own, or, out of mappings, no guard.
+                sys!(
+                    sys::SYS_mprotect,
+                    page.as_ptr(),
+                    length.max(PAGE),
+                    libc::PROT_NONE
+                );
+            }
+        }
+    }
+
+    fn poll(&self, activation: &'static Activation, wait: Option<u32>) -> ThreadList<Self> {
+        let runtime = activation.runtime();
+        let Some(seen) = wait else {
+            return self.poller.collect(runtime, true, 0);
+        };
+        if !self.lie_down(activation, IN_POLL) {
+            return self.poller.collect(runtime, false, 0);
+        }
+        let waiting = &activation.kernel.waiting;
+        let block = activation.wake_word().load(Ordering::SeqCst) == seen;
+        let waits_for_turn = block && self.waits_for_turn(activation);
+        let timeout_ms = if block { self.pause(waits_for_turn) } else { 0 };
+        let list = self.poller.collect(runtime, false, timeout_ms);
+        waiting.store(AWAKE, Ordering::Relaxed);
+        if waits_for_turn {
+            // Perhaps nobody else is awake to find out that the turn has come.
+            self.gang.look(runtime, activation);
+        }
+        list
+    }
+
+    #[inline]
+    fn wants_poller(&self) -> bool {
+        self.poller.is_wanted() || (self.watch.is_on() && self.sentinel())
+    }
+
+    fn set_alarm(&self, deadline: u64) {
+        self.poller.set_alarm(deadline);
+    }
+
+    fn slack(&self, thread: &'static Thread) -> u64 {
+        thread.kernel.slack.ns()
+    }
+
+    #[inline]
+    fn is_interrupted(&self, thread: &'static Thread) -> bool {
+        let state = &thread.kernel;
+        state.pending.load(Ordering::SeqCst) & !state.mask.load(Ordering::Relaxed) != 0
+    }
+
+    fn deferred(&self, activation: &'static Activation, thread: Option<&'static Thread>) {
+        (self.settings.hooks.deferred)(activation.runtime(), activation, thread);
+    }
+
+    fn tick(&self, activation: &'static Activation, thread: &'static Thread) {
+        let runtime = activation.runtime();
+        self.bind(activation);
+        affinity::look(self, runtime, activation, self.now());
+        pace::tick(self, runtime, activation);
+        cpu_time::slice(thread, self.settings.slice_ns);
+        (self.settings.hooks.tick)(runtime, activation, thread);
+        self.gang.tick(runtime, activation);
+    }
+
+    #[cold]
+    fn overdue(&self) {
+        self.watch_owners(self.now());
+    }
+
+    #[inline]
+    fn crowded(&self) -> bool {
+        self.watch.is_on()
+    }
+
+    #[inline]
+    fn may_run(&self, vp: &'static Vp<Self>) -> bool {
+        self.gang.may_run(vp.processor())
+    }
+
+    fn await_turn(&self, activation: &'static Activation, seen: u32) {
+        if !self.lie_down(activation, IN_TURN) {
+            return;
+        }
+        let waiting = &activation.kernel.waiting;
+        self.gang.sleep(activation.runtime(), activation, || {
+            activation.wake_word().load(Ordering::SeqCst) != seen
+        });
+        waiting.store(AWAKE, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_contended(&self) -> bool {
+        self.gang.is_contended()
+    }
+
+    #[inline]
+    fn resting(&self, activation: &'static Activation) {
+        self.gang.resting(
+            activation.runtime(),
+            activation,
+            activation.vp().processor(),
+        );
+    }
+
+    #[inline]
+    fn sentinel(&self) -> bool {
+        self.sentinels.load(Ordering::Relaxed)
+    }
+
+    fn look_for_deadlock(&self, activation: &'static Activation) {
+        if !self.poller.has_waiters() {
+            (self.settings.hooks.stuck)(activation.runtime(), activation);
+        }
+    }
+
+    fn advice_is_late(&self) {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Ordering::Relaxed) {
+            sys::say(b"upcall: the policy has taken longer than a time slice; threads go on without it\n");
+        }
+    }
+
+    fn broken(&self, what: &str) -> ! {
+        sys::say(b"upcall: broken invariant: ");
+        sys::say(what.as_bytes());
+        sys::say(b"\nupcall: this is a bug in upcall; the process is stopped before it computes nonsense\n");
+        descriptors::abort(self.pid)
+    }
+}

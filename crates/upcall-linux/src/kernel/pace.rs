@@ -1,0 +1,271 @@
+//! Whether a virtual processor gets its processor, seen at the end of each time slice, and what is
+//! done when it does not.
+//!
+//! A slice is a fixed amount of the activation's own processor time. When much more time has passed
+//! since the last one, the activation waited: in the kernel, or for its processor. The kernel's
+//! own account (`/proc/self/task/T/schedstat`) tells the two apart, and is read only then.
+//!
+//! | it waited for | then |
+//! |---|---|
+//! | its own standby, again and again | this scheduler's yield does not give way: sentinels from now on |
+//! | others, and a sentinel stands by | owners are watched (`watch`) |
+//! | others | when they stay and another allowed processor has been idle meanwhile: it moves there |
+//!
+//! Moving, in steps:
+//! 1. *Crowded*: others took a fifth of the processor time that the activation wanted. Processors are
+//!    sampled (`load`), and a moment 40 to 80 ms ahead is chosen at random.
+//! 2. Any slice without waiting in between ends the matter.
+//! 3. At that moment: a processor that was idle for more of the time than the present one was ours,
+//!    and that has fewer of our own virtual processors, or one that is idle: then the two change
+//!    places.
+//! 4. After a move there is none for 100 ms; twice as long each time that one did not help.
+//!
+//! Two programs that crowd each other are not likely to choose the same moment, and as soon as one
+//! has left, step 2 keeps the other. When they did, they meet on the new processor and choose
+//! again, from a span that is twice as long.
+//!
+//! Rejected: leaving placement to the kernel by binding to all allowed processors. Activations of
+//! one virtual processor would run side by side, and the switch to the standby would not be the
+//! upcall any more.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use upcall_core::Kernel;
+use upcall_core::vp::State;
+
+use crate::kernel::Linux;
+use crate::processors::{affinity, load, placement};
+use crate::state::{Activation, Runtime, Vp};
+use crate::sys::processor_time;
+use crate::sys::procfs::{Path, numbers};
+
+/// Of the processor time that an activation wanted, others may have had so much, percent.
+const CROWDED_PERCENT: u64 = 20;
+/// Another processor must have been idle for so much more of the time than the present one was
+/// ours, percent of the time.
+const GAIN_PERCENT: u64 = 15;
+/// Nanoseconds from seeing that it is crowded to moving, at least, and at most so much more.
+const CONSIDER_NS: u64 = 40_000_000;
+const CONSIDER_MORE_NS: u64 = 40_000_000;
+/// Nanoseconds between two moves of a virtual processor, at least and at most.
+const PATIENCE_NS: u64 = 100_000_000;
+const MOST_PATIENCE_NS: u64 = 10_000_000_000;
+/// Slices in a row in which a standby that takes a third of the processor is wrong.
+const WRONG_SLICES: u64 = 4;
+
+/// What an activation remembers of its last slice.
+#[derive(Default)]
+pub(crate) struct Slice {
+    ended_ns: AtomicU64,
+    run_ns: AtomicU64,
+    wait_ns: AtomicU64,
+}
+
+impl Slice {
+    /// A new kernel thread.
+    pub(crate) fn forget(&self) {
+        for word in [&self.ended_ns, &self.run_ns, &self.wait_ns] {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is remembered of a virtual processor. Written by its owner alone, except for `moved_ns`.
+struct Crowd {
+    /// When to look for another processor; 0 while it is not crowded.
+    look_ns: AtomicU64,
+    moved_ns: AtomicU64,
+    patience_ns: AtomicU64,
+    /// The standby seen last, and its processor time then.
+    standby: AtomicU64,
+    standby_ns: AtomicU64,
+    wrong: AtomicU64,
+}
+
+const VPS: usize = 1024;
+static CROWDS: [Crowd; VPS] = [const {
+    Crowd {
+        look_ns: AtomicU64::new(0),
+        moved_ns: AtomicU64::new(0),
+        patience_ns: AtomicU64::new(0),
+        standby: AtomicU64::new(0),
+        standby_ns: AtomicU64::new(0),
+        wrong: AtomicU64::new(0),
+    }
+}; VPS];
+/// One virtual processor of a process moves at a time.
+pub(crate) static MOVING: AtomicBool = AtomicBool::new(false);
+
+/// A slice of the calling activation, the owner of its virtual processor, is over.
+pub(crate) fn tick(kernel: &Linux, runtime: &'static Runtime, activation: &'static Activation) {
+    let now = kernel.now();
+    let vp = activation.vp();
+    let (slice, Some(crowd)) = (&activation.kernel.slice, CROWDS.get(vp.index() as usize)) else {
+        return;
+    };
+    let elapsed = now.wrapping_sub(slice.ended_ns.swap(now, Ordering::Relaxed));
+    if elapsed < kernel.settings.slice_ns / 4 * 5 {
+        kernel.watch.end(now);
+        crowd.look_ns.store(0, Ordering::Relaxed);
+        crowd.wrong.store(0, Ordering::Relaxed);
+        return;
+    }
+    let Some((ran, waited)) = account(activation) else {
+        return;
+    };
+    let standby = standby_time(vp, crowd);
+    if !kernel.sentinel() && standby_is_wrong(crowd, ran, waited, standby) {
+        kernel.use_sentinels();
+    }
+    let others = waited.saturating_sub(standby);
+    if others * 100 < (others + ran) * CROWDED_PERCENT {
+        kernel.watch.end(now);
+        crowd.look_ns.store(0, Ordering::Relaxed);
+        return;
+    }
+    kernel.watch_owners(now);
+    let ours = ran * 100 / (ran + others).max(1);
+    consider(runtime, vp, crowd, ours, now);
+}
+
+/// What the activation ran and waited for its processor since this was asked last, nanoseconds.
+fn account(activation: &'static Activation) -> Option<(u64, u64)> {
+    let tid = activation.kernel.tid.load(Ordering::Relaxed);
+    let path = Path::new()
+        .text(b"/proc/self/task/")
+        .number(tid.unsigned_abs())
+        .text(b"/schedstat");
+    let mut found = [0; 2];
+    if numbers(&path, &mut found) < 2 {
+        return None;
+    }
+    let slice = &activation.kernel.slice;
+    let ran_before = slice.run_ns.swap(found[0], Ordering::Relaxed);
+    let waited_before = slice.wait_ns.swap(found[1], Ordering::Relaxed);
+    (ran_before != 0).then(|| {
+        (
+            found[0].saturating_sub(ran_before),
+            found[1].saturating_sub(waited_before),
+        )
+    })
+}
+
+/// Processor time that the standby took since this was asked last, nanoseconds.
+fn standby_time(vp: &'static Vp, crowd: &Crowd) -> u64 {
+    let Some(standby) = vp.standby() else {
+        return 0;
+    };
+    let tid = u64::from(standby.kernel.tid.load(Ordering::Relaxed).unsigned_abs());
+    let used = processor_time(tid as i32);
+    let before = crowd.standby_ns.swap(used, Ordering::Relaxed);
+    if crowd.standby.swap(tid, Ordering::Relaxed) == tid {
+        used.saturating_sub(before)
+    } else {
+        0
+    }
+}
+
+/// Whether the standby took a third of the processor while the activation waited for it, several
+/// times in a row: it should have given way at once.
+fn standby_is_wrong(crowd: &Crowd, ran: u64, waited: u64, standby: u64) -> bool {
+    if standby * 2 < ran || waited * 4 < standby * 3 {
+        crowd.wrong.store(0, Ordering::Relaxed);
+        return false;
+    }
+    crowd.wrong.fetch_add(1, Ordering::Relaxed) + 1 >= WRONG_SLICES
+}
+
+/// `ours`: how much of the processor time that it wanted the virtual processor had, percent.
+fn consider(runtime: &'static Runtime, vp: &'static Vp, crowd: &Crowd, ours: u64, now: u64) {
+    let look = crowd.look_ns.load(Ordering::Relaxed);
+    let patience = crowd.patience_ns.load(Ordering::Relaxed);
+    let since_move = now.wrapping_sub(crowd.moved_ns.load(Ordering::Relaxed));
+    if (look != 0 && now < look)
+        || since_move < patience
+        || affinity::allowed().len() < 2
+        || MOVING.swap(true, Ordering::Acquire)
+    {
+        return;
+    }
+    load::sample(now);
+    if look == 0 {
+        let moment = now + CONSIDER_NS + random(now, vp) % patience.max(CONSIDER_MORE_NS);
+        crowd.look_ns.store(moment, Ordering::Relaxed);
+    } else {
+        crowd.look_ns.store(0, Ordering::Relaxed);
+        if move_away(runtime, vp, ours) {
+            crowd.moved_ns.store(now, Ordering::Relaxed);
+            let next = if since_move < 4 * patience {
+                (2 * patience).min(MOST_PATIENCE_NS)
+            } else {
+                PATIENCE_NS
+            };
+            crowd.patience_ns.store(next, Ordering::Relaxed);
+        }
+    }
+    MOVING.store(false, Ordering::Release);
+}
+
+/// Moves to a processor with room, if there is one; says whether there was.
+fn move_away(runtime: &'static Runtime, vp: &'static Vp, ours: u64) -> bool {
+    let vps = runtime.vps();
+    let own = placement::count(vps, vp.processor());
+    let mut best: Option<(u64, u32, Option<&'static Vp>)> = None;
+    for processor in affinity::allowed().iter() {
+        let idle = load::idle_percent(processor);
+        if processor == vp.processor()
+            || idle < ours + GAIN_PERCENT
+            || best.is_some_and(|(most, ..)| idle <= most)
+        {
+            continue;
+        }
+        let there = placement::count(vps, processor);
+        if there < own {
+            best = Some((idle, processor, None));
+        } else if there == 1 {
+            let resident = vps.iter().find(|other| other.processor() == processor);
+            if resident.is_some_and(|other| other.word().state() == State::Idle) {
+                best = Some((idle, processor, resident));
+            }
+        }
+    }
+    let Some((_, processor, resident)) = best else {
+        return false;
+    };
+    if let Some(resident) = resident {
+        resident.move_to(vp.processor());
+    }
+    vp.move_to(processor);
+    true
+}
+
+/// A number that two processes do not share.
+fn random(now: u64, vp: &'static Vp) -> u64 {
+    let seed = now ^ (core::ptr::from_ref(vp) as u64).rotate_left(32);
+    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crowd() -> &'static Crowd {
+        &CROWDS[VPS - 1]
+    }
+
+    #[test]
+    fn a_standby_is_wrong_only_at_the_expense_of_who_computes() {
+        const MS: u64 = 1_000_000;
+        // It burns as much as the owner runs, and the owner waits for it.
+        for slice in 1..=WRONG_SLICES {
+            let wrong = standby_is_wrong(crowd(), 5 * MS, 5 * MS, 5 * MS);
+            assert_eq!(wrong, slice == WRONG_SLICES);
+        }
+        // It spins while the owner sleeps in the kernel.
+        assert!(!standby_is_wrong(crowd(), 5 * MS, 0, 50 * MS));
+        // A hog, and a standby that gives way.
+        for _ in 0..=WRONG_SLICES {
+            assert!(!standby_is_wrong(crowd(), 5 * MS, 50 * MS, MS / 10));
+        }
+    }
+}

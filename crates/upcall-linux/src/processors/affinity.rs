@@ -1,0 +1,288 @@
+//! Which processors the program may use, although none of its kernel threads shows it.
+//!
+//! Every activation is bound to one processor, so the kernel's masks say where activations are
+//! and not where they may be. What may be is kept here:
+//! - *wanted*: what the user asked for, by the mask that the program was started with or by a
+//!   later change from outside (`taskset -ap`). All ones when nobody asked for anything.
+//! - *allowed*: the part of it that the machine grants at the moment (cpuset, hotplug).
+//!
+//! An outsider's change shows as a mask that is not the one that the activation bound itself to.
+//! `look` compares now and then, in the activation that runs and in the first one, whose id is
+//! the process's and therefore the one that `taskset -p PID` changes. Then every virtual processor
+//! gets a processor of the new set, and every activation binds itself again at its next chance.
+//!
+//! What cannot be seen: a change to exactly the processor that an activation is bound to already.
+//!
+//! Rejected: an unbound kernel thread as a witness of the allowed set. It would cost every program
+//! one more kernel thread for a rare event.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use upcall_core::Kernel;
+
+use crate::kernel::{Linux, pace};
+use crate::processors::asked::{self, Asked};
+use crate::processors::placement;
+use crate::state::{Activation, Binding, Runtime};
+use crate::sys;
+
+/// Words of 64 processors each: processors from 1024 on are not used.
+pub const WORDS: usize = 16;
+/// How often the masks are compared.
+const LOOK_EVERY_NS: u64 = 100_000_000;
+/// How often it is tried whether the machine grants more than before.
+const GROW_EVERY_NS: u64 = 1_000_000_000;
+
+static WANTED: [AtomicU64; WORDS] = [const { AtomicU64::new(u64::MAX) }; WORDS];
+static ALLOWED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+/// Changes whenever bindings made before do not count any more.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// A binding failed: the set is out of date.
+static STALE: AtomicBool = AtomicBool::new(false);
+static CHANGING: AtomicBool = AtomicBool::new(false);
+static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
+static NEXT_GROWTH: AtomicU64 = AtomicU64::new(0);
+
+/// A set of processors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Set(pub [u64; WORDS]);
+
+impl Set {
+    /// The set of one processor; empty for one that is not used.
+    pub fn only(processor: u32) -> Self {
+        let mut words = [0; WORDS];
+        if let Some(word) = words.get_mut(processor as usize / 64) {
+            *word = 1 << (processor % 64);
+        }
+        Set(words)
+    }
+
+    /// Whether it holds this processor.
+    pub fn has(&self, processor: u32) -> bool {
+        self.0
+            .get(processor as usize / 64)
+            .is_some_and(|word| word >> (processor % 64) & 1 != 0)
+    }
+
+    /// What it has in common with another one.
+    pub fn and(&self, other: &Set) -> Set {
+        Set(core::array::from_fn(|index| self.0[index] & other.0[index]))
+    }
+
+    /// Its processors in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..64 * WORDS as u32).filter(|&processor| self.has(processor))
+    }
+
+    /// How many processors it holds.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+}
+
+/// What the kernel says of a kernel thread; 0 is the caller. Empty when it is gone.
+fn of_kernel_thread(tid: i32) -> Set {
+    let mut set = Set([0; WORDS]);
+    // SAFETY: writes at most the size given.
+    unsafe {
+        sys!(
+            sys::SYS_SCHED_GETAFFINITY,
+            tid,
+            size_of_val(&set.0),
+            set.0.as_mut_ptr()
+        )
+    };
+    set
+}
+
+/// Gives the calling kernel thread this mask; says whether the kernel took it.
+pub(crate) fn apply(set: &Set) -> bool {
+    // SAFETY: reads the mask.
+    unsafe { apply_words(set.0.as_ptr()) }
+}
+
+/// # Safety
+///
+/// As many words as a [`Set`] has can be read there.
+unsafe fn apply_words(words: *const u64) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { sys!(sys::SYS_sched_setaffinity, 0, size_of::<Set>(), words) == 0 }
+}
+
+/// Notes what the calling kernel thread may use, before anything is bound.
+pub fn note() {
+    // A fork may have met its parent at these.
+    CHANGING.store(false, Ordering::Relaxed);
+    pace::MOVING.store(false, Ordering::Relaxed);
+    let given = of_kernel_thread(0);
+    // Does it have all that there is because nobody asked for less? Then it may have more later.
+    apply(&Set([u64::MAX; WORDS]));
+    let all = of_kernel_thread(0);
+    apply(&given);
+    store(&ALLOWED, &given);
+    let wanted = if all == given {
+        Set([u64::MAX; WORDS])
+    } else {
+        given
+    };
+    store(&WANTED, &wanted);
+}
+
+/// The processors that the program may use now.
+pub fn allowed() -> Set {
+    load(&ALLOWED)
+}
+
+/// Gives the calling kernel thread, which an activation was bound to and which leaves the runtime, the
+/// mask that it would have without the runtime: what its thread has asked for, or what the program
+/// may use.
+pub fn release(asked: Option<&Asked>) {
+    // A child of clone(2) calls this on a stack that may have no room for a set: the kernel reads this one where it is.
+    // SAFETY: words that live for ever.
+    let wanted = || unsafe { apply_words(WANTED.as_ptr().cast()) };
+    if !asked.is_some_and(apply_asked) && !wanted() {
+        apply_allowed();
+    }
+}
+
+#[inline(never)]
+fn apply_asked(asked: &Asked) -> bool {
+    asked.get().is_some_and(|set| apply(&set))
+}
+
+#[inline(never)]
+fn apply_allowed() {
+    apply(&allowed());
+}
+
+/// Whether the calling kernel thread has the mask by which this activation bound itself, and no other
+/// one that somebody has given it since.
+pub fn is_ours(activation: &'static Activation) -> bool {
+    foreign_mask(0, &activation.kernel.binding).is_none()
+}
+
+/// Counts the changes of the set.
+#[inline]
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// The kernel refused a binding.
+#[cold]
+pub(crate) fn is_stale() {
+    STALE.store(true, Ordering::Relaxed);
+}
+
+/// Sees whether somebody has changed what the program may use. Called by an activation that is
+/// bound and runs, inside the runtime's mark.
+pub(crate) fn look(
+    kernel: &Linux,
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    now: u64,
+) {
+    let next = NEXT_LOOK.load(Ordering::Relaxed);
+    if now < next
+        || NEXT_LOOK
+            .compare_exchange(
+                next,
+                now + LOOK_EVERY_NS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_err()
+    {
+        return;
+    }
+    look_now(kernel, runtime, activation, now);
+}
+
+/// As [`look`], whenever the last time was.
+fn look_now(kernel: &Linux, runtime: &'static Runtime, activation: &'static Activation, now: u64) {
+    if CHANGING.swap(true, Ordering::Acquire) {
+        return;
+    }
+    let foreign = foreign_mask(0, &activation.kernel.binding).or_else(|| {
+        let first = kernel.first()?;
+        foreign_mask(kernel.pid, &first.kernel.binding)
+    });
+    let stale = STALE.swap(false, Ordering::Relaxed);
+    let grow = now >= NEXT_GROWTH.load(Ordering::Relaxed);
+    if foreign.is_some() || stale || grow {
+        NEXT_GROWTH.store(now + GROW_EVERY_NS, Ordering::Relaxed);
+        // What the machine grants of what is wanted.
+        apply(&load(&WANTED));
+        let mut granted = of_kernel_thread(0);
+        if let Some(foreign) = foreign
+            && foreign != granted
+        {
+            // Not the machine's doing: somebody wants it so.
+            store(&WANTED, &foreign);
+            asked::forget_all();
+            granted = foreign;
+        }
+        if foreign.is_some() || granted != allowed() {
+            store(&ALLOWED, &granted);
+            placement::spread(runtime.vps(), &granted);
+            GENERATION.fetch_add(1, Ordering::Relaxed);
+        }
+        activation.kernel.binding.forget();
+        kernel.bind(activation);
+    }
+    CHANGING.store(false, Ordering::Release);
+}
+
+/// What a thread that starts a process or executes a program passes on must be up to date.
+pub fn refresh(runtime: &'static Runtime, activation: &'static Activation) {
+    let kernel = runtime.kernel();
+    look_now(kernel, runtime, activation, kernel.now());
+}
+
+/// The mask of a kernel thread, if it is not the one that the activation bound itself to.
+fn foreign_mask(tid: i32, binding: &Binding) -> Option<Set> {
+    let before = binding.processor()?;
+    let mask = of_kernel_thread(tid);
+    // It may be binding itself right now.
+    let same = binding.processor() == Some(before);
+    (same && !mask.is_empty() && mask != Set::only(before)).then_some(mask)
+}
+
+fn load(from: &[AtomicU64; WORDS]) -> Set {
+    Set(core::array::from_fn(|index| {
+        from[index].load(Ordering::Relaxed)
+    }))
+}
+
+fn store(to: &[AtomicU64; WORDS], set: &Set) {
+    for (own, word) in to.iter().zip(set.0) {
+        own.store(word, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_what_was_put_into_it() {
+        let set = Set::only(70);
+        assert!(set.has(70) && !set.has(6) && !set.has(5000));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [70]);
+        assert_eq!(set.len(), 1);
+        assert!(Set::only(5000).is_empty());
+    }
+
+    #[test]
+    fn the_callers_mask_is_what_limits_says() {
+        let set = of_kernel_thread(0);
+        assert_eq!(
+            set.iter().collect::<Vec<_>>(),
+            crate::sys::limits::allowed_processors()
+        );
+    }
+}

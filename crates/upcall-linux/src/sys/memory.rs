@@ -1,0 +1,102 @@
+//! Memory from the kernel. What a runtime has taken that then does not start is given back: the program
+//! may ask again, as often as it likes.
+//!
+//! What is mapped between [`attempt`] and [`Attempt::succeeds`] is noted; while there is one kernel thread, so
+//! nobody else maps. Rejected: giving back in each place that fails, which all would have to know what
+//! those before them have taken.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use upcall_core::Errno;
+
+use crate::sys::{self, error};
+
+/// More than a start maps; what goes beyond stays.
+const ROOM: usize = 64;
+
+static NOTED: [[AtomicUsize; 2]; ROOM] = [const { [const { AtomicUsize::new(0) }; 2] }; ROOM];
+/// How many are noted; [`IDLE`] outside of an attempt.
+static COUNT: AtomicUsize = AtomicUsize::new(IDLE);
+const IDLE: usize = usize::MAX;
+/// How many of an earlier attempt the kernel did not take back: the first of those that are noted.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Private memory, zeroed, of which only touched pages cost anything.
+pub(crate) fn map(length: usize) -> Result<usize, Errno> {
+    // SAFETY: a new mapping somewhere.
+    let answer = unsafe {
+        sys!(
+            sys::SYS_mmap,
+            0,
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            usize::MAX,
+            0
+        )
+    };
+    if let Some(number) = error(answer) {
+        return Err(Errno(number));
+    }
+    note(answer as usize, length);
+    Ok(answer as usize)
+}
+
+/// Something was mapped.
+pub(crate) fn note(address: usize, length: usize) {
+    let count = COUNT.load(Ordering::Relaxed);
+    if count == IDLE {
+        return;
+    }
+    if let Some([at, size]) = NOTED.get(count) {
+        at.store(address, Ordering::Relaxed);
+        size.store(length, Ordering::Relaxed);
+        COUNT.store(count + 1, Ordering::Relaxed);
+    }
+}
+
+/// A start of a runtime; unless it succeeds, its memory is given back when this is dropped.
+#[derive(Debug)]
+pub struct Attempt(());
+
+/// Begins a start. The process has one kernel thread, and one start at a time.
+pub fn attempt() -> Attempt {
+    let kept = give_back(KEPT.load(Ordering::Relaxed));
+    COUNT.store(kept, Ordering::Relaxed);
+    Attempt(())
+}
+
+impl Attempt {
+    /// The runtime is used from now on, whatever else fails.
+    pub fn succeeds(self) {
+        COUNT.store(IDLE, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let count = COUNT.swap(IDLE, Ordering::Relaxed);
+        if count == IDLE {
+            return;
+        }
+        give_back(count);
+    }
+}
+
+/// Gives back the first of those that are noted. Returns how many the kernel did not take, which are the first
+/// then.
+fn give_back(count: usize) -> usize {
+    let mut kept = 0;
+    for [at, size] in &NOTED[..count] {
+        let (address, length) = (at.load(Ordering::Relaxed), size.load(Ordering::Relaxed));
+        crate::turns::registry::let_go(address);
+        // SAFETY: mapped for a runtime that nobody has seen and whose parts are not used any more.
+        if error(unsafe { sys!(libc::SYS_munmap, address, length) }).is_some() {
+            NOTED[kept][0].store(address, Ordering::Relaxed);
+            NOTED[kept][1].store(length, Ordering::Relaxed);
+            kept += 1;
+        }
+    }
+    KEPT.store(kept, Ordering::Relaxed);
+    kept
+}
