@@ -50,6 +50,21 @@ fn upcall_guest() {
     );
 }
 
+#[test]
+fn upcall_linux() {
+    check(
+        "crates/upcall-linux",
+        &[
+            &["sys"],
+            &["blocked", "processors", "settings", "turns"],
+            &["state"],
+            &["activation", "poller", "probe"],
+            &["kernel"],
+            &["fuzzing"],
+        ],
+    );
+}
+
 /// Fails if an import of the crate in `folder` runs upwards, or in a cycle on one of its `floors`.
 fn check(folder: &str, floors: &[&[&str]]) {
     let found = Crate::read(&Path::new("../..").join(folder));

@@ -23,15 +23,15 @@ mod settings;
 mod state;
 pub mod turns;
 
-pub use activation::{cpu_time, preempt, slack, spawn};
+pub use activation::{preempt, spawn};
 pub use blocked::observe;
-pub use kernel::{Hooks, Linux, Settings};
-pub use processors::{affinity, placement};
+pub use kernel::affinity;
+pub use processors::placement;
 pub use settings::vp_range::VpRange;
 pub use settings::{statistics, variables, vp_range};
 pub use state::{
-    Activation, Inbox, Job, LinuxActivation, LinuxThread, Noted, Runtime, Thread, UserDispatch, Vp,
-    activations, base,
+    Activation, Hooks, Inbox, Job, Linux, LinuxActivation, LinuxThread, Noted, Runtime, Settings,
+    Thread, UserDispatch, Vp, activations, base, cpu_time, slack,
 };
 #[cfg(feature = "inject")]
 pub use sys::inject;

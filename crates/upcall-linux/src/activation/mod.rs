@@ -1,7 +1,6 @@
 //! What is done with an activation: its kernel thread, its time slices, its signals, and its thread's attributes.
 
-pub mod cpu_time;
+mod begin;
 pub mod preempt;
 mod resting;
-pub mod slack;
 pub mod spawn;

@@ -11,20 +11,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::activation::cpu_time;
+use crate::state::cpu_time;
 use crate::state::{Activation, Runtime};
+pub use crate::state::{OWN, SIGNAL};
 use crate::sys::{self, error};
-
-/// The signal.
-pub const SIGNAL: i32 = libc::SIGURG;
-/// What no activation ever blocks for long, whatever its thread blocks: this signal, the faults by
-/// which the runtime learns that memory of the program is not there, and the signal by which the
-/// layer above catches system calls: the kernel ends a process that blocks it then.
-pub const OWN: u64 = bit(SIGNAL) | bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGSYS);
-
-const fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
 
 const MARK_TICK: usize = 0x5550_4341_4c4c_0001;
 const MARK_INTERRUPT: usize = 0x5550_4341_4c4c_0002;

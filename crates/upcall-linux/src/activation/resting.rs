@@ -1,7 +1,7 @@
 //! The signals that activations without a thread let through while they sleep, seen by others.
 //!
 //! Such an activation takes signals for the process on behalf of parked threads, with the mask that
-//! [`Hooks::resting_mask`](crate::kernel::Hooks::resting_mask) computes. Between the moment in which the kernel gives it a signal
+//! [`Hooks::resting_mask`](crate::state::Hooks::resting_mask) computes. Between the moment in which the kernel gives it a signal
 //! and the first instruction of the handler nobody can see where that signal is. So a thread that must know
 //! whether a signal is pending first closes it to all that rest:
 //!
@@ -20,7 +20,7 @@ use core::sync::atomic::Ordering;
 use upcall_core::{Kernel, Role};
 
 use crate::activation::preempt;
-use crate::kernel::Linux;
+use crate::state::Linux;
 use crate::state::{AWAKE, Activation, Runtime};
 use crate::sys;
 

@@ -17,7 +17,6 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 use upcall_core::Waiting;
 
-use crate::state::Activation;
 use crate::sys::procfs::Path;
 use crate::sys::{self, descriptors, error, processor_time};
 
@@ -142,7 +141,7 @@ pub struct Observer {
 
 impl Observer {
     /// Prepares to be observed. Called by the activation's own kernel thread.
-    pub(crate) fn open(&self, probe: Probe, _activation: &'static Activation) {
+    pub(crate) fn open(&self, probe: Probe) {
         let mut probe = probe;
         if probe == Probe::Perf {
             // SAFETY: the place is this observer's own, and the last kernel thread has closed it.
@@ -190,9 +189,8 @@ impl Observer {
         };
     }
 
-    /// Whether the activation is blocked. Called by the standby.
-    pub(crate) fn is_blocked(&self, activation: &'static Activation, cheap_doubt: bool) -> bool {
-        let tid = activation.kernel.tid.load(Ordering::Relaxed);
+    /// Whether the activation, whose kernel thread this is, is blocked. Called by the standby.
+    pub(crate) fn is_blocked(&self, tid: i32, cheap_doubt: bool) -> bool {
         match self.probe.load(Ordering::Acquire) {
             PERF => self.switched_out(),
             PROC => cheap_doubt || self.waits_in_kernel(tid),
@@ -205,8 +203,8 @@ impl Observer {
     }
 
     /// How it waits. Called for one that was found blocked.
-    pub(crate) fn waiting(&self, activation: &'static Activation) -> Waiting {
-        match self.state(activation.kernel.tid.load(Ordering::Relaxed)) {
+    pub(crate) fn waiting(&self, tid: i32) -> Waiting {
+        match self.state(tid) {
             // Without procfs the kind of wait is unknown: no signal may be risked.
             None | Some(b'S') => Waiting::Interruptible,
             Some(_) => Waiting::Deaf,

@@ -16,7 +16,6 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use crate::state::Activation;
 use crate::sys::processor_time;
 
 /// Milliseconds between two looks.
@@ -77,8 +76,7 @@ impl Glance {
 
     /// The sentinel looks at an owner; says whether others kept it from doing so. Its processor was
     /// free from the moment at which the owner stopped running.
-    pub fn is_late(&self, owner: &'static Activation, now: u64) -> bool {
-        let tid = owner.kernel.tid.load(Ordering::Relaxed);
+    pub fn is_late(&self, tid: i32, now: u64) -> bool {
         let ran = processor_time(tid);
         let since = now.saturating_sub(self.at_ns.swap(now, Ordering::Relaxed));
         let ran_since = ran.saturating_sub(self.owner_ns.swap(ran, Ordering::Relaxed));

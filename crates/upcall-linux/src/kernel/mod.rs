@@ -1,5 +1,6 @@
 //! [`Kernel`] on Linux: what the `standby` backend needs from an unprivileged process.
 
+pub mod affinity;
 pub(crate) mod pace;
 
 use core::ptr::NonNull;
@@ -7,14 +8,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_core::{Errno, Kernel, Role, Slot, ThreadList, Vp, Waiting};
 
-use crate::activation::{cpu_time, preempt, slack, spawn};
-use crate::blocked::observe;
+use crate::activation::{preempt, spawn};
 use crate::blocked::watch::Watch;
-use crate::poller::Poller;
-use crate::processors::affinity;
 use crate::state::{
-    AWAKE, Activation, Binding, IN_FUTEX, IN_POLL, IN_TURN, LinuxActivation, LinuxThread, Runtime,
-    Thread, activations, base,
+    AWAKE, Activation, IN_FUTEX, IN_POLL, IN_TURN, Linux, LinuxActivation, LinuxThread, Poller,
+    Runtime, Settings, Thread, activations, base, cpu_time, slack,
 };
 use crate::sys::{self, descriptors, memory, vdso};
 use crate::turns::Gang;
@@ -23,56 +21,6 @@ const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const MADV_GUARD_INSTALL: usize = 102;
 const PAGE: usize = 4096;
-
-/// What the layer above does at events that are its own.
-#[derive(Clone, Copy)]
-pub struct Hooks {
-    /// Before the calling kernel thread starts that of an activation: whether that one will have what
-    /// `begin` gives it.
-    pub may_start: fn() -> Result<(), Errno>,
-    /// The first steps of an activation in its own kernel thread, inside the runtime: what each
-    /// kernel thread of the process must have.
-    pub begin: fn(),
-    /// Signals of the program were deferred on an activation; leaves the runtime by itself when
-    /// there is a thread. See [`Kernel::deferred`].
-    pub deferred: fn(&'static Runtime, &'static Activation, Option<&'static Thread>),
-    /// The signals that an activation without a thread should take on behalf of parked threads: the
-    /// mask to sleep with.
-    pub resting_mask: fn() -> u64,
-    /// A virtual processor is about to sleep: perhaps no thread will ever run again.
-    pub stuck: fn(&'static Runtime, &'static Activation),
-    /// A time slice of this thread is over, which is parked. Inside the runtime. See [`Kernel::tick`].
-    pub tick: fn(&'static Runtime, &'static Activation, &'static Thread),
-}
-
-/// How the backend is set up.
-#[derive(Clone, Copy)]
-pub struct Settings {
-    /// Use an idle-class sentinel instead of an ordinary standby.
-    pub sentinel: bool,
-    /// The probe that tells blocked from preempted.
-    pub probe: observe::Probe,
-    /// Time slice in nanoseconds.
-    pub slice_ns: u64,
-    /// Take turns with the user's other programs under the runtime.
-    pub gang: bool,
-    /// Callbacks.
-    pub hooks: Hooks,
-}
-
-/// The kernel interface.
-pub struct Linux {
-    pub(crate) settings: Settings,
-    pub(crate) pid: i32,
-    pub(crate) poller: Poller,
-    /// Standbys are sentinels: from the start, or since an ordinary one was seen not to give way.
-    sentinels: AtomicBool,
-    /// Whether owners are watched for want of a sentinel that runs.
-    pub(crate) watch: Watch,
-    /// The activation of the process's first kernel thread.
-    first: Slot<Activation>,
-    gang: Gang,
-}
 
 impl Linux {
     /// Opens the backend for the calling process.
@@ -146,7 +94,10 @@ impl Linux {
                 state.sentinel.store(true, Ordering::Relaxed);
                 spawn::become_sentinel();
             }
-        } else if state.glance.is_late(owner, self.now()) {
+        } else if state
+            .glance
+            .is_late(owner.kernel.tid.load(Ordering::Relaxed), self.now())
+        {
             self.watch_owners(self.now());
         }
     }
@@ -157,66 +108,6 @@ impl Linux {
             // Who sits in it sleeps without end so far.
             self.poller.kick();
         }
-    }
-
-    /// The activation of the process's first kernel thread, whose id is the process's.
-    pub(crate) fn first(&self) -> Option<&'static Activation> {
-        self.first.get(Ordering::Relaxed)
-    }
-
-    /// The turns with other processes.
-    pub fn gang(&self) -> &Gang {
-        &self.gang
-    }
-
-    /// The process.
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    /// The poller.
-    pub fn poller(&self) -> &Poller {
-        &self.poller
-    }
-
-    /// Makes the calling kernel thread the vessel of `activation`, which [`upcall_core::Runtime::adopt`]
-    /// returned, with the thread on it.
-    pub fn adopt(&self, activation: &'static Activation, thread: &'static Thread, mask: u64) {
-        let state = &activation.kernel;
-        // SAFETY: asks only.
-        let tid = unsafe { sys!(sys::SYS_gettid) } as i32;
-        state.tid.store(tid, Ordering::Relaxed);
-        let pointer = base::thread_pointer();
-        state.thread_pointer.store(pointer, Ordering::Relaxed);
-        thread
-            .kernel
-            .thread_pointer
-            .store(pointer, Ordering::Relaxed);
-        thread.kernel.tid.store(tid, Ordering::Relaxed);
-        state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
-        thread.kernel.mask.store(mask, Ordering::Relaxed);
-        thread.kernel.slack.adopt();
-        thread.kernel.asked.inherit(None);
-        let own = base::of_program(base::read());
-        thread.kernel.program_base.store(own, Ordering::Relaxed);
-        base::set(Some(activation));
-        if tid == self.pid {
-            self.first.set(Some(activation), Ordering::Relaxed);
-        }
-        self.begin(activation);
-        self.bind(activation);
-    }
-
-    /// The first steps of every activation in its own kernel thread.
-    pub(crate) fn begin(&self, activation: &'static Activation) {
-        activation
-            .kernel
-            .observer
-            .open(self.settings.probe, activation);
-        if !activation.kernel.sentinel.load(Ordering::Relaxed) {
-            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
-        }
-        (self.settings.hooks.begin)();
     }
 
     /// Prepares a sleep: whether nothing has come that forbids it.
@@ -230,18 +121,6 @@ impl Linux {
             return false;
         }
         true
-    }
-
-    /// Sets the calling kernel thread's signal mask, except for the runtime's own signals. With a signal
-    /// in the inbox everything stays blocked until that is delivered.
-    #[inline]
-    pub fn set_mask(&self, activation: &'static Activation, mask: u64) {
-        let (mask, state) = (mask & !preempt::OWN, &activation.kernel);
-        if state.mask.load(Ordering::Relaxed) != mask && state.inbox.is_empty() {
-            sys::set_signal_mask(mask);
-            // Afterwards, and Release: see `resting`.
-            state.mask.store(mask, Ordering::Release);
-        }
     }
 }
 
@@ -350,14 +229,15 @@ unsafe impl Kernel for Linux {
         if activation.kernel.timer.load(Ordering::Relaxed) == 0 {
             preempt::start_slices(activation, self.now(), self.settings.slice_ns);
         }
-        activation
-            .kernel
+        let state = &activation.kernel;
+        state
             .observer
-            .is_blocked(activation, cheap_doubt)
+            .is_blocked(state.tid.load(Ordering::Relaxed), cheap_doubt)
     }
 
     fn waiting(&self, activation: &'static Activation) -> Waiting {
-        activation.kernel.observer.waiting(activation)
+        let state = &activation.kernel;
+        state.observer.waiting(state.tid.load(Ordering::Relaxed))
     }
 
     fn spawn(&self, activation: &'static Activation, sentinel: bool) -> Result<(), Errno> {
@@ -387,17 +267,7 @@ unsafe impl Kernel for Linux {
 
     #[inline]
     fn bind(&self, activation: &'static Activation) {
-        let processor = activation.vp().processor();
-        let binding = &activation.kernel.binding;
-        let word = Binding::word(processor);
-        if binding.0.load(Ordering::Relaxed) != word {
-            binding.forget();
-            if affinity::apply(&affinity::Set::only(processor)) {
-                binding.0.store(word, Ordering::SeqCst);
-            } else {
-                affinity::is_stale();
-            }
-        }
+        activation.kernel.binding.bind(activation.vp().processor());
     }
 
     #[inline(always)]
@@ -465,7 +335,8 @@ unsafe impl Kernel for Linux {
         waiting.store(AWAKE, Ordering::Relaxed);
         if waits_for_turn {
             // Perhaps nobody else is awake to find out that the turn has come.
-            self.gang.look(runtime, activation);
+            self.gang
+                .look(runtime, activation, &activation.kernel.sleeps);
         }
         list
     }
@@ -496,11 +367,12 @@ unsafe impl Kernel for Linux {
     fn tick(&self, activation: &'static Activation, thread: &'static Thread) {
         let runtime = activation.runtime();
         self.bind(activation);
-        affinity::look(self, runtime, activation, self.now());
+        affinity::tick(runtime, activation);
         pace::tick(self, runtime, activation);
         cpu_time::slice(thread, self.settings.slice_ns);
         (self.settings.hooks.tick)(runtime, activation, thread);
-        self.gang.tick(runtime, activation);
+        self.gang
+            .tick(runtime, activation, &activation.kernel.sleeps);
     }
 
     #[cold]
@@ -523,9 +395,11 @@ unsafe impl Kernel for Linux {
             return;
         }
         let waiting = &activation.kernel.waiting;
-        self.gang.sleep(activation.runtime(), activation, || {
-            activation.wake_word().load(Ordering::SeqCst) != seen
-        });
+        let runtime = activation.runtime();
+        self.gang
+            .sleep(runtime, activation, &activation.kernel.sleeps, || {
+                activation.wake_word().load(Ordering::SeqCst) != seen
+            });
         waiting.store(AWAKE, Ordering::Relaxed);
     }
 

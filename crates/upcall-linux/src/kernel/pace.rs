@@ -28,16 +28,14 @@
 //! one virtual processor would run side by side, and the switch to the standby would not be the
 //! upcall any more.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use upcall_core::Kernel;
 use upcall_core::vp::State;
 
-use crate::kernel::Linux;
 use crate::processors::{affinity, load, placement};
-use crate::state::{Activation, Runtime, Vp};
+use crate::state::{Activation, Linux, Runtime, Vp};
 use crate::sys::processor_time;
-use crate::sys::procfs::{Path, numbers};
 
 /// Of the processor time that an activation wanted, others may have had so much, percent.
 const CROWDED_PERCENT: u64 = 20;
@@ -52,23 +50,6 @@ const PATIENCE_NS: u64 = 100_000_000;
 const MOST_PATIENCE_NS: u64 = 10_000_000_000;
 /// Slices in a row in which a standby that takes a third of the processor is wrong.
 const WRONG_SLICES: u64 = 4;
-
-/// What an activation remembers of its last slice.
-#[derive(Default)]
-pub(crate) struct Slice {
-    ended_ns: AtomicU64,
-    run_ns: AtomicU64,
-    wait_ns: AtomicU64,
-}
-
-impl Slice {
-    /// A new kernel thread.
-    pub(crate) fn forget(&self) {
-        for word in [&self.ended_ns, &self.run_ns, &self.wait_ns] {
-            word.store(0, Ordering::Relaxed);
-        }
-    }
-}
 
 /// What is remembered of a virtual processor. Written by its owner alone, except for `moved_ns`.
 struct Crowd {
@@ -93,9 +74,6 @@ static CROWDS: [Crowd; VPS] = [const {
         wrong: AtomicU64::new(0),
     }
 }; VPS];
-/// One virtual processor of a process moves at a time.
-pub(crate) static MOVING: AtomicBool = AtomicBool::new(false);
-
 /// A slice of the calling activation, the owner of its virtual processor, is over.
 pub(crate) fn tick(kernel: &Linux, runtime: &'static Runtime, activation: &'static Activation) {
     let now = kernel.now();
@@ -103,14 +81,14 @@ pub(crate) fn tick(kernel: &Linux, runtime: &'static Runtime, activation: &'stat
     let (slice, Some(crowd)) = (&activation.kernel.slice, CROWDS.get(vp.index() as usize)) else {
         return;
     };
-    let elapsed = now.wrapping_sub(slice.ended_ns.swap(now, Ordering::Relaxed));
+    let elapsed = slice.ends(now);
     if elapsed < kernel.settings.slice_ns / 4 * 5 {
         kernel.watch.end(now);
         crowd.look_ns.store(0, Ordering::Relaxed);
         crowd.wrong.store(0, Ordering::Relaxed);
         return;
     }
-    let Some((ran, waited)) = account(activation) else {
+    let Some((ran, waited)) = slice.account(activation.kernel.tid.load(Ordering::Relaxed)) else {
         return;
     };
     let standby = standby_time(vp, crowd);
@@ -126,28 +104,6 @@ pub(crate) fn tick(kernel: &Linux, runtime: &'static Runtime, activation: &'stat
     kernel.watch_owners(now);
     let ours = ran * 100 / (ran + others).max(1);
     consider(runtime, vp, crowd, ours, now);
-}
-
-/// What the activation ran and waited for its processor since this was asked last, nanoseconds.
-fn account(activation: &'static Activation) -> Option<(u64, u64)> {
-    let tid = activation.kernel.tid.load(Ordering::Relaxed);
-    let path = Path::new()
-        .text(b"/proc/self/task/")
-        .number(tid.unsigned_abs())
-        .text(b"/schedstat");
-    let mut found = [0; 2];
-    if numbers(&path, &mut found) < 2 {
-        return None;
-    }
-    let slice = &activation.kernel.slice;
-    let ran_before = slice.run_ns.swap(found[0], Ordering::Relaxed);
-    let waited_before = slice.wait_ns.swap(found[1], Ordering::Relaxed);
-    (ran_before != 0).then(|| {
-        (
-            found[0].saturating_sub(ran_before),
-            found[1].saturating_sub(waited_before),
-        )
-    })
 }
 
 /// Processor time that the standby took since this was asked last, nanoseconds.
@@ -183,7 +139,7 @@ fn consider(runtime: &'static Runtime, vp: &'static Vp, crowd: &Crowd, ours: u64
     if (look != 0 && now < look)
         || since_move < patience
         || affinity::allowed().len() < 2
-        || MOVING.swap(true, Ordering::Acquire)
+        || placement::MOVING.swap(true, Ordering::Acquire)
     {
         return;
     }
@@ -203,7 +159,7 @@ fn consider(runtime: &'static Runtime, vp: &'static Vp, crowd: &Crowd, ours: u64
             crowd.patience_ns.store(next, Ordering::Relaxed);
         }
     }
-    MOVING.store(false, Ordering::Release);
+    placement::MOVING.store(false, Ordering::Release);
 }
 
 /// Moves to a processor with room, if there is one; says whether there was.

@@ -11,24 +11,15 @@
 //! Rejected: changing with every wait. A parked thread's event disturbs a blocked one, and the two
 //! change for ever.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::Poller;
-use crate::state::{Activation, Runtime, Thread};
+use crate::state::{Activation, Choice, Runtime, Thread};
 
 /// Woken from inside so often in a row, a thread parks.
 const INSIDE: u32 = 4;
 /// Woken from outside so often in a row, a parked thread blocks again, on probation.
 const OUTSIDE: u32 = 256;
-
-/// A thread's choice. Only the thread, and whoever has claimed it, change it.
-#[derive(Default)]
-pub(crate) struct Choice {
-    /// Below [`INSIDE`], how often in a row it was woken from inside; else how often it parks.
-    count: AtomicU32,
-    /// [`Poller::writes`] when its wait began.
-    writes: AtomicU32,
-}
 
 impl Choice {
     fn blocks(&self) -> bool {

@@ -6,8 +6,7 @@ use upcall_core::ThreadList;
 
 use super::wait::ANY;
 use super::{Poller, Wants, slot};
-use crate::kernel::Linux;
-use crate::state::{Activation, Runtime, activations, base};
+use crate::state::{Activation, Linux, Runtime, activations, base};
 
 /// When a number is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,12 +3,10 @@
 //! All of it are hints: other processes and unseen calls may have changed what a number means, and
 //! every use survives that.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-use upcall_core::Edges;
+use core::sync::atomic::Ordering;
 
 use super::{Poller, Wants, Watch};
-use crate::state::Runtime;
+use crate::state::{Known, Runtime};
 
 /// What kind of file a descriptor is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,19 +23,6 @@ pub enum Kind {
     File = 3,
     /// Anything else.
     Other = 4,
-}
-
-/// What may be read of an entry without its lock.
-pub(super) struct Known {
-    /// The low bits are the [`Kind`]; then what was seen, and 1 + the epoch in which it was seen.
-    word: AtomicU32,
-    /// How many edges have come. Changed under the entry's lock.
-    pub(super) edges: Edges,
-    /// Whether the poller watches it. Changed under the entry's lock.
-    pub(super) registered: AtomicBool,
-    /// Whether an edge has said more since then than that there is something to read or room to write. Changed under
-    /// the entry's lock, before the edge is counted.
-    pub(super) eventful: AtomicBool,
 }
 
 const KIND: u32 = 0xf;

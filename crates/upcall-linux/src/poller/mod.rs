@@ -30,10 +30,9 @@ mod known;
 pub mod prepared;
 mod wait;
 
-pub(crate) use choice::Choice;
+pub use crate::state::Poller;
 pub use forget::When;
 pub use known::Kind;
-pub(crate) use wait::Node;
 pub use wait::{Readiness, Wants, Watch, pause};
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -41,10 +40,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use libc::epoll_event;
 use upcall_core::{Errno, Slot, SpinLock, ThreadList};
 
-use crate::kernel::Linux;
-use crate::state::Runtime;
+use crate::state::{DESCRIPTORS, Descriptor, Entry, Known, Linux, READERS, Runtime};
 use crate::sys::{self, memory, vdso};
-use known::Known;
 
 const EPOLL_CTL_ADD: usize = 1;
 const EPOLL_CTL_DEL: usize = 2;
@@ -59,10 +56,7 @@ const EPOLLET: u32 = 1 << 31;
 /// All that poll(2) may ask for: IN, PRI, OUT, the normal and band variants, MSG and RDHUP.
 const EVERYTHING: u32 = 0x27c7;
 const EVENTS: usize = 64;
-/// Descriptors above this are not parked on; they block an activation.
-const DESCRIPTORS: usize = 1 << 20;
 
-const READERS: usize = 256;
 /// Edges, and blocking calls, since anybody last waited for a descriptor, after which nobody is woken
 /// for it any more.
 const UNWANTED: u32 = 4;
@@ -82,46 +76,6 @@ fn meaning(events: u32) -> u32 {
     let out = if events & OUT != 0 { Wants::OUT.0 } else { 0 };
     let within = if events & !OUT != 0 { Wants::IN.0 } else { 0 };
     out | within
-}
-
-struct State {
-    /// The kernel said that it cannot be polled.
-    refused: bool,
-    first: Slot<Node>,
-    /// Edges, and blocking calls, since a thread last came to wait.
-    unwanted: u32,
-    /// The pipe's inode number.
-    inode: u64,
-}
-
-type Entry = SpinLock<State>;
-
-/// The poller of a runtime.
-pub struct Poller {
-    epoll: i32,
-    kick: i32,
-    alarm: i32,
-    entries: &'static [Entry],
-    known: &'static [Known],
-    /// The last descriptor on which a thread waited for a pipe, by the pipe's inode number.
-    readers: [AtomicU32; READERS],
-    /// What threads take that wait for more than one descriptor.
-    nodes: SpinLock<Slot<Node>>,
-    waiters: AtomicU32,
-    alarm_ns: AtomicU64,
-    /// The largest number that was ever registered.
-    highest: AtomicU32,
-    /// Counts the program's changes of what [`known`] remembers.
-    flags_epoch: AtomicU32,
-    /// Counts the program's writes to what its own threads may wait for ([`choice`]).
-    writes: AtomicU32,
-    /// How many of the program's calls watches of ours have, or may have, stood in the way of: unless it
-    /// is 0, what may be an epoll instance is not watched.
-    shallow: AtomicU32,
-    /// A kernel thread that is no activation wants all who wait to look again.
-    disturbed: AtomicBool,
-    /// The alarm could not be set: whoever waits for events does so until the first deadline only.
-    has_no_alarm: AtomicBool,
 }
 
 impl Poller {
@@ -299,7 +253,7 @@ impl Poller {
         }
     }
 
-    fn count_unwanted(&self, descriptor: i32, state: &mut State) {
+    fn count_unwanted(&self, descriptor: i32, state: &mut Descriptor) {
         state.unwanted += 1;
         if state.unwanted > UNWANTED && state.first.get(Ordering::Relaxed).is_none() {
             self.unregister(descriptor);

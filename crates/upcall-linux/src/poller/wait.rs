@@ -1,14 +1,13 @@
 //! Parking a thread on descriptors, and waking it. The protocol is in the parent module.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
 use upcall_core::futex::Waited;
 use upcall_core::thread::Claim;
-use upcall_core::{Edges, Errno, Kernel, Slot, ThreadList, WakeReason};
+use upcall_core::{Edges, Errno, Kernel, ThreadList, WakeReason};
 
-use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, State, slot};
-use crate::kernel::Linux;
-use crate::state::{Activation, Runtime, Thread};
+use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, slot};
+use crate::state::{Activation, Descriptor, Linux, Node, Runtime, Thread};
 use crate::sys::{descriptors, error};
 
 /// What a thread waits for: any of these. Errors and hang-ups come unasked.
@@ -106,26 +105,8 @@ impl Watch {
     }
 }
 
-/// A thread in the list of one descriptor. Lives in a thread, for the first of its descriptors, or in
-/// recycled memory.
-#[derive(Default)]
-#[repr(align(64))]
-pub(crate) struct Node {
-    next: Slot<Node>,
-    previous: Slot<Node>,
-    /// The next one of the same wait, or of the free ones.
-    sibling: Slot<Node>,
-    thread: Slot<Thread>,
-    wants: AtomicU32,
-    descriptor: AtomicU32,
-    /// Whether it is in the descriptor's list. Changed under the entry's lock.
-    linked: AtomicBool,
-    /// [`Watch::moved`] plus one, or 0.
-    moved: AtomicI32,
-}
-
 impl Node {
-    fn link(&'static self, state: &State) {
+    fn link(&'static self, state: &Descriptor) {
         let head = state.first.get(Ordering::Relaxed);
         self.previous.set(None, Ordering::Relaxed);
         self.next.set(head, Ordering::Relaxed);
@@ -136,7 +117,7 @@ impl Node {
         self.linked.store(true, Ordering::Relaxed);
     }
 
-    fn unlink(&self, state: &State) {
+    fn unlink(&self, state: &Descriptor) {
         let next = self.next.get(Ordering::Relaxed);
         let previous = self.previous.get(Ordering::Relaxed);
         match previous {
@@ -169,7 +150,7 @@ impl Poller {
     pub(super) fn edge(
         &self,
         descriptor: usize,
-        state: &State,
+        state: &Descriptor,
         meaning: u32,
         list: &mut ThreadList<Linux>,
     ) {
@@ -189,7 +170,7 @@ impl Poller {
     pub(super) fn move_waiters(
         &self,
         descriptor: usize,
-        state: &State,
+        state: &Descriptor,
         keeps: bool,
         list: &mut ThreadList<Linux>,
     ) {
@@ -312,7 +293,7 @@ impl Poller {
         Ok(())
     }
 
-    fn register(&self, descriptor: i32, state: &mut State) -> bool {
+    fn register(&self, descriptor: i32, state: &mut Descriptor) -> bool {
         let known = &self.known[descriptor as usize];
         // SeqCst, and that of `shallow`: pairs with those in `Poller::give_way`. Who gives way finds
         // this one, or it is not watched.
@@ -456,7 +437,7 @@ fn pause_inside(
 }
 
 /// Takes a node out of its list and claims its thread.
-fn wake(node: &'static Node, state: &State, list: &mut ThreadList<Linux>) {
+fn wake(node: &'static Node, state: &Descriptor, list: &mut ThreadList<Linux>) {
     let thread = node.thread.get(Ordering::Relaxed);
     node.unlink(state);
     if let Some(thread) = thread

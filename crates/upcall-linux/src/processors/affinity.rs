@@ -18,12 +18,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use upcall_core::Kernel;
-
-use crate::kernel::{Linux, pace};
 use crate::processors::asked::{self, Asked};
-use crate::processors::placement;
-use crate::state::{Activation, Binding, Runtime};
+use crate::processors::binding::Binding;
+use crate::processors::placement::{self, Home};
 use crate::sys;
 
 /// Words of 64 processors each: processors from 1024 on are not used.
@@ -118,7 +115,7 @@ unsafe fn apply_words(words: *const u64) -> bool {
 pub fn note() {
     // A fork may have met its parent at these.
     CHANGING.store(false, Ordering::Relaxed);
-    pace::MOVING.store(false, Ordering::Relaxed);
+    placement::MOVING.store(false, Ordering::Relaxed);
     let given = of_kernel_thread(0);
     // Does it have all that there is because nobody asked for less? Then it may have more later.
     apply(&Set([u64::MAX; WORDS]));
@@ -160,12 +157,6 @@ fn apply_allowed() {
     apply(&allowed());
 }
 
-/// Whether the calling kernel thread has the mask by which this activation bound itself, and no other
-/// one that somebody has given it since.
-pub fn is_ours(activation: &'static Activation) -> bool {
-    foreign_mask(0, &activation.kernel.binding).is_none()
-}
-
 /// Counts the changes of the set.
 #[inline]
 pub(crate) fn generation() -> u32 {
@@ -178,38 +169,23 @@ pub(crate) fn is_stale() {
     STALE.store(true, Ordering::Relaxed);
 }
 
-/// Sees whether somebody has changed what the program may use. Called by an activation that is
-/// bound and runs, inside the runtime's mark.
+/// Sees whether somebody has changed what the program may use: now, if `always`, or when some time has passed
+/// since the last look. Called by an activation that is bound and runs: its own binding, `here` the processor of its
+/// virtual processor, and the first activation's kernel thread and binding.
 pub(crate) fn look(
-    kernel: &Linux,
-    runtime: &'static Runtime,
-    activation: &'static Activation,
+    own: &Binding,
+    here: impl Fn() -> u32,
+    first: Option<(i32, &Binding)>,
+    homes: &[impl Home],
     now: u64,
+    always: bool,
 ) {
-    let next = NEXT_LOOK.load(Ordering::Relaxed);
-    if now < next
-        || NEXT_LOOK
-            .compare_exchange(
-                next,
-                now + LOOK_EVERY_NS,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            )
-            .is_err()
-    {
+    if !(always || is_time(now)) || CHANGING.swap(true, Ordering::Acquire) {
         return;
     }
-    look_now(kernel, runtime, activation, now);
-}
-
-/// As [`look`], whenever the last time was.
-fn look_now(kernel: &Linux, runtime: &'static Runtime, activation: &'static Activation, now: u64) {
-    if CHANGING.swap(true, Ordering::Acquire) {
-        return;
-    }
-    let foreign = foreign_mask(0, &activation.kernel.binding).or_else(|| {
-        let first = kernel.first()?;
-        foreign_mask(kernel.pid, &first.kernel.binding)
+    let foreign = foreign_mask(0, own).or_else(|| {
+        let (tid, binding) = first?;
+        foreign_mask(tid, binding)
     });
     let stale = STALE.swap(false, Ordering::Relaxed);
     let grow = now >= NEXT_GROWTH.load(Ordering::Relaxed);
@@ -228,23 +204,30 @@ fn look_now(kernel: &Linux, runtime: &'static Runtime, activation: &'static Acti
         }
         if foreign.is_some() || granted != allowed() {
             store(&ALLOWED, &granted);
-            placement::spread(runtime.vps(), &granted);
+            placement::spread(homes, &granted);
             GENERATION.fetch_add(1, Ordering::Relaxed);
         }
-        activation.kernel.binding.forget();
-        kernel.bind(activation);
+        own.forget();
+        own.bind(here());
     }
     CHANGING.store(false, Ordering::Release);
 }
 
-/// What a thread that starts a process or executes a program passes on must be up to date.
-pub fn refresh(runtime: &'static Runtime, activation: &'static Activation) {
-    let kernel = runtime.kernel();
-    look_now(kernel, runtime, activation, kernel.now());
+/// Returns true once in [`LOOK_EVERY_NS`].
+fn is_time(now: u64) -> bool {
+    let next = NEXT_LOOK.load(Ordering::Relaxed);
+    now >= next
+        && NEXT_LOOK
+            .compare_exchange(
+                next,
+                now + LOOK_EVERY_NS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
 }
-
 /// The mask of a kernel thread, if it is not the one that the activation bound itself to.
-fn foreign_mask(tid: i32, binding: &Binding) -> Option<Set> {
+pub(crate) fn foreign_mask(tid: i32, binding: &Binding) -> Option<Set> {
     let before = binding.processor()?;
     let mask = of_kernel_thread(tid);
     // It may be binding itself right now.

@@ -2,5 +2,7 @@
 
 pub mod affinity;
 pub(crate) mod asked;
+pub(crate) mod binding;
 pub(crate) mod load;
 pub mod placement;
+pub(crate) mod slice;

@@ -2,7 +2,10 @@
 //!
 //! Invariant: no processor has two virtual processors more than another allowed one.
 
-use crate::kernel::Linux;
+use core::sync::atomic::AtomicBool;
+
+use upcall_core::{Kernel, Vp};
+
 use crate::processors::affinity::Set;
 use crate::sys::procfs::{Path, numbers};
 
@@ -14,7 +17,10 @@ pub(crate) trait Home {
     fn move_to(&self, processor: u32);
 }
 
-impl Home for upcall_core::Vp<Linux> {
+/// One virtual processor of a process moves at a time.
+pub(crate) static MOVING: AtomicBool = AtomicBool::new(false);
+
+impl<K: Kernel> Home for Vp<K> {
     fn processor(&self) -> u32 {
         self.processor()
     }

@@ -2,17 +2,25 @@
 
 pub mod activations;
 pub mod base;
+pub mod cpu_time;
+mod inbox;
+mod linux;
+pub mod slack;
+mod waits;
+
+pub use inbox::{Inbox, Noted, OWN, SIGNAL};
+pub use linux::{Hooks, Linux, Settings};
+pub use waits::Poller;
+pub(crate) use waits::{Choice, DESCRIPTORS, Descriptor, Entry, Known, Node, READERS};
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::activation::preempt;
-use crate::activation::slack::Slack;
 use crate::blocked::observe::Observer;
 use crate::blocked::watch::Glance;
-use crate::kernel::{Linux, pace};
-use crate::poller::{Choice, Node};
-use crate::processors::affinity;
 use crate::processors::asked::Asked;
+use crate::processors::binding::Binding;
+use crate::processors::slice::Slice;
+use crate::state::slack::Slack;
 
 /// An activation on Linux.
 pub type Activation = upcall_core::Activation<Linux>;
@@ -23,7 +31,7 @@ pub type Thread = upcall_core::Thread<Linux>;
 /// A runtime on Linux.
 pub type Runtime = upcall_core::Runtime<Linux>;
 
-/// Where an activation sleeps: what [`Linux::wake`](crate::kernel::Linux) must do.
+/// Where an activation sleeps: what [`Linux::wake`](crate::state::Linux) must do.
 pub(crate) const AWAKE: u32 = 0;
 pub(crate) const IN_FUTEX: u32 = 1;
 pub(crate) const IN_POLL: u32 = 2;
@@ -36,7 +44,7 @@ pub struct LinuxActivation {
     /// The processor that it bound itself to.
     pub(crate) binding: Binding,
     /// How its last time slice went.
-    pub(crate) slice: pace::Slice,
+    pub(crate) slice: Slice,
     pub(crate) waiting: AtomicU32,
     /// The timer of its time slices plus one, or 0.
     pub(crate) timer: AtomicI32,
@@ -59,7 +67,7 @@ pub struct LinuxActivation {
     pub looks: AtomicBool,
     /// The last signal that the runtime has queued to the kernel thread. Kept by the guest.
     pub queued: Noted,
-    /// The number of the last call of [`preempt::new_call`] that it has made.
+    /// The number of the last call of [`new_call`](crate::activation::preempt::new_call) that it has made.
     pub(crate) served: AtomicU32,
     /// How to learn whether it is blocked.
     pub(crate) observer: Observer,
@@ -78,7 +86,7 @@ impl Default for LinuxActivation {
         LinuxActivation {
             tid: AtomicI32::new(0),
             binding: Binding::default(),
-            slice: pace::Slice::default(),
+            slice: Slice::default(),
             waiting: AtomicU32::new(AWAKE),
             timer: AtomicI32::new(0),
             timer_tried_ns: AtomicU64::new(0),
@@ -121,119 +129,6 @@ impl LinuxActivation {
         self.looks.store(false, Ordering::Relaxed);
         self.slack.store(u64::MAX, Ordering::Relaxed);
         self.cpu_mark.store(0, Ordering::Relaxed);
-    }
-}
-
-/// The signals of the program that came while the activation was inside the runtime.
-///
-/// The first one closes the mask. A section that opens it and had not seen that one yet lets a second
-/// through; after that none opens it ([`Linux::set_mask`](crate::kernel::Linux::set_mask)). What is never blocked
-/// ([`preempt::OWN`]) may come besides, each number once.
-#[derive(Default)]
-pub struct Inbox {
-    notes: [Noted; 2 + preempt::OWN.count_ones() as usize],
-}
-
-impl Inbox {
-    /// Keeps a signal with its siginfo_t; a standard signal that is there already is not kept twice, as
-    /// in the kernel. `false`: there is no room. In a signal handler of the activation.
-    pub fn put(&self, signal: i32, information: &[u64; 16]) -> bool {
-        const STANDARD: i32 = 31;
-        let there = |note: &Noted| signal <= STANDARD && note.signal() == signal;
-        self.notes.iter().any(there) || self.notes.iter().any(|note| note.put(signal, information))
-    }
-
-    /// Takes the first one out. On the activation, with its signals blocked.
-    pub fn take(&self) -> Option<(i32, [u64; 16])> {
-        self.notes.iter().find_map(Noted::take)
-    }
-
-    /// Whether there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        !self.notes.iter().any(Noted::is_full)
-    }
-}
-
-/// Room for one signal with its siginfo_t, for the kernel thread that uses it and its signal handlers.
-#[derive(Default)]
-pub struct Noted {
-    signal: AtomicI32,
-    information: [AtomicU64; 16],
-}
-
-impl Noted {
-    /// Without a signal.
-    pub const fn empty() -> Self {
-        Self {
-            signal: AtomicI32::new(0),
-            information: [const { AtomicU64::new(0) }; 16],
-        }
-    }
-
-    /// Keeps a signal; `false` if there is one already.
-    pub fn put(&self, signal: i32, information: &[u64; 16]) -> bool {
-        if self.is_full() {
-            return false;
-        }
-        self.put_over(signal, information);
-        true
-    }
-
-    /// Keeps a signal in place of what was there.
-    pub fn put_over(&self, signal: i32, information: &[u64; 16]) {
-        for (own, word) in self.information.iter().zip(information) {
-            own.store(*word, Ordering::Relaxed);
-        }
-        // Release: after the words, for a handler that interrupts this.
-        self.signal.store(signal, Ordering::Release);
-    }
-
-    /// The signal's number; 0 when there is none.
-    pub fn signal(&self) -> i32 {
-        self.signal.load(Ordering::Acquire)
-    }
-
-    /// Takes the signal out.
-    pub fn take(&self) -> Option<(i32, [u64; 16])> {
-        let signal = self.signal();
-        (signal != 0).then(|| {
-            let words = core::array::from_fn(|at| self.information[at].load(Ordering::Relaxed));
-            // Release: after the words, for a handler that interrupts this and finds it empty.
-            self.signal.store(0, Ordering::Release);
-            (signal, words)
-        })
-    }
-
-    /// Whether there is a signal.
-    pub fn is_full(&self) -> bool {
-        self.signal() != 0
-    }
-}
-
-/// To which processor an activation has bound itself.
-#[derive(Default)]
-pub(crate) struct Binding(pub(crate) AtomicU32);
-
-impl Binding {
-    const KNOWN: u32 = 1 << 31;
-
-    /// What the word holds for a processor in the present generation of the allowed set.
-    #[inline]
-    pub(crate) fn word(processor: u32) -> u32 {
-        Self::KNOWN | (affinity::generation() << 10 | processor & 1023) & !Self::KNOWN
-    }
-
-    /// The processor; `None` while it is unknown or the allowed set has changed since.
-    pub(crate) fn processor(&self) -> Option<u32> {
-        let word = self.0.load(Ordering::SeqCst);
-        let processor = word & 1023;
-        (word == Self::word(processor)).then_some(processor)
-    }
-
-    /// It is not known any more.
-    pub(crate) fn forget(&self) {
-        self.0.store(0, Ordering::SeqCst);
     }
 }
 
@@ -321,7 +216,7 @@ pub struct LinuxThread {
     /// Whether a signal of the runtime's own came since it was last cleared, which may have cut a call short. Kept
     /// by the guest.
     pub disturbed: AtomicBool,
-    /// Processor time used, up to when it last stopped running ([`cpu_time`](crate::activation::cpu_time)).
+    /// Processor time used, up to when it last stopped running ([`cpu_time`]).
     pub cpu_ns: AtomicU64,
     /// The policy and priority that it has asked for. Kept by the guest.
     pub asked_urgency: AtomicU32,
@@ -354,32 +249,4 @@ pub struct LinuxThread {
     pub(crate) choice: Choice,
     /// Its place in the list of the first descriptor that it waits for.
     pub(crate) node: Node,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_inbox_gives_each_signal_out_once() {
-        const REAL_TIME: i32 = 40;
-        let inbox = Inbox::default();
-        assert!(inbox.is_empty() && inbox.take().is_none());
-        assert!(inbox.put(REAL_TIME, &[1; 16]));
-        assert!(inbox.put(REAL_TIME, &[2; 16]));
-        // What nobody blocks, some of it twice.
-        let own = (1..=31).filter(|signal| preempt::OWN & 1 << (signal - 1) != 0);
-        for signal in own.clone().chain(own) {
-            assert!(inbox.put(signal, &[signal as u64; 16]));
-        }
-        assert!(!inbox.put(REAL_TIME, &[3; 16]), "it is full");
-        assert_eq!(inbox.take(), Some((REAL_TIME, [1; 16])));
-        assert_eq!(inbox.take(), Some((REAL_TIME, [2; 16])));
-        let mut left = 0;
-        while let Some((signal, words)) = inbox.take() {
-            assert_eq!(words, [signal as u64; 16]);
-            left |= 1 << (signal - 1);
-        }
-        assert_eq!(left, preempt::OWN);
-    }
 }

@@ -83,13 +83,21 @@ impl Drop for Attempt {
     }
 }
 
+/// Where the registry of the turns between programs is mapped; 0: nowhere.
+pub(crate) static REGISTRY: AtomicUsize = AtomicUsize::new(0);
+
+/// What is mapped there, if anything, is the registry no more.
+pub(crate) fn let_go(place: usize) {
+    let _ = REGISTRY.compare_exchange(place, 0, Ordering::SeqCst, Ordering::Relaxed);
+}
+
 /// Gives back the first of those that are noted. Returns how many the kernel did not take, which are the first
 /// then.
 fn give_back(count: usize) -> usize {
     let mut kept = 0;
     for [at, size] in &NOTED[..count] {
         let (address, length) = (at.load(Ordering::Relaxed), size.load(Ordering::Relaxed));
-        crate::turns::registry::let_go(address);
+        let_go(address);
         // SAFETY: mapped for a runtime that nobody has seen and whose parts are not used any more.
         if error(unsafe { sys!(libc::SYS_munmap, address, length) }).is_some() {
             NOTED[kept][0].store(address, Ordering::Relaxed);

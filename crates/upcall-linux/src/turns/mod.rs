@@ -26,10 +26,8 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use upcall_core::{Errno, Kernel, Turnstile, Vp};
+use upcall_core::{Activation, Errno, Kernel, Runtime, Turnstile, Vp};
 
-use crate::kernel::Linux;
-use crate::state::{Activation, Runtime};
 use crate::sys::memory;
 
 pub mod policy;
@@ -219,11 +217,17 @@ impl Gang {
         self.state.is_some_and(|state| state.registry.is_wanted())
     }
 
-    /// A time slice is over: the current activation owns its virtual processor and computes.
-    pub(crate) fn tick(&self, runtime: &'static Runtime, activation: &'static Activation) {
+    /// A time slice is over: the current activation owns its virtual processor and computes. `slept` is what this
+    /// keeps with each activation: how often its kernel thread had gone to sleep by itself when last asked.
+    pub(crate) fn tick<K: Kernel>(
+        &self,
+        runtime: &'static Runtime<K>,
+        activation: &'static Activation<K>,
+        slept: &AtomicU64,
+    ) {
         let Some(state) = self.state else { return };
         let sleeps = sleeps();
-        let before = activation.kernel.sleeps.swap(sleeps, Ordering::Relaxed);
+        let before = slept.swap(sleeps, Ordering::Relaxed);
         let computed = sleeps.wrapping_sub(before) <= FEW_SLEEPS;
         let now = runtime.kernel().now();
         state.registry.beat(now);
@@ -241,10 +245,10 @@ impl Gang {
 
     /// A virtual processor has nothing to do and is about to sleep.
     #[inline]
-    pub(crate) fn resting(
+    pub(crate) fn resting<K: Kernel>(
         &self,
-        runtime: &'static Runtime,
-        activation: &'static Activation,
+        runtime: &'static Runtime<K>,
+        activation: &'static Activation<K>,
         processor: u32,
     ) {
         let Some(state) = self.state else { return };
@@ -260,10 +264,11 @@ impl Gang {
     }
 
     /// Sleeps until its process may be on, or [`Gang::wake`]; at once if `is_due` says so.
-    pub(crate) fn sleep(
+    pub(crate) fn sleep<K: Kernel>(
         &self,
-        runtime: &'static Runtime,
-        activation: &'static Activation,
+        runtime: &'static Runtime<K>,
+        activation: &'static Activation<K>,
+        slept: &AtomicU64,
         is_due: impl Fn() -> bool,
     ) {
         let Some(state) = self.state else { return };
@@ -275,14 +280,19 @@ impl Gang {
             state.registry.sleep(bell, patience);
         }
         state.sleepers.fetch_sub(1, Ordering::SeqCst);
-        state.look(runtime, activation);
+        state.look(runtime, activation, slept);
     }
 
     /// Decides whether the turn has come, on an activation that has slept elsewhere with a virtual processor that
     /// waits for it.
-    pub(crate) fn look(&self, runtime: &'static Runtime, activation: &'static Activation) {
+    pub(crate) fn look<K: Kernel>(
+        &self,
+        runtime: &'static Runtime<K>,
+        activation: &'static Activation<K>,
+        slept: &AtomicU64,
+    ) {
         if let Some(state) = self.state {
-            state.look(runtime, activation);
+            state.look(runtime, activation, slept);
         }
     }
 
@@ -317,15 +327,20 @@ impl Processors {
 
 impl State {
     /// An activation that waits for the turn has slept.
-    fn look(&self, runtime: &'static Runtime, activation: &'static Activation) {
+    fn look<K: Kernel>(
+        &self,
+        runtime: &'static Runtime<K>,
+        activation: &'static Activation<K>,
+        slept: &AtomicU64,
+    ) {
         // This sleep was not the program's.
-        activation.kernel.sleeps.store(sleeps(), Ordering::Relaxed);
+        slept.store(sleeps(), Ordering::Relaxed);
         self.decide(runtime, activation);
     }
 
     /// Decides about the phase and does what follows from it; if somebody else is at it, that
     /// one does it again.
-    fn decide(&self, runtime: &'static Runtime, current: &'static Activation) {
+    fn decide<K: Kernel>(&self, runtime: &'static Runtime<K>, current: &'static Activation<K>) {
         let decide = || {
             // SAFETY: one at a time is inside of `decisions`.
             let inner = unsafe { &mut *self.inner.get() };
@@ -359,11 +374,11 @@ impl State {
         }
     }
 
-    fn decide_once(
+    fn decide_once<K: Kernel>(
         &self,
         inner: &mut Inner,
-        runtime: &'static Runtime,
-        current: &'static Activation,
+        runtime: &'static Runtime<K>,
+        current: &'static Activation<K>,
         now: u64,
     ) -> Calls {
         let registry = &self.registry;
@@ -459,10 +474,10 @@ impl State {
 
     /// Stops the virtual processors on these processors, and lets the others go on. Returns whom
     /// to ring for that.
-    fn stop(
+    fn stop<K: Kernel>(
         &self,
-        runtime: &'static Runtime,
-        current: &'static Activation,
+        runtime: &'static Runtime<K>,
+        current: &'static Activation<K>,
         stopped: Set,
         now: u64,
     ) -> u64 {
@@ -487,7 +502,7 @@ impl State {
     }
 
     /// Whether a virtual processor may stay where it is.
-    fn may_stay(&self, vp: &'static Vp<Linux>) -> bool {
+    fn may_stay<K: Kernel>(&self, vp: &'static Vp<K>) -> bool {
         let (word, bit) = Set::place(vp.processor());
         self.processors.stopped[word].load(Ordering::Relaxed) & bit == 0
     }

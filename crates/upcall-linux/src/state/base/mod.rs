@@ -8,7 +8,7 @@
 //! - [`current`], [`current_thread`], [`is_inside`], [`set_inside`], [`clear_inside`]: read and write the
 //!   activation's own words so that a thread that is moved at that very moment never mixes two activations;
 //! - [`program_thread`]: the same where code of the program has run, which may write the register itself;
-//!   [`read`], [`write`] and [`of_program`] are about the program's value.
+//!   [`read`], [`write()`] and [`of_program`] are about the program's value.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

@@ -18,10 +18,8 @@ use super::policy::{Member, Phase, Set};
 use crate::sys::procfs::Path;
 use crate::sys::{self, error, memory};
 
-#[path = "place.rs"]
 mod place;
 
-pub(crate) use place::let_go;
 pub use place::{Trouble, forget, look, mend, path};
 
 use place::{Origin, attach, detach, name};
@@ -336,14 +334,10 @@ fn is_alive(pid: u32) -> bool {
 }
 
 #[cfg(fuzzing)]
-#[path = "registry_fuzzing.rs"]
 pub mod fuzzing;
 #[cfg(all(test, not(any(loom, shuttle))))]
-#[path = "hostile_tests.rs"]
 mod hostile_tests;
 #[cfg(all(test, shuttle))]
-#[path = "registry_models.rs"]
 mod models;
 #[cfg(test)]
-#[path = "registry_tests.rs"]
 mod tests;

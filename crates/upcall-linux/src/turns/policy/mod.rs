@@ -281,5 +281,4 @@ pub fn decide(me: &Member, others: &[Member], now: u64, times: &Times) -> Verdic
 }
 
 #[cfg(test)]
-#[path = "policy_tests.rs"]
 mod tests;

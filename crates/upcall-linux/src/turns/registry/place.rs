@@ -15,12 +15,13 @@
 //! made it would have to keep a descriptor. Rejected: reading and writing the file instead of mapping it: offers
 //! are made by compare-and-swap.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::sync::atomic::AtomicBool;
 use std::string::String;
 
 use upcall_core::sync::{AtomicU64, Ordering};
 
 use super::{MAGIC, SIZE, SLOTS, Shared, living};
+use crate::sys::memory::{self, REGISTRY};
 use crate::sys::procfs::Path;
 use crate::sys::{self, error};
 
@@ -53,8 +54,6 @@ impl Trouble {
     }
 }
 
-/// Where the registry of this process is mapped; 0: nowhere.
-static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Whether [`mend`] has said so.
 static SAID: AtomicBool = AtomicBool::new(false);
 
@@ -179,7 +178,7 @@ fn map(file: &File, status: &libc::stat) -> Result<&'static Shared, Trouble> {
     if let Some(number) = error(place) {
         return Err(Trouble::Open(number));
     }
-    MAPPED.store(place as usize, Ordering::SeqCst);
+    REGISTRY.store(place as usize, Ordering::SeqCst);
     // SAFETY: mapped for ever (but for `detach`), page-aligned, and any bytes are valid atomics. A
     // child of fork must not have it: its slot is the parent's.
     let shared = unsafe {
@@ -205,25 +204,20 @@ fn map(file: &File, status: &libc::stat) -> Result<&'static Shared, Trouble> {
 
 pub(super) fn detach(shared: &'static Shared) {
     let place = core::ptr::from_ref(shared) as usize;
-    let_go(place);
+    memory::let_go(place);
     // SAFETY: nobody else has a reference to a registry that was not joined.
     unsafe { sys!(sys::SYS_munmap, place, SIZE) };
 }
 
-/// What is mapped there, if anything, is the registry no more.
-pub(crate) fn let_go(place: usize) {
-    let _ = MAPPED.compare_exchange(place, 0, Ordering::SeqCst, Ordering::Relaxed);
-}
-
 /// The child of a fork has no mapping of the registry.
 pub fn forget() {
-    MAPPED.store(0, Ordering::SeqCst);
+    REGISTRY.store(0, Ordering::SeqCst);
 }
 
 /// A handler's answer to SIGBUS at `address`: true if that was an access to the registry, which has been cut
 /// short, and can be made again. The process is alone in what is there now.
 pub fn mend(address: usize) -> bool {
-    let place = MAPPED.load(Ordering::SeqCst);
+    let place = REGISTRY.load(Ordering::SeqCst);
     if place == 0 || !(place..place + SIZE.next_multiple_of(PAGE)).contains(&address) {
         return false;
     }

@@ -1,0 +1,60 @@
+//! The first steps of an activation in its kernel thread, and that kernel thread's signal mask.
+
+use core::sync::atomic::Ordering;
+
+use upcall_core::Kernel;
+
+use crate::activation::preempt;
+use crate::state::{Activation, Linux, Thread, base};
+use crate::sys;
+
+impl Linux {
+    /// Makes the calling kernel thread the vessel of `activation`, which [`upcall_core::Runtime::adopt`]
+    /// returned, with the thread on it.
+    pub fn adopt(&self, activation: &'static Activation, thread: &'static Thread, mask: u64) {
+        let state = &activation.kernel;
+        // SAFETY: asks only.
+        let tid = unsafe { sys!(sys::SYS_gettid) } as i32;
+        state.tid.store(tid, Ordering::Relaxed);
+        let pointer = base::thread_pointer();
+        state.thread_pointer.store(pointer, Ordering::Relaxed);
+        thread
+            .kernel
+            .thread_pointer
+            .store(pointer, Ordering::Relaxed);
+        thread.kernel.tid.store(tid, Ordering::Relaxed);
+        state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
+        thread.kernel.mask.store(mask, Ordering::Relaxed);
+        thread.kernel.slack.adopt();
+        thread.kernel.asked.inherit(None);
+        let own = base::of_program(base::read());
+        thread.kernel.program_base.store(own, Ordering::Relaxed);
+        base::set(Some(activation));
+        if tid == self.pid {
+            self.first.set(Some(activation), Ordering::Relaxed);
+        }
+        self.begin(activation);
+        self.bind(activation);
+    }
+
+    /// The first steps of every activation in its own kernel thread.
+    pub(crate) fn begin(&self, activation: &'static Activation) {
+        activation.kernel.observer.open(self.settings.probe);
+        if !activation.kernel.sentinel.load(Ordering::Relaxed) {
+            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
+        }
+        (self.settings.hooks.begin)();
+    }
+
+    /// Sets the calling kernel thread's signal mask, except for the runtime's own signals. With a signal
+    /// in the inbox everything stays blocked until that is delivered.
+    #[inline]
+    pub fn set_mask(&self, activation: &'static Activation, mask: u64) {
+        let (mask, state) = (mask & !preempt::OWN, &activation.kernel);
+        if state.mask.load(Ordering::Relaxed) != mask && state.inbox.is_empty() {
+            sys::set_signal_mask(mask);
+            // Afterwards, and Release: see `resting`.
+            state.mask.store(mask, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Follows what the program may use, with the activations of this process: `processors::affinity` and when it looks.
+
+use upcall_core::Kernel;
+
+pub use crate::processors::affinity::{Set, WORDS, allowed, note, release};
+use crate::processors::affinity::{foreign_mask, look};
+use crate::state::{Activation, Linux, Runtime};
+
+/// Sees now and then whether somebody has changed what the program may use.
+pub(crate) fn tick(runtime: &'static Runtime, activation: &'static Activation) {
+    look_at(runtime, activation, false);
+}
+
+/// Sees it now: what a thread that starts a process or executes a program passes on must be up to date.
+pub fn refresh(runtime: &'static Runtime, activation: &'static Activation) {
+    look_at(runtime, activation, true);
+}
+
+fn look_at(runtime: &'static Runtime, activation: &'static Activation, always: bool) {
+    let kernel: &Linux = runtime.kernel();
+    let first = kernel.first();
+    look(
+        &activation.kernel.binding,
+        || activation.vp().processor(),
+        first.map(|first| (kernel.pid, &first.kernel.binding)),
+        runtime.vps(),
+        kernel.now(),
+        always,
+    );
+}
+
+/// Whether the calling kernel thread has the mask by which this activation bound itself, and no other
+/// one that somebody has given it since.
+pub fn is_ours(activation: &'static Activation) -> bool {
+    foreign_mask(0, &activation.kernel.binding).is_none()
+}

@@ -1,0 +1,82 @@
+//! What the backend keeps with the process.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use upcall_core::{Errno, Slot};
+
+use crate::blocked::observe::Probe;
+use crate::blocked::watch::Watch;
+use crate::state::{Activation, Poller, Runtime, Thread};
+use crate::turns::Gang;
+
+/// What the layer above does at events that are its own.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Before the calling kernel thread starts that of an activation: whether that one will have what
+    /// `begin` gives it.
+    pub may_start: fn() -> Result<(), Errno>,
+    /// The first steps of an activation in its own kernel thread, inside the runtime: what each
+    /// kernel thread of the process must have.
+    pub begin: fn(),
+    /// Signals of the program were deferred on an activation; leaves the runtime by itself when
+    /// there is a thread. See [`upcall_core::Kernel::deferred`].
+    pub deferred: fn(&'static Runtime, &'static Activation, Option<&'static Thread>),
+    /// The signals that an activation without a thread should take on behalf of parked threads: the
+    /// mask to sleep with.
+    pub resting_mask: fn() -> u64,
+    /// A virtual processor is about to sleep: perhaps no thread will ever run again.
+    pub stuck: fn(&'static Runtime, &'static Activation),
+    /// A time slice of this thread is over, which is parked. Inside the runtime. See [`upcall_core::Kernel::tick`].
+    pub tick: fn(&'static Runtime, &'static Activation, &'static Thread),
+}
+
+/// How the backend is set up.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Use an idle-class sentinel instead of an ordinary standby.
+    pub sentinel: bool,
+    /// The probe that tells blocked from preempted.
+    pub probe: Probe,
+    /// Time slice in nanoseconds.
+    pub slice_ns: u64,
+    /// Take turns with the user's other programs under the runtime.
+    pub gang: bool,
+    /// Callbacks.
+    pub hooks: Hooks,
+}
+
+/// The kernel interface.
+pub struct Linux {
+    pub(crate) settings: Settings,
+    pub(crate) pid: i32,
+    pub(crate) poller: Poller,
+    /// Standbys are sentinels: from the start, or since an ordinary one was seen not to give way.
+    pub(crate) sentinels: AtomicBool,
+    /// Whether owners are watched for want of a sentinel that runs.
+    pub(crate) watch: Watch,
+    /// The activation of the process's first kernel thread.
+    pub(crate) first: Slot<Activation>,
+    pub(crate) gang: Gang,
+}
+
+impl Linux {
+    /// The activation of the process's first kernel thread, whose id is the process's.
+    pub(crate) fn first(&self) -> Option<&'static Activation> {
+        self.first.get(Ordering::Relaxed)
+    }
+
+    /// The turns with other processes.
+    pub fn gang(&self) -> &Gang {
+        &self.gang
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The poller.
+    pub fn poller(&self) -> &Poller {
+        &self.poller
+    }
+}
