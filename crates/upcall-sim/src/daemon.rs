@@ -14,8 +14,8 @@ use std::cell::{Cell, RefCell};
 use upcall_alloc::{Allocator, Priority, ProcessorId, SpaceId, Terms};
 use upcall_core::vp::State;
 
+use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
-use crate::space::Space;
 
 /// The division's turns and spells, in the machine's time: some hundred and some ten points.
 const TERMS: Terms = Terms {
@@ -242,7 +242,7 @@ impl Machine {
             return 0;
         }
         if let Some(runtime) = space.runtime.get() {
-            let uses = |vp: &&crate::sim::Vp| vp.word().state() != State::Idle || vp.has_ready();
+            let uses = |vp: &&crate::kernel::Vp| vp.word().state() != State::Idle || vp.has_ready();
             return runtime.vps().iter().filter(uses).count() as u32;
         }
         let threads = space.kernel_threads.borrow();

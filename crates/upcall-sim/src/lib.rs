@@ -6,21 +6,15 @@
 //! kernel that gives no more threads. Nothing else is random, so a seed decides everything, and a
 //! failing run is replayed by its seed.
 //!
-//! | part | what |
+//! | room | what |
 //! |---|---|
-//! | [`machine`] | vessels, points, memory, the loop |
-//! | [`space`](mod@space) | what the kernel keeps with one address space |
-//! | [`sim`] | [`upcall_core::Kernel`] on it |
-//! | [`policy`] | who runs next and what a step costs: the part that is replaced |
-//! | [`mod@explore`] | the policy that looks for bugs: anything may happen at any point |
-//! | [`threads`] | the threads of a run, and what they can do |
-//! | [`advice`] | a policy of the program's own: what its adviser is told, beside what has happened |
-//! | [`outside`] | what others decide: the end of a call, processors taken, no more kernel threads |
-//! | [`style`] | what kind of machine a seed gives, and how badly it behaves |
-//! | [`invariants`] | what must hold |
+//! | `setup` | what kind of machine a seed gives, how badly it behaves, and how much of that a run shows |
+//! | `machine` | vessels, points, memory, what the kernel keeps with an address space; the policy that chooses what runs next is the part that is replaced |
 //! | `daemon` | which of several address spaces has which processor |
-//! | `stepping` | preemption at any instruction |
-//! | `bound` | an end to loops that reach no point |
+//! | `kernel` | [`upcall_core::Kernel`] on the machine |
+//! | [`invariants`] | what must hold |
+//! | `threads` | the threads of a run, and what they can do; what others decide for them |
+//! | `run` | the machine's loop, the policy that looks for bugs, seeds, replays, shrinking |
 //!
 //! # Example
 //!
@@ -33,38 +27,22 @@
 //! });
 //! ```
 
-pub mod advice;
-mod arena;
-mod bound;
 mod daemon;
-pub mod drive;
-pub mod explore;
-pub mod futexes;
 pub mod invariants;
-pub mod machine;
-pub mod outside;
-pub mod plan;
-pub mod policy;
-mod report;
-mod rounds;
+mod kernel;
+mod machine;
 mod run;
-mod shared;
-mod shrink;
-pub mod sim;
-pub mod space;
-mod stepping;
-pub mod style;
-pub mod threads;
-mod turns;
+mod setup;
+mod threads;
 
-pub use advice::Told;
-pub use drive::{Program, Scenario, explore, explore_less, explore_together};
-pub use explore::Explore;
+pub use kernel::Sim;
+pub use machine::policy::{Call, Policy};
+pub use machine::space::{Descriptor, Space};
 pub use machine::{Doing, Machine, Thread};
-pub use outside::Gate;
-pub use plan::Plan;
-pub use policy::{Call, Policy};
-pub use sim::Sim;
-pub use space::{Descriptor, Space};
-pub use style::Style;
+pub use run::drive::{self, Program, Scenario, explore, explore_less, explore_together};
+pub use run::explore::Explore;
+pub use setup::plan::Plan;
+pub use setup::style::Style;
+pub use threads::advice::Told;
+pub use threads::outside::Gate;
 pub use threads::{Handle, KernelThread, Me, boot};

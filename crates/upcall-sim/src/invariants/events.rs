@@ -3,9 +3,8 @@
 use upcall_core::vp::State;
 
 use super::{Books, Invariant, word};
-use crate::machine::{Doing, Machine};
-use crate::rounds;
-use crate::space::Space;
+use crate::machine::space::Space;
+use crate::machine::{Doing, Machine, rounds};
 
 /// Asked between any two steps, about each address space.
 pub const AFTER_EVERY_EVENT: [(&str, Invariant); 6] = [

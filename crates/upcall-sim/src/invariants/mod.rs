@@ -18,9 +18,9 @@ mod steps;
 use upcall_core::Runtime;
 use upcall_core::vp::State;
 
+use crate::kernel::{Sim, Vp};
+use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
-use crate::sim::{Sim, Vp};
-use crate::space::Space;
 
 pub use events::*;
 pub use rest::*;

@@ -4,9 +4,8 @@ use upcall_core::Rank;
 use upcall_core::vp::State;
 
 use super::{StepInvariant, word};
-use crate::machine::{Doing, Machine, Thread};
-use crate::rounds;
-use crate::sim::Sim;
+use crate::kernel::Sim;
+use crate::machine::{Doing, Machine, Thread, rounds};
 
 /// Asked at each step of a thread, about the vessel that makes it.
 pub const AT_EACH_STEP: [(&str, StepInvariant); 5] = [

@@ -12,13 +12,13 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic;
 
-use crate::bound;
-use crate::explore::Explore;
 use crate::machine::Machine;
-use crate::plan::Plan;
-use crate::shared::Shared;
-use crate::shrink::shrink;
-use crate::style::Style;
+use crate::run::bound;
+use crate::run::explore::Explore;
+use crate::run::shared::Shared;
+use crate::run::shrink::shrink;
+use crate::setup::plan::Plan;
+use crate::setup::style::Style;
 use crate::threads::{self, KernelThread, Me};
 
 /// Seeds of each scenario, if not said.

@@ -2,8 +2,8 @@
 //! passes by chance.
 
 use crate::machine::Machine;
-use crate::policy::{Call, Next, Policy};
-use crate::style::Style;
+use crate::machine::policy::{Call, Next, Policy};
+use crate::setup::style::Style;
 
 /// Any vessel that can run may run next. Once nothing is drawn any more they take turns.
 pub struct Explore {

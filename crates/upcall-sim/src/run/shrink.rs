@@ -9,9 +9,9 @@
 //! 3. Nothing is drawn any more after some point, by halves: what still fails failed because of
 //!    what was drawn before.
 
-use crate::drive::{Failure, hunt};
-use crate::plan::Plan;
-use crate::style::Feature;
+use crate::run::drive::{Failure, hunt};
+use crate::setup::plan::Plan;
+use crate::setup::style::Feature;
 
 /// Seeds with which a smaller plan is tried.
 const SEEDS: u64 = 400;

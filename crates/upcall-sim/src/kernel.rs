@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use upcall_core::{Activation, Errno, Kernel, Role, ThreadList, Waiting};
 
-use crate::machine::{Doing, InKernel, Machine, Thread};
-use crate::policy::Call;
-use crate::rounds;
-use crate::space::Space;
+use crate::machine::policy::Call;
+use crate::machine::space::Space;
+use crate::machine::{Doing, InKernel, Machine, Thread, rounds};
 
 /// A virtual processor of the runtime on this kernel.
 pub(crate) type Vp = upcall_core::Vp<Sim>;

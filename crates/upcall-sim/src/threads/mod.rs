@@ -1,5 +1,9 @@
 //! Threads of the test, and what they do: the test's own little libc.
 
+pub mod advice;
+mod futexes;
+pub mod outside;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,10 +12,10 @@ use upcall_core::thread::Claim;
 use upcall_core::{Activation, Kernel, Rank, Runtime, WakeReason};
 
 use crate::daemon;
+use crate::kernel::Sim;
+use crate::machine::policy::Call;
+use crate::machine::space::Space;
 use crate::machine::{Doing, Machine, Thread};
-use crate::policy::Call;
-use crate::sim::Sim;
-use crate::space::Space;
 
 const STACK: usize = 128 << 10;
 

@@ -3,10 +3,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::kernel::Vp;
+use crate::machine::policy::Call;
+use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
-use crate::policy::Call;
-use crate::sim::Vp;
-use crate::space::Space;
 use crate::threads::Me;
 
 /// Where system calls or page faults last until somebody lets them end.

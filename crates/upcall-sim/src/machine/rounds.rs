@@ -5,7 +5,7 @@
 use std::cell::Cell;
 
 use crate::machine::{Doing, Machine, Vessel};
-use crate::style::Style;
+use crate::setup::style::Style;
 
 /// Points at which an activation calls one virtual processor: its class is asked for, and the standby
 /// woken (4), after one was started for want of spares (4).

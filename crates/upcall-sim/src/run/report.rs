@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use upcall_core::Activation;
 use upcall_core::vp::State;
 
+use crate::kernel::Sim;
+use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
-use crate::sim::Sim;
-use crate::space::Space;
 
 impl Machine {
     fn describe_space(&self, space: &Space, text: &mut String) {

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use upcall_core::{Runtime, ThreadList, WakeReason, thread::Claim};
 
-use crate::advice::Advice;
 use crate::daemon::Stopped;
 use crate::invariants::Books;
+use crate::kernel::Sim;
+use crate::machine::turns::Turns;
 use crate::machine::{InKernel, Thread};
-use crate::sim::Sim;
-use crate::turns::Turns;
+use crate::threads::advice::Advice;
 
 /// A descriptor of the simulated kernel: an edge, or threads that wait for one.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub struct Descriptor {
 pub struct Space {
     /// Its runtime, once that is there.
     pub runtime: Cell<Option<&'static Runtime<Sim>>>,
-    /// The deadline that was asked for last, on [`crate::Machine::clock`].
+    /// The deadline that was asked for last, on [`crate::machine::Machine::clock`].
     pub alarm: Cell<u64>,
     /// The alarm is to ring at that deadline: it was set, and has not rung since.
     pub(crate) is_armed: Cell<bool>,

@@ -9,6 +9,13 @@
 //! What decides at a point is the [`Policy`]; what must hold is in `invariants`. Approach rejected: kernel threads under a lock-step
 //! scheduler, which a debugger shows better but which costs a futex a point.
 
+mod arena;
+pub mod policy;
+pub(crate) mod rounds;
+pub mod space;
+mod stepping;
+pub(crate) mod turns;
+
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,15 +25,14 @@ use std::ops::Deref;
 use upcall_core::vp::State;
 use upcall_core::{Activation, arch};
 
-use crate::arena::Arena;
 use crate::daemon::Daemon;
-use crate::plan::Plan;
-use crate::policy::{Call, Next, Policy};
-use crate::rounds::Rounds;
-use crate::sim::Sim;
-use crate::space::Space;
-use crate::stepping;
-use crate::style::Style;
+use crate::kernel::Sim;
+use crate::machine::arena::Arena;
+use crate::machine::policy::{Call, Next, Policy};
+use crate::machine::rounds::Rounds;
+use crate::machine::space::Space;
+use crate::setup::plan::Plan;
+use crate::setup::style::Style;
 
 /// A vessel is stepped for fewer instructions than this at a time, mostly for much fewer: it reaches the
 /// next point after some dozens, and steps that end there were for nothing.

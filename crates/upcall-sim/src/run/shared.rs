@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::plan::Plan;
+use crate::setup::plan::Plan;
 
 const PLAN: usize = 256;
 const TEXT: usize = 1 << 16;

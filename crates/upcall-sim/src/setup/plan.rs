@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::style::{Feature, Style};
+use crate::setup::style::{Feature, Style};
 
 /// One run.
 #[derive(Clone, PartialEq, Eq, Debug)]
