@@ -65,6 +65,21 @@ fn upcall_linux() {
     );
 }
 
+#[test]
+fn upcall_sim() {
+    check(
+        "crates/upcall-sim",
+        &[
+            &["setup"],
+            &["machine"],
+            &["daemon", "invariants"],
+            &["kernel"],
+            &["threads"],
+            &["run"],
+        ],
+    );
+}
+
 /// Fails if an import of the crate in `folder` runs upwards, or in a cycle on one of its `floors`.
 fn check(folder: &str, floors: &[&[&str]]) {
     let found = Crate::read(&Path::new("../..").join(folder));

@@ -9,11 +9,10 @@
 //! kernel takes them away, and everybody runs everywhere, as without it. When it comes back it knows
 //! nothing: who there is joins again, and the words are those of its first division.
 
-use std::cell::{Cell, RefCell};
-
-use upcall_alloc::{Allocator, Priority, ProcessorId, SpaceId, Terms};
+use upcall_alloc::{Allocator, Priority, ProcessorId, Terms};
 use upcall_core::vp::State;
 
+use crate::machine::daemon::{Life, Stopped};
 use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
 
@@ -28,40 +27,6 @@ const PATIENCE_NS: u64 = 20_000;
 
 /// How long none is there, at most.
 const ABSENCE_NS: u64 = 60_000;
-
-/// The daemon.
-#[derive(Default)]
-pub(crate) struct Daemon {
-    /// None while it is dead.
-    life: RefCell<Option<Life>>,
-    /// Whether anybody watches over the machine, dead or alive.
-    is_on: Cell<bool>,
-    /// When it looks next, if it lives; when it comes back, if not.
-    next: Cell<u64>,
-    /// When its words fall.
-    falls: Cell<u64>,
-    /// What was published when it last looked, or meant to.
-    seen: RefCell<Vec<u32>>,
-    /// Processors that rest: the space, and the number.
-    rests: RefCell<Vec<(usize, u32)>>,
-    /// It has lived so often.
-    pub(crate) lives: Cell<u64>,
-}
-
-struct Life {
-    allocator: Allocator,
-    /// Of each address space, while that lives.
-    names: Vec<Option<SpaceId>>,
-}
-
-/// What the daemon's word says about a processor that is not the space's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stopped {
-    /// The listener has seen it.
-    heard: bool,
-    /// In which round its listener had told the program so.
-    pub(crate) told: Option<u64>,
-}
 
 impl Machine {
     /// From here on a daemon divides the processors.
@@ -242,7 +207,8 @@ impl Machine {
             return 0;
         }
         if let Some(runtime) = space.runtime.get() {
-            let uses = |vp: &&crate::kernel::Vp| vp.word().state() != State::Idle || vp.has_ready();
+            let uses =
+                |vp: &&crate::machine::sim::Vp| vp.word().state() != State::Idle || vp.has_ready();
             return runtime.vps().iter().filter(uses).count() as u32;
         }
         let threads = space.kernel_threads.borrow();

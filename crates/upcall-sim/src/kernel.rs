@@ -1,84 +1,15 @@
 //! The kernel interface on the simulated machine.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::{Activation, Errno, Kernel, Role, ThreadList, Waiting};
 
 use crate::machine::policy::Call;
-use crate::machine::space::Space;
-use crate::machine::{Doing, InKernel, Machine, Thread, rounds};
-
-/// A virtual processor of the runtime on this kernel.
-pub(crate) type Vp = upcall_core::Vp<Sim>;
-
-/// The kernel under one address space.
-pub struct Sim {
-    machine: *const Machine,
-    space: usize,
-}
-
-// SAFETY: everything runs on one kernel thread.
-unsafe impl Sync for Sim {}
-
-/// The vessel of an activation: its number plus one, or 0.
-#[derive(Default)]
-pub struct Number(AtomicUsize);
-
-impl Number {
-    /// The number.
-    pub fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Sets it.
-    pub fn set(&self, number: usize) {
-        self.0.store(number, Ordering::Relaxed);
-    }
-}
-
-/// What the kernel keeps with a thread: one signal.
-#[derive(Default)]
-pub struct Signals {
-    /// It has come and was not delivered.
-    pub pending: AtomicBool,
-    /// How often it was delivered.
-    pub delivered: AtomicUsize,
-    /// The vessel on which the thread was seen last, plus one.
-    pub(crate) seen_on: Number,
-    /// In which round a less urgent thread was first seen to run while this one waited, and in which last,
-    /// plus one.
-    pub(crate) passed: (Number, Number),
-    /// To which group of threads it belongs, for a policy.
-    pub group: Number,
-    /// In which round it was first seen to run though it is held, plus one.
-    pub(crate) held: Number,
-    /// It gives way to others, of its own will.
-    pub(crate) gives_way: AtomicBool,
-}
+use crate::machine::sim::{Number, Signals, Sim, Vp};
+use crate::machine::{Doing, Machine, Thread, rounds};
 
 impl Sim {
-    /// The kernel of one of a machine's address spaces.
-    pub fn new(machine: &'static Machine, space: usize) -> Self {
-        Sim { machine, space }
-    }
-
-    /// Whether a signal would cut the waits of an activation short.
-    pub(crate) fn is_interruptible(activation: &Activation<Self>) -> bool {
-        activation.kernel.get().is_multiple_of(3)
-    }
-
-    fn space(&self) -> &Space {
-        // SAFETY: the machine outlives the run.
-        &unsafe { &*self.machine }.spaces[self.space]
-    }
-
-    /// The machine, in which the caller is until it drops the answer.
-    fn machine(&self) -> InKernel<'_> {
-        // SAFETY: the machine outlives the run.
-        unsafe { &*self.machine }.enter()
-    }
-
     /// Waits; where the activation's virtual processor has not its processor, until that is back.
     fn wait_in_turn(&self, activation: &'static Activation<Self>, doing: Doing) {
         let machine = self.machine();

@@ -35,8 +35,8 @@ mod run;
 mod setup;
 mod threads;
 
-pub use kernel::Sim;
 pub use machine::policy::{Call, Policy};
+pub use machine::sim::Sim;
 pub use machine::space::{Descriptor, Space};
 pub use machine::{Doing, Machine, Thread};
 pub use run::drive::{self, Program, Scenario, explore, explore_less, explore_together};

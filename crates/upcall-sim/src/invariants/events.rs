@@ -2,7 +2,8 @@
 
 use upcall_core::vp::State;
 
-use super::{Books, Invariant, word};
+use super::{Invariant, word};
+use crate::machine::books::Books;
 use crate::machine::space::Space;
 use crate::machine::{Doing, Machine, rounds};
 

@@ -18,7 +18,8 @@ mod steps;
 use upcall_core::Runtime;
 use upcall_core::vp::State;
 
-use crate::kernel::{Sim, Vp};
+use crate::machine::books::Books;
+use crate::machine::sim::{Sim, Vp};
 use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
 
@@ -31,20 +32,6 @@ pub type Invariant = fn(&Machine, usize, &Space) -> Result<(), String>;
 
 /// As [`Invariant`], about the vessel that makes a step.
 pub type StepInvariant = fn(&Machine) -> Result<(), String>;
-
-/// What the invariants remember of an address space.
-#[derive(Default)]
-pub struct Books {
-    /// The owner of each virtual processor and what it did, after the event before.
-    words: Vec<(usize, State)>,
-    /// After how many time slices one without a processor was found with a thread ready, if it always was
-    /// since.
-    stranded_since: Vec<Option<u64>>,
-    /// For how many rounds a virtual processor was always idle with a thread ready.
-    idle_for: Vec<Option<u64>>,
-    /// The round of the event before.
-    round: u64,
-}
 
 impl Machine {
     /// Between any two steps.
@@ -139,10 +126,6 @@ impl Space {
     /// Its runtime: what is not asked at a step is asked of address spaces that have one.
     fn started(&self) -> &'static Runtime<Sim> {
         self.runtime.get().expect("it has started")
-    }
-
-    pub(crate) fn vps(&self) -> &'static [Vp] {
-        self.runtime.get().map_or(&[], |runtime| runtime.vps())
     }
 }
 

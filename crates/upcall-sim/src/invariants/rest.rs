@@ -3,9 +3,9 @@
 use upcall_core::{Rank, Role};
 
 use super::Invariant;
+use crate::machine::advice::Last;
 use crate::machine::space::Space;
 use crate::machine::{Doing, Machine, Thread};
-use crate::threads::advice::Last;
 
 /// Asked when nothing can run.
 pub const AT_REST: [(&str, Invariant); 8] = [

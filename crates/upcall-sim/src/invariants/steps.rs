@@ -4,7 +4,7 @@ use upcall_core::Rank;
 use upcall_core::vp::State;
 
 use super::{StepInvariant, word};
-use crate::kernel::Sim;
+use crate::machine::sim::Sim;
 use crate::machine::{Doing, Machine, Thread, rounds};
 
 /// Asked at each step of a thread, about the vessel that makes it.

@@ -9,9 +9,13 @@
 //! What decides at a point is the [`Policy`]; what must hold is in `invariants`. Approach rejected: kernel threads under a lock-step
 //! scheduler, which a debugger shows better but which costs a futex a point.
 
+pub(crate) mod advice;
 mod arena;
+pub(crate) mod books;
+pub(crate) mod daemon;
 pub mod policy;
 pub(crate) mod rounds;
+pub(crate) mod sim;
 pub mod space;
 mod stepping;
 pub(crate) mod turns;
@@ -25,11 +29,11 @@ use std::ops::Deref;
 use upcall_core::vp::State;
 use upcall_core::{Activation, arch};
 
-use crate::daemon::Daemon;
-use crate::kernel::Sim;
 use crate::machine::arena::Arena;
+use crate::machine::daemon::Daemon;
 use crate::machine::policy::{Call, Next, Policy};
 use crate::machine::rounds::Rounds;
+use crate::machine::sim::Sim;
 use crate::machine::space::Space;
 use crate::setup::plan::Plan;
 use crate::setup::style::Style;

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use upcall_core::{Runtime, ThreadList, WakeReason, thread::Claim};
 
-use crate::daemon::Stopped;
-use crate::invariants::Books;
-use crate::kernel::Sim;
+use crate::machine::advice::Advice;
+use crate::machine::books::Books;
+use crate::machine::daemon::Stopped;
+use crate::machine::sim::{Sim, Vp};
 use crate::machine::turns::Turns;
-use crate::machine::{InKernel, Thread};
-use crate::threads::advice::Advice;
+use crate::machine::{InKernel, Machine, Thread};
 
 /// A descriptor of the simulated kernel: an edge, or threads that wait for one.
 #[derive(Default)]
@@ -225,5 +225,40 @@ impl Space {
             runtime.expire(&mut list);
         }
         list
+    }
+
+    /// Its virtual processors; none before it has started.
+    pub(crate) fn vps(&self) -> &'static [Vp] {
+        self.runtime.get().map_or(&[], |runtime| runtime.vps())
+    }
+
+    /// Whether a virtual processor's processor is another address space's.
+    pub(crate) fn lacks(&self, vp: u32) -> bool {
+        self.taken.borrow().contains(&vp)
+    }
+
+    /// Whether a virtual processor has not its processor now, whoever says so.
+    pub(crate) fn lacks_processor(&self, vp: &Vp) -> bool {
+        self.lacks(vp.index()) || self.stopped(vp.processor()).is_some()
+    }
+
+    /// Whether any is.
+    pub(crate) fn loses_processors(&self) -> bool {
+        !self.taken.borrow().is_empty()
+    }
+
+    /// Gives back the processors whose time has come, and wakes who waits for one that is back.
+    pub(crate) fn restore(&self, machine: &Machine) {
+        if self.back_at.get() <= machine.clock.get() {
+            self.back_at.set(u64::MAX);
+            self.taken.borrow_mut().clear();
+        }
+        self.awaiting.borrow_mut().retain(|&(vessel, vp)| {
+            let waits = self.lacks(vp);
+            if !waits {
+                machine.wake(vessel, 0);
+            }
+            waits
+        });
     }
 }

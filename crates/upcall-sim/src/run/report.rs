@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use upcall_core::Activation;
 use upcall_core::vp::State;
 
-use crate::kernel::Sim;
+use crate::machine::sim::Sim;
 use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
 

@@ -12,8 +12,8 @@ use upcall_core::thread::Claim;
 use upcall_core::{Activation, Kernel, Rank, Runtime, WakeReason};
 
 use crate::daemon;
-use crate::kernel::Sim;
 use crate::machine::policy::Call;
+use crate::machine::sim::Sim;
 use crate::machine::space::Space;
 use crate::machine::{Doing, Machine, Thread};
 

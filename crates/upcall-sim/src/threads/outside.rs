@@ -3,9 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::kernel::Vp;
 use crate::machine::policy::Call;
-use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
 use crate::threads::Me;
 
@@ -166,37 +164,5 @@ impl Me {
     /// Whether a processor is another address space's.
     pub fn lacks_processors(self) -> bool {
         self.space.loses_processors()
-    }
-}
-
-impl Space {
-    /// Whether a virtual processor's processor is another address space's.
-    pub(crate) fn lacks(&self, vp: u32) -> bool {
-        self.taken.borrow().contains(&vp)
-    }
-
-    /// Whether a virtual processor has not its processor now, whoever says so.
-    pub(crate) fn lacks_processor(&self, vp: &Vp) -> bool {
-        self.lacks(vp.index()) || self.stopped(vp.processor()).is_some()
-    }
-
-    /// Whether any is.
-    pub(crate) fn loses_processors(&self) -> bool {
-        !self.taken.borrow().is_empty()
-    }
-
-    /// Gives back the processors whose time has come, and wakes who waits for one that is back.
-    pub(crate) fn restore(&self, machine: &Machine) {
-        if self.back_at.get() <= machine.clock.get() {
-            self.back_at.set(u64::MAX);
-            self.taken.borrow_mut().clear();
-        }
-        self.awaiting.borrow_mut().retain(|&(vessel, vp)| {
-            let waits = self.lacks(vp);
-            if !waits {
-                machine.wake(vessel, 0);
-            }
-            waits
-        });
     }
 }

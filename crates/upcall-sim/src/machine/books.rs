@@ -1,0 +1,17 @@
+//! What the [`invariants`](crate::invariants) remember of an address space.
+
+use upcall_core::vp::State;
+
+/// What the invariants remember of an address space.
+#[derive(Default)]
+pub(crate) struct Books {
+    /// The owner of each virtual processor and what it did, after the event before.
+    pub(crate) words: Vec<(usize, State)>,
+    /// After how many time slices one without a processor was found with a thread ready, if it always was
+    /// since.
+    pub(crate) stranded_since: Vec<Option<u64>>,
+    /// For how many rounds a virtual processor was always idle with a thread ready.
+    pub(crate) idle_for: Vec<Option<u64>>,
+    /// The round of the event before.
+    pub(crate) round: u64,
+}
