@@ -33,24 +33,24 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches from now on for a while; says whether it did not before.
-    pub fn begin(&self, now: u64) -> bool {
+    pub(crate) fn begin(&self, now: u64) -> bool {
         self.until_ns.swap(now + LASTS_NS, Ordering::Relaxed) == 0
     }
 
     /// Nobody crowds: ends what has lasted long enough.
-    pub fn end(&self, now: u64) {
+    pub(crate) fn end(&self, now: u64) {
         if self.is_on() && now > self.until_ns.load(Ordering::Relaxed) {
             self.until_ns.store(0, Ordering::Relaxed);
         }
     }
 
     /// Whether somebody must look now and then.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.until_ns.load(Ordering::Relaxed) != 0
     }
 
     /// How long the poller may sleep, in epoll_pwait's milliseconds.
-    pub fn pause(&self, now: u64) -> isize {
+    pub(crate) fn pause(&self, now: u64) -> isize {
         let until = self.until_ns.load(Ordering::Relaxed);
         if until == 0 {
             return -1;
@@ -70,13 +70,13 @@ pub(crate) struct Glance {
 
 impl Glance {
     /// It sleeps, or is new: what it saw says nothing about the time until its next look.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.owner.store(0, Ordering::Relaxed);
     }
 
     /// The sentinel looks at an owner; says whether others kept it from doing so. Its processor was
     /// free from the moment at which the owner stopped running.
-    pub fn is_late(&self, tid: i32, now: u64) -> bool {
+    pub(crate) fn is_late(&self, tid: i32, now: u64) -> bool {
         let ran = processor_time(tid);
         let since = now.saturating_sub(self.at_ns.swap(now, Ordering::Relaxed));
         let ran_since = ran.saturating_sub(self.owner_ns.swap(ran, Ordering::Relaxed));

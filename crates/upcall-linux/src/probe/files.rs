@@ -8,7 +8,7 @@ use super::{Finding, os_error};
 
 /// Reads the system call that another thread of this process waits in.
 #[must_use]
-pub fn proc_syscall() -> Finding {
+pub(crate) fn proc_syscall() -> Finding {
     const NAME: &str = "proc-syscall";
     let remedy = "mount /proc with access to one's own threads, on a kernel built with \
                   CONFIG_HAVE_ARCH_TRACEHOOK (all x86-64 kernels of the distributions are)";

@@ -31,7 +31,7 @@ pub use calls::calls;
 pub use cgroup::CpuQuota;
 pub use choice::{Choice, Source, choose, choose_unmeasured};
 pub use cpu::{fsgsbase, membarrier, processor};
-pub use files::{proc_syscall, rwf_nowait_pipe};
+pub use files::rwf_nowait_pipe;
 pub use libc_found::glibc;
 pub use limits::{Limits, limits};
 pub use memory::{guard_install, userfaultfd};

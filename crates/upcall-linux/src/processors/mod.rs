@@ -1,6 +1,6 @@
 //! Where virtual processors are: which processors the program may use, and what else runs on them.
 
-pub mod affinity;
+pub(crate) mod affinity;
 pub(crate) mod asked;
 pub(crate) mod binding;
 pub(crate) mod load;

@@ -41,7 +41,7 @@ const OF_FLAGS: [(&str, Values); 3] = [
 ];
 
 /// The names of policies that `upcall run --policy` knows.
-pub const POLICIES: [&str; 5] = ["lifo", "round-robin", "fifo", "priority", "deadline"];
+pub(crate) const POLICIES: [&str; 5] = ["lifo", "round-robin", "fifo", "priority", "deadline"];
 
 /// A variable whose value means nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]

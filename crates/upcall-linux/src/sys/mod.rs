@@ -12,7 +12,7 @@ pub use libc::{
 };
 
 /// sched_getaffinity(2).
-pub const SYS_SCHED_GETAFFINITY: i64 = libc::SYS_sched_getaffinity;
+pub(crate) const SYS_SCHED_GETAFFINITY: i64 = libc::SYS_sched_getaffinity;
 
 /// What the kernel returned: negative numbers from -4095 on are errors.
 pub type Answer = isize;

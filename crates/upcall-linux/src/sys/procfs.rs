@@ -10,7 +10,7 @@ pub(crate) struct Path {
 
 impl Path {
     /// An empty path.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Path {
             bytes: [0; 96],
             len: 0,
@@ -18,7 +18,7 @@ impl Path {
     }
 
     /// With these bytes at its end. What does not fit is cut off, and the path names nothing.
-    pub fn text(mut self, text: &[u8]) -> Self {
+    pub(crate) fn text(mut self, text: &[u8]) -> Self {
         // One byte stays zero.
         let take = text.len().min(self.bytes.len() - 1 - self.len);
         self.bytes[self.len..self.len + take].copy_from_slice(&text[..take]);
@@ -27,17 +27,17 @@ impl Path {
     }
 
     /// The path.
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
     /// Where it begins; a zero byte ends it.
-    pub fn as_ptr(&self) -> *const u8 {
+    pub(crate) fn as_ptr(&self) -> *const u8 {
         self.bytes.as_ptr()
     }
 
     /// With this number at its end.
-    pub fn number(self, number: u32) -> Self {
+    pub(crate) fn number(self, number: u32) -> Self {
         let mut digits = [0u8; 10];
         let mut at = digits.len();
         let mut rest = number;

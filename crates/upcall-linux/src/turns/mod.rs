@@ -30,7 +30,7 @@ use upcall_core::{Activation, Errno, Kernel, Runtime, Turnstile, Vp};
 
 use crate::sys::memory;
 
-pub mod policy;
+mod policy;
 pub mod registry;
 
 use policy::{Member, Phase, Set, TIMES, Times};

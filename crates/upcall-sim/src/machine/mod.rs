@@ -13,10 +13,10 @@ pub(crate) mod advice;
 mod arena;
 pub(crate) mod books;
 pub(crate) mod daemon;
-pub mod policy;
+pub(crate) mod policy;
 pub(crate) mod rounds;
 pub(crate) mod sim;
-pub mod space;
+pub(crate) mod space;
 mod stepping;
 pub(crate) mod turns;
 

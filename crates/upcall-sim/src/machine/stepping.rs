@@ -17,7 +17,7 @@ thread_local! {
 
 /// From here on the running vessel is stepped, for so many instructions.
 #[cfg(target_arch = "x86_64")]
-pub fn arm(machine: &Machine, instructions: u64) {
+pub(super) fn arm(machine: &Machine, instructions: u64) {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         // SAFETY: a valid action; the handler saves and restores everything by the signal frame.
@@ -44,7 +44,7 @@ pub fn arm(machine: &Machine, instructions: u64) {
 pub fn arm(_machine: &Machine, _instructions: u64) {}
 
 /// No vessel is stepped any more.
-pub fn disarm() {
+pub(super) fn disarm() {
     STEPPED.set((std::ptr::null(), 0));
 }
 

@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Watches a machine on the calling kernel thread until [`end`].
-pub fn begin(machine: &Machine) {
+pub(super) fn begin(machine: &Machine) {
     WATCHED.set((machine, u64::MAX));
     if STARTED.replace(true) {
         return;
@@ -57,7 +57,7 @@ pub fn begin(machine: &Machine) {
 }
 
 /// The run is over.
-pub fn end() {
+pub(super) fn end() {
     WATCHED.set((std::ptr::null(), 0));
 }
 

@@ -3,7 +3,7 @@
 mod bound;
 pub mod drive;
 mod events;
-pub mod explore;
+pub(crate) mod explore;
 mod report;
 mod shared;
 mod shrink;

@@ -1,4 +1,4 @@
 //! What a run is given: the kind of machine, and how much of what its seed gives happens.
 
-pub mod plan;
-pub mod style;
+pub(crate) mod plan;
+pub(crate) mod style;

@@ -1,8 +1,8 @@
 //! Threads of the test, and what they do: the test's own little libc.
 
-pub mod advice;
+pub(crate) mod advice;
 mod futexes;
-pub mod outside;
+pub(crate) mod outside;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -115,7 +115,7 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
 }
 
 /// Runs `body` as a kernel thread of an address space that has no runtime.
-pub fn boot_kernel_thread(machine: &'static Machine, space: usize, body: fn(KernelThread)) {
+pub(crate) fn boot_kernel_thread(machine: &'static Machine, space: usize, body: fn(KernelThread)) {
     let thread = KernelThread { machine, space };
     let boot = Box::into_raw(Box::new((thread, body))) as usize;
     let stack = machine.memory(STACK) as usize + STACK;

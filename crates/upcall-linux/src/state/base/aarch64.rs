@@ -146,7 +146,7 @@ pub fn rest(activation: &'static Activation) -> bool {
 ///
 /// `base` is the thread control block of the thread that is about to run.
 #[inline(always)]
-pub unsafe fn set_thread_pointer(activation: &'static Activation, base: usize) {
+pub(crate) unsafe fn set_thread_pointer(activation: &'static Activation, base: usize) {
     // SAFETY: the caller vouches for the base, and that nobody else runs the thread.
     unsafe {
         *(word(base) as *mut *const Activation) = activation;

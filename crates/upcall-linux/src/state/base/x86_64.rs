@@ -56,7 +56,7 @@ pub fn rest(_activation: &'static Activation) -> bool {
 ///
 /// `base` is the thread control block of the thread that is about to run.
 #[inline(always)]
-pub unsafe fn set_thread_pointer(_activation: &'static Activation, base: usize) {
+pub(crate) unsafe fn set_thread_pointer(_activation: &'static Activation, base: usize) {
     if FAST.load(Ordering::Relaxed) {
         // SAFETY: the kernel allows the instruction (AT_HWCAP2); the caller vouches for the base.
         unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack)) };

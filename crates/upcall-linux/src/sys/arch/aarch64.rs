@@ -8,7 +8,7 @@ use crate::sys::Answer;
 /// What people call the processor.
 pub const NAME: &str = "AArch64";
 /// clock_gettime(2) in the vDSO.
-pub const VDSO_CLOCK: &CStr = c"__kernel_clock_gettime";
+pub(crate) const VDSO_CLOCK: &CStr = c"__kernel_clock_gettime";
 /// The signature that glibc registers restartable sequences with, the same in every registration.
 pub const RSEQ_SIGNATURE: u32 = 0xd428_bc00;
 

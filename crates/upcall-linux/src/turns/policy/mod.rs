@@ -97,13 +97,13 @@ pub struct Member {
 
 /// The times of the policy, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub(super) struct Times {
     /// A turn, when others wait.
     pub turn: u64,
     /// Who is on and silent for so long is disregarded.
     pub stale: u64,
     /// Who does not take an offer for so long is disregarded.
-    pub grace: u64,
+    pub(crate) grace: u64,
     /// Nobody waits longer.
     pub longest: u64,
     /// Who has waited so long takes no part for this time.
@@ -111,7 +111,7 @@ pub struct Times {
 }
 
 /// The times in use.
-pub const TIMES: Times = Times {
+pub(super) const TIMES: Times = Times {
     turn: 20_000_000,
     stale: 100_000_000,
     grace: 30_000_000,
@@ -121,7 +121,7 @@ pub const TIMES: Times = Times {
 
 /// What a member should do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Verdict {
+pub(super) struct Verdict {
     /// Its phase from now on.
     pub phase: Phase,
     /// It has waited too long, and takes no part from now on.
@@ -210,7 +210,7 @@ fn ready(chosen: u64, me: &Member, others: &[Member], now: u64, times: &Times) -
 }
 
 /// What `me` should do at `now`. `others` may contain `me`'s own entry, which is disregarded.
-pub fn decide(me: &Member, others: &[Member], now: u64, times: &Times) -> Verdict {
+pub(super) fn decide(me: &Member, others: &[Member], now: u64, times: &Times) -> Verdict {
     let rivals = || others.iter().filter(|other| other.competes(me));
     let waiting = |since| Phase::Waiting { since, offered: 0 };
     let bit = 1u64 << me.id;

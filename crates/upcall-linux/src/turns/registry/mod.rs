@@ -201,7 +201,7 @@ impl Registry {
     }
 
     /// Publishes the processors in continuous use.
-    pub fn publish_busy(&self, busy: Set) {
+    pub(crate) fn publish_busy(&self, busy: Set) {
         for (word, value) in self.own().busy.iter().zip(busy.0) {
             word.store(value, Ordering::Relaxed);
         }
@@ -221,17 +221,17 @@ impl Registry {
 
     /// Whether somebody said so of this one.
     #[inline]
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.own().wanted.load(Ordering::Relaxed) != 0
     }
 
     /// Nobody does any more.
-    pub fn clear_wanted(&self) {
+    pub(crate) fn clear_wanted(&self) {
         self.own().wanted.store(0, Ordering::Relaxed);
     }
 
     /// Offers a waiting member the turn.
-    pub fn offer(&self, id: u32, now: u64) {
+    pub(crate) fn offer(&self, id: u32, now: u64) {
         if let Some(slot) = self.shared.slots.get(id as usize) {
             // An older offer without an answer stands.
             let _ = slot

@@ -70,13 +70,13 @@ impl Drop for File {
 /// A file that is mapped and still open.
 pub(super) struct Attached {
     pub shared: &'static Shared,
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     file: File,
 }
 
 impl Attached {
     /// Whether the file has no name any more.
-    pub fn is_removed(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         status(&self.file).is_ok_and(|status| status.st_nlink == 0)
     }
 }
@@ -247,7 +247,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// Removes the file, unless another one has that name now.
-    pub fn remove(&self) {
+    pub(super) fn remove(&self) {
         if status_at(&self.path).is_some_and(|there| identity(&there) == self.identity) {
             // SAFETY: the path ends with a zero.
             unsafe { sys!(libc::SYS_unlinkat, libc::AT_FDCWD, self.path.as_ptr(), 0) };
