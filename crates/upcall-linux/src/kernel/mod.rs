@@ -12,7 +12,7 @@ use crate::activation::{preempt, spawn};
 use crate::blocked::watch::Watch;
 use crate::state::{
     AWAKE, Activation, IN_FUTEX, IN_POLL, IN_TURN, Linux, LinuxActivation, LinuxThread, Poller,
-    Runtime, Settings, Thread, activations, base, cpu_time, slack,
+    Settings, Thread, activations, base, cpu_time, slack,
 };
 use crate::sys::{self, descriptors, memory, vdso};
 use crate::turns::Gang;
