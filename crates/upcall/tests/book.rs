@@ -1,4 +1,5 @@
-//! The book (docs/book) shows code that is compiled, and leads nowhere that is not there.
+//! The book (docs/book) shows code that is compiled. Links of the book and of other documents lead to files that exist,
+//! and so do the paths that ARCHITECTURE.md names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,6 +52,79 @@ fn links_of_the_book_lead_somewhere() {
                 let path = page.parent().expect("a directory").join(link);
                 assert!(path.exists(), "{}: {link}", page.display());
             }
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The documents outside of the book.
+fn documents() -> Vec<PathBuf> {
+    let mut documents = vec![root().join("docs/c.md")];
+    for directory in [root(), root().join("docs/adr")] {
+        for entry in fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                documents.push(path);
+            }
+        }
+    }
+    documents
+}
+
+#[test]
+fn links_of_documents_lead_somewhere() {
+    for page in documents() {
+        let text = fs::read_to_string(&page).expect("text");
+        for link in between(&text, "](", ")") {
+            let file = link.split('#').next().unwrap_or_default();
+            if !link.contains("://") && !file.is_empty() {
+                let path = page.parent().expect("a directory").join(file);
+                assert!(path.exists(), "{}: {link}", page.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn paths_in_the_architecture_exist() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("text");
+    // The folder of the table that follows.
+    let mut folder = root();
+    let mut checked = 0;
+    // What stands between two of these signs is every second piece.
+    for name in text.split('`').skip(1).step_by(2) {
+        if name.starts_with('/') || !(name.ends_with(".rs") || name.contains('/')) {
+            continue;
+        }
+        let below_crates = root().join("crates").join(name);
+        if name.ends_with("/src") {
+            folder.clone_from(&below_crates);
+        }
+        let places = [below_crates, root().join(name), folder.join(name)];
+        assert!(places.iter().any(|path| path.exists()), "{name}");
+        checked += 1;
+    }
+    assert!(checked > 40, "{checked} paths");
+}
+
+#[test]
+fn the_architecture_is_short() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("text");
+    let words = text.split_whitespace().count();
+    assert!(words <= 1500, "{words} words");
+}
+
+#[test]
+fn every_decision_is_in_the_index() {
+    let index = fs::read_to_string(root().join("docs/adr/README.md")).expect("text");
+    for page in documents() {
+        let name = page.file_name().and_then(|name| name.to_str());
+        let name = name.expect("text");
+        if name.starts_with("00") {
+            assert!(index.contains(&format!("({name})")), "{name}");
         }
     }
 }
