@@ -1,16 +1,15 @@
-/* Upcall for C++20: upcall.h with lifetimes, lambdas and exceptions. Nothing here but calls of that.
+/* Upcall for C++20: upcall.h with lifetimes, lambdas and exceptions. It only calls the functions of upcall.h.
  *
- * - Errors are std::system_error with the error number; what may fail to come in time returns bool.
- * - upcall::spawn(f, arguments...) gives an upcall::thread<R>. join() returns what f returned, or throws what ended it,
- *   as std::future::get() does. Its destructor waits (as that of std::jthread), and drops what nobody has asked for,
- *   exceptions too (as that of std::async's future). An exception that ends a detached thread ends the process
- *   (std::terminate), since nobody could get it.
- * - pthread_exit(3), upcall_thread_exit() and cancellation run the destructors on the thread's stack; join() then throws
- *   upcall::ended_early. Who catches everything (catch (...)) must throw again, as everywhere.
- * - mutex, shared_mutex and once have the names and members that std's have, so that std::lock_guard, std::unique_lock,
- *   std::shared_lock and std::scoped_lock take them. Time limits are any of std::chrono's: they are
- *   moments of std::chrono::steady_clock, which is CLOCK_MONOTONIC, in the end.
- */
+ * - Errors are std::system_error with the error number. A function with a time limit returns bool.
+ * - upcall::spawn(f, arguments...) gives an upcall::thread<R>. join() returns what f returned, or throws what ended
+ *   the thread, as std::future::get() does. The destructor waits (as that of std::jthread), and drops a result that
+ *   was not asked for, exceptions too (as that of std::async's future). An exception that ends a detached thread ends
+ *   the process (std::terminate), since no thread could receive it.
+ * - pthread_exit(3), upcall_thread_exit() and cancellation run the destructors on the thread's stack; join() then
+ *   throws upcall::ended_early. Code that catches everything (catch (...)) must throw again, as everywhere.
+ * - mutex, shared_mutex and once have the names and members of std's, so that std::lock_guard, std::unique_lock,
+ *   std::shared_lock and std::scoped_lock take them. Time limits are any of std::chrono's. They are converted to
+ *   moments of std::chrono::steady_clock, which is CLOCK_MONOTONIC. */
 #ifndef UPCALL_HPP
 #define UPCALL_HPP
 
@@ -46,7 +45,7 @@ inline void check(int number, const char *what)
         throw std::system_error(number, std::generic_category(), what);
 }
 
-/* Whether it came in time. */
+/* Returns true if it came in time. */
 inline bool in_time(int number, const char *what, int late = ETIMEDOUT)
 {
     if (number == late)
@@ -78,7 +77,7 @@ timespec after(const std::chrono::duration<Rep, Period> &time)
 {
     using namespace std::chrono;
     auto now = steady_clock::now();
-    /* Longer than the clock is: never. */
+    /* Beyond the range of the clock: never. */
     if (duration<double>(time) >= duration<double>(steady_clock::time_point::max() - now))
         return limit(steady_clock::time_point::max());
     return limit(now + ceil<steady_clock::duration>(time));
@@ -86,7 +85,7 @@ timespec after(const std::chrono::duration<Rep, Period> &time)
 
 } // namespace detail
 
-/* What join() throws where a thread was ended by pthread_exit(3) or the like. */
+/* What join() throws if pthread_exit(3) or the like has ended the thread. */
 class ended_early : public std::runtime_error {
 public:
     ended_early() : std::runtime_error("the thread was ended early") {}
@@ -97,7 +96,7 @@ struct options : upcall_options {
     options() : upcall_options UPCALL_OPTIONS_INITIALIZER {}
 };
 
-/* Starts the runtime: first in main(). */
+/* Starts the runtime. Call it first in main(). */
 inline void start(const upcall_options &settings = options())
 {
     detail::check(upcall_start(&settings), "upcall_start");
@@ -110,7 +109,7 @@ struct attributes : upcall_thread_attr {
 
 namespace detail {
 
-/* How a thread ended: its value, or what it threw; neither: early. */
+/* How a thread ended: its value, or what it threw. Neither: it ended early. */
 template <class R>
 struct outcome {
     std::optional<R> value;
@@ -174,7 +173,7 @@ struct outcome<void> {
     }
 };
 
-/* Calls what a thread or a once is for, and keeps what it throws; the unwinding of pthread_exit(3) goes on. */
+/* Calls the function of a thread or a once, and keeps what it throws. The unwinding of pthread_exit(3) goes on. */
 template <class F>
 void keep(std::exception_ptr &thrown, F &&function)
 {
@@ -221,7 +220,7 @@ void *joined(void *argument)
     return nullptr;
 }
 
-/* What it throws ends the process; however it ends, nobody else frees it. */
+/* An exception of f ends the process. However f ends, this frees the memory: nobody else does. */
 template <class R>
 void *detached(void *argument)
 {
@@ -235,7 +234,7 @@ void *detached(void *argument)
 
 } // namespace detail
 
-/* The right to wait for a thread and to have its result; of one owner. */
+/* The right to wait for a thread and to have its result. It has one owner. */
 template <class R = void>
 class thread {
 public:
@@ -255,11 +254,11 @@ public:
     }
     ~thread() { wait(); }
 
-    /* Whether there is a thread, which nobody has joined. */
+    /* Returns true if there is a thread that has not been joined. */
     bool joinable() const noexcept { return handle_ != nullptr; }
     upcall_thread_t native_handle() const noexcept { return handle_; }
 
-    /* Waits for its end; returns what it returned, or throws what it threw. */
+    /* Waits until the thread has ended. Returns what f returned, or throws what it threw. */
     R join()
     {
         detail::check(upcall_thread_join(handle_, nullptr), "upcall_thread_join");
@@ -268,7 +267,7 @@ public:
         return ended->ended.give();
     }
 
-    /* Ends its park(), or its next one. */
+    /* Ends the thread's park(), or its next one. */
     void unpark() { detail::check(upcall_thread_unpark(handle_), "upcall_thread_unpark"); }
 
 private:
@@ -278,7 +277,7 @@ private:
 
     void wait() noexcept
     {
-        /* Fails in the thread itself, which is an error of the program's: as with std::jthread. */
+        /* Fails in the thread itself, which is an error of the program, as with std::jthread. */
         if (handle_ && upcall_thread_join(handle_, nullptr) != 0)
             std::terminate();
         handle_ = nullptr;
@@ -313,7 +312,7 @@ auto spawn(F &&f, A &&...arguments)
     return spawn(attributes(), std::forward<F>(f), std::forward<A>(arguments)...);
 }
 
-/* Makes a thread that nobody joins. */
+/* Makes a detached thread. */
 template <class F, class... A>
 void spawn_detached(attributes properties, F &&f, A &&...arguments)
 {
@@ -410,7 +409,7 @@ public:
         while (!holds())
             wait(lock);
     }
-    /* Returns what holds() says in the end. */
+    /* Returns the last result of holds(). */
     template <class Clock, class Duration, class Predicate>
     bool wait_until(std::unique_lock<mutex> &lock, const std::chrono::time_point<Clock, Duration> &moment,
                     Predicate holds)
@@ -490,7 +489,7 @@ public:
     barrier(const barrier &) = delete;
     barrier &operator=(const barrier &) = delete;
 
-    /* True in one of those that meet. */
+    /* Returns true in one of the threads that meet. */
     bool arrive_and_wait()
     {
         int answer = upcall_barrier_wait(&own_);
@@ -504,7 +503,7 @@ private:
     upcall_barrier_t own_;
 };
 
-/* As std::once_flag and std::call_once: what f throws comes out of here, and the next one tries again. */
+/* As std::once_flag and std::call_once: call_once throws what f throws, and the next caller tries again. */
 class once {
 public:
     constexpr once() noexcept = default;
@@ -539,8 +538,8 @@ private:
     upcall_once_t own_ = UPCALL_ONCE_INITIALIZER;
 };
 
-/* A channel of values; copied as bytes, so they are of a kind for which that is enough. Others: send std::unique_ptr's
- * release(). */
+/* A channel of values. They are copied as bytes, so their type must allow that. For other types send the release() of
+ * a std::unique_ptr. */
 template <class T>
     requires std::is_trivially_copyable_v<T>
 class channel {
@@ -557,25 +556,25 @@ public:
             std::terminate();
     }
 
-    /* Whether it was sent; not if the channel is closed. */
+    /* Returns true if the value was sent; false: the channel is closed. */
     bool send(const T &value)
     {
         return detail::in_time(upcall_channel_send(own_, &value), "upcall_channel_send", EPIPE);
     }
-    /* Whether it was sent; not if that would wait, or the channel is closed. */
+    /* Returns true if the value was sent; false: that would wait, or the channel is closed. */
     bool try_send(const T &value)
     {
         int answer = upcall_channel_trysend(own_, &value);
         return answer != EPIPE && detail::in_time(answer, "upcall_channel_trysend", EAGAIN);
     }
-    /* Nothing: the channel is closed, and empty. */
+    /* Returns nothing if the channel is closed and empty. */
     std::optional<T> receive() { return received(&upcall_channel_receive, "upcall_channel_receive"); }
-    /* Nothing: there is none, or the channel is closed, and empty. */
+    /* Returns nothing if there is no value now, or the channel is closed and empty. */
     std::optional<T> try_receive()
     {
         return received(&upcall_channel_tryreceive, "upcall_channel_tryreceive");
     }
-    /* Nothing: there was none in time, or the channel is closed, and empty. */
+    /* Returns nothing if no value came in time, or the channel is closed and empty. */
     template <class Rep, class Period>
     std::optional<T> receive_for(const std::chrono::duration<Rep, Period> &time)
     {
