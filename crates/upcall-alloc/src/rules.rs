@@ -116,7 +116,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Whether it wants more than it has.
+    /// Returns true if it wants more than it has.
     pub fn hungry(&self) -> bool {
         self.held < self.want
     }
@@ -219,8 +219,8 @@ pub trait Rules {
         }
     }
 
-    /// Whether `owner` goes to the end of the line when one of its processors is given to `to`: not,
-    /// if it lends it to who comes after it, of its share.
+    /// Returns true if `owner` goes to the end of the line when one of its processors is given to `to`: not, if it
+    /// lends it to who comes after it, of its share.
     fn loses(owner: &Standing, to: &Standing) -> bool {
         owner.priority < to.priority || owner.priority == to.priority && owner.held > to.held
     }

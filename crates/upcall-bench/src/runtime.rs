@@ -58,18 +58,18 @@ impl Runtime {
         }
     }
 
-    /// Whether the program must be told the number of workers itself.
+    /// Returns true if the program must be told the number of workers itself.
     pub fn counts_workers_itself(&self) -> bool {
         use RuntimeName::{Before, Nptl, Upcall};
         !matches!(self.name, Upcall | Before | Nptl)
     }
 
-    /// Whether the other ends of idle connections are to be those of upcall-workload.
+    /// Returns true if the other ends of idle connections are to be those of upcall-workload.
     pub fn has_no_client(&self) -> bool {
         matches!(self.name, RuntimeName::St | RuntimeName::Java)
     }
 
-    /// Whether it takes some time until the program is as fast as it can be.
+    /// Returns true if it takes some time until the program is as fast as it can be.
     pub fn is_compiled_while_it_runs(&self) -> bool {
         self.name == RuntimeName::Java
     }

@@ -87,7 +87,7 @@ impl Ring {
         self.bytes.wrapping_add(index * size)
     }
 
-    /// Room for twice as many; says whether there is.
+    /// Room for twice as many; returns true if there is.
     #[cold]
     fn grow(&mut self, size: usize) -> bool {
         let Some(mut larger) = self
@@ -183,7 +183,7 @@ impl Channel {
         answer
     }
 
-    /// Whether an element can be there.
+    /// Returns true if an element can be there.
     fn takes(&self, element: *const c_void) -> bool {
         self.size == 0 || !element.is_null()
     }

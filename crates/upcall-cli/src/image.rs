@@ -50,7 +50,7 @@ pub enum Unfit {
     Sanitizer(String),
 }
 
-/// Whether the file begins as an ELF file does.
+/// Returns true if the file begins as an ELF file does.
 pub fn is_elf(file: &[u8]) -> bool {
     file.starts_with(ELFMAG)
 }

@@ -1,9 +1,9 @@
-//! Actors (Hewitt, Bishop and Steiger, 1973): each has a thread, a mailbox and a state that nobody else sees.
+//! Actors (Hewitt, Bishop and Steiger, 1973). Each actor has a thread, a mailbox and a private state.
 //!
-//! An actor receives one message after the other. It may block while it does: it has a thread of its own, which costs
-//! little, and its virtual processor goes on with others. The mailbox has a number of places: who sends to a full one
-//! waits, so that nobody runs ahead of those that it gives work to. An actor ends when all its addresses are gone and its mailbox is empty, and is then had
-//! back; or with a panic, which is reported likewise.
+//! An actor receives one message after the other. It may block meanwhile: it has a thread of its own, which costs
+//! little, and its virtual processor runs other threads. The mailbox has a number of places. A thread that sends to a
+//! full mailbox waits, so that no sender runs far ahead of an actor. An actor ends when all its addresses are gone and
+//! its mailbox is empty, or by a panic. [`JoinHandle::join`] returns the actor or the panic.
 //!
 //! ```
 //! use upcall::actor::{self, Actor, Reply};
@@ -33,8 +33,8 @@
 //! assert_eq!(handle.join().unwrap().0, 7);
 //! ```
 //!
-//! Two actors that wait for each other's places, or that ask each other, wait for ever; and one that has its own
-//! address does not end by itself.
+//! Two actors that wait for each other's places, or that ask each other, wait for ever. An actor that has its own
+//! address does not end.
 
 use std::error::Error;
 use std::fmt;
@@ -51,7 +51,7 @@ pub trait Actor: Send + 'static {
     fn receive(&mut self, message: Self::Message);
 }
 
-/// Starts an actor with a mailbox of so many places. With none, who sends waits until the message is received.
+/// Starts an actor with a mailbox of so many places. With no places, a sender waits until the message is received.
 ///
 /// # Panics
 ///
@@ -113,14 +113,14 @@ impl<M> fmt::Debug for Address<M> {
     }
 }
 
-/// The right to reply to who asked, once.
+/// The right to reply once to the thread that asked.
 #[derive(Debug)]
 pub struct Reply<R>(SyncSender<R>);
 
 impl<R> Reply<R> {
     /// Replies, and does not wait.
     pub fn send(self, reply: R) {
-        // Its one place is free. Who asked waits for it, or has panicked.
+        // Its one place is free. The thread that asked waits for it, or has panicked.
         let _ = self.0.try_send(reply);
     }
 }

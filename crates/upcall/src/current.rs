@@ -136,7 +136,7 @@ pub fn park() {
     current().park_until(None);
 }
 
-/// As [`park`], for at most so long.
+/// As [`park`], with a time limit.
 pub fn park_timeout(timeout: Duration) {
     current().park_until(Deadline::after(timeout));
 }

@@ -12,23 +12,23 @@ use upcall_linux::vp_range::NoVpRange;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// That many virtual processors cannot be.
+    /// The number of virtual processors is out of its range.
     VirtualProcessors(NoVpRange),
     /// The time slice is not between 100 µs and 1 s.
     TimeSlice(Duration),
     /// Stacks are not of a size from 16 KiB to 16 MiB.
     StackSize(usize),
-    /// A variable of the environment that sets the runtime has a value that means nothing.
+    /// A variable of the environment that sets the runtime has an invalid value.
     Variable(Meaningless),
     /// This process has so many threads already.
     HasThreads(usize),
     /// There is a runtime already, with another value of this setting.
     RunsOtherwise(&'static str),
-    /// The process is one that cannot be served: why.
+    /// The process cannot be served, for this reason.
     NotServed(&'static str),
-    /// The kernel refuses what the runtime needs: an error number.
+    /// The kernel refuses what the runtime needs, with this error number.
     Refused(i32),
-    /// Not on this processor architecture.
+    /// There is no runtime on this processor architecture.
     Architecture,
 }
 

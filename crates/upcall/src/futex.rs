@@ -9,12 +9,14 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use upcall_guest::direct::Company;
 
-/// Pauses (`pause` on x86-64) between two looks at a word that another processor may change: a look takes the word from
-/// whoever changes it, and it comes back ten times as slowly as it is changed. Go's mutex pauses about as long.
+/// Pauses (`pause` on x86-64) between two looks at a word that another processor may change: a look takes the cache
+/// line from the processor that changes it, and it comes back ten times as slowly as it is changed. Go's mutex pauses
+/// about as long.
 const PAUSES: u32 = 32;
 
-/// How often a thread looks before it waits. All in all that is some times as long as a wait and a wake-up take at user
-/// level, which disturb who has the word, too; longer is lost where whoever would change it is ready behind us.
+/// How often a thread looks before it waits. Altogether this takes some times as long as a wait and a wake-up at user
+/// level, which disturb the holder of the word, too. More looks are wasted if the thread that would change the word is
+/// ready behind this one.
 const LOOKS: u32 = 4;
 
 /// The same where nobody is ready behind us: its processor would look for work that long, too.
@@ -67,14 +69,14 @@ pub(crate) enum Waited {
     TimedOut,
 }
 
-/// Waits until somebody wakes the word, provided that it is `expected`. May return early. Returns whether
-/// the deadline did not pass.
+/// Waits until somebody wakes the word, provided that it is `expected`. May return early. Returns true if the deadline
+/// did not pass.
 #[inline]
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
     wait_or_say(word, expected, deadline) != Waited::TimedOut
 }
 
-/// As [`wait`], for who must know whether it was woken.
+/// As [`wait`], for a caller that must know whether it was woken.
 pub(crate) fn wait_or_say(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Waited {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if let Some(runtime) = upcall_guest::direct::runtime() {
@@ -185,15 +187,15 @@ pub(crate) fn wake(word: &AtomicU32, count: u32) -> u32 {
     woken.max(0) as u32
 }
 
-/// Changes a word and wakes one of those that wait for it. `change` is told whether a thread is known to wait: one that
-/// is, is woken, or gives up at this moment. `change` says whether it has changed the word, and so does this. The change
-/// may be the last use of the word: afterwards its address serves as a name, and nothing looks at it.
+/// Changes a word and wakes one of those that wait for it. `change` is told whether a thread is known to wait: one
+/// that is, is woken, or gives up at this moment. `change` returns true if it has changed the word, and so does this.
+/// The change may be the last use of the word: afterwards its address serves as a name, and nothing looks at it.
 pub(crate) fn change_and_wake(word: &AtomicU32, change: impl FnOnce(bool) -> bool) -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if let Some(runtime) = upcall_guest::direct::runtime() {
         return upcall_guest::direct::change_and_wake(runtime, word, change);
     }
-    // The kernel does not say who waits.
+    // The kernel does not say which threads wait.
     let changed = change(false);
     if changed {
         wake(word, 1);

@@ -68,8 +68,8 @@ where
     thread::spawn(move || block_on(future))
 }
 
-/// Makes a thread that runs `body`, which may block, and whose result is the future's. The thread goes on by
-/// itself if the future is dropped.
+/// Makes a thread that runs `body`, which may block. The result of `body` is the future's. The thread goes on if the
+/// future is dropped.
 ///
 /// # Panics
 ///
@@ -94,7 +94,7 @@ pub struct Blocking<T>(Arc<Mutex<Stage<T>>>);
 
 /// A thread on the way to its result.
 enum Stage<T> {
-    /// Who is to be woken when it is there.
+    /// The waker to wake when the result is there.
     Running(Option<Waker>),
     Ended(thread::Result<T>),
     /// Somebody has it.

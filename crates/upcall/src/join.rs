@@ -4,8 +4,8 @@ use std::panic::resume_unwind;
 
 use crate::thread;
 
-/// Runs both, maybe at a time, and returns what they return. `other` has a thread of its own, which runs before those
-/// that wait; both may block, and may divide their work again.
+/// Runs both, possibly at the same time, and returns their results. `other` has a thread of its own, which runs before
+/// threads that wait. Both may block, and may divide their work again.
 ///
 /// ```
 /// fn sum(numbers: &[u64]) -> u64 {
@@ -22,8 +22,8 @@ use crate::thread;
 ///
 /// # Panics
 ///
-/// One of them panicked: with the same, when both have ended; with that of `one` if both did. There is no
-/// memory, or no thread, to be had.
+/// If one of them panicked, with its panic, when both have ended; with that of `one` if both panicked. If there is no
+/// memory, or the kernel gives no thread.
 pub fn join<A, B, RA, RB>(one: A, other: B) -> (RA, RB)
 where
     A: FnOnce() -> RA,

@@ -1,9 +1,8 @@
-//! Threads on scheduler activations, in a program of one's own.
+//! Threads on scheduler activations, in your own program.
 //!
-//! A [`Runtime`] takes the place of the kernel's scheduler for the threads of the process: they become
-//! user-level threads, which switch without the kernel, and yet none of them takes its processor along when it
-//! blocks, whether in `std`, in a C library, or on a page fault. Anderson, Bershad, Lazowska and Levy,
-//! *Scheduler Activations*, ACM TOCS 1992.
+//! A [`Runtime`] takes the place of the kernel's scheduler for the threads of the process. They become user-level
+//! threads, which switch without the kernel. When one of them blocks, in `std`, in a C library or on a page fault,
+//! another thread gets its processor. Anderson, Bershad, Lazowska and Levy, *Scheduler Activations*, ACM TOCS 1992.
 //!
 //! ```
 //! upcall::Runtime::start()?;
@@ -16,15 +15,15 @@
 //! # Ok::<(), upcall::Error>(())
 //! ```
 //!
-//! All threads that the process makes from then on are such threads, however it makes them; those of [`thread`] cost
-//! least. [`thread`], [`sync`], [`net`] and [`io`] are shaped as those of `std`; what these add to it is deadlines.
+//! All threads that the process makes afterwards are such threads, however it makes them. Those of [`thread`] cost
+//! least. [`thread`], [`sync`], [`net`] and [`io`] have the shape of `std`, and add deadlines.
 //!
-//! Upon threads there are other ways to write a program down, whose code may block likewise: [`join()`] divides work in two,
-//! [`workers`] have a heap of problems, [`actor`] is for mailboxes, [`future`] for futures, and with the feature `rayon` the module `rayon` for
-//! parallel iterators.
+//! There are other styles on top of threads. Their code may block, too. [`join()`] divides work in two. [`workers`]
+//! share a heap of problems. [`actor`] has mailboxes, [`future`] futures. With the feature `rayon` the module `rayon`
+//! has parallel iterators.
 //!
-//! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime: a program whose
-//! panics abort must be compiled with `-C force-unwind-tables=yes` if it has any of them.
+//! Cancellation (pthread_cancel(3)) and C++ exceptions pass through frames of the runtime. A program that uses them,
+//! and whose panics abort, must be compiled with `-C force-unwind-tables=yes`.
 
 /// A function that is `const`, but not under the model checker: its atomics are made when it runs.
 macro_rules! constant {
@@ -62,6 +61,7 @@ pub mod net;
 #[cfg(not(loom))]
 pub mod policy;
 #[cfg(not(loom))]
+#[doc(hidden)]
 pub mod raw;
 #[cfg(all(not(loom), feature = "rayon"))]
 pub mod rayon;

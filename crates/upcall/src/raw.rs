@@ -1,6 +1,7 @@
-//! What [`sync`](crate::sync) is made of, without guards and values: for those who bind it to another language.
+//! What [`sync`](crate::sync) is made of, without guards and values: for bindings to another language. Not part
+//! of the crate's stable interface.
 //!
-//! Locks and conditions here are some words, all zero when they are new; who has a lock is the caller's to know.
+//! Locks and conditions here are some words, all zero when they are new. The caller must know which thread has a lock.
 
 use std::sync::atomic::AtomicU32;
 
@@ -12,7 +13,7 @@ pub use crate::sync::mutex::Raw as Mutex;
 pub use crate::sync::rwlock_raw::Raw as RwLock;
 
 /// Waits until somebody wakes the word ([`wake`]), provided that it is `expected`, or until `deadline`. May return
-/// early. Returns whether the deadline did not pass.
+/// early. Returns true if the deadline did not pass.
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
     futex::wait(word, expected, deadline)
 }
@@ -22,27 +23,27 @@ pub fn wake(word: &AtomicU32, count: u32) -> u32 {
     futex::wake(word, count)
 }
 
-/// [`Condvar::wait`] with a lock that the caller has, until `deadline`; returns whether it did not pass.
+/// [`Condvar::wait`] with a lock that the caller has, until `deadline`; returns true if it did not pass.
 pub fn wait_for(condition: &Condvar, lock: &Mutex, deadline: Option<Deadline>) -> bool {
     condition.wait_until(lock, deadline)
 }
 
-/// [`Semaphore::acquire`] until `deadline`; returns whether it took a permit.
+/// [`Semaphore::acquire`] until `deadline`; returns true if it took a permit.
 pub fn acquire_until(semaphore: &Semaphore, deadline: Option<Deadline>) -> bool {
     semaphore.acquire_until(deadline)
 }
 
-/// Whether somebody waits for the condition, at some moment.
+/// Returns true if somebody waits for the condition, at some moment.
 pub fn condition_is_awaited(condition: &Condvar) -> bool {
     condition.is_awaited()
 }
 
-/// Whether some threads wait for others, at some moment.
+/// Returns true if some threads wait for others, at some moment.
 pub fn barrier_is_awaited(barrier: &Barrier) -> bool {
     barrier.is_awaited()
 }
 
-/// Whether somebody waits for a permit, at some moment.
+/// Returns true if somebody waits for a permit, at some moment.
 pub fn semaphore_is_awaited(semaphore: &Semaphore) -> bool {
     semaphore.is_awaited()
 }

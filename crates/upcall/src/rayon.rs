@@ -1,7 +1,7 @@
 //! Parallel iterators: a pool of [`rayon`] whose threads are those of this crate (feature `rayon`).
 //!
 //! A thread of such a pool that blocks gives its virtual processor to others; the pool itself has one thread less
-//! meanwhile. Where its work blocks, make it of more threads than there are virtual processors: they cost little.
+//! meanwhile. If its work blocks, give it more threads than there are virtual processors: they cost little.
 //!
 //! ```
 //! use rayon::prelude::*;
@@ -28,14 +28,14 @@ use rayon::{ThreadBuilder, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::thread::Builder;
 
-/// The stack of a thread where nothing else is said: work that is stolen while a thread waits is run upon what waits.
+/// The default stack size of a thread: work that is stolen while a thread waits runs on top of what waits.
 const STACK: usize = 2 << 20;
 
-/// A pool of so many threads; 0: one for each processor.
+/// Makes a pool of so many threads; 0: one for each processor.
 ///
 /// # Errors
 ///
-/// There is no memory, or no thread, to be had.
+/// There is no memory, or the kernel gives no thread.
 pub fn pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
     ThreadPoolBuilder::new()
         .num_threads(threads)
@@ -47,7 +47,7 @@ pub fn pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
 ///
 /// # Errors
 ///
-/// There is no memory, or no thread, to be had.
+/// There is no memory, or the kernel gives no thread.
 pub fn spawn(thread: ThreadBuilder) -> io::Result<()> {
     let mut builder = Builder::new().stack_size(thread.stack_size().unwrap_or(STACK));
     if let Some(name) = thread.name() {

@@ -38,7 +38,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts the runtime as the environment says, or as is best on this machine: [`Builder::start`].
+    /// Starts the runtime with the settings of the environment, or what is best on this machine: [`Builder::start`].
     ///
     /// # Errors
     ///
@@ -47,19 +47,19 @@ impl Runtime {
         Self::builder().start()
     }
 
-    /// A runtime with settings.
+    /// Returns a builder for a runtime with settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Whether `upcall run` has started the program, and with it the runtime: its settings are the
-    /// user's, and not the program's.
+    /// Returns true if `upcall run` has started the program and the runtime. Its settings are then the user's, and not
+    /// the program's.
     pub fn is_preloaded(self) -> bool {
         self.preloaded
     }
 }
 
-/// How the runtime learns from the kernel what becomes of its activations; others may come.
+/// How the runtime learns from the kernel what happens to its activations. More may be added.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum Backend {
@@ -70,7 +70,7 @@ pub enum Backend {
     Standby,
 }
 
-/// Settings of a [`Runtime`]. For what is not set the variables `UPCALL_VPS`, `UPCALL_SLICE_US`,
+/// Settings of a [`Runtime`]. For settings that are not made, the variables `UPCALL_VPS`, `UPCALL_SLICE_US`,
 /// `UPCALL_POLICY` and `UPCALL_STATS` hold, as under `upcall run`.
 #[derive(Default)]
 pub struct Builder {
@@ -84,70 +84,71 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// As many virtual processors as the process has allowed processors, but not less than `min` and
-    /// not more than `max`; both from 1 to 1024.
+    /// Sets the number of virtual processors: that of allowed processors, but at least `min` and at most `max`. Both
+    /// are from 1 to 1024.
     #[must_use]
     pub fn virtual_processors(mut self, min: u32, max: u32) -> Self {
         self.vps = Some((min, max));
         self
     }
 
-    /// How to learn from the kernel what it does. One that is named is used, or the runtime does not start. Where
-    /// `upcall run` has started the program, its user's choice counts.
+    /// Sets how to learn from the kernel what it does. A backend that is named is used, or the runtime does not start.
+    /// If `upcall run` has started the program, its user's choice counts.
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// How long a thread computes while others are ready; from 100 µs to 1 s. Otherwise 5 ms.
+    /// Sets how long a thread computes while others are ready: from 100 µs to 1 s. The default is 5 ms.
     #[must_use]
     pub fn time_slice(mut self, slice: Duration) -> Self {
         self.slice = Some(slice);
         self
     }
 
-    /// Which ready thread runs first: one of [`crate::policy`], or one of the program's own; otherwise
-    /// [`ForkedFirst`](crate::policy::ForkedFirst). Where `upcall run` has started the program, its user's choice counts.
+    /// Sets which ready thread runs first: a policy of [`crate::policy`], or one of the program's own. The default is
+    /// [`ForkedFirst`](crate::policy::ForkedFirst). If `upcall run` has started the program, its user's choice counts.
     #[must_use]
     pub fn policy(mut self, policy: impl Policy) -> Self {
         self.policy = Some(Box::new(policy));
         self
     }
 
-    /// Whether the counters of the runtime are printed to standard error when the process ends.
+    /// With true, the runtime prints its counters to standard error when the process ends.
     #[must_use]
     pub fn stats(mut self, stats: bool) -> Self {
         self.stats = Some(stats);
         self
     }
 
-    /// How large the stacks of threads are at least, in bytes, where [`thread::Builder`](crate::thread::Builder) says nothing
-    /// else: from 16 KiB to 16 MiB. Only what is used takes memory. Otherwise 256 KiB.
+    /// Sets the least size of threads' stacks, in bytes, if [`thread::Builder`](crate::thread::Builder) sets none:
+    /// from 16 KiB to 16 MiB. Only the part that is used takes memory. The default is 256 KiB.
     #[must_use]
     pub fn stack_size(mut self, size: usize) -> Self {
         self.stack = Some(size);
         self
     }
 
-    /// Whether a deadlock of all threads is said on standard error, with each one's backtrace; it is, if nothing else is
-    /// said. A program that has timers, or handlers of signals, is never said to be deadlocked: those may wake a thread.
+    /// With true, which is the default, a deadlock of all threads is reported on standard error, with the backtrace of
+    /// each. A program with timers or signal handlers is never reported, because these may wake a thread.
     #[must_use]
     pub fn report_deadlocks(mut self, report: bool) -> Self {
         self.deadlocks = Some(report);
         self
     }
 
-    /// Starts the runtime: the caller becomes its first thread, and all threads that the process makes
-    /// from here on are threads of the runtime. Where there is a runtime already, that is it, provided that it has the
-    /// settings that are named here; that of `upcall run` has those of its user, whatever is named.
+    /// Starts the runtime. The caller becomes its first thread. All threads that the process makes afterwards are
+    /// threads of the runtime. If there is a runtime already, with the settings that are made here, the call succeeds.
+    /// The runtime of `upcall run` has the settings of its user, whatever is set here.
     ///
     /// # Errors
     ///
-    /// A setting is out of its range, or a variable of the environment means nothing, and nothing was done; there is a runtime with another setting (a policy of
-    /// the program's own is never the same as another one); the process has other threads, is linked statically, or
-    /// runs under a tool that owns its threads; the kernel
-    /// gives no memory, descriptors or kernel threads; or this is another processor architecture.
+    /// - A setting is out of its range, or a variable of the environment has an invalid value. Nothing was done.
+    /// - There is a runtime with another setting. A policy of the program's own is never the same as another one.
+    /// - The process has other threads, is linked statically, or runs under a tool that owns its threads.
+    /// - The kernel gives no memory, descriptors or kernel threads.
+    /// - This is another processor architecture.
     pub fn start(self) -> Result<Runtime, Error> {
         let range = self
             .vps

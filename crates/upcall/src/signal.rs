@@ -8,7 +8,7 @@ const EMPTY: u32 = 0;
 const SET: u32 = 1;
 const AWAITED: u32 = 2;
 
-/// Set or not; who waits takes it back. Any number of threads set it, one waits.
+/// Set or not. The waiting thread takes it back. Any number of threads set it, one waits.
 #[derive(Debug)]
 pub(crate) struct Signal(AtomicU32);
 
@@ -17,7 +17,7 @@ impl Signal {
         Signal(AtomicU32::new(EMPTY))
     }
 
-    /// What was done before is seen by who waits.
+    /// The waiting thread sees what was done before.
     pub(crate) fn set(&self) {
         // Release: pairs with the Acquire in `wait`.
         if self.0.swap(SET, Ordering::Release) == AWAITED {

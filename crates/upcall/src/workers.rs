@@ -39,7 +39,7 @@ struct State<P> {
     problems: Vec<P>,
     /// How many workers have a problem.
     busy: usize,
-    /// A worker panicked: nobody takes another problem.
+    /// A worker panicked: no worker takes another problem.
     given_up: bool,
 }
 
@@ -113,12 +113,13 @@ impl<P> fmt::Debug for Heap<P> {
     }
 }
 
-/// Solves all problems, and those that they become, by so many threads (at least one). The last one that was put is taken first.
+/// Solves all problems, and those that they become, by so many threads (at least one). A worker takes the problem that
+/// was put last.
 ///
 /// # Panics
 ///
-/// A worker panicked: the others end what they have and take no more, the problems that are left are dropped, and the panic goes
-/// on here. There is no memory, or no thread, to be had.
+/// If a worker panicked: the others finish their problems and take no more, the problems that are left are dropped,
+/// and the panic goes on here. If there is no memory, or the kernel gives no thread.
 #[cfg(not(loom))]
 pub fn solve<P, F>(workers: usize, problems: impl IntoIterator<Item = P>, solve: F)
 where

@@ -235,7 +235,7 @@ impl Seized {
     }
 }
 
-/// Whether `thread`, about to make a system call, waits in it: for another kernel thread, or for work.
+/// Returns true if `thread`, about to make a system call, waits in it: for another kernel thread, or for work.
 fn is_wait(thread: pid_t) -> Result<bool, Failure> {
     let call = register(thread, offset_of!(libc::user_regs_struct, rax))? as c_long;
     let operation = register(thread, offset_of!(libc::user_regs_struct, rsi))? as c_int;

@@ -11,7 +11,7 @@ const NORMAL: c_int = 1;
 const REALTIME: c_int = 2;
 const IDLE: c_int = 3;
 
-/// Whether there is such a class, with such a priority; `inherited`: or none is wanted.
+/// Returns true if there is such a class, with such a priority; `inherited`: or none is wanted.
 pub(super) fn is_one(class: c_int, priority: c_int, inherited: bool) -> bool {
     match class {
         INHERITED => inherited && priority == 0,

@@ -146,7 +146,7 @@ impl Record {
         }
     }
 
-    /// Does what is wanted beside. Says whether it shall run.
+    /// Does what is wanted beside. Returns true if it shall run.
     #[cold]
     fn begin(&self) -> bool {
         let wanted = self.extra.load(Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl Record {
         ptr::with_exposed_provenance_mut(self.result.load(Ordering::Relaxed))
     }
 
-    /// Takes the right to join the thread; says whether it was there. Not from two threads at the same moment: they
+    /// Takes the right to join the thread; returns true if it was there. Not from two threads at the same moment: they
     /// would be told at the next.
     pub(crate) fn take_right(&self) -> bool {
         let is_there =
@@ -216,7 +216,7 @@ impl Record {
         self.identity.store(identity as usize, Ordering::Relaxed);
     }
 
-    /// Waits for `unpark`; says whether the deadline did not pass.
+    /// Waits for `unpark`; returns true if the deadline did not pass.
     pub(crate) fn park(&self, deadline: Option<Deadline>) -> bool {
         // Acquire: what was done before the `unpark` is seen after this.
         let changed = |from, to| {

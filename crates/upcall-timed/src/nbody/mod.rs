@@ -233,7 +233,7 @@ impl Tree {
         self.cells.len()
     }
 
-    /// Whether there is none, which cannot be.
+    /// Returns true if there is none, which cannot be.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }

@@ -91,7 +91,7 @@ impl Cache {
         cache
     }
 
-    /// Whether a page was there; it is now.
+    /// Returns true if a page was there; it is now.
     fn touch(&mut self, page: u32) -> bool {
         self.clock += 1;
         let hit = match self.pages.insert(page, self.clock) {

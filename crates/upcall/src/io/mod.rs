@@ -1,11 +1,10 @@
 //! Pipes, and waiting for any descriptor.
 //!
-//! A thread that has to wait parks on the poller of the runtime; its virtual processor goes on with another one. Where
-//! there is no runtime it waits in poll(2).
+//! A thread that has to wait parks on the poller of the runtime; its virtual processor goes on with another one.
+//! Without a runtime it waits in poll(2).
 //!
-//! What is not here is std's: regular files block their activation, whoever reads them ([`std::fs`]), and a
-//! descriptor with calls of its own (eventfd(2), inotify(7), a device) is waited for by [`wait`] and then
-//! used by them.
+//! Use std for everything else. Regular files ([`std::fs`]) block their activation. For a descriptor with calls of its
+//! own (eventfd(2), inotify(7), a device), wait with [`wait`] and then make those calls.
 
 mod pipe;
 pub(crate) mod source;
@@ -65,7 +64,7 @@ impl Ready {
         self.0 & (libc::POLLHUP | libc::POLLRDHUP) != 0
     }
 
-    /// There is an error to be told; of a pipe's writing end, that nobody can read any more.
+    /// There is an error to report; for a pipe's writing end: no reader is left.
     pub fn is_error(self) -> bool {
         self.0 & libc::POLLERR != 0
     }

@@ -33,8 +33,8 @@ pub struct PipeWriter(Source<OwnedFd>);
 macro_rules! end {
     ($name:ident, $direction:expr, $own:ident, $other:ident) => {
         impl $name {
-            /// Takes an end that was made elsewhere, for example by a parent, and makes it non-blocking,
-            /// for all who share it.
+            /// Takes an end that was made elsewhere, for example by a parent, and makes it non-blocking. All processes
+            /// that share it are affected.
             ///
             /// # Errors
             ///

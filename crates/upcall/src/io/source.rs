@@ -2,22 +2,22 @@
 //!
 //! 1. The deadline is looked at: when it has passed, nothing is tried.
 //! 2. The edges that the descriptor has seen are noted, and the call is tried.
-//! 3. If it would block, the thread counts itself among those that wait, and looks at the deadline again. Who moves the
-//!    deadline stores it first and then looks whether anybody waits: one of the two sees the other.
+//! 3. If it would block, the thread counts itself among those that wait, and looks at the deadline again. A thread
+//!    that moves the deadline stores it first and then looks whether any thread waits: one of the two sees the other.
 //!    A thread of the runtime parks until there is another edge since step 2, or the deadline passes
-//!    ([`upcall_linux::poller`]); then all begins anew. Who has moved the deadline under a wait counts an edge.
-//! 4. Any other kernel thread waits in poll(2), for the descriptor and for an eventfd(2) that is there as long
-//!    as nobody has moved a deadline since it was made. Who moves one takes it away and makes it readable for
-//!    ever: everybody who waits with it sees that, and who comes later makes another.
+//!    ([`upcall_linux::poller`]); then all begins anew. Moving the deadline under a wait counts an edge.
+//! 4. Any other kernel thread waits in poll(2), for the descriptor and for an eventfd(2) that is there as long as no
+//!    deadline has been moved since it was made. A thread that moves one takes it away and makes it readable for ever:
+//!    all that wait with it see that, and the next thread makes another.
 //!
-//! Who has read less than there was room for from a TCP stream has emptied it, as long as no edge comes: the next
-//! read waits without being tried, which saves the call that would say so (epoll(7), questions and answers). What comes
-//! meanwhile is an edge that the one who parks finds, or waits for. Not so where an edge has told of an end, an error or
-//! urgent data: of these there may be no second one. Nor on Unix's sockets, where a read ends before what another process
-//! has sent, or before descriptors (unix(7)).
+//! A thread that has read less from a TCP stream than there was room for has emptied it, as long as no edge comes. The
+//! next read waits without being tried, which saves the call that would say so (epoll(7), questions and answers). Data
+//! that comes meanwhile is an edge, which the parking thread finds or waits for. This does not hold after an edge for
+//! an end, an error or urgent data, because there may be no second one. It does not hold on Unix's sockets either,
+//! where a read ends before what another process has sent, or before descriptors (unix(7)).
 //!
-//! Rejected: one eventfd for all time, read by who was woken by it. Of two that wait, the first one would take the event from
-//! the second.
+//! Rejected: one eventfd for all time, which the woken thread reads. Of two that wait, the first one would take the
+//! event from the second.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -123,7 +123,7 @@ impl<T: AsFd> Source<T> {
             let edges = watch.as_ref().and_then(|watch| watch.plain_edges());
             #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
             let edges = None::<u32>;
-            // Whoever has waited tries, whatever has ended the wait.
+            // A thread that has waited tries, whatever has ended the wait.
             let is_empty = core::mem::take(&mut trusts)
                 && edges.map(u64::from) == Some(self.empty_at.load(Ordering::Relaxed));
             if !is_empty {
@@ -162,7 +162,7 @@ impl<T: AsFd> Source<T> {
 
     #[cold]
     fn wait_in_kernel(&self, direction: Direction) -> io::Result<()> {
-        // Before the deadline is read: who moves it afterwards finds this one.
+        // Before the deadline is read: a thread that moves it afterwards finds this one.
         let moved = {
             let mut place = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
             match &*place {

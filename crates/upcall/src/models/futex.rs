@@ -1,8 +1,8 @@
 //! In the place of `crate::futex` under loom: its atomics, and a futex as the manual promises one.
 //!
-//! A look at the word and the start of a wait are one step for whoever wakes, and all such steps are in one order, as
-//! under a lock: so do the kernel and the core. A wait with a deadline ends by itself at any moment, and is still in the
-//! list for a moment then.
+//! For a waker, a look at the word and the start of a wait are one step. All such steps are in one order, as under a
+//! lock. The kernel and the core do the same. A wait with a deadline may end at any moment, and is still in the list
+//! for a moment then.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ pub(crate) enum Waited {
     TimedOut,
 }
 
-/// Who waits, in the order that they came: loom runs all threads of a model on one.
+/// The waiting threads, in the order in which they came: loom runs all threads of a model on one.
 struct Futex {
     /// As the lock around the list: an operation takes it, and so sees what earlier ones saw.
     lock: Arc<Mutex<()>>,

@@ -101,7 +101,7 @@ fn a_mutex_whose_waiter_gives_up_wakes_the_others() {
 /// What threads share until the last of them ends it, which they find out themselves.
 struct Shared<T>(std::cell::UnsafeCell<ManuallyDrop<T>>);
 
-// SAFETY: as for a reference that is shared; who ends the value is its last user, or loom tells.
+// SAFETY: as for a reference that is shared; the thread that ends the value is its last user, or loom tells.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}

@@ -1,13 +1,12 @@
-//! TCP, UDP and Unix sockets, shaped as in [`std::net`] and [`std::os::unix::net`], with deadlines.
+//! TCP, UDP and Unix sockets with the shape of [`std::net`] and [`std::os::unix::net`], with deadlines.
 //!
-//! A thread that has to wait parks on the runtime's poller; without a runtime it waits in poll(2). In place of
-//! std's time limits each socket has [`Deadlines`], which any thread may move at any time: that is also
-//! how another thread ends a wait. A handler of a signal runs meanwhile and does not end it. A socket is used through
-//! shared references by as many threads as there are, and cannot be closed while one waits; `shutdown`
-//! tells the other side.
+//! A thread that has to wait parks on the runtime's poller. Without a runtime it waits in poll(2). In place of std's
+//! time limits each socket has [`Deadlines`]. Any thread may move them at any time, and can so end another thread's
+//! wait. A signal handler runs meanwhile and does not end the wait. Any number of threads use a socket through shared
+//! references. A socket cannot be closed while a thread waits for it; `shutdown` tells the other side.
 //!
-//! The sockets are in non-blocking mode. What is not here is std's: names are looked up by
-//! getaddrinfo(3), which waits for the network as any call does.
+//! The sockets are in non-blocking mode. Use std for everything else. std looks names up by getaddrinfo(3), which
+//! waits for the network as any call does.
 
 mod stream;
 mod tcp;
@@ -27,7 +26,7 @@ pub use unix::{UnixDatagram, UnixIncoming, UnixListener, UnixStream};
 macro_rules! socket {
     ($name:ident, $std:ty) => {
         impl $name {
-            /// Takes a socket of std's and makes it non-blocking, for all who share it.
+            /// Takes a socket of std's and makes it non-blocking. All processes that share it are affected.
             ///
             /// # Errors
             ///

@@ -14,7 +14,7 @@ pub(super) fn receive<T: AsFd>(
     source.until_done(Direction::In, |socket| receive_now(socket, buffer, flags))
 }
 
-/// `glues`: the socket keeps no boundaries: who gets less than there is room for has got all.
+/// `glues`: the socket keeps no boundaries, so a read that gets less than there is room for has got all.
 #[inline]
 pub(super) fn read<T: AsFd>(
     source: &Source<T>,

@@ -72,7 +72,7 @@ impl TcpStream {
         self.0.get().shutdown(how)
     }
 
-    /// Whether small pieces are sent at once (TCP_NODELAY).
+    /// Returns true if small pieces are sent at once (TCP_NODELAY).
     ///
     /// # Errors
     ///
@@ -115,8 +115,8 @@ pub struct TcpListener(Source<net::TcpListener>);
 socket!(TcpListener, net::TcpListener);
 
 impl TcpListener {
-    /// Listens at the first of the addresses that can be had, with SO_REUSEADDR and room for 128 connections
-    /// that nobody has accepted yet, as std does.
+    /// Listens at the first of the addresses that is free, with SO_REUSEADDR and room for 128 connections that are not
+    /// accepted yet, as std does.
     ///
     /// # Errors
     ///
@@ -129,8 +129,8 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// `TimedOut` when the read deadline has passed. `EMFILE`, `ENFILE`: too many descriptors; the connection
-    /// keeps waiting, so whoever tries again at once gets the same again.
+    /// `TimedOut` when the read deadline has passed. `EMFILE`, `ENFILE`: too many descriptors; the connection keeps
+    /// waiting, so the next attempt fails in the same way until descriptors are free.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as usize;
         let (socket, address) = self.0.until_done(Direction::In, |listener| {
@@ -156,7 +156,7 @@ impl TcpListener {
         Incoming(self)
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     ///
     /// # Errors
     ///

@@ -31,11 +31,12 @@ impl UdpSocket {
         self.0.get().connect(addresses)
     }
 
-    /// Waits for a datagram: how many bytes of it there was room for, and who has sent it. See recvfrom(2).
+    /// Waits for a datagram. Returns how many bytes of it there was room for, and the sender's address. See
+    /// recvfrom(2).
     ///
     /// # Errors
     ///
-    /// `TimedOut` when the read deadline has passed; `ConnectionRefused` where nobody was there for one that was sent.
+    /// `TimedOut` when the read deadline has passed; `ConnectionRefused` if an earlier datagram found no receiver.
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let call = |socket: &net::UdpSocket| socket.recv_from(buffer);
         self.0.until_done(Direction::In, call)
@@ -65,7 +66,7 @@ impl UdpSocket {
         self.0.until_done(Direction::Out, call)
     }
 
-    /// As [`UdpSocket::recv_from`], of who sends from the address that it is connected to.
+    /// As [`UdpSocket::recv_from`], for datagrams from the address to which the socket is connected.
     ///
     /// # Errors
     ///

@@ -16,12 +16,12 @@ socket!(UnixStream, net::UnixStream);
 stream!(UnixStream, glues: false);
 
 impl UnixStream {
-    /// Connects to a listener in the file system. Where its queue is full this blocks an activation until there
-    /// is room: the kernel does not tell when. See connect(2).
+    /// Connects to a listener in the file system. If the listener's queue is full, this blocks an activation until
+    /// there is room, because the kernel does not tell when. See connect(2).
     ///
     /// # Errors
     ///
-    /// `NotFound`, `ConnectionRefused` (nobody listens there any more), `PermissionDenied` and others.
+    /// `NotFound`, `ConnectionRefused` (there is no listener any more), `PermissionDenied` and others.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(net::UnixStream::connect(path)?)
     }
@@ -95,7 +95,7 @@ impl UnixListener {
         UnixIncoming(self)
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     ///
     /// # Errors
     ///
@@ -160,7 +160,8 @@ impl UnixDatagram {
         self.0.get().connect(path)
     }
 
-    /// Waits for a datagram: how many bytes of it there was room for, and who has sent it. See recvfrom(2).
+    /// Waits for a datagram. Returns how many bytes of it there was room for, and the sender's address. See
+    /// recvfrom(2).
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use upcall_linux::{Runtime, Thread};
 
 use super::{Id, Policy, Rank, Threads, Why};
 
-/// When everything that is ready has been held for so long, that is said.
+/// When all ready threads have been held for so long, that is reported.
 const LONGEST_HOLD: Duration = Duration::from_secs(1);
 
 struct Adviser {
@@ -32,7 +32,7 @@ pub(crate) fn start(runtime: &'static Runtime, policy: Box<dyn Policy>) -> std::
         if becomes {
             shell::serve();
         }
-        // Who starts it waits for that.
+        // The thread that starts it waits for that.
         let _ = is_there.send(());
         if !becomes {
             return;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::{Id, Policy, Rank, Threads, Why};
 
-/// The threads of a group run together or not at all: groups take turns, so long each. A thread's group is its
-/// [tag](crate::thread::Builder::tag). Those without one (tag 0) are a group too, whose threads run in the turns of others
-/// as well, where those leave a processor.
+/// The threads of a group run together or not at all. Groups take turns of this length. A thread's group is its
+/// [tag](crate::thread::Builder::tag). Threads without a tag (tag 0) are a group too. They also run in the turns of
+/// other groups that leave a processor free.
 ///
-/// It pays where the threads of a group wait for one another at short intervals, in loops that look rather than
-/// in locks: one of them that runs without the others looks in vain. A group with more threads than there are virtual processors
+/// It pays if the threads of a group wait for one another at short intervals, in loops that look rather than in locks:
+/// a thread that runs without the others looks in vain. A group with more threads than there are virtual processors
 /// takes turns within itself. Turns end early when all threads of the group wait.
 #[derive(Debug)]
 pub struct Gang {
@@ -23,7 +23,7 @@ pub struct Gang {
 const RUNS: Rank = Rank(Rank::COMMON.0 - 1);
 
 impl Gang {
-    /// Groups whose turns last so long.
+    /// Groups with turns of this length.
     pub fn new(turn: Duration) -> Self {
         Gang {
             turn,
@@ -63,7 +63,7 @@ impl Gang {
         if before == next {
             return;
         }
-        // First those who stop: the processors are for the others.
+        // First those that stop: the processors are for the others.
         for group in [before, next].into_iter().flatten() {
             let rank = self.rank_of(group);
             for &member in self.groups.get(&group).into_iter().flatten() {

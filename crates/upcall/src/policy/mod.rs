@@ -10,16 +10,16 @@
 //! | [`EarliestDeadline`] | the nearest deadline first; threads without one after all others |
 //! | [`Gang`] | the threads of one group run together or not at all; groups take turns |
 //!
-//! A policy of one's own implements [`Policy`]: it is told of what happens to threads, and answers with a [`Rank`] for
+//! A policy of your own implements [`Policy`]. It is told what happens to threads, and answers with a [`Rank`] for
 //! each. It is ordinary code, in a thread of its own: it may allocate and lock. Nothing waits for it: until it has
-//! answered, a thread has the rank that it had before. So a policy can order threads badly, and nothing worse:
-//! one that takes longer than a time slice for an answer runs after all others meanwhile, and one that panics
-//! is not asked again (all threads are equal then); both is said on standard error.
+//! answered, a thread has the rank that it had before. So a policy can order threads badly, and do nothing worse. A
+//! policy that takes longer than a time slice for an answer runs after all other threads meanwhile. A policy that
+//! panics is not asked again, and all threads are equal then. Both are reported on standard error.
 //!
 //! ```
 //! use upcall::policy::{Policy, Rank, Threads, Id, Why};
 //!
-//! /// Whoever has waited runs before those that computed.
+//! /// A thread that has waited runs before those that computed.
 //! struct Interactive;
 //!
 //! impl Policy for Interactive {
@@ -98,7 +98,7 @@ pub trait Policy: Send + 'static {
     }
 }
 
-/// What the runtime does by itself.
+/// What the runtime does without an adviser.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BuiltIn {
@@ -142,9 +142,9 @@ built_in! {
     /// Threads run in the order in which they became ready, each until it waits or yields.
     Fifo = Fifo;
     /// No thread waits while a less urgent one runs, on whatever virtual processor; equals take turns. What a thread
-    /// asks for by [`Builder::priority`](crate::thread::Builder::priority), sched_setscheduler(2) or setpriority(2) counts, without a
-    /// privilege: real-time policies by their priority, then all others by their nice value. Who waits for a
-    /// [`sync::Mutex`](crate::sync::Mutex) lends its priority to the holder.
+    /// asks for by [`Builder::priority`](crate::thread::Builder::priority), sched_setscheduler(2) or setpriority(2)
+    /// counts, without a privilege: real-time policies by their priority, then all others by their nice value. A
+    /// thread that waits for a [`sync::Mutex`](crate::sync::Mutex) lends its priority to the holder.
     Priority = Priority;
     /// The nearest deadline first (Liu and Layland 1973); threads without one run when no other is ready. Deadlines
     /// are those of [`Builder::deadline`](crate::thread::Builder::deadline) and

@@ -42,8 +42,8 @@ pub(super) struct Known {
 }
 
 impl Threads {
-    /// Gives a thread another rank, which counts at once: a thread that runs gives way if it must. Says whether there
-    /// is such a thread.
+    /// Gives a thread another rank, which counts at once: a thread that runs gives way if it must. Returns true if
+    /// there is such a thread.
     pub fn set_rank(&mut self, thread: Id, rank: Rank) -> bool {
         let Some(known) = self.known.get_mut(&thread) else {
             return false;
@@ -71,7 +71,7 @@ impl Threads {
         Some(self.known.get(&thread)?.tag)
     }
 
-    /// Whether a thread waits.
+    /// Returns true if a thread waits.
     pub fn is_blocked(&self, thread: Id) -> Option<bool> {
         Some(self.known.get(&thread)?.is_blocked)
     }
@@ -86,7 +86,7 @@ impl Threads {
         self.known.len()
     }
 
-    /// Whether none lives.
+    /// Returns true if none lives.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

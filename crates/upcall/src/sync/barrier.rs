@@ -21,7 +21,7 @@ use crate::futex::{self, AtomicU32};
 /// ```
 pub struct Barrier {
     threads: u64,
-    /// How many came, ever: who comes is told by it which round it belongs to.
+    /// How many came, ever. It tells a thread which round it belongs to.
     came: AtomicU64,
     /// How many rounds are over. The last of a round counts it, and the last of the next one may do so before:
     /// what it counts then is the earlier round, all of which has come by then.
@@ -36,7 +36,7 @@ pub struct Barrier {
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// Whether it is.
+    /// Returns true if it is.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0
@@ -57,7 +57,7 @@ impl Barrier {
         }
     }
 
-    /// Whether some wait, at some moment.
+    /// Returns true if some wait, at some moment.
     #[cfg(not(loom))]
     pub(crate) fn is_awaited(&self) -> bool {
         !self
@@ -66,8 +66,8 @@ impl Barrier {
             .is_multiple_of(self.threads)
     }
 
-    /// Waits until all are there. What each did before happens before what all do afterwards. The leader is
-    /// who came last.
+    /// Waits until all are there. What each did before happens before what all do afterwards. The leader is the last
+    /// thread that came.
     pub fn wait(&self) -> BarrierWaitResult {
         // AcqRel: all that come are one chain, which the last of a round passes on.
         let before = self.came.fetch_add(1, Ordering::AcqRel);

@@ -9,10 +9,10 @@ use super::MutexGuard;
 use super::mutex::Raw;
 use crate::futex::{self, AtomicU32, Deadline};
 
-/// A condition that threads wait for, each with a [`Mutex`](super::Mutex) that protects what the condition is
-/// about. As [`std::sync::Condvar`]. A thread may wake up without a notification: it looks again.
+/// A condition that threads wait for, each with a [`Mutex`](super::Mutex) that protects what the condition is about.
+/// As [`std::sync::Condvar`]. A thread may wake up without a notification, and must check the condition again.
 ///
-/// A notification without anybody who waits is one look at a word.
+/// A notification while no thread waits costs one look at a word.
 ///
 /// ```
 /// use std::thread;
@@ -29,11 +29,11 @@ use crate::futex::{self, AtomicU32, Deadline};
 /// });
 /// ```
 pub struct Condvar {
-    /// How often somebody was notified: who reads it before it frees the mutex, and waits for another number,
-    /// misses nothing but 4,294,967,296 notifications at a time.
+    /// How often a thread was notified. A thread that reads it before it unlocks the mutex, and waits for another
+    /// number, misses nothing but 4,294,967,296 notifications at a time.
     notified: AtomicU32,
-    /// How many wait, or are about to. Counted with the mutex held: who has changed the condition under
-    /// the mutex finds everybody here that has seen it as it was before.
+    /// How many wait, or are about to. Counted with the mutex held: a thread that has changed the condition under the
+    /// mutex finds here all that have seen it as it was before.
     waiting: AtomicU32,
 }
 
@@ -53,7 +53,7 @@ pub struct Condvar {
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether it was.
+    /// Returns true if it was.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0
@@ -62,7 +62,7 @@ impl WaitTimeoutResult {
 
 impl Condvar {
     constant! {
-        /// A condition that nobody waits for.
+        /// Makes a condition for which no thread waits.
         #[must_use]
         #[inline]
         pub const fn new() -> Self {
@@ -103,8 +103,7 @@ impl Condvar {
         Ok(guard)
     }
 
-    /// As [`Condvar::wait`], for at most so long; then the mutex is taken again all the same.
-    /// pthread_cond_timedwait(3).
+    /// As [`Condvar::wait`], with a time limit. The mutex is locked again in every case. pthread_cond_timedwait(3).
     ///
     /// # Errors
     ///
@@ -118,7 +117,7 @@ impl Condvar {
         with(guard.answer(), WaitTimeoutResult(!in_time))
     }
 
-    /// Waits as long as `condition` says so, but at most so long. It timed out if the condition still says so.
+    /// Waits while `condition` returns true, with a time limit. It timed out if `condition` still returns true.
     ///
     /// # Errors
     ///
@@ -147,7 +146,7 @@ impl Condvar {
         Ok((guard, WaitTimeoutResult(false)))
     }
 
-    /// Frees the mutex, which the caller has, waits, and takes it again. Returns whether the deadline did not pass.
+    /// Frees the mutex, which the caller has, waits, and takes it again. Returns true if the deadline did not pass.
     pub(crate) fn wait_until(&self, mutex: &Raw, deadline: Option<Deadline>) -> bool {
         // Relaxed: both under the mutex, whose order is theirs.
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +170,7 @@ impl Condvar {
         self.notify(u32::MAX);
     }
 
-    /// Whether somebody waits, at some moment.
+    /// Returns true if somebody waits, at some moment.
     #[cfg(not(loom))]
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0

@@ -1,4 +1,5 @@
-//! Who holds a mutex, where threads have ranks: whoever waits lends it its own (`upcall_guest::urgency`).
+//! The thread that holds a mutex, where threads have ranks: a waiting thread lends it its own
+//! (`upcall_guest::urgency`).
 
 use crate::futex::AtomicU32;
 
@@ -21,7 +22,7 @@ impl Holder {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
 impl Holder {
-    /// Whether threads have ranks.
+    /// Returns true if threads have ranks.
     #[inline]
     pub(super) fn has_rank(&self) -> bool {
         upcall_guest::urgency::lends()

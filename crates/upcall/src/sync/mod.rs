@@ -1,10 +1,10 @@
-//! Synchronization between threads, shaped as in [`std::sync`].
+//! Synchronization between threads, with the shape of [`std::sync`].
 //!
-//! A thread of the runtime that has to wait gives its virtual processor to another one, without the kernel;
-//! any other kernel thread waits in futex(2). With no runtime in the process everything works as well.
+//! A thread of the runtime that has to wait gives its virtual processor to another one, without the kernel. Any other
+//! kernel thread waits in futex(2). Everything works without a runtime, too.
 //!
-//! What is here beyond `std`: the waits for locks have a form that ends after some time, and [`Semaphore`]. Its
-//! [`mpsc`], [`Once`], [`OnceLock`] and [`LazyLock`] are std's own: they wait by futex(2), which the runtime serves.
+//! This module adds to `std`: waits for locks with a time limit, and [`Semaphore`]. Its [`mpsc`], [`Once`],
+//! [`OnceLock`] and [`LazyLock`] are std's own: they wait by futex(2), which the runtime serves.
 
 mod barrier;
 mod condvar;
@@ -27,7 +27,7 @@ pub use std::sync::{
     LazyLock, LockResult, Once, OnceLock, OnceState, PoisonError, TryLockError, TryLockResult, mpsc,
 };
 
-/// What a lock prints of itself: the value, if it is to be had.
+/// What a lock prints of itself: the value, if the lock is free.
 fn debug_lock<G: Deref<Target: fmt::Debug>>(
     f: &mut fmt::Formatter<'_>,
     name: &str,

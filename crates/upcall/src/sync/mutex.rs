@@ -1,13 +1,13 @@
 //! Mutual exclusion (Dijkstra; Drepper, *Futexes Are Tricky*, 2011).
 //!
-//! One word of three flags. Who frees an awaited lock wakes one thread, takes `AWAITED` away and sets `WOKEN`; until that
-//! thread has the lock, or waits again, nobody else is woken: where the lock is free most of the time a
-//! wake-up costs more than the lock is held, and threads that are woken in vain disturb who holds it. Who was woken
-//! cannot know whether others wait: it takes the lock as one that is awaited.
+//! One word of three flags: `HELD`, `AWAITED`, `WOKEN`. Unlocking an awaited lock wakes one waiter and replaces
+//! `AWAITED` by `WOKEN`. While `WOKEN` is set no other waiter is woken, because a wake-up costs more than a typical
+//! critical section, and threads that are woken in vain disturb the holder. `WOKEN` is cleared when the woken thread
+//! has the lock or waits again. A woken thread cannot know whether others wait, so it locks with `AWAITED` set.
 //!
-//! The operation that frees the lock is its thread's last access to it: the next holder may be the last one, and may
-//! give the memory back. So the thread finds out before, under the lock of those that wait, whether one of them is
-//! there to take `WOKEN` away. The kernel does not tell that: without a runtime `WOKEN` is never set.
+//! The operation that unlocks is its thread's last access to the lock, because the next holder may be the last one and
+//! may free the memory. So the thread finds out before, under the futex's own lock, whether a waiter is there to clear
+//! `WOKEN`. The kernel does not tell that, so without a runtime `WOKEN` is never set.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -60,7 +60,7 @@ impl Raw {
             .compare_exchange(from, to, success, Ordering::Relaxed)
     }
 
-    /// Takes it if it is free; says whether it was.
+    /// Takes it if it is free; returns true if it was.
     #[inline]
     pub fn try_lock(&self) -> bool {
         // Acquire: pairs with the Release in `unlock`.
@@ -93,23 +93,23 @@ impl Raw {
         }
     }
 
-    /// As [`Raw::lock`], until `deadline`, if there is one; says whether it has the lock.
+    /// As [`Raw::lock`], until `deadline`, if there is one; returns true if it has the lock.
     #[cfg(not(loom))]
     #[inline]
     pub fn lock_until(&self, deadline: Option<Deadline>) -> bool {
         self.try_lock() || self.wait(deadline)
     }
 
-    /// Returns whether it has the lock. The clock is read only if it has to wait.
+    /// Returns true if it has the lock. The clock is read only if it has to wait.
     #[inline]
     fn lock_timeout(&self, timeout: Duration) -> bool {
         self.try_lock() || self.wait(Deadline::after(timeout))
     }
 
-    /// Frees it, whoever has it; says whether anybody had it.
+    /// Unlocks it, whichever thread has it; returns true if it was locked.
     #[inline]
     pub fn unlock(&self) -> bool {
-        // Release: pairs with the Acquire of whoever takes the lock next.
+        // Release: pairs with the Acquire of the thread that locks next.
         match self.change(HELD, FREE, Ordering::Release) {
             Ok(_) => {
                 self.holder.freed(false);
@@ -128,7 +128,7 @@ impl Raw {
             // Release: as in `unlock`.
             let frees = |rest| self.change(state, rest, Ordering::Release);
             let freed = if self.wants_wake(state) {
-                // If nobody is there, nobody would take `WOKEN` away.
+                // If no waiter is there, none would clear `WOKEN`.
                 futex::change_and_wake(&self.state, |is_awaited| {
                     frees(if is_awaited { WOKEN } else { FREE }).is_ok()
                 })
@@ -145,13 +145,13 @@ impl Raw {
         true
     }
 
-    /// Whether one is to be woken, now that the lock is free.
+    /// Returns true if one is to be woken, now that the lock is free.
     fn wants_wake(&self, state: u32) -> bool {
         // With ranks it may be a more urgent thread that has come after the one that was woken.
         state & AWAITED != 0 && (state & WOKEN == 0 || self.holder.has_rank())
     }
 
-    /// Whether somebody has it, at some moment.
+    /// Returns true if somebody has it, at some moment.
     #[cfg(not(loom))]
     pub fn is_locked(&self) -> bool {
         self.state.load(Ordering::Relaxed) & HELD != 0
@@ -208,11 +208,11 @@ impl Raw {
     }
 }
 
-/// Protects a value: one thread at a time has access, by a [`MutexGuard`]. As [`std::sync::Mutex`], and so
-/// with its poisoning.
+/// Protects a value: one thread at a time has access, by a [`MutexGuard`]. As [`std::sync::Mutex`], and so with its
+/// poisoning.
 ///
-/// It is not fair: whoever comes while it is free takes it, before those that were woken. Taking and freeing it
-/// is one atomic operation each while nobody else wants it.
+/// It is not fair: a thread that finds it free locks it before the threads that were woken. Locking and unlocking take
+/// one atomic operation each while no other thread wants it.
 ///
 /// ```
 /// use std::thread;
@@ -288,7 +288,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Takes the mutex; waits until it is free. pthread_mutex_lock(3). Who has it already waits for ever.
+    /// Waits until the mutex is free and locks it. pthread_mutex_lock(3). A thread that locks it twice deadlocks.
     ///
     /// # Errors
     ///
@@ -337,7 +337,7 @@ impl<T: ?Sized> Mutex<T> {
         })
     }
 
-    /// Whether the mutex is poisoned at some moment.
+    /// Returns true if the mutex is poisoned at some moment.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poison.get()
@@ -364,7 +364,7 @@ impl<T: ?Sized> Mutex<T> {
         self.poison.clear();
     }
 
-    /// The value: whoever has the mutex to itself needs no lock.
+    /// Returns the value. The caller has the mutex to itself and needs no lock.
     ///
     /// # Errors
     ///

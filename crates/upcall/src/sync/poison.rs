@@ -1,11 +1,11 @@
-//! Who panics with a lock held leaves what it protects in doubt: the lock is poisoned, as in `std`.
+//! A panic while a lock is held leaves what it protects in doubt: the lock is poisoned, as in `std`.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LockResult, PoisonError};
 use std::thread;
 
-/// Whether a lock is poisoned. Relaxed throughout: who asks has the lock, or asks for some moment.
+/// Whether a lock is poisoned. Relaxed throughout: the thread that asks has the lock, or asks for some moment.
 pub(super) struct Flag {
     poisoned: AtomicBool,
 }

@@ -12,12 +12,11 @@ use std::time::Duration;
 use super::poison::{self, Flag};
 use super::rwlock_raw::Raw;
 
-/// Protects a value that any number of threads read at a time, or one changes. As [`std::sync::RwLock`], and
-/// so with its poisoning: by who panics with access to change it.
+/// Protects a value that any number of threads read at a time, or one changes. As [`std::sync::RwLock`], and so with
+/// its poisoning: by a panic with access to change the value.
 ///
-/// A writer that waits keeps later readers out, so that it does not wait for ever; a thread that reads
-/// already and wants to read once more may therefore wait for itself. When a writer leaves, the
-/// readers that wait are woken first.
+/// A writer that waits keeps later readers out, so that it does not wait for ever. So a thread that reads already must
+/// not read a second time: it may wait for itself. When a writer leaves, the readers that wait are woken first.
 ///
 /// ```
 /// use std::thread;
@@ -139,7 +138,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// As [`RwLock::read`], for at most so long. pthread_rwlock_timedrdlock(3).
+    /// As [`RwLock::read`], with a time limit. pthread_rwlock_timedrdlock(3).
     ///
     /// # Errors
     ///
@@ -157,8 +156,8 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Waits until nobody is inside; then the caller may change the value. pthread_rwlock_wrlock(3). Who is
-    /// inside already waits for ever.
+    /// Waits until no thread is inside. Then the caller may change the value. pthread_rwlock_wrlock(3). A thread that
+    /// is inside already deadlocks.
     ///
     /// # Errors
     ///
@@ -169,11 +168,11 @@ impl<T: ?Sized> RwLock<T> {
         self.writer()
     }
 
-    /// As [`RwLock::write`] if nobody is inside.
+    /// As [`RwLock::write`] if no thread is inside.
     ///
     /// # Errors
     ///
-    /// [`TryLockError::WouldBlock`]: somebody is; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    /// [`TryLockError::WouldBlock`]: a thread is inside; [`TryLockError::Poisoned`]: as [`RwLock::read`].
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         if self.raw.try_write() {
@@ -183,7 +182,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// As [`RwLock::write`], for at most so long. pthread_rwlock_timedwrlock(3).
+    /// As [`RwLock::write`], with a time limit. pthread_rwlock_timedwrlock(3).
     ///
     /// # Errors
     ///
@@ -216,7 +215,7 @@ impl<T: ?Sized> RwLock<T> {
         })
     }
 
-    /// Whether the lock is poisoned at some moment.
+    /// Returns true if the lock is poisoned at some moment.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poison.get()
@@ -227,7 +226,7 @@ impl<T: ?Sized> RwLock<T> {
         self.poison.clear();
     }
 
-    /// The value: whoever has the lock to itself needs not take it.
+    /// Returns the value. The caller has the lock to itself and needs no lock.
     ///
     /// # Errors
     ///

@@ -1,15 +1,15 @@
 //! The lock of readers and writers, without what it protects.
 //!
-//! Readers do not starve writers, and are woken whenever a writer leaves (phases take turns: Brandenburg and
-//! Anderson, *Spin-Based Reader-Writer Synchronization for Multiprocessor Real-Time Systems*, 2010):
+//! Readers do not starve writers, and are woken whenever a writer leaves (phases take turns: Brandenburg and Anderson,
+//! *Spin-Based Reader-Writer Synchronization for Multiprocessor Real-Time Systems*, 2010):
 //!
-//! 1. A writer that has to wait shuts the *gate* ([`WRITERS`]). Readers that come then wait, and those that are
-//!    inside leave; the last one wakes a writer. The gate stays shut until a writer was inside.
-//! 2. A writer that leaves opens the gate if readers wait, and wakes all of them, then a writer, which
-//!    shuts the gate behind them.
-//! 3. Who is woken takes the lock like anybody, or waits again. A writer that has waited shuts the gate when it
+//! 1. A writer that has to wait shuts the *gate* ([`WRITERS`]). Readers that come then wait, and those that are inside
+//!    leave; the last one wakes a writer. The gate stays shut until a writer was inside.
+//! 2. A writer that leaves opens the gate if readers wait, and wakes all of them, then a writer, which shuts the gate
+//!    behind them.
+//! 3. A woken thread takes the lock like any other, or waits again. A writer that has waited shuts the gate when it
 //!    enters, since it cannot know of others; if there are none, it opens the gate when it leaves.
-//! 4. A writer that gives up, or becomes a reader, opens the gate and wakes as in 2: who waits looks again.
+//! 4. A writer that gives up, or becomes a reader, opens the gate and wakes as in 2: the waiting threads look again.
 //!
 //! A bit is cleared before those are woken that it stands for. What this does not do is to hand the lock over: a
 //! writer that comes while it is free enters before those that were woken.
@@ -53,7 +53,7 @@ fn is_free(state: u32) -> bool {
 
 impl Raw {
     constant! {
-        /// A lock in which nobody is; all its bytes are zero.
+        /// A free lock; all its bytes are zero.
         pub const fn new() -> Self {
             Raw {
                 state: AtomicU32::new(0),
@@ -62,7 +62,7 @@ impl Raw {
         }
     }
 
-    /// Enters as a reader, unless a writer is inside or waits; says whether it did.
+    /// Enters as a reader, unless a writer is inside or waits; returns true if it did.
     #[inline]
     pub fn try_read(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl Raw {
         self.try_read() || self.wait_to_read(Deadline::after(timeout))
     }
 
-    /// [`Raw::read`] until `deadline`, if there is one; says whether it entered.
+    /// [`Raw::read`] until `deadline`, if there is one; returns true if it entered.
     #[cfg(not(loom))]
     pub fn read_until(&self, deadline: Option<Deadline>) -> bool {
         self.try_read() || self.wait_to_read(deadline)
@@ -115,7 +115,7 @@ impl Raw {
         }
     }
 
-    /// Enters as the writer, unless somebody is inside; says whether it did.
+    /// Enters as the writer, unless somebody is inside; returns true if it did.
     #[inline]
     pub fn try_write(&self) -> bool {
         self.try_write_with(self.state.load(Ordering::Relaxed), 0)
@@ -147,7 +147,7 @@ impl Raw {
         self.try_write() || self.wait_to_write(Deadline::after(timeout))
     }
 
-    /// [`Raw::write`] until `deadline`, if there is one; says whether it entered.
+    /// [`Raw::write`] until `deadline`, if there is one; returns true if it entered.
     #[cfg(not(loom))]
     pub fn write_until(&self, deadline: Option<Deadline>) -> bool {
         self.try_write() || self.wait_to_write(deadline)
@@ -159,7 +159,7 @@ impl Raw {
         self.state.load(Ordering::Relaxed) & COUNT
     }
 
-    /// Whether the writer is inside, at some moment.
+    /// Returns true if the writer is inside, at some moment.
     #[cfg(not(loom))]
     pub fn is_written(&self) -> bool {
         self.state.load(Ordering::Relaxed) & WRITER != 0
@@ -267,7 +267,7 @@ impl Raw {
         }
     }
 
-    /// The time is over; a last try. Returns whether it entered.
+    /// The time is over; a last try. Returns true if it entered.
     fn give_up_writing(&self) -> bool {
         loop {
             let Err(state) = self.try_write_with(self.state.load(Ordering::Relaxed), WRITERS)
@@ -280,7 +280,7 @@ impl Raw {
         }
     }
 
-    /// Opens the gate and wakes who waits, if `still` holds of the state; returns whether it did.
+    /// Opens the gate and wakes the waiting threads, if `still` holds of the state; returns true if it did.
     fn open(&self, mut state: u32, still: impl Fn(u32) -> bool) -> bool {
         loop {
             if !still(state) {
@@ -289,7 +289,7 @@ impl Raw {
             if state & WAITING == 0 {
                 return true;
             }
-            // Relaxed: who is woken takes the lock, and acquires what was released with it.
+            // Relaxed: a woken thread takes the lock, and acquires what was released with it.
             match self.state.compare_exchange_weak(
                 state,
                 state & !WAITING,
@@ -309,7 +309,7 @@ impl Raw {
         true
     }
 
-    /// Returns whether one was woken; it will come.
+    /// Returns true if one was woken; it will come.
     fn wake_writer(&self) -> bool {
         // Release: pairs with the Acquire in `wait_to_write`.
         self.writers_woken.fetch_add(1, Ordering::Release);

@@ -12,7 +12,7 @@ use crate::futex::{self, AtomicU64, Deadline};
 /// One that waits, or is about to; below it the permits are counted.
 const WAITS: u64 = 1 << 32;
 
-/// A number of permits: who takes one waits until there is one.
+/// A number of permits. A thread that takes one waits until there is one.
 ///
 /// ```
 /// let permits = upcall::sync::Semaphore::new(1);
@@ -40,14 +40,14 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit if there is one; says whether there was.
+    /// Takes a permit if there is one; returns true if there was.
     #[inline]
     pub fn try_acquire(&self) -> bool {
         self.take(0, false)
     }
 
-    /// Takes a permit if there is one, and takes `waits` away with it; also without a permit if the wait is `given_up`.
-    /// Says whether it took a permit.
+    /// Takes a permit if there is one, and takes `waits` away with it; also without a permit if the wait is
+    /// `given_up`. Returns true if it took a permit.
     #[inline]
     fn take(&self, waits: u64, given_up: bool) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Semaphore {
         }
     }
 
-    /// As [`Semaphore::acquire`], for at most so long; says whether it took one.
+    /// As [`Semaphore::acquire`], with a time limit. Returns true if it took one.
     pub fn acquire_timeout(&self, timeout: Duration) -> bool {
         self.try_acquire() || self.wait(Deadline::after(timeout))
     }
@@ -88,7 +88,7 @@ impl Semaphore {
         self.try_acquire() || self.wait(deadline)
     }
 
-    /// Whether somebody waits, at some moment.
+    /// Returns true if somebody waits, at some moment.
     #[cfg(any(not(loom), test))]
     pub(crate) fn is_awaited(&self) -> bool {
         self.state.load(Ordering::Relaxed) >= WAITS
@@ -121,7 +121,7 @@ impl Semaphore {
         );
     }
 
-    /// Gives a permit, unless there are 4,294,967,295 already; says whether it did.
+    /// Gives a permit, unless there are 4,294,967,295 already; returns true if it did.
     #[inline]
     pub fn try_release(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);

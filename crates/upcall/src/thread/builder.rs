@@ -26,7 +26,7 @@ pub struct Builder {
     asks: Option<Asks>,
 }
 
-/// Makes a thread that runs `body`; it goes on by itself if the handle is dropped.
+/// Makes a thread that runs `body`. It goes on if the handle is dropped.
 ///
 /// ```
 /// let thread = upcall::thread::spawn(|| 6 * 7);
@@ -35,7 +35,7 @@ pub struct Builder {
 ///
 /// # Panics
 ///
-/// There is no memory, or no thread, to be had; [`Builder::spawn`] says it as an error.
+/// If there is no memory, or the kernel gives no thread; [`Builder::spawn`] returns an error instead.
 #[inline]
 pub fn spawn<F, T>(body: F) -> JoinHandle<T>
 where
@@ -103,7 +103,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// There is no memory, or no thread, to be had: EAGAIN, as in pthread_create(3).
+    /// There is no memory, or the kernel gives no thread: EAGAIN, as in pthread_create(3).
     ///
     /// # Panics
     ///
@@ -195,12 +195,12 @@ impl Drop for Leaves {
     }
 }
 
-/// Starts the runtime, if nobody has tried before.
+/// Starts the runtime, unless that was tried before.
 #[inline]
 fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        // Where it cannot be started, or is another's, threads are those of std.
+        // If it cannot be started, or is another's, threads are those of std.
         let _ = crate::Runtime::start();
     });
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use super::packet::Outcome;
 use super::{Result, Thread};
 
-/// The right to wait for a thread and to have its result. Dropped, the thread goes on by itself.
+/// The right to wait for a thread and to have its result. If it is dropped, the thread goes on.
 pub struct JoinHandle<T>(pub(super) Kind<T>);
 
 pub(super) enum Kind<T> {
@@ -25,7 +25,7 @@ pub(super) struct Own<T> {
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-// SAFETY: as of `std::thread::JoinHandle`: who has it takes the result, which the thread was allowed to send; the
+// SAFETY: as of `std::thread::JoinHandle`: its owner takes the result, which the thread was allowed to send; the
 // pointer is to what the thread and its handle share.
 unsafe impl<T> Send for Own<T> {}
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -71,7 +71,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whether the thread has ended, so that [`JoinHandle::join`] will not wait.
+    /// Returns true if the thread has ended, so that [`JoinHandle::join`] will not wait.
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

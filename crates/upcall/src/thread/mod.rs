@@ -1,12 +1,12 @@
-//! Threads, shaped as in `std::thread`: cheap enough to make one for every piece of work.
+//! Threads with the shape of `std::thread`: cheap enough to make one for every piece of work.
 //!
-//! A thread of this module is a thread for all code: it may block in the kernel, in `std`, in a C library or on
-//! a page fault (its virtual processor goes on with another one), it has `errno` and thread-local storage of its own,
-//! with destructors, and panics as others do. It costs so little because what makes it one, libc's control block and
-//! a stack, is used again by the next.
+//! A thread of this module is a thread for all code. It may block in the kernel, in `std`, in a C library or on a page
+//! fault; its virtual processor then runs another thread. It has its own `errno`, and its own thread-local storage
+//! with destructors. It panics as others do. It costs so little because the next thread uses its libc control block
+//! and stack again.
 //!
-//! [`spawn`] starts the runtime of the process if there is none ([`crate::Runtime::start`]). Where there can be
-//! none, or `upcall run` has started the program, its threads are those of `std`.
+//! [`spawn`] starts the runtime of the process if there is none ([`crate::Runtime::start`]). If there can be none, or
+//! `upcall run` has started the program, its threads are those of `std`.
 
 mod builder;
 mod handle;

@@ -31,7 +31,7 @@ pub struct ScopedJoinHandle<'scope, T> {
     scope: PhantomData<&'scope ()>,
 }
 
-/// Runs `body`, which may make threads that borrow from outside of it; all have ended when this returns.
+/// Runs `body`, which may make threads that borrow from outside of it. All of them have ended when this returns.
 ///
 /// ```
 /// let mut numbers = vec![1, 2, 3, 4];
@@ -45,7 +45,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 ///
 /// # Panics
 ///
-/// A thread panicked that nobody joined.
+/// If a thread panicked that was not joined.
 pub fn scope<'env, F, T>(body: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
@@ -108,7 +108,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Panics
     ///
-    /// There is no memory, or no thread, to be had.
+    /// If there is no memory, or the kernel gives no thread.
     pub fn spawn<F, T>(&'scope self, body: F) -> ScopedJoinHandle<'scope, T>
     where
         F: FnOnce() -> T + Send + 'scope,

@@ -31,9 +31,9 @@ pub fn set_priority(priority: u8) {
     });
 }
 
-/// The calling thread's work must be done by then: as a periodic thread says at the beginning of each period. Counts
-/// where threads are ordered by [`EarliestDeadline`](crate::policy::EarliestDeadline); one whose deadline is nearer
-/// then runs at once.
+/// Sets the moment by which the calling thread's work must be done. A periodic thread calls this at the beginning of
+/// each period. It counts only if threads are ordered by [`EarliestDeadline`](crate::policy::EarliestDeadline). A
+/// thread with a nearer deadline then runs at once.
 pub fn set_deadline(deadline: Instant) {
     change(Asks {
         deadline: Some(deadline),

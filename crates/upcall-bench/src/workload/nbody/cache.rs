@@ -88,7 +88,7 @@ struct State {
 }
 
 impl State {
-    /// Whether one more page can be kept; one that was not used lately goes if it must.
+    /// Returns true if one more page can be kept; one that was not used lately goes if it must.
     fn make_room(&mut self) -> bool {
         if self.kept < self.capacity {
             return true;
