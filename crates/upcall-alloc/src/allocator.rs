@@ -3,9 +3,9 @@
 //! Each call, in this order:
 //!
 //! 1. notes what happened: a need, an idle processor, one that is gone;
-//! 2. moves one processor at a time to the space that is served next, from where [`Rules::source`]
-//!    says, until it says nowhere. Each move serves who has least and takes from nobody who has less
-//!    than two more, so the moves end, and no processor moves twice;
+//! 2. moves one processor at a time to the space that is served next, from where [`Rules::source`] says, until it says
+//!    nowhere. Each move serves the space that has least, and takes only from a space that has at least two more. So
+//!    the moves end, and no processor moves twice;
 //! 3. remembers when to be asked again ([`Allocator::next_ns`]).
 
 use alloc::vec::Vec;
@@ -23,9 +23,9 @@ use crate::space::{Space, SpaceId};
 pub struct Change {
     /// The processor.
     pub processor: ProcessorId,
-    /// Who had it; none, if it was free or is new.
+    /// The space that had it; none, if it was free or is new.
     pub from: Option<SpaceId>,
-    /// Who has it; none, if it is free or gone.
+    /// The space that has it; none, if it is free or gone.
     pub to: Option<SpaceId>,
 }
 
@@ -60,10 +60,10 @@ impl core::error::Error for Error {}
 /// What a call has changed; the slice is the allocator's until the next call.
 pub type Changes<'a> = Result<&'a [Change], Error>;
 
-/// Who has which processor.
+/// Which space has which processor.
 ///
-/// All times are nanoseconds since any moment, the same for all calls; one that is less than an
-/// earlier one counts as that.
+/// All times are nanoseconds since any moment, the same for all calls; one that is less than an earlier one counts as
+/// that.
 #[derive(Clone, Debug)]
 pub struct Allocator<R: Rules = SpaceSharing> {
     terms: Terms,
@@ -221,7 +221,7 @@ impl<R: Rules> Allocator<R> {
         self.next_ns
     }
 
-    /// Who has this processor.
+    /// Returns the space that has this processor.
     pub fn owner(&self, processor: ProcessorId) -> Option<SpaceId> {
         self.processors.owner(processor)
     }
@@ -295,7 +295,7 @@ impl<R: Rules> Allocator<R> {
         self.order.change(id, &before, &after);
     }
 
-    /// Takes a processor from its owner, who goes to the end of the line if that counts as a loss.
+    /// Takes a processor from its owner. The owner goes to the end of the line if that counts as a loss.
     fn release(&mut self, processor: ProcessorId, owner: SpaceId, loses: bool) {
         let rest = self.rest();
         let now = self.moment();
@@ -321,7 +321,7 @@ impl<R: Rules> Allocator<R> {
         self.note(processor, from, Some(to));
     }
 
-    /// Moves processors until nobody may take one.
+    /// Moves processors until no space may take one.
     fn divide(&mut self) -> &[Change] {
         self.next_ns = None;
         while let Some(claimant) = self.order.neediest() {
@@ -347,8 +347,8 @@ impl<R: Rules> Allocator<R> {
         &self.changes
     }
 
-    /// Whether `claimant` may take from who loses first, and the processor that this would be: the
-    /// one that the holder has used for the shortest time.
+    /// Returns the verdict on whether `claimant` may take from the space that loses first, and the processor that this
+    /// would be: the one that the holder has used for the shortest time.
     fn verdict(&self, claimant: SpaceId) -> (Verdict, Option<ProcessorId>) {
         let Some(holder) = self.order.richest() else {
             return (Verdict::Never, None);

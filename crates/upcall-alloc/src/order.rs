@@ -1,4 +1,4 @@
-//! Who is served next, and who loses first: two sorted sets of ranks.
+//! Which space is served next, and which loses first: two sorted sets of ranks.
 
 use alloc::collections::BTreeSet;
 use core::marker::PhantomData;
@@ -27,12 +27,12 @@ impl<R: Rules> Order<R> {
         }
     }
 
-    /// Who is served next.
+    /// The space that is served next.
     pub(crate) fn neediest(&self) -> Option<SpaceId> {
         self.hungry.first().map(|&(_, space)| space)
     }
 
-    /// Who loses first.
+    /// The space that loses first.
     pub(crate) fn richest(&self) -> Option<SpaceId> {
         self.holders.last().map(|&(_, space)| space)
     }

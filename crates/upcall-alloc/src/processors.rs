@@ -86,7 +86,7 @@ impl Processors {
         self.free(processor, None);
     }
 
-    /// A processor that nobody has goes.
+    /// A processor that no space has goes.
     pub(crate) fn forget(&mut self, processor: ProcessorId) {
         self.free.remove(&processor);
         self.all[processor.0 as usize] = State::Absent;
@@ -98,7 +98,7 @@ impl Processors {
         self.free.insert(processor);
     }
 
-    /// Who had a free processor when this call began; asked once.
+    /// The space that had a free processor when this call began; asked once.
     pub(crate) fn left(&mut self, processor: ProcessorId) -> Option<SpaceId> {
         match &mut self.all[processor.0 as usize] {
             State::Free { left } => left.take(),

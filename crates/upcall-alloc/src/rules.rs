@@ -1,68 +1,63 @@
-//! The decisions, as pure functions: who is served first, who loses, and when.
+//! The decisions, as pure functions: which space is served first, which loses, and when.
 //!
-//! Of the spaces that want more, the first by [`Rules::claim`] is served next; of those that have
-//! something, the last by [`Rules::hold`] loses first. Both orders go by priority, then by the number
-//! of processors. The two spaces are compared ([`Rules::verdict`]); when the one may not take from the
-//! other, nobody may take from anybody, and the division is done.
+//! Of the spaces that want more, the first by [`Rules::claim`] is served next; of those that have something, the last
+//! by [`Rules::hold`] loses first. Both orders go by priority, then by the number of processors. The two spaces are
+//! compared ([`Rules::verdict`]); when the one may not take from the other, no space may take from any other, and the
+//! division is done.
 //!
 //! # Turns
 //!
-//! Consider a time in which nothing happens, and no processor rests. *k* spaces of one priority want
-//! more than a share of *L* processors; *r* of them, fewer than *k*, have one of the remainder, *L* + 1,
-//! and the others wait with *L*. The holders stand in line by when they were last given one, those that
-//! wait by when they last lost one. The heads of the two lines change sides, each to the end of the other
-//! line, as soon as the one has held and the other has waited for a slice ([`Rules::due_ns`]). There is
-//! no other rule.
+//! Consider a time in which nothing happens, and no processor rests. *k* spaces of one priority want more than a share
+//! of *L* processors; *r* of them, fewer than *k*, have one of the remainder, *L* + 1, and the others wait with *L*.
+//! The holders stand in line by when they were last given one, those that wait by when they last lost one. The heads
+//! of the two lines change sides, each to the end of the other line, as soon as the one has held and the other has
+//! waited for a slice ([`Rules::due_ns`]). There is no other rule.
 //!
-//! So the contestants stand in a ring that never changes: event *n* takes a remainder from one and gives
-//! it to the one *r* places further on. Who loses it at event *n* was given it at event *n* − *r*; who
-//! gets it lost one at event *n* − (*k* − *r*). Event times do not decrease, so with *c* = min(*r*,
-//! *k* − *r*), in slices, *t*(*n*) = max(*t*(*n* − *r*), *t*(*n* − *k* + *r*)) + 1 = *t*(*n* − *c*) + 1.
-//! The first *c* events come within a slice from the beginning, whatever was before, since then all
-//! have held, or waited, for a slice. It follows:
+//! So the contestants stand in a ring that never changes: event *n* takes a remainder from one and gives it to the one
+//! *r* places further on. The space that loses it at event *n* was given it at event *n* − *r*; the one that gets it
+//! lost one at event *n* − (*k* − *r*). Event times do not decrease, so with *c* = min(*r*, *k* − *r*), in slices,
+//! *t*(*n*) = max(*t*(*n* − *r*), *t*(*n* − *k* + *r*)) + 1 = *t*(*n* − *c*) + 1. The first *c* events come within a
+//! slice from the beginning, whatever was before, since then all have held, or waited, for a slice. It follows:
 //!
 //! 1. *Movement.* *c* processors change hands in a slice. With and without, each lasts a slice at least.
-//! 2. *Fairness.* If *c* = *r*, each turn lasts exactly a slice (those that are under way at the beginning
-//!    count as begun a slice before their end). If *i* stands before *j*, their *m*-th turns begin in
-//!    the order *i*(*m*) ≤ *j*(*m*) ≤ *i*(*m* + 1). By the first half *i* never has had less time than
-//!    *j*; by the second, never more than its first turn besides. If *c* = *k* − *r*, the same holds for
-//!    waits. So **over any time, two contestants have the same processor time to within one slice**,
-//!    and each has *r*/*k* of the time to within less than a slice.
-//! 3. *Waiting.* The last in line is served by event *k* − *r*, within ⌈(*k* − *r*) / *c*⌉ slices:
-//!    **max(1, ⌈*k*/*r*⌉ − 1) slices**.
+//! 2. *Fairness.* If *c* = *r*, each turn lasts exactly a slice (those that are under way at the beginning count as
+//!    begun a slice before their end). If *i* stands before *j*, their *m*-th turns begin in the order *i*(*m*) ≤
+//!    *j*(*m*) ≤ *i*(*m* + 1). By the first half *i* never has had less time than *j*; by the second, never more than
+//!    its first turn besides. If *c* = *k* − *r*, the same holds for waits. So **over any time, two contestants have
+//!    the same processor time to within one slice**, and each has *r*/*k* of the time to within less than a slice.
+//! 3. *Waiting.* The last in line is served by event *k* − *r*, within ⌈(*k* − *r*) / *c*⌉ slices: **max(1, ⌈*k*/*r*⌉
+//!    − 1) slices**.
 //!
-//! # Who comes back
+//! # Spaces that come back
 //!
-//! The place in line is the moment of the last loss, and is kept while a space wants nothing. So who
-//! gave up a remainder for which it had no use, and was away while the others had their turns, is
-//! served before them when it comes back; who has just had a turn is served last. One turn is all that
-//! can be saved up. To lend of one's share what one does not need is no loss ([`Rules::loses`]).
+//! The place in line is the moment of the last loss, and is kept while a space wants nothing. A space that gave up a
+//! remainder for which it had no use, and was away while the others had their turns, is served before them when it
+//! comes back. A space that has just had a turn is served last. One turn is all that can be saved up. When a space
+//! lends a part of its share that it does not need, that is no loss ([`Rules::loses`]).
 //!
-//! **Nobody starves**, whatever equals do. Let a space wait for its first processor, one of *n* spaces on
-//! *P* processors. It is overtaken only by those whose last loss was before its own, by each once: who
-//! loses the processor again is behind it. After a slice of waiting, each of the *P* processors has a
-//! new holder at least once in a slice. So it waits for **1 + ⌈*n*/*P*⌉ slices** at most. Those that
-//! come later are behind it, however many.
+//! **No space starves**, whatever equals do. Let a space wait for its first processor, one of *n* spaces on *P*
+//! processors. It is overtaken only by those whose last loss was before its own, by each once: a space that loses the
+//! processor again is behind it. After a slice of waiting, each of the *P* processors has a new holder at least once
+//! in a slice. So it waits for **1 + ⌈*n*/*P*⌉ slices** at most. Those that come later are behind it, however many.
 //!
-//! **A false statement gains one processor at any moment, and two slices for each time that a need
-//! changes.** Let a space need *d*, and state something else in another world, in which the others state
-//! the same. If its share in the true world covers *d*, there is nothing to gain. Else it is a contestant
-//! there, with *L* or *L* + 1. In the other world it has *L* + 1 at most: an overstatement lowers the
-//! common share or leaves it, and an understatement of *L* or less has *L* or less, while one of more
-//! leaves it. If the share is lower, or it states *L* or less, it gains nothing. Otherwise both worlds
-//! have the same share, contestants and remainder, so as long as needs stay as they are, it has by 2.
-//! less than a slice more than *r*/*k* of the time there, and less than a slice less here. (For an
-//! understatement each change of what is stated counts as a change, too. An overstatement may change
-//! as it likes: it is one of the same contestant.)
+//! **A false statement gains one processor at any moment, and two slices for each time that a need changes.** Let a
+//! space need *d*, and state something else in another world, in which the others state the same. If its share in the
+//! true world covers *d*, there is nothing to gain. Else it is a contestant there, with *L* or *L* + 1. In the other
+//! world it has *L* + 1 at most: an overstatement lowers the common share or leaves it, and an understatement of *L*
+//! or less has *L* or less, while one of more leaves it. If the share is lower, or it states *L* or less, it gains
+//! nothing. Otherwise both worlds have the same share, contestants and remainder, so as long as needs stay as they
+//! are, it has by 2. less than a slice more than *r*/*k* of the time there, and less than a slice less here. (For an
+//! understatement each change of what is stated counts as a change, too. An overstatement may change as it likes: it
+//! is one of the same contestant.)
 //!
-//! *Rejected*: an account of the processor time used, by which who has used most gives way to who has
-//! used least. Accounts drift apart while there is no contest; what limits that (a credit, a clamp
-//! when a turn ends) are more states, in some of which a holder is never the one with most. Its bounds
-//! could only be found by search, and grew with the search.
+//! *Rejected*: an account of the processor time used, by which the space that has used most gives way to the one that
+//! has used least. Accounts drift apart while there is no contest; what limits that (a credit, a clamp when a turn
+//! ends) are more states, in some of which a holder is never the one with most. Its bounds could only be found by
+//! search, and grew with the search.
 //!
-//! *Rejected*: turns that end after a slice even if who takes over has waited for less. With 99
-//! processors for 100 spaces, 99 would move in each slice instead of one, to no fairer division: all
-//! that is gained is waits of less than a slice.
+//! *Rejected*: turns that end after a slice even if the next space has waited for less. With 99 processors for 100
+//! spaces, 99 would move in each slice instead of one, to no fairer division: all that is gained is waits of less than
+//! a slice.
 
 use core::cmp::Reverse;
 
@@ -132,9 +127,9 @@ impl Standing {
 pub struct Rank {
     /// The more important first.
     pub priority: Reverse<Priority>,
-    /// Then who has fewer processors.
+    /// Then the space that has fewer processors.
     pub held: u32,
-    /// Then who waits for longer, or holds for less long.
+    /// Then the space that waits for longer, or holds for less long.
     pub key: i64,
 }
 
@@ -171,7 +166,7 @@ pub enum Source {
 
 /// The decisions. The defaults are the policy ([`SpaceSharing`]); tests replace one of them.
 pub trait Rules {
-    /// The place of a space among those that want more: with as many, who lost last comes last.
+    /// The place of a space among those that want more: with as many, the one that lost last comes last.
     fn claim(space: &Standing) -> Rank {
         Rank {
             priority: Reverse(space.priority),
@@ -180,8 +175,7 @@ pub trait Rules {
         }
     }
 
-    /// The place of a space among those that have something: with as many, who was given one last
-    /// loses last.
+    /// The place of a space among those that have something: with as many, the one that was given one last loses last.
     fn hold(space: &Standing) -> Rank {
         Rank {
             priority: Reverse(space.priority),
@@ -219,17 +213,17 @@ pub trait Rules {
         }
     }
 
-    /// Returns true if `owner` goes to the end of the line when one of its processors is given to `to`: not, if it
-    /// lends it to who comes after it, of its share.
+    /// Returns true if `owner` goes to the end of the line when one of its processors is given to `to`: false, if it
+    /// lends a part of its share to a space that comes after it.
     fn loses(owner: &Standing, to: &Standing) -> bool {
         owner.priority < to.priority || owner.priority == to.priority && owner.held > to.held
     }
 
-    /// Where the claimant's processor comes from when none is free. `offered_ns` is the end of
-    /// the oldest spell.
+    /// Returns where the claimant's processor comes from when none is free. `offered_ns` is the end of the oldest
+    /// spell.
     ///
-    /// Who may take a processor that is used takes one that rests instead; who may not waits for the
-    /// spell to end.
+    /// A space that may take a used processor takes one that rests instead. A space that may not waits for the spell
+    /// to end.
     fn source(now_ns: u64, offered_ns: Option<u64>, verdict: Verdict) -> Source {
         match (offered_ns, verdict) {
             (Some(offered), _) if offered <= now_ns => Source::Resting,
@@ -242,8 +236,8 @@ pub trait Rules {
         }
     }
 
-    /// The order in which resting processors are given away: who rests longest is least likely to
-    /// be needed again by its owner.
+    /// The order in which resting processors are given away: its owner is least likely to need again the one that
+    /// rests longest.
     fn rest_order(since_ns: u64) -> u64 {
         since_ns
     }

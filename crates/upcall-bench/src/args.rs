@@ -79,7 +79,7 @@ pub struct BenchArgs {
     #[arg(value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
 
-    /// Runtimes to compare [default: all that are to be had here]
+    /// Runtimes to compare [default: all that work here]
     #[arg(
         long,
         value_delimiter = ',',

@@ -1,9 +1,9 @@
 //! What must hold, and whether it does.
 //!
-//! A bound in microseconds was written down on one machine. On another machine it is worth what
-//! it was worth against that machine's native threads, so such a bound carries the ratio too and
-//! holds if either does. A bound that is a ratio by itself holds only as a ratio, and one on the
-//! runtime `crate` only as it is: its operations do not enter the kernel, which native ones do.
+//! A bound in microseconds was written down on one machine. On another machine it is worth what it was worth against
+//! that machine's native threads, so such a bound carries the ratio too and holds if either does. A bound that is a
+//! ratio already holds only as a ratio, and one on the runtime `crate` only as it is: its operations do not enter the
+//! kernel, which native ones do.
 
 use crate::args::RuntimeName;
 use crate::stats::Summary;

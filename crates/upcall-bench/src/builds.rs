@@ -1,15 +1,15 @@
 //! Programs that are built on the machine: the peers in Go, Rust, C++ and Java, and the OpenMP program.
 //!
-//! Their sources are part of this crate and need the compiler that is installed, those in C++ the libraries
-//! too, and the Rust peers what their lock file names, from the registry; where that is not to be had the runtime or workload is left out, and the reason is returned. A build is kept in the
-//! cache directory under a name that contains a hash of its sources and of the versions of the compiler
-//! and the library, so that neither can go stale.
+//! Their sources are part of this crate and need the compiler that is installed, those in C++ the libraries too, and
+//! the Rust peers what their lock file names, from the registry; where one of these is missing, the runtime or
+//! workload is left out, and the reason is returned. A build is kept in the cache directory under a name that contains
+//! a hash of its sources and of the versions of the compiler and the library, so that neither can go stale.
 //!
-//! What is built is executed, so a place that others can write is not used ([`crate::guarded`]): who has no
-//! home directory names a cache or goes without. Each build is in a directory that only its user can enter.
+//! What is built is executed, so a place that others can write is not used ([`crate::guarded`]): a user without a home
+//! directory names a cache or goes without. Each build is in a directory that only its user can enter.
 //!
-//! Rejected: the shared temporary directory, in which anybody can put a program under a name that can be
-//! foreseen. A fresh directory there is not safe either: compilers read settings from the directories above (Cargo's
+//! Rejected: the shared temporary directory, in which any user can put a program under a name that can be foreseen. A
+//! fresh directory there is not safe either: compilers read settings from the directories above (Cargo's
 //! `.cargo/config.toml`).
 
 pub mod cpp;

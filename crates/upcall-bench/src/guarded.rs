@@ -1,14 +1,14 @@
-//! Files that nobody can replace but those who are trusted anyway.
+//! Files that only trusted users can replace.
 //!
-//! What `upcall` executes or loads must not come from a place that others can write: another user could have
-//! put it there. [`Trust::guarded`] walks from the root to the file, as the kernel would, and looks at every directory
-//! and symbolic link on the way:
+//! What `upcall` executes or loads must not come from a place that others can write: another user could have put it
+//! there. [`Trust::guarded`] walks from the root to the file, as the kernel would, and looks at every directory and
+//! symbolic link on the way:
 //!
-//! 1. Everything on the way belongs to the superuser, to the calling user, or to somebody who could replace the
-//!    running command itself ([`Trust::of_command`]).
-//! 2. Nobody else may write it. A sticky directory that others can write is passed, since they cannot replace
-//!    what is in it and belongs to somebody else; but not on the way to where compilers run ([`Way::OfBuilds`]),
-//!    which look for settings in the directories above.
+//! 1. Everything on the way belongs to the superuser, to the calling user, or to a user who could replace the running
+//!    command itself ([`Trust::of_command`]).
+//! 2. Nobody else may write it. A sticky directory that others can write is passed, since they cannot replace what is
+//!    in it and belongs to somebody else; but not on the way to where compilers run ([`Way::OfBuilds`]), which look
+//!    for settings in the directories above.
 //! 3. The answer is the path without symbolic links, every part of which has been looked at.
 //!
 //! Access control lists need no look of their own: whom they let write shows in the group's bits of the mode.
@@ -52,7 +52,7 @@ impl Trust {
         }
     }
 
-    /// The same, and whoever could replace the running command: the owners of `command` and of the directories
+    /// The same, and the users that could replace the running command: the owners of `command` and of the directories
     /// above it, and the groups that may write them.
     pub fn of_command(command: &Path) -> Self {
         let mut trust = Self::own();

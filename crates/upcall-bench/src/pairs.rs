@@ -20,7 +20,7 @@ pub fn times(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<[f64; 2], Failu
 
 /// The mean time of two copies at once, in nanoseconds (Anderson et al. 1991, Table 5).
 pub fn mean_of_two(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<f64, Failure> {
-    // Who has done its part does not disturb the other one.
+    // A program that has done its part does not disturb the other one.
     let both = copies::<2>(bench, subject, &["gate=1", "sequential=0"])?;
     let times = both
         .each_ref()

@@ -17,7 +17,7 @@ pub struct Runtime {
     pub name: RuntimeName,
     /// Its version.
     pub version: String,
-    /// What starts the program, if it does not start by itself.
+    /// What starts the program, if it cannot be started directly.
     starter: Option<Starter>,
     /// The program that has the workloads.
     program: PathBuf,
@@ -50,7 +50,7 @@ impl Runtime {
                 for property in ["parallelism", "maxPoolSize"] {
                     command.arg(format!("-Djdk.virtualThreadScheduler.{property}={workers}"));
                 }
-                // Who waits for a thread that has failed would wait for ever.
+                // A thread that waits for one that has failed would wait for ever.
                 command.args(["-XX:+ExitOnOutOfMemoryError", "-cp"]);
                 command.arg(program).arg("Peer");
                 command
@@ -146,7 +146,7 @@ fn beside(workload_program: &Path) -> PathBuf {
     workload_program.with_file_name("upcall-workload-crate")
 }
 
-/// A program that was not named but found beside `this` is executed only if nobody else can have put it there.
+/// A program that was not named but found beside `this` is executed only if no other user can have put it there.
 fn is_there(args: &BenchArgs, this: &Path, program: &Path) -> Result<(), Problem> {
     let checked = match program.is_file() {
         false => Err(("is missing", format!("{} is not a file", program.display()))),
@@ -270,7 +270,7 @@ fn under_upcall(
     })
 }
 
-/// A runtime whose program starts by itself.
+/// A runtime whose program can be started directly.
 fn own(name: RuntimeName, built: Built) -> Runtime {
     Runtime {
         name,

@@ -27,7 +27,7 @@ pub trait Server: 'static {
     /// Waits for a connection.
     fn accept(listener: &Self::Listener) -> io::Result<Self::Stream>;
 
-    /// Starts a thread, which nobody waits for.
+    /// Starts a thread that is not joined.
     fn start(body: impl FnOnce() + Send + 'static) -> io::Result<()>;
 }
 
@@ -40,7 +40,7 @@ pub fn programs<S: Server>() -> Vec<(&'static str, Body)> {
     ]
 }
 
-/// None, as in the peers' programs: no connection of a measurement is to end by itself.
+/// None, as in the peers' programs: no connection of a measurement may end early.
 const LIMITS: Limits = Limits {
     idle: None,
     request: None,

@@ -182,7 +182,7 @@ fn show(
     };
     let of = |name: RuntimeName| find(name).and_then(|index| outcome.figures[index]);
     let slice = bench.args.slice.as_nanos() as f64;
-    // What no runtime could do here has been left out aloud, or has failed by itself.
+    // What no runtime could do here has been left out aloud, or has failed.
     let nowhere = outcome.figures.iter().all(Option::is_none);
     let judge = |bound: &'static Bound| {
         let figures = outcome.figures[find(bound.runtime)?];

@@ -41,7 +41,7 @@ struct Ring {
     closed: bool,
 }
 
-/// How long who cannot go on waits.
+/// How long a thread that cannot go on waits.
 #[derive(Clone, Copy)]
 enum Patience {
     None,

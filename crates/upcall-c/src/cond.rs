@@ -7,7 +7,7 @@ use upcall::sync::Condvar;
 use crate::unless;
 
 c_functions_on_words! {
-    /// A condition that nobody waits for.
+    /// A condition for which no thread waits.
     fn upcall_cond_init(cond: *mut Condvar) -> c_int {
         put!(cond, Condvar::new());
         0

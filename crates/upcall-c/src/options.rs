@@ -159,7 +159,7 @@ c_functions! {
         }
     }
 
-    /// Who serves the process.
+    /// Which runtime serves the process.
     fn upcall_served_by() -> c_int {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         return match upcall_guest::start::server() {

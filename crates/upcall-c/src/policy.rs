@@ -36,11 +36,11 @@ impl Callbacks {
     };
 }
 
-/// The policy that a table is.
+/// Makes a policy of a table.
 ///
 /// # Errors
 ///
-/// EINVAL: nobody would say which thread runs first. As [`crate::options::versioned`].
+/// EINVAL: the table does not say which thread runs first. As [`crate::options::versioned`].
 ///
 /// # Safety
 ///

@@ -5,11 +5,12 @@ use upcall::raw::RwLock;
 
 use crate::unless;
 
-/// From so many readers on others are refused: half of what the lock can count, since who asks has not entered yet.
+/// With so many readers inside, others are refused: half of what the lock can count, since a thread that asks has not
+/// entered yet.
 const MANY: u32 = 1 << 28;
 
 c_functions_on_words! {
-    /// A lock in which nobody is.
+    /// A free lock.
     fn upcall_rwlock_init(rwlock: *mut RwLock) -> c_int {
         put!(rwlock, RwLock::new());
         0
@@ -68,7 +69,7 @@ c_functions_on_words! {
     /// Leaves.
     fn upcall_rwlock_unlock(rwlock: *const RwLock) -> c_int {
         let rwlock = at!(rwlock);
-        // Who has it knows how: while the writer is inside nobody else is.
+        // The holder knows how it holds the lock: while the writer is inside, no reader is.
         if rwlock.is_written() {
             rwlock.end_write();
         } else if rwlock.readers() > 0 {

@@ -68,7 +68,7 @@ c_functions! {
         0
     }
 
-    /// Sleeps so long; signals do not end it.
+    /// Sleeps for this time; signals do not end it.
     fn upcall_thread_sleep(ns: u64) -> () {
         let mut until = now();
         // SAFETY: a structure of ours.

@@ -52,10 +52,9 @@ pub struct RunArgs {
     )]
     pub vps: Option<VpRange>,
 
-    /// How to learn from the kernel what it does with activations
+    /// How to learn what the kernel does with activations
     ///
-    /// A backend that is named is used or the program is not run; auto takes the best that
-    /// works here.
+    /// A backend that is named is used or the program is not run; auto takes the best that works here.
     #[arg(
         long,
         value_name = "NAME",
@@ -66,10 +65,10 @@ pub struct RunArgs {
 
     /// Which ready thread runs first
     ///
-    /// Without it threads take turns, a time slice each. By priority, no thread waits while a less urgent one of
-    /// the program runs: those with a real-time policy come first, by their priority, then all others by their
-    /// nice value (sched(7)). By deadline, those with SCHED_DEADLINE come first, the earliest before the others. Nobody
-    /// needs a privilege for either.
+    /// Without it threads take turns, a time slice each. By priority, no thread waits while a less urgent one of the
+    /// program runs: those with a real-time policy come first, by their priority, then all others by their nice value
+    /// (sched(7)). By deadline, those with SCHED_DEADLINE come first, the earliest before the others. Neither needs a
+    /// privilege.
     #[arg(
         long,
         value_name = "NAME",

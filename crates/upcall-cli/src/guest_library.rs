@@ -29,9 +29,9 @@ pub fn command() -> PathBuf {
     })
 }
 
-/// The guest library: what UPCALL_GUEST_LIB names, else beside this command, else in
-/// ../lib/upcall. Its code runs with the user's rights in every program, so it is not taken from where
-/// somebody can have put it who could not replace this command as well.
+/// The guest library: what UPCALL_GUEST_LIB names, else beside this command, else in ../lib/upcall. Its code runs with
+/// the user's rights in every program, so it is not taken from a place where a user can put files who could not
+/// replace this command as well.
 ///
 /// # Errors
 /// It is in none of these places, others can write there, or its path cannot be written in LD_PRELOAD.

@@ -80,7 +80,7 @@ fn status_of(code: ExitCode) -> i32 {
         .map_or(EXIT_OURS, i32::from)
 }
 
-/// Writes data to standard output; the exit status says whether it arrived.
+/// Writes data to standard output. The exit status is 0 if the data arrived.
 fn say(data: &[u8]) -> i32 {
     let mut out = std::io::stdout().lock();
     match out.write_all(data).and_then(|()| out.flush()) {

@@ -14,7 +14,7 @@ pub struct Costs {
     pub dispatch: u64,
     /// More for a thread that was stopped before.
     pub resume: u64,
-    /// End a thread and tell who joins it.
+    /// End a thread and tell the thread that joins it.
     pub exit: u64,
     /// Wait for another thread, without what runs instead.
     pub wait: u64,
@@ -30,7 +30,7 @@ pub struct Costs {
     pub switch: u64,
     /// Enter and leave the kernel.
     pub trap: u64,
-    /// Wait in the kernel, and tell who waits there, beside the trap.
+    /// Wait in the kernel, and tell the thread that waits there, beside the trap.
     pub kernel_wait: u64,
     /// See [`Costs::kernel_wait`].
     pub kernel_signal: u64,
@@ -59,7 +59,7 @@ pub mod firefly {
     pub const CALL: u64 = 7 * US;
     /// A kernel trap (§2.1).
     pub const TRAP: u64 = 19 * US;
-    /// A miss of the application's buffer cache blocks in the kernel for so long (§5.3).
+    /// A miss of the application's buffer cache blocks in the kernel for this time (§5.3).
     pub const MISS: u64 = 50 * MS;
 
     /// Computing takes so many percent longer for each other processor that computes: two copies on six

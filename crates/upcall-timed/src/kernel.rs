@@ -117,7 +117,7 @@ unsafe impl Kernel for Timed {
     fn yield_processor(&self) {
         let machine = self.machine();
         machine.charge(self.space().costs.trap);
-        // Who does not know of other virtual processors spins in place.
+        // A runtime that does not know of other virtual processors spins in place.
         if self.space().kind != Kind::Bound {
             machine.give_way();
         }
@@ -273,8 +273,8 @@ unsafe impl Kernel for Timed {
 }
 
 impl Timed {
-    /// Each upcall that the runtime has counted is paid for by who leaves it next: mostly whom it put on
-    /// the processor.
+    /// The thread that leaves the runtime next pays for each upcall that the runtime has counted: mostly the one that
+    /// it put on the processor.
     fn pay_upcalls(&self) {
         let space = self.space();
         let Some(runtime) = space.runtime.get() else {

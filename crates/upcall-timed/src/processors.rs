@@ -31,7 +31,7 @@ pub(crate) struct Processor {
     pub(crate) resting: Cell<bool>,
     /// Its owner has nothing for it.
     pub(crate) unused_by: Cell<Option<usize>>,
-    /// What whoever runs next spends first.
+    /// What the next one that runs spends first.
     pub(crate) owed: Cell<u64>,
     turn: Cell<u32>,
 }
@@ -148,8 +148,8 @@ impl Machine {
         }
     }
 
-    /// A daemon preempts a processor at once, each time another: the scheduler does not know which of
-    /// its kernel threads only spin, nor who would miss the processor least.
+    /// A daemon preempts a processor at once, each time another: the scheduler does not know which of its kernel
+    /// threads only spin, nor which would miss the processor least.
     fn run_daemon(&self, index: usize) {
         let at = self.daemon_at.get();
         self.daemon_at.set((at + 1) % self.processors.len() as u32);
@@ -163,7 +163,7 @@ impl Machine {
         self.dispatch(at);
     }
 
-    /// Takes the processor from who runs there; its state stays what it is.
+    /// Takes the processor from the one that runs there, whose state does not change.
     pub(crate) fn take_off(&self, processor: u32) -> Option<usize> {
         let index = self.processors[processor as usize].current.take()?;
         self.vessel(index, |vessel| {

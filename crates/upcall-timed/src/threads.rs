@@ -183,7 +183,7 @@ impl Me {
         self.machine.charge(leaves - self.now());
     }
 
-    /// Computes for so long.
+    /// Computes for this time.
     pub fn work(self, time: u64) {
         let space = self.space();
         let mut report = space.report.get();
@@ -357,7 +357,7 @@ impl Me {
         }
     }
 
-    /// Blocks in the kernel for so long.
+    /// Blocks in the kernel for this time.
     pub fn block(self, time: u64) {
         self.call(|| {
             let machine = self.machine;

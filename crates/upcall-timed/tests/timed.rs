@@ -57,7 +57,7 @@ fn times_have_the_shape_of_figure_3() {
         // Slowly at first, then more sharply.
         assert!(line[1] - line[0] < (line[3] - line[2]) / 2.0, "{line:?}");
     }
-    // Who loses a processor with each miss degrades more quickly; the other two go parallel.
+    // The one that loses a processor with each miss degrades more quickly; the other two go parallel.
     assert!(original[1] > 1.25 * new[1] && original[3] > 5.0 * new[3]);
     let lost = |line: [f64; 4]| line[3] - line[0];
     assert!(

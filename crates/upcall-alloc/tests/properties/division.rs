@@ -1,4 +1,4 @@
-//! Who gets how many.
+//! Which space gets how many processors.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ fn conserves_work<R: Rules>(history: &History) -> Verdict {
     .map(drop)
 }
 
-/// §4.1: among spaces of the same priority the processors are divided evenly. Here: nobody who wants
-/// more has two fewer than an equal.
+/// §4.1: among spaces of the same priority the processors are divided evenly. Here: no space that wants more has two
+/// fewer than an equal.
 #[test]
 fn equals_are_divided_evenly() {
     holds(&histories(), is_even::<SpaceSharing>);
@@ -74,7 +74,7 @@ fn is_the_division<R: Rules>(history: &History) -> Verdict {
         for (priority, counts) in &mut found {
             counts.sort();
             let due = &expected[priority];
-            // Who of those that want more has one of the remainder is a matter of turns.
+            // Which of the spaces that want more has one of the remainder is a matter of turns.
             let differs = counts.iter().zip(due).any(|(&(want, has), &due)| {
                 let few = has < due.min(want);
                 few || has > want.min(due + 1)
@@ -145,8 +145,8 @@ fn by_priority(seats: &Seats) -> BTreeMap<Priority, Vec<u32>> {
     levels
 }
 
-/// §4.1 (and §3.2): priorities are respected; the highest ones divide the processors. Here: nobody
-/// runs while a space of a higher priority wants more.
+/// §4.1 (and §3.2): priorities are respected; the highest ones divide the processors. Here: no space runs while a
+/// space of a higher priority wants more.
 #[test]
 fn no_space_waits_while_a_lower_one_runs() {
     holds(&histories(), respects_priorities::<SpaceSharing>);
@@ -169,8 +169,8 @@ fn respects_priorities<R: Rules>(history: &History) -> Verdict {
     .map(drop)
 }
 
-/// §3.2: who has lent idle processors can count on getting them back when it needs them. Here: the
-/// call that says so gives at least the even share, at once.
+/// §3.2: a space that has lent idle processors can count on getting them back when it needs them. Here: the call that
+/// says so gives at least the even share, at once.
 #[test]
 fn who_lent_a_processor_has_it_back_at_once() {
     holds(&histories(), gives_back::<SpaceSharing>);

@@ -9,8 +9,8 @@ use crate::mutants::{NewestRestFirst, Restless, TakesTheBusy};
 use crate::world::{Seats, Step, World, play};
 use crate::{Verdict, breaks, holds};
 
-/// §3.1: each space knows which processors it has been given. Here: the changes, put together, say
-/// who has which; each processor is in one place, and changes hands at most once by a call.
+/// §3.1: each space knows which processors it has been given. Here: the changes, put together, say which space has
+/// which; each processor is in one place, and changes hands at most once by a call.
 #[test]
 fn the_changes_tell_who_has_which_processor() {
     holds(&histories(), tells_all::<SpaceSharing>);
@@ -158,8 +158,8 @@ fn waiting(seats: &Seats) -> Option<(upcall_alloc::Priority, u32)> {
     Some((first.standing.priority, first.standing.running()))
 }
 
-/// §3.2 (Table 3): a processor that a space reports as idle is what others get when they need one.
-/// Here: nobody loses a processor that it uses while any is free or rests.
+/// §3.2 (Table 3): a processor that a space reports as idle is what others get when they need one. Here: no space
+/// loses a processor that it uses while any is free or rests.
 #[test]
 fn what_rests_is_taken_before_what_runs() {
     holds(&histories(), spares_the_busy::<SpaceSharing>);
@@ -168,7 +168,7 @@ fn what_rests_is_taken_before_what_runs() {
 
 fn spares_the_busy<R: Rules>(history: &History) -> Verdict {
     play(history, |world: &World<R>, step: &Step| {
-        // Who gives a processor away has no use for it; who lost one that it used wants it back.
+        // A space that gives a processor away has no use for it. A space that lost one that it used wants it back.
         let by_force = |change: &&Change| {
             let loser = change.from.and_then(|id| step.after.get(&id));
             let used = !step.rested.contains_key(&change.processor);
@@ -184,8 +184,8 @@ fn spares_the_busy<R: Rules>(history: &History) -> Verdict {
     .map(drop)
 }
 
-/// §3.2: idle processors should be left where work is likely to be created soon. Here: one that
-/// nobody wants stays where it is, and one that has rested for longer goes before the others.
+/// §3.2: idle processors should be left where work is likely to be created soon. Here: one that no space wants stays
+/// where it is, and one that has rested for longer goes before the others.
 #[test]
 fn idle_processors_are_left_where_work_is_likely() {
     holds(&histories(), leaves_the_likely::<SpaceSharing>);

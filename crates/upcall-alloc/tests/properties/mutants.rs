@@ -103,7 +103,7 @@ impl Rules for NoTurns {
     }
 }
 
-/// Serves first who lost last.
+/// Serves first the space that lost last.
 pub struct LastFirst;
 
 impl Rules for LastFirst {
@@ -116,7 +116,7 @@ impl Rules for LastFirst {
     }
 }
 
-/// Takes from who was given one last.
+/// Takes from the space that was given one last.
 pub struct NewestLoses;
 
 impl Rules for NewestLoses {
@@ -129,7 +129,7 @@ impl Rules for NewestLoses {
     }
 }
 
-/// Sends who comes back to the end of the line.
+/// Sends a space that comes back to the end of the line.
 pub struct Ungrateful;
 
 impl Rules for Ungrateful {
@@ -138,7 +138,7 @@ impl Rules for Ungrateful {
     }
 }
 
-/// Sends who lends to the end of the line.
+/// Sends a space that lends to the end of the line.
 pub struct Grudging;
 
 impl Rules for Grudging {
@@ -186,7 +186,7 @@ impl Rules for InProportion {
     }
 }
 
-/// Serves who says that it wants least.
+/// Serves the space that says that it wants least.
 pub struct SmallestFirst;
 
 impl Rules for SmallestFirst {

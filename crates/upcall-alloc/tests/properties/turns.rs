@@ -32,7 +32,7 @@ fn then_nothing<R: Rules>(
     Ok(())
 }
 
-/// Who shares the remainder.
+/// The spaces that share the remainder.
 struct Contest {
     /// What each has for good.
     share: u32,
@@ -69,9 +69,8 @@ impl Contest {
     }
 }
 
-/// §4.1: processors are time-sliced only if they are no multiple of the spaces that want them. Here:
-/// while nobody says anything, nothing but remainders changes hands, and each space has one, and is
-/// without, for at least a slice.
+/// §4.1: processors are time-sliced only if they are no multiple of the spaces that want them. Here: while no space
+/// says anything, nothing but remainders changes hands, and each space has one, and is without, for at least a slice.
 #[test]
 fn nothing_moves_but_remainders_and_those_once_a_slice() {
     holds(&of_equals(), moves_slowly::<SpaceSharing>);
@@ -140,8 +139,8 @@ fn takes_turns<R: Rules>(history: &History) -> Verdict {
     })
 }
 
-/// §3.2: who has used less is favoured, which must not shut the others out. Here: every contestant has
-/// its turn after all of the others, whatever was before.
+/// §3.2: the space that has used less is favoured, which must not shut the others out. Here: every contestant has its
+/// turn after all of the others, whatever was before.
 #[test]
 fn everybody_has_a_turn() {
     holds(&of_equals(), reaches_all::<SpaceSharing>);
@@ -168,9 +167,9 @@ fn reaches_all<R: Rules>(history: &History) -> Verdict {
     })
 }
 
-/// §3.2: who uses less is favoured, so it pays to give up a processor that others need. Here: who had
-/// no use for a remainder while all others had their turns is served within a slice, before them,
-/// even if it lends processors of its share in the meantime.
+/// §3.2: the space that uses less is favoured, so it pays to give up a processor that others need. Here: a space that
+/// had no use for a remainder while all others had their turns is served within a slice, before them, even if it lends
+/// processors of its share in the meantime.
 #[test]
 fn who_gave_up_a_turn_is_served_first() {
     holds(&of_equals(), serves_who_used_less::<SpaceSharing>);
@@ -228,8 +227,8 @@ fn crowds() -> impl Strategy<Value = History> {
     })
 }
 
-/// §3.2, the same while others come, go, and begin and cease to want. Here: who wants one processor has
-/// it after one turn of each of those that were there before it.
+/// §3.2, the same while others come, go, and begin and cease to want. Here: a space that wants one processor has it
+/// after one turn of each of those that were there before it.
 #[test]
 fn newcomers_starve_nobody() {
     holds(&crowds(), keeps_the_order::<SpaceSharing>);

@@ -73,7 +73,7 @@ impl<R: Rules> World<R> {
         self.allocator.spaces().map(seat).collect()
     }
 
-    /// How many processors nobody has.
+    /// How many processors no space has.
     pub fn free(&self) -> usize {
         let free = |&&processor: &&ProcessorId| self.allocator.owner(processor).is_none();
         self.processors.iter().filter(free).count()

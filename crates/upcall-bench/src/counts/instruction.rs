@@ -9,7 +9,7 @@ use crate::workload::counted::MARK;
 /// The longest instruction, in bytes.
 pub const LONGEST: usize = 15;
 
-/// What an instruction is to who counts.
+/// What an instruction is to the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One as any other.

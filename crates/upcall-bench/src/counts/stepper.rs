@@ -1,19 +1,19 @@
 //! One kernel thread of a program, instruction by instruction, between the program's marks.
 //!
-//! 1. The program runs untouched until it stops itself. That stops all its kernel threads at once: none
-//!    executes an instruction of the program after it.
+//! 1. The program runs untouched until it stops itself. That stops all its kernel threads at once: none executes an
+//!    instruction of the program after it.
 //! 2. Each is seized. The one that has asked for the stop is in that system call.
-//! 3. It alone is stepped, until it has passed the last mark. The others stay as they are: nobody finds it stopped,
-//!    takes it for blocked and runs something else. Signals do not reach it: those of its time slices come all the time,
-//!    since a step takes some thousand times as long as an instruction.
+//! 3. It alone is stepped, until it has passed the last mark. The others stay as they are: none of them finds it
+//!    stopped, takes it for blocked and runs something else. Signals do not reach it: those of its time slices come
+//!    all the time, since a step takes some thousand times as long as an instruction.
 //! 4. Everything is let go. The program must end well: it has checked what it did.
 //!
-//! The kernel may have preempted the thread in its system call, before the stop; then the runtime has given its virtual
-//! processor to another kernel thread, which is stopped. The thread waits for one, or for work, instead of coming to the
-//! next mark, or does so at the stop already: nothing can be counted in that process.
+//! The kernel may have preempted the thread in its system call, before the stop; then the runtime has given its
+//! virtual processor to another kernel thread, which is stopped. The thread waits for one, or for work, instead of
+//! coming to the next mark, or does so at the stop already: nothing can be counted in that process.
 //!
-//! A stop where the last one was is no instruction more and no other mark: it is one of a string's repetitions, or for a
-//! signal, or the step has brought nothing, as it happens in virtual machines.
+//! A stop where the last one was is no instruction more and no other mark: it is one of a string's repetitions, or for
+//! a signal, or the step has brought nothing, as it happens in virtual machines.
 //!
 //! So what is counted does not depend on how long it takes; the program's own clocks go on, and what it does by them
 //! would show in counts that do not repeat.
@@ -21,8 +21,8 @@
 //! Approaches rejected: counters of the processor (virtual machines have none); valgrind (a thread that is parked in a
 //! handler of a signal returns from there through a frame that was moved, which valgrind takes for corrupted); an
 //! emulator of a process (its own thread is in the process, and the runtime starts where there is one); tracing from
-//! the start, or the thread alone (each step would be an upcall); the simulated machine (another kernel's code under the
-//! runtime's).
+//! the start, or the thread alone (each step would be an upcall); the simulated machine (another kernel's code under
+//! the runtime's).
 
 use std::io;
 use std::mem::offset_of;
@@ -260,7 +260,7 @@ fn beside(thread: pid_t) {
 }
 
 fn ptrace(request: libc::c_uint, thread: pid_t, address: usize, data: usize) -> c_long {
-    // SAFETY: whoever passes a pointer passes one that the request may use.
+    // SAFETY: a caller that passes a pointer passes one that the request may use.
     unsafe { libc::ptrace(request, thread, address, data) }
 }
 

@@ -105,7 +105,7 @@ pub fn run(params: &Params) -> Result<Figures, Failure> {
     let (begin, work_before, blocks_before) = shared.read();
     nanosleep(duration, false);
     let (mut end, mut work, mut blocks) = shared.read();
-    // Among other programs whoever resolves faults may not have run yet: no figure without a block.
+    // Among other programs the process that resolves faults may not have run yet: no figure without a block.
     for _ in 0..LONGEST {
         if blockers == 0 || blocks > blocks_before {
             break;

@@ -2,8 +2,8 @@
 //!
 //! 1. `operation=NAME` is done `warm_up` times: what is made once is there, and the last time slice has seen nothing
 //!    else.
-//! 2. With `stop=1` the process stops itself. Who counts takes hold of it there, and lets this kernel thread alone
-//!    go on.
+//! 2. With `stop=1` the process stops itself. The counting process takes hold of it there, and lets only this kernel
+//!    thread go on.
 //! 3. A thread is made and joined, for what the stop has left behind. Then the operation is done `times` times, with a
 //!    mark before and after each.
 //!
@@ -97,8 +97,8 @@ impl Count {
         Ok(done)
     }
 
-    /// One operation is two switches on one processor: there, and back. On more, the two may run at once: then a
-    /// yield finds nobody to switch to, and how often each comes round says nothing of the other.
+    /// One operation is two switches on one processor: there, and back. On more, the two may run at once: then a yield
+    /// finds no thread to switch to, and how often each comes round says nothing of the other.
     fn yields<T: Threads>(&self) -> Result<usize, Failure> {
         let over = Arc::new(AtomicBool::new(false));
         let other = T::spawn({
@@ -216,7 +216,7 @@ fn mark() {
 /// way out of this system call. One to the process may reach another kernel thread, and this one goes on until that one
 /// has taken it.
 fn stop() {
-    // SAFETY: no pointers. Who counts lets the process go on.
+    // SAFETY: no pointers. The counting process lets this one go on.
     unsafe {
         let this = libc::syscall(libc::SYS_gettid);
         libc::syscall(libc::SYS_tgkill, libc::getpid(), this, libc::SIGSTOP);

@@ -1,10 +1,10 @@
 //! What the web servers of `http` and `idle_connections` have to do.
 //!
-//! `http`: the load generator is wrk(1), in a process of its own without the runtime, on the same processors; `requests/s` is
-//! what it reports. `idle_connections`: so many connections, each of which waits for its first request; `bytes` is
-//! the server's resident memory for one, which is all above what the kernel keeps by itself, and then each of
-//! a sample is asked for a page. The other ends are in processes of their own, since a process has so many descriptors,
-//! and at several addresses, since one has some 28,000 ports.
+//! `http`: the load generator is wrk(1), in a process of its own without the runtime, on the same processors;
+//! `requests/s` is what it reports. `idle_connections`: so many connections, each of which waits for its first
+//! request; `bytes` is the server's resident memory for one, which is all beside what the kernel keeps, and then each
+//! of a sample is asked for a page. The other ends are in processes of their own, since a process has so many
+//! descriptors, and at several addresses, since one has some 28,000 ports.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -38,7 +38,7 @@ impl Program for SpinLock {
     }
 }
 
-/// A fair lock: whoever came first is served first, running or not.
+/// A fair lock: the thread that came first is served first, running or not.
 #[derive(Default)]
 struct TicketLock {
     next: AtomicUsize,

@@ -250,7 +250,7 @@ impl threads::Semaphore for Semaphore {
 /// A POSIX mutex at a fixed address, and the value that it guards.
 pub struct Mutex<V>(Box<UnsafeCell<(libc::pthread_mutex_t, V)>>);
 
-// SAFETY: a mutex is made for use by several threads; only who has it locked touches the value.
+// SAFETY: a mutex is made for use by several threads; only the thread that has locked it touches the value.
 unsafe impl<V: Send> Send for Mutex<V> {}
 // SAFETY: as above.
 unsafe impl<V: Send> Sync for Mutex<V> {}

@@ -123,7 +123,7 @@ impl Resolver {
     }
 }
 
-/// Pages that nobody has touched yet.
+/// Pages that were not touched yet.
 pub struct Region {
     base: *mut u8,
     pages: usize,

@@ -1,8 +1,8 @@
 //! What a thread is to C: `struct upcall_thread`.
 //!
-//! That of a thread in a shell is in the shell's room, and there it stays for as long as its handle does. Any other is on the heap:
-//! of a thread that libc made for us, with two owners, the thread and its handle; or of a thread that was made by somebody
-//! else and asked who it is, which is the owner.
+//! The record of a thread in a shell is in the shell's room, and stays there as long as the thread's handle. Any other
+//! record is on the heap. That of a thread that libc made for this library has two owners, the thread and its handle.
+//! That of a thread that was made elsewhere, and asked for its own handle, is owned by the thread.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, UnsafeCell};
@@ -37,7 +37,7 @@ pub(crate) mod extra {
     pub const GATED: u32 = 2;
 }
 
-/// Who has the right to join it.
+/// Which thread has the right to join it.
 mod right {
     pub const HANDLE: u32 = 0;
     /// Somebody uses it.
@@ -175,7 +175,7 @@ impl Record {
     }
 
     pub(crate) fn set_result(&self, result: *mut c_void) {
-        // Relaxed: who joins the thread sees what it did.
+        // Relaxed: the thread that joins sees what this thread did.
         self.result
             .store(result.expose_provenance(), Ordering::Relaxed);
     }

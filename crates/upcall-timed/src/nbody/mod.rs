@@ -182,7 +182,7 @@ impl Tree {
                     cell.bodies.push(index);
                     return;
                 }
-                // Who was here alone goes one cell down, which it then has for itself.
+                // The body that was here alone goes one cell down, and has that cell for itself.
                 cell.divided = true;
                 let before = std::mem::take(&mut cell.bodies);
                 for other in before {

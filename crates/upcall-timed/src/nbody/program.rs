@@ -61,7 +61,7 @@ pub struct Result {
     pub bodies: Vec<Body>,
 }
 
-/// The pages in memory; who was not used for longest goes first.
+/// The pages in memory; the one that was not used for longest goes first.
 struct Cache {
     capacity: usize,
     clock: u64,

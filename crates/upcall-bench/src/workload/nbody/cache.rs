@@ -1,19 +1,18 @@
-//! The buffer cache of Anderson et al. §5.3: the program keeps so many pages of its tree, and no more, in memory,
-//! and a thread that needs another one waits for it in the kernel.
+//! The buffer cache of Anderson et al. §5.3: the program keeps so many pages of its tree, and no more, in memory, and
+//! a thread that needs another one waits for it in the kernel.
 //!
 //! # Protocol
 //!
 //! One lock is around all that is here but the waiting for the disk. A page is absent, coming or present.
 //!
 //! 1. A page that is present is marked as used.
-//! 2. Who finds it coming waits for it at user level, on that page's condition.
-//! 3. Who finds it absent takes the place of one that is present, the next one in turn that was not used since
-//!    its last turn (the clock of Corbató, 1968), or waits for a
-//!    page to arrive where all that are kept are coming. It then lets go of the lock, waits for the disk,
-//!    and wakes those of 2 and all that wait for a place.
+//! 2. A thread that finds it coming waits for it at user level, on that page's condition.
+//! 3. A thread that finds it absent takes the place of one that is present, the next one in turn that was not used
+//!    since its last turn (the clock of Corbató, 1968), or waits for a page to arrive where all that are kept are
+//!    coming. It then lets go of the lock, waits for the disk, and wakes those of 2 and all that wait for a place.
 //!
-//! A thread keeps the last few pages that it has looked up ([`Hand`]), a path down the tree. They do not
-//! count as memory.
+//! A thread keeps the last few pages that it has looked up ([`Hand`]), a path down the tree. They do not count as
+//! memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fs::{File, OpenOptions};
@@ -293,7 +292,7 @@ impl Drop for Block {
 /// The pages that a thread has at hand.
 pub struct Hand<'a, T: Threads> {
     cache: &'a Cache<T>,
-    /// Who was used last comes first.
+    /// The page that was used last comes first.
     pages: [Option<(u32, Page)>; HAND],
 }
 

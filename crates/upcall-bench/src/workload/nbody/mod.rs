@@ -8,26 +8,26 @@
 //! | [`format`](mod@format) | bodies as a text |
 //! | here | a step: the tree is built, then every few bodies have a thread that computes their forces, then they move |
 //!
-//! It is the same program for any package of threads. How it came out in 1991, on six processors: where all memory is there and nobody else runs,
-//! user-level threads beat kernel threads, whose curve flattens, since each thread and each contended lock enters
-//! the kernel (Figure 2). With less memory, threads on activations and kernel threads go parallel, while user-level
-//! threads without kernel support lose a processor for the whole of each miss (Figure 3). Two copies at a
-//! time are nearly as good as one on half of the processors with activations, and half as good with the others
-//! (Table 5). The same on a simulated machine with the costs of 1991 is in the crate upcall-timed.
+//! It is the same program for any package of threads. How it came out in 1991, on six processors: where all memory is
+//! there and no other program runs, user-level threads beat kernel threads, whose curve flattens, since each thread
+//! and each contended lock enters the kernel (Figure 2). With less memory, threads on activations and kernel threads
+//! go parallel, while user-level threads without kernel support lose a processor for the whole of each miss (Figure
+//! 3). Two copies at a time are nearly as good as one on half of the processors with activations, and half as good
+//! with the others (Table 5). The same on a simulated machine with the costs of 1991 is in the crate upcall-timed.
 //!
 //! # Parameters
 //!
-//! `bodies`, `seed`, `steps` and `theta` are the problem; `grain` is how many bodies a thread serves: with few
-//! of them the management of threads matters. `memory` is what part of the tree's pages the cache keeps, in percent;
-//! a miss takes `miss_us`, or is read from the file `disk`. `sequential=1`: the program without threads, locks and cache is run
-//! afterwards, and must come to the same result in every bit. `gate=1`: begin at a byte on standard input.
+//! `bodies`, `seed`, `steps` and `theta` are the problem; `grain` is how many bodies a thread serves: with few of them
+//! the management of threads matters. `memory` is what part of the tree's pages the cache keeps, in percent; a miss
+//! takes `miss_us`, or is read from the file `disk`. `sequential=1`: the program without threads, locks and cache is
+//! run afterwards, and must come to the same result in every bit. `gate=1`: begin at a byte on standard input.
 //!
-//! What is to be expected here: `may` stands for user-level threads without kernel support, which nothing tells
-//! of a block; a miss takes one of its processors away. Kernel threads pay for each thread and each lock that they wait for. The
-//! one lock of the cache and the tree, which one thread builds, limit everybody.
+//! What is to be expected here: `may` stands for user-level threads without kernel support, which nothing tells of a
+//! block; a miss takes one of its processors away. Kernel threads pay for each thread and each lock that they wait
+//! for. The one lock of the cache and the tree, which one thread builds, limit everybody.
 //!
-//! Figures: `ns`, the time of all steps; `sequential`, the time of the same without threads; `misses`; `lookups`; `threads`;
-//! `begin` and `end` on the monotonic clock.
+//! Figures: `ns`, the time of all steps; `sequential`, the time of the same without threads; `misses`; `lookups`;
+//! `threads`; `begin` and `end` on the monotonic clock.
 
 pub mod body;
 pub mod cache;

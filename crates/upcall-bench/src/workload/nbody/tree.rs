@@ -1,10 +1,11 @@
-//! The tree of Barnes and Hut (1986): an octree in which a distant group counts as one body at its
-//! centre of mass, so that the forces on N bodies are O(N log N) work.
+//! The tree of Barnes and Hut (1986): an octree in which a distant group counts as one body at its centre of mass, so
+//! that the forces on N bodies are O(N log N) work.
 //!
-//! The cells lie in [`Page`]s, which is what a buffer cache holds: the top of the tree in the first one, and in the others as
-//! much as there is room for of a part of it. So who goes down the tree stays in a page for some levels, and bodies that are
-//! neighbours need mostly the same pages. The parts of a cell follow each other in one page. A level where all
-//! bodies of a cell are in one octant is left out, so there are fewer than twice as many cells as bodies.
+//! The cells lie in [`Page`]s, which is what a buffer cache holds: the top of the tree in the first one, and in the
+//! others as much as there is room for of a part of it. So a thread that goes down the tree stays in a page for some
+//! levels, and bodies that are neighbours need mostly the same pages. The parts of a cell follow each other in one
+//! page. A level where all bodies of a cell are in one octant is left out, so there are fewer than twice as many cells
+//! as bodies.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,7 +28,7 @@ pub struct Cell {
     mass: f64,
     /// Its centre of mass.
     centre: Vector,
-    /// Who is nearer than this, squared, looks at its parts. Zero for a body.
+    /// A body that is nearer than this, squared, looks at its parts. Zero for a body.
     open_within: f64,
     /// Its first part,
     first: u32,
@@ -79,7 +80,7 @@ fn key(position: &Vector, low: &Vector, width: f64) -> u64 {
 }
 
 impl Tree {
-    /// The tree of `bodies`, in which a group is one body for who sees it under an angle less than `theta`
+    /// The tree of `bodies`, in which a group is one body for a body that sees it under an angle less than `theta`
     /// (its width by its distance, to which the way from its middle to its centre of mass is added: Barnes 1994).
     #[must_use]
     pub fn new(bodies: &[Body], theta: f64) -> Self {
