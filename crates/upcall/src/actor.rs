@@ -42,7 +42,7 @@ use std::fmt;
 use crate::sync::mpsc::{Receiver, RecvError, SendError, SyncSender, TrySendError, sync_channel};
 use crate::thread::{self, JoinHandle};
 
-/// What an actor does.
+/// Defines what an actor does with its messages.
 pub trait Actor: Send + 'static {
     /// What it is sent.
     type Message: Send + 'static;
@@ -67,11 +67,11 @@ pub fn spawn<A: Actor>(mut actor: A, places: usize) -> (Address<A::Message>, Joi
     (Address(sender), handle)
 }
 
-/// Where messages of one kind are sent to.
+/// The address of an actor, to which messages of one type are sent.
 pub struct Address<M>(SyncSender<M>);
 
 impl<M> Address<M> {
-    /// Sends a message; waits for a place in the mailbox.
+    /// Sends a message. Waits for a place in the mailbox.
     ///
     /// # Errors
     ///
@@ -84,16 +84,16 @@ impl<M> Address<M> {
     ///
     /// # Errors
     ///
-    /// There is none, or the actor has ended. The message is in the error.
+    /// There is no place, or the actor has ended. The message is in the error.
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
         self.0.try_send(message)
     }
 
-    /// Sends a message that is made with the place for a reply, and waits for that.
+    /// Calls `message` with a place for the reply, sends the message that it returns, and waits for the reply.
     ///
     /// # Errors
     ///
-    /// There will be none: the actor has ended, or dropped the [`Reply`].
+    /// There will be no reply: the actor has ended, or has dropped the [`Reply`].
     pub fn ask<R>(&self, message: impl FnOnce(Reply<R>) -> M) -> Result<R, NoReply> {
         let (sender, answer) = sync_channel(1);
         self.send(message(Reply(sender))).map_err(|_| NoReply)?;

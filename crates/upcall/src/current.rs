@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::futex::{self, Deadline};
 
-/// A thread of the process, ended ones included.
+/// A thread of the process, which may have ended.
 #[derive(Clone)]
 pub struct Thread(Arc<Inner>);
 
@@ -59,7 +59,7 @@ pub(crate) fn say_names_in_panics() {
     }));
 }
 
-/// The calling thread.
+/// Returns the calling thread.
 pub fn current() -> Thread {
     // SAFETY: null, or a handle that is there as long as it is set.
     match unsafe { OWN.get().as_ref() } {
@@ -85,18 +85,18 @@ impl Thread {
         Thread::new(std::thread::current().name().map(Box::from))
     }
 
-    /// Its name, if it has one.
+    /// Returns its name, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> ThreadId {
         self.0.id
     }
 
-    /// Ends the thread's [`park`], or its next one. Not that of [`std::thread::park`], which is ended by the `unpark` of
-    /// what [`std::thread::current`] gives in that thread.
+    /// Ends the thread's [`park`], or its next one. It does not end [`std::thread::park`]. To end that, call `unpark`
+    /// of the thread that [`std::thread::current`] returns there.
     pub fn unpark(&self) {
         // Release: pairs with the Acquire in `park_until`.
         if self.0.token.swap(NOTIFIED, Ordering::Release) == PARKED {
@@ -131,7 +131,8 @@ impl fmt::Debug for Thread {
     }
 }
 
-/// Waits until [`Thread::unpark`] is called for the calling thread; not if it was since the last time.
+/// Waits until [`Thread::unpark`] is called for the calling thread. Returns at once if it was called since the last
+/// park.
 pub fn park() {
     current().park_until(None);
 }

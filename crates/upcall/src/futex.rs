@@ -28,7 +28,7 @@ const IDLE_LOOKS: u32 = 12;
 pub struct Deadline(u64);
 
 impl Deadline {
-    /// So long from now; `None` where that is beyond what the clock can say, which is never.
+    /// Returns the moment after this time; `None` if it is beyond the range of the clock, which means never.
     pub fn after(timeout: Duration) -> Option<Self> {
         let ns = u64::try_from(timeout.as_nanos()).ok()?;
         now_ns().checked_add(ns).map(Deadline)
@@ -63,7 +63,7 @@ pub(crate) fn now_ns() -> u64 {
 pub(crate) enum Waited {
     /// It was woken, or something else has ended the wait.
     Woken,
-    /// The word was another: it has not waited.
+    /// The word had another value: there was no wait.
     Changed,
     /// The deadline has passed.
     TimedOut,

@@ -55,7 +55,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Makes a thread that waits for a future. The handle can be dropped: the future goes on.
+/// Makes a thread that waits for a future. If the handle is dropped, the future goes on.
 ///
 /// # Panics
 ///
@@ -97,7 +97,7 @@ enum Stage<T> {
     /// The waker to wake when the result is there.
     Running(Option<Waker>),
     Ended(thread::Result<T>),
-    /// Somebody has it.
+    /// The result was taken.
     Taken,
 }
 

@@ -12,8 +12,8 @@ pub use crate::futex::Deadline;
 pub use crate::sync::mutex::Raw as Mutex;
 pub use crate::sync::rwlock_raw::Raw as RwLock;
 
-/// Waits until somebody wakes the word ([`wake`]), provided that it is `expected`, or until `deadline`. May return
-/// early. Returns true if the deadline did not pass.
+/// Waits until the word is woken ([`wake`]), provided that it is `expected`, or until `deadline`. May return early.
+/// Returns true if the deadline did not pass.
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
     futex::wait(word, expected, deadline)
 }
@@ -33,7 +33,7 @@ pub fn acquire_until(semaphore: &Semaphore, deadline: Option<Deadline>) -> bool 
     semaphore.acquire_until(deadline)
 }
 
-/// Returns true if somebody waits for the condition, at some moment.
+/// Returns true if a thread waits for the condition, at some moment.
 pub fn condition_is_awaited(condition: &Condvar) -> bool {
     condition.is_awaited()
 }
@@ -43,7 +43,7 @@ pub fn barrier_is_awaited(barrier: &Barrier) -> bool {
     barrier.is_awaited()
 }
 
-/// Returns true if somebody waits for a permit, at some moment.
+/// Returns true if a thread waits for a permit, at some moment.
 pub fn semaphore_is_awaited(semaphore: &Semaphore) -> bool {
     semaphore.is_awaited()
 }

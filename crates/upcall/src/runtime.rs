@@ -31,7 +31,7 @@ pub(crate) fn usual_stack_size() -> usize {
     STACK.load(Ordering::Relaxed)
 }
 
-/// The runtime of the process: there is one, and it is there until the process ends.
+/// The runtime of the process. There is one, and it stays until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Runtime {
     preloaded: bool,

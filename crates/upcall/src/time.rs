@@ -10,7 +10,7 @@ use std::thread;
 pub use std::thread::sleep;
 pub use std::time::{Duration, Instant};
 
-/// Sleeps until a moment; not at all if it has passed.
+/// Sleeps until a moment. Returns at once if it has passed.
 pub fn sleep_until(moment: Instant) {
     loop {
         let left = moment.saturating_duration_since(Instant::now());
@@ -21,8 +21,8 @@ pub fn sleep_until(moment: Instant) {
     }
 }
 
-/// A clock that ticks at equal distances, the first time one distance from now: [`Interval::tick`] waits for
-/// the next tick. How long the work between two ticks takes does not shift them.
+/// Makes a clock that ticks at equal distances, first after one distance. [`Interval::tick`] waits for the next tick.
+/// The time that the work between two ticks takes does not shift them.
 ///
 /// # Panics
 ///
@@ -35,7 +35,7 @@ pub fn interval(period: Duration) -> Interval {
     }
 }
 
-/// What [`interval`] makes.
+/// A clock that ticks. See [`interval`].
 #[derive(Debug)]
 pub struct Interval {
     period: Duration,
@@ -44,8 +44,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Waits for the next tick, and tells how many there were since the last call, of which all but one were missed:
-    /// nothing is made up for. At least 1.
+    /// Waits for the next tick. Returns how many ticks there were since the last call, at least 1. All but one of them
+    /// were missed; they are not made up for.
     pub fn tick(&mut self) -> u32 {
         let passed = self.last.elapsed().as_nanos() / self.period.as_nanos();
         let ticks = u32::try_from(passed).unwrap_or(u32::MAX).max(1);
@@ -54,7 +54,7 @@ impl Interval {
         ticks
     }
 
-    /// How far the ticks are apart.
+    /// Returns the distance between two ticks.
     pub fn period(&self) -> Duration {
         self.period
     }

@@ -60,7 +60,7 @@ impl<P> Heap<P> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more problem; it is the next.
+    /// Adds a problem, which is the next to be taken.
     pub fn put(&self, problem: P) {
         self.lock().problems.push(problem);
         self.changed.notify_one();

@@ -143,7 +143,7 @@ impl Region {
         if fd < 0 {
             let error = std::io::Error::last_os_error();
             let known = [ErrorKind::Unsupported, ErrorKind::PermissionDenied];
-            let text = format!("userfaultfd is not to be had here: {error}");
+            let text = format!("userfaultfd is not available here: {error}");
             let skip = known.contains(&error.kind()) || error.raw_os_error() == Some(libc::EINVAL);
             return Err(if skip {
                 Failure::Skip(text)

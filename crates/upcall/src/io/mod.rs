@@ -18,7 +18,7 @@ pub use pipe::{PipeReader, PipeWriter, pipe};
 pub(crate) use pipe::{read_vectored, write_vectored};
 pub use source::Deadlines;
 
-/// What to wait for, or what has come: a set. Errors and hang-ups come unasked.
+/// A set of events to wait for, or of events that have come. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interest(i16);
 
@@ -27,7 +27,7 @@ impl Interest {
     pub const READABLE: Self = Interest(libc::POLLIN | libc::POLLRDHUP);
     /// Room to write; of a socket, that its connect(2) is over.
     pub const WRITABLE: Self = Interest(libc::POLLOUT);
-    /// Data out of the ordinary (POLLPRI of poll(2)).
+    /// Out-of-band data (POLLPRI of poll(2)).
     pub const PRIORITY: Self = Interest(libc::POLLPRI);
 }
 
@@ -44,39 +44,39 @@ impl BitOr for Interest {
 pub struct Ready(i16);
 
 impl Ready {
-    /// There is something to read or to accept, or the end: a call for that does not wait.
+    /// Returns true if there is something to read or to accept, or the end. A call for that does not wait.
     pub fn is_readable(self) -> bool {
         self.0 & (libc::POLLIN | libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// There is room to write, or an error to be told: a call for that does not wait.
+    /// Returns true if there is room to write, or an error to report. A call for that does not wait.
     pub fn is_writable(self) -> bool {
         self.0 & (libc::POLLOUT | libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// There is data out of the ordinary.
+    /// Returns true if there is out-of-band data (POLLPRI).
     pub fn is_priority(self) -> bool {
         self.0 & libc::POLLPRI != 0
     }
 
-    /// The other side has gone away, or has shut down writing.
+    /// Returns true if the other side has gone away, or has shut down writing.
     pub fn is_hung_up(self) -> bool {
         self.0 & (libc::POLLHUP | libc::POLLRDHUP) != 0
     }
 
-    /// There is an error to report; for a pipe's writing end: no reader is left.
+    /// Returns true if there is an error to report; for a pipe's writing end: if no reader is left.
     pub fn is_error(self) -> bool {
         self.0 & libc::POLLERR != 0
     }
 }
 
 /// Waits until a descriptor of any kind is ready for one of `interest`, or has failed, but not beyond `deadline`
-/// (poll(2)). Handlers of signals run meanwhile and do not end it. A regular file is always ready.
+/// (poll(2)). Signal handlers run meanwhile and do not end the wait. A regular file is always ready.
 ///
 /// # Errors
 ///
-/// [`TimedOut`](io::ErrorKind::TimedOut) when the deadline passes first; what is ready already is told even if it
-/// has. `EBADF` for a descriptor that is not open.
+/// [`TimedOut`](io::ErrorKind::TimedOut) if the deadline passes first. What is ready already is reported even if the
+/// deadline has passed. `EBADF` for a descriptor that is not open.
 pub fn wait(
     descriptor: impl AsFd,
     interest: Interest,

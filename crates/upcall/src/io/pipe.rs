@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::source::{self, Deadlines, Direction, Source};
 
-/// Makes a pipe (pipe(7)). Both ends are closed when a program is executed.
+/// Makes a pipe (pipe(7)). execve(2) closes both ends.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ macro_rules! end {
                 Ok(Self(Source::new(end)))
             }
 
-            /// Gives the end away, blocking as most expect it; for one that a child is to have.
+            /// Gives the end away in blocking mode, which most programs expect: for the end that a child gets.
             ///
             /// # Errors
             ///

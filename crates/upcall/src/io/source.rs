@@ -269,21 +269,21 @@ fn since_base(moment: Instant) -> u64 {
     u64::try_from(since).unwrap_or(NEVER)
 }
 
-/// When waits for a descriptor end.
+/// Sets when waits for a descriptor end.
 ///
-/// A deadline is a moment from which on every call in that direction fails with
-/// [`TimedOut`](io::ErrorKind::TimedOut), whether there is data or not, until another one is set. Any thread may
-/// set one at any time, and it holds for waits that have begun: a moment that has passed ends them at once. A wait ends late
-/// by up to the thread's timer slack (50 µs unless set by prctl(2)). What has moved before a deadline stays moved: a
-/// `write_all` that times out has written some of it.
+/// A deadline is a moment from which on every call in that direction fails with [`TimedOut`](io::ErrorKind::TimedOut),
+/// whether there is data or not, until another one is set. Any thread may set a deadline at any time. It also holds
+/// for waits that have begun: a moment that has passed ends them at once. A wait ends late by up to the thread's timer
+/// slack (50 µs unless set by prctl(2)). What has moved before a deadline stays moved: a `write_all` that times out
+/// has written some of it.
 pub trait Deadlines {
-    /// For reading, receiving and accepting; `None` for none.
+    /// Sets the deadline for reading, receiving and accepting; `None` for none.
     fn set_read_deadline(&self, deadline: Option<Instant>);
 
-    /// For writing, sending and connecting; `None` for none.
+    /// Sets the deadline for writing, sending and connecting; `None` for none.
     fn set_write_deadline(&self, deadline: Option<Instant>);
 
-    /// For both.
+    /// Sets both deadlines.
     fn set_deadline(&self, deadline: Option<Instant>) {
         self.set_read_deadline(deadline);
         self.set_write_deadline(deadline);

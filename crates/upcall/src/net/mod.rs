@@ -47,7 +47,8 @@ macro_rules! socket {
                 Ok(socket)
             }
 
-            /// The same socket by another descriptor (dup(2)), with deadlines of its own: none.
+            /// Returns the same socket by another descriptor (dup(2)). It has its own deadlines, which are none at
+            /// first.
             ///
             /// # Errors
             ///
@@ -57,7 +58,7 @@ macro_rules! socket {
                 Ok($name(crate::io::source::Source::new(other)))
             }
 
-            /// The error that the socket has to tell, and forgets it (SO_ERROR).
+            /// Returns the error that the socket has to report, and clears it (SO_ERROR).
             ///
             /// # Errors
             ///
@@ -104,7 +105,7 @@ macro_rules! socket {
         impl TryFrom<std::os::fd::OwnedFd> for $name {
             type Error = std::io::Error;
 
-            /// As `from_std`. Of what kind the descriptor is, is not asked.
+            /// As `from_std`. The kind of the descriptor is not checked.
             fn try_from(descriptor: std::os::fd::OwnedFd) -> std::io::Result<Self> {
                 Self::from_std(descriptor.into())
             }

@@ -16,8 +16,8 @@ socket!(TcpStream, net::TcpStream);
 stream!(TcpStream, glues: true);
 
 impl TcpStream {
-    /// Connects to the first of the addresses that answers. Each may take as long as the kernel tries
-    /// (about two minutes); [`TcpStream::connect_timeout`] for less. See connect(2).
+    /// Connects to the first of the addresses that answers. Each attempt may take as long as the kernel tries (about
+    /// two minutes). [`TcpStream::connect_timeout`] sets a shorter time. See connect(2).
     ///
     /// # Errors
     ///
@@ -39,13 +39,13 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// As [`TcpStream::connect`]; `InvalidInput` for no time at all.
+    /// As [`TcpStream::connect`]; `InvalidInput` if the time is zero.
     pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<Self> {
         // Waits in poll(2), on a non-blocking socket.
         Self::from_std(net::TcpStream::connect_timeout(address, timeout)?)
     }
 
-    /// The other side's address.
+    /// Returns the other side's address.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl TcpStream {
         self.0.get().peer_addr()
     }
 
-    /// The address of this side.
+    /// Returns the address of this side.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl TcpStream {
         self.0.get().set_nodelay(nodelay)
     }
 
-    /// Over how many routers packets may go (IP_TTL).
+    /// Returns how many routers packets may pass (IP_TTL).
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl TcpListener {
         Ok((TcpStream(Source::new(socket.into())), address))
     }
 
-    /// All connections, one after the other.
+    /// Returns an iterator over all connections, one after the other.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming(self)
     }
@@ -166,7 +166,7 @@ impl TcpListener {
     }
 }
 
-/// What [`TcpListener::incoming`] gives: never at its end.
+/// The iterator of [`TcpListener::incoming`]. It never ends.
 #[derive(Debug)]
 pub struct Incoming<'a>(&'a TcpListener);
 

@@ -13,7 +13,7 @@ pub struct UdpSocket(Source<net::UdpSocket>);
 socket!(UdpSocket, net::UdpSocket);
 
 impl UdpSocket {
-    /// A socket at the first of the addresses that can be had.
+    /// Makes a socket at the first of the addresses that is free.
     ///
     /// # Errors
     ///
@@ -22,7 +22,8 @@ impl UdpSocket {
         Self::from_std(net::UdpSocket::bind(addresses)?)
     }
 
-    /// From now on [`UdpSocket::send`] sends there, and only what comes from there is received. Does not wait.
+    /// Connects to an address: [`UdpSocket::send`] then sends to it, and only datagrams from it are received. Does not
+    /// wait.
     ///
     /// # Errors
     ///
@@ -52,11 +53,11 @@ impl UdpSocket {
         self.0.until_done(Direction::In, call)
     }
 
-    /// Sends a datagram to the first of the addresses; waits for room. See sendto(2).
+    /// Sends a datagram to the first of the addresses. Waits for room. See sendto(2).
     ///
     /// # Errors
     ///
-    /// `TimedOut` when the write deadline has passed; `EMSGSIZE` for one that is too large.
+    /// `TimedOut` when the write deadline has passed; `EMSGSIZE` if the datagram is too large.
     pub fn send_to(&self, bytes: &[u8], addresses: impl ToSocketAddrs) -> io::Result<usize> {
         let Some(address) = addresses.to_socket_addrs()?.next() else {
             let what = "there is no address to send to";
@@ -75,7 +76,7 @@ impl UdpSocket {
         receive(&self.0, buffer, 0)
     }
 
-    /// As [`UdpSocket::send_to`], to the address that it is connected to.
+    /// As [`UdpSocket::send_to`], to the address to which the socket is connected.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl UdpSocket {
         send(&self.0, bytes)
     }
 
-    /// The address of this side.
+    /// Returns the address of this side.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ impl UdpSocket {
         self.0.get().local_addr()
     }
 
-    /// The address that it is connected to.
+    /// Returns the address to which it is connected.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ impl UnixStream {
         Self::from_std(net::UnixStream::connect(path)?)
     }
 
-    /// Two sockets that are connected with each other. See socketpair(2).
+    /// Makes two sockets that are connected with each other. See socketpair(2).
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl UnixStream {
         self.0.get().shutdown(how)
     }
 
-    /// The other side's address.
+    /// Returns the other side's address.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl UnixStream {
         self.0.get().peer_addr()
     }
 
-    /// The address of this side.
+    /// Returns the address of this side.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ pub struct UnixListener(Source<net::UnixListener>);
 socket!(UnixListener, net::UnixListener);
 
 impl UnixListener {
-    /// Listens at a place of the file system that is free.
+    /// Listens at a free place of the file system.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl UnixListener {
         Ok((UnixStream::from_std(stream)?, address))
     }
 
-    /// All connections, one after the other.
+    /// Returns an iterator over all connections, one after the other.
     pub fn incoming(&self) -> UnixIncoming<'_> {
         UnixIncoming(self)
     }
@@ -105,7 +105,7 @@ impl UnixListener {
     }
 }
 
-/// What [`UnixListener::incoming`] gives: never at its end.
+/// The iterator of [`UnixListener::incoming`]. It never ends.
 #[derive(Debug)]
 pub struct UnixIncoming<'a>(&'a UnixListener);
 
@@ -123,7 +123,7 @@ pub struct UnixDatagram(Source<net::UnixDatagram>);
 socket!(UnixDatagram, net::UnixDatagram);
 
 impl UnixDatagram {
-    /// A socket at a place of the file system that is free.
+    /// Makes a socket at a free place of the file system.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl UnixDatagram {
         Self::from_std(net::UnixDatagram::bind(path)?)
     }
 
-    /// A socket without a name.
+    /// Makes a socket without a name.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl UnixDatagram {
         Self::from_std(net::UnixDatagram::unbound()?)
     }
 
-    /// Two sockets that are connected with each other. See socketpair(2).
+    /// Makes two sockets that are connected with each other. See socketpair(2).
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl UnixDatagram {
         Ok((Self::from_std(one)?, Self::from_std(other)?))
     }
 
-    /// From now on [`UnixDatagram::send`] sends there, and only what comes from there is received.
+    /// Connects to a socket: [`UnixDatagram::send`] then sends to it, and only datagrams from it are received.
     ///
     /// # Errors
     ///
@@ -180,17 +180,18 @@ impl UnixDatagram {
         receive(&self.0, buffer, 0)
     }
 
-    /// Sends a datagram to what it is connected to; waits for room in the receiver's queue. See send(2).
+    /// Sends a datagram to the socket to which this one is connected. Waits for room in the receiver's queue. See
+    /// send(2).
     ///
     /// # Errors
     ///
-    /// `TimedOut` when the write deadline has passed; `NotConnected`; `EMSGSIZE` for one that is too large.
+    /// `TimedOut` when the write deadline has passed; `NotConnected`; `EMSGSIZE` if the datagram is too large.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         send(&self.0, bytes)
     }
 
-    /// Sends a datagram to a socket in the file system if there is room in its queue now: the kernel does
-    /// not tell when there is, unless the two are connected.
+    /// Sends a datagram to a socket in the file system if there is room in its queue now. It cannot wait: the kernel
+    /// does not tell when there is room, unless the two are connected.
     ///
     /// # Errors
     ///
@@ -208,7 +209,7 @@ impl UnixDatagram {
         self.0.get().shutdown(how)
     }
 
-    /// The address of this side.
+    /// Returns the address of this side.
     ///
     /// # Errors
     ///

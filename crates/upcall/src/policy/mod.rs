@@ -57,21 +57,19 @@ pub enum Why {
     Created,
     /// It has waited, in the program or in the kernel.
     Unblocked,
-    /// It has let others go first.
+    /// It has yielded.
     Yielded,
-    /// It was stopped in favour of another, or at the end of its time slice.
+    /// It was stopped in favour of another thread, or at the end of its time slice.
     Preempted,
 }
 
 /// Orders the threads of the program. See the [module's text](self).
 ///
-/// Of a thread that has come and gone before the policy could look, it is not told.
-///
-/// Only [`Policy::ready`] must be there. Its methods are called by one thread, one after another, shortly after what they
-/// tell of.
+/// A policy is not told of a thread that has come and gone before the policy could look. Only [`Policy::ready`] is
+/// required. One thread calls the methods, one after another, shortly after the events.
 pub trait Policy: Send + 'static {
-    /// A thread is ready: its rank from here on; smaller is more urgent, and equals take turns. A thread with
-    /// [`Rank::HELD`] does not run until it has another one ([`Threads::set_rank`]).
+    /// A thread is ready. Returns its rank from here on. A smaller rank is more urgent, and threads of equal rank take
+    /// turns. A thread with [`Rank::HELD`] does not run until it gets another rank ([`Threads::set_rank`]).
     fn ready(&mut self, threads: &mut Threads, thread: Id, why: Why) -> Rank;
 
     /// A thread waits, in the program or in the kernel.
@@ -83,15 +81,15 @@ pub trait Policy: Send + 'static {
     /// A virtual processor has nothing to run.
     fn idle(&mut self, _threads: &mut Threads) {}
 
-    /// [`Policy::period`] has passed since the last time.
+    /// [`Policy::period`] has passed since the last call.
     fn tick(&mut self, _threads: &mut Threads) {}
 
-    /// How often [`Policy::tick`] is called; never without one.
+    /// Returns how often [`Policy::tick`] is called; `None` for never.
     fn period(&self) -> Option<Duration> {
         None
     }
 
-    /// Which of those that are built in it is, if it is one; then nothing else is called.
+    /// Returns the built-in policy that it is, if it is one. Then no other method is called.
     #[doc(hidden)]
     fn built_in(&self) -> Option<BuiltIn> {
         None

@@ -11,18 +11,18 @@ type Block = &'static upcall_linux::Thread;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 type Block = std::convert::Infallible;
 
-/// A thread, for a policy: a number that no other one has or had.
+/// A thread, for a policy: a number that no other thread has or had.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Id(pub(super) u64);
 
 impl Id {
-    /// The number.
+    /// Returns the number.
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// The threads that live, as far as a policy has been told: those of the crate, of `std` and of C.
+/// The living threads of which a policy has been told: those of the crate, of `std` and of C.
 #[derive(Default)]
 pub struct Threads {
     known: BTreeMap<Id, Known>,
@@ -42,8 +42,8 @@ pub(super) struct Known {
 }
 
 impl Threads {
-    /// Gives a thread another rank, which counts at once: a thread that runs gives way if it must. Returns true if
-    /// there is such a thread.
+    /// Gives a thread another rank. It counts at once: a running thread gives way if it must. Returns true if there is
+    /// such a thread.
     pub fn set_rank(&mut self, thread: Id, rank: Rank) -> bool {
         let Some(known) = self.known.get_mut(&thread) else {
             return false;
@@ -55,18 +55,19 @@ impl Threads {
         true
     }
 
-    /// The thread that lives and has this number.
+    /// Returns the living thread with this number.
     pub fn find(&self, number: u64) -> Option<Id> {
         let id = Id(number);
         self.known.contains_key(&id).then_some(id)
     }
 
-    /// The rank that the policy has given a thread last.
+    /// Returns the rank that the policy has given a thread last.
     pub fn rank(&self, thread: Id) -> Option<Rank> {
         Some(self.known.get(&thread)?.rank)
     }
 
-    /// What the program says of a thread by [`Builder::tag`](crate::thread::Builder::tag); 0 if nothing.
+    /// Returns the number that the program gave a thread by [`Builder::tag`](crate::thread::Builder::tag); 0 if
+    /// nothing.
     pub fn tag(&self, thread: Id) -> Option<u64> {
         Some(self.known.get(&thread)?.tag)
     }
@@ -76,17 +77,17 @@ impl Threads {
         Some(self.known.get(&thread)?.is_blocked)
     }
 
-    /// All that live, in the order in which they became known.
+    /// Returns all living threads, in the order in which they became known.
     pub fn iter(&self) -> impl Iterator<Item = Id> {
         self.known.keys().copied()
     }
 
-    /// How many live.
+    /// Returns the number of living threads.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Returns true if none lives.
+    /// Returns true if no thread lives.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

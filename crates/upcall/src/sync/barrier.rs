@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::futex::{self, AtomicU32};
 
-/// Threads wait until so many of them are there, and again. As [`std::sync::Barrier`].
+/// Threads wait until a number of them is there. Then the barrier can be used again. As [`std::sync::Barrier`].
 ///
 /// ```
 /// use std::thread;
@@ -28,7 +28,7 @@ pub struct Barrier {
     rounds: AtomicU32,
 }
 
-/// Whether a thread is the leader of its round: one is.
+/// The result of a wait: it tells if the thread is the leader of its round. One thread is.
 ///
 /// ```
 /// assert!(upcall::sync::Barrier::new(1).wait().is_leader());
@@ -36,7 +36,7 @@ pub struct Barrier {
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// Returns true if it is.
+    /// Returns true if the thread is the leader.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0
@@ -45,7 +45,7 @@ impl BarrierWaitResult {
 
 impl Barrier {
     constant! {
-        /// A barrier for so many threads; for none it is as for one.
+        /// Makes a barrier for so many threads. With 0 threads it behaves as with 1.
         #[inline]
         #[must_use]
         pub const fn new(threads: usize) -> Self {
@@ -66,8 +66,8 @@ impl Barrier {
             .is_multiple_of(self.threads)
     }
 
-    /// Waits until all are there. What each did before happens before what all do afterwards. The leader is the last
-    /// thread that came.
+    /// Waits until all threads are there. What each did before happens before what all do afterwards. The leader is
+    /// the last thread that came.
     pub fn wait(&self) -> BarrierWaitResult {
         // AcqRel: all that come are one chain, which the last of a round passes on.
         let before = self.came.fetch_add(1, Ordering::AcqRel);

@@ -37,7 +37,7 @@ pub struct Condvar {
     waiting: AtomicU32,
 }
 
-/// Whether a wait ended because its time was over.
+/// The result of a wait with a time limit: it tells if the time was over.
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct Condvar {
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Returns true if it was.
+    /// Returns true if the wait ended because its time was over.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0
@@ -73,18 +73,18 @@ impl Condvar {
         }
     }
 
-    /// Frees the mutex, waits for a notification, and takes the mutex again. Nothing is missed in between.
-    /// May return without a notification. pthread_cond_wait(3).
+    /// Unlocks the mutex, waits for a notification, and locks the mutex again. Nothing is missed in between. May
+    /// return without a notification. pthread_cond_wait(3).
     ///
     /// # Errors
     ///
-    /// The mutex is poisoned when it is taken again; the error holds the guard.
+    /// The mutex is poisoned when it is locked again. The error holds the guard.
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         self.wait_until(guard.raw(), None);
         guard.answer()
     }
 
-    /// Waits as long as `condition` says so of what the mutex protects.
+    /// Waits while `condition` returns true for what the mutex protects.
     ///
     /// # Errors
     ///
@@ -158,13 +158,13 @@ impl Condvar {
         in_time
     }
 
-    /// Wakes one of those that wait, if any. pthread_cond_signal(3). With the mutex held or without.
+    /// Wakes one waiting thread, if there is one. pthread_cond_signal(3). The caller may hold the mutex or not.
     #[inline]
     pub fn notify_one(&self) {
         self.notify(1);
     }
 
-    /// Wakes all that wait. pthread_cond_broadcast(3). With the mutex held or without.
+    /// Wakes all waiting threads. pthread_cond_broadcast(3). The caller may hold the mutex or not.
     #[inline]
     pub fn notify_all(&self) {
         self.notify(u32::MAX);

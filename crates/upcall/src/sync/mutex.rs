@@ -151,7 +151,7 @@ impl Raw {
         state & AWAITED != 0 && (state & WOKEN == 0 || self.holder.has_rank())
     }
 
-    /// Returns true if somebody has it, at some moment.
+    /// Returns true if it is locked, at some moment.
     #[cfg(not(loom))]
     pub fn is_locked(&self) -> bool {
         self.state.load(Ordering::Relaxed) & HELD != 0
@@ -242,7 +242,7 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 
-/// Access to what a [`Mutex`] protects; the mutex is freed where the guard is dropped.
+/// Access to what a [`Mutex`] protects. Dropping the guard unlocks the mutex.
 ///
 /// ```
 /// let mutex = upcall::sync::Mutex::new(String::from("a"));
@@ -265,7 +265,7 @@ unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
     constant! {
-        /// A mutex that is free, around a value.
+        /// Makes an unlocked mutex around a value.
         #[inline]
         pub const fn new(value: T) -> Self {
             Mutex {
@@ -276,7 +276,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The value, without the mutex.
+    /// Returns the value, without the mutex.
     ///
     /// # Errors
     ///
@@ -292,14 +292,14 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Errors
     ///
-    /// A thread panicked while it had the mutex, which is *poisoned* from then on; the error holds the guard.
+    /// A thread panicked while it held the mutex, which is *poisoned* from then on. The error holds the guard.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         self.raw.lock();
         self.guard()
     }
 
-    /// Takes the mutex if it is free.
+    /// Locks the mutex if it is free.
     ///
     /// # Errors
     ///
@@ -313,7 +313,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Takes the mutex; waits until it is free, but not longer than so. pthread_mutex_timedlock(3).
+    /// Locks the mutex. Waits until it is free, with a time limit. pthread_mutex_timedlock(3).
     ///
     /// # Errors
     ///
@@ -343,7 +343,7 @@ impl<T: ?Sized> Mutex<T> {
         self.poison.get()
     }
 
-    /// The mutex is not poisoned any more: the value was found right, or was put right.
+    /// Clears the poisoning: the caller has found the value right, or has put it right.
     ///
     /// ```
     /// let mutex = upcall::sync::Mutex::new(1);

@@ -44,7 +44,7 @@ unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
-/// Shared access to what a [`RwLock`] protects, as long as the guard is there.
+/// Shared access to what a [`RwLock`] protects, until the guard is dropped.
 ///
 /// ```
 /// let lock = upcall::sync::RwLock::new(1);
@@ -59,7 +59,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
     not_send: PhantomData<*const T>,
 }
 
-/// Access to change what a [`RwLock`] protects, as long as the guard is there.
+/// Access to change what a [`RwLock`] protects, until the guard is dropped.
 ///
 /// ```
 /// let lock = upcall::sync::RwLock::new(1);
@@ -81,7 +81,7 @@ unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     constant! {
-        /// A lock that is free, around a value.
+        /// Makes a free lock around a value.
         #[inline]
         pub const fn new(value: T) -> Self {
             RwLock {
@@ -92,7 +92,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// The value, without the lock.
+    /// Returns the value, without the lock.
     ///
     /// # Errors
     ///
@@ -104,16 +104,16 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until no writer is inside or waits; then the caller may read. pthread_rwlock_rdlock(3).
+    /// Waits until no writer is inside or waits. Then the caller may read. pthread_rwlock_rdlock(3).
     ///
     /// # Errors
     ///
-    /// A thread panicked while it had access to change the value: the lock is *poisoned* from then on. The
-    /// error holds the guard.
+    /// A thread panicked while it had access to change the value: the lock is *poisoned* from then on. The error holds
+    /// the guard.
     ///
     /// # Panics
     ///
-    /// There are 536,870,911 readers already.
+    /// If there are 536,870,911 readers already.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         self.raw.read();
@@ -221,7 +221,7 @@ impl<T: ?Sized> RwLock<T> {
         self.poison.get()
     }
 
-    /// The lock is not poisoned any more: the value was found right, or was put right.
+    /// Clears the poisoning: the caller has found the value right, or has put it right.
     pub fn clear_poison(&self) {
         self.poison.clear();
     }

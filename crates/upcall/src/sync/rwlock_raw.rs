@@ -115,14 +115,14 @@ impl Raw {
         }
     }
 
-    /// Enters as the writer, unless somebody is inside; returns true if it did.
+    /// Enters as the writer, unless a thread is inside; returns true if it did.
     #[inline]
     pub fn try_write(&self) -> bool {
         self.try_write_with(self.state.load(Ordering::Relaxed), 0)
             .is_ok()
     }
 
-    /// Enters as a writer unless somebody is inside; `gate` is what else to set.
+    /// Enters as a writer unless a thread is inside; `gate` is what else to set.
     #[inline]
     fn try_write_with(&self, mut state: u32, gate: u32) -> Result<(), u32> {
         while is_free(state) {

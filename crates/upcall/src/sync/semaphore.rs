@@ -32,7 +32,7 @@ const fn permits(state: u64) -> u32 {
 
 impl Semaphore {
     constant! {
-        /// A semaphore with so many permits.
+        /// Makes a semaphore with so many permits.
         pub const fn new(permits: u32) -> Self {
             Semaphore {
                 state: AtomicU64::new(permits as u64),
@@ -69,7 +69,7 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit; waits until there is one.
+    /// Takes a permit. Waits until there is one.
     #[inline]
     pub fn acquire(&self) {
         if !self.try_acquire() {
@@ -88,7 +88,7 @@ impl Semaphore {
         self.try_acquire() || self.wait(deadline)
     }
 
-    /// Returns true if somebody waits, at some moment.
+    /// Returns true if a thread waits, at some moment.
     #[cfg(any(not(loom), test))]
     pub(crate) fn is_awaited(&self) -> bool {
         self.state.load(Ordering::Relaxed) >= WAITS
@@ -112,7 +112,7 @@ impl Semaphore {
     ///
     /// # Panics
     ///
-    /// There are 4,294,967,295 already.
+    /// If there are 4,294,967,295 permits already.
     #[inline]
     pub fn release(&self) {
         assert!(
@@ -146,7 +146,7 @@ impl Semaphore {
         true
     }
 
-    /// How many permits there are at some moment.
+    /// Returns how many permits there were at some moment.
     pub fn permits(&self) -> u32 {
         permits(self.state.load(Ordering::Relaxed))
     }

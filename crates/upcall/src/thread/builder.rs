@@ -46,7 +46,7 @@ where
 }
 
 impl Builder {
-    /// A thread without a name, with a stack of 256 KiB, or as large as
+    /// Makes a builder for a thread without a name, with a stack of 256 KiB, or as large as
     /// [`runtime::Builder::stack_size`](crate::Builder::stack_size) says.
     pub const fn new() -> Self {
         Builder {
@@ -56,19 +56,20 @@ impl Builder {
         }
     }
 
-    /// Its name; the system shows the first 15 bytes.
+    /// Sets its name. Panics and deadlock reports show it. Other processes do not see it, except for threads of `std`
+    /// without a runtime: of those the system shows the first 15 bytes.
     #[must_use]
     pub fn name(mut self, name: String) -> Self {
         self.name = Some(name);
         self
     }
 
-    /// How urgent it is, from 1 to 99, the larger the more urgent; otherwise as its creator. Counts where threads
-    /// are ordered by [`Priority`](crate::policy::Priority).
+    /// Sets how urgent it is, from 1 to 99. A larger number is more urgent. The default is its creator's. It counts
+    /// only if threads are ordered by [`Priority`](crate::policy::Priority).
     ///
     /// # Panics
     ///
-    /// The priority is not from 1 to 99.
+    /// If the priority is not from 1 to 99.
     #[must_use]
     pub fn priority(mut self, priority: u8) -> Self {
         check_priority(priority);
@@ -76,23 +77,23 @@ impl Builder {
         self
     }
 
-    /// When its work must be done; otherwise as its creator. Counts where threads are ordered by
-    /// [`EarliestDeadline`](crate::policy::EarliestDeadline).
+    /// Sets when its work must be done. The default is its creator's deadline. It counts only if threads are ordered
+    /// by [`EarliestDeadline`](crate::policy::EarliestDeadline).
     #[must_use]
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.asks.get_or_insert_default().deadline = Some(deadline);
         self
     }
 
-    /// A number for the program's policy ([`policy::Threads::tag`](crate::policy::Threads::tag)), otherwise 0: a group, a class,
-    /// whatever that makes of it.
+    /// Sets a number for the program's scheduling policy ([`policy::Threads::tag`](crate::policy::Threads::tag)),
+    /// which defines its meaning: a group, a class. The default is 0.
     #[must_use]
     pub fn tag(mut self, tag: u64) -> Self {
         self.asks.get_or_insert_default().tag = tag;
         self
     }
 
-    /// How large its stack is at least, in bytes. Only what is used takes memory.
+    /// Sets the least size of its stack, in bytes. Only the part that is used takes memory.
     #[must_use]
     pub fn stack_size(mut self, size: usize) -> Self {
         self.stack = Some(size);
@@ -107,7 +108,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// The name contains a zero byte.
+    /// If the name contains a zero byte.
     #[inline]
     pub fn spawn<F, T>(self, body: F) -> io::Result<JoinHandle<T>>
     where

@@ -33,11 +33,11 @@ unsafe impl<T> Send for Own<T> {}
 unsafe impl<T> Sync for Own<T> {}
 
 impl<T> JoinHandle<T> {
-    /// Waits for the thread's end.
+    /// Waits until the thread has ended, and returns its result.
     ///
     /// # Errors
     ///
-    /// The thread panicked: what it panicked with. It was ended by pthread_exit(3): a text that says so.
+    /// If the thread panicked, the value of the panic. If pthread_exit(3) has ended it, a text that says so.
     #[inline]
     pub fn join(self) -> Result<T> {
         match self.0 {
@@ -80,7 +80,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// The thread.
+    /// Returns the thread.
     pub fn thread(&self) -> &Thread {
         match &self.0 {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -22,10 +22,10 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use std::thread::{AccessError, LocalKey, available_parallelism, panicking, sleep};
 pub use urgency::{set_deadline, set_priority};
 
-/// What a thread ended with: its value, or what it panicked with.
+/// What a thread ended with: its value, or the value of its panic.
 pub type Result<T> = std::thread::Result<T>;
 
-/// Gives way to other threads that are ready.
+/// Gives way to other ready threads.
 #[inline]
 pub fn yield_now() {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

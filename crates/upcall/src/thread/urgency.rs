@@ -10,8 +10,8 @@ pub(super) struct Asks {
     pub(super) tag: u64,
 }
 
-/// The calling thread is so urgent from here on, from 1 to 99, the larger the more urgent. Counts where threads are
-/// ordered by [`Priority`](crate::policy::Priority); a thread that is more urgent then runs at once.
+/// Sets how urgent the calling thread is, from 1 to 99. A larger number is more urgent. It counts only if threads are
+/// ordered by [`Priority`](crate::policy::Priority). A thread that is more urgent then runs at once.
 /// pthread_setschedprio(3) of a thread with SCHED_RR.
 ///
 /// ```
@@ -22,7 +22,7 @@ pub(super) struct Asks {
 ///
 /// # Panics
 ///
-/// The priority is not from 1 to 99.
+/// If the priority is not from 1 to 99.
 pub fn set_priority(priority: u8) {
     check_priority(priority);
     change(Asks {
