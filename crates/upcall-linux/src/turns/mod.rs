@@ -3,7 +3,7 @@
 //!
 //! The kernel slices each processor's time without regard to the others, so of a program that
 //! spins one half burns its slices waiting for the other half, as soon as a second such program
-//! runs. Processes under this runtime therefore take turns by the rules of [`policy`], through
+//! runs. Processes under this runtime therefore take turns by the rules of `policy`, through
 //! the memory of [`registry`], without a daemon and without privilege.
 //!
 //! 1. A virtual processor that has computed for a whole time slice, and hardly blocked or idled in it, makes

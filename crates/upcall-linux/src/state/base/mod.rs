@@ -4,7 +4,7 @@
 //!
 //! - [`set`]: from now on the calling kernel thread is this activation;
 //! - [`rest`]: the activation has no thread any more, and gives up its thread pointer;
-//! - [`set_thread_pointer`]: the activation runs the thread with this one;
+//! - `set_thread_pointer`: the activation runs the thread with this one;
 //! - [`current`], [`current_thread`], [`is_inside`], [`set_inside`], [`clear_inside`]: read and write the
 //!   activation's own words so that a thread that is moved at that very moment never mixes two activations;
 //! - [`program_thread`]: the same where code of the program has run, which may write the register itself;

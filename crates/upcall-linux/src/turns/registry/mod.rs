@@ -2,7 +2,7 @@
 //!
 //! A file (`place` says where) holds a header and one [`Slot`] a process; zeros are the valid beginning, so
 //! creating it needs no order among the creators. Every word is a hint: it is read as a number, bounded, and can
-//! cost no more than the policy says (see [`super::policy`]). A slot whose process is gone is taken by the next
+//! cost no more than the policy says (see `turns::policy`). A slot whose process is gone is taken by the next
 //! one that needs it.
 //!
 //! Rejected: a lock held by each member, which would tell the death of a process: a child of
