@@ -17,7 +17,7 @@ use crate::ground::access::{self, Fault};
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::kernel_futex::{
     CLOCK_REALTIME, LOCK_PI, LOCK_PI2, OUTSIDE_CALLS, PRIVATE, SHARED_WAITS, TRYLOCK_PI, UNLOCK_PI,
-    WAIT, WAIT_REQUEUE_PI, WAKE, counted, wake_foreign,
+    WAIT, WAIT_REQUEUE_PI, WAKE, counted, wake_outside,
 };
 use crate::ground::mask;
 use crate::ground::state::GUEST;
@@ -225,7 +225,7 @@ pub fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) ->
     let activation = runtime.enter();
     let woken = runtime.futex_wake(activation, address, count as usize, mask);
     runtime.leave(activation);
-    woken as Answer + wake_foreign(address, count as usize - woken.min(count as usize))
+    woken as Answer + wake_outside(address, count as usize - woken.min(count as usize))
 }
 
 /// As [`Runtime::futex_change_and_wake`]; it wakes kernel threads, too, but `change` is not told of those. Returns
@@ -240,7 +240,7 @@ pub fn change_and_wake(
     let woken = runtime.futex_change_and_wake(activation, address, change);
     runtime.leave(activation);
     if let Some(woken) = woken {
-        wake_foreign(address, 1 - woken);
+        wake_outside(address, 1 - woken);
     }
     woken.is_some()
 }
@@ -250,7 +250,7 @@ pub fn change_and_wake(
 pub fn outside(frame: &mut Frame) {
     // SAFETY: the program's own call.
     let answer = counted(|| unsafe { frame.raw() } as Answer);
-    frame.rax = serve_foreign(frame, answer) as u64;
+    frame.rax = wake_threads_too(frame, answer) as u64;
 }
 
 /// A call of a bound thread. It waits in the kernel, which does not know the ids of threads: mutexes that inherit
@@ -303,7 +303,7 @@ pub(crate) fn wait_outside(address: usize, value: u32, deadline: Option<u64>) ->
 }
 
 /// The wake-ups that such a kernel thread makes reach user-level threads too.
-fn serve_foreign(frame: &Frame, answer: Answer) -> Answer {
+fn wake_threads_too(frame: &Frame, answer: Answer) -> Answer {
     let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
     let count = Answer::from(to_wake(frame.rdx));
     if !matches!(command, WAKE | WAKE_BITSET) || !(0..count).contains(&answer) {
@@ -364,14 +364,14 @@ fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
                 asked[0].saturating_sub(woken),
                 asked[1].saturating_sub(moved),
             ];
-            (woken + moved) as Answer + requeue_foreign(from, to, left)
+            (woken + moved) as Answer + requeue_outside(from, to, left)
         }
         None => failed(libc::EAGAIN),
     }
 }
 
 /// Wakes and moves kernel threads that are no activations, if any may wait, so many at the most.
-fn requeue_foreign(from: usize, to: usize, [to_wake, to_move]: [usize; 2]) -> Answer {
+fn requeue_outside(from: usize, to: usize, [to_wake, to_move]: [usize; 2]) -> Answer {
     if OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
         return 0;
     }

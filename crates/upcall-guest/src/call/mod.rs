@@ -10,7 +10,7 @@ pub mod ids;
 pub mod io;
 pub mod keyrings;
 pub mod kill;
-pub mod outside;
+pub mod of_bound;
 pub mod pi;
 pub mod poll;
 pub mod procfs;

@@ -87,11 +87,11 @@ fn answer_or_native(serve: impl FnOnce(&mut Frame) -> Option<i64>, frame: &mut F
 /// A kernel thread that is no activation, or a child of vfork.
 fn outside(frame: &mut Frame) {
     if let Some(thread) = record::current_thread() {
-        crate::call::outside::serve(thread, frame);
+        crate::call::of_bound::serve(thread, frame);
         return;
     }
     if frame.rax as i64 == libc::SYS_exit {
-        lifetime::exit_foreign(frame);
+        lifetime::exit_outside(frame);
     } else {
         helper(frame);
     }

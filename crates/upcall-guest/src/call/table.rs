@@ -19,7 +19,7 @@ use upcall_linux::poller::prepared;
 use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::call::credentials::{self, LSM_SET_SELF_ATTR};
-use crate::call::outside::{self, to_thread};
+use crate::call::of_bound::{self, to_thread};
 use crate::call::{
     attributes, futex, helpers, ids, io, kill, poll, procfs, segments, serve, time, uring,
 };
@@ -181,10 +181,10 @@ static ROWS: &[Row] = &[
             quick(frame)
         }),
     row(&[libc::SYS_wait4, libc::SYS_waitid])
-        .bound(|_, frame| Some(outside::program_call(process::wait_for_one(frame)?, frame)))
+        .bound(|_, frame| Some(of_bound::program_call(process::wait_for_one(frame)?, frame)))
         .thread(|runtime, _, frame| {
             let words = process::wait_for_one(frame)?;
-            Some(runtime.blocking(|| outside::program_call(words, frame)))
+            Some(runtime.blocking(|| of_bound::program_call(words, frame)))
         }),
     row(&[libc::SYS_ptrace])
         .alone(|frame| {
@@ -291,7 +291,7 @@ static ROWS: &[Row] = &[
     row(&[libc::SYS_unshare])
         .bound(|thread, frame| {
             let unshares = bound::unshares_descriptors(&frame.words());
-            unshares.then(|| own_descriptors(thread, outside::raw(frame)))
+            unshares.then(|| own_descriptors(thread, of_bound::raw(frame)))
         })
         .thread(own_change),
     row(&[libc::SYS_seccomp])
@@ -396,7 +396,7 @@ static ROWS: &[Row] = &[
     row(&[libc::SYS_rt_sigprocmask])
         .alone(|frame| dispatch::is_on().then(|| alone::sigprocmask(frame)))
         .helper(|_, frame| {
-            let answer = outside::raw(frame);
+            let answer = of_bound::raw(frame);
             // Unblocked again, without a moment for a dispatched call in between.
             mask::set_kernel_mask(dispatch::blockable(mask::kernel_mask()));
             Some(answer)
@@ -508,7 +508,7 @@ static ROWS: &[Row] = &[
             if time::is_clock_of_other(thread, frame) {
                 bound::visit(thread, |runtime| time::create_timer(runtime, thread, frame))
             } else {
-                Some(timers::create_by(frame, outside::call))
+                Some(timers::create_by(frame, of_bound::call))
             }
         })
         .thread(|runtime, thread, frame| Some(time::create_timer(runtime, thread, frame))),
@@ -570,7 +570,7 @@ static ROWS: &[Row] = &[
         }),
     // Moving bytes: tried without waiting; the thread parks on the poller.
     row(&[libc::SYS_read])
-        .bound(|_, frame| Some(procfs::counts::read(frame, outside::raw(frame))))
+        .bound(|_, frame| Some(procfs::counts::read(frame, of_bound::raw(frame))))
         .thread(transfer),
     row(&[
         libc::SYS_write,
@@ -587,7 +587,7 @@ static ROWS: &[Row] = &[
     ])
     .thread(transfer),
     row(&[libc::SYS_pread64])
-        .bound(|_, frame| Some(procfs::counts::read(frame, outside::raw(frame))))
+        .bound(|_, frame| Some(procfs::counts::read(frame, of_bound::raw(frame))))
         .thread(|runtime, _, frame| Some(procfs::counts::read(frame, blocking(runtime, frame)))),
     row(&[libc::SYS_sendmmsg]).thread(|runtime, _, frame| Some(io::send_many(runtime, frame))),
     row(&[libc::SYS_recvmmsg]).thread(|runtime, _, frame| Some(io::receive_many(runtime, frame))),
@@ -686,7 +686,7 @@ static ROWS: &[Row] = &[
         libc::SYS_statx,
     ])
     .bound(|_, frame| {
-        let answer = outside::raw(frame);
+        let answer = of_bound::raw(frame);
         procfs::count_links(frame, answer);
         Some(answer)
     })
@@ -730,12 +730,12 @@ static ROWS: &[Row] = &[
 
 /// A call that does not wait is made where the thread is.
 fn quick(frame: &Frame) -> Answer {
-    Some(outside::raw(frame))
+    Some(of_bound::raw(frame))
 }
 
 /// Makes the call. If it blocks, the activation is replaced.
 fn blocking(runtime: &'static Runtime, frame: &Frame) -> i64 {
-    runtime.blocking(|| outside::raw(frame))
+    runtime.blocking(|| of_bound::raw(frame))
 }
 
 /// clone, clone3, fork or vfork of a thread, or of a process's only one.

@@ -25,7 +25,7 @@ pub static OUTSIDE_CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes a call in which a kernel thread that is no activation may wait.
 pub fn counted(call: impl FnOnce() -> Answer) -> Answer {
-    // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_foreign`, after the lock under
+    // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_outside`, after the lock under
     // which the waker found too few threads, and with that in `wake_shared`.
     OUTSIDE_CALLS.fetch_add(1, Ordering::SeqCst);
     SHARED_WAITS.fetch_add(1, Ordering::SeqCst);
@@ -45,7 +45,7 @@ pub fn wake_shared(address: usize) {
 }
 
 /// Wakes kernel threads that are no activations, if any may wait.
-pub fn wake_foreign(address: usize, count: usize) -> Answer {
+pub fn wake_outside(address: usize, count: usize) -> Answer {
     if count == 0 || OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
         return 0;
     }

@@ -93,7 +93,7 @@ pub struct Guest {
     /// The first thread has called it.
     pub first_ended: AtomicBool,
     /// Kernel threads of libc's own that are no activations (timer helpers).
-    pub foreign: AtomicUsize,
+    pub helpers: AtomicUsize,
     /// The program has used io_uring(7): activations must stay because of requests in flight.
     pub uses_io_uring: AtomicBool,
 }
@@ -114,7 +114,7 @@ pub static GUEST: Guest = Guest {
     identities: Identities::new(),
     living: AtomicUsize::new(0),
     first_ended: AtomicBool::new(false),
-    foreign: AtomicUsize::new(0),
+    helpers: AtomicUsize::new(0),
     uses_io_uring: AtomicBool::new(false),
 };
 
@@ -190,7 +190,7 @@ impl Guest {
     /// The child of a fork has one kernel thread and no runtime.
     pub fn forget_runtime(&self) {
         self.runtime.store(ptr::null_mut(), Ordering::Release);
-        self.foreign.store(0, Ordering::Relaxed);
+        self.helpers.store(0, Ordering::Relaxed);
         self.first_ended.store(false, Ordering::Relaxed);
         self.identities.forget();
         (hooks().in_child)();

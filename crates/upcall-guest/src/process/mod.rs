@@ -30,8 +30,8 @@ use crate::ground::state::{self, GUEST, is_lent};
 use crate::ground::{caller, kernel_futex, mask};
 use crate::rewrite::sud;
 use crate::signal::{self, alone, dispatch, everywhere, pending, timers};
-use crate::thread::foreign::{bound, foreign};
 use crate::thread::lifetime::{self, Request};
+use crate::thread::outside::{self, bound};
 use crate::thread::{bound, scheduling};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
@@ -165,7 +165,7 @@ fn share(frame: &mut Frame, request: &Request) {
     } else {
         0
     };
-    let result = foreign(frame, request, request.flags | signal);
+    let result = outside::start(frame, request, request.flags | signal);
     if request.flags & CLONE_VFORK != 0 {
         preload::reclaim(result);
     }

@@ -80,7 +80,7 @@ pub fn look(runtime: &'static Runtime, activation: &'static Activation) {
     if REPORTER.load(Ordering::Relaxed).is_null()
         || FOUND.load(Ordering::Relaxed) != 0
         || !runtime.is_stuck()
-        || GUEST.foreign.load(Ordering::SeqCst) != 0
+        || GUEST.helpers.load(Ordering::SeqCst) != 0
         || timers::are_there()
         || signal::has_handlers()
     {

@@ -21,7 +21,7 @@ use crate::ground::{access, caller, mask};
 use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
 use crate::signal::{self, dispatch, pending, user_dispatch};
-use crate::thread::{agents, bound, foreign, robust, scheduling, shell, urgency};
+use crate::thread::{agents, bound, outside, robust, scheduling, shell, urgency};
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
 #[derive(Clone, Copy, Debug)]
@@ -226,10 +226,10 @@ pub fn create_helper(frame: &mut Frame, request: &Request) {
         return;
     }
     // Before it exists: it may end at once.
-    GUEST.foreign.fetch_add(1, Ordering::SeqCst);
-    let answer = foreign::foreign(frame, request, request.flags);
+    GUEST.helpers.fetch_add(1, Ordering::SeqCst);
+    let answer = outside::start(frame, request, request.flags);
     if answer < 0 {
-        GUEST.foreign.fetch_sub(1, Ordering::SeqCst);
+        GUEST.helpers.fetch_sub(1, Ordering::SeqCst);
     }
     frame.rax = answer as u64;
 }
@@ -414,7 +414,7 @@ static FIRST_STATUS: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub fn end_with_the_last() {
     if GUEST.first_ended.load(Ordering::SeqCst)
-        && GUEST.foreign.load(Ordering::SeqCst) == 0
+        && GUEST.helpers.load(Ordering::SeqCst) == 0
         && only_shells_are_left()
     {
         end_process();
@@ -440,8 +440,8 @@ fn end_process() -> ! {
 /// exit(2) by a kernel thread that is no activation: a helper of libc's, with which the process ends
 /// if it outlives all threads, or a child on borrowed memory.
 // The stack may be small: the two steps use the same part of it.
-pub fn exit_foreign(frame: &mut Frame) {
-    if is_last_foreign() {
+pub fn exit_outside(frame: &mut Frame) {
+    if is_last_helper() {
         end_process();
     }
     // SAFETY: the program's own call.
@@ -450,11 +450,11 @@ pub fn exit_foreign(frame: &mut Frame) {
 
 /// Counts the calling kernel thread down, if it is a helper. Whether the process ends with it.
 #[inline(never)]
-fn is_last_foreign() -> bool {
+fn is_last_helper() -> bool {
     // SAFETY: asks only.
     let process = unsafe { upcall_linux::sys!(libc::SYS_getpid) } as u32;
     process == GUEST.pid.load(Ordering::Relaxed)
-        && GUEST.foreign.fetch_sub(1, Ordering::SeqCst) == 1
+        && GUEST.helpers.fetch_sub(1, Ordering::SeqCst) == 1
         // Without a runtime no thread has been counted, and the kernel knows who is the last.
         && GUEST.runtime().is_some()
         && (GUEST.living.load(Ordering::SeqCst) == 0 || only_shells_are_left())
@@ -469,7 +469,7 @@ fn ended(
     let runtime = activation.runtime();
     robust::release_all(runtime, activation, thread);
     // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
-    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.foreign.load(Ordering::SeqCst) == 0
+    if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.helpers.load(Ordering::SeqCst) == 0
     {
         end_process();
     }
@@ -482,7 +482,7 @@ fn ended(
     runtime.free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {
         runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);
-        crate::ground::kernel_futex::wake_foreign(clear, 1);
+        crate::ground::kernel_futex::wake_outside(clear, 1);
         crate::ground::kernel_futex::wake_shared(clear);
     }
     if let Some(shell) = shell {

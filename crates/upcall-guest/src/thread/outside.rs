@@ -31,7 +31,7 @@ struct Start {
 
 /// Starts a kernel thread or process that shares the memory but is no activation: it continues
 /// at the site like the child of the real call, marked for [`caller::is_outside`].
-pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
+pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
     let place = (request.stack - size_of::<Start>()) & !63;
     let bound = bound().is_some();
     let mut frame = frame.clone();
@@ -59,7 +59,7 @@ pub fn foreign(frame: &Frame, request: &Request, flags: u64) -> i64 {
             if request.is_thread() {
                 begin_helper
             } else {
-                begin_foreign
+                begin_child
             },
             place,
         ) as i64
@@ -70,16 +70,16 @@ extern "C" fn begin_helper(start: usize) -> ! {
     caller::mark_outside(true);
     mask::set_kernel_mask(dispatch::blockable(mask::kernel_mask()));
     dispatch::begin();
-    // SAFETY: `foreign` put it there.
+    // SAFETY: `start` put it there.
     unsafe { begin(start) }
 }
 
-extern "C" fn begin_foreign(start: usize) -> ! {
+extern "C" fn begin_child(start: usize) -> ! {
     if let Some(parent) = bound() {
         parent.stay();
     }
     caller::mark_outside(false);
-    // SAFETY: `foreign` put it there.
+    // SAFETY: `start` put it there.
     unsafe { begin(start) }
 }
 
