@@ -80,6 +80,91 @@ fn upcall_sim() {
     );
 }
 
+#[test]
+fn upcall_alloc() {
+    check(
+        "crates/upcall-alloc",
+        &[
+            &["rules"],
+            &["space"],
+            &["order", "processors"],
+            &["allocator"],
+        ],
+    );
+}
+
+#[test]
+fn upcall_bench() {
+    check(
+        "crates/upcall-bench",
+        &[
+            &["args", "guarded", "problem", "stats", "workload"],
+            &[
+                "affinity", "bounds", "builds", "noise", "record", "server", "who",
+            ],
+            &["catalogue", "child", "runtime"],
+            &["choice", "counts"],
+            &["measure", "table"],
+            &["outcome"],
+            &["session"],
+        ],
+    );
+}
+
+#[test]
+fn upcall_c() {
+    check(
+        "crates/upcall-c",
+        &[
+            &[
+                "answer",
+                "barrier",
+                "channel",
+                "cond",
+                "key",
+                "mutex",
+                "once",
+                "rwlock",
+                "semaphore",
+                "time",
+                "versioned",
+            ],
+            &["policy"],
+            &["options"],
+            &["layout", "thread"],
+        ],
+    );
+}
+
+#[test]
+fn upcall_cli() {
+    check(
+        "crates/upcall-cli",
+        &[
+            &["args", "image", "locate", "script", "status"],
+            &["program", "refusal"],
+            &["doctor", "guest_library", "manual"],
+            &["launch"],
+        ],
+    );
+}
+
+#[test]
+fn upcall_timed() {
+    check(
+        "crates/upcall-timed",
+        &[&["costs"], &["machine"], &["latency"], &["nbody"]],
+    );
+}
+
+#[test]
+fn upcall_conformance() {
+    check(
+        "crates/upcall-conformance",
+        &[&["world"], &["scenarios", "threads"], &["sim"]],
+    );
+}
+
 /// Fails if an import of the crate in `folder` runs upwards, or in a cycle on one of its `floors`.
 fn check(folder: &str, floors: &[&[&str]]) {
     let found = Crate::read(&Path::new("../..").join(folder));

@@ -14,8 +14,9 @@ use core::fmt;
 use slotmap::SlotMap;
 
 use crate::order::Order;
-use crate::processors::{ProcessorId, Processors, Rest};
+use crate::processors::{Processors, Rest};
 use crate::rules::{Moment, Priority, Rules, Source, SpaceSharing, Terms, Verdict};
+use crate::space::ProcessorId;
 use crate::space::{Space, SpaceId};
 
 /// One processor changes hands: it is taken from one space, granted to the other, or both.

@@ -88,6 +88,5 @@ mod rules;
 mod space;
 
 pub use allocator::{Allocator, Change, Changes, Error};
-pub use processors::ProcessorId;
 pub use rules::{Moment, Priority, Rank, Rules, Source, SpaceSharing, Standing, Terms, Verdict};
-pub use space::{Space, SpaceId};
+pub use space::{ProcessorId, Space, SpaceId};

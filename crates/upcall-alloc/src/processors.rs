@@ -6,13 +6,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::space::{Space, SpaceId};
-
-/// A logical processor. Neighbours in the machine (the same core, then the same cache, then the
-/// same node) should be neighbours in number: a space is given those next to its own. The numbers
-/// should be dense: memory is used for all up to the greatest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProcessorId(pub u32);
+use crate::space::{ProcessorId, Space, SpaceId};
 
 /// What a processor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,13 @@
 
 use alloc::vec::Vec;
 
-use crate::processors::ProcessorId;
 use crate::rules::{Moment, Priority, Standing};
+
+/// A logical processor. Neighbours in the machine (the same core, then the same cache, then the
+/// same node) should be neighbours in number: a space is given those next to its own. The numbers
+/// should be dense: memory is used for all up to the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessorId(pub u32);
 
 slotmap::new_key_type! {
     /// Names a space from its joining to its leaving; never used again after that.

@@ -138,7 +138,7 @@ impl Bound {
             Statistic::Median => "median",
             Statistic::Max => "max",
         };
-        let value = |value: f64| crate::table::quantity(value, unit);
+        let value = |value: f64| crate::stats::quantity(value, unit);
         match self.limit {
             Limit::AtMost(limit) => format!("{which} ≤ {}", value(limit)),
             Limit::AtLeast(limit) => format!("{which} ≥ {}", value(limit)),

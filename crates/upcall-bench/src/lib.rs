@@ -34,7 +34,6 @@ pub mod guarded;
 mod measure;
 mod noise;
 mod outcome;
-mod pairs;
 mod problem;
 mod record;
 mod runtime;

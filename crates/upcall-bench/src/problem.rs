@@ -1,6 +1,7 @@
 //! What went wrong, how it is known, and what to try.
 
 use std::fmt;
+use std::io::Write;
 
 /// A problem that ends the benchmark before it measures.
 #[derive(Debug)]
@@ -34,4 +35,16 @@ impl fmt::Display for Problem {
         writeln!(f, "  found: {}", self.evidence)?;
         write!(f, "  try: {}", self.remedy)
     }
+}
+
+pub(crate) fn print(out: &mut dyn Write, text: &str) -> Result<(), Problem> {
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| {
+        let evidence = format!("standard output: {error}");
+        Problem::new(
+            "cannot print the figures",
+            evidence,
+            "a place that takes them",
+        )
+    })
 }

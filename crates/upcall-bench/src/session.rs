@@ -14,7 +14,7 @@ use crate::counts;
 use crate::measure::Bench;
 use crate::noise::Watch;
 use crate::outcome::{Outcome, outcomes};
-use crate::problem::Problem;
+use crate::problem::{Problem, print};
 use crate::record::{self, Heading};
 use crate::runtime::{self, Runtimes};
 use crate::table::{self, Row};
@@ -236,16 +236,4 @@ fn show(
         }
     }
     Ok(hold)
-}
-
-pub(crate) fn print(out: &mut dyn Write, text: &str) -> Result<(), Problem> {
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| {
-        let evidence = format!("standard output: {error}");
-        Problem::new(
-            "cannot print the figures",
-            evidence,
-            "a place that takes them",
-        )
-    })
 }

@@ -47,6 +47,21 @@ pub fn lost_percent(reference: f64, value: f64) -> f64 {
     (1.0 - value / reference) * 100.0
 }
 
+/// A value with its unit, in three or four digits.
+pub fn quantity(value: f64, unit: &str) -> String {
+    match (unit, value.abs()) {
+        ("ns", size) if size >= 1e6 => format!("{:.2} ms", value / 1e6),
+        ("ns", size) if size >= 1e3 => format!("{:.2} µs", value / 1e3),
+        ("ns", _) => format!("{value:.0} ns"),
+        ("bytes", size) if size >= 1e3 => format!("{:.2} KB", value / 1e3),
+        ("bytes", _) => format!("{value:.0} B"),
+        ("Mops/s", _) => format!("{value:.1} Mops/s"),
+        ("requests/s", _) => format!("{value:.0} requests/s"),
+        ("%", _) => format!("{value:.2} %"),
+        _ => format!("{value:.2}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

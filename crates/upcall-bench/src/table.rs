@@ -7,6 +7,7 @@ use crate::catalogue::{Kind, OVERHEAD, Variant, Workload};
 use crate::choice::{Choice, full_name};
 use crate::runtime::Runtimes;
 use crate::stats::Summary;
+use crate::stats::quantity;
 
 /// One runtime's figures.
 #[derive(Clone, Copy, Debug)]
@@ -15,21 +16,6 @@ pub struct Row {
     pub runtime: &'static str,
     /// Its figures.
     pub figures: Summary,
-}
-
-/// A value with its unit, in three or four digits.
-pub fn quantity(value: f64, unit: &str) -> String {
-    match (unit, value.abs()) {
-        ("ns", size) if size >= 1e6 => format!("{:.2} ms", value / 1e6),
-        ("ns", size) if size >= 1e3 => format!("{:.2} µs", value / 1e3),
-        ("ns", _) => format!("{value:.0} ns"),
-        ("bytes", size) if size >= 1e3 => format!("{:.2} KB", value / 1e3),
-        ("bytes", _) => format!("{value:.0} B"),
-        ("Mops/s", _) => format!("{value:.1} Mops/s"),
-        ("requests/s", _) => format!("{value:.0} requests/s"),
-        ("%", _) => format!("{value:.2} %"),
-        _ => format!("{value:.2}"),
-    }
 }
 
 /// A verdict in a word.

@@ -4,7 +4,7 @@ use libc::c_int;
 use upcall::raw::{self, Mutex};
 use upcall::sync::Condvar;
 
-use crate::unless;
+use crate::answer::unless;
 
 c_functions_on_words! {
     /// A condition for which no thread waits.

@@ -178,7 +178,7 @@ c_functions! {
             key.uses.fetch_add(1, Ordering::Relaxed);
         }
         CHANGES.unlock();
-        crate::unless(used.is_some(), libc::EINVAL)
+        crate::answer::unless(used.is_some(), libc::EINVAL)
     }
 
     /// The calling thread's value.

@@ -75,6 +75,7 @@ macro_rules! limit {
     };
 }
 
+mod answer;
 pub mod barrier;
 pub mod channel;
 pub mod cond;
@@ -88,6 +89,7 @@ pub mod rwlock;
 pub mod semaphore;
 pub mod thread;
 pub mod time;
+mod versioned;
 
 /// Calls what may touch errno, which is afterwards what it was.
 #[inline]
@@ -100,9 +102,4 @@ fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
     // SAFETY: as above.
     unsafe { errno.write(before) };
     result
-}
-
-/// 0, or `number`.
-fn unless(done: bool, number: libc::c_int) -> libc::c_int {
-    if done { 0 } else { number }
 }

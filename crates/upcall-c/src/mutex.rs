@@ -3,7 +3,7 @@
 use libc::c_int;
 use upcall::raw::Mutex;
 
-use crate::unless;
+use crate::answer::unless;
 
 c_functions_on_words! {
     /// A free mutex.

@@ -40,14 +40,14 @@ impl Callbacks {
 ///
 /// # Errors
 ///
-/// EINVAL: the table does not say which thread runs first. As [`crate::options::versioned`].
+/// EINVAL: the table does not say which thread runs first. As [`crate::versioned::versioned`].
 ///
 /// # Safety
 ///
 /// As there; the callbacks may be called from a thread of the library's for as long as the process lives.
 pub(crate) unsafe fn own(table: *const Callbacks) -> Result<Own, c_int> {
     // SAFETY: the caller's promise.
-    let table = unsafe { crate::options::versioned(table, Callbacks::NONE) }?;
+    let table = unsafe { crate::versioned::versioned(table, Callbacks::NONE) }?;
     match table.ready {
         Some(_) => Ok(Own(table)),
         None => Err(libc::EINVAL),

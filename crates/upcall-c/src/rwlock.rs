@@ -3,7 +3,7 @@
 use libc::c_int;
 use upcall::raw::RwLock;
 
-use crate::unless;
+use crate::answer::unless;
 
 /// With so many readers inside, others are refused: half of what the lock can count, since a thread that asks has not
 /// entered yet.

@@ -4,7 +4,7 @@ use libc::c_int;
 use upcall::raw;
 use upcall::sync::Semaphore;
 
-use crate::unless;
+use crate::answer::unless;
 
 c_functions_on_words! {
     /// A semaphore with this value.

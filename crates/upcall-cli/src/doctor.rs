@@ -8,7 +8,7 @@ use upcall_linux::probe::{self, FEATURES, Feature, Finding, Kind, Limits};
 
 use crate::args::DoctorArgs;
 use crate::refusal::Refusal;
-use crate::{EXIT_OURS, say};
+use crate::status::{EXIT_OURS, say};
 
 /// It does not work; 0 is that it does.
 const EXIT_DOES_NOT: i32 = 1;

@@ -17,10 +17,11 @@ use upcall_linux::variables::Meaningless;
 use upcall_linux::{probe, variables};
 
 use crate::args::{RunArgs, word};
+use crate::guest_library;
 use crate::locate::{NotRunnable, locate};
 use crate::program::{self, Verdict};
 use crate::refusal::Refusal;
-use crate::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, guest_library};
+use crate::status::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
 
 /// Does it. Returns only with an exit status of our own.
 pub fn run(args: &RunArgs) -> i32 {

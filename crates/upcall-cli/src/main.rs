@@ -18,21 +18,14 @@ mod manual;
 mod program;
 mod refusal;
 mod script;
+mod status;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Cli, Command};
-
-/// Exit status of every failure of `upcall` itself, wrong usage included, as of `env`,
-/// `nice` and `timeout`: a program's own 1 or 2 is never mistaken for ours.
-const EXIT_OURS: i32 = 125;
-/// The program was found and cannot be executed.
-const EXIT_NOT_EXECUTABLE: i32 = 126;
-/// There is no such program.
-const EXIT_NOT_FOUND: i32 = 127;
+use status::{EXIT_OURS, say};
 
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
@@ -78,16 +71,4 @@ fn status_of(code: ExitCode) -> i32 {
     (0..=u8::MAX)
         .find(|&status| ExitCode::from(status) == code)
         .map_or(EXIT_OURS, i32::from)
-}
-
-/// Writes data to standard output. The exit status is 0 if the data arrived.
-fn say(data: &[u8]) -> i32 {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(data).and_then(|()| out.flush()) {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("upcall: cannot write to standard output: {error}");
-            EXIT_OURS
-        }
-    }
 }

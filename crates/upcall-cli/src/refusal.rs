@@ -1,6 +1,6 @@
 //! How `upcall` says no: what failed, what was checked, what to try, where to read more.
 
-use crate::EXIT_OURS;
+use crate::status::EXIT_OURS;
 
 /// A failure of `upcall` itself, with exit status 125.
 #[derive(Debug, PartialEq, Eq)]

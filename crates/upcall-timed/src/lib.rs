@@ -35,18 +35,12 @@
 //! of the core, or charging it the host's processor time: the one proves nothing about the
 //! core, the other gives another answer at each run.
 
-mod allocation;
 pub mod costs;
-mod end;
-pub mod kernel;
 pub mod latency;
 pub mod machine;
 pub mod nbody;
-mod processors;
-pub mod setup;
-pub mod threads;
 
 pub use costs::Costs;
+pub use machine::setup::{Kind, Outcome, Program, Report, Scheduling, Setup};
 pub use machine::simulate;
-pub use setup::{Kind, Outcome, Program, Report, Scheduling, Setup};
-pub use threads::{Me, Mutex, Word};
+pub use machine::threads::{Me, Mutex, Word};

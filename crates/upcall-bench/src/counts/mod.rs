@@ -24,9 +24,8 @@ use std::process::Command;
 
 use crate::args::BenchArgs;
 use crate::child::Failure;
-use crate::problem::Problem;
+use crate::problem::{Problem, print};
 use crate::record::{self, Heading};
-use crate::session::print;
 use crate::stats::Summary;
 use crate::workload::counted::BATCH;
 use table::{Row, Verdict};

@@ -12,8 +12,9 @@ use std::sync::Once;
 
 use libc::{c_int, timespec};
 
-use crate::options::{ThreadAttributes, versioned};
-use crate::unless;
+use crate::answer::unless;
+use crate::options::ThreadAttributes;
+use crate::versioned::versioned;
 use record::{Kind, Record, Start, current, extra, own};
 
 pub use record::Record as Thread;

@@ -2,8 +2,8 @@
 
 use upcall_alloc::Terms;
 
-use super::costs::Costs;
 use super::threads::Me;
+use crate::costs::Costs;
 
 /// What an address space's threads are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,9 +8,9 @@
 
 use upcall_alloc::{Allocator, Change, ProcessorId, SpaceId};
 
-use super::machine::{Doing, Event, Machine};
 use super::processors::Serves;
 use super::setup::Kind;
+use super::{Doing, Event, Machine};
 
 impl Machine {
     /// Calls the allocator, and carries its decisions out.

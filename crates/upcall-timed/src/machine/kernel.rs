@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use upcall_core::{Activation, Errno, Kernel, ThreadList, Vp, Waiting};
 
-use super::machine::{Doing, Event, Machine, Space};
 use super::setup::Kind;
+use super::{Doing, Event, Machine, Space};
 
 /// The kernel under one address space.
 pub struct Timed {

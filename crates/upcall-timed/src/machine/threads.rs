@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::{Activation, Kernel, Runtime};
 
-use super::costs::Costs;
 use super::kernel::Timed;
-use super::machine::{Doing, Event, Machine, Space};
 use super::setup::Kind;
+use super::{Doing, Event, Machine, Space};
+use crate::costs::Costs;
 
 type Body = Box<dyn FnOnce(Me)>;
 

@@ -8,6 +8,8 @@
 //!    again in the next round; one that fails twice is left out of the rest, aloud. One that
 //!    declines (exit status 77) is left out with its reason.
 
+mod pairs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -23,7 +25,6 @@ use crate::catalogue::{Kind, Variant, Workload};
 use crate::child::{self, Failure, Figures};
 use crate::choice::{self, Choice};
 use crate::noise::Watch;
-use crate::pairs;
 use crate::runtime::{Runtime, Runtimes};
 
 /// Samples by (variant, series, index of the runtime).

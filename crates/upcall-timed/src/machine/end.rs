@@ -3,7 +3,7 @@
 use upcall_core::Activation;
 
 use super::kernel::Timed;
-use super::machine::{Doing, Machine};
+use super::{Doing, Machine};
 
 impl Machine {
     /// The program of the running vessel has ended, and its address space with it.

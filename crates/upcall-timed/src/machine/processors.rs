@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use super::machine::{Doing, Event, Machine, NOBODY};
 use super::setup::{Kind, Scheduling};
+use super::{Doing, Event, Machine, NOBODY};
 
 /// What a processor is for at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

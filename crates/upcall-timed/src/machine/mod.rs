@@ -1,5 +1,12 @@
 //! Events, vessels and the loop.
 
+mod allocation;
+mod end;
+pub mod kernel;
+mod processors;
+pub mod setup;
+pub mod threads;
+
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -8,11 +15,11 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use upcall_alloc::{Allocator, Priority, ProcessorId, SpaceId, Terms};
 use upcall_core::{Activation, Runtime, arch};
 
-use super::costs::Costs;
-use super::kernel::Timed;
-use super::processors::Processor;
-use super::setup::{Kind, Outcome, Program, Report, Scheduling, Setup};
-use super::threads::boot;
+use self::kernel::Timed;
+use self::processors::Processor;
+use self::setup::{Kind, Outcome, Program, Report, Scheduling, Setup};
+use self::threads::boot;
+use crate::costs::Costs;
 
 /// Bytes of the stack of a simulated program's thread.
 const STACK: usize = 64 << 10;
