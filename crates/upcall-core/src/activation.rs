@@ -18,9 +18,8 @@ use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Orde
 
 #[cfg(doc)]
 use crate::arch;
-use crate::kernel::{Errno, Kernel};
+use crate::machine::{Errno, Machine};
 use crate::memory::Recycled;
-use crate::runtime::{ACTIVATION_STACK, Runtime};
 use crate::slot::Slot;
 use crate::stack;
 use crate::thread::Thread;
@@ -42,12 +41,15 @@ pub enum Role {
     Resting = 4,
 }
 
+/// Bytes of an activation's own stack, guard included.
+pub(crate) const ACTIVATION_STACK: usize = 64 << 10;
+
 /// An activation. The first words are read through a segment register by the backend.
 #[repr(C, align(64))]
-pub struct Activation<K: Kernel> {
+pub struct Activation<K: Machine> {
     /// Its own address.
     pub(crate) this: AtomicPtr<Activation<K>>,
-    /// 1 while it is inside the runtime: events are deferred. See [`Kernel::set_inside`].
+    /// 1 while it is inside the runtime: events are deferred. See [`Vessels::set_inside`](crate::kernel::Vessels::set_inside).
     pub(crate) inside: AtomicU32,
     /// Bits of [`Activation::RESCHEDULE`] and [`Activation::DEFERRED`] that wait for it to leave.
     pub(crate) attention: AtomicU32,
@@ -58,7 +60,8 @@ pub struct Activation<K: Kernel> {
     pub(crate) stack: AtomicUsize,
     /// The processor's [`arch::Control`] while no thread runs: that of the last one.
     pub(crate) control: AtomicU64,
-    pub(crate) runtime: AtomicPtr<Runtime<K>>,
+    /// The runtime it belongs to: see [`Activation::runtime`](Activation#method.runtime).
+    pub(crate) runtime: AtomicPtr<()>,
 
     /// Counts wake-ups; it sleeps on this word.
     pub(crate) wake: AtomicU32,
@@ -84,7 +87,7 @@ pub struct Activation<K: Kernel> {
     pub kernel: K::ActivationState,
 }
 
-impl<K: Kernel> Activation<K> {
+impl<K: Machine> Activation<K> {
     /// Offset of the word that holds the activation's own address.
     pub const OFFSET_THIS: usize = core::mem::offset_of!(Activation<K>, this);
     /// Offset of the 32-bit word that is 1 while the activation is inside the runtime.
@@ -149,7 +152,7 @@ impl<K: Kernel> Activation<K> {
         top - (ACTIVATION_STACK - stack::PAGE)..top
     }
 
-    /// The count that [`Kernel::sleep`] compares.
+    /// The count that [`Vessels::sleep`](crate::kernel::Vessels::sleep) compares.
     pub fn wake_word(&self) -> &AtomicU32 {
         &self.wake
     }
@@ -216,21 +219,14 @@ impl<K: Kernel> Activation<K> {
     pub(crate) fn stays(&self) -> bool {
         self.stays.load(Ordering::Relaxed)
     }
-
-    /// The runtime it belongs to.
-    pub fn runtime(&self) -> &'static Runtime<K> {
-        let pointer = self.runtime.load(Ordering::Relaxed);
-        // SAFETY: set before the activation is started or adopted, to a runtime that is never freed.
-        unsafe { &*pointer }
-    }
 }
 
-impl<K: Kernel> Recycled for Activation<K> {
+impl<K: Machine> Recycled for Activation<K> {
     fn free_link(&self) -> &Slot<Self> {
         &self.next
     }
 
-    fn map<Any: Kernel>(kernel: &Any, length: usize) -> Result<NonNull<u8>, Errno> {
+    fn map<Any: Machine>(kernel: &Any, length: usize) -> Result<NonNull<u8>, Errno> {
         kernel.map_activations(length)
     }
 

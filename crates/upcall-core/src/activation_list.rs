@@ -1,16 +1,16 @@
 //! Activations linked through themselves, the last one that came first. An activation is in one such list at a time.
 
 use crate::activation::Activation;
-use crate::kernel::Kernel;
+use crate::machine::Machine;
 use crate::sync::Ordering;
 
 /// Activations linked one after the other. Owned by whoever holds the value.
-pub(crate) struct ActivationList<K: Kernel>(Option<&'static Activation<K>>);
+pub(crate) struct ActivationList<K: Machine>(Option<&'static Activation<K>>);
 
 // SAFETY: references to activations, whose fields are atomics; a list is shared behind a lock only.
-unsafe impl<K: Kernel> Send for ActivationList<K> {}
+unsafe impl<K: Machine> Send for ActivationList<K> {}
 
-impl<K: Kernel> ActivationList<K> {
+impl<K: Machine> ActivationList<K> {
     pub(crate) const fn new() -> Self {
         ActivationList(None)
     }

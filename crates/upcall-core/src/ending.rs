@@ -16,9 +16,8 @@
 
 use core::marker::PhantomData;
 
-use crate::activation::Activation;
-use crate::kernel::Kernel;
-use crate::runtime::{Runtime, Transition};
+use crate::kernel::Attributes;
+use crate::machine::Machine;
 use crate::sync::{AtomicUsize, Ordering};
 use crate::thread::{Claim, QUEUED, RUNNING as RUNS, Thread, WakeReason};
 
@@ -34,13 +33,13 @@ const MARK: usize = 2;
 
 /// See the module's text.
 #[repr(transparent)]
-pub struct Ending<K: Kernel> {
+pub struct Ending<K: Machine> {
     word: AtomicUsize,
     kind: PhantomData<fn() -> K>,
 }
 
 /// What is to be done for a thread that has ended.
-pub enum Ended<K: Kernel> {
+pub enum Ended<K: Machine> {
     /// Its handle is still there, and nobody waits.
     Kept,
     /// Nobody has its handle: its result is its own to drop. It has not ended yet.
@@ -51,7 +50,7 @@ pub enum Ended<K: Kernel> {
     Outside,
 }
 
-impl<K: Kernel> Default for Ending<K> {
+impl<K: Machine> Default for Ending<K> {
     fn default() -> Self {
         Ending {
             word: AtomicUsize::new(RUNNING),
@@ -60,7 +59,7 @@ impl<K: Kernel> Default for Ending<K> {
     }
 }
 
-impl<K: Kernel> Ending<K> {
+impl<K: Machine> Ending<K> {
     /// Another thread begins, whose handle there is. By whoever has given everything back.
     #[inline]
     pub fn begin(&self) {
@@ -145,6 +144,15 @@ impl<K: Kernel> Ending<K> {
         core::ptr::from_ref(self) as usize
     }
 
+    /// Takes the thread out, if it waits here: it is the caller's then.
+    fn withdraw(&self, thread: &'static Thread<K>) -> bool {
+        let own = core::ptr::from_ref(thread) as usize;
+        // That it was `LEAVING` before is not known any more, and only of interest to a handle that is dropped.
+        self.change(own, RUNNING, Ordering::SeqCst).is_ok()
+    }
+}
+
+impl<K: Attributes> Ending<K> {
     /// The thread, which is saved, waits. Says whether it does; if not, it is over, or something has come for the
     /// thread itself, and it runs on.
     pub(crate) fn hang(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
@@ -171,13 +179,6 @@ impl<K: Kernel> Ending<K> {
         thread.state.store(RUNS, Ordering::Relaxed);
         false
     }
-
-    /// Takes the thread out, if it waits here: it is the caller's then.
-    fn withdraw(&self, thread: &'static Thread<K>) -> bool {
-        let own = core::ptr::from_ref(thread) as usize;
-        // That it was `LEAVING` before is not known any more, and only of interest to a handle that is dropped.
-        self.change(own, RUNNING, Ordering::SeqCst).is_ok()
-    }
 }
 
 /// Whether a thread with this wait key waits for an end.
@@ -187,42 +188,11 @@ pub(crate) fn is_key(key: usize) -> bool {
 }
 
 /// Something has come for a thread with this wait key, which [`is_key`].
-pub(crate) fn interrupt<K: Kernel>(key: usize, thread: &'static Thread<K>) -> Claim {
+pub(crate) fn interrupt<K: Machine>(key: usize, thread: &'static Thread<K>) -> Claim {
     // SAFETY: the address of an `Ending`, which is there for ever, as the module's text demands.
     let ending = unsafe { &*((key - MARK) as *const Ending<K>) };
     if !ending.withdraw(thread) {
         return Claim::Lost;
     }
     thread.claim_in_bucket(WakeReason::Interrupted)
-}
-
-impl<K: Kernel> Runtime<K> {
-    /// Parks the current thread until a thread is over, or something comes for itself: the caller
-    /// looks which. Called inside the runtime; returns the activation that carries the thread afterwards.
-    #[inline]
-    pub fn await_end(
-        &'static self,
-        activation: &'static Activation<K>,
-        ending: &'static Ending<K>,
-    ) -> &'static Activation<K> {
-        self.tell_of_current(activation, Transition::Blocked);
-        let activation = self.park(
-            activation,
-            |activation, thread, ending| {
-                let runtime = activation.runtime();
-                // SAFETY: as passed below.
-                let ending = unsafe { &*(ending as *const Ending<K>) };
-                if ending.hang(runtime.kernel(), thread) {
-                    return None;
-                }
-                runtime.tell(activation.vp(), thread, Transition::Unblocked);
-                Some(thread)
-            },
-            ending.address(),
-        );
-        if let Some(thread) = activation.thread() {
-            thread.wait_key.store(0, Ordering::Relaxed);
-        }
-        activation
-    }
 }

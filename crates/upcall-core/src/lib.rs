@@ -19,7 +19,7 @@
 //! 3. A stopped owner inside the runtime (state [`vp::State::Runtime`]) is never replaced: it is
 //!    continued first (critical-section recovery, Anderson §3.3).
 //! 4. No thread waits while a less urgent one runs, beyond the way of a call ([`rank`]).
-//! 5. Nothing here allocates from a heap or calls libc: memory comes from [`Kernel::map`].
+//! 5. Nothing here allocates from a heap or calls libc: memory comes from [`Machine::map`].
 
 #![no_std]
 
@@ -32,11 +32,12 @@ mod activation_list;
 pub mod arch;
 mod edges;
 pub mod ending;
-pub mod futex;
 pub mod kernel;
 mod lock;
+pub mod machine;
 mod memory;
 pub mod rank;
+mod ranked;
 mod ready;
 pub mod runtime;
 mod slot;
@@ -55,10 +56,11 @@ mod vp_set;
 pub use accepted::Accepted;
 pub use activation::{Activation, Role};
 pub use edges::Edges;
-pub use kernel::{Errno, Kernel, Waiting};
+pub use kernel::{Kernel, Waiting};
 pub use lock::{Guard, SpinLock};
+pub use machine::{Errno, Machine};
 pub use rank::Rank;
-pub use runtime::Runtime;
+pub use runtime::{Runtime, futex};
 pub use slot::Slot;
 pub use thread::{Thread, WakeReason};
 pub use thread_list::ThreadList;

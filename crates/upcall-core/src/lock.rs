@@ -8,14 +8,14 @@ use crate::sync::UnsafeCell;
 use crate::sync::{AtomicBool, Ordering, test_and_set};
 use core::ops::{Deref, DerefMut};
 
-use crate::kernel::Kernel;
+use crate::machine::Machine;
 
 /// Spins before a waiter yields the processor.
 const SPINS: u32 = 100;
 
 /// One step of waiting for a lock's holder.
 #[cold]
-pub(crate) fn spin<K: Kernel>(kernel: &K, spins: &mut u32) {
+pub(crate) fn spin<K: Machine>(kernel: &K, spins: &mut u32) {
     *spins += 1;
     if *spins < SPINS {
         crate::sync::spin_loop();
@@ -45,7 +45,7 @@ impl<T> SpinLock<T> {
 
     /// Waits for the lock. Only inside the runtime.
     #[inline]
-    pub fn lock<K: Kernel>(&self, kernel: &K) -> Guard<'_, T> {
+    pub fn lock<K: Machine>(&self, kernel: &K) -> Guard<'_, T> {
         // Acquire: pairs with the Release in `Guard::drop` and `unlock`.
         if test_and_set(&self.held, Ordering::Acquire) {
             self.wait(kernel);
@@ -54,7 +54,7 @@ impl<T> SpinLock<T> {
     }
 
     #[cold]
-    fn wait<K: Kernel>(&self, kernel: &K) {
+    fn wait<K: Machine>(&self, kernel: &K) {
         let mut spins = 0;
         loop {
             while self.held.load(Ordering::Relaxed) {

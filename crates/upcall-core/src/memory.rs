@@ -7,8 +7,8 @@ use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
+use crate::machine::{Errno, Machine};
 use crate::slot::Slot;
 
 /// Bytes asked from the kernel at a time.
@@ -21,7 +21,7 @@ pub(crate) trait Recycled: Sized + 'static {
     /// A new object in its initial state.
     fn initial() -> Self;
     /// Memory for more of them.
-    fn map<K: Kernel>(kernel: &K, length: usize) -> Result<NonNull<u8>, Errno> {
+    fn map<K: Machine>(kernel: &K, length: usize) -> Result<NonNull<u8>, Errno> {
         kernel.map(length)
     }
 }
@@ -48,8 +48,8 @@ impl<T: Recycled + Sync> Slab<T> {
     ///
     /// # Errors
     ///
-    /// What [`Kernel::map`] reports when memory is exhausted.
-    pub(crate) fn take<K: Kernel>(&self, kernel: &K) -> Result<(&'static T, bool), Errno> {
+    /// What [`Machine::map`] reports when memory is exhausted.
+    pub(crate) fn take<K: Machine>(&self, kernel: &K) -> Result<(&'static T, bool), Errno> {
         let mut free = self.0.lock(kernel);
         if let Some(object) = free.head {
             free.head = object.free_link().get(Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl<T: Recycled + Sync> Slab<T> {
     }
 
     /// Gives an object back. The caller keeps no right to it.
-    pub(crate) fn give<K: Kernel>(&self, kernel: &K, object: &'static T) {
+    pub(crate) fn give<K: Machine>(&self, kernel: &K, object: &'static T) {
         let mut free = self.0.lock(kernel);
         object.free_link().set(free.head, Ordering::Relaxed);
         free.head = Some(object);

@@ -26,11 +26,6 @@
 //! lock instead, on which all processors meet; the look in 1 stays. Rejected, too: a policy that is called
 //! for the next thread under the list's lock (`docs/adr/0003-policies.md`).
 
-use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeAtomicLink, intrusive_adapter};
-
-use crate::kernel::Kernel;
-use crate::thread::Thread;
-
 /// How urgent a thread is; smaller is more urgent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Rank(pub u64);
@@ -40,74 +35,4 @@ impl Rank {
     pub const COMMON: Rank = Rank(1 << 63);
     /// A thread that does not run, though it is ready, until it has another rank.
     pub const HELD: Rank = Rank(u64::MAX);
-}
-
-intrusive_adapter!(ByRank<K> = &'static Thread<K>: Thread<K> { rank_link => RBTreeAtomicLink } where K: Kernel);
-
-impl<'a, K: Kernel> KeyAdapter<'a> for ByRank<K> {
-    type Key = Rank;
-
-    fn get_key(&self, thread: &'a Thread<K>) -> Rank {
-        thread.listed_rank()
-    }
-}
-
-/// Ready threads that have another rank than the common one, in this order; owned by whoever holds the
-/// value.
-pub(crate) struct Ranked<K: Kernel>(RBTree<ByRank<K>>);
-
-impl<K: Kernel> Ranked<K> {
-    pub(crate) const fn new() -> Self {
-        Ranked(RBTree::new(ByRank::NEW))
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Behind those of the same rank.
-    #[cold]
-    pub(crate) fn push_back(&mut self, thread: &'static Thread<K>, rank: Rank) {
-        thread.set_listed_rank(rank);
-        self.0
-            .upper_bound_mut(Bound::Included(&rank))
-            .insert_after(thread);
-    }
-
-    /// Before those of the same rank.
-    #[cold]
-    pub(crate) fn push_front(&mut self, thread: &'static Thread<K>, rank: Rank) {
-        thread.set_listed_rank(rank);
-        self.0
-            .lower_bound_mut(Bound::Included(&rank))
-            .insert_before(thread);
-    }
-
-    pub(crate) fn pop_front(&mut self) -> Option<&'static Thread<K>> {
-        self.0.front_mut().remove()
-    }
-
-    pub(crate) fn first(&self) -> Option<(&'static Thread<K>, Rank)> {
-        let thread = self.0.front().clone_pointer()?;
-        Some((thread, thread.listed_rank()))
-    }
-
-    pub(crate) fn contains(&self, thread: &'static Thread<K>) -> bool {
-        let rank = thread.listed_rank();
-        let mut at = self.0.lower_bound(Bound::Included(&rank));
-        while let Some(here) = at.get().filter(|here| here.listed_rank() == rank) {
-            if core::ptr::eq(here, thread) {
-                return true;
-            }
-            at.move_next();
-        }
-        false
-    }
-
-    /// Takes a thread out, which is here.
-    pub(crate) fn remove(&mut self, thread: &'static Thread<K>) {
-        // SAFETY: it is in this tree.
-        unsafe { self.0.cursor_mut_from_ptr(thread) }.remove();
-    }
 }

@@ -18,21 +18,22 @@
 use crate::sync::UnsafeCell;
 use crate::sync::{AtomicUsize, Ordering};
 
-use crate::kernel::Kernel;
 use crate::lock::spin;
-use crate::rank::{Rank, Ranked};
+use crate::machine::Machine;
+use crate::rank::Rank;
+use crate::ranked::Ranked;
 use crate::thread::{READY, Thread};
 use crate::thread_list::ThreadList;
 
 /// New threads of a program that divides its work by them: the last one made runs first, which bounds how many
 /// there are at a time by their depth; others steal the first one made, which has most work left. When a
 /// time slice ends they are in the queue as all others are.
-struct Forked<K: Kernel> {
+struct Forked<K: Machine> {
     oldest: Option<&'static Thread<K>>,
     newest: Option<&'static Thread<K>>,
 }
 
-impl<K: Kernel> Forked<K> {
+impl<K: Machine> Forked<K> {
     #[inline]
     fn push(&mut self, thread: &'static Thread<K>) {
         thread.next.set(None, Ordering::Relaxed);
@@ -77,7 +78,7 @@ impl<K: Kernel> Forked<K> {
 }
 
 /// Ready threads, the most urgent first.
-struct Queue<K: Kernel> {
+struct Queue<K: Machine> {
     /// Of the common rank, and before the others of it.
     forked: Forked<K>,
     common: ThreadList<K>,
@@ -86,7 +87,7 @@ struct Queue<K: Kernel> {
     ranked: Ranked<K>,
 }
 
-impl<K: Kernel> Queue<K> {
+impl<K: Machine> Queue<K> {
     #[inline]
     fn push_back(&mut self, thread: &'static Thread<K>) {
         match thread.rank() {
@@ -205,19 +206,19 @@ impl<K: Kernel> Queue<K> {
 /// The ready threads of one virtual processor, and a lock around them that says how many there are:
 /// the thread that is about to be put in counts from the moment when the lock is taken, so that one
 /// locked instruction both takes it and announces the thread.
-pub(crate) struct ReadyList<K: Kernel> {
+pub(crate) struct ReadyList<K: Machine> {
     /// Twice the length, plus one while it is locked.
     word: AtomicUsize,
     list: UnsafeCell<Queue<K>>,
 }
 
 // SAFETY: the list is reached only by who holds the lock; see `ThreadList`.
-unsafe impl<K: Kernel> Sync for ReadyList<K> {}
+unsafe impl<K: Machine> Sync for ReadyList<K> {}
 
 const LOCKED: usize = 1;
 const ONE: usize = 2;
 
-impl<K: Kernel> ReadyList<K> {
+impl<K: Machine> ReadyList<K> {
     pub(crate) const fn new() -> Self {
         ReadyList {
             word: AtomicUsize::new(0),

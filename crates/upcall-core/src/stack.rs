@@ -2,7 +2,7 @@
 //!
 //! A pool maps many stacks at a time, side by side, without reserving memory; each has a guard
 //! page at its low end that costs no mapping of its own where the kernel can do that
-//! ([`Kernel::guard`]). A used stack is recycled, most recently used first, with its pages.
+//! ([`Machine::guard`]). A used stack is recycled, most recently used first, with its pages.
 //!
 //! ```text
 //!   chunk:  | guard | stack 0 ........ top | guard | stack 1 ........ top | ...
@@ -13,8 +13,8 @@
 
 use core::ptr::NonNull;
 
-use crate::kernel::{Errno, Kernel};
 use crate::lock::SpinLock;
+use crate::machine::{Errno, Machine};
 
 pub(crate) const PAGE: usize = 4096;
 /// Bytes that a pool maps at a time, at least one stack.
@@ -50,12 +50,12 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// What [`Kernel::map`] reports when memory is exhausted.
+    /// What [`Machine::map`] reports when memory is exhausted.
     ///
     /// # Upcall safety
     ///
     /// Inside the runtime only; allocates nothing but pages.
-    pub fn take<K: Kernel>(&self, kernel: &K) -> Result<usize, Errno> {
+    pub fn take<K: Machine>(&self, kernel: &K) -> Result<usize, Errno> {
         let mut free = self.free.lock(kernel);
         if free.head != 0 {
             let top = free.head;
@@ -83,7 +83,7 @@ impl StackPool {
     /// # Safety
     ///
     /// `top` came from [`StackPool::take`] of this pool, and nothing uses the stack any more.
-    pub unsafe fn give<K: Kernel>(&self, kernel: &K, top: usize) {
+    pub unsafe fn give<K: Machine>(&self, kernel: &K, top: usize) {
         let mut free = self.free.lock(kernel);
         // SAFETY: the topmost word of a stack that the caller owns.
         unsafe { *((top - size_of::<usize>()) as *mut usize) = free.head };

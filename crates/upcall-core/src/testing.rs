@@ -6,11 +6,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::boxed::Box;
 use std::vec;
 
-use crate::activation::Activation;
-use crate::kernel::{Errno, Kernel, Waiting};
+use crate::kernel::Poll;
+use crate::machine::{Errno, Machine};
 use crate::memory::Slab;
 use crate::thread::Thread;
-use crate::thread_list::ThreadList;
 
 /// The kernel.
 pub(crate) struct Bare {
@@ -55,54 +54,10 @@ pub(crate) fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-// SAFETY: memory is leaked, so it stays mapped; no activation exists that could be wrong.
-unsafe impl Kernel for Bare {
+// SAFETY: memory is leaked, so it stays mapped.
+unsafe impl Machine for Bare {
     type ActivationState = ();
     type ThreadState = ();
-
-    fn current(&self) -> &'static Activation<Self> {
-        unreachable!("nothing runs")
-    }
-
-    fn set_inside(&self) {}
-
-    fn clear_inside(&self) -> bool {
-        false
-    }
-
-    fn now(&self) -> u64 {
-        0
-    }
-
-    fn yield_processor(&self) {}
-
-    fn sleep(&self, _: &'static Activation<Self>, _: u32) {}
-
-    fn wake(&self, _: &'static Activation<Self>) {}
-
-    fn interrupt(&self, _: &'static Activation<Self>) {}
-
-    fn is_blocked(&self, _: &'static Activation<Self>, _: bool) -> bool {
-        false
-    }
-
-    fn waiting(&self, _: &'static Activation<Self>) -> Waiting {
-        Waiting::Deaf
-    }
-
-    fn spawn(&self, _: &'static Activation<Self>, _: bool) -> Result<(), Errno> {
-        Err(Errno(11))
-    }
-
-    fn exit_activation(&self, _: &'static Activation<Self>) -> ! {
-        unreachable!("nothing runs")
-    }
-
-    fn bind(&self, _: &'static Activation<Self>) {}
-
-    fn install(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
-
-    fn uninstall(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
 
     fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
         const PAGE: usize = 4096;
@@ -111,41 +66,17 @@ unsafe impl Kernel for Bare {
         Ok(NonNull::from(&mut memory[start..]).cast())
     }
 
-    fn guard(&self, _: NonNull<u8>, _: usize) {}
-
-    fn poll(&self, _: &'static Activation<Self>, _: Option<u32>) -> ThreadList<Self> {
-        ThreadList::new()
+    fn broken(&self, what: &str) -> ! {
+        panic!("{what}")
     }
+}
 
-    fn wants_poller(&self) -> bool {
-        false
-    }
-
+impl Poll for Bare {
     fn set_alarm(&self, deadline: u64) {
         self.alarm.store(deadline, Ordering::Relaxed);
     }
 
     fn slack(&self, _: &'static Thread<Self>) -> u64 {
         self.slack.load(Ordering::Relaxed)
-    }
-
-    fn is_interrupted(&self, _: &'static Thread<Self>) -> bool {
-        false
-    }
-
-    fn deferred(&self, _: &'static Activation<Self>, _: Option<&'static Thread<Self>>) {}
-
-    fn tick(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
-
-    fn is_gone(&self, _: &'static Activation<Self>) -> bool {
-        true
-    }
-
-    fn sentinel(&self) -> bool {
-        false
-    }
-
-    fn broken(&self, what: &str) -> ! {
-        panic!("{what}")
     }
 }

@@ -23,7 +23,7 @@ use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::activation::Activation;
 use crate::arch;
-use crate::kernel::Kernel;
+use crate::machine::Machine;
 use crate::memory::Recycled;
 use crate::rank::Rank;
 use crate::slot::Slot;
@@ -50,7 +50,7 @@ pub(crate) const HELD: u32 = 6;
 
 /// A user-level thread. Lives in recycled memory: a reference stays valid, its identity does not.
 #[repr(C, align(64))]
-pub struct Thread<K: Kernel> {
+pub struct Thread<K: Machine> {
     /// Stack pointer of the saved registers while it does not run.
     pub(crate) context: AtomicUsize,
     pub(crate) state: AtomicU32,
@@ -88,7 +88,7 @@ pub struct Thread<K: Kernel> {
     pub kernel: K::ThreadState,
 }
 
-impl<K: Kernel> Thread<K> {
+impl<K: Machine> Thread<K> {
     /// The activation that carries the thread, if it runs (or is stopped by the kernel).
     pub fn carrier(&self) -> Option<&'static Activation<K>> {
         self.carrier.get(Ordering::Acquire)
@@ -204,7 +204,7 @@ pub enum Claim {
     Lost,
 }
 
-impl<K: Kernel> Recycled for Thread<K> {
+impl<K: Machine> Recycled for Thread<K> {
     fn free_link(&self) -> &Slot<Self> {
         &self.next
     }

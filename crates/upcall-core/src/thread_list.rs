@@ -2,23 +2,23 @@
 
 use crate::sync::Ordering;
 
-use crate::kernel::Kernel;
+use crate::machine::Machine;
 use crate::thread::Thread;
 
 /// Threads linked one after the other. Owned by whoever holds the value.
-pub struct ThreadList<K: Kernel> {
+pub struct ThreadList<K: Machine> {
     pub(crate) head: Option<&'static Thread<K>>,
     tail: Option<&'static Thread<K>>,
     len: usize,
 }
 
-impl<K: Kernel> Default for ThreadList<K> {
+impl<K: Machine> Default for ThreadList<K> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<K: Kernel> ThreadList<K> {
+impl<K: Machine> ThreadList<K> {
     /// No threads.
     pub const fn new() -> Self {
         ThreadList {
@@ -109,4 +109,4 @@ impl<K: Kernel> ThreadList<K> {
 
 // SAFETY: a list holds references to threads, whose fields are atomics; the list itself is moved
 // between kernel threads, never shared without a lock.
-unsafe impl<K: Kernel> Send for ThreadList<K> {}
+unsafe impl<K: Machine> Send for ThreadList<K> {}

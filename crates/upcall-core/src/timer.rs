@@ -4,15 +4,16 @@
 //! back in O(log n). The alarm of the kernel is set only when an earlier deadline appears; one
 //! that rings for nothing costs a look.
 //!
-//! A deadline may be met late by its thread's slack ([`Kernel::slack`]), so that one alarm serves
+//! A deadline may be met late by its thread's slack ([`Poll::slack`]), so that one alarm serves
 //! several: as in the kernel, the order is that of the latest times at which threads may run, the
 //! alarm rings at the first of them, and then everybody runs whose deadline has passed, up to the
 //! first in that order whose deadline has not.
 
 use core::sync::atomic::Ordering;
 
-use crate::kernel::{Errno, Kernel};
+use crate::kernel::Poll;
 use crate::lock::SpinLock;
+use crate::machine::Errno;
 use crate::slot::Slot;
 use crate::sync::CHECKED;
 use crate::thread::{Claim, Thread, WakeReason};
@@ -23,7 +24,7 @@ use crate::thread_list::ThreadList;
 const CAPACITY: usize = if CHECKED { 16 } else { 1 << 22 };
 const WAYS: usize = 4;
 
-struct Heap<K: Kernel> {
+struct Heap<K: Poll> {
     places: &'static [Slot<Thread<K>>],
     len: usize,
     /// When the kernel's alarm rings, `u64::MAX` when it is not set.
@@ -31,12 +32,12 @@ struct Heap<K: Kernel> {
 }
 
 // SAFETY: references to threads, whose fields are atomics, behind a lock.
-unsafe impl<K: Kernel> Send for Heap<K> {}
+unsafe impl<K: Poll> Send for Heap<K> {}
 
 /// The deadlines of a runtime.
-pub(crate) struct Timers<K: Kernel>(SpinLock<Heap<K>>);
+pub(crate) struct Timers<K: Poll>(SpinLock<Heap<K>>);
 
-impl<K: Kernel> Timers<K> {
+impl<K: Poll> Timers<K> {
     /// With room for a deadline of every thread: a wait cannot fail for want of memory, which no program
     /// expects of a wait.
     pub(crate) fn new(kernel: &K) -> Result<Self, Errno> {
@@ -111,13 +112,13 @@ impl<K: Kernel> Timers<K> {
     }
 }
 
-fn reserve<K: Kernel>(kernel: &K) -> Result<&'static [Slot<Thread<K>>], Errno> {
+fn reserve<K: Poll>(kernel: &K) -> Result<&'static [Slot<Thread<K>>], Errno> {
     let memory = kernel.map(CAPACITY * size_of::<Slot<Thread<K>>>())?;
     // SAFETY: mapped for ever, zeroed (a zero slot is an empty slot), aligned to a page, and large enough.
     Ok(unsafe { core::slice::from_raw_parts(memory.as_ptr().cast(), CAPACITY) })
 }
 
-impl<K: Kernel> Heap<K> {
+impl<K: Poll> Heap<K> {
     fn at(&self, place: usize) -> Option<&'static Thread<K>> {
         self.places.get(place)?.get(Ordering::Relaxed)
     }

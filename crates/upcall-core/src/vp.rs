@@ -24,8 +24,8 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::activation::Activation;
 use crate::activation_list::ActivationList;
-use crate::kernel::Kernel;
 use crate::lock::SpinLock;
+use crate::machine::Machine;
 use crate::rank::Rank;
 use crate::ready::ReadyList;
 use crate::slot::Slot;
@@ -51,20 +51,20 @@ pub enum State {
 const STATE: usize = 7;
 
 /// The contents of a virtual processor's word.
-pub struct Word<K: Kernel> {
+pub struct Word<K: Machine> {
     bits: usize,
     kind: core::marker::PhantomData<K>,
 }
 
-impl<K: Kernel> Clone for Word<K> {
+impl<K: Machine> Clone for Word<K> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K: Kernel> Copy for Word<K> {}
+impl<K: Machine> Copy for Word<K> {}
 
-impl<K: Kernel> Word<K> {
+impl<K: Machine> Word<K> {
     #[inline]
     fn new(owner: &'static Activation<K>, state: State) -> Self {
         Self::from_bits(core::ptr::from_ref(owner) as usize | state as usize)
@@ -109,13 +109,13 @@ impl<K: Kernel> Word<K> {
 
 /// A virtual processor.
 #[repr(align(128))]
-pub struct Vp<K: Kernel> {
+pub struct Vp<K: Machine> {
     word: AtomicUsize,
     pub(crate) ready: ReadyList<K>,
     /// The activation that waits for the owner to block.
     pub(crate) standby: Slot<Activation<K>>,
-    /// Where the standby is a sentinel: the reserved activation to which it gives the processor. A
-    /// sentinel that is awake has one, so that it never holds a lock, which others would wait for
+    /// Where standbys need heirs: the reserved activation to which this one's gives the processor. A
+    /// standby that is awake has one, so that it never holds a lock, which others would wait for
     /// while it does not get to run.
     pub(crate) heir: Slot<Activation<K>>,
     /// The owner from which the heir was given the processor, until the heir arrives.
@@ -147,7 +147,7 @@ pub struct Vp<K: Kernel> {
     index: u32,
 }
 
-impl<K: Kernel> Vp<K> {
+impl<K: Machine> Vp<K> {
     pub(crate) fn new(index: u32, processor: u32, owner: &'static Activation<K>) -> Self {
         Vp {
             word: AtomicUsize::new(Word::new(owner, State::Idle).bits),
@@ -252,16 +252,16 @@ impl<K: Kernel> Vp<K> {
 }
 
 /// The displaced activations of one virtual processor, last displaced first.
-pub(crate) struct Displaced<K: Kernel> {
+pub(crate) struct Displaced<K: Machine> {
     list: ActivationList<K>,
     /// Those that blocked outside of any announced call and do not know yet.
     unsettled: Option<&'static Activation<K>>,
 }
 
 // SAFETY: references to activations, whose fields are atomics, behind a lock.
-unsafe impl<K: Kernel> Send for Displaced<K> {}
+unsafe impl<K: Machine> Send for Displaced<K> {}
 
-impl<K: Kernel> Displaced<K> {
+impl<K: Machine> Displaced<K> {
     pub(crate) fn none() -> Self {
         Displaced {
             list: ActivationList::new(),

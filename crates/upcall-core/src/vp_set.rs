@@ -4,7 +4,7 @@
 //!
 //! Rejected: a second level of bits over the first. Its marks would have to be taken away, and between
 //! finding a word empty and taking its mark away somebody may become a member, whom others then do not
-//! find for a moment. A lock would close that; but sentinels hold none.
+//! find for a moment. A lock would close that; but a standby that only watches holds none.
 
 use crate::sync::{AtomicU64, AtomicUsize, CHECKED, Ordering};
 

@@ -3,7 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use upcall_core::{Activation, Errno, Kernel, Role, ThreadList, Waiting};
+use upcall_core::kernel::{Attributes, Poll, Share, Vessels, Watch};
+use upcall_core::{Activation, Errno, Role, ThreadList, Waiting};
 
 use crate::machine::policy::Call;
 use crate::machine::sim::{Number, Signals, Sim, Vp};
@@ -31,12 +32,33 @@ impl Sim {
     }
 }
 
-// SAFETY: `current` is the vessel that runs; vessels begin on their activations' stacks; memory
-// lives until the run is over.
-unsafe impl Kernel for Sim {
+// SAFETY: memory lives until the run is over.
+unsafe impl upcall_core::Machine for Sim {
     type ActivationState = Number;
     type ThreadState = Signals;
 
+    fn now(&self) -> u64 {
+        self.machine().point(Call::Now);
+        let machine = self.machine();
+        machine.ask(|policy| policy.now(&machine))
+    }
+
+    fn yield_processor(&self) {
+        self.machine().point(Call::Yield);
+    }
+
+    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        self.machine().point(Call::Map);
+        NonNull::new(self.machine().memory(length)).ok_or(Errno(12))
+    }
+
+    fn broken(&self, what: &str) -> ! {
+        self.machine().fail(format!("broken: {what}"))
+    }
+}
+
+// SAFETY: `current` is the vessel that runs; vessels begin on their activations' stacks.
+unsafe impl Vessels for Sim {
     fn current(&self) -> &'static Activation<Self> {
         self.machine()
             .me(|vessel| vessel.activation.get())
@@ -57,16 +79,6 @@ unsafe impl Kernel for Sim {
         self.word(Activation::<Self>::OFFSET_ATTENTION)
             .load(Ordering::SeqCst)
             != 0
-    }
-
-    fn now(&self) -> u64 {
-        self.machine().point(Call::Now);
-        let machine = self.machine();
-        machine.ask(|policy| policy.now(&machine))
-    }
-
-    fn yield_processor(&self) {
-        self.machine().point(Call::Yield);
     }
 
     fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
@@ -95,31 +107,11 @@ unsafe impl Kernel for Sim {
         machine.point(Call::Interrupt);
     }
 
-    fn is_blocked(&self, activation: &'static Activation<Self>, cheap_doubt: bool) -> bool {
-        let machine = self.machine();
-        machine.point(Call::IsBlocked);
-        let Some(index) = Machine::vessel_of(activation) else {
-            return false;
-        };
-        match machine.doing(index) {
-            Doing::Blocked { .. } => true,
-            _ => cheap_doubt && machine.chance(machine.style.doubts),
-        }
-    }
-
-    fn waiting(&self, activation: &'static Activation<Self>) -> Waiting {
-        self.machine().point(Call::Waiting);
-        match Self::is_interruptible(activation) {
-            true => Waiting::Interruptible,
-            false => Waiting::Deaf,
-        }
-    }
-
-    fn spawn(&self, activation: &'static Activation<Self>, sentinel: bool) -> Result<(), Errno> {
+    fn spawn(&self, activation: &'static Activation<Self>, watches: bool) -> Result<(), Errno> {
         let machine = self.machine();
         machine.point(Call::Spawn);
         // It inherits the idle class, and would run threads there.
-        if machine.style.sentinel && !sentinel && self.current().role() == Role::Standby {
+        if machine.style.sentinel && !watches && self.current().role() == Role::Standby {
             machine.fail("a sentinel starts an activation for threads".into());
         }
         let alive = self.space().alive.get();
@@ -141,7 +133,7 @@ unsafe impl Kernel for Sim {
         activation.kernel.set(index + 1);
         machine.vessel(index, |vessel| {
             vessel.activation.set(Some(activation));
-            vessel.sentinel.set(sentinel);
+            vessel.sentinel.set(watches);
             vessel.processor.set(activation.vp().processor());
         });
         machine.point(Call::Spawn);
@@ -164,6 +156,13 @@ unsafe impl Kernel for Sim {
         self.machine().point(Call::Bind);
     }
 
+    fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
+        Machine::vessel_of(activation)
+            .is_none_or(|index| self.machine().doing(index) == Doing::Gone)
+    }
+}
+
+impl Attributes for Sim {
     fn install(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
         let machine = self.machine();
         machine.point(Call::Install);
@@ -202,13 +201,21 @@ unsafe impl Kernel for Sim {
         }
     }
 
-    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
-        self.machine().point(Call::Map);
-        NonNull::new(self.machine().memory(length)).ok_or(Errno(12))
+    fn is_interrupted(&self, thread: &'static Thread) -> bool {
+        self.machine().point(Call::IsInterrupted);
+        thread.kernel.pending.load(Ordering::SeqCst)
     }
 
-    fn guard(&self, _page: NonNull<u8>, _length: usize) {}
+    fn deferred(&self, activation: &'static Activation<Self>, thread: Option<&'static Thread>) {
+        let Some(thread) = thread else { return };
+        if thread.kernel.pending.swap(false, Ordering::SeqCst) {
+            thread.kernel.delivered.fetch_add(1, Ordering::SeqCst);
+        }
+        activation.runtime().leave_quietly(activation);
+    }
+}
 
+impl Poll for Sim {
     fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         let machine = self.machine();
         machine.point(Call::Poll);
@@ -240,20 +247,36 @@ unsafe impl Kernel for Sim {
     fn slack(&self, _: &'static Thread) -> u64 {
         self.machine().style.slack
     }
+}
 
-    fn is_interrupted(&self, thread: &'static Thread) -> bool {
-        self.machine().point(Call::IsInterrupted);
-        thread.kernel.pending.load(Ordering::SeqCst)
-    }
-
-    fn deferred(&self, activation: &'static Activation<Self>, thread: Option<&'static Thread>) {
-        let Some(thread) = thread else { return };
-        if thread.kernel.pending.swap(false, Ordering::SeqCst) {
-            thread.kernel.delivered.fetch_add(1, Ordering::SeqCst);
+impl Watch for Sim {
+    fn is_blocked(&self, activation: &'static Activation<Self>, cheap_doubt: bool) -> bool {
+        let machine = self.machine();
+        machine.point(Call::IsBlocked);
+        let Some(index) = Machine::vessel_of(activation) else {
+            return false;
+        };
+        match machine.doing(index) {
+            Doing::Blocked { .. } => true,
+            _ => cheap_doubt && machine.chance(machine.style.doubts),
         }
-        activation.runtime().leave_quietly(activation);
     }
 
+    fn waiting(&self, activation: &'static Activation<Self>) -> Waiting {
+        self.machine().point(Call::Waiting);
+        match Self::is_interruptible(activation) {
+            true => Waiting::Interruptible,
+            false => Waiting::Deaf,
+        }
+    }
+
+    fn needs_heirs(&self) -> bool {
+        self.machine().point(Call::Sentinel);
+        self.machine().style.sentinel
+    }
+}
+
+impl Share for Sim {
     fn tick(&self, activation: &'static Activation<Self>, _thread: &'static Thread) {
         self.bind(activation);
     }
@@ -286,20 +309,6 @@ unsafe impl Kernel for Sim {
         let machine = self.machine();
         machine.rests(self.space, activation.vp().processor());
         machine.point(Call::Resting);
-    }
-
-    fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
-        Machine::vessel_of(activation)
-            .is_none_or(|index| self.machine().doing(index) == Doing::Gone)
-    }
-
-    fn sentinel(&self) -> bool {
-        self.machine().point(Call::Sentinel);
-        self.machine().style.sentinel
-    }
-
-    fn broken(&self, what: &str) -> ! {
-        self.machine().fail(format!("broken: {what}"))
     }
 }
 

@@ -95,8 +95,8 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "exhaustion",
         ACTIVATIONS,
-        "if self.kernel.spawn(activation, sentinel).is_err() {",
-        "if self.kernel.spawn(activation, sentinel).is_err() && sentinel {",
+        "if self.kernel.spawn(activation, watches).is_err() {",
+        "if self.kernel.spawn(activation, watches).is_err() && watches {",
     ),
     // Threads whose calls have ended are made ready, and a sleeping processor is not told.
     of_runtime(

@@ -1,18 +1,16 @@
 //! All activations: how they come into being, and what becomes of those that have ended.
 
-use crate::activation::{Activation, Role};
+use crate::activation::{ACTIVATION_STACK, Activation, Role};
 use crate::activation_list::ActivationList;
-use crate::kernel::{Errno, Kernel};
+use crate::kernel::Kernel;
 use crate::lock::SpinLock;
+use crate::machine::Errno;
 use crate::memory::Slab;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::stack::StackPool;
 use crate::sync::{AtomicBool, Ordering};
 use crate::vp::Vp;
-
-/// Bytes of an activation's own stack, guard included.
-pub(crate) const ACTIVATION_STACK: usize = 64 << 10;
 
 /// All activations of a runtime.
 pub(super) struct Activations<K: Kernel> {
@@ -77,9 +75,10 @@ impl<K: Kernel> Activations<K> {
             activation.stack.store(stack, Ordering::Relaxed);
             // Before it is known: whoever visits it may ask for its virtual processor.
             activation.vp.set(vp, Ordering::Relaxed);
-            activation
-                .runtime
-                .store(core::ptr::from_ref(runtime).cast_mut(), Ordering::Relaxed);
+            activation.runtime.store(
+                core::ptr::from_ref(runtime).cast_mut().cast(),
+                Ordering::Relaxed,
+            );
             loop {
                 let head = self.known.get(Ordering::Acquire);
                 activation.next_known.set(head, Ordering::Relaxed);
@@ -89,6 +88,17 @@ impl<K: Kernel> Activations<K> {
             }
         }
         Ok(activation)
+    }
+}
+
+impl<K: Kernel> Activation<K> {
+    /// The runtime it belongs to.
+    #[inline]
+    pub fn runtime(&self) -> &'static Runtime<K> {
+        let pointer = self.runtime.load(Ordering::Relaxed).cast();
+        // SAFETY: `Activations::create` put the address of its runtime there, which is never freed, before
+        // anybody else knew of the activation.
+        unsafe { &*pointer }
     }
 }
 
@@ -126,14 +136,14 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn spawn_activation(
         &'static self,
         vp: &'static Vp<K>,
-        sentinel: bool,
+        watches: bool,
     ) -> Option<&'static Activation<K>> {
         let Ok(activation) = self.new_activation(Some(vp)) else {
             self.refused();
             return None;
         };
         activation.set_role(Role::Reserved);
-        if self.kernel.spawn(activation, sentinel).is_err() {
+        if self.kernel.spawn(activation, watches).is_err() {
             self.refused();
             self.bury(activation);
             return None;

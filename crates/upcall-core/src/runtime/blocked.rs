@@ -5,7 +5,7 @@
 //! *absent* until it comes back.
 //!
 //! An activation that was replaced while its thread ran program code (page fault, displacement)
-//! is interrupted by [`Kernel::interrupt`], so that it learns of it before its thread goes on.
+//! is interrupted by [`Vessels::interrupt`](crate::kernel::Vessels::interrupt), so that it learns of it before its thread goes on.
 
 use core::sync::atomic::Ordering;
 
@@ -61,7 +61,7 @@ impl<K: Kernel> Runtime<K> {
             }
             return;
         }
-        if self.kernel.sentinel() {
+        if self.kernel.needs_heirs() {
             let Some(next) = self.take_spare_for(standby, vp) else {
                 return;
             };
@@ -81,16 +81,16 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// As [`Runtime::take_over`], by the sentinel of `vp`, which holds no lock meanwhile: what needs
-    /// one is the heir's, when it arrives. Afterwards the sentinel sleeps until somebody who calls it
+    /// As [`Runtime::take_over`], by a standby of `vp` that has an heir. It holds no lock meanwhile: what needs
+    /// one is the heir's, when it arrives. Afterwards the standby sleeps until somebody who calls it
     /// has found the next heir.
     pub(super) fn bequeath(
         &'static self,
-        sentinel: &'static Activation<K>,
+        standby: &'static Activation<K>,
         vp: &'static Vp<K>,
         word: Word<K>,
     ) {
-        // None where it was an ordinary standby a moment ago: once.
+        // None where the standby needed no heir a moment ago: once.
         let heir = vp.heir.get(Ordering::Acquire);
         let Some(heir) = heir.or_else(|| self.take_spare(vp)) else {
             return;
@@ -102,7 +102,7 @@ impl<K: Kernel> Runtime<K> {
         if self.replace_blocked(vp, word, heir, State::Rung) {
             self.vps.clear_idle(vp);
             self.notify(heir);
-            self.await_call(sentinel, vp);
+            self.await_call(standby, vp);
             return;
         }
         vp.bequeathed.set(None, Ordering::Relaxed);

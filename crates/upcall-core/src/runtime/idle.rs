@@ -267,14 +267,14 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Threads may have been announced to a virtual processor that is busy with another one now, and
-    /// who sat in the poller may have become its owner: a page fault is announced to nobody. Not where a
-    /// sentinel stands by: each would take an heir from the pool.
+    /// who sat in the poller may have become its owner: a page fault is announced to nobody. Not where
+    /// standbys have heirs: each call would take one from the pool.
     #[cold]
     pub(super) fn look_around(&'static self, vp: &'static Vp<K>) {
         if self.work_waits(vp) {
             self.announce_ready(vp);
         }
-        if self.seat_is_wanted() && !self.kernel.sentinel() {
+        if self.seat_is_wanted() && !self.kernel.needs_heirs() {
             self.call_standby(vp);
         }
     }

@@ -7,8 +7,8 @@ use crate::sync::{AtomicBool, Ordering};
 
 use crate::activation::{Activation, Role};
 use crate::arch;
-use crate::futex::Futexes;
-use crate::kernel::{Errno, Kernel};
+use crate::kernel::Kernel;
+use crate::machine::Errno;
 use crate::memory::Slab;
 use crate::rank::Rank;
 use crate::stats::Stats;
@@ -19,6 +19,7 @@ use crate::vp_set::MAX_VPS;
 
 mod activations;
 mod blocked;
+pub mod futex;
 mod idle;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
@@ -35,13 +36,13 @@ mod urgency;
 mod vps;
 
 use self::activations::Activations;
+use self::futex::Futexes;
 use self::policy::Policy;
 use self::seat::Seat;
 use self::spares::Spares;
 use self::urgency::Ranks;
 use self::vps::Vps;
 
-pub(crate) use activations::ACTIVATION_STACK;
 pub use passage::{After, Step};
 pub use policy::{Advice, Order, Transition, Transitions};
 
@@ -67,7 +68,7 @@ impl<K: Kernel> Runtime<K> {
     ///
     /// # Errors
     ///
-    /// What [`Kernel::map`] reports when memory is exhausted.
+    /// What [`Machine::map`](crate::Machine::map) reports when memory is exhausted.
     pub fn create(kernel: K) -> Result<&'static Self, Errno> {
         let futexes = Futexes::new(&kernel)?;
         let timers = Timers::new(&kernel)?;
@@ -93,13 +94,13 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Makes the calling kernel thread the first activation, with the calling thread on it, and a
-    /// virtual processor for each of `processors`. The caller then makes [`Kernel::current`]
+    /// virtual processor for each of `processors`. The caller then makes [`Vessels::current`](crate::kernel::Vessels::current)
     /// answer with the activation, and calls [`Runtime::start`]. Inside the runtime until
     /// [`Runtime::leave`].
     ///
     /// # Errors
     ///
-    /// `EINVAL` (22) for no or too many processors; what [`Kernel::map`] reports.
+    /// `EINVAL` (22) for no or too many processors; what [`Machine::map`](crate::Machine::map) reports.
     pub fn adopt(
         &'static self,
         processors: &[u32],
@@ -180,25 +181,17 @@ impl<K: Kernel> Runtime<K> {
         self.vps.all()
     }
 
-    pub(crate) fn futexes(&self) -> &Futexes<K> {
-        &self.futexes
-    }
-
-    pub(crate) fn timers(&self) -> &Timers<K> {
-        &self.timers
-    }
-
     /// Whether any thread waits for a deadline.
     pub fn has_deadlines(&self) -> bool {
         !self.timers.is_empty(&self.kernel)
     }
 
-    /// Claims the threads whose deadline has passed and adds them to `list`. For [`Kernel::poll`].
+    /// Claims the threads whose deadline has passed and adds them to `list`. For [`Poll::poll`](crate::kernel::Poll::poll).
     pub fn expire(&self, list: &mut crate::ThreadList<K>) {
         self.timers.expire(&self.kernel, self.kernel.now(), list);
     }
 
-    /// Gives a thread that is about to park a deadline, in nanoseconds of [`Kernel::now`].
+    /// Gives a thread that is about to park a deadline, in nanoseconds of [`Machine::now`](crate::Machine::now).
     pub fn arm(&self, thread: &'static Thread<K>, deadline: u64) {
         self.timers.insert(&self.kernel, thread, deadline);
     }
@@ -226,7 +219,7 @@ impl<K: Kernel> Runtime<K> {
     ///
     /// # Errors
     ///
-    /// What [`Kernel::map`] reports when memory is exhausted.
+    /// What [`Machine::map`](crate::Machine::map) reports when memory is exhausted.
     pub fn new_thread(&self) -> Result<&'static Thread<K>, Errno> {
         let (thread, _) = self.threads.take(&self.kernel)?;
         thread.rank.store(Rank::COMMON.0, Ordering::Relaxed);

@@ -258,7 +258,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Parks the current thread, which is findable, until it is claimed, at the latest at `deadline` (nanoseconds of
-    /// [`Kernel::now`]). Returns the activation that carries it then.
+    /// [`Machine::now`](crate::Machine::now)). Returns the activation that carries it then.
     #[inline(always)]
     pub fn park_until_claimed(
         &'static self,

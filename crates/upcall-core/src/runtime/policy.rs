@@ -257,7 +257,7 @@ impl<K: Kernel> Runtime<K> {
         while told.take().is_some() {}
     }
 
-    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Kernel::now`]). Called
+    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Machine::now`](crate::Machine::now)). Called
     /// inside the runtime; returns the activation that carries it afterwards.
     pub fn await_transition(
         &'static self,

@@ -16,7 +16,7 @@ const SCHEDULING_POINTS: u64 = 64;
 
 impl<K: Kernel> Runtime<K> {
     /// The kernel interrupted the current activation while it was outside the runtime, at the end
-    /// of a time slice (`tick`) or because of [`Kernel::interrupt`]. Runs in the interrupted
+    /// of a time slice (`tick`) or because of [`Vessels::interrupt`](crate::kernel::Vessels::interrupt). Runs in the interrupted
     /// thread, whose registers are saved in the frame below; returns when the thread may go on,
     /// perhaps on another activation.
     pub fn interrupted(&'static self, tick: bool) {
@@ -168,7 +168,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// The owner of a virtual processor looks again, as soon as it can, what should run on it, and
-    /// whether it may ([`Kernel::may_run`]).
+    /// whether it may ([`Share::may_run`](crate::kernel::Share::may_run)).
     pub fn recall(&'static self, vp: &'static Vp<K>) {
         let owner = vp.word().owner();
         owner.attend(Activation::<K>::RESCHEDULE);

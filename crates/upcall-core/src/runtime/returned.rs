@@ -138,9 +138,9 @@ impl<K: Kernel> Runtime<K> {
                     if self.replace_blocked(vp, word, activation, State::Runtime) {
                         self.vps.clear_idle(vp);
                         self.tell_of_absent(vp, owner);
-                        // Beside one that was displaced no sentinel runs: it comes first by right.
+                        // Beside one that was displaced no standby with an heir runs: the displaced one comes first by right.
                         let alone = displace && vp.nr_displaced.load(Ordering::Relaxed) == 0;
-                        if self.kernel.sentinel() && alone && vp.has_ready() {
+                        if self.kernel.needs_heirs() && alone && vp.has_ready() {
                             self.kernel.overdue();
                         }
                         return true;
@@ -176,10 +176,10 @@ impl<K: Kernel> Runtime<K> {
         word: Word<K>,
     ) -> bool {
         let owner = word.owner();
-        // A sentinel runs after every activation that returns: the owner may be blocked, unnoticed,
-        // and must not be granted the processor before it is back. An ordinary standby notices that
+        // A standby that only watches runs after every activation that returns: the owner may be blocked,
+        // unnoticed, and must not be granted the processor before it is back. Another standby notices that
         // such an owner was granted the processor, and takes it over then.
-        if self.kernel.sentinel() && self.kernel.is_blocked(owner, false) {
+        if self.kernel.needs_heirs() && self.kernel.is_blocked(owner, false) {
             let replaced = self.replace_blocked(vp, word, activation, State::Runtime);
             if replaced {
                 self.owner_blocked(vp, owner, word);

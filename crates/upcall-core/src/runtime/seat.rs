@@ -1,4 +1,4 @@
-//! The poller: somebody waits for descriptors and deadlines in [`Kernel::poll`], one activation at a time.
+//! The poller: somebody waits for descriptors and deadlines in [`Poll::poll`](crate::kernel::Poll::poll), one activation at a time.
 //!
 //! The poller is not a role of its own: an idle owner or a spare sits there instead of sleeping when
 //! nobody else does. Busy virtual processors look there now and then while the seat is empty.
@@ -101,7 +101,7 @@ impl<K: Kernel> Runtime<K> {
         if list.is_empty() {
             // The last deadline may have been nobody's.
             self.kernel.look_for_deadlock(activation);
-            if self.kernel.sentinel() {
+            if self.kernel.needs_heirs() {
                 self.stand_in(activation);
             }
         }
@@ -109,7 +109,7 @@ impl<K: Kernel> Runtime<K> {
         true
     }
 
-    /// Does the sentinels' work for once: another process may keep them from running.
+    /// Does the standbys' work for once: another process may keep those from running that only watch.
     #[cold]
     fn stand_in(&'static self, activation: &'static Activation<K>) {
         for vp in self.vps() {

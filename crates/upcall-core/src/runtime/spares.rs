@@ -16,7 +16,7 @@ const SPARES: u64 = 6;
 /// The pool.
 pub(super) struct Spares<K: Kernel> {
     pool: SpinLock<Pool<K>>,
-    /// There may be none for a sentinel to call. Written with the pool locked, read as a hint.
+    /// There may be none that could be an heir. Written with the pool locked, read as a hint.
     few: AtomicBool,
 }
 
@@ -101,10 +101,9 @@ impl<K: Kernel> Runtime<K> {
         spare
     }
 
-    /// A spare for the virtual processor whose owner `watcher` found blocked. A sentinel starts
-    /// none: a kernel thread inherits the idle class, and may not leave it. So there are always some
-    /// in the pool ([`Runtime::standby_is_awake`]), and if there are not, the poller, which is no
-    /// sentinel, does the work.
+    /// A spare for the virtual processor whose owner `watcher` found blocked. A standby
+    /// that only watches starts none: what it starts might only watch, too. So there are always some in the
+    /// pool ([`Runtime::standby_is_awake`]), and if there are not, the poller does the work.
     pub(super) fn take_spare_for(
         &'static self,
         watcher: &'static Activation<K>,

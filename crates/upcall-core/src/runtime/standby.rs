@@ -17,7 +17,7 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn standby_is_awake(&self, vp: &'static Vp<K>) -> bool {
         !self.vps.is_unwatched(vp)
             && vp.standby.get(Ordering::Relaxed).is_some()
-            && !(self.kernel.sentinel() && self.spares.are_few())
+            && !(self.kernel.needs_heirs() && self.spares.are_few())
     }
 
     /// Makes sure that somebody notices if the owner of `vp` blocks.
@@ -33,7 +33,7 @@ impl<K: Kernel> Runtime<K> {
         if self.is_left() {
             return;
         }
-        if self.kernel.sentinel()
+        if self.kernel.needs_heirs()
             && self.spares.are_few()
             && self.kernel.current().role() != Role::Standby
             && let Some(spare) = self.spawn_activation(vp, false)
@@ -41,7 +41,7 @@ impl<K: Kernel> Runtime<K> {
             self.give_back(spare);
         }
         if let Some(standby) = vp.standby.get(Ordering::Acquire) {
-            let able = !self.kernel.sentinel() || self.find_heir(vp);
+            let able = !self.kernel.needs_heirs() || self.find_heir(vp);
             if able && self.rouse_standby(vp) {
                 // SeqCst: pairs with `quit_standby`, which takes it away before it says that nobody watches.
                 if !vp.standby.holds(standby, Ordering::SeqCst) {
@@ -52,18 +52,18 @@ impl<K: Kernel> Runtime<K> {
             }
             return;
         }
-        let sentinel = self.kernel.sentinel();
-        if sentinel && !self.find_heir(vp) {
+        let needs_heir = self.kernel.needs_heirs();
+        if needs_heir && !self.find_heir(vp) {
             return;
         }
-        // One creator at a time: a sentinel too many could not be put to another use.
+        // One creator at a time: a standby too many that only watches could not be put to another use.
         while !vp.calling.swap(true, Ordering::SeqCst) {
             if vp.standby.get(Ordering::SeqCst).is_some() {
                 // Another caller was quicker.
                 vp.calling.store(false, Ordering::SeqCst);
                 return self.wake_standby(vp);
             }
-            let standby = if sentinel {
+            let standby = if needs_heir {
                 self.spawn_activation(vp, true)
             } else {
                 self.take_spare(vp)
@@ -86,7 +86,7 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Makes sure that the sentinel of `vp` can act; says whether it can.
+    /// Makes sure that the standby of `vp`, which needs an heir, can act; says whether it can.
     fn find_heir(&'static self, vp: &'static Vp<K>) -> bool {
         if vp.heir.get(Ordering::Relaxed).is_some() {
             return true;
@@ -115,7 +115,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// The standby has seen that the owner in `word` is blocked.
     fn relieve(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>, word: Word<K>) {
-        if self.kernel.sentinel() {
+        if self.kernel.needs_heirs() {
             self.bequeath(standby, vp, word);
         } else {
             self.take_over(standby, vp, word);

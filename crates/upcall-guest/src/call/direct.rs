@@ -3,7 +3,7 @@
 use core::slice;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use upcall_core::Kernel;
+use upcall_core::kernel::Vessels;
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::Kernel;
+use upcall_core::Machine;
 use upcall_linux::{Runtime, Thread, clock, cpu_time};
 
 use crate::call::time;

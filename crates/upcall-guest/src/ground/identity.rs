@@ -71,7 +71,7 @@ impl Identities {
     /// The table at `own`, which is mapped the first time. `None`: there is no memory.
     fn mapped<T>(own: &AtomicPtr<T>, runtime: &'static Runtime) -> Option<()> {
         if own.load(Ordering::Acquire).is_null() {
-            let memory = upcall_core::Kernel::map(runtime.kernel(), MOST * size_of::<T>());
+            let memory = upcall_core::Machine::map(runtime.kernel(), MOST * size_of::<T>());
             let memory = memory.ok()?.as_ptr().cast::<T>();
             // Somebody else may have been first; then this mapping stays unused.
             let _ = own.compare_exchange(

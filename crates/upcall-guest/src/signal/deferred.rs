@@ -14,7 +14,7 @@ use crate::signal::{masks, pending, timers};
 use super::{blocked_by, returning};
 
 /// Signals were deferred on an activation: they are delivered to its thread, or passed on.
-/// See [`upcall_core::Kernel::deferred`].
+/// See [`upcall_core::kernel::Attributes::deferred`].
 pub fn deferred(
     runtime: &'static Runtime,
     activation: &'static Activation,

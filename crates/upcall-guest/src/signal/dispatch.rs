@@ -31,7 +31,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use upcall_core::{Errno, Kernel};
+use upcall_core::{Errno, Machine};
 use upcall_linux::preempt;
 
 use crate::ground::state::GUEST;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use upcall_core::{Kernel, SpinLock};
+use upcall_core::{Machine, SpinLock};
 use upcall_linux::{Activation, Runtime, preempt, spawn};
 
 use crate::ground::caller;

@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use upcall_core::{Kernel, SpinLock};
+use upcall_core::{Machine, SpinLock};
 use upcall_linux::{Runtime, Thread};
 
 use crate::ground::mask;

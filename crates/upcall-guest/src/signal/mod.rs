@@ -58,7 +58,8 @@ pub use waits::*;
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::Kernel;
+use upcall_core::Machine;
+use upcall_core::kernel::Vessels;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt, sys, turns};
 
 use crate::ground::entry::{Frame, raw_syscall};

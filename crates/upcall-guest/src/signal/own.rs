@@ -18,7 +18,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::Kernel;
+use upcall_core::kernel::Vessels;
 use upcall_linux::arch::own_syscalls;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 

@@ -25,7 +25,8 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::Kernel;
+use upcall_core::Machine;
+use upcall_core::kernel::Vessels;
 use upcall_core::thread::Claim;
 use upcall_linux::{Activation, Runtime, Thread};
 

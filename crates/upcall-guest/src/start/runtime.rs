@@ -4,7 +4,7 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use upcall_core::runtime::Order;
-use upcall_core::{Errno, Kernel};
+use upcall_core::{Errno, Machine};
 use upcall_linux::observe::Probe;
 use upcall_linux::{
     Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, memory, placement,

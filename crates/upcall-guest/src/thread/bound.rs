@@ -31,7 +31,8 @@ use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use upcall_core::{Errno, Kernel, SpinLock};
+use upcall_core::kernel::Vessels;
+use upcall_core::{Errno, Machine, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread, activations, affinity, spawn};
 
 use crate::ground::entry::{NEVER, program_call, raw_syscall};

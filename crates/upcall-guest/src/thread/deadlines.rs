@@ -19,7 +19,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use upcall_core::{Kernel, Rank, SpinLock};
+use upcall_core::{Machine, Rank, SpinLock};
 use upcall_linux::{Activation, Job, Runtime, Thread, cpu_time};
 
 use crate::ground::access;

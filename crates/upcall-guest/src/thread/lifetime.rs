@@ -12,7 +12,8 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use upcall_core::{Errno, Kernel};
+use upcall_core::Errno;
+use upcall_core::kernel::Vessels;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::entry::{self, Frame, mode, raw_syscall};

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use upcall_core::futex::Waited;
-use upcall_core::{Kernel, WakeReason};
+use upcall_core::{Machine, WakeReason};
 use upcall_linux::{Runtime, Thread, base};
 
 use crate::ground::access;

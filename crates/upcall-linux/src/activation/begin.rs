@@ -2,7 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::Kernel;
+use upcall_core::Machine;
+use upcall_core::kernel::Vessels;
 
 use crate::activation::preempt;
 use crate::state::{Activation, Linux, Thread, base};

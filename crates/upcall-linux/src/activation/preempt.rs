@@ -58,7 +58,7 @@ struct Event {
 pub enum Meaning {
     /// The activation's time slice is over.
     Tick,
-    /// [`upcall_core::Kernel::interrupt`].
+    /// [`upcall_core::kernel::Vessels::interrupt`].
     Interrupt,
     /// [`request_call`].
     Call,

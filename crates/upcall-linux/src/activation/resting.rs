@@ -17,7 +17,8 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::{Kernel, Role};
+use upcall_core::kernel::Vessels;
+use upcall_core::{Machine, Role};
 
 use crate::activation::preempt;
 use crate::state::Linux;

@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use upcall_core::{Errno, Kernel, SpinLock};
+use upcall_core::kernel::Vessels;
+use upcall_core::{Errno, SpinLock};
 
 use crate::activation::preempt;
 use crate::state::{Activation, Runtime, base};

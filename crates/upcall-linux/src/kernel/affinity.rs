@@ -1,10 +1,9 @@
 //! Follows what the program may use, with the activations of this process: `processors::affinity` and when it looks.
 
-use upcall_core::Kernel;
-
 pub use crate::processors::affinity::{Set, WORDS, allowed, note, release};
 use crate::processors::affinity::{foreign_mask, look};
 use crate::state::{Activation, Linux, Runtime};
+use upcall_core::Machine;
 
 /// Sees now and then whether somebody has changed what the program may use.
 pub(crate) fn tick(runtime: &'static Runtime, activation: &'static Activation) {

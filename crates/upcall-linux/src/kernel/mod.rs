@@ -1,4 +1,4 @@
-//! [`Kernel`] on Linux: what the `standby` backend needs from an unprivileged process.
+//! [`Kernel`](upcall_core::Kernel) on Linux: what the `standby` backend needs from an unprivileged process.
 
 pub mod affinity;
 pub(crate) mod pace;
@@ -6,7 +6,8 @@ pub(crate) mod pace;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use upcall_core::{Errno, Kernel, Role, Slot, ThreadList, Vp, Waiting};
+use upcall_core::kernel::{Attributes, Poll, Share, Vessels};
+use upcall_core::{Errno, Machine, Role, Slot, ThreadList, Vp, Waiting};
 
 use crate::activation::{preempt, spawn};
 use crate::blocked::watch::Watch;
@@ -51,6 +52,13 @@ impl Linux {
         })
     }
 
+    /// Returns true if standbys are sentinels. A sentinel is in the idle scheduling class, runs no threads, and
+    /// may not get to run for long.
+    #[inline]
+    pub(crate) fn uses_sentinels(&self) -> bool {
+        self.sentinels.load(Ordering::Relaxed)
+    }
+
     /// From now on standbys are sentinels. The present ones become sentinels where they are, at
     /// their next look at the owner.
     #[cold]
@@ -69,7 +77,7 @@ impl Linux {
         if waits_for_turn {
             // Those that ring for a turn do not know of this sleep.
             1
-        } else if self.sentinel() {
+        } else if self.uses_sentinels() {
             self.watch.pause(self.now())
         } else {
             -1
@@ -104,7 +112,7 @@ impl Linux {
 
     /// Others keep a processor busy.
     pub(crate) fn watch_owners(&self, now: u64) {
-        if self.watch.begin(now) && self.sentinel() {
+        if self.watch.begin(now) && self.uses_sentinels() {
             // Who sits in it sleeps without end so far.
             self.poller.kick();
         }
@@ -131,12 +139,77 @@ impl Drop for Linux {
     }
 }
 
-// SAFETY: `current` reads the pseudo-register that each activation's kernel thread sets before
-// anything else; activations start on their own stacks (`spawn`); `map` never unmaps.
-unsafe impl Kernel for Linux {
+// SAFETY: `map` never unmaps.
+unsafe impl Machine for Linux {
     type ActivationState = LinuxActivation;
     type ThreadState = LinuxThread;
 
+    #[inline]
+    fn now(&self) -> u64 {
+        vdso::monotonic_ns()
+    }
+
+    fn yield_processor(&self) {
+        // SAFETY: no memory involved.
+        unsafe { sys!(sys::SYS_sched_yield) };
+    }
+
+    /// The holder may be a sentinel, or the one that waits a kernel thread with a real-time policy, which is no activation:
+    /// the one never runs beside one that only yields, nor does an ordinary kernel thread beside the other.
+    fn await_holder(&self) {
+        if !self.uses_sentinels() && !activations::is_mark(base::read()) {
+            self.yield_processor();
+            return;
+        }
+        let moment = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 1,
+        };
+        // SAFETY: reads the structure.
+        unsafe { sys!(libc::SYS_nanosleep, &raw const moment, 0) };
+    }
+
+    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        NonNull::new(memory::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    }
+
+    fn map_activations(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        NonNull::new(activations::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    }
+
+    fn guard(&self, page: NonNull<u8>, length: usize) {
+        // SAFETY: the caller owns the pages, which hold nothing yet.
+        unsafe {
+            if sys!(sys::SYS_madvise, page.as_ptr(), length, MADV_GUARD_INSTALL) < 0 {
+                // Before Linux 6.13: a mapping of its own, or, out of mappings, no guard.
+                sys!(
+                    sys::SYS_mprotect,
+                    page.as_ptr(),
+                    length.max(PAGE),
+                    libc::PROT_NONE
+                );
+            }
+        }
+    }
+
+    fn advice_is_late(&self) {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Ordering::Relaxed) {
+            sys::say(b"upcall: the policy has taken longer than a time slice; threads go on without it\n");
+        }
+    }
+
+    fn broken(&self, what: &str) -> ! {
+        sys::say(b"upcall: broken invariant: ");
+        sys::say(what.as_bytes());
+        sys::say(b"\nupcall: this is a bug in upcall; the process is stopped before it computes nonsense\n");
+        descriptors::abort(self.pid)
+    }
+}
+
+// SAFETY: `current` reads the pseudo-register that each activation's kernel thread sets before
+// anything else; activations start on their own stacks (`spawn`).
+unsafe impl Vessels for Linux {
     #[inline(always)]
     fn current(&self) -> &'static Activation {
         // SAFETY: only activations run the runtime.
@@ -153,31 +226,6 @@ unsafe impl Kernel for Linux {
     fn clear_inside(&self) -> bool {
         // SAFETY: only activations run the runtime.
         unsafe { base::clear_inside() }
-    }
-
-    #[inline]
-    fn now(&self) -> u64 {
-        vdso::monotonic_ns()
-    }
-
-    fn yield_processor(&self) {
-        // SAFETY: no memory involved.
-        unsafe { sys!(sys::SYS_sched_yield) };
-    }
-
-    /// The holder may be a sentinel, or the one that waits a kernel thread with a real-time policy, which is no activation:
-    /// the one never runs beside one that only yields, nor does an ordinary kernel thread beside the other.
-    fn await_holder(&self) {
-        if !self.sentinel() && !activations::is_mark(base::read()) {
-            self.yield_processor();
-            return;
-        }
-        let moment = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 1,
-        };
-        // SAFETY: reads the structure.
-        unsafe { sys!(libc::SYS_nanosleep, &raw const moment, 0) };
     }
 
     fn sleep(&self, activation: &'static Activation, seen: u32) {
@@ -222,30 +270,9 @@ unsafe impl Kernel for Linux {
         preempt::interrupt(self.pid, activation);
     }
 
-    fn is_blocked(&self, activation: &'static Activation, cheap_doubt: bool) -> bool {
-        if self.sentinel() {
-            self.look_as_sentinel(activation);
-        }
-        if activation.kernel.timer.load(Ordering::Relaxed) == 0 {
-            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
-        }
-        let state = &activation.kernel;
-        state
-            .observer
-            .is_blocked(state.tid.load(Ordering::Relaxed), cheap_doubt)
-    }
-
-    fn waiting(&self, activation: &'static Activation) -> Waiting {
-        let state = &activation.kernel;
-        state.observer.waiting(state.tid.load(Ordering::Relaxed))
-    }
-
-    fn spawn(&self, activation: &'static Activation, sentinel: bool) -> Result<(), Errno> {
+    fn spawn(&self, activation: &'static Activation, watches: bool) -> Result<(), Errno> {
         (self.settings.hooks.may_start)()?;
-        activation
-            .kernel
-            .sentinel
-            .store(sentinel, Ordering::Relaxed);
+        activation.kernel.sentinel.store(watches, Ordering::Relaxed);
         spawn::spawn(activation)
     }
 
@@ -270,6 +297,14 @@ unsafe impl Kernel for Linux {
         activation.kernel.binding.bind(activation.vp().processor());
     }
 
+    fn look_for_deadlock(&self, activation: &'static Activation) {
+        if !self.poller.has_waiters() {
+            (self.settings.hooks.stuck)(activation.runtime(), activation);
+        }
+    }
+}
+
+impl Attributes for Linux {
     #[inline(always)]
     fn install(&self, activation: &'static Activation, thread: &'static Thread) {
         cpu_time::begins(activation);
@@ -296,29 +331,18 @@ unsafe impl Kernel for Linux {
         cpu_time::ends(activation, thread);
     }
 
-    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
-        NonNull::new(memory::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    #[inline]
+    fn is_interrupted(&self, thread: &'static Thread) -> bool {
+        let state = &thread.kernel;
+        state.pending.load(Ordering::SeqCst) & !state.mask.load(Ordering::Relaxed) != 0
     }
 
-    fn map_activations(&self, length: usize) -> Result<NonNull<u8>, Errno> {
-        NonNull::new(activations::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    fn deferred(&self, activation: &'static Activation, thread: Option<&'static Thread>) {
+        (self.settings.hooks.deferred)(activation.runtime(), activation, thread);
     }
+}
 
-    fn guard(&self, page: NonNull<u8>, length: usize) {
-        // SAFETY: the caller owns the pages, which hold nothing yet.
-        unsafe {
-            if sys!(sys::SYS_madvise, page.as_ptr(), length, MADV_GUARD_INSTALL) < 0 {
-                // Before Linux 6.13: a mapping of its own, or, out of mappings, no guard.
-                sys!(
-                    sys::SYS_mprotect,
-                    page.as_ptr(),
-                    length.max(PAGE),
-                    libc::PROT_NONE
-                );
-            }
-        }
-    }
-
+impl Poll for Linux {
     fn poll(&self, activation: &'static Activation, wait: Option<u32>) -> ThreadList<Self> {
         let runtime = activation.runtime();
         let Some(seen) = wait else {
@@ -343,7 +367,7 @@ unsafe impl Kernel for Linux {
 
     #[inline]
     fn wants_poller(&self) -> bool {
-        self.poller.is_wanted() || (self.watch.is_on() && self.sentinel())
+        self.poller.is_wanted() || (self.watch.is_on() && self.uses_sentinels())
     }
 
     fn set_alarm(&self, deadline: u64) {
@@ -353,17 +377,41 @@ unsafe impl Kernel for Linux {
     fn slack(&self, thread: &'static Thread) -> u64 {
         thread.kernel.slack.ns()
     }
+}
+
+impl upcall_core::kernel::Watch for Linux {
+    fn is_blocked(&self, activation: &'static Activation, cheap_doubt: bool) -> bool {
+        if self.uses_sentinels() {
+            self.look_as_sentinel(activation);
+        }
+        if activation.kernel.timer.load(Ordering::Relaxed) == 0 {
+            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
+        }
+        activation
+            .kernel
+            .observer
+            .is_blocked(activation.kernel.tid.load(Ordering::Relaxed), cheap_doubt)
+    }
+
+    fn waiting(&self, activation: &'static Activation) -> Waiting {
+        activation
+            .kernel
+            .observer
+            .waiting(activation.kernel.tid.load(Ordering::Relaxed))
+    }
+
+    #[cold]
+    fn overdue(&self) {
+        self.watch_owners(self.now());
+    }
 
     #[inline]
-    fn is_interrupted(&self, thread: &'static Thread) -> bool {
-        let state = &thread.kernel;
-        state.pending.load(Ordering::SeqCst) & !state.mask.load(Ordering::Relaxed) != 0
+    fn needs_heirs(&self) -> bool {
+        self.uses_sentinels()
     }
+}
 
-    fn deferred(&self, activation: &'static Activation, thread: Option<&'static Thread>) {
-        (self.settings.hooks.deferred)(activation.runtime(), activation, thread);
-    }
-
+impl Share for Linux {
     fn tick(&self, activation: &'static Activation, thread: &'static Thread) {
         let runtime = activation.runtime();
         self.bind(activation);
@@ -373,11 +421,6 @@ unsafe impl Kernel for Linux {
         (self.settings.hooks.tick)(runtime, activation, thread);
         self.gang
             .tick(runtime, activation, &activation.kernel.sleeps);
-    }
-
-    #[cold]
-    fn overdue(&self) {
-        self.watch_owners(self.now());
     }
 
     #[inline]
@@ -415,30 +458,5 @@ unsafe impl Kernel for Linux {
             activation,
             activation.vp().processor(),
         );
-    }
-
-    #[inline]
-    fn sentinel(&self) -> bool {
-        self.sentinels.load(Ordering::Relaxed)
-    }
-
-    fn look_for_deadlock(&self, activation: &'static Activation) {
-        if !self.poller.has_waiters() {
-            (self.settings.hooks.stuck)(activation.runtime(), activation);
-        }
-    }
-
-    fn advice_is_late(&self) {
-        static SAID: AtomicBool = AtomicBool::new(false);
-        if !SAID.swap(true, Ordering::Relaxed) {
-            sys::say(b"upcall: the policy has taken longer than a time slice; threads go on without it\n");
-        }
-    }
-
-    fn broken(&self, what: &str) -> ! {
-        sys::say(b"upcall: broken invariant: ");
-        sys::say(what.as_bytes());
-        sys::say(b"\nupcall: this is a bug in upcall; the process is stopped before it computes nonsense\n");
-        descriptors::abort(self.pid)
     }
 }

@@ -30,7 +30,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use upcall_core::Kernel;
+use upcall_core::Machine;
 use upcall_core::vp::State;
 
 use crate::processors::{affinity, load, placement};
@@ -92,7 +92,7 @@ pub(crate) fn tick(kernel: &Linux, runtime: &'static Runtime, activation: &'stat
         return;
     };
     let standby = standby_time(vp, crowd);
-    if !kernel.sentinel() && standby_is_wrong(crowd, ran, waited, standby) {
+    if !kernel.uses_sentinels() && standby_is_wrong(crowd, ran, waited, standby) {
         kernel.use_sentinels();
     }
     let others = waited.saturating_sub(standby);

@@ -1,6 +1,6 @@
 //! Timer slack, of threads: by how much the kernel may end a sleep late, to end several at once
 //! (prctl(2), PR_SET_TIMERSLACK). The runtime's own deadlines take it from here
-//! ([`upcall_core::Kernel::slack`]); a sleep in the kernel has that of the activation.
+//! ([`upcall_core::kernel::Poll::slack`]); a sleep in the kernel has that of the activation.
 //!
 //! Activations inherit what the process began with. As long as no thread changes its own, theirs
 //! is right without a look; from then on each gets that of the thread that it runs.

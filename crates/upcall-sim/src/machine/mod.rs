@@ -53,9 +53,9 @@ pub type Thread = upcall_core::Thread<Sim>;
 pub enum Doing {
     /// Runs, or could.
     Runnable,
-    /// In `Kernel::sleep`.
+    /// In `Vessels::sleep`.
     Sleeping,
-    /// In a blocking `Kernel::poll`.
+    /// In a blocking `Poll::poll`.
     Polling,
     /// In a system call, or on a page fault, until that time.
     Blocked {

@@ -61,7 +61,7 @@ pub trait Policy {
     /// The running vessel is at a point, which may cost time.
     fn at_point(&mut self, machine: &Machine, call: Call) -> Next;
 
-    /// The time that [`upcall_core::Kernel::now`] answers.
+    /// The time that [`upcall_core::Machine::now`] answers.
     fn now(&mut self, machine: &Machine) -> u64;
 
     /// Which of the vessels that can run goes on, if any can.

@@ -6,7 +6,7 @@
 //! ([`crate::invariants::the_adviser_knows_who_waits`]).
 
 use upcall_core::runtime::{Advice as Notes, Transition};
-use upcall_core::{Kernel, Rank};
+use upcall_core::{Machine, Rank};
 
 use crate::machine::Thread;
 use crate::machine::advice::Last;

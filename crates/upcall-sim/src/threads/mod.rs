@@ -8,8 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::futex::Waited;
+use upcall_core::kernel::Vessels;
 use upcall_core::thread::Claim;
-use upcall_core::{Activation, Kernel, Rank, Runtime, WakeReason};
+use upcall_core::{Activation, Machine as _, Rank, Runtime, WakeReason};
 
 use crate::daemon;
 use crate::machine::policy::Call;

@@ -48,7 +48,7 @@ const CRATES: &[&str] = &[
 const fn of_futex(text: &'static str, instead: &'static str) -> Mutant {
     Mutant {
         caught_by: "unlike futex(2)",
-        file: "futex.rs",
+        file: "runtime/futex.rs",
         text,
         instead,
         scenario: "futexes::as_the_kernel_does",
@@ -110,7 +110,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_wake_up_is_lost_or_doubled",
-        file: "futex.rs",
+        file: "runtime/futex.rs",
         text: "woken += usize::from(claim != Claim::Lost);",
         instead: "woken += 1;",
         scenario: "futexes::timeouts",
@@ -220,7 +220,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "panicked",
-        file: "futex.rs",
+        file: "runtime/futex.rs",
         text: "let by_rank = self.is_ranked() && count < ALL;",
         instead: "let by_rank = false;",
         scenario: "priorities::the_most_urgent_is_woken_first",
@@ -414,9 +414,9 @@ const MUTANTS: &[Mutant] = &[
     // It waits for an alarm that rings at once.
     Mutant {
         caught_by: "panicked",
-        file: "futex.rs",
-        text: "deadline <= self.kernel().now()",
-        instead: "deadline < self.kernel().now() >> 1",
+        file: "runtime/futex.rs",
+        text: "deadline <= self.kernel.now()",
+        instead: "deadline < self.kernel.now() >> 1",
         scenario: "futexes::a_deadline_that_has_passed_sets_no_alarm",
     },
     // FUTEX_WAIT_BITSET: bits that are not common wake, too.

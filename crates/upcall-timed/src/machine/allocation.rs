@@ -3,7 +3,7 @@
 //! A virtual processor with something to run and no processor *starves*: its address space needs one more. One with
 //! nothing to run rests, and its processor may be lent. To take a processor from activations the kernel recalls its
 //! virtual processor ([`upcall_core::Runtime::recall`]): the owner parks its thread and says so
-//! ([`upcall_core::Kernel::await_turn`]), which is the paper's preemption with a user level that has saved its own
+//! ([`upcall_core::kernel::Share::await_turn`]), which is the paper's preemption with a user level that has saved its own
 //! state; from kernel threads it is simply taken. What was granted arrives when its former owner has let go.
 
 use upcall_alloc::{Allocator, Change, ProcessorId, SpaceId};

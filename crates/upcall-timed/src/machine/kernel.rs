@@ -3,7 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use upcall_core::{Activation, Errno, Kernel, ThreadList, Vp, Waiting};
+use upcall_core::kernel::{Attributes, Poll, Share, Vessels, Watch};
+use upcall_core::{Activation, Errno, ThreadList, Vp};
 
 use super::setup::Kind;
 use super::{Doing, Event, Machine, Space};
@@ -84,12 +85,36 @@ impl Timed {
     }
 }
 
-// SAFETY: `current` is the vessel that runs; vessels begin on their activations' stacks; memory
-// lives until the run is over.
-unsafe impl Kernel for Timed {
+// SAFETY: memory lives until the run is over.
+unsafe impl upcall_core::Machine for Timed {
     type ActivationState = Number;
     type ThreadState = Past;
 
+    fn now(&self) -> u64 {
+        self.machine().now.get() / self.space().costs.slowness
+    }
+
+    fn yield_processor(&self) {
+        let machine = self.machine();
+        machine.charge(self.space().costs.trap);
+        // Who does not know of other virtual processors spins in place.
+        if self.space().kind != Kind::Bound {
+            machine.give_way();
+        }
+        self.note_interruption();
+    }
+
+    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        NonNull::new(self.machine().memory(length)).ok_or(Errno(12))
+    }
+
+    fn broken(&self, what: &str) -> ! {
+        panic!("broken: {what}")
+    }
+}
+
+// SAFETY: `current` is the vessel that runs; vessels begin on their activations' stacks.
+unsafe impl Vessels for Timed {
     fn current(&self) -> &'static Activation<Self> {
         self.machine()
             .me(|vessel| vessel.activation.get())
@@ -108,20 +133,6 @@ unsafe impl Kernel for Timed {
         self.word(Activation::<Self>::OFFSET_ATTENTION)
             .load(Ordering::SeqCst)
             != 0
-    }
-
-    fn now(&self) -> u64 {
-        self.machine().now.get() / self.space().costs.slowness
-    }
-
-    fn yield_processor(&self) {
-        let machine = self.machine();
-        machine.charge(self.space().costs.trap);
-        // A runtime that does not know of other virtual processors spins in place.
-        if self.space().kind != Kind::Bound {
-            machine.give_way();
-        }
-        self.note_interruption();
     }
 
     fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
@@ -146,19 +157,7 @@ unsafe impl Kernel for Timed {
         }
     }
 
-    fn is_blocked(&self, activation: &'static Activation<Self>, _cheap_doubt: bool) -> bool {
-        let Some(index) = Self::vessel_of(activation) else {
-            return false;
-        };
-        self.machine()
-            .vessel(index, |vessel| vessel.doing.get() == Doing::Blocked)
-    }
-
-    fn waiting(&self, _activation: &'static Activation<Self>) -> Waiting {
-        Waiting::Deaf
-    }
-
-    fn spawn(&self, activation: &'static Activation<Self>, _sentinel: bool) -> Result<(), Errno> {
+    fn spawn(&self, activation: &'static Activation<Self>, _watches: bool) -> Result<(), Errno> {
         let (machine, space) = (self.machine(), self.space());
         if space.kind == Kind::Bound && space.nr_vessels.get() as usize >= space.vps.len() {
             return Err(Errno(11));
@@ -180,8 +179,15 @@ unsafe impl Kernel for Timed {
         unreachable!("a vessel that is gone was resumed")
     }
 
-    fn bind(&self, _activation: &'static Activation<Self>) {}
+    fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
+        Self::vessel_of(activation).is_none_or(|index| {
+            self.machine()
+                .vessel(index, |it| it.doing.get() == Doing::Gone)
+        })
+    }
+}
 
+impl Attributes for Timed {
     fn install(&self, _activation: &'static Activation<Self>, thread: &'static Thread) {
         self.pay_upcalls();
         let costs = &self.space().costs;
@@ -189,15 +195,9 @@ unsafe impl Kernel for Timed {
         self.machine()
             .charge(costs.dispatch + if past { costs.resume } else { 0 });
     }
+}
 
-    fn uninstall(&self, _activation: &'static Activation<Self>, _thread: &'static Thread) {}
-
-    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
-        NonNull::new(self.machine().memory(length)).ok_or(Errno(12))
-    }
-
-    fn guard(&self, _page: NonNull<u8>, _length: usize) {}
-
+impl Poll for Timed {
     fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         let (machine, space) = (self.machine(), self.space());
         machine.charge(space.costs.trap);
@@ -229,15 +229,19 @@ unsafe impl Kernel for Timed {
                 .schedule(at, Event::Alarm { space: self.space });
         }
     }
+}
 
-    fn is_interrupted(&self, _thread: &'static Thread) -> bool {
-        false
+impl Watch for Timed {
+    fn is_blocked(&self, activation: &'static Activation<Self>, _cheap_doubt: bool) -> bool {
+        let Some(index) = Self::vessel_of(activation) else {
+            return false;
+        };
+        self.machine()
+            .vessel(index, |vessel| vessel.doing.get() == Doing::Blocked)
     }
+}
 
-    fn deferred(&self, _activation: &'static Activation<Self>, _thread: Option<&'static Thread>) {}
-
-    fn tick(&self, _activation: &'static Activation<Self>, _thread: &'static Thread) {}
-
+impl Share for Timed {
     fn may_run(&self, vp: &'static Vp<Self>) -> bool {
         if self.space().kind == Kind::Bound {
             return true;
@@ -254,21 +258,6 @@ unsafe impl Kernel for Timed {
             machine.await_turn(self.space, vp.index() as usize);
         }
         self.note_interruption();
-    }
-
-    fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
-        Self::vessel_of(activation).is_none_or(|index| {
-            self.machine()
-                .vessel(index, |it| it.doing.get() == Doing::Gone)
-        })
-    }
-
-    fn sentinel(&self) -> bool {
-        false
-    }
-
-    fn broken(&self, what: &str) -> ! {
-        panic!("broken: {what}")
     }
 }
 

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use upcall_core::{Activation, Kernel, Runtime};
+use upcall_core::kernel::Vessels;
+use upcall_core::{Activation, Runtime};
 
 use super::kernel::Timed;
 use super::setup::Kind;

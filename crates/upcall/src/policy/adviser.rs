@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use upcall_core::Kernel;
+use upcall_core::Machine;
 use upcall_core::runtime::{Advice, Transition};
 use upcall_guest::{shell, urgency};
 use upcall_linux::{Runtime, Thread};

@@ -80,7 +80,7 @@ fn a_thread_that_is_made_ready_while_the_owner_enters_a_call_finds_a_standby() {
             kernel::act_as(standby);
             // As from inside `sleep_unless`.
             let seen = 0;
-            use crate::kernel::Kernel as _;
+            use crate::kernel::Vessels as _;
             runtime.kernel.sleep(standby, seen);
             runtime.rouse_standby(entering);
             runtime.stand_by(standby, entering);

@@ -14,7 +14,8 @@ use loom::{sync::Condvar, sync::Mutex, thread};
 use shuttle::{sync::Condvar, sync::Mutex, thread};
 
 use crate::activation::Activation;
-use crate::kernel::{Errno, Kernel, Waiting};
+use crate::kernel::{Attributes, Poll, Share, Vessels, Watch};
+use crate::machine::{Errno, Machine};
 use crate::sync::{AtomicBool, AtomicU32, UnsafeCell};
 use crate::thread::Thread;
 use crate::thread_list::ThreadList;
@@ -32,9 +33,9 @@ const BEDS: usize = 6;
 
 pub(super) struct Checked {
     beds: Vec<(Mutex<()>, Condvar)>,
-    /// Asked by [`Kernel::wants_poller`].
+    /// Asked by [`Poll::wants_poller`](crate::kernel::Poll::wants_poller).
     pub(super) wants_poller: AtomicBool,
-    /// Touched by whoever sits in [`Kernel::poll`].
+    /// Touched by whoever sits in [`Poll::poll`](crate::kernel::Poll::poll).
     pub(super) seat: UnsafeCell<u32>,
     /// Interruptions sent.
     pub(super) interrupted: AtomicU32,
@@ -88,11 +89,30 @@ pub(super) fn act_as(activation: &'static Activation<Checked>) {
     ACTING.with_borrow_mut(|acting| acting.insert(id, address));
 }
 
-// SAFETY: memory stays for the execution; each thread of a model says which activation it is.
-unsafe impl Kernel for Checked {
+// SAFETY: memory stays for the execution.
+unsafe impl Machine for Checked {
     type ActivationState = Bed;
     type ThreadState = Note;
 
+    fn yield_processor(&self) {
+        thread::yield_now();
+    }
+
+    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        let layout = Layout::from_size_align(length, 4096).unwrap();
+        // SAFETY: the length is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        MAPPED.with_borrow_mut(|mapped| mapped.push((memory, layout)));
+        Ok(NonNull::new(memory).unwrap())
+    }
+
+    fn broken(&self, what: &str) -> ! {
+        panic!("{what}")
+    }
+}
+
+// SAFETY: each thread of a model says which activation it is.
+unsafe impl Vessels for Checked {
     fn current(&self) -> &'static Activation<Self> {
         let id = thread::current().id();
         let address = ACTING.with_borrow(|acting| acting[&id]);
@@ -100,18 +120,8 @@ unsafe impl Kernel for Checked {
         unsafe { &*(address as *const Activation<Self>) }
     }
 
-    fn set_inside(&self) {}
-
     fn clear_inside(&self) -> bool {
         self.current().attention.load(Ordering::Relaxed) != 0
-    }
-
-    fn now(&self) -> u64 {
-        0
-    }
-
-    fn yield_processor(&self) {
-        thread::yield_now();
     }
 
     fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
@@ -131,40 +141,15 @@ unsafe impl Kernel for Checked {
     fn interrupt(&self, _: &'static Activation<Self>) {
         self.interrupted.fetch_add(1, Ordering::SeqCst);
     }
+}
 
-    /// As soon as it may be said.
-    fn is_blocked(&self, _: &'static Activation<Self>, cheap_doubt: bool) -> bool {
-        cheap_doubt
+impl Attributes for Checked {
+    fn is_interrupted(&self, thread: &'static Thread<Self>) -> bool {
+        thread.kernel.0.load(Ordering::SeqCst) != 0
     }
+}
 
-    fn waiting(&self, _: &'static Activation<Self>) -> Waiting {
-        Waiting::Deaf
-    }
-
-    fn spawn(&self, _: &'static Activation<Self>, _: bool) -> Result<(), Errno> {
-        Err(Errno(11))
-    }
-
-    fn exit_activation(&self, _: &'static Activation<Self>) -> ! {
-        unreachable!("nothing ends")
-    }
-
-    fn bind(&self, _: &'static Activation<Self>) {}
-
-    fn install(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
-
-    fn uninstall(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
-
-    fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
-        let layout = Layout::from_size_align(length, 4096).unwrap();
-        // SAFETY: the length is not zero.
-        let memory = unsafe { alloc_zeroed(layout) };
-        MAPPED.with_borrow_mut(|mapped| mapped.push((memory, layout)));
-        Ok(NonNull::new(memory).unwrap())
-    }
-
-    fn guard(&self, _: NonNull<u8>, _: usize) {}
-
+impl Poll for Checked {
     fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         // SAFETY: one sits here at a time; that is what the model is about.
         unsafe { *self.seat.get() += 1 };
@@ -177,26 +162,13 @@ unsafe impl Kernel for Checked {
     fn wants_poller(&self) -> bool {
         self.wants_poller.load(Ordering::SeqCst)
     }
+}
 
-    fn set_alarm(&self, _: u64) {}
-
-    fn is_interrupted(&self, thread: &'static Thread<Self>) -> bool {
-        thread.kernel.0.load(Ordering::SeqCst) != 0
-    }
-
-    fn deferred(&self, _: &'static Activation<Self>, _: Option<&'static Thread<Self>>) {}
-
-    fn tick(&self, _: &'static Activation<Self>, _: &'static Thread<Self>) {}
-
-    fn is_gone(&self, _: &'static Activation<Self>) -> bool {
-        true
-    }
-
-    fn sentinel(&self) -> bool {
-        false
-    }
-
-    fn broken(&self, what: &str) -> ! {
-        panic!("{what}")
+impl Watch for Checked {
+    /// As soon as it may be said.
+    fn is_blocked(&self, _: &'static Activation<Self>, cheap_doubt: bool) -> bool {
+        cheap_doubt
     }
 }
+
+impl Share for Checked {}

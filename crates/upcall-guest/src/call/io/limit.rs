@@ -1,6 +1,6 @@
 //! The time limits of sockets: SO_RCVTIMEO and SO_SNDTIMEO.
 
-use upcall_core::Kernel;
+use upcall_core::Machine;
 use upcall_linux::Runtime;
 use upcall_linux::poller::{Kind, Wants};
 

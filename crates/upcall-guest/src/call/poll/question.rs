@@ -2,7 +2,7 @@
 //! its registers and the program's memory once, before it waits. And its answer, in the form in which
 //! the program expects it.
 
-use upcall_core::Kernel;
+use upcall_core::Machine;
 use upcall_linux::poller::{Wants, Watch, choice};
 use upcall_linux::{Runtime, base};
 

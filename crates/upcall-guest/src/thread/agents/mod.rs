@@ -32,7 +32,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
 };
 
-use upcall_core::{Errno, Kernel, SpinLock};
+use upcall_core::{Errno, Machine, SpinLock};
 use upcall_linux::{Runtime, Thread, spawn};
 
 use crate::ground::entry::{NEVER, program_call, raw_syscall};

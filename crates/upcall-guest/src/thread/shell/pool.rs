@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use upcall_core::stack::StackPool;
-use upcall_core::{Errno, Kernel, Slot, SpinLock};
+use upcall_core::{Errno, Machine, Slot, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::state::GUEST;

@@ -16,9 +16,10 @@
 use core::sync::atomic::Ordering;
 
 use crate::activation::Activation;
-use crate::ending;
+use crate::ending::{self, Ending};
 use crate::kernel::Kernel;
 use crate::lock::{Guard, SpinLock};
+use crate::machine::Errno;
 use crate::runtime::{After, Runtime, Transition};
 use crate::sync::{CHECKED, fence_after_locked};
 use crate::thread::{Claim, PARKING, QUEUED, Thread, WakeReason};
@@ -111,7 +112,7 @@ pub enum Waited {
 }
 
 impl<K: Kernel> Futexes<K> {
-    pub(crate) fn new(kernel: &K) -> Result<Self, crate::Errno> {
+    pub(crate) fn new(kernel: &K) -> Result<Self, Errno> {
         let memory = kernel.map(BUCKETS * size_of::<Bucket<K>>())?;
         // SAFETY: mapped for ever, page-aligned, large enough; all zeros is an open lock around an
         // empty queue (`None` references are null).
@@ -175,7 +176,7 @@ fn lock_two<K: Kernel>(
 
 impl<K: Kernel> Runtime<K> {
     /// Parks the current thread until somebody wakes `key`, provided that `matches` says so under
-    /// the key's lock. `deadline` is in nanoseconds of [`Kernel::now`]. Called inside the runtime; returns the
+    /// the key's lock. `deadline` is in nanoseconds of [`Machine::now`](crate::Machine::now). Called inside the runtime; returns the
     /// activation that carries the thread afterwards.
     pub fn futex_wait(
         &'static self,
@@ -186,7 +187,7 @@ impl<K: Kernel> Runtime<K> {
         matches: impl FnOnce() -> bool,
     ) -> (&'static Activation<K>, Waited) {
         let Some(thread) = activation.thread() else {
-            self.kernel().broken("futex wait without a thread");
+            self.kernel.broken("futex wait without a thread");
         };
         let vp = activation.vp();
         let (after, bucket) = match self.hang(thread, key, mask, deadline, matches) {
@@ -203,8 +204,8 @@ impl<K: Kernel> Runtime<K> {
 
     /// What a thread does that was woken.
     pub(crate) fn clean_up(&self, thread: &'static Thread<K>) {
-        self.futexes().withdraw(self.kernel(), thread);
-        self.timers().remove(self.kernel(), thread);
+        self.futexes.withdraw(&self.kernel, thread);
+        self.timers.remove(&self.kernel, thread);
     }
 
     /// Puts `thread` into the bucket of `key`, whose lock it leaves to the step that must follow when
@@ -217,15 +218,15 @@ impl<K: Kernel> Runtime<K> {
         deadline: Option<u64>,
         matches: impl FnOnce() -> bool,
     ) -> Result<(After<K>, usize), Waited> {
-        let bucket = self.futexes().bucket(key);
+        let bucket = self.futexes.bucket(key);
         // Before the lock, whose locked instruction stands between it and the look for a signal:
         // whoever has one finds the key, or is found. Pairs with `Runtime::interrupt`.
         thread.wait_key.store(key, Ordering::Relaxed);
-        let mut queue = bucket.lock(self.kernel());
+        let mut queue = bucket.lock(&self.kernel);
         fence_after_locked();
         let refusal = if !matches() {
             Some(Waited::Mismatch)
-        } else if deadline.is_some_and(|deadline| deadline <= self.kernel().now()) {
+        } else if deadline.is_some_and(|deadline| deadline <= self.kernel.now()) {
             Some(Waited::Ended(WakeReason::TimedOut))
         } else {
             None
@@ -234,13 +235,13 @@ impl<K: Kernel> Runtime<K> {
             thread.wait_key.store(0, Ordering::Relaxed);
             return Err(refusal);
         }
-        let simple = deadline.is_none() && !self.kernel().is_interrupted(thread);
+        let simple = deadline.is_none() && !self.kernel.is_interrupted(thread);
         let state = if simple { QUEUED } else { PARKING };
         thread.state.store(state, Ordering::Relaxed);
         thread.wait_mask.store(mask, Ordering::Relaxed);
         queue.push(thread);
         if let Some(deadline) = deadline {
-            self.timers().insert(self.kernel(), thread, deadline);
+            self.timers.insert(&self.kernel, thread, deadline);
         }
         core::mem::forget(queue);
         let after = if simple {
@@ -253,14 +254,14 @@ impl<K: Kernel> Runtime<K> {
 
     /// Claims a parked thread for something that is the thread's own, as [`Thread::claim`] with
     /// [`WakeReason::Interrupted`]; it may be parked in a futex. The caller has made a note that
-    /// [`Kernel::is_interrupted`] finds, with a locked instruction.
+    /// [`Attributes::is_interrupted`](crate::kernel::Attributes::is_interrupted) finds, with a locked instruction.
     pub fn interrupt(&'static self, thread: &'static Thread<K>) -> Claim {
         // SeqCst: pairs with the store in `Ending::hang`, which comes before its look for a signal.
         let key = thread.wait_key.load(Ordering::SeqCst);
         if ending::is_key(key) {
             return ending::interrupt(key, thread);
         }
-        if let Some(mut queue) = self.futexes().bucket_of(self.kernel(), thread)
+        if let Some(mut queue) = self.futexes.bucket_of(&self.kernel, thread)
             && thread.state.load(Ordering::Relaxed) == QUEUED
         {
             queue.remove(thread);
@@ -275,7 +276,7 @@ impl<K: Kernel> Runtime<K> {
             return 0;
         };
         let woken = {
-            let mut queue = self.futexes().bucket(key).lock(self.kernel());
+            let mut queue = self.futexes.bucket(key).lock(&self.kernel);
             self.wake_queue(vp, &mut queue, key, count, mask)
         };
         if woken > 0 {
@@ -293,7 +294,7 @@ impl<K: Kernel> Runtime<K> {
         count: usize,
         mask: u32,
     ) -> usize {
-        let mut queue = self.futexes().bucket(key).lock(self.kernel());
+        let mut queue = self.futexes.bucket(key).lock(&self.kernel);
         self.wake_queue(activation.vp(), &mut queue, key, count, mask)
     }
 
@@ -306,7 +307,7 @@ impl<K: Kernel> Runtime<K> {
         key: usize,
         change: impl FnOnce(bool) -> bool,
     ) -> Option<usize> {
-        let mut queue = self.futexes().bucket(key).lock(self.kernel());
+        let mut queue = self.futexes.bucket(key).lock(&self.kernel);
         let is_awaited = Queue::next(queue.head, key, u32::MAX).is_some();
         change(is_awaited).then(|| self.wake_queue(activation.vp(), &mut queue, key, 1, u32::MAX))
     }
@@ -357,9 +358,9 @@ impl<K: Kernel> Runtime<K> {
         matches: impl FnOnce() -> bool,
     ) -> Option<(usize, usize)> {
         let (mut source, mut target) = lock_two(
-            self.kernel(),
-            self.futexes().bucket(from),
-            self.futexes().bucket(to),
+            &self.kernel,
+            self.futexes.bucket(from),
+            self.futexes.bucket(to),
         );
         if !matches() {
             return None;
@@ -398,9 +399,9 @@ impl<K: Kernel> Runtime<K> {
         change: impl FnOnce() -> bool,
     ) -> usize {
         let (mut one, mut two) = lock_two(
-            self.kernel(),
-            self.futexes().bucket(key),
-            self.futexes().bucket(other),
+            &self.kernel,
+            self.futexes.bucket(key),
+            self.futexes.bucket(other),
         );
         let also = change();
         let mut woken = self.wake_queue(activation.vp(), &mut one, key, first, u32::MAX);
@@ -422,6 +423,35 @@ impl<K: Kernel> Runtime<K> {
             .thread()
             .map_or(1, |thread| core::ptr::from_ref(thread) as usize + 1);
         self.futex_wait(activation, key, u32::MAX, Some(deadline), || true)
+    }
+
+    /// Parks the current thread until a thread is over, or something comes for itself: the caller
+    /// looks which. Called inside the runtime; returns the activation that carries the thread afterwards.
+    #[inline]
+    pub fn await_end(
+        &'static self,
+        activation: &'static Activation<K>,
+        ending: &'static Ending<K>,
+    ) -> &'static Activation<K> {
+        self.tell_of_current(activation, Transition::Blocked);
+        let activation = self.park(
+            activation,
+            |activation, thread, ending| {
+                let runtime = activation.runtime();
+                // SAFETY: as passed below.
+                let ending = unsafe { &*(ending as *const Ending<K>) };
+                if ending.hang(runtime.kernel(), thread) {
+                    return None;
+                }
+                runtime.tell(activation.vp(), thread, Transition::Unblocked);
+                Some(thread)
+            },
+            ending.address(),
+        );
+        if let Some(thread) = activation.thread() {
+            thread.wait_key.store(0, Ordering::Relaxed);
+        }
+        activation
     }
 }
 
