@@ -14,7 +14,7 @@ use upcall_timed::{Kind, Me, Program, Report, Scheduling, Setup, simulate};
 
 /// Leaves for each processor,
 const LEAVES: u64 = 16;
-/// each of which computes for so long.
+/// each of which computes for this time.
 const LEAF: u64 = 100 * US;
 /// When they begin.
 const BEGIN: u64 = 200 * MS;

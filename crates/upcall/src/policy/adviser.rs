@@ -12,7 +12,7 @@ use upcall_linux::{Runtime, Thread};
 
 use super::{Id, Policy, Rank, Threads, Why};
 
-/// When all ready threads have been held for so long, that is reported.
+/// When all ready threads have been held for this time, that is reported.
 const LONGEST_HOLD: Duration = Duration::from_secs(1);
 
 struct Adviser {
