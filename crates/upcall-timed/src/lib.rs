@@ -15,13 +15,13 @@
 //! | part | what |
 //! |---|---|
 //! | [`costs`] | what things cost: the Firefly of 1991, and a machine of today |
-//! | [`setup`] | what is run, and what became of it |
+//! | [`machine::setup`] | what is run, and what became of it |
 //! | [`machine`] | events, vessels, the loop |
-//! | `processors` | which vessel runs on a processor: a virtual processor's, or round robin |
-//! | `allocation` | processors move between address spaces, as [`upcall_alloc`] says |
-//! | [`kernel`] | the core's kernel trait on it |
+//! | `machine::processors` | which vessel runs on a processor: a virtual processor's, or round robin |
+//! | `machine::allocation` | processors move between address spaces, as [`upcall_alloc`] says |
+//! | [`machine::kernel`] | the core's kernel trait on it |
 //! | [`latency`] | the operations of the tables of 1991 |
-//! | [`threads`] | what a simulated program can do, the same for every kind of thread |
+//! | [`machine::threads`] | what a simulated program can do, the same for every kind of thread |
 //! | [`nbody`] | the application of 1991, and its experiments |
 //!
 //! An address space is one of three ([`Kind`]): threads of the core over activations, threads of
