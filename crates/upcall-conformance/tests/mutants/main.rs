@@ -122,8 +122,8 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "preempt_in_critical_section",
         PREEMPTED,
-        "if !advised && !runtime.gives_way(vp, Some(thread)) {",
-        "if !advised && runtime.kernel.may_run(vp) {",
+        "if !advised && !self.gives_way(vp, Some(thread)) {",
+        "if !advised && self.kernel.may_run(vp) {",
     ),
     // A thread that is stopped inside the runtime is replaced.
     of_runtime(
@@ -147,7 +147,7 @@ const MUTANTS: &[Mutant] = &[
         "while false {",
     ),
     // A thread whose processor was taken waits until it comes back.
-    of_runtime("warning", PREEMPTED, "runtime.fetch_stranded(vp);", ""),
+    of_runtime("warning", PREEMPTED, "self.fetch_stranded(vp);", ""),
     of_runtime(
         "add",
         IDLE,

@@ -436,8 +436,7 @@ impl<K: Kernel> Runtime<K> {
         self.tell_of_current(activation, Transition::Blocked);
         let activation = self.park(
             activation,
-            |activation, thread, ending| {
-                let runtime = activation.runtime();
+            |runtime, activation, thread, ending| {
                 // SAFETY: as passed below.
                 let ending = unsafe { &*(ending as *const Ending<K>) };
                 if ending.hang(runtime.kernel(), thread) {
@@ -456,6 +455,7 @@ impl<K: Kernel> Runtime<K> {
 }
 
 fn unlock_bucket<K: Kernel>(
+    _: &'static Runtime<K>,
     _: &'static Activation<K>,
     _: &'static Thread<K>,
     bucket: usize,
@@ -466,11 +466,12 @@ fn unlock_bucket<K: Kernel>(
 }
 
 fn finish_in_bucket<K: Kernel>(
+    runtime: &'static Runtime<K>,
     activation: &'static Activation<K>,
     thread: &'static Thread<K>,
     bucket: usize,
 ) -> Option<&'static Thread<K>> {
-    unlock_bucket(activation, thread, bucket);
-    activation.runtime().finish_park(activation, thread);
+    unlock_bucket(runtime, activation, thread, bucket);
+    runtime.finish_park(activation, thread);
     None
 }

@@ -21,19 +21,35 @@ use crate::vp::State;
 const FEW_AWAY: u64 = 12;
 
 /// What is done on the activation's own stack after a thread's registers are saved. May name the
-/// thread to run next, which the caller then owns and which is in no list.
-pub type After<K> =
-    fn(&'static Activation<K>, &'static Thread<K>, usize) -> Option<&'static Thread<K>>;
+/// thread to run next, which the caller then owns and which is in no list. It is
+/// told the runtime, too, which it would else have to look up once more at every switch.
+pub type After<K> = fn(
+    &'static Runtime<K>,
+    &'static Activation<K>,
+    &'static Thread<K>,
+    usize,
+) -> Option<&'static Thread<K>>;
 
 /// An [`After`], by its own type: it becomes a part of the landing.
 pub trait Step<K: Kernel>:
-    Copy + FnOnce(&'static Activation<K>, &'static Thread<K>, usize) -> Option<&'static Thread<K>>
+    Copy
+    + FnOnce(
+        &'static Runtime<K>,
+        &'static Activation<K>,
+        &'static Thread<K>,
+        usize,
+    ) -> Option<&'static Thread<K>>
 {
 }
 
 impl<K: Kernel, F> Step<K> for F where
     F: Copy
-        + FnOnce(&'static Activation<K>, &'static Thread<K>, usize) -> Option<&'static Thread<K>>
+        + FnOnce(
+            &'static Runtime<K>,
+            &'static Activation<K>,
+            &'static Thread<K>,
+            usize,
+        ) -> Option<&'static Thread<K>>
 {
 }
 
@@ -214,8 +230,8 @@ impl<K: Kernel> Runtime<K> {
     ) -> &'static Activation<K> {
         self.park(
             activation,
-            |activation, thread, _| {
-                let (runtime, vp) = (activation.runtime(), activation.vp());
+            |runtime, activation, thread, _| {
+                let vp = activation.vp();
                 if !runtime.is_plain_turn(activation, vp) {
                     runtime.tell(vp, thread, Transition::Yielded);
                     runtime.push_last(vp, thread);
@@ -236,8 +252,8 @@ impl<K: Kernel> Runtime<K> {
     ) -> &'static Activation<K> {
         self.park(
             activation,
-            |activation, thread, _| {
-                let (runtime, vp) = (activation.runtime(), activation.vp());
+            |runtime, activation, thread, _| {
+                let vp = activation.vp();
                 runtime.tell(vp, thread, Transition::Preempted);
                 if runtime.is_ranked() && runtime.is_more_urgent_ready(vp, thread.rank()) {
                     runtime.put_back(vp, thread);
@@ -271,8 +287,7 @@ impl<K: Kernel> Runtime<K> {
         }
         let activation = self.park(
             activation,
-            |activation, thread, _| {
-                let runtime = activation.runtime();
+            |runtime, activation, thread, _| {
                 runtime.tell(activation.vp(), thread, Transition::Blocked);
                 runtime.finish_park(activation, thread);
                 None
@@ -322,11 +337,9 @@ impl<K: Kernel> Runtime<K> {
         // All on the activation's stack: the thread's may be small.
         self.park(
             activation,
-            move |activation: &'static Activation<K>, thread, argument| {
-                activation
-                    .runtime()
-                    .tell(activation.vp(), thread, Transition::Ended);
-                after(activation, thread, argument)
+            move |runtime: &'static Self, activation: &'static Activation<K>, thread, argument| {
+                runtime.tell(activation.vp(), thread, Transition::Ended);
+                after(runtime, activation, thread, argument)
             },
             argument,
         );
@@ -383,7 +396,7 @@ extern "C" fn parked<K: Kernel, F: Step<K>>(activation: usize, after: usize, arg
         activation.thread.set(None, Ordering::Relaxed);
         runtime.kernel.uninstall(activation, thread);
         thread.carrier.set(None, Ordering::Relaxed);
-        if let Some(next) = after(activation, thread, argument) {
+        if let Some(next) = after(runtime, activation, thread, argument) {
             runtime.run(activation, activation.vp(), next);
         }
     }

@@ -68,44 +68,45 @@ impl<K: Kernel> Runtime<K> {
 
     /// The time slice of a parked thread is over: it runs on if no other should.
     fn slice_ended(
+        &'static self,
         activation: &'static Activation<K>,
         thread: &'static Thread<K>,
         _: usize,
     ) -> Option<&'static Thread<K>> {
-        let (runtime, vp) = (activation.runtime(), activation.vp());
-        runtime.kernel.tick(activation, thread);
-        runtime.settle(vp);
+        self.kernel.tick(activation, thread);
+        let vp = activation.vp();
+        self.settle(vp);
         let dispatches = vp.dispatches.load(Ordering::Relaxed);
         let last = vp.dispatches_at_tick.swap(dispatches, Ordering::Relaxed);
         // Few dispatches in a whole slice: threads that only compute.
         let computes = dispatches.wrapping_sub(last) < SCHEDULING_POINTS;
         vp.only_computes.store(computes, Ordering::Relaxed);
-        if computes && runtime.seat_is_wanted() && !runtime.call_spare(vp) {
+        if computes && self.seat_is_wanted() && !self.call_spare(vp) {
             // Nobody else looks while this thread computes.
-            runtime.look_at_poller(activation, vp);
+            self.look_at_poller(activation, vp);
         }
-        runtime.fetch_stranded(vp);
+        self.fetch_stranded(vp);
         // With a policy of the program's it is that which says whether the thread runs on.
-        let advised = runtime.advises_on_slice(thread);
-        if !advised && !runtime.gives_way(vp, Some(thread)) {
+        let advised = self.advises_on_slice(thread);
+        if !advised && !self.gives_way(vp, Some(thread)) {
             return Some(thread);
         }
         if vp.has_ready() {
-            runtime.call_standby(vp);
-            if runtime.vps.any_idle() {
-                runtime.ring(vp.index());
+            self.call_standby(vp);
+            if self.vps.any_idle() {
+                self.ring(vp.index());
             }
         }
-        runtime.stats.preempted.add();
+        self.stats.preempted.add();
         // Where threads come and go, all take turns.
-        vp.ready.age(&runtime.kernel, !computes);
-        runtime.tell(vp, thread, Transition::Preempted);
-        if runtime.takes_turns() {
-            vp.ready.push_spent(&runtime.kernel, thread);
-            runtime.vps.set_ready(vp);
+        vp.ready.age(&self.kernel, !computes);
+        self.tell(vp, thread, Transition::Preempted);
+        if self.takes_turns() {
+            vp.ready.push_spent(&self.kernel, thread);
+            self.vps.set_ready(vp);
         } else {
             // It was stopped for another program, or for a more urgent thread, and has not had its turn.
-            runtime.push_front(vp, thread);
+            self.push_front(vp, thread);
         }
         None
     }

@@ -48,8 +48,8 @@ impl<K: Kernel> Runtime<K> {
         // for one that it has chosen meanwhile.
         self.park(
             activation,
-            |activation, thread, displaced| {
-                let (runtime, vp) = (activation.runtime(), activation.vp());
+            |runtime, activation, thread, displaced| {
+                let vp = activation.vp();
                 if runtime.is_ranked() {
                     runtime.put_back(vp, thread);
                     return None;

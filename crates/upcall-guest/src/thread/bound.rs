@@ -350,7 +350,7 @@ fn depart(runtime: &'static Runtime, record: &'static Bound) {
     let activation = runtime.enter();
     runtime.park(
         activation,
-        |_, _, record| {
+        |_, _, _, record| {
             // SAFETY: as passed below.
             unsafe { &*(record as *const Bound) }.set_state(CARRY);
             None

@@ -463,11 +463,11 @@ fn is_last_helper() -> bool {
 
 /// Nothing runs on the thread's stack any more. Hands on what the thread holds, and lets libc have the stack.
 fn ended(
+    runtime: &'static Runtime,
     activation: &'static Activation,
     thread: &'static Thread,
     _: usize,
 ) -> Option<&'static Thread> {
-    let runtime = activation.runtime();
     robust::release_all(runtime, activation, thread);
     // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
     if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.helpers.load(Ordering::SeqCst) == 0

@@ -201,8 +201,8 @@ extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
     space.ends(&machine.enter(), thread);
     runtime.exit_thread(
         activation,
-        |activation, thread, _| {
-            activation.runtime().free_thread(thread);
+        |runtime, _, thread, _| {
+            runtime.free_thread(thread);
             None
         },
         0,

@@ -66,10 +66,10 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a_thread_is_on_one_activation",
         file: "runtime/preempted.rs",
-        text: "if !advised && !runtime.gives_way(vp, Some(thread)) {
+        text: "if !advised && !self.gives_way(vp, Some(thread)) {
             return Some(thread);",
-        instead: "if !advised && !runtime.gives_way(vp, Some(thread)) {
-            vp.ready.push_back(&runtime.kernel, thread);
+        instead: "if !advised && !self.gives_way(vp, Some(thread)) {
+            vp.ready.push_back(&self.kernel, thread);
             return Some(thread);",
         scenario: "blocking_calls",
     },
@@ -181,7 +181,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_waits_for_a_processor_that_was_taken",
         file: "runtime/preempted.rs",
-        text: "runtime.fetch_stranded(vp);",
+        text: "self.fetch_stranded(vp);",
         instead: "",
         scenario: "processors::processors_are_taken",
     },

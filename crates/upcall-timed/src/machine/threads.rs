@@ -121,8 +121,7 @@ extern "C" fn user_thread(argument: usize, _: usize, _: usize) -> ! {
     drop(done);
     runtime.exit_thread(
         activation,
-        |activation, thread, stack| {
-            let runtime = activation.runtime();
+        |runtime, _, thread, stack| {
             runtime.kernel().free_stack(stack);
             runtime.free_thread(thread);
             None

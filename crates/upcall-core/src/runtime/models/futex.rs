@@ -32,7 +32,7 @@ fn wait_for(key: usize, runtime: Rt, thread: Th, deadline: Option<u64>) -> Resul
     let (after, bucket) = runtime.hang(thread, key, u32::MAX, deadline, || true)?;
     // The thread is saved here.
     thread.context.store(7, Ordering::Relaxed);
-    assert!(after(activation, thread, bucket).is_none());
+    assert!(after(runtime, activation, thread, bucket).is_none());
     Ok(())
 }
 
@@ -180,7 +180,7 @@ fn a_waiter_sees_the_word_or_is_seen_by_the_waker() {
         let waits = hung.is_ok();
         if let Ok((after, bucket)) = hung {
             thread.context.store(7, Ordering::Relaxed);
-            after(activation, thread, bucket);
+            after(runtime, activation, thread, bucket);
         }
         let woken = waker.join().unwrap();
         assert_eq!(waits, woken == 1 || !all_ready(runtime).is_empty());

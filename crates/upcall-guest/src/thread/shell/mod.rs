@@ -272,6 +272,7 @@ fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux
 /// The shell's thread is saved: it has ended for everybody else.
 #[inline]
 fn finished(
+    runtime: &'static Runtime,
     activation: &'static Activation,
     thread: &'static Thread,
     shell: usize,
@@ -288,9 +289,9 @@ fn finished(
             shell.drops.store(true, Ordering::Relaxed);
             Some(thread)
         }
-        Ended::Joined(joiner) if !activation.runtime().is_ranked() => Some(joiner),
+        Ended::Joined(joiner) if !runtime.is_ranked() => Some(joiner),
         waits => {
-            wake(activation, shell, waits);
+            wake(runtime, activation, shell, waits);
             None
         }
     }
@@ -298,6 +299,7 @@ fn finished(
 
 /// As [`finished`], where nobody has a handle any more.
 fn release_own(
+    runtime: &'static Runtime,
     activation: &'static Activation,
     _: &'static Thread,
     shell: usize,
@@ -305,15 +307,20 @@ fn release_own(
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
     shell.ending.end(true);
-    pool::release(activation.runtime(), activation, shell);
+    pool::release(runtime, activation, shell);
     lifetime::end_with_the_last();
     None
 }
 
 /// Wakes who waits for the end of a thread.
-fn wake(activation: &'static Activation, shell: &'static Shell, ended: Ended<Linux>) {
+fn wake(
+    runtime: &'static Runtime,
+    activation: &'static Activation,
+    shell: &'static Shell,
+    ended: Ended<Linux>,
+) {
     match ended {
-        Ended::Joined(joiner) => activation.runtime().make_ready(activation, joiner),
+        Ended::Joined(joiner) => runtime.make_ready(activation, joiner),
         Ended::Outside => {
             kernel_futex::wake_kernel(shell.ending.address(), 1, true);
         }
@@ -335,7 +342,7 @@ pub fn ended(runtime: &'static Runtime, activation: &'static Activation, shell: 
     shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
     match shell.ending.end(true) {
         Ended::Dropped => pool::release(runtime, activation, shell),
-        ended => wake(activation, shell, ended),
+        ended => wake(runtime, activation, shell, ended),
     }
 }
 
