@@ -71,11 +71,6 @@ fn keep(thread: &Thread, stack: &libc::stack_t) {
     }
 }
 
-/// A new thread has none.
-pub fn forget(thread: &Thread) {
-    keep(thread, &NONE);
-}
-
 /// Whether the stack is taken away while a handler runs.
 pub(super) fn disarms(stack: &libc::stack_t) -> bool {
     stack.ss_flags & SS_AUTODISARM != 0

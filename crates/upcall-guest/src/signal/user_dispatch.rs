@@ -258,13 +258,6 @@ pub fn keep(thread: &'static Thread, registers: Option<&[i64; 23]>) {
     }
 }
 
-/// A thread begins, without it.
-pub fn forget(thread: &'static Thread) {
-    let own = &thread.kernel.user_dispatch;
-    own.on.store(0, Ordering::Relaxed);
-    own.answer.store(0, Ordering::Relaxed);
-}
-
 /// The process has no runtime yet: starts one, since its calls must be looked at.
 pub fn begin(frame: &mut Frame) {
     frame.rax = match refuses(frame) {

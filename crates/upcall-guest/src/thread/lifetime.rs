@@ -12,8 +12,8 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use upcall_core::Errno;
 use upcall_core::kernel::Vessels;
+use upcall_core::{Errno, Machine};
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::entry::{self, Frame, mode, raw_syscall};
@@ -21,7 +21,7 @@ use crate::ground::state::GUEST;
 use crate::ground::{access, caller, mask};
 use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
-use crate::signal::{self, dispatch, pending, user_dispatch};
+use crate::signal::{dispatch, pending};
 use crate::thread::{agents, bound, outside, robust, scheduling, shell, urgency};
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
@@ -260,52 +260,25 @@ fn launch(
     request: &Request,
     copy: usize,
 ) -> Result<i32, Errno> {
-    let creator = activation.thread();
+    let Some(creator) = activation.thread() else {
+        runtime
+            .kernel()
+            .broken("a thread is made without a creator");
+    };
     note_first_id_word(request);
     let agent = agents::create(runtime)?;
     let thread = runtime
         .new_thread()
         .inspect_err(|_| agents::take_back(runtime, agent))?;
-    agents::appoint(thread, agent);
     let state = &thread.kernel;
+    state.begin(&creator.kernel);
+    agents::appoint(thread, agent);
     let flag = |bit: i32| request.flags & bit as u64 != 0;
-    let inherited = |pick: fn(&Thread) -> usize| creator.map_or(0, pick);
-    let base = if flag(libc::CLONE_SETTLS) {
-        request.tls
-    } else {
-        inherited(|creator| creator.kernel.thread_pointer.load(Ordering::Relaxed))
-    };
-    state.thread_pointer.store(base, Ordering::Relaxed);
-    state.mask.store(
-        inherited(|creator| creator.kernel.mask.load(Ordering::Relaxed) as usize) as u64,
-        Ordering::Relaxed,
-    );
-    signal::altstack::forget(thread);
-    bound::forget(thread);
-    user_dispatch::forget(thread);
-    state.pending.store(0, Ordering::Relaxed);
-    state.robust_list.store(0, Ordering::Relaxed);
-    state.shell.store(0, Ordering::Relaxed);
-    state.makes.store(0, Ordering::Relaxed);
-    state.called_back.store(0, Ordering::Relaxed);
-    state.takes_part.store(false, Ordering::Relaxed);
-    state.frame.store(0, Ordering::Relaxed);
-    state.cpu_ns.store(0, Ordering::Relaxed);
-    if let Some(creator) = creator {
-        state.slack.inherit(&creator.kernel.slack);
+    if flag(libc::CLONE_SETTLS) {
+        state.thread_pointer.store(request.tls, Ordering::Relaxed);
     }
-    state
-        .asked
-        .inherit(creator.map(|creator| &creator.kernel.asked));
-    state.lent.store(false, Ordering::Relaxed);
-    for (own, creators) in state.name.iter().zip(
-        creator
-            .into_iter()
-            .flat_map(|creator| creator.kernel.name.iter()),
-    ) {
-        own.store(creators.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-    urgency::inherit(runtime, activation, (creator, thread));
+    let base = state.thread_pointer.load(Ordering::Relaxed);
+    urgency::inherit(runtime, activation, (Some(creator), thread));
     // Only now: signals for the process may be passed to it as soon as it has an id.
     let id = agent.map(agents::Agent::tid);
     let Some(tid) = GUEST.identities.assign(runtime, thread, id) else {
@@ -316,14 +289,9 @@ fn launch(
     if request.child_tid > base {
         CLEARED.store(request.child_tid - base, Ordering::Relaxed);
     }
-    state.clear_tid.store(
-        if flag(libc::CLONE_CHILD_CLEARTID) {
-            request.child_tid
-        } else {
-            0
-        },
-        Ordering::Relaxed,
-    );
+    if flag(libc::CLONE_CHILD_CLEARTID) {
+        state.clear_tid.store(request.child_tid, Ordering::Relaxed);
+    }
     if flag(libc::CLONE_PARENT_SETTID) {
         // As the kernel, which ignores the error too.
         let _ = access::store_u32(request.parent_tid, tid as u32);
@@ -336,12 +304,9 @@ fn launch(
     // make a shell for each part before it runs one.
     let forked = start_routine(request.tls) == Some(shell::main as *const () as usize);
     // What runs in a shell calls the runtime itself.
-    let own = if forked {
-        0
-    } else {
-        inherited(|creator| creator.kernel.program_base.load(Ordering::Relaxed))
-    };
-    state.program_base.store(own, Ordering::Relaxed);
+    if forked {
+        state.program_base.store(0, Ordering::Relaxed);
+    }
     // SAFETY: the stack below the copied frame belongs to the new thread alone; `begin` does not
     // return.
     unsafe {

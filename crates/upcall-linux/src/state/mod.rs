@@ -2,6 +2,7 @@
 
 pub mod activations;
 pub mod base;
+mod begin;
 pub mod cpu_time;
 mod inbox;
 mod linux;
