@@ -1,4 +1,4 @@
-//! What `fuzz/` feeds with bytes of others: readers that are private otherwise. Only with
+//! Readers of bytes that others wrote, which are private otherwise. `fuzz/` calls them. Compiled only with
 //! `--cfg fuzzing`.
 
 use std::io::Write;

@@ -1,12 +1,28 @@
-//! The Linux kernel interface of Upcall, for unprivileged processes on stock kernels.
+//! The Linux kernel interface of Upcall, for unprivileged processes on unmodified kernels.
 //!
-//! [`Linux`] implements [`upcall_core::Kernel`] with the `standby` backend: each busy virtual
-//! processor has one runnable standby activation that yields; when the running activation blocks,
-//! the kernel switches to it, and that context switch is the upcall.
+//! [`Linux`] implements [`upcall_core::Kernel`] with the `standby` backend. Each busy virtual processor has one standby:
+//! a runnable activation that only yields. When the running activation blocks, the kernel switches to the standby. That
+//! context switch is the upcall.
 //!
-//! Nothing here calls libc while the runtime runs: system calls are made by [`mod@sys`], because the
-//! instructions of libc may have been rewritten to enter the runtime, and because an activation
-//! has no thread-local storage of its own.
+//! No code here calls libc while the runtime runs. libc's instructions may have been rewritten to enter the runtime, and
+//! an activation has no thread-local storage of its own. System calls are made by [`mod@sys`].
+//!
+//! Imports run downwards, which `tests/layers` checks. From the ground up:
+//!
+//! | room | what it does |
+//! |---|---|
+//! | [`mod@sys`] | makes system calls; gets memory and descriptors; reads small files of the kernel |
+//! | `blocked` | tells whether an activation is blocked |
+//! | `processors` | knows which processors the program may use and how busy they are |
+//! | `settings` | reads what the user asked for |
+//! | [`turns`] | takes turns with other programs on the same processors |
+//! | `state` | holds what the backend keeps with the process, each activation and each thread |
+//! | `activation` | starts activations, ends their time slices, interrupts them, sets their signal masks |
+//! | [`poller`] | parks threads on descriptors |
+//! | [`probe`] | finds out what this machine supports |
+//! | `kernel` | implements the kernel trait; follows processors that come, go or are crowded |
+//!
+//! Other crates use the names that are re-exported below.
 
 #[macro_use]
 pub mod sys;

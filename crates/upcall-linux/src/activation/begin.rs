@@ -1,4 +1,4 @@
-//! The first steps of an activation in its kernel thread, and that kernel thread's signal mask.
+//! The first steps of an activation in its kernel thread, and the signal mask of that kernel thread.
 
 use core::sync::atomic::Ordering;
 

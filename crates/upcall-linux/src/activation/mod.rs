@@ -1,4 +1,5 @@
-//! What is done with an activation: its kernel thread, its time slices, its signals, and its thread's attributes.
+//! What the backend does to an activation: it starts its kernel thread, ends its time slices, interrupts it and sets its
+//! signal mask.
 
 mod begin;
 pub mod preempt;

@@ -1,13 +1,12 @@
-//! Time slices and the interrupt downcall: one signal, SIGURG, with a mark of our own.
+//! Time slices and the interrupt downcall. Both use one signal, SIGURG, with a mark of our own.
 //!
-//! Each activation has a timer that counts its own processor time, so an activation that does not
-//! run costs nothing and the one that computes is interrupted at the end of its slice. The kernel
-//! has then put the complete register state, vector registers included, on the thread's stack: the
-//! thread parks inside the handler, and any activation may continue it, since returning from the
-//! handler restores everything (rt_sigreturn(2)). The mask in the frame is the thread's own.
+//! Each activation has a timer that counts its own processor time. An activation that does not run costs nothing. One
+//! that computes is interrupted at the end of its slice. By then the kernel has put the complete register state, vector
+//! registers included, on the thread's stack. The thread parks inside the handler. Any activation may continue it:
+//! returning from the handler restores everything (rt_sigreturn(2)). The mask in the frame is the thread's own.
 //!
-//! SIGURG is ignored by default, so that a late one harms nobody; the program may use it as well:
-//! what does not carry our mark is the program's.
+//! A process ignores SIGURG by default, so a late one does no harm. The program may use the signal too: one without our
+//! mark is the program's.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -1,19 +1,20 @@
-//! The signals that activations without a thread let through while they sleep, seen by others.
+//! Lets a thread close a signal to all activations that sleep without a thread, and know when that is done.
 //!
-//! Such an activation takes signals for the process on behalf of parked threads, with the mask that
-//! [`Hooks::resting_mask`](crate::state::Hooks::resting_mask) computes. Between the moment in which the kernel gives it a signal
-//! and the first instruction of the handler nobody can see where that signal is. So a thread that must know
-//! whether a signal is pending first closes it to all that rest:
+//! An activation that sleeps without a thread takes signals of the process on behalf of parked threads. Its mask is the
+//! one that [`Hooks::resting_mask`](crate::state::Hooks::resting_mask) computes. Between the moment in which the kernel
+//! gives it a signal and the first instruction of the handler, nobody can see that signal. So a thread that must know
+//! whether a signal is pending first closes it to all such activations:
 //!
-//! 1. The caller changes what the mask depends on, and waits ([`Linux::await_closed`]).
-//! 2. An activation that rests with the old mask is woken, and lies down with the new one. It notes what it opens before
-//!    the kernel has it, and what it closes afterwards ([`Linux::set_resting_mask`], [`Linux::set_mask`]). So once the
-//!    note says that the signal is blocked, each one that the activation was given before has reached its handler.
+//! 1. The thread changes what the mask depends on, and waits ([`Linux::await_closed`]).
+//! 2. Each activation that sleeps with the old mask is woken, and goes to sleep with the new one. It notes what it opens
+//!    before it tells the kernel, and what it closes after it has told the kernel ([`Linux::set_resting_mask`],
+//!    [`Linux::set_mask`]). So when the note says that the signal is blocked, the handler has met every such signal that
+//!    the kernel gave the activation before.
 //! 3. The handler notes the signal as one at hand ([`LinuxActivation::at_hand`](crate::state::LinuxActivation::at_hand))
-//!    before it notes any mask. It is not at hand any more when it was passed on, or left to the kernel again.
+//!    before it notes any mask. The signal stops being at hand when it is passed on, or left to the kernel again.
 //!
-//! Each step is one that the other activation takes as soon as it runs. A sentinel is not waited for: it may not run
-//! for as long as others do.
+//! The other activation takes each step as soon as it runs. The thread does not wait for sentinels: a sentinel may not
+//! run while others do.
 
 use core::sync::atomic::Ordering;
 

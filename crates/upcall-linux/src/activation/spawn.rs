@@ -1,4 +1,4 @@
-//! Kernel threads for activations: clone(2) without libc, so that nothing of libc's is allocated.
+//! Starts kernel threads for activations. It uses clone(2) without libc, so that libc allocates nothing.
 
 use core::sync::atomic::{AtomicI32, Ordering};
 

@@ -1,4 +1,4 @@
-//! Whether an activation is blocked.
+//! Tells whether an activation is blocked.
 
 pub mod observe;
 pub(crate) mod watch;

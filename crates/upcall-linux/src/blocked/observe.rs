@@ -1,17 +1,18 @@
-//! Telling *blocked* from *preempted*: what the standby asks about the owner.
+//! Tells *blocked* from *preempted*: what the standby asks about the owner.
 //!
 //! | probe | cost | needs |
 //! |---|---|---|
-//! | perf switch ring: the newest record of a ring that never wakes anybody | a memory read; 0.25 µs more a context switch | perf_event_paranoid ≤ 2 |
+//! | perf switch ring: the newest record of a ring that never wakes anybody | a memory read; 0.25 µs more for each context switch | perf_event_paranoid ≤ 2 |
 //! | `/proc/self/task/T/syscall` | 0.5 to 0.8 µs | procfs |
-//! | its processor time: did it run while the standby yielded three times? | 0.5 µs a yield | nothing |
+//! | its processor time: did it run while the standby yielded three times? | 0.5 µs for each yield | nothing |
 //!
-//! procfs is the default: the records of the perf ring are written on the way of every upcall and
-//! of every unblocking (measured: 0.9 to 1.2 µs against 1.2 to 1.4 for the latter), the file is
-//! read only when the standby runs. A wrong *blocked* for an owner that announced a system call
-//! while others are ready costs one upcall for nothing, so there nothing is read at all. One
-//! that blocked in program code (a page fault) does not know that it was replaced; whether a signal
-//! may tell it, or would cut its wait short, is read from `/proc/self/task/T/stat` afterwards.
+//! procfs is the default. The kernel writes a record of the perf ring at every context switch, so the ring delays every
+//! upcall and every unblocking (measured: 1.2 to 1.4 µs instead of 0.9 to 1.2 for the latter). The file is read only when
+//! the standby runs.
+//!
+//! If the owner has announced a system call and other threads are ready, nothing is read. A wrong *blocked* then costs
+//! one upcall for nothing. An owner that blocked in program code (a page fault) does not know that it was replaced. A
+//! signal may tell it, unless that would cut its wait short: `/proc/self/task/T/stat` says which.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

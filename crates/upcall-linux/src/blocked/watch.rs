@@ -1,18 +1,19 @@
-//! Noticing that owners block where the sentinel cannot run: another process keeps the processor.
+//! Notices owners that block while another process keeps the sentinel from running.
 //!
-//! A sentinel is in the idle scheduling class, so a hog of another process starves it: it gets a
-//! three-hundredth of what the hog gets, and a block is noticed after hundreds of milliseconds.
-//! While that is so the poller, an ordinary activation that wakes from a sleep and therefore runs
-//! soon, looks at the owners every [`EVERY_MS`]. It begins when
-//! - a time slice shows that others crowd the processor (`pace`), or
-//! - an activation returns and finds an owner in a system call with threads waiting, or
-//! - a sentinel finds an owner blocked and was itself kept from running since the owner last ran;
+//! A sentinel is in the idle scheduling class. A process that computes on the same processor starves it: the sentinel gets
+//! a three-hundredth of the time, and would notice a block after hundreds of milliseconds. Meanwhile the poller looks at
+//! the owners every [`EVERY_MS`]. The poller is an ordinary activation that wakes from a sleep, so it runs soon.
 //!
-//! and it ends [`LASTS_NS`] after the last such sign.
+//! Watching begins when one of these happens:
+//! - a time slice shows that others crowd the processor (`pace`);
+//! - an activation returns and finds an owner in a system call while threads wait;
+//! - a sentinel finds an owner blocked, and was itself kept from running since the owner last ran.
 //!
-//! Rejected: an ordinary standby that sleeps and looks, in place of the sentinel, always (its
-//! wake-ups cost every program half a percent and more, and the block is noticed a millisecond late
-//! on an idle machine); and one at nice 19 (1.4 % of the processor, and a hog still starves it).
+//! It ends [`LASTS_NS`] after the last of them.
+//!
+//! Rejected: an ordinary standby that sleeps and looks, always, in place of the sentinel. Its wake-ups cost every program
+//! half a percent and more, and it notices the block a millisecond late on an idle machine. Rejected: one at nice 19. It
+//! costs 1.4 % of the processor, and a process that computes still starves it.
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 

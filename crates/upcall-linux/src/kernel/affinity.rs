@@ -1,4 +1,6 @@
-//! Follows what the program may use, with the activations of this process: `processors::affinity` and when it looks.
+//! Looks at each time slice, and on request, whether somebody has changed which processors the program may use.
+//!
+//! The sets and the rules are in `processors::affinity`. This module applies them to the activations of the process.
 
 pub use crate::processors::affinity::{Set, WORDS, allowed, note, release};
 use crate::processors::affinity::{foreign_mask, look};

@@ -1,4 +1,4 @@
-//! [`Kernel`](upcall_core::Kernel) on Linux: what the `standby` backend needs from an unprivileged process.
+//! Implements the kernel trait ([`Kernel`](upcall_core::Kernel)) on Linux with what an unprivileged process may use.
 
 pub mod affinity;
 pub(crate) mod pace;

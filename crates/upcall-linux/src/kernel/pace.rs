@@ -1,32 +1,28 @@
-//! Whether a virtual processor gets its processor, seen at the end of each time slice, and what is
-//! done when it does not.
+//! Sees at the end of each time slice whether a virtual processor gets its processor, and acts if it does not.
 //!
-//! A slice is a fixed amount of the activation's own processor time. When much more time has passed
-//! since the last one, the activation waited: in the kernel, or for its processor. The kernel's
-//! own account (`/proc/self/task/T/schedstat`) tells the two apart, and is read only then.
+//! A slice is a fixed amount of the activation's own processor time. If much more time has passed since the last slice
+//! ended, the activation waited: in the kernel, or for its processor. The kernel's own account
+//! (`/proc/self/task/T/schedstat`) tells the two apart. It is read only in that case.
 //!
-//! | it waited for | then |
+//! | the activation waited for | then |
 //! |---|---|
-//! | its own standby, again and again | this scheduler's yield does not give way: sentinels from now on |
-//! | others, and a sentinel stands by | owners are watched (`watch`) |
-//! | others | when they stay and another allowed processor has been idle meanwhile: it moves there |
+//! | its own standby, again and again | yielding does not give way under this scheduler: standbys are sentinels from now on |
+//! | other processes, and a sentinel stands by | owners are watched (`watch`) |
+//! | other processes | the virtual processor moves, if they stay and another allowed processor has been idle |
 //!
-//! Moving, in steps:
-//! 1. *Crowded*: others took a fifth of the processor time that the activation wanted. Processors are
-//!    sampled (`load`), and a moment 40 to 80 ms ahead is chosen at random.
-//! 2. Any slice without waiting in between ends the matter.
-//! 3. At that moment: a processor that was idle for more of the time than the present one was ours,
-//!    and that has fewer of our own virtual processors, or one that is idle: then the two change
-//!    places.
-//! 4. After a move there is none for 100 ms; twice as long each time that one did not help.
+//! Steps of a move:
+//! 1. The virtual processor is *crowded*: others took a fifth of the processor time that its activation wanted. `load`
+//!    samples the processors. A moment 40 to 80 ms ahead is drawn at random.
+//! 2. Any slice without waiting before that moment ends the matter.
+//! 3. At that moment it looks for a processor that was idle for more of the time than the present one was ours, and that
+//!    has fewer of our virtual processors. One with an idle virtual processor will do too: the two change places.
+//! 4. After a move there is none for 100 ms. Each move that does not help doubles that time.
 //!
-//! Two programs that crowd each other are not likely to choose the same moment, and as soon as one
-//! has left, step 2 keeps the other. When they did, they meet on the new processor and choose
-//! again, from a span that is twice as long.
+//! Two programs that crowd each other are not likely to draw the same moment. As soon as one has left, step 2 keeps the
+//! other. If both move at once, they meet on the new processor and draw again, from twice the span.
 //!
-//! Rejected: leaving placement to the kernel by binding to all allowed processors. Activations of
-//! one virtual processor would run side by side, and the switch to the standby would not be the
-//! upcall any more.
+//! Rejected: binding to all allowed processors, so that the kernel decides. Activations of one virtual processor would run
+//! side by side, and the switch to the standby would no longer be the upcall.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,15 +1,15 @@
-//! Whether a thread blocks or parks where it could do both: event loops.
+//! Decides whether a thread blocks or parks where it could do either: event loops.
 //!
-//! A thread whose events come from outside, and whose virtual processor has nothing else to do, had
-//! better block its activation: the kernel wakes it where it is, at once, and nobody has to sit in the
-//! poller for it. A thread that is woken by others of the process had better park: then it goes on
-//! beside whoever woke it, as a thread that the kernel wakes would, and not on the processor that its
-//! activation is bound to. A wait counts as ended from inside if the program has written to a pipe, or
-//! to what is neither a pipe nor a socket (eventfd), meanwhile. A thread blocks until that has happened
-//! several times in a row; then it parks until it has not happened for long.
+//! Blocking is better if the thread's events come from outside of the process and its virtual processor has nothing else
+//! to do. The kernel then wakes the thread where it is, at once, and no activation has to sit in the poller for it.
+//! Parking is better if other threads of the process wake it. It then goes on beside the thread that woke it, and not on
+//! the processor to which its activation is bound.
 //!
-//! Rejected: changing with every wait. A parked thread's event disturbs a blocked one, and the two
-//! change for ever.
+//! A wait counts as ended from inside if the program has meanwhile written to a pipe, or to a descriptor that is neither a
+//! pipe nor a socket (an eventfd). A thread blocks until that has happened several times in a row. Then it parks until it
+//! has not happened for long.
+//!
+//! Rejected: changing with every wait. A parked thread's event disturbs a blocked one, and the two change for ever.
 
 use core::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Descriptors that change: closed, replaced, written to by the program itself.
+//! Descriptors that change: the program closes them, replaces them or writes to them itself.
 
 use core::sync::atomic::Ordering;
 

@@ -1,7 +1,7 @@
-//! What is known about descriptors: their kind, and that their calls wait without end.
+//! What the poller has learned about descriptors: their kind, and that calls on them wait without a time limit.
 //!
-//! All of it are hints: other processes and unseen calls may have changed what a number means, and
-//! every use survives that.
+//! All of it is a hint. Other processes, and calls that the runtime does not see, may have changed what a number means.
+//! Every use of a hint works if it is wrong.
 
 use core::sync::atomic::Ordering;
 

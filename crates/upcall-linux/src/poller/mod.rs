@@ -1,28 +1,26 @@
-//! Threads that wait for descriptors: parked on one epoll instance instead of blocking an
-//! activation each.
+//! Parks threads that wait for descriptors on one epoll instance, so that they block no activation.
 //!
-//! A descriptor is registered once, edge-triggered for everything, and stays registered until it
-//! is closed, or brings edges that nobody waits for. Protocol of a wait, for one descriptor or several:
+//! A descriptor is registered once, edge-triggered for everything. It stays registered until it is closed, or until it
+//! brings edges that nobody waits for. A wait for one descriptor or several goes like this:
 //! 1. The thread notes how many edges each of its descriptors has seen ([`Poller::watch`]).
-//! 2. It tries its call without blocking (`RWF_NOWAIT`, `MSG_DONTWAIT`, a poll(2) or epoll_wait(2)
-//!    that does not wait): the flags of the file description, which other processes may share, are
-//!    never changed. Only when the call would block does it come to [`Poller::wait`].
-//! 3. It enters the list of each descriptor, declares itself findable, and looks whether an edge has come
-//!    since step 1: then it tries again at once, else it parks.
-//! 4. Whoever collects an edge counts it first and then wakes all who wait for such an edge; each
-//!    tries again. So an edge between 1 and 3 is seen by the thread, and a later one finds it.
+//! 2. It tries its call without blocking (`RWF_NOWAIT`, `MSG_DONTWAIT`, or a poll(2) or epoll_wait(2) that does not
+//!    wait). The flags of the file description are never changed, because other processes may share it. If the call would
+//!    block, the thread calls [`Poller::wait`].
+//! 3. It enters the list of each descriptor and declares itself findable. Then it looks whether an edge has come since
+//!    step 1. If so it tries again at once. If not it parks.
+//! 4. The activation that collects an edge counts it first. Then it wakes all threads that wait for such an edge, and each
+//!    tries again. So the thread sees an edge between steps 1 and 3, and a later edge finds the thread.
 //!
-//! The program's own epoll instances are descriptors like others: the watch is one level of nesting
-//! more, and their registrations keep the kernel's meaning (EPOLLET, EPOLLONESHOT). The kernel limits
-//! the nesting; where a watch of ours stands in the way of the program's, it goes ([`Poller::give_way`]).
+//! The program's own epoll instances are descriptors like others: our watch is one more level of nesting, and the
+//! program's registrations keep the kernel's meaning (EPOLLET, EPOLLONESHOT). The kernel limits the nesting. Where our
+//! watch would break the program's registration, it is removed ([`Poller::give_way`]).
 //!
-//! Deadlines of all threads ring through a timerfd in the same instance; wake-ups of the activation
-//! that sits in the poller, through an eventfd.
+//! The same instance has a timerfd for the deadlines of all threads, and an eventfd that wakes the activation in it.
 //!
-//! Rejected: one-shot registrations, which need a system call a wait. An epoll instance for each
-//! thread that waits for several descriptors: two system calls for each of them and each wait, and
-//! a descriptor a thread. A flag instead of the count of edges: of two threads that both tried in
-//! vain, one would take the flag, and the other would park although there is something to read.
+//! Rejected: one-shot registrations, which need a system call for each wait. Rejected: an epoll instance for each thread
+//! that waits for several descriptors: that takes two system calls for each descriptor and wait, and a descriptor for each
+//! thread. Rejected: a flag instead of the count of edges: of two threads that both tried in vain, one would take the
+//! flag, and the other would park although there is something to read.
 
 pub mod choice;
 mod forget;

@@ -1,7 +1,7 @@
 //! The poller's descriptors: an epoll instance with an eventfd and a timerfd in it.
 //!
-//! A program that is about to install a seccomp filter may create its first thread under it, and the filter
-//! may forbid what makes these. So they are made before ([`open`]), and the runtime takes them when it starts.
+//! A program may install a seccomp filter that forbids the calls which make them, and create its first thread afterwards.
+//! So [`open`] makes them before the program installs a filter, and the runtime takes them when it starts.
 
 use core::sync::atomic::{AtomicI32, Ordering};
 

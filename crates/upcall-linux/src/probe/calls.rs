@@ -1,6 +1,6 @@
 //! The system calls without which no thread can be served. A container's filter may forbid any of them.
 //!
-//! Rejected: to find out when the first thread is made. The program is running by then, and nothing is left but EAGAIN.
+//! Rejected: finding out when the first thread is made. The program is running by then, and can only be told EAGAIN.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

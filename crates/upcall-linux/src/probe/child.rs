@@ -1,13 +1,12 @@
-//! A child process for probes that may die of what they try.
+//! A child process for a probe that may be killed by what it tries.
 //!
-//! Protocol:
-//! 1. `clone` without an exit signal: the caller's SIGCHLD handler sees nothing, and a caller
-//!    that ignores SIGCHLD does not reap our child before we do.
-//! 2. The child restores default dispositions for the signals it may die of, gives itself a
-//!    time limit by `alarm`, and runs the body.
-//! 3. It ends by `_exit` with 0 or an errno; the parent waits with `__WALL`.
+//! 1. `clone` starts the child without an exit signal. So the caller's SIGCHLD handler sees nothing, and a caller that
+//!    ignores SIGCHLD does not reap the child before the probe does.
+//! 2. The child restores the default dispositions of the signals that may kill it, sets itself a time limit with
+//!    `alarm`, and runs the body.
+//! 3. The child ends with `_exit`, with 0 or an errno. The parent waits with `__WALL`.
 //!
-//! The body may be called while other threads hold malloc's lock, so it allocates nothing.
+//! Other threads may hold malloc's lock while the body runs, so the body allocates nothing.
 //!
 //! Rejected: `fork`, whose handlers (`pthread_atfork`) are the program's code.
 

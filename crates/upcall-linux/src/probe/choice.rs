@@ -1,21 +1,18 @@
-//! Which standby a program starts with, cheaply: most programs are over before the full
-//! measurement would be.
+//! Decides which standby a program starts with. It must be cheap: most programs end before the full measurement would.
 //!
-//! What the scheduler does is found out once and remembered for the user:
-//! 1. `upcall run` looks into a file of the user's own, `upcall/standby` under
-//!    `XDG_RUNTIME_DIR`, `XDG_CACHE_HOME` or `~/.cache`. It holds the verdict together with the
-//!    boot id, the kernel's release and the loaded sched_ext scheduler it was measured under.
-//! 2. If one of these differs, or there is no file, the measurement of [`super::measure_mode`] is
-//!    made with less processor time, and remembered.
-//! 3. Where nothing can be remembered or measured (no home, a sandbox), the kernel's version is
-//!    the first guess.
+//! What the scheduler does is measured once and remembered for the user:
+//! 1. `upcall run` reads a file of the user's own, `upcall/standby` under `XDG_RUNTIME_DIR`, `XDG_CACHE_HOME` or
+//!    `~/.cache`. The file holds the verdict, and the boot id, the kernel's release and the loaded sched_ext scheduler
+//!    under which it was measured.
+//! 2. If one of these differs, or there is no file, a shorter form of [`super::measure_mode`] runs, and its verdict is
+//!    remembered.
+//! 3. If nothing can be remembered or measured (no home, a sandbox), the kernel's version is the first guess.
 //!
-//! Whatever was chosen, the running program corrects it when its standby takes processor time
-//! that its threads wanted (`pace`): a scheduler may be loaded while the program runs.
+//! The running program corrects a wrong choice when its standby takes processor time that its threads wanted (`pace`):
+//! somebody may load a scheduler while the program runs.
 //!
-//! Rejected: reading the scheduler's features in debugfs, which only root may; and measuring in
-//! the program's own process, where it would cost every program that is started without
-//! `upcall run`.
+//! Rejected: reading the scheduler's features in debugfs, which only root may do. Rejected: measuring in the program's own
+//! process: every program that starts without `upcall run` would pay for it.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Features of files: reading what a thread waits in, pipes, polling.
+//! Features of files: reading in which call a thread waits, reading a pipe without waiting, polling.
 
 use std::fs::File;
 use std::io::{Read, Write};

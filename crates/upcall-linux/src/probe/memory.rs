@@ -1,4 +1,4 @@
-//! Features of virtual memory: guards without mappings, faults served in user mode.
+//! Features of virtual memory: guard pages without mappings, and page faults that user mode serves.
 
 use std::os::fd::AsRawFd;
 

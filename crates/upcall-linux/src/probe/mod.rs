@@ -1,17 +1,16 @@
-//! What this machine's kernel and C library can do for the runtime, found by trying.
+//! Finds out by trying what this machine's kernel and C library can do for the runtime.
 //!
-//! Each probe performs the operation that the runtime would perform and looks at the
-//! result; none infers a feature from a version number. Distributions backport, containers
-//! filter system calls, and a version says nothing about either.
+//! Each probe performs the operation that the runtime would perform, and looks at the result. No probe infers a feature
+//! from a version number: distributions backport, containers filter system calls, and a version says nothing about either.
 //!
 //! Invariants:
-//! - A probe leaves the calling process as it was: whatever could kill, stop or change it
-//!   happens in a child process that has a time limit of its own.
-//! - A probe that cannot reach a verdict says *does not work* with the error as evidence:
-//!   the slower path is always right.
+//! - A probe leaves the calling process as it was. What could kill, stop or change it happens in a child process that
+//!   has a time limit of its own.
+//! - A probe that cannot reach a verdict says *does not work*, with the error as evidence. The slower path is always
+//!   right.
 //!
-//! Rejected: one cached table of results. A sandbox can be entered between two probes, and
-//! the one caller that is in a hurry (the runtime's start) wants two of the features only.
+//! Rejected: one cached table of results. A process can enter a sandbox between two probes, and the one caller that is in
+//! a hurry (the runtime's start) wants only two of the features.
 
 mod calls;
 mod cgroup;

@@ -1,8 +1,7 @@
-//! The perf switch ring: an unprivileged record of every context switch of one's own thread.
+//! The perf switch ring: an unprivileged record of every context switch of one's own kernel thread.
 //!
-//! The record says whether the switch was a preemption, which is the question that the
-//! standby has to answer. No one is woken by it; it is read from memory. Needs
-//! `perf_event_paranoid` of 2 or less, or CAP_PERFMON.
+//! The record says whether the switch was a preemption. The standby has to answer exactly that question. The record
+//! wakes nobody, and the standby reads it from memory. It needs `perf_event_paranoid` of 2 or less, or CAP_PERFMON.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

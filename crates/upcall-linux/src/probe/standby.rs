@@ -1,22 +1,19 @@
-//! Does the scheduler let an always-runnable standby give way to the activation that
-//! computes?
+//! Measures whether the scheduler lets an always-runnable standby give way to the activation that computes.
 //!
-//! The standby backend keeps one runnable activation beside each running one, which yields
-//! whenever it is chosen. EEVDF kernels (Linux 6.6 and later) hand the processor straight
-//! back and the standby costs a thousandth of it. CFS kernels treat the two as equals: the
-//! standby burns half of the processor, and an idle-class *sentinel* must take its place,
-//! which wakes a parked activation when it gets to run at all.
+//! The standby backend keeps one runnable activation beside each running one. It yields whenever the scheduler chooses it.
+//! EEVDF kernels (Linux 6.6 and later) give the processor straight back, and the standby costs a thousandth of it. CFS
+//! kernels treat the two as equals, and the standby takes half of the processor. There an idle-class *sentinel* must take
+//! its place. A sentinel wakes a parked activation when it gets to run at all.
 //!
-//! The measurement is by processor time, not by the clock on the wall, so a busy machine
-//! makes it slower and not wrong:
-//! 1. Two child processes are pinned to one processor. The standby says that it runs by a
-//!    byte in a pipe and then yields without end.
-//! 2. The other computes until it has used [`COMPUTE_NS`] of processor time itself, then
-//!    raises the stop word. CFS alternates in steps of 1.5 to 4 ms, so that is several steps.
-//! 3. The standby's share is its processor time over the sum of both.
+//! The measurement uses processor time and not the time of day, so a busy machine makes it slower and not wrong:
+//! 1. Two child processes are bound to one processor. The standby writes a byte into a pipe to say that it runs, and then
+//!    yields without end.
+//! 2. The other computes until it has used [`COMPUTE_NS`] of processor time itself, and then raises the stop word. CFS
+//!    alternates in steps of 1.5 to 4 ms, so that is several steps.
+//! 3. The standby's share is its processor time, divided by the sum of both.
 //!
-//! Rejected: the kernel's version (distributions backport, and schedulers are loadable), and
-//! two threads instead of two processes (the probe must be callable before threads exist).
+//! Rejected: the kernel's version. Distributions backport, and schedulers are loadable. Rejected: two threads instead of
+//! two processes. The probe must be callable before threads exist.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

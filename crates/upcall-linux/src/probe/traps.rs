@@ -1,4 +1,4 @@
-//! System calls that come back to user mode.
+//! Syscall User Dispatch: system calls that the kernel sends back to user mode.
 
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 

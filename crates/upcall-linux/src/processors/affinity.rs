@@ -1,20 +1,20 @@
-//! Which processors the program may use, although none of its kernel threads shows it.
+//! Keeps which processors the program may use. The kernel's masks do not say it.
 //!
-//! Every activation is bound to one processor, so the kernel's masks say where activations are
-//! and not where they may be. What may be is kept here:
-//! - *wanted*: what the user asked for, by the mask that the program was started with or by a
-//!   later change from outside (`taskset -ap`). All ones when nobody asked for anything.
+//! Every activation is bound to one processor, so the kernel's masks say where activations are, and not where they may be.
+//! This module keeps two sets:
+//! - *wanted*: what the user asked for, by the mask that the program was started with or by a later change from outside
+//!   (`taskset -ap`). All ones if nobody asked for anything.
 //! - *allowed*: the part of it that the machine grants at the moment (cpuset, hotplug).
 //!
-//! An outsider's change shows as a mask that is not the one that the activation bound itself to.
-//! `look` compares now and then, in the activation that runs and in the first one, whose id is
-//! the process's and therefore the one that `taskset -p PID` changes. Then every virtual processor
-//! gets a processor of the new set, and every activation binds itself again at its next chance.
+//! If the mask of an activation is not the one to which it bound itself, somebody outside has changed it. [`look`] compares
+//! now and then. It looks at the activation that runs and at the first one: the id of the first one is the id of the
+//! process, so `taskset -p PID` changes that one. After a change every virtual processor gets a processor of the new set,
+//! and every activation binds itself again at its next chance.
 //!
-//! What cannot be seen: a change to exactly the processor that an activation is bound to already.
+//! A change to exactly the processor to which an activation is bound already cannot be seen.
 //!
-//! Rejected: an unbound kernel thread as a witness of the allowed set. It would cost every program
-//! one more kernel thread for a rare event.
+//! Rejected: an unbound kernel thread as a witness of the allowed set. It would cost every program one more kernel thread
+//! for a rare event.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 

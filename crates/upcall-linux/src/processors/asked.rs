@@ -1,11 +1,11 @@
-//! Which processors threads have asked for (sched_setaffinity(2)).
+//! Keeps which processors threads have asked for (sched_setaffinity(2)).
 //!
-//! A thread runs where the virtual processors are, whatever it asks for. But it is told what it asked
-//! for, its threads have asked for the same, and so is bound what leaves the runtime: the processes
-//! that it starts and the program that it executes.
+//! A thread runs where the virtual processors are, whatever it asks for. What it asked for still has three uses:
+//! sched_getaffinity(2) answers with it, the threads that it makes inherit it, and the kernel thread is bound to it when
+//! the thread leaves the runtime, to start a process or to execute a program.
 //!
-//! Sets are kept once each and for ever, since few differ: a thread has the number of one, and no
-//! memory to look after. What is asked for when no room is left has no effect.
+//! Each set is kept once and for ever, because few differ. A thread has only the number of a set, so nothing has to be
+//! freed. If no room is left, asking has no effect.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

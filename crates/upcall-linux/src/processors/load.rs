@@ -1,8 +1,7 @@
-//! Which processors have been idle lately, from `/proc/stat`.
+//! Knows which processors have been idle lately, from `/proc/stat`.
 //!
-//! Two samples at least [`WINDOW_NS`] apart say how much of the time between them each processor
-//! was idle. The file costs some microseconds a processor, so it is only read when a virtual
-//! processor is crowded (`pace`).
+//! Two samples at least [`WINDOW_NS`] apart say for how much of the time between them each processor was idle. Reading the
+//! file costs some microseconds for each processor, so it is read only when a virtual processor is crowded (`pace`).
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

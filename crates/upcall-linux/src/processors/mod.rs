@@ -1,4 +1,4 @@
-//! Where virtual processors are: which processors the program may use, and what else runs on them.
+//! Knows which processors the program may use, how busy they are, and where activations are bound.
 
 pub(crate) mod affinity;
 pub(crate) mod asked;

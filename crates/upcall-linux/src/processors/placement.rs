@@ -1,4 +1,4 @@
-//! On which processors virtual processors live: pure decisions, no system calls but the caller's.
+//! Decides on which processors virtual processors run. It makes no system call of its own.
 //!
 //! Invariant: no processor has two virtual processors more than another allowed one.
 

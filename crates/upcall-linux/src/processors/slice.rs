@@ -1,4 +1,5 @@
-//! What an activation's kernel thread ran, and waited for its processor, in a time slice: the kernel's own account.
+//! How long an activation's kernel thread ran in a time slice, and how long it waited for its processor. The kernel
+//! counts both.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What the user says: the variables, the number of virtual processors, and the counters' names.
+//! Reads what the user asked for: variables and the number of virtual processors. Names the counters.
 
 pub mod statistics;
 pub mod variables;

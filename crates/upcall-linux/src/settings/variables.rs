@@ -1,8 +1,8 @@
-//! The variables of the environment that set the runtime, beside what a program or a flag says.
+//! The environment variables that set the runtime. A program or a flag may set the same things.
 //!
-//! The launcher checks them before it starts a program, and the crate before it starts the runtime: a value that means
-//! nothing is an error. The guest library that the launcher has preloaded cannot report one. It finds values that
-//! the launcher has checked, and where the program has changed one since, it takes the default.
+//! The launcher checks the variables before it starts a program, and the crate before it starts the runtime: a value that
+//! means nothing is an error. The guest library that the launcher preloads cannot report an error. It finds values that
+//! the launcher has checked. If the program has changed one since, and the value means nothing, it takes the default.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,12 +1,12 @@
-//! Where activations lie: in one range of addresses, so that one can be told from any other value.
+//! Puts all activations into one range of addresses, so that the address of one can be told from any other value.
 //!
-//! The pseudo-register may be a register that a program writes too (GS on x86-64). What it holds is believed
-//! only after it was found to be in this range, or to be one of the *marks* that the layer above gives to
-//! kernel threads which are no activations.
+//! The pseudo-register may be a register that a program writes too (GS on x86-64). So its value is believed only if it is
+//! in this range, or if it is one of the *marks* that the layer above gives to kernel threads which are no activations.
 //!
-//! The range is reserved when a runtime makes its first activations, and its pages are made usable as it
-//! grows. Where the kernel does not give so many addresses (RLIMIT_AS, memory that is locked), the first piece
-//! is all there is. Rejected: asking a table at each entry, which costs what the range does not.
+//! The runtime reserves the range when it makes its first activations, and makes pages of it usable as it grows. If the
+//! kernel does not give so many addresses (RLIMIT_AS, locked memory), the first piece is all there is.
+//!
+//! Rejected: looking into a table at each entry. That costs time, and the range does not.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -1,11 +1,10 @@
-//! The processor time of threads: what CLOCK_THREAD_CPUTIME_ID means for them.
+//! The processor time of threads: the answer to CLOCK_THREAD_CPUTIME_ID.
 //!
-//! The kernel counts for activations. Until somebody asks, a thread is charged a time slice
-//! whenever one ends while it runs, which costs nothing; from the first question on, each switch
-//! reads the activation's clock, and the answers are exact but for what the estimate missed before.
+//! The kernel counts the time of activations, not of threads. Until the first question, a thread is charged one time slice
+//! whenever a slice ends while it runs. That costs nothing. From the first question on, each switch reads the activation's
+//! clock. The answers are then exact, except for what the estimate missed before.
 //!
-//! Approach rejected: reading the clock at every switch from the start, which would cost more
-//! than the switch.
+//! Rejected: reading the clock at every switch from the start. That would cost more than the switch.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

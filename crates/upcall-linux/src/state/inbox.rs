@@ -1,4 +1,4 @@
-//! Signals that wait for their activation, and which signals are the runtime's own.
+//! Signals of the program that wait for their activation, and the signals that are the runtime's own.
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 

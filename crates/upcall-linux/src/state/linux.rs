@@ -1,4 +1,4 @@
-//! What the backend keeps with the process.
+//! What the backend keeps with the process: the settings, the hooks of the layer above, and its parts.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

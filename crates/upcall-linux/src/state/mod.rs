@@ -1,4 +1,6 @@
 //! What the backend keeps with each activation and with each thread.
+//!
+//! The rooms above work with it. It is declared here, below them, so that they need not import each other.
 
 pub mod activations;
 pub mod base;

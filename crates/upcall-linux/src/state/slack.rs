@@ -1,9 +1,9 @@
-//! Timer slack, of threads: by how much the kernel may end a sleep late, to end several at once
-//! (prctl(2), PR_SET_TIMERSLACK). The runtime's own deadlines take it from here
-//! ([`upcall_core::kernel::Poll::slack`]); a sleep in the kernel has that of the activation.
+//! The timer slack of threads: by how much the kernel may end a sleep late, to end several at once (prctl(2),
+//! PR_SET_TIMERSLACK). The runtime's own deadlines use the thread's slack ([`upcall_core::kernel::Poll::slack`]). A sleep
+//! in the kernel has the slack of the activation.
 //!
-//! Activations inherit what the process began with. As long as no thread changes its own, theirs
-//! is right without a look; from then on each gets that of the thread that it runs.
+//! Activations inherit the slack with which the process began. Until a thread changes its own, that is right for every
+//! thread. From then on each activation gets the slack of the thread that it runs.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

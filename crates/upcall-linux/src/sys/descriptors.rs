@@ -1,4 +1,4 @@
-//! The runtime's own descriptors: kept out of the program's way, at the top of the table.
+//! Keeps the runtime's own descriptors out of the program's way, at the top of the descriptor table.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

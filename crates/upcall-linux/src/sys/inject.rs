@@ -1,22 +1,22 @@
-//! Errors put in the place of the answers to the runtime's own system calls: for tests, and only in
-//! builds with the feature `inject`.
+//! Puts errors in the place of the answers to the runtime's own system calls. For tests, and only in builds with the
+//! feature `inject`.
 //!
-//! `sys!`, the guest's `raw_syscall` and the start of activations ask [`answer`] before they enter the
-//! kernel. A call that is answered here is not made. Only errors that the kernel, its limits or a
-//! container's filter can give to a correct call are given ([`TABLE`]): a call that always
-//! succeeds (`gettid`, `rt_sigprocmask`, a wake-up) is reported as reached and left alone.
+//! `sys!`, the guest's `raw_syscall` and the start of activations ask [`answer`] before they enter the kernel. A call that
+//! is answered here is not made. Only errors are given that the kernel, its limits or a container's filter can give to a
+//! correct call ([`TABLE`]). A call that always succeeds (`gettid`, `rt_sigprocmask`, a wake-up) is reported as reached and
+//! left alone.
 //!
-//! - `UPCALL_INJECT=seed=S,every=N[,skip=K][,call=NAME:NAME...][,error=NAME][,spare=NAME:NAME...]`: each
-//!   call that may fail does so by a chance of 1 in N, drawn from the seed and the number of the call; not
-//!   the first K calls, and only some calls, or with one error, if named; those that are spared never.
-//! - `UPCALL_INJECT_LOG=FILE`: a line for each place that was reached (`reached FILE:LINE CALL ERRORS`),
-//!   for each error (`gave FILE:LINE CALL ERROR`), and for each thread that the program is refused for
-//!   want of what the kernel has not given (`refused FILE:LINE clone`): that it sees.
+//! - `UPCALL_INJECT=seed=S,every=N[,skip=K][,call=NAME:NAME...][,error=NAME][,spare=NAME:NAME...]`: each call that may fail
+//!   does so with a chance of 1 in N, drawn from the seed and the number of the call. The first K calls do not fail. If
+//!   calls are named, only those fail; if an error is named, only with that. Spared calls never fail.
+//! - `UPCALL_INJECT_LOG=FILE`: gets a line for each place that was reached (`reached FILE:LINE CALL ERRORS`), for each
+//!   error (`gave FILE:LINE CALL ERROR`), and for each thread that the program is refused because the kernel has not given
+//!   what it needs (`refused FILE:LINE clone`). The program sees the last kind.
 //!
-//! What the program asks for itself never fails here: it would see what it does not see natively.
+//! A call that the program asks for itself never fails here: the program would see an error that it does not see natively.
 //!
-//! Rejected: a seccomp filter or ptrace(2) from outside. A filter cannot draw by chance, and a tracer
-//! stops every kernel thread at every call, which is another scheduler than the one under test.
+//! Rejected: a seccomp filter or ptrace(2) from outside. A filter cannot draw by chance. A tracer stops every kernel thread
+//! at every call, which is another scheduler than the one under test.
 
 use core::panic::Location;
 use core::ptr;

@@ -1,4 +1,4 @@
-//! What the machine and its administrator allow: processors.
+//! The processors that the machine and its administrator allow.
 
 use crate::sys;
 

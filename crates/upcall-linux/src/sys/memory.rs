@@ -1,9 +1,10 @@
-//! Memory from the kernel. What a runtime has taken that then does not start is given back: the program
-//! may ask again, as often as it likes.
+//! Gets memory from the kernel, and gives it back if the runtime does not start: the program may try to start it again,
+//! any number of times.
 //!
-//! What is mapped between [`attempt`] and [`Attempt::succeeds`] is noted; while there is one kernel thread, so
-//! nobody else maps. Rejected: giving back in each place that fails, which all would have to know what
-//! those before them have taken.
+//! Everything mapped between [`attempt`] and [`Attempt::succeeds`] is noted. The process has one kernel thread then, so
+//! nobody else maps memory.
+//!
+//! Rejected: giving back in each place that fails. Each place would have to know what the places before it have taken.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 

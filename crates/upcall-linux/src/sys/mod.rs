@@ -1,7 +1,7 @@
-//! System calls without libc: one instruction each, errors as negative numbers.
+//! System calls without libc: one instruction each. Errors are negative numbers.
 //!
-//! rustix and libc would do, but both end in code that the guest may have rewritten, and both
-//! use the thread-local `errno` or libc's own state, which an activation does not have.
+//! rustix and libc would do, but both end in code that the guest may have rewritten. Both also use the thread-local
+//! `errno` or libc's own state, which an activation does not have.
 
 pub use libc::{
     SYS_clock_gettime, SYS_close, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_eventfd2,

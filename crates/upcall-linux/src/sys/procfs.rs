@@ -1,4 +1,4 @@
-//! Small files of the kernel's, read without libc and without memory of their own.
+//! Reads small files of the kernel, without libc and without allocating memory.
 
 use crate::sys::{self, error};
 

@@ -1,4 +1,4 @@
-//! The clock of the kernel's vDSO, found without libc: libc's wrapper may use thread-local storage.
+//! The clock of the kernel's vDSO, found without libc. libc's wrapper may use thread-local storage.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -1,27 +1,24 @@
-//! Turns between processes: the virtual processors of a program that computes run together or not
-//! at all.
+//! Takes turns with other processes: the virtual processors of a program that computes run together or not at all.
 //!
-//! The kernel slices each processor's time without regard to the others, so of a program that
-//! spins one half burns its slices waiting for the other half, as soon as a second such program
-//! runs. Processes under this runtime therefore take turns by the rules of `policy`, through
-//! the memory of [`registry`], without a daemon and without privilege.
+//! The kernel slices the time of each processor without regard to the others. When two programs that spin share
+//! processors, half of each program wastes its slices waiting for the other half. So processes under this runtime take
+//! turns by the rules of `policy`, through the memory of [`registry`]. That needs no daemon and no privilege.
 //!
-//! 1. A virtual processor that has computed for a whole time slice, and hardly blocked or idled in it, makes
-//!    its processor *busy*. Programs that mostly wait never do, and never take part.
-//! 2. At each time slice the process decides about its phase. A process that has to wait stops its
-//!    busy virtual processors on the processors of those who are on: the owner parks its thread in
-//!    the ready list, where the process's other virtual processors may take it, and sleeps as an
-//!    idle owner does. A system call that returns, a descriptor or a deadline finds the virtual
-//!    processor idle and runs on it for up to a slice: waiting programs still answer.
-//! 3. A virtual processor that idles makes its processor free at once, and wakes who waits for
-//!    it. While somebody waits, a standby is up for every system call, so that blocking counts as idling.
-//! 4. The runtime's own sleeps keep their protocol: the wake word is looked at after the bell was
-//!    read, and `Gang::wake` rings.
+//! 1. A virtual processor that has computed for a whole time slice, and hardly blocked or idled in it, makes its processor
+//!    *busy*. Programs that mostly wait never do so, and never take part.
+//! 2. At each time slice the process decides about its phase. A process that has to wait stops its busy virtual processors
+//!    on the processors of those that are on. The owner parks its thread in the ready list, where the process's other
+//!    virtual processors may take it, and sleeps as an idle owner does. A system call that returns, a descriptor or a
+//!    deadline finds the virtual processor idle and runs on it for up to a slice. So waiting programs still answer.
+//! 3. A virtual processor that idles makes its processor free at once, and wakes the process that waits for it. While some
+//!    process waits, a standby is up for every system call, so that blocking counts as idling.
+//! 4. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
+//!    `Gang::wake` rings the bell.
 //!
-//! Rejected: yielding to one's own preempted half (a sibling seen as switched out): against another
-//! spinner the yield is not honoured beyond a tick. Rejected: shorter kernel processors: the pieces that
-//! spinning programs do between two meetings are shorter still. Rejected: the idle scheduling class
-//! for who must wait: leaving it takes a privilege.
+//! Rejected: yielding to the half of one's own program that was preempted. Against another program that spins, the yield
+//! lasts no longer than a tick. Rejected: shorter slices of the kernel's. The pieces that spinning programs do between two
+//! meetings are shorter still. Rejected: the idle scheduling class for a program that must wait. Leaving that class takes a
+//! privilege.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

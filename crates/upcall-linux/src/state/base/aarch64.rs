@@ -1,31 +1,28 @@
 //! The pseudo-register of an activation on AArch64: one word beside the thread pointer.
 //!
-//! There is no register to spare. Programs and libc use x18 as they like, what they left in it is
-//! what a signal finds; tpidrro_el0 cannot be written; tpidr2_el0 belongs to SME. The thread
-//! pointer, tpidr_el0, is the only register that program code leaves alone, and it says which
-//! *thread* runs. So each thread has, at a fixed distance from its thread pointer (a variable of
-//! static thread-local storage, which every thread of libc's has), one word: the activation that
-//! carries it now.
+//! There is no register to spare. Programs and libc use x18 as they like, so a signal handler finds what they left in it.
+//! tpidrro_el0 cannot be written. tpidr2_el0 belongs to SME. The thread pointer, tpidr_el0, is the only register that
+//! program code leaves alone, and it says which *thread* runs. So each thread has one word at a fixed distance from its
+//! thread pointer: a variable of static thread-local storage, which every thread of libc's has. The word holds the
+//! activation that carries the thread now.
 //!
-//! 1. An activation that installs a thread writes itself into the thread's word, then points
-//!    tpidr_el0 there ([`set_thread_pointer`]).
-//! 2. When the thread is saved, and before anybody else can find it, the activation points
-//!    tpidr_el0 at itself ([`rest`]), so that the word at that distance is the first of its own,
-//!    which holds its own address.
-//! 3. Where the word is 0 the kernel thread is no activation: new static storage is zeroed.
+//! 1. An activation that installs a thread writes itself into the thread's word. Then it points tpidr_el0 there
+//!    ([`set_thread_pointer`]).
+//! 2. When the thread is saved, and before anybody else can find it, the activation points tpidr_el0 at itself
+//!    ([`rest`]). The word at that distance is then the first of its own, which holds its own address.
+//! 3. If the word is 0, the kernel thread is no activation: new static storage is zeroed.
 //!
-//! Finding the activation and touching a word of it takes several instructions. A thread is moved
-//! only by a signal handler on it, so these sequences stand together, one to 32 bytes, and a
-//! handler sends a thread that it meets there back to the start of its sequence ([`restart`])
-//! before it does anything else. Each may be repeated from any of its instructions.
+//! Finding the activation and touching a word of it takes several instructions. Only a signal handler moves a thread. So
+//! these sequences stand together, each in 32 bytes. A handler that meets a thread in a sequence first sends it back to
+//! the start of that sequence ([`restart`]). Each sequence may be repeated from any of its instructions.
 //!
-//! A child that shares memory *and* thread pointer (vfork(2)) shares the word too: the guest must
-//! tell it apart otherwise, by its lent thread.
+//! A child that shares memory *and* thread pointer (vfork(2)) shares the word too. The guest must tell it apart by its lent
+//! thread.
 //!
-//! Rejected: finding the activation by the stack pointer. A thread's stack is libc's or the
-//! program's, of any size and alignment, and a thread keeps it when it moves.
+//! Rejected: finding the activation by the stack pointer. A thread's stack is libc's or the program's, of any size and
+//! alignment, and a thread keeps it when it moves.
 //!
-//! Run by this file's tests, in an emulator; there is no guest for the processor yet.
+//! This file's tests run it, in an emulator. There is no guest for the processor yet.
 
 use core::arch::{asm, global_asm};
 

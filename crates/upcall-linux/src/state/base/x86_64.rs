@@ -1,13 +1,12 @@
 //! The pseudo-register of an activation on x86-64: the GS base, which no Linux C library uses.
 //!
-//! Each kernel thread's GS base points at its [`Activation`]. Reading a field
-//! through it is one instruction, so a thread that is moved to another activation between two
-//! instructions never mixes the two.
+//! Each kernel thread's GS base points at its [`Activation`]. One instruction reads a field through it. So a thread that is
+//! moved to another activation between two instructions never mixes the two.
 //!
-//! A program may write the register itself, and may write back what it has read: the activation on which
-//! the thread ran then. So where the program's code has run, it is believed after [`program_thread`] only.
-//! The thread that the activation carries must have the thread pointer of the calling kernel thread, which
-//! no other thread has. (A program that gives two threads one thread pointer, and does this, breaks itself.)
+//! A program may write the register itself. It may also write back what it has read before: the activation on which the
+//! thread ran then. So where the program's code has run, the register is believed only after a check ([`program_thread`]):
+//! the thread that the activation carries must have the thread pointer of the calling kernel thread, which no other thread
+//! has. (A program that gives two threads one thread pointer, and also does this, breaks itself.)
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! AArch64.
+//! System calls and clone(2) on AArch64.
 
 use core::arch::{asm, naked_asm};
 use core::ffi::CStr;

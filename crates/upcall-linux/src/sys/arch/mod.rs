@@ -1,5 +1,5 @@
-//! What depends on the processor: its system-call instruction, how a kernel thread begins, and the names under
-//! which the kernel publishes things. The rest is [`base`](crate::state::base).
+//! What depends on the processor: its system-call instruction, how a kernel thread begins, and the names under which the
+//! kernel publishes things. The pseudo-register, which also depends on it, is [`base`](crate::state::base).
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

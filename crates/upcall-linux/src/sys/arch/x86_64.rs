@@ -1,4 +1,4 @@
-//! x86-64.
+//! System calls and clone(2) on x86-64.
 
 use core::arch::{asm, naked_asm};
 use core::ffi::CStr;

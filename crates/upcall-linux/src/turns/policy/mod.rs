@@ -1,29 +1,28 @@
-//! Whose turn it is: a pure function of what the processes publish.
+//! Decides whose turn it is. It is a pure function of what the processes publish.
 //!
-//! A member of the registry is *resting* (no processor of its own is in continuous use), *on* (it
-//! has its turn) or *waiting* for one. Two members compete when they keep a common processor busy
-//! and at least one of them keeps more than one: two that need one processor each lose nothing by
-//! the kernel's own time slices.
+//! A member of the registry is *resting* (it keeps no processor in continuous use), *on* (it has its turn) or *waiting*
+//! for a turn. Two members compete if they keep a common processor busy and at least one of them keeps more than one. Two
+//! that need one processor each lose nothing by the kernel's own time slices.
 //!
-//! 1. Whoever becomes busy goes on, unless a competitor is on or waits and could go on: then it waits.
-//! 2. After a turn's time, whoever is on waits, if a competitor waits that nobody else hinders whose
-//!    turn is not over too. The longest waiting is served first. The last one to leave offers it
-//!    the turn; until then those who left go on with their work beside those who did not.
-//! 3. Two competitors that are on (their decisions crossed, or one was stopped for a while): the
-//!    one that went on later stays, since the other has had its time.
-//! 4. A member that is on and has not been heard of for a while is disregarded, and so is one that does not take
-//!    an offer. A member that has waited for the longest time takes no part for a while: it rests, whatever the
-//!    others say. So members that are dead, stopped or hostile, however many, cost a program at most
-//!    [`Times::longest`] (and the time to its next look) in each [`Times::longest`] and [`Times::apart`] together.
+//! 1. A member that becomes busy goes on, unless a competitor is on, or waits and could go on. In that case it waits.
+//! 2. A member that has been on for the time of a turn waits, if a competitor waits that no other member hinders whose
+//!    turn is not over too. The member that has waited longest is served first. The last member to leave offers it the
+//!    turn. Until then the members that left go on with their work beside those that did not.
+//! 3. Two competitors can both be on, because their decisions crossed or because one was stopped for a while. The one that
+//!    went on later stays, since the other has had its time.
+//! 4. A member that is on and silent for a while is disregarded, and so is one that does not take an offer. A member that
+//!    has waited for the longest time takes no part for a while: it rests, whatever the others say. So members that are
+//!    dead, stopped or hostile, however many, cost a program at most [`Times::longest`] (and the time to its next look) in
+//!    each [`Times::longest`] and [`Times::apart`] together.
 //!
-//! Every member computes this for itself and writes its own phase only, so nothing needs a lock that
-//! a dead process could hold; what crossed is put right by rule 3 at the next time slice.
+//! Every member computes this for itself and writes its own phase only. So nothing needs a lock that a dead process could
+//! hold. Rule 3 puts right at the next time slice what crossed.
 //!
-//! Rejected: turns computed from the clock alone, which need no message but leave the processors
-//! idle between one member's late stop and the next one's start, and idle again when the one whose
-//! turn it is has nothing to do. Rejected: one turn for all, which stops members that share no
-//! processor. Rejected: disregarding the one member that others have waited for too long: a hostile process can be any
-//! number of members, one after another. Rejected: one turn by force after the longest time: the next wait follows at once.
+//! Rejected: turns computed from the clock alone. They need no message, but processors idle between one member's late stop
+//! and the next one's start, and idle again when the member whose turn it is has nothing to do. Rejected: one turn for all,
+//! which stops members that share no processor. Rejected: disregarding only the member for which others have waited too
+//! long: a hostile process can be any number of members, one after another. Rejected: one turn by force after the longest
+//! time: the next wait follows at once.
 
 /// Processors, by number modulo [`Set::BITS`]: a collision costs a needless turn, no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

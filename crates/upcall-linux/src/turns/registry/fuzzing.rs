@@ -1,4 +1,4 @@
-//! A member among others that write whatever they want, whenever they want, wherever they want.
+//! Runs one member among others that write any value to any word at any time.
 
 use std::boxed::Box;
 use std::cell::Cell;

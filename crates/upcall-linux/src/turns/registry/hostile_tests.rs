@@ -1,4 +1,4 @@
-//! The registry's memory can hold anything: its readers lose turns by that, and nothing else.
+//! The registry's memory can hold anything. A member that reads it may lose turns by that, and nothing else.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;

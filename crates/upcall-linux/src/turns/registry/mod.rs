@@ -1,12 +1,11 @@
 //! The memory that one user's processes share to take turns.
 //!
-//! A file (`place` says where) holds a header and one [`Slot`] a process; zeros are the valid beginning, so
-//! creating it needs no order among the creators. Every word is a hint: it is read as a number, bounded, and can
-//! cost no more than the policy says (see `turns::policy`). A slot whose process is gone is taken by the next
-//! one that needs it.
+//! A file (`place` says where) holds a header and one [`Slot`] for each process. Zeros are the valid beginning, so its
+//! creators need no order among them. Every word is a hint: it is read as a number and bounded, and can cost no more than
+//! the policy says (see `turns::policy`). A process that needs a slot takes one whose process is gone.
 //!
-//! Rejected: a lock held by each member, which would tell the death of a process: a child of
-//! fork inherits it, and a stopped process keeps it.
+//! Rejected: a lock that each member holds, to show by its release that the member died. A child of fork(2) inherits the
+//! lock, and a stopped process keeps it.
 
 #[cfg(not(any(loom, shuttle)))]
 use core::mem::offset_of;

@@ -1,19 +1,19 @@
-//! Where the registry is: a file of one user and one pid namespace, which nobody else can open.
+//! Where the registry is: a file of one user and one pid namespace, which no other user can open.
 //!
-//! 1. Its directory is `/run/user/UID` if that is this user's alone, and else `/dev/shm`. In the latter another
-//!    user can take the name first; the programs then take no turns, and `--stats` and `upcall doctor turns` say so.
-//! 2. It is checked before it is used: a plain file of this user's, closed to others, of the known layout. Its
-//!    pages are there before it is mapped, so that a full file system is an error and not a signal.
-//! 3. The last member that leaves removes it. One that joins at this moment finds that out ([`Attached::is_removed`])
-//!    and opens the next one. If two miss each other all the same, they take no turns with each other.
-//!    Members that were killed leave the file to the next program of this user there.
-//! 4. Somebody may cut the file short while it is mapped. The next access then raises SIGBUS, and its handler
-//!    ([`mend`]) puts private memory in the place: the member is alone in that, and goes on without turns.
+//! 1. Its directory is `/run/user/UID` if that is this user's alone, and else `/dev/shm`. In the latter another user can
+//!    take the name first. The programs then take no turns, and `--stats` and `upcall doctor turns` say so.
+//! 2. The file is checked before it is used: it must be a plain file of this user's, closed to others, of the known layout.
+//!    Its pages are there before it is mapped, so a full file system is an error and not a signal.
+//! 3. The last member that leaves removes the file. A member that joins at this moment finds that out
+//!    ([`Attached::is_removed`]) and opens the next file. If two miss each other all the same, they take no turns with each
+//!    other. Members that were killed leave the file to the next program of this user there.
+//! 4. Somebody may cut the file short while it is mapped. The next access then raises SIGBUS. The handler ([`mend`]) puts
+//!    private memory in the place. The member is alone in that memory, and goes on without turns.
 //!
-//! Rejected: a name from the environment (`XDG_RUNTIME_DIR`): two processes with different ones would not see
-//! each other. Rejected: a sealed memfd, which cannot be cut short: it has no name by which others find it, and whoever
-//! made it would have to keep a descriptor. Rejected: reading and writing the file instead of mapping it: offers
-//! are made by compare-and-swap.
+//! Rejected: a name from the environment (`XDG_RUNTIME_DIR`). Two processes with different values would not see each other.
+//! Rejected: a sealed memfd, which cannot be cut short. It has no name by which others find it, and the process that made it
+//! would have to keep a descriptor. Rejected: reading and writing the file instead of mapping it. Offers are made by
+//! compare-and-swap.
 
 use core::sync::atomic::AtomicBool;
 use std::string::String;

@@ -1,4 +1,4 @@
-//! The file is checked before it is used; slots of the dead are taken over.
+//! The file is checked before it is used. A new member takes over the slot of a dead one.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
