@@ -1,13 +1,13 @@
-//! The daemon that divides the processors of a machine between its address spaces, by [`upcall_alloc`].
+//! The daemon divides the processors of a machine between its address spaces, by [`upcall_alloc`].
 //!
-//! What it decides stands in words that the kernel shows to each space: which processors are stopped for
-//! it. It learns by itself, some time later, what each publishes (how many processors it could use),
-//! and which processor rests. Of a processor that was taken a program of ours is told by a message to
-//! its *listener*, a kernel thread that carries nothing; that it has one again, whoever waits for it sees.
+//! Its decisions stand in words that the kernel shows to each space: they say which processors are stopped for it. The
+//! daemon learns, some time later, what each space publishes (how many processors it could use) and which processor rests.
+//! If it takes a processor from a program of ours, it sends a message to the program's *listener*, a kernel thread that
+//! carries nothing. If it gives one back, the vessel that waits for it sees that in the word.
 //!
-//! The daemon dies at any look. Its words hold for a while: everybody goes on with what it has. Then the
-//! kernel takes them away, and everybody runs everywhere, as without it. When it comes back it knows
-//! nothing: who there is joins again, and the words are those of its first division.
+//! The daemon may die whenever it looks. Its words hold for a while, and every program goes on with what it has. Then the
+//! kernel takes the words away, and every program runs everywhere, as without a daemon. A daemon that comes back knows
+//! nothing: all spaces join again, and its words are those of its first division.
 
 use upcall_alloc::{Allocator, Priority, ProcessorId, Terms};
 use upcall_core::vp::State;

@@ -1,4 +1,4 @@
-//! The kernel interface on the simulated machine.
+//! Implements the kernel trait on the simulated machine.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,20 +1,21 @@
 //! A simulated machine, driven by a seed, on which [`upcall_core`] runs as it is.
 //!
-//! The runtime knows the kernel by one trait. Here that trait is [`Sim`], on a [`Machine`] of simulated
-//! processors inside one kernel thread: vessels (simulated kernel threads) that are switched at
-//! *points*, system calls and page faults that take their time, preemption, interruptions, a
-//! kernel that gives no more threads. Nothing else is random, so a seed decides everything, and a
-//! failing run is replayed by its seed.
+//! The runtime knows the kernel by one trait. Here [`Sim`] implements that trait, on a [`Machine`] of simulated processors
+//! inside one kernel thread. The machine switches between *vessels* (simulated kernel threads) at *points*. Its system
+//! calls and page faults take time. It preempts vessels, interrupts them, and may refuse more of them. Nothing else is
+//! random: a seed decides everything, and replays a run that fails.
 //!
-//! | room | what |
+//! Imports run downwards, which `tests/layers` checks. From the ground up:
+//!
+//! | room | what it does |
 //! |---|---|
-//! | `setup` | what kind of machine a seed gives, how badly it behaves, and how much of that a run shows |
-//! | `machine` | vessels, points, memory, what the kernel keeps with an address space; the policy that chooses what runs next is the part that is replaced |
-//! | `daemon` | which of several address spaces has which processor |
-//! | `kernel` | [`upcall_core::Kernel`] on the machine |
-//! | [`invariants`] | what must hold |
-//! | `threads` | the threads of a run, and what they can do; what others decide for them |
-//! | `run` | the machine's loop, the policy that looks for bugs, seeds, replays, shrinking |
+//! | `setup` | says what kind of machine a seed gives, how badly it behaves, and how much of that a run shows |
+//! | `machine` | holds vessels, points, memory, and what the kernel keeps with an address space; its policy, which chooses what runs next, can be replaced |
+//! | `daemon` | decides which of several address spaces has which processor |
+//! | [`invariants`] | says what must hold |
+//! | `kernel` | implements [`upcall_core::Kernel`] on the machine |
+//! | `threads` | has the threads of a run, what they can do, and what others decide for them |
+//! | `run` | has the machine's loop and the policy that looks for bugs; tries seeds, replays and shrinks a run |
 //!
 //! # Example
 //!

@@ -1,15 +1,17 @@
-//! What must always hold: each a function, named in the report of a run that breaks it, with the
-//! sentence of the paper from which it comes. [`AFTER_EVERY_EVENT`] are asked whenever the machine has
-//! the processor, [`AT_REST`] when nothing can run, so that nobody is half-way.
+//! What must always hold. Each invariant is a function, with the sentence of the paper from which it comes. The report of
+//! a run that breaks it names it. [`AFTER_EVERY_EVENT`] are checked whenever the machine has the processor, [`AT_REST`]
+//! when nothing can run, so that no vessel is half-way.
 //!
-//! "Soon" is some *rounds*: in each, every vessel that could run all the time has run. How long a
-//! vessel waits is the machine's doing, and says nothing about the runtime.
+//! "Soon" is a number of *rounds*. In a round every vessel that could run all the time has run. How long a vessel waits is
+//! the machine's doing, and says nothing about the runtime.
 //!
-//! That the holder of a lock is continued first is stated for the runtime's own locks only (section 3.3):
-//! a program's locks are not known to it. How many processors each of several address spaces has is
-//! `upcall-alloc`'s to decide, and its tests' to judge; here, that a space keeps to it. That no wake-up is
-//! doubled is asked of what ends a wait, which programs can see, not of kernel threads woken in vain,
-//! which they cannot.
+//! Three limits:
+//! - That the holder of a lock is continued first holds for the runtime's own locks only (section 3.3). The runtime does
+//!   not know a program's locks.
+//! - `upcall-alloc` decides how many processors each of several address spaces has, and its tests judge that. Here a space
+//!   must only keep to the decision.
+//! - That no wake-up is doubled is checked for the ends of waits, which programs can see. Programs cannot see kernel
+//!   threads that are woken in vain.
 
 mod events;
 mod rest;

@@ -1,6 +1,7 @@
-//! The memory of a run: one range at one address, so that addresses do not depend on anything but
-//! the seed. Every run finds it zeroed: between runs the pages that are there are cleared. Giving them back
-//! to the kernel costs a page fault each in the next run, which was two thirds of a run's time.
+//! The memory of a run: one range at one address, so that addresses depend on nothing but the seed.
+//!
+//! Every run finds the range zeroed. Between runs the pages that are present are cleared. Giving them back to the kernel
+//! costs a page fault each in the next run, which was two thirds of a run's time.
 
 use std::cell::Cell;
 use std::fs::File;

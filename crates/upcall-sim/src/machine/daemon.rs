@@ -1,4 +1,4 @@
-//! What is kept of the [`daemon`](crate::daemon) that divides the processors.
+//! What the machine keeps about the [`daemon`](crate::daemon) that divides the processors.
 
 use std::cell::{Cell, RefCell};
 

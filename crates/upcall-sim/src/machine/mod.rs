@@ -1,13 +1,13 @@
 //! A machine of simulated processors on one kernel thread, driven by a seed.
 //!
-//! Every activation gets a *vessel*: a context that the machine resumes and that comes back at each
-//! *point*. Points are the calls of the [`upcall_core::Kernel`] trait and the steps of the test's
-//! threads; at each one the machine may let any other vessel go on, deliver an interruption, or end a
-//! time slice. Blocking, sleeping and polling are states of a vessel; the clock is a number that
-//! moves with the points and jumps to the next event when nothing can run.
+//! Every activation has a *vessel*: a context that the machine resumes and that comes back at each *point*. Points are the
+//! calls of the [`upcall_core::Kernel`] trait and the steps of the test's threads. At each point the machine may let any
+//! other vessel go on, deliver an interruption, or end a time slice. Blocking, sleeping and polling are states of a vessel.
+//! The clock is a number. It moves with the points, and jumps to the next event when nothing can run.
 //!
-//! What decides at a point is the [`Policy`]; what must hold is in `invariants`. Approach rejected: kernel threads under a lock-step
-//! scheduler, which a debugger shows better but which costs a futex a point.
+//! The [`Policy`] decides what happens at a point. `invariants` says what must hold.
+//!
+//! Rejected: kernel threads under a lock-step scheduler. A debugger shows them better, but each point costs a futex.
 
 pub(crate) mod advice;
 mod arena;

@@ -1,9 +1,9 @@
-//! The part of a machine that is replaced: who runs next, and what a step costs.
+//! The part of a machine that is replaced: it decides what runs next and what a step costs.
 //!
-//! A vessel runs from point to point. At each the policy is asked whether the machine takes over there
-//! ([`Policy::at_point`]), and while the machine has it, which vessel goes on
-//! ([`Policy::choose`]). The time is [`Machine::clock`], which only the policy moves: a policy whose
-//! processors have a clock each sets it to that of the vessel that it chooses.
+//! A vessel runs from point to point. At each point the machine asks the policy whether it takes over there
+//! ([`Policy::at_point`]). While the machine has control, it asks which vessel goes on ([`Policy::choose`]). The time is
+//! [`Machine::clock`], which only the policy moves. If each processor has a clock of its own, the policy sets the
+//! machine's clock to the one of the vessel that it chooses.
 
 use crate::machine::Machine;
 

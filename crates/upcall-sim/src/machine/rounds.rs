@@ -1,6 +1,7 @@
-//! Rounds: the time of a machine whose vessels are chosen at random. A round has passed when every
-//! vessel that could run all the time has passed a point. So who can run has, after as many rounds as
-//! there are points on its way, gone it to the end, however often it is stopped between points.
+//! Rounds: the time of a machine whose vessels are chosen at random.
+//!
+//! A round has passed when every vessel that could run all the time has passed a point. So a vessel that can run gets to
+//! the end of its way after as many rounds as there are points on the way, however often it is stopped between points.
 
 use std::cell::Cell;
 

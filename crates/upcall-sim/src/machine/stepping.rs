@@ -1,10 +1,9 @@
-//! Preemption at any instruction of the runtime: the trap flag, on processors that have one.
+//! Preempts the runtime at any instruction, by the trap flag, on processors that have one.
 //!
-//! A vessel that is resumed may be *armed* with a number of instructions. Each then ends in SIGTRAP;
-//! the handler counts down and, at zero, goes back to the machine from where it stands, in the
-//! middle of the runtime, as a kernel's timer interrupt would. Stepped are only vessels inside the
-//! runtime and outside of the simulated kernel: the test's own code and the allocator are not
-//! made to be interrupted.
+//! A vessel that is resumed may be *armed* with a number of instructions. Each instruction then ends in SIGTRAP. The handler
+//! counts down. At zero it goes back to the machine from the middle of the runtime, as a kernel's timer interrupt would.
+//! Only vessels inside the runtime and outside of the simulated kernel are stepped: the test's own code and the allocator
+//! are not made to be interrupted.
 
 use std::cell::Cell;
 

@@ -1,9 +1,10 @@
-//! Threads of one rank take turns: who gave way runs before who gave way later on the same virtual processor
-//! (Anderson et al. 1991, section 4.2, leaves the policy to the program; ours is first in, first out,
-//! and that is what bounds unfairness). Strictly so on one virtual processor; where there are more, who
-//! was stolen from the list first may be on its way for some rounds. Not asked while threads wait
-//! where the processor was taken: one that was stolen may have been put back there, until others come
-//! for it ([`crate::invariants::no_thread_waits_for_a_processor_that_was_taken`]).
+//! Checks that threads of one rank take turns: a thread that gave way first on a virtual processor runs first.
+//!
+//! Anderson et al. 1991, section 4.2, leaves the policy to the program. Ours is first in, first out, and that bounds
+//! unfairness. The order is strict on one virtual processor. If there are more, a thread that was stolen from the list
+//! first may be on its way for some rounds. The check is off while threads wait where the processor was taken: a thread
+//! that was stolen may have been put back there, until others come for it
+//! ([`crate::invariants::no_thread_waits_for_a_processor_that_was_taken`]).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;

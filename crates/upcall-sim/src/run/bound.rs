@@ -1,9 +1,9 @@
-//! A bound for what the machine cannot count: a loop inside the runtime that reaches no point.
+//! Ends a loop inside the runtime that reaches no point, which the machine cannot count.
 //!
-//! A timer on the processor time of the test's kernel thread looks whether points have been reached
-//! since it last did. If not, the handler ends the run from where the vessel stands, as `stepping`
-//! leaves the middle of the runtime; the vessel is never resumed. Vessels in the simulated kernel
-//! and the machine itself are left alone: there `MOST_POINTS` counts.
+//! A timer on the processor time of the test's kernel thread looks whether the run has reached points since the last look.
+//! If not, the handler ends the run from where the vessel stands, as `stepping` leaves the middle of the runtime. The
+//! vessel is never resumed. Vessels in the simulated kernel and the machine itself are left alone: `MOST_POINTS` bounds
+//! them.
 
 use std::cell::Cell;
 

@@ -1,12 +1,14 @@
-//! Runs a scenario with many seeds, replays one, and shrinks one that fails.
+//! Runs a scenario with many seeds, replays one run, and shrinks a run that fails.
 //!
-//! Every seed is run in a child process, a *worker*, so that one that crashes is a result like any
-//! other, and the one who asks can go on and shrink it. The worker says in shared memory where it is. A
-//! replay runs in the process itself, for a debugger.
+//! Seeds run in a child process, a *worker*. So a crash is a result like any other, and the parent can go on and shrink
+//! the run. The worker says in shared memory where it is. A replay runs in the process itself, for a debugger.
 //!
-//! `UPCALL_TEST_SEEDS=N` runs N seeds of each scenario; `UPCALL_TEST_SEED=PLAN` replays one run (see
-//! [`Plan`]). A failing run prints the shortest one found that fails in the same way, unless
-//! `UPCALL_TEST_SHRINK=0`. With `UPCALL_TEST_WANTED=TEXT`, failures that do not say this are passed over.
+//! | variable | effect |
+//! |---|---|
+//! | `UPCALL_TEST_SEEDS=N` | runs N seeds of each scenario |
+//! | `UPCALL_TEST_SEED=PLAN` | replays one run (see [`Plan`]) |
+//! | `UPCALL_TEST_SHRINK=0` | does not look for the shortest run that fails in the same way; otherwise that one is printed |
+//! | `UPCALL_TEST_WANTED=TEXT` | passes over failures whose report does not contain this text |
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,5 +1,4 @@
-//! The policy that looks for bugs: at each point any vessel that can run may run next, and time
-//! passes by chance.
+//! The policy that looks for bugs. At each point any vessel that can run may run next, and time passes by chance.
 
 use crate::machine::Machine;
 use crate::machine::policy::{Call, Next, Policy};

@@ -1,4 +1,4 @@
-//! Runs: the machine's loop, many seeds one after the other, and what is told of one that fails.
+//! Runs: the machine's loop, many seeds one after the other, and the report of a run that fails.
 
 mod bound;
 pub mod drive;

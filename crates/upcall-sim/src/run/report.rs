@@ -1,4 +1,4 @@
-//! The state of a machine, for the report of a failure.
+//! Describes the state of a machine, for the report of a failure.
 
 use std::sync::atomic::Ordering;
 

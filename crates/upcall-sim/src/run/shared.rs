@@ -1,4 +1,4 @@
-//! What a worker tells its parent, in memory that both have.
+//! Memory in which a worker tells its parent where it is and what failed.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,13 +1,13 @@
-//! A smaller run that fails in the same way.
+//! Finds a smaller run that fails in the same way.
 //!
-//! Taking anything away makes another run, which may do something else. So every smaller plan is tried
-//! with many seeds, and what is left in the end is often another seed with fewer threads, processors
-//! and bad luck. Steps, each as long as it helps:
+//! Taking anything away makes another run, which may do something else. So every smaller plan is tried with many seeds. The
+//! run that is left in the end often has another seed, with fewer threads, processors and bad luck. Steps, each as often as
+//! it helps:
 //!
 //! 1. Take a feature of the style away.
-//! 2. Fewer virtual processors; less of what the scenario does many times.
-//! 3. Nothing is drawn any more after some point, by halves: what still fails failed because of
-//!    what was drawn before.
+//! 2. Take virtual processors away, and repetitions of what the scenario does many times.
+//! 3. Draw nothing any more after some point, which is found by halving. What still fails then failed because of what was
+//!    drawn before.
 
 use crate::run::drive::{Failure, hunt};
 use crate::setup::plan::Plan;

@@ -1,7 +1,7 @@
-//! What decides a run: the seed, and by how much less happens than the seed alone would give.
+//! A plan decides a run: it has the seed, and says by how much less happens than the seed alone would give.
 //!
-//! A plan is written as it is read: `17`, or `17,size=4,vps=2,without=slices+stepping,calm=900`. All that
-//! follows the seed makes the run smaller; that is how a failing run is shrunk.
+//! A plan is written as it is read: `17`, or `17,size=4,vps=2,without=slices+stepping,calm=900`. Each part after the seed
+//! makes the run smaller. That is how a failing run is shrunk.
 
 use std::fmt;
 use std::str::FromStr;

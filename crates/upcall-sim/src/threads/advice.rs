@@ -1,9 +1,9 @@
-//! A policy of the program's own: what its adviser is told, beside what has happened.
+//! What a thread does as the adviser of a policy of the program's own.
 //!
-//! The adviser is a thread of the run ([`Me::become_adviser`]). All that it is told goes through
-//! [`Me::await_transition`], which looks whether it makes sense: nothing is told of a thread that has ended, nothing
-//! but that it is ready again of one that waits, and nothing twice. That all is told is asked at rest
-//! ([`crate::invariants::the_adviser_knows_who_waits`]).
+//! The adviser is a thread of the run ([`Me::become_adviser`]). Everything that it is told goes through
+//! [`Me::await_transition`], which checks that it makes sense. The adviser is told nothing of a thread that has ended. Of a
+//! thread that waits it is told only that the thread is ready again. It is told nothing twice. Another check, at rest, is
+//! that it was told everything ([`crate::invariants::the_adviser_knows_who_waits`]).
 
 use upcall_core::runtime::{Advice as Notes, Transition};
 use upcall_core::{Machine, Rank};

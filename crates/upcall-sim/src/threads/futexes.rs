@@ -1,4 +1,4 @@
-//! The threads' calls of the futex.
+//! The calls by which threads of the test use the futex.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

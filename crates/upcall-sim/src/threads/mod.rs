@@ -1,4 +1,4 @@
-//! Threads of the test, and what they do: the test's own little libc.
+//! Threads of the test and what they can do: the test's own little libc.
 
 pub(crate) mod advice;
 mod futexes;

@@ -1,5 +1,5 @@
-//! What others decide: when a call ends, whether a processor is there, whether there are more kernel
-//! threads.
+//! What others decide for the threads: when a call ends, whether a processor is there, and whether the kernel gives more
+//! kernel threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
