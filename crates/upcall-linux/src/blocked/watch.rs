@@ -33,7 +33,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches from now on for a while; says whether it did not before.
+    /// Watches from now on for a while. Returns true if it did not before.
     pub(crate) fn begin(&self, now: u64) -> bool {
         self.until_ns.swap(now + LASTS_NS, Ordering::Relaxed) == 0
     }
@@ -75,7 +75,7 @@ impl Glance {
         self.owner.store(0, Ordering::Relaxed);
     }
 
-    /// The sentinel looks at an owner; says whether others kept it from doing so. Its processor was
+    /// The sentinel looks at an owner. Returns true if others kept it from doing so. Its processor was
     /// free from the moment at which the owner stopped running.
     pub(crate) fn is_late(&self, tid: i32, now: u64) -> bool {
         let ran = processor_time(tid);

@@ -113,7 +113,7 @@ impl Linux {
     /// Others keep a processor busy.
     pub(crate) fn watch_owners(&self, now: u64) {
         if self.watch.begin(now) && self.uses_sentinels() {
-            // Who sits in it sleeps without end so far.
+            // The activation in it sleeps without end so far.
             self.poller.kick();
         }
     }

@@ -158,7 +158,7 @@ fn consider(runtime: &'static Runtime, vp: &'static Vp, crowd: &Crowd, ours: u64
     placement::MOVING.store(false, Ordering::Release);
 }
 
-/// Moves to a processor with room, if there is one; says whether there was.
+/// Moves to a processor with room. Returns true if there was one.
 fn move_away(runtime: &'static Runtime, vp: &'static Vp, ours: u64) -> bool {
     let vps = runtime.vps();
     let own = placement::count(vps, vp.processor());

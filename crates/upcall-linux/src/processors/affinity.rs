@@ -97,7 +97,7 @@ fn of_kernel_thread(tid: i32) -> Set {
     set
 }
 
-/// Gives the calling kernel thread this mask; says whether the kernel took it.
+/// Gives the calling kernel thread this mask. Returns true if the kernel took it.
 pub(crate) fn apply(set: &Set) -> bool {
     // SAFETY: reads the mask.
     unsafe { apply_words(set.0.as_ptr()) }

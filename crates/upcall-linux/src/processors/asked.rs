@@ -41,7 +41,7 @@ impl Kept {
         }))
     }
 
-    /// Puts a set into a free place; says whether it was free.
+    /// Puts a set into a free place. Returns true if it was free.
     fn put(&self, set: &Set) -> bool {
         let free = self
             .state

@@ -87,7 +87,7 @@ pub(crate) struct Parser {
 const NAME: &[u8] = b"cpu";
 
 impl Parser {
-    /// Takes a byte; says whether lines of processors may still come.
+    /// Takes a byte. Returns true if lines of processors may still come.
     pub(crate) fn feed(&mut self, byte: u8, mut found: impl FnMut(u32, u32)) -> bool {
         if self.letters < NAME.len() {
             if byte != NAME[self.letters] {

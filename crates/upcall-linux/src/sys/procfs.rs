@@ -53,7 +53,7 @@ impl Path {
     }
 }
 
-/// Reads a file piece by piece, until `take` says that it has enough. Says whether it could.
+/// Reads a file piece by piece, until `take` says that it has enough. Returns true if it could be read.
 pub(crate) fn read_by_pieces<const SIZE: usize>(
     path: &Path,
     mut take: impl FnMut(&[u8]) -> bool,

@@ -33,12 +33,12 @@ pub mod registry;
 use policy::{Member, Phase, Set, TIMES, Times};
 use registry::{Registry, SLOTS, Trouble};
 
-/// A virtual processor without a tick for so long, in nanoseconds, does not compute: it is blocked.
+/// A virtual processor without a tick for this time, in nanoseconds, does not compute: it is blocked.
 const UNHEARD_NS: u64 = 60_000_000;
 /// Sleeps in one slice of processor time that do not make a program one that mostly waits: the
 /// one before it began to compute, and the runtime's own.
 const FEW_SLEEPS: u64 = 2;
-/// Who is on and silent for so long, in nanoseconds, may be dead: worth a look.
+/// A member that is on and silent for this time, in nanoseconds, may be dead: worth a look.
 const SUSPECT_NS: u64 = 15_000_000;
 /// A waiting process looks for itself at least so much later than it expects, in nanoseconds.
 const SLACK_NS: u64 = 5_000_000;

@@ -101,7 +101,7 @@ pub fn somebody_waits_for_events(
     Ok(())
 }
 
-/// Who counts as absent is blocked in the kernel: what came back was let in (section 3.1, *unblocked*).
+/// An activation that counts as absent is blocked in the kernel: what came back was let in (section 3.1, *unblocked*).
 pub fn who_is_absent_is_blocked(
     machine: &Machine,
     index: usize,

@@ -56,7 +56,7 @@ pub enum Next {
     GiveWay,
 }
 
-/// Who runs next, and what a step costs.
+/// Decides what runs next and what a step costs.
 pub trait Policy {
     /// The running vessel is at a point, which may cost time.
     fn at_point(&mut self, machine: &Machine, call: Call) -> Next;

@@ -51,10 +51,11 @@ impl Turns {
             .retain(|one| !std::ptr::eq(one.thread, thread));
     }
 
-    /// A thread runs; what is wrong with that.
-    /// Who was taken from a ready list first may still be on its way for `on_the_way` rounds: it calls
-    /// others before it runs. `strands` says whether threads
-    /// wait where the processor was taken.
+    /// A thread runs. Returns what is wrong with that.
+    ///
+    /// A thread that was taken from a ready list first may still be on its way for `on_the_way` rounds: its
+    /// activation calls others before it runs. `strands` returns true if threads wait where the processor was
+    /// taken.
     pub(crate) fn came(
         &self,
         thread: &'static Thread,

@@ -241,7 +241,7 @@ pub fn hunt(
     })
 }
 
-/// In the child: says whether a plan failed.
+/// In the child. Returns true if a plan failed.
 fn work(
     plans: impl Iterator<Item = Plan>,
     attempt: impl Fn(&Plan) -> Result<u64, Failure>,

@@ -94,7 +94,7 @@ impl Machine {
 
     /// Nothing can run: the clock goes to the next event.
     fn jump(&self) -> Result<(), String> {
-        // Who was woken and does not run yet may be half-way through anything.
+        // A vessel that was woken and does not run yet may be half-way through anything.
         let waking = |index| matches!(self.doing(index), Doing::Waking { .. });
         if !(0..self.nr_vessels()).any(waking) {
             self.watch_rest()?;

@@ -33,7 +33,7 @@ pub struct Style {
     pub slow_wakes: u64,
     /// Where a wrong yes costs an upcall and no more, one comes once in so many times; 0: never.
     pub doubts: u64,
-    /// Who sits in the poller meets a page fault once in so many times; 0: never.
+    /// The activation in the poller meets a page fault once in so many times; 0: never.
     pub seat_faults: u64,
     /// Other programs have the processor of a vessel for a while, once in so many points; 0: never.
     pub stalls: u64,

@@ -23,7 +23,7 @@ pub enum Told {
 }
 
 impl Me {
-    /// The thread is the adviser from here on. Says whether it is: another one may be.
+    /// The thread is the adviser from here on. Returns true if it is: another one may be.
     pub fn become_adviser(self) -> bool {
         let activation = self.runtime.enter();
         let becomes = {

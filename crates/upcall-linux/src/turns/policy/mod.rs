@@ -99,13 +99,13 @@ pub struct Member {
 pub(super) struct Times {
     /// A turn, when others wait.
     pub turn: u64,
-    /// Who is on and silent for so long is disregarded.
+    /// A member that is on and silent for this time is disregarded.
     pub stale: u64,
-    /// Who does not take an offer for so long is disregarded.
+    /// A member that does not take an offer for this time is disregarded.
     pub(crate) grace: u64,
-    /// Nobody waits longer.
+    /// No member waits longer.
     pub longest: u64,
-    /// Who has waited so long takes no part for this time.
+    /// A member that has waited for the longest time takes no part for this time.
     pub apart: u64,
 }
 

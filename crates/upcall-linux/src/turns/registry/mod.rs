@@ -270,7 +270,7 @@ impl Registry {
         };
     }
 
-    /// Frees the slot of a member whose process is gone; says whether it was.
+    /// Frees the slot of a member whose process is gone. Returns true if it was.
     pub fn bury(&self, id: u32) -> bool {
         let Some(slot) = self.shared.slots.get(id as usize) else {
             return false;
