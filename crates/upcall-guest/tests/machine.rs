@@ -24,7 +24,7 @@ use support::Other;
 const LABEL: &str = "a symbol";
 const ROOTS: &str = "/lib:/lib64:/usr/lib:/usr/libexec:/usr/bin:/usr/sbin:/bin:/sbin";
 
-/// Whether the file begins as a 64-bit x86 program or shared library does.
+/// Returns true if the file begins as a 64-bit x86 program or shared library does.
 fn is_candidate(path: &Path) -> bool {
     let mut bytes = [0; 20];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));

@@ -67,8 +67,8 @@ fn repeat(
     answer
 }
 
-/// Whether the kernel restarts the call after a handler with SA_RESTART (signal(7)). It restarts a wait for a futex
-/// only if that has no time limit.
+/// Returns true if the kernel restarts the call after a handler with SA_RESTART (signal(7)). It restarts a wait for a
+/// futex only if that has no time limit.
 fn restarts(frame: &Frame) -> bool {
     let number = frame.rax as i64;
     if number == libc::SYS_futex && futex::is_wait(frame) && frame.r10 != 0 {

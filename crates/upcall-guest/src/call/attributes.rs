@@ -183,7 +183,8 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     }
 }
 
-/// Whether one of the options of prctl(2) about what the kernel keeps with a thread asks for a change of the caller's.
+/// Returns true if one of the options of prctl(2) about what the kernel keeps with a thread asks for a change of the
+/// caller's.
 fn changes_own(frame: &Frame) -> bool {
     const SCHED_CORE_CREATE: i32 = 1;
     const SCHED_CORE_SHARE_FROM: i32 = 3;
@@ -234,7 +235,7 @@ pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     answer
 }
 
-/// Whether a close_range(2) closes descriptors of this process now.
+/// Returns true if a close_range(2) closes descriptors of this process now.
 pub fn is_closing(frame: &Frame) -> bool {
     const UNSHARE_OR_CLOEXEC: u64 = 2 | 4;
     frame.rdx & UNSHARE_OR_CLOEXEC == 0

@@ -41,7 +41,7 @@ pub const LSM_SET_SELF_ATTR: i64 = 460;
 /// The flag of close_range(2) that gives the caller a table of descriptors of its own before.
 pub const CLOSE_RANGE_UNSHARE: u64 = 2;
 
-/// Whether one of these calls asks for a change of one thread alone, as far as its words say so.
+/// Returns true if one of these calls asks for a change of one thread alone, as far as its words say so.
 pub fn is_change(frame: &Frame) -> bool {
     const SECCOMP_SET_MODE_FILTER: u64 = 1;
     const ARCH_SET_CPUID: i32 = 0x1012;
@@ -63,7 +63,7 @@ pub fn is_change(frame: &Frame) -> bool {
     }
 }
 
-/// Whether a call that takes the id of a thread is about a thread of this process.
+/// Returns true if a call that takes the id of a thread is about a thread of this process.
 fn names_one(frame: &Frame) -> bool {
     const PERF_FLAG_PID_CGROUP: u64 = 4;
     let id = frame.rsi as i32;
@@ -175,7 +175,7 @@ pub fn of_helper(frame: &Frame) -> i64 {
     outside(mask::kernel_mask() & mask::bit(SETXID) != 0, frame)
 }
 
-/// Whether libc makes this call for the whole process.
+/// Returns true if libc makes this call for the whole process.
 pub fn is_for_all(frame: &Frame) -> bool {
     lifetime::is_libcs_call(frame.rip as usize)
 }

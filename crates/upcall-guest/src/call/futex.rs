@@ -37,19 +37,19 @@ pub(crate) const fn failed(number: i32) -> Answer {
     -(number as i64)
 }
 
-/// Whether the call is a private wake-up: the most frequent one, which cannot be interrupted.
+/// Returns true if the call is a private wake-up: the most frequent one, which cannot be interrupted.
 #[inline]
 pub fn is_wake(frame: &Frame) -> bool {
     frame.rsi == WAKE | PRIVATE
 }
 
-/// Whether the call is FUTEX_WAIT or FUTEX_WAIT_BITSET.
+/// Returns true if the call is FUTEX_WAIT or FUTEX_WAIT_BITSET.
 pub fn is_wait(frame: &Frame) -> bool {
     let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
     matches!(command, WAIT | WAIT_BITSET)
 }
 
-/// Whether it is a wait whose time limit is a length of time.
+/// Returns true if it is a wait whose time limit is a length of time.
 pub fn waits_for_a_while(frame: &Frame) -> bool {
     frame.rsi & !(PRIVATE | CLOCK_REALTIME) == WAIT
 }
@@ -150,8 +150,8 @@ fn serve_rarer(runtime: &'static Runtime, frame: &Frame, command: u64) -> Answer
     }
 }
 
-/// Whether a word without the private flag is the one that the end of one of our threads clears:
-/// it holds the thread's id, or stands in its control block (glibc 2.43).
+/// Returns true if a word without the private flag is the one that the end of one of our threads clears: it holds the
+/// thread's id, or stands in its control block (glibc 2.43).
 fn is_id_word(address: usize, command: u64, value: u32) -> bool {
     let clears = |id: i32| {
         GUEST

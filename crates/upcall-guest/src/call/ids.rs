@@ -43,8 +43,8 @@ pub fn name_owner(frame: &Frame) -> i64 {
     (unsafe { pass_through(frame.rax as i64, words) }) as i64
 }
 
-/// Whether fcntl(2) with this command makes the calling kernel thread the owner of a descriptor that has none. Its signals
-/// are for the process then, and end with that kernel thread.
+/// Returns true if fcntl(2) with this command makes the calling kernel thread the owner of a descriptor that has none.
+/// Its signals are for the process then, and end with that kernel thread.
 pub fn takes_ownership(command: i32) -> bool {
     matches!(command, libc::F_SETLEASE | libc::F_NOTIFY)
 }

@@ -28,7 +28,7 @@ const INSTANTIATE_IOV: i32 = 20;
 const GET_PERSISTENT: i32 = 22;
 const MOVE: i32 = 30;
 
-/// Whether a call about keys may change the calling thread.
+/// Returns true if a call about keys may change the calling thread.
 pub fn is_change(frame: &Frame) -> bool {
     match frame.rax as i64 {
         libc::SYS_add_key => is_own(frame.r8),
@@ -49,7 +49,7 @@ pub fn is_change(frame: &Frame) -> bool {
     }
 }
 
-/// Whether this names a keyring that one kernel thread may have for itself.
+/// Returns true if this names a keyring that one kernel thread may have for itself.
 fn is_own(name: u64) -> bool {
     let id_of = |name: i32| {
         let words = [GET_KEYRING_ID as u64, name as u64, 0, 0, 0, 0];

@@ -72,7 +72,7 @@ pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -
     answer
 }
 
-/// Whether the sender accepts the signal and no other thread does.
+/// Returns true if the sender accepts the signal and no other thread does.
 fn is_only_one(sender: &'static Thread, signal: i32) -> bool {
     let mut others = false;
     GUEST.identities.each(|thread| {
@@ -148,7 +148,7 @@ fn queue_to_process(
     if queued { 0 } else { EAGAIN }
 }
 
-/// Whether the runtime sees the signal, whoever sends it.
+/// Returns true if the runtime sees the signal, whoever sends it.
 fn may_be_ours(signal: i32) -> bool {
     (1..=64).contains(&signal) && signal::is_seen(signal)
 }
@@ -205,14 +205,14 @@ fn take_own(runtime: &'static Runtime, sender: &'static Thread, signal: i32) {
     runtime.leave(activation);
 }
 
-/// Whether kill(2) with this first word is for a group in which the process is.
+/// Returns true if kill(2) with this first word is for a group in which the process is.
 fn is_own_group(whom: i32) -> bool {
     // SAFETY: asks only.
     let own = || unsafe { raw_syscall(libc::SYS_getpgid, [0; 6]) } as i32;
     whom == 0 || whom < -1 && whom == -own()
 }
 
-/// Whether the descriptor stands for this process: the kernel says so in procfs.
+/// Returns true if the descriptor stands for this process: the kernel says so in procfs.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 fn is_own_process(descriptor: i32) -> bool {
@@ -238,7 +238,7 @@ fn is_own_process(descriptor: i32) -> bool {
     pid.is_some_and(|text| leading_number(text) == Some(own))
 }
 
-/// Whether the file is one of procfs.
+/// Returns true if the file is one of procfs.
 fn is_procfs(descriptor: i32) -> bool {
     const PROCFS: u64 = 0x9fa0;
     let mut status = [0u64; 15];

@@ -22,9 +22,9 @@ const TID_MASK: u32 = 0x3fff_ffff;
 const OWNER_DIED: u32 = 0x4000_0000;
 const WAITERS: u32 = 0x8000_0000;
 
-/// Whether the operation is one with priority inheritance on a word whose owner is a thread of this process, or
-/// nobody, and threads have no agents. libc leaves the private flag away for every robust mutex, and the kernel
-/// cannot understand the ids of these threads.
+/// Returns true if the operation is one with priority inheritance on a word whose owner is a thread of this process, or
+/// nobody, and threads have no agents. libc leaves the private flag away for every robust mutex, and the kernel cannot
+/// understand the ids of these threads.
 pub fn is_owned_here(address: usize, command: u64) -> bool {
     let is_here = |value: u32| {
         let owner = (value & TID_MASK) as i32;
@@ -106,7 +106,7 @@ fn wake_here(runtime: &'static Runtime, address: usize, count: u32) -> Answer {
     woken + futex::wake_from_outside(runtime, address, left, u32::MAX)
 }
 
-/// Whether the word names an owner that is no thread of this process any more, nor a kernel thread of libc's.
+/// Returns true if the word names an owner that is no thread of this process any more, nor a kernel thread of libc's.
 fn is_orphaned(address: usize) -> Result<bool, Fault> {
     let value = access::load_u32(address)?;
     let owner = (value & TID_MASK) as i32;

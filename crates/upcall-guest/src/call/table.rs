@@ -798,7 +798,7 @@ fn transfer(runtime: &'static Runtime, _: &'static Thread, frame: &mut Frame) ->
     })
 }
 
-/// Whether close, dup2 or dup3 names a descriptor of the runtime's own.
+/// Returns true if close, dup2 or dup3 names a descriptor of the runtime's own.
 fn is_ours(frame: &Frame) -> bool {
     descriptors::is_ours(frame.rdi as i32)
         || frame.rax as i64 != libc::SYS_close && descriptors::is_ours(frame.rsi as i32)

@@ -144,7 +144,7 @@ pub fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'stati
     }
 }
 
-/// Whether a call's first word is the clock of another thread of ours.
+/// Returns true if a call's first word is the clock of another thread of ours.
 pub fn is_clock_of_other(thread: &'static Thread, frame: &Frame) -> bool {
     thread_of_clock(thread, frame.rdi as i32).is_some_and(|whose| !core::ptr::eq(whose, thread))
 }

@@ -119,8 +119,8 @@ fn setup_at(entries: u64, parameters: usize) -> Result<i64, Fault> {
     Ok(answer)
 }
 
-/// Whether io_uring_setup(2) or io_uring_register(2) registers a descriptor of a ring, which only the kernel thread that
-/// has made the call can name afterwards.
+/// Returns true if io_uring_setup(2) or io_uring_register(2) registers a descriptor of a ring, which only the kernel
+/// thread that has made the call can name afterwards.
 pub fn is_for_one(frame: &Frame) -> bool {
     if frame.rax as i64 == libc::SYS_io_uring_setup {
         access::load_u32(frame.rsi as usize + FLAGS_AT)

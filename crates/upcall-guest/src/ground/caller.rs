@@ -75,7 +75,7 @@ pub fn mark_outside(helper: bool) {
     base::set(unsafe { mark.as_ref() });
 }
 
-/// Whether the calling kernel thread is one of this process's that is no activation.
+/// Returns true if the calling kernel thread is one of this process's that is no activation.
 pub fn is_helper() -> bool {
     base::is_set() && {
         // SAFETY: the pseudo-register is set.
@@ -84,7 +84,7 @@ pub fn is_helper() -> bool {
     }
 }
 
-/// Whether the calling kernel thread is no activation, or runs on borrowed memory.
+/// Returns true if the calling kernel thread is no activation, or runs on borrowed memory.
 #[inline]
 pub fn is_outside() -> bool {
     if !base::is_set() {
@@ -99,7 +99,7 @@ pub fn is_outside() -> bool {
     }
 }
 
-/// Whether this is no activation but a mark.
+/// Returns true if this is no activation but a mark.
 pub fn is_mark(activation: &'static Activation) -> bool {
     activation.kernel.outside.load(Ordering::Relaxed) != 0
 }

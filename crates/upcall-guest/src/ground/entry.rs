@@ -201,8 +201,8 @@ fn hook_in(hook: &AtomicPtr<()>) -> Hook {
     unsafe { core::mem::transmute::<*mut (), Hook>(hook) }
 }
 
-/// Whether the kernel must be called at the site itself: the child starts there, or the frame of
-/// a signal is found by the stack pointer.
+/// Returns true if the kernel must be called at the site itself: the child starts there, or the frame of a signal is
+/// found by the stack pointer.
 pub fn needs_site(number: u64) -> bool {
     matches!(
         number as i64,

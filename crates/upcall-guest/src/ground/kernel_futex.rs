@@ -89,7 +89,7 @@ pub fn forget() {
     SHARED_WAITS.store(0, Ordering::Relaxed);
 }
 
-/// Whether a call of that number and operation can give its caller a mutex with priority inheritance.
+/// Returns true if a call of that number and operation can give its caller a mutex with priority inheritance.
 pub fn takes_pi(number: u64, operation: u64) -> bool {
     number == libc::SYS_futex as u64
         && matches!(

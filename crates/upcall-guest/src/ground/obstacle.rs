@@ -29,7 +29,7 @@ pub fn find() -> Option<&'static str> {
     tool.map(|&(_, what)| what)
 }
 
-/// Whether the program names no dynamic linker. What is asked of libc's loader then does not work: neither
+/// Returns true if the program names no dynamic linker. What is asked of libc's loader then does not work: neither
 /// symbols by name nor the list of objects.
 fn is_static() -> bool {
     unsafe extern "C" fn look(

@@ -160,7 +160,7 @@ impl Guest {
         self.policy() >= Policy::Priority
     }
 
-    /// Whether it is [`Policy::Priority`].
+    /// Returns true if it is [`Policy::Priority`].
     pub fn orders_by_priority(&self) -> bool {
         self.policy() == Policy::Priority
     }
@@ -196,7 +196,7 @@ impl Guest {
         (hooks().in_child)();
     }
 
-    /// Whether the runtime is being started.
+    /// Returns true if the runtime is being started.
     pub fn is_starting(&self) -> bool {
         self.starting.load(Ordering::Relaxed)
     }
@@ -210,7 +210,7 @@ pub fn set_lent(lent: bool) {
     LENT.store(i32::from(lent), Ordering::SeqCst);
 }
 
-/// Whether the calling kernel thread is a child of vfork on borrowed memory.
+/// Returns true if the calling kernel thread is a child of vfork on borrowed memory.
 pub fn is_lent() -> bool {
     LENT.load(Ordering::Relaxed) != 0
 }
@@ -219,7 +219,7 @@ pub fn is_lent() -> bool {
 /// its own.
 static IN_HANDLER: AtomicBool = AtomicBool::new(false);
 
-/// Whether the process was forked in a handler and has no runtime: there is a pseudo-register all the same.
+/// Returns true if the process was forked in a handler and has no runtime: there is a pseudo-register all the same.
 pub fn was_forked_in_handler() -> bool {
     IN_HANDLER.load(Ordering::Relaxed)
 }

@@ -113,7 +113,7 @@ pub fn watch() {
     }
 }
 
-/// Whether mmap, mprotect, pkey_mprotect or shmat asks for executable memory.
+/// Returns true if mmap, mprotect, pkey_mprotect or shmat asks for executable memory.
 #[inline]
 pub fn is_executable(frame: &Frame) -> bool {
     let bit = if frame.rax as i64 == libc::SYS_shmat {

@@ -100,8 +100,8 @@ fn release() {
     }
 }
 
-/// Whether the call can be made at a site of the program's: the site is not one of code that was
-/// made at run time, and its stub is not one whose call would be dispatched.
+/// Returns true if the call can be made at a site of the program's: the site is not one of code that was made at run
+/// time, and its stub is not one whose call would be dispatched.
 fn has_site(frame: &Frame) -> bool {
     let at_site = frame.at_site as usize;
     at_site != 0 && (!dispatch::is_on() || sud::range().contains(&at_site))

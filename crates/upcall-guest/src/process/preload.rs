@@ -93,7 +93,7 @@ pub unsafe fn leave(mut variables: *mut *mut c_char) {
     }
 }
 
-/// Whether the path leads to nothing that the loader can open. Where that cannot be found out, it is not.
+/// Returns true if the path leads to nothing that the loader can open. Where that cannot be found out, it is not.
 fn is_hidden(path: &CStr) -> bool {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
     let words = [libc::AT_FDCWD as u64, path.as_ptr() as u64, flags, 0, 0, 0];

@@ -70,7 +70,7 @@ pub fn await_stuck() -> Option<Vec<Waiter>> {
     Some(waiters)
 }
 
-/// Whether a thread is the program's, and has not ended.
+/// Returns true if a thread is the program's, and has not ended.
 fn is_counted(thread: &'static Thread) -> bool {
     !core::ptr::eq(thread, REPORTER.load(Ordering::Relaxed)) && !shell::is_free(thread)
 }

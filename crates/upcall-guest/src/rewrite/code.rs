@@ -91,8 +91,7 @@ impl FunctionCode {
         Some(code)
     }
 
-    /// Whether the byte pair at `address` is, or is a part of, another instruction than a system
-    /// call.
+    /// Returns true if the byte pair at `address` is, or is a part of, another instruction than a system call.
     pub fn is_other(&self, address: usize) -> bool {
         match self.index_of(address) {
             Some(index) => self.instructions[index].code() != Code::Syscall,
@@ -250,8 +249,8 @@ fn uses_vectors(instruction: &Instruction) -> bool {
             .any(|(i, k)| k == OpKind::Register && !integer(instruction.op_register(i as u32)))
 }
 
-/// Whether the first operand is a part of `register` and written. Operands that are only read
-/// (`cmp`, `test`, `push`) do not count; unusual writers (`cpuid`, `mul`) end a search elsewhere.
+/// Returns true if the first operand is a part of `register` and written. Operands that are only read (`cmp`, `test`,
+/// `push`) do not count; unusual writers (`cpuid`, `mul`) end a search elsewhere.
 fn writes(instruction: &Instruction, register: Register) -> bool {
     let only_reads = matches!(
         instruction.mnemonic(),
@@ -262,7 +261,7 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
         && instruction.op0_register().full_register() == register
 }
 
-/// Whether control never falls through to the next instruction.
+/// Returns true if control never falls through to the next instruction.
 pub fn ends(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),
@@ -285,8 +284,8 @@ pub fn near_target(instruction: &Instruction) -> Option<u64> {
     }
 }
 
-/// Whether the indirect jump that ends `code` goes through a table and not to another function:
-/// its address is scaled, or its register was just computed by an addition.
+/// Returns true if the indirect jump that ends `code` goes through a table and not to another function: its address is
+/// scaled, or its register was just computed by an addition.
 fn through_table(code: &[Instruction]) -> bool {
     let Some((jump, before)) = code.split_last() else {
         return false;

@@ -40,7 +40,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Whether code runs there.
+    /// Returns true if code runs there.
     pub fn is_executable(&self) -> bool {
         self.protection & libc::PROT_EXEC != 0
     }
@@ -67,7 +67,7 @@ impl Object {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// Whether `address` lies in one of its segments.
+    /// Returns true if `address` lies in one of its segments.
     pub fn contains(&self, address: usize) -> bool {
         self.segments.iter().any(|s| s.range.contains(&address))
     }

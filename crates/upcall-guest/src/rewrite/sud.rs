@@ -245,7 +245,7 @@ pub unsafe extern "C" fn on_signal(
     }
 }
 
-/// Whether a signal is a dispatched system call.
+/// Returns true if a signal is a dispatched system call.
 ///
 /// # Safety
 /// `info` is what the kernel passed to a handler.
@@ -338,7 +338,7 @@ unsafe fn frame_of(context: &libc::ucontext_t) -> Frame {
     frame
 }
 
-/// Whether a signal frame's vector state is XSAVE's, not only FXSAVE's.
+/// Returns true if a signal frame's vector state is XSAVE's, not only FXSAVE's.
 ///
 /// # Safety
 /// The kernel's pointer to it.

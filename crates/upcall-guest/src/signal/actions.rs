@@ -94,13 +94,13 @@ pub(super) fn is_fault(signal: i32) -> bool {
     )
 }
 
-/// Whether the thread itself has caused it, by an instruction or a filtered call: that can be neither
-/// blocked nor ignored.
+/// Returns true if the thread itself has caused it, by an instruction or a filtered call: that can be neither blocked
+/// nor ignored.
 pub(super) fn is_forced(signal: i32, code: i32) -> bool {
     code > 0 && (is_fault(signal) || signal == libc::SIGSYS)
 }
 
-/// Whether the default action ends the process for a signal that somebody sends.
+/// Returns true if the default action ends the process for a signal that somebody sends.
 pub(super) fn ends_by_default(signal: i32) -> bool {
     let stops_or_nothing = matches!(
         signal,
@@ -116,16 +116,15 @@ pub(super) fn ends_by_default(signal: i32) -> bool {
     !stops_or_nothing && !is_fault(signal) && !matches!(signal, libc::SIGKILL | libc::SIGSYS)
 }
 
-/// Whether the kernel calls `on_signal` for an action of the program. With a runtime a signal
-/// that would end the process is looked at first: an activation that sleeps may have taken it
-/// for threads that block it by now.
+/// Returns true if the kernel calls `on_signal` for an action of the program. With a runtime a signal that would end
+/// the process is looked at first: an activation that sleeps may have taken it for threads that block it by now.
 pub(super) fn is_caught(signal: i32, handler: usize) -> bool {
     handler > SIG_IGN
         || is_ours(signal)
         || handler == SIG_DFL && ends_by_default(signal) && GUEST.runtime().is_some()
 }
 
-/// Whether the kernel calls `on_signal` for what the program wants done about the signal now.
+/// Returns true if the kernel calls `on_signal` for what the program wants done about the signal now.
 pub fn is_seen(signal: i32) -> bool {
     is_caught(
         signal,
@@ -133,7 +132,7 @@ pub fn is_seen(signal: i32) -> bool {
     )
 }
 
-/// Whether glibc keeps the signal for itself (cancellation, set*id).
+/// Returns true if glibc keeps the signal for itself (cancellation, set*id).
 pub(super) fn is_libcs(signal: i32) -> bool {
     matches!(signal, 32 | 33)
 }
@@ -166,7 +165,7 @@ pub fn disposition(signal: i32) -> Disposition {
     }
 }
 
-/// Whether the program has a handler for any signal that may come from outside.
+/// Returns true if the program has a handler for any signal that may come from outside.
 pub fn has_handlers() -> bool {
     (1..ACTIONS.len() as i32).any(|signal| {
         !is_fault(signal)

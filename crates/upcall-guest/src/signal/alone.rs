@@ -27,8 +27,8 @@ static KEPT: Noted = Noted::empty();
 /// The system call in which the process is, or null.
 static FRAME: AtomicPtr<Frame> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Whether the calling kernel thread is the one thread of a process without a runtime. Libc's own
-/// kernel threads and children of vfork are not.
+/// Returns true if the calling kernel thread is the one thread of a process without a runtime. Libc's own kernel
+/// threads and children of vfork are not.
 fn is_one_thread() -> bool {
     (!base::is_set() || state::was_forked_in_handler()) && !state::is_lent()
 }

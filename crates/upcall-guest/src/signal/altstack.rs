@@ -71,12 +71,12 @@ fn keep(thread: &Thread, stack: &libc::stack_t) {
     }
 }
 
-/// Whether the stack is taken away while a handler runs.
+/// Returns true if the stack is taken away while a handler runs.
 pub(super) fn disarms(stack: &libc::stack_t) -> bool {
     stack.ss_flags & SS_AUTODISARM != 0
 }
 
-/// Whether the stack pointer is on the stack, as far as the kernel says so.
+/// Returns true if the stack pointer is on the stack, as far as the kernel says so.
 pub(super) fn is_on(stack: &libc::stack_t, stack_pointer: usize) -> bool {
     let base = stack.ss_sp as usize;
     !disarms(stack) && stack_pointer > base && stack_pointer - base <= stack.ss_size
@@ -135,13 +135,13 @@ fn judge(thread: &'static Thread) {
     }
 }
 
-/// Whether the runtime's own signal goes to this stack, of a thread that has it.
+/// Returns true if the runtime's own signal goes to this stack, of a thread that has it.
 pub(super) fn takes_own(stack: &libc::stack_t) -> bool {
     WANTED.load(Ordering::Relaxed) && !SHARED.load(Ordering::Relaxed) && stack.ss_size >= ROOM
 }
 
-/// Whether another thread's alternate stack lies in this thread's. A program may do that whose
-/// handlers end the process.
+/// Returns true if another thread's alternate stack lies in this thread's. A program may do that whose handlers end the
+/// process.
 fn is_shared(thread: &'static Thread) -> bool {
     let range = |of: &'static Thread| {
         // SeqCst: as `want` says.

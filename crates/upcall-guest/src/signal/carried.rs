@@ -103,7 +103,7 @@ fn own_process() -> i32 {
     (unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) }) as i32
 }
 
-/// Whether a carrier does not end the process.
+/// Returns true if a carrier does not end the process.
 fn catches_carriers(process: i32) -> bool {
     let mut path = [0u8; 32];
     let mut length = 0;

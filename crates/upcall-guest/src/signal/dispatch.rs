@@ -45,7 +45,7 @@ static FAILED: AtomicI32 = AtomicI32::new(0);
 /// Sites that the rewriter refused.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 
-/// Whether system calls outside the rewritten sites are caught.
+/// Returns true if system calls outside the rewritten sites are caught.
 #[inline]
 pub fn is_on() -> bool {
     // Acquire: pairs with the Release in `turn_on`.

@@ -91,7 +91,7 @@ pub(super) unsafe fn show_call(
     true
 }
 
-/// Whether the signal has met a call right behind its instruction: rax is its answer.
+/// Returns true if the signal has met a call right behind its instruction: rax is its answer.
 fn is_answered(registers: &Registers) -> bool {
     let pc = registers[libc::REG_RIP as usize] as usize;
     matches!(

@@ -265,8 +265,8 @@ unsafe fn serve(
     entered
 }
 
-/// Whether a signal meets code in which no handler of the program may run: the runtime, or what the runtime's own
-/// signal does on the stack of a thread that it has stopped.
+/// Returns true if a signal meets code in which no handler of the program may run: the runtime, or what the runtime's
+/// own signal does on the stack of a thread that it has stopped.
 fn meets_runtime(activation: &'static Activation) -> bool {
     let stopped = |thread: &Thread| thread.kernel.stopped.load(Ordering::Relaxed);
     activation.is_inside() || activation.thread().is_some_and(stopped)
@@ -290,8 +290,8 @@ pub fn begin() {
     dispatch::begin();
 }
 
-/// Whether nothing happens for a signal that came inside the runtime, since the thread ignores it and does
-/// not block it: such may come faster than they can be passed on.
+/// Returns true if nothing happens for a signal that came inside the runtime, since the thread ignores it and does not
+/// block it: such may come faster than they can be passed on.
 ///
 /// # Safety
 ///
@@ -446,8 +446,8 @@ fn finish_alone(context: *mut libc::ucontext_t) {
     alone::deliver_kept();
 }
 
-/// Whether a fault was the runtime's own and its instruction can be executed again: in the memory that programs share
-/// to take turns, which one of them may have cut short.
+/// Returns true if a fault was the runtime's own and its instruction can be executed again: in the memory that programs
+/// share to take turns, which one of them may have cut short.
 ///
 /// # Safety
 ///

@@ -116,7 +116,7 @@ fn take_expired(thread: &'static Thread) -> Option<(i32, pending::Information)> 
     (set != 0).then(|| pending::take(set)).flatten()
 }
 
-/// Whether the thread was stopped in code of the program's, with nothing of the runtime's below that.
+/// Returns true if the thread was stopped in code of the program's, with nothing of the runtime's below that.
 fn is_in_program(thread: &'static Thread, context: *const libc::ucontext_t) -> bool {
     // SAFETY: the kernel's frame.
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as usize;
@@ -212,14 +212,14 @@ pub(super) unsafe fn ends_at_once(
     true
 }
 
-/// Whether a system call that ended at `pc` was made by the runtime for itself.
+/// Returns true if a system call that ended at `pc` was made by the runtime for itself.
 fn is_own_call(pc: usize) -> bool {
     const LENGTH: usize = 2;
     progress(pc, 0) == Progress::Elsewhere && own_syscalls().any(|call| call + LENGTH == pc)
 }
 
-/// Whether a filter of the program's has trapped a call that the runtime makes in place of the thread's own, to try
-/// that without waiting.
+/// Returns true if a filter of the program's has trapped a call that the runtime makes in place of the thread's own, to
+/// try that without waiting.
 ///
 /// # Safety
 ///

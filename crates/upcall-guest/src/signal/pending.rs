@@ -47,7 +47,7 @@ pub fn for_thread(thread: &'static Thread) -> u64 {
     List::of(thread).numbers() | PROCESS.numbers()
 }
 
-/// Whether something waits for which the thread waits, or is about to.
+/// Returns true if something waits for which the thread waits, or is about to.
 pub fn are_waited_for(thread: &'static Thread) -> bool {
     for_thread(thread) & thread.kernel.waited_for.load(Ordering::SeqCst) != 0
 }
@@ -79,7 +79,7 @@ pub enum Sent {
     Full,
 }
 
-/// Whether the object still is the thread of that id.
+/// Returns true if the object still is the thread of that id.
 fn is_thread(thread: &'static Thread, id: i32) -> bool {
     thread.kernel.tid.load(Ordering::SeqCst) == id
 }

@@ -28,7 +28,7 @@ use crate::rewrite::sud;
 use super::actions::{ACTIONS, Disposition, disposition, is_fault};
 use super::{altstack, end_by, own};
 
-/// Whether the handler with this frame runs on the activation's own stack.
+/// Returns true if the handler with this frame runs on the activation's own stack.
 pub(super) fn is_at_entry(
     activation: &'static Activation,
     context: *const libc::ucontext_t,
@@ -143,7 +143,7 @@ unsafe fn place_frame(
     place
 }
 
-/// Whether a handler of the program's is about to run.
+/// Returns true if a handler of the program's is about to run.
 ///
 /// # Safety
 ///
@@ -160,7 +160,7 @@ unsafe fn is_handled(
         && !unsafe { sud::is_call(information) }
 }
 
-/// Whether the thread's memory is there. A fault would end the process, since all signals are blocked.
+/// Returns true if the thread's memory is there. A fault would end the process, since all signals are blocked.
 fn is_writable(address: usize) -> bool {
     // SAFETY: changes nothing, and writes eight bytes to where a frame is about to be put, if it can.
     let answer = unsafe { raw_syscall(libc::SYS_rt_sigprocmask, [0, 0, address as u64, 8, 0, 0]) };

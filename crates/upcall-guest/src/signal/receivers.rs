@@ -30,8 +30,8 @@ pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
     blocked & mask::bit(signal) == 0
 }
 
-/// Whether the signal is for the thread that ran when it was made, as in the kernel: a timer's (timer_create(2)'s since Linux 6.4),
-/// or one about the processor time that is used.
+/// Returns true if the signal is for the thread that ran when it was made, as in the kernel: a timer's
+/// (timer_create(2)'s since Linux 6.4), or one about the processor time that is used.
 fn prefers_running(signal: i32, information: &Information) -> bool {
     const SI_TIMER: i32 = -2;
     const SI_KERNEL: i32 = 0x80;

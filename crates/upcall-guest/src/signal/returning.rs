@@ -38,7 +38,7 @@ pub(super) fn returning(thread: &'static Thread, call: impl FnOnce()) {
     }
 }
 
-/// Whether the thread is in such a handler.
+/// Returns true if the thread is in such a handler.
 #[inline]
 pub fn is_called_back(thread: &Thread) -> bool {
     thread.kernel.called_back.load(Ordering::Relaxed) != 0

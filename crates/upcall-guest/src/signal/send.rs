@@ -47,7 +47,7 @@ pub fn read(at: usize, signal: i32) -> Result<Information, access::Fault> {
     Ok(information)
 }
 
-/// Whether only the thread itself may send this to itself: it looks as if kill(2) or the kernel had sent it.
+/// Returns true if only the thread itself may send this to itself: it looks as if kill(2) or the kernel had sent it.
 pub fn is_privileged(information: &Information) -> bool {
     let code = information[1] as u32 as i32;
     code >= 0 || code == SI_TKILL

@@ -72,7 +72,7 @@ fn note_counting(frame: &Frame) {
     }
 }
 
-/// Whether the program has timers of its own, of whatever kind: a signal may come.
+/// Returns true if the program has timers of its own, of whatever kind: a signal may come.
 pub fn are_there() -> bool {
     let is_set = |which: i32| {
         let mut timer = libc::itimerval {

@@ -54,7 +54,7 @@ struct Answer {
     called_back: usize,
 }
 
-/// Whether the call is the one that is served here.
+/// Returns true if the call is the one that is served here.
 pub fn is_request(frame: &Frame) -> bool {
     frame.rax as i64 == libc::SYS_prctl && frame.rdi as i32 == PR_SET_SYSCALL_USER_DISPATCH
 }

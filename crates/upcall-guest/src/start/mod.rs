@@ -225,8 +225,8 @@ fn say_not_served(threads: usize) {
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
-/// Whether this code is in the library that `upcall run` preloads. Programs and libraries that link
-/// the crate, its tests and examples among them, decide themselves.
+/// Returns true if this code is in the library that `upcall run` preloads. Programs and libraries that link the crate,
+/// its tests and examples among them, decide themselves.
 fn is_preloaded() -> bool {
     // SAFETY: an all-zero Dl_info is valid; dladdr fills it in for an address of ours.
     let path = unsafe {

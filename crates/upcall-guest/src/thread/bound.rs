@@ -10,7 +10,7 @@
 //! | who asks for a change ([`change`]) | starts the kernel thread, for the thread that is to change, and lets it make the call; if the kernel refuses, that is all |
 //! | the thread, at the end of its call ([`go`]) | is saved, and continued by its kernel thread |
 //! | a thread that somebody else binds, and that makes no such call ([`go_stopped`]) | goes from the handler of the runtime's own signal that has stopped it in the program's code |
-//! | the thread, later | makes its calls there ([`crate::call::outside`]); for what only the runtime can do it visits it ([`visit`]), and ends there |
+//! | the thread, later | makes its calls there ([`crate::call::of_bound`]); for what only the runtime can do it visits it ([`visit`]), and ends there |
 //!
 //! Protocol. The word `state` says what the kernel thread is to do, and who may touch the rest:
 //!
@@ -261,7 +261,7 @@ pub fn has_got_descriptors(thread: &'static Thread) {
     }
 }
 
-/// Whether a bound thread has a table of descriptors of its own, of which the poller knows nothing.
+/// Returns true if a bound thread has a table of descriptors of its own, of which the poller knows nothing.
 pub fn has_descriptors(thread: &'static Thread) -> bool {
     of(thread).is_some_and(|record| record.has_descriptors.load(Ordering::Relaxed))
 }
@@ -438,7 +438,7 @@ pub unsafe fn forget_all(runtime: &'static Runtime) {
     RECORDS.lock(runtime.kernel()).free = None;
 }
 
-/// Whether a call with these words gives the calling kernel thread a table of descriptors of its own.
+/// Returns true if a call with these words gives the calling kernel thread a table of descriptors of its own.
 pub fn unshares_descriptors(words: &[u64; 7]) -> bool {
     words[0] as i64 == libc::SYS_unshare && words[1] & CLONE_FILES != 0
 }

@@ -85,13 +85,13 @@ fn rank(due: u64) -> Rank {
     Rank(due.min(Rank::COMMON.0 - 1))
 }
 
-/// Whether threads are ordered by their deadlines.
+/// Returns true if threads are ordered by their deadlines.
 #[inline]
 pub fn order() -> bool {
     GUEST.policy() == Policy::Deadline
 }
 
-/// Whether a thread has asked for deadlines, which count.
+/// Returns true if a thread has asked for deadlines, which count.
 #[inline]
 pub fn has(thread: &'static Thread) -> bool {
     order() && load(&thread.kernel.job.period) != 0

@@ -68,12 +68,12 @@ impl Request {
         })
     }
 
-    /// Whether a thread of this process is asked for, and not a process.
+    /// Returns true if a thread of this process is asked for, and not a process.
     pub fn is_thread(&self) -> bool {
         self.flags & libc::CLONE_THREAD as u64 != 0
     }
 
-    /// Whether there can be such a thread.
+    /// Returns true if there can be such a thread.
     fn can_be_served(&self) -> bool {
         /// Less than any stack that libc makes, more than what is written below its top.
         const LEAST_STACK: usize = 2048;
@@ -95,7 +95,7 @@ static CLEARED: AtomicUsize = AtomicUsize::new(0);
 /// The range of syscall(2) in it.
 static RAW_CALL: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Whether the call that ends at this address is one of libc's functions' own: the site is in libc, and not in
+/// Returns true if the call that ends at this address is one of libc's functions' own: the site is in libc, and not in
 /// syscall(2), by which the program makes calls itself.
 pub fn is_libcs_call(rip: usize) -> bool {
     let within = |range: &[AtomicUsize; 2]| {
@@ -163,10 +163,9 @@ pub fn id_beside(address: usize) -> Option<i32> {
     (id != 0).then_some(id)
 }
 
-/// Whether the new thread is libc's own helper (SIGEV_THREAD timers, aio, mq_notify): its start
-/// routine, which is in its control block, lies in libc. Such a thread waits for signals that the
-/// kernel directs at it, so it stays a kernel thread. A libc that does not say where the routine
-/// is has no such helpers that we know of.
+/// Returns true if the new thread is libc's own helper (SIGEV_THREAD timers, aio, mq_notify): its start routine, which
+/// is in its control block, lies in libc. Such a thread waits for signals that the kernel directs at it, so it stays a
+/// kernel thread. A libc that does not say where the routine is has no such helpers that we know of.
 fn is_libcs_own(tls: usize) -> bool {
     let libc = LIBC_TEXT[0].load(Ordering::Relaxed)..LIBC_TEXT[1].load(Ordering::Relaxed);
     start_routine(tls).is_some_and(|routine| libc.contains(&routine))
@@ -205,8 +204,8 @@ pub fn create(frame: &mut Frame, request: &Request) {
     };
 }
 
-/// Whether the process, which has no runtime yet, has something of the kernel's with which none can work. libc has blocked
-/// all signals, and a filter may trap what is asked here: see [`mask::ALL`].
+/// Returns true if the process, which has no runtime yet, has something of the kernel's with which none can work. libc
+/// has blocked all signals, and a filter may trap what is asked here: see [`mask::ALL`].
 #[inline(never)]
 fn has_what_forbids_runtime() -> bool {
     let before = mask::change_kernel_mask(mask::ALL);
@@ -458,8 +457,8 @@ fn ended(
     None
 }
 
-/// Whether reading the time stamp counter is a fault in the calling kernel thread (PR_SET_TSC). The runtime reads it, and
-/// new threads have what their creator has.
+/// Returns true if reading the time stamp counter is a fault in the calling kernel thread (PR_SET_TSC). The runtime
+/// reads it, and new threads have what their creator has.
 pub fn time_stamps_fault() -> bool {
     let mut word = libc::PR_TSC_ENABLE;
     let words = [libc::PR_GET_TSC as u64, (&raw mut word) as u64, 0, 0, 0, 0];

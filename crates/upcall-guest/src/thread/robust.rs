@@ -16,7 +16,7 @@ const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 const FUTEX_WAITERS: u32 = 0x8000_0000;
 
-/// Whether the thread holds none: the list ends where it begins.
+/// Returns true if the thread holds none: the list ends where it begins.
 pub fn is_empty(thread: &'static Thread) -> bool {
     let head = thread.kernel.robust_list.load(Ordering::Relaxed);
     head == 0 || access::load_u64(head) == Ok(head as u64)
@@ -32,7 +32,7 @@ pub fn of_kernel_thread() -> usize {
     head
 }
 
-/// Whether the thread holds or takes any lock, as far as its list says.
+/// Returns true if the thread holds or takes any lock, as far as its list says.
 pub fn holds(thread: &'static Thread) -> bool {
     let head = thread.kernel.robust_list.load(Ordering::Relaxed);
     !is_empty(thread) || head != 0 && access::load_u64(head.wrapping_add(16)) != Ok(0)

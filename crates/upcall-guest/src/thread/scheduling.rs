@@ -225,7 +225,7 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     }
 }
 
-/// Whether a call about priorities is about one thread.
+/// Returns true if a call about priorities is about one thread.
 pub fn is_about_one(frame: &Frame) -> bool {
     const IOPRIO_WHO_PROCESS: u64 = 1;
     match frame.rax as i64 {
@@ -282,8 +282,8 @@ fn by_kernel(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &F
     }
 }
 
-/// Whether the calling kernel thread has a policy under which no standby would run beside it: such a process has no
-/// runtime, unless its policies say which thread runs first here.
+/// Returns true if the calling kernel thread has a policy under which no standby would run beside it: such a process
+/// has no runtime, unless its policies say which thread runs first here.
 pub fn is_real_time() -> bool {
     // SAFETY: asks only.
     let policy = unsafe { raw_syscall(libc::SYS_sched_getscheduler, [0; 6]) } as i32;
@@ -504,8 +504,8 @@ pub fn executing(
     answer
 }
 
-/// Whether the file of an execve(2) is there and may be executed. Asked before the kernel thread is changed for the program:
-/// the kernel may refuse to change it back, and a search for a program along a path fails some times.
+/// Returns true if the file of an execve(2) is there and may be executed. Asked before the kernel thread is changed for
+/// the program: the kernel may refuse to change it back, and a search for a program along a path fails some times.
 pub fn may_be_executed(frame: &Frame) -> bool {
     let [directory, path, flags] = match frame.rax as i64 {
         libc::SYS_execve => [libc::AT_FDCWD as u64, frame.rdi, 0],

@@ -114,7 +114,7 @@ fn attempt_polled(frame: &Frame, kind: Kind, events: i16) -> Attempt {
     }
 }
 
-/// Whether accept(2) or accept4(2) is made on a socket that listens, with flags that the kernel knows.
+/// Returns true if accept(2) or accept4(2) is made on a socket that listens, with flags that the kernel knows.
 fn is_listening(frame: &Frame) -> bool {
     const FLAGS: u64 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
     if frame.rax as i64 == libc::SYS_accept4 && frame.r10 & !FLAGS != 0 {
@@ -136,7 +136,7 @@ fn is_listening(frame: &Frame) -> bool {
     listens != 0
 }
 
-/// Whether it is a terminal: how long a read of one waits, and for how many bytes, is the kernel's to know
+/// Returns true if it is a terminal: how long a read of one waits, and for how many bytes, is the kernel's to know
 /// (termios(3): VMIN, VTIME), and so is that it stops the process (SIGTTIN).
 #[inline(never)]
 fn is_terminal(descriptor: i32) -> bool {
@@ -152,8 +152,7 @@ fn is_terminal(descriptor: i32) -> bool {
     answer == 0
 }
 
-/// Whether a datagram to an address waits for room in its receiver, of which poll(2) and epoll(7) say
-/// nothing.
+/// Returns true if a datagram to an address waits for room in its receiver, of which poll(2) and epoll(7) say nothing.
 fn waits_for_receiver(frame: &Frame) -> bool {
     let addressed = match frame.rax as i64 {
         libc::SYS_sendto => frame.r8 != 0,
@@ -163,7 +162,7 @@ fn waits_for_receiver(frame: &Frame) -> bool {
     addressed && poll::is_ready(frame.rdi as i32, libc::POLLOUT) != 0
 }
 
-/// Whether the program itself asked for a call that does not wait.
+/// Returns true if the program itself asked for a call that does not wait.
 pub(super) fn asked_not_to_wait(frame: &Frame) -> bool {
     let flags = rest::flags(frame).unwrap_or(0);
     let receives = !rest::is_output(frame.rax as i64);

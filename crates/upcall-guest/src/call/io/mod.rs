@@ -126,7 +126,7 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
     }
 }
 
-/// Whether a thread that would wait had better block its activation.
+/// Returns true if a thread that would wait had better block its activation.
 fn prefers_blocking(runtime: &'static Runtime) -> bool {
     // A hint, from whatever activation this is at the moment.
     // SAFETY: on an activation.
@@ -201,7 +201,7 @@ pub fn begin_undisturbed() {
     }
 }
 
-/// Whether a signal of the runtime's own, and no handler of the program's, has come since then.
+/// Returns true if a signal of the runtime's own, and no handler of the program's, has come since then.
 pub fn was_disturbed() -> bool {
     caller::current_thread().is_some_and(|thread| {
         thread.kernel.disturbed.load(Ordering::Relaxed)
@@ -244,7 +244,7 @@ fn wait(runtime: &'static Runtime, watch: &mut Watch, limit: Limit) -> Wait {
     }
 }
 
-/// Whether a handler ran since the call began. After one, a call with a time limit is not made again
+/// Returns true if a handler ran since the call began. After one, a call with a time limit is not made again
 /// (signal(7)).
 fn interrupted(limit: Limit) -> bool {
     let Some(thread) = caller::current_thread() else {

@@ -44,7 +44,7 @@ const CONTROL: usize = 32;
 const CONTROL_LENGTH: usize = 40;
 const FLAGS: usize = 48;
 
-/// Whether the call moves bytes out of the program.
+/// Returns true if the call moves bytes out of the program.
 pub(super) fn is_output(number: i64) -> bool {
     matches!(
         number,
@@ -61,7 +61,7 @@ pub(super) fn flags(frame: &Frame) -> Option<u64> {
     }
 }
 
-/// Whether the kernel goes on with the call until all is moved, unless a signal comes.
+/// Returns true if the kernel goes on with the call until all is moved, unless a signal comes.
 pub(super) fn moves_all(frame: &Frame, kind: Kind) -> bool {
     match frame.rax as i64 {
         _ if has_position(frame) => false,
@@ -72,7 +72,7 @@ pub(super) fn moves_all(frame: &Frame, kind: Kind) -> bool {
     }
 }
 
-/// Whether it is made at a position of its own: then it is about a file, and does not wait for anybody.
+/// Returns true if it is made at a position of its own: then it is about a file, and does not wait for anybody.
 pub(super) fn has_position(frame: &Frame) -> bool {
     matches!(frame.rax as i64, SYS_PREADV2 | SYS_PWRITEV2) && frame.r10 != NO_POSITION
 }
@@ -269,7 +269,7 @@ pub(super) fn control_capacity(frame: &Frame) -> u64 {
     access::load_u64(frame.rsi as usize + CONTROL_LENGTH).unwrap_or(0)
 }
 
-/// Whether a receive that a signal of the runtime's own has cut short goes on: on a stream, if nothing came
+/// Returns true if a receive that a signal of the runtime's own has cut short goes on: on a stream, if nothing came
 /// with the bytes, at which the kernel would have ended it.
 pub(super) fn receives_on(frame: &Frame, descriptor: i32) -> bool {
     let (mut kind, mut length) = (0i32, 4u32);
@@ -290,7 +290,7 @@ pub(super) fn receives_on(frame: &Frame, descriptor: i32) -> bool {
     answer == 0 && kind == libc::SOCK_STREAM && control_capacity(frame) == 0
 }
 
-/// Whether a connection has failed: the call that has moved some bytes ends with these, and the next one has
+/// Returns true if a connection has failed: the call that has moved some bytes ends with these, and the next one has
 /// the error.
 pub(super) fn has_failed(descriptor: i32, kind: Kind) -> bool {
     const BOTH: i16 = libc::POLLERR | libc::POLLHUP;

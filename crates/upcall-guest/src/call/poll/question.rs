@@ -130,7 +130,7 @@ impl Call {
         })
     }
 
-    /// Whether its thread had better block its activation in it.
+    /// Returns true if its thread had better block its activation in it.
     pub(super) fn had_better_block(&self, runtime: &'static Runtime) -> bool {
         // SAFETY: on an activation.
         let activation = unsafe { base::current() };

@@ -55,7 +55,7 @@ fn file(kind: u32, descriptor: i32, path: &'static CStr) -> Option<File> {
     (answer == 0 && may_be(kind, mode as u32, size)).then_some(File { device, inode })
 }
 
-/// Whether a file can be a `kind` (S_IFDIR, S_IFREG) of procfs.
+/// Returns true if a file can be a `kind` (S_IFDIR, S_IFREG) of procfs.
 fn may_be(kind: u32, mode: u32, size: u64) -> bool {
     mode & libc::S_IFMT == kind && size == 0
 }

@@ -88,7 +88,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether the jump covers the first instruction only (see the module's text).
+    /// Returns true if the jump covers the first instruction only (see the module's text).
     pub fn is_quiet(&self) -> bool {
         self.before.first().is_some_and(|i| i.len() >= JUMP_LENGTH)
     }

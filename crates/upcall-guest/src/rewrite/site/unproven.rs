@@ -22,7 +22,7 @@ const FOLLOWING: usize = 4;
 /// What the loads of registers must add up to; the number counts twice.
 const ENOUGH: u32 = 2;
 
-/// Whether the pair at `address` looks like a system call.
+/// Returns true if the pair at `address` looks like a system call.
 pub fn is_believable(image: &Image<'_>, address: usize) -> bool {
     follows(image, address + SYSCALL_LENGTH)
         && (1..=BEFORE).any(|back| leads(image, address - back, address))

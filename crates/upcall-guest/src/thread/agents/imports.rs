@@ -17,7 +17,7 @@ const KERNELS: [&[u8]; 3] = [
     b"pthread_mutexattr_setprotocol",
 ];
 
-/// Whether such calls were found.
+/// Returns true if such calls were found.
 pub fn found() -> bool {
     SHARES.load(Ordering::Relaxed) && NEEDS_KERNEL.load(Ordering::Relaxed)
 }

@@ -28,7 +28,7 @@ static LEADER: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 /// since there are filters that let nothing else through.
 static SUCCESSOR: AtomicI32 = AtomicI32::new(0);
 
-/// Whether it is the first thread's.
+/// Returns true if it is the first thread's.
 pub fn is_leader(agent: &'static Agent) -> bool {
     core::ptr::eq(agent, LEADER.load(Ordering::Relaxed))
 }

@@ -79,7 +79,7 @@ static FREE_LOCK: SpinLock<()> = SpinLock::new(());
 /// Whether the threads of this process have agents. It changes when the runtime starts.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the threads of this process have agents.
+/// Returns true if the threads of this process have agents.
 #[inline]
 pub fn are_used() -> bool {
     USED.load(Ordering::Relaxed)

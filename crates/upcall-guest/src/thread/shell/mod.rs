@@ -346,14 +346,15 @@ pub fn ended(runtime: &'static Runtime, activation: &'static Activation, shell: 
     }
 }
 
-/// Whether an address is in the guard of a thread's stack: a fault there says that the thread has used the stack up.
+/// Returns true if an address is in the guard of a thread's stack: a fault there says that the thread has used the
+/// stack up.
 pub fn is_in_guard(thread: &'static Thread, address: usize) -> bool {
     of(thread).is_some_and(|shell| pool::guard_of(shell).contains(&address))
 }
 
-/// Whether a frame may begin at `place` that goes below this stack pointer of a thread's: not outside of the
-/// stack on which the thread is, since what lies beyond the guard is another thread's. A thread may also run
-/// on a stack of the program's own, of which nothing is known.
+/// Returns true if a frame may begin at `place` that goes below this stack pointer of a thread's: not outside of the
+/// stack on which the thread is, since what lies beyond the guard is another thread's. A thread may also run on a stack
+/// of the program's own, of which nothing is known.
 pub fn has_room(thread: &'static Thread, stack_pointer: usize, place: usize) -> bool {
     let Some(shell) = of(thread) else {
         return true;
@@ -377,7 +378,7 @@ pub fn report_overflow(thread: &'static Thread, address: usize) -> bool {
     true
 }
 
-/// Whether a thread is a shell in which nothing runs.
+/// Returns true if a thread is a shell in which nothing runs.
 pub fn is_free(thread: &'static Thread) -> bool {
     of(thread).is_some_and(|shell| shell.ending.is_over())
 }
@@ -427,7 +428,7 @@ impl Handle {
         self.0.identity.load(Ordering::Relaxed) as libc::pthread_t
     }
 
-    /// Whether the thread has ended.
+    /// Returns true if the thread has ended.
     #[inline]
     pub fn is_ended(&self) -> bool {
         self.0.ending.is_over()

@@ -238,7 +238,7 @@ fn uncancel(word: usize) -> u32 {
     }
 }
 
-/// Whether the kernel would have nothing to take back.
+/// Returns true if the kernel would have nothing to take back.
 #[inline]
 fn is_plain(thread: &'static Thread) -> bool {
     let state = &thread.kernel;
