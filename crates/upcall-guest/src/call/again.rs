@@ -1,8 +1,8 @@
 //! Calls that are made again.
 //!
-//! A call that ended in EINTR although no handler of the program ran was interrupted by the
-//! runtime: it is made again. If handlers with SA_RESTART ran, it is made again where the kernel
-//! would have done so (signal(7)). Its timeout shrinks by the time that has passed.
+//! If a call ended in EINTR and no handler of the program ran, the runtime has interrupted it: the call is made again. If
+//! handlers with SA_RESTART ran, it is made again where the kernel would have done so (signal(7)). Its timeout shrinks by
+//! the time that has passed.
 
 use core::sync::atomic::Ordering;
 
@@ -16,14 +16,14 @@ use crate::signal::seen::{SEEN_RESTART, UNSEEN};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 
-/// Makes one call by `once`, again as often as signal(7) demands.
+/// Makes one call by `once`, and repeats it as signal(7) demands.
 pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame) -> i64) -> i64 {
     let timeout = Timeout::of(frame);
     repeat(thread, frame, timeout, once)
 }
 
-/// As [`call`], for a call of a bound thread, which waits in the kernel. The kernel has restarted it where that is due,
-/// except after the runtime's own signal, of which it does not know what the program wants done.
+/// As [`call`], for a bound thread's call, which waits in the kernel. The kernel has restarted it where it must, except
+/// after the runtime's own signal: the kernel does not know what the program wants then.
 pub fn call_in_kernel(
     thread: &'static Thread,
     frame: &mut Frame,
@@ -41,7 +41,7 @@ fn repeat(
     once: impl Fn(&mut Frame) -> i64,
 ) -> i64 {
     let state = &thread.kernel;
-    // Only the thread itself and its own handlers write these: no locked instruction is needed.
+    // Only the thread and its own handlers write these, so no locked instruction is needed.
     state
         .frame
         .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
@@ -98,8 +98,8 @@ fn restarts(frame: &Frame) -> bool {
     )
 }
 
-/// A relative timeout, which must shrink when a call is made again. Those of select(2), pselect(2)
-/// and ppoll(2) are kept up to date by the kernel.
+/// A relative timeout, which must shrink when a call is made again. The kernel updates those of select(2), pselect(2) and
+/// ppoll(2).
 enum Timeout {
     None,
     /// In a register.
@@ -132,7 +132,7 @@ impl Timeout {
         }
     }
 
-    /// Of a call that waits in the runtime, if that does not keep the time itself.
+    /// Returns the timeout of a call that waits in the runtime, unless the call keeps the time itself.
     #[inline]
     fn of(frame: &mut Frame) -> Self {
         match frame.rax as i64 {
@@ -141,7 +141,7 @@ impl Timeout {
         }
     }
 
-    /// Of a call that waits in the kernel.
+    /// Returns the timeout of a call that waits in the kernel.
     #[inline]
     fn in_kernel(frame: &mut Frame) -> Self {
         let is_a_time = match frame.rax as i64 {
@@ -202,7 +202,7 @@ impl Timeout {
         }
     }
 
-    /// The register is as the program passed it, as after any call.
+    /// Restores the register as the program passed it, as after any call.
     #[inline]
     fn restore(&self, frame: &mut Frame) {
         let word = match *self {

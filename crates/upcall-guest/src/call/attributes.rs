@@ -1,5 +1,5 @@
-//! Calls about a thread or its descriptors that the kernel thread underneath must not answer:
-//! names, affinity, ids, and closing.
+//! Calls about a thread or its descriptors that the kernel must not answer for the kernel thread below it: names, affinity,
+//! ids, and closing.
 
 use core::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ fn raw(frame: &Frame) -> i64 {
     (unsafe { frame.raw() }) as i64
 }
 
-/// get_robust_list(2), of the calling thread or by id.
+/// get_robust_list(2), for the calling thread or by id.
 pub fn get_robust_list(thread: &'static Thread, frame: &Frame) -> i64 {
     let whose = match frame.rdi as i32 {
         0 => Some(thread),
@@ -45,7 +45,7 @@ pub fn get_robust_list(thread: &'static Thread, frame: &Frame) -> i64 {
 
 /// set_robust_list(2).
 pub fn set_robust_list(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    /// Of struct robust_list_head.
+    /// The size of struct robust_list_head.
     const SIZE: u64 = 24;
     if frame.rsi != SIZE {
         return EINVAL;
@@ -57,9 +57,9 @@ pub fn set_robust_list(runtime: &'static Runtime, thread: &'static Thread, frame
     agents::register(runtime, thread, frame.rdi, SIZE)
 }
 
-/// rseq(2): a thread that migrates has no area of its own; libc's sched_getcpu(3) then asks the
-/// kernel (cpu_id is RSEQ_CPU_ID_REGISTRATION_FAILED). libc ends a process in which a thread's registration fails; a program
-/// that registers an area itself would believe what stands there, and is told that there is no such call.
+/// rseq(2). A thread that migrates has no area of its own. libc ends a process in which a thread's registration fails, so
+/// libc's call succeeds. It leaves RSEQ_CPU_ID_REGISTRATION_FAILED in cpu_id, and sched_getcpu(3) then asks the kernel. A
+/// program that registers an area itself would believe what stands there, so it gets ENOSYS.
 pub fn rseq(frame: &Frame) -> i64 {
     if !lifetime::is_libcs_call(frame.rip as usize) {
         return -i64::from(libc::ENOSYS);
@@ -134,8 +134,8 @@ pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
     send(runtime, (thread, id), frame.rdx as i32, &information)
 }
 
-/// prctl(2): the name, the timer slack and the word to clear are the thread's. What changes
-/// privileges binds it ([`credentials`]).
+/// prctl(2). The name, the timer slack and the word to clear belong to the thread. A change of privileges binds the thread
+/// ([`credentials`]).
 pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let at = frame.rsi as usize;
     match frame.rdi as i32 {
@@ -157,13 +157,13 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         }
         libc::PR_SET_PDEATHSIG => {
             let activation = runtime.enter();
-            // The kernel forgets it with the kernel thread.
+            // The kernel forgets it when the kernel thread ends.
             activation.stay();
             let answer = raw(frame);
             runtime.leave(activation);
             answer
         }
-        // As a rule for a filter that is made everybody's next, which takes it along.
+        // As a rule a filter follows that is set for all threads, and that sets this for all of them too.
         libc::PR_SET_NO_NEW_PRIVS => everywhere::everywhere(runtime, frame.words()),
         libc::PR_SET_KEEPCAPS
         | libc::PR_SET_SECUREBITS
@@ -210,13 +210,13 @@ pub fn close(runtime: &'static Runtime, frame: &Frame) -> i64 {
     poller.forget(runtime, descriptor, When::Before);
     // SAFETY: the program's own call.
     let answer = runtime.blocking(|| unsafe { frame.raw() }) as i64;
-    // Another thread may have registered it in between, and the kernel has forgotten it now; whoever
-    // waits for the next file of this number tries again.
+    // Another thread may have registered it in between, and the kernel has forgotten it now. A thread that waits for the
+    // next file of this number tries again.
     poller.forget(runtime, descriptor, When::After);
     answer
 }
 
-/// dup2(2), dup3(2): the target is closed.
+/// dup2(2), dup3(2). The target is closed.
 pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     if descriptors::is_ours(frame.rdi as i32) || descriptors::is_ours(frame.rsi as i32) {
         return EBADF;
@@ -257,7 +257,7 @@ pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
     answer
 }
 
-/// The call, without the runtime's own descriptors.
+/// Makes the call, but leaves out the runtime's own descriptors.
 pub fn close_ranges(frame: &Frame) -> i64 {
     let mut worst = 0;
     for &[number, words @ ..] in close_range_parts(frame).calls() {
@@ -267,20 +267,20 @@ pub fn close_ranges(frame: &Frame) -> i64 {
     worst
 }
 
-/// The calls that together do what a close_range(2) asks for, below and above the runtime's own descriptors.
+/// The calls that together do what a close_range(2) asks for, without the runtime's own descriptors.
 pub struct Parts {
     calls: [[u64; 7]; 2],
     count: usize,
 }
 
 impl Parts {
-    /// All of them.
+    /// Returns all of them.
     pub fn calls(&self) -> &[[u64; 7]] {
         &self.calls[..self.count]
     }
 }
 
-/// The parts of a close_range(2); where that asks for something wrong it is the only one.
+/// Returns the parts of a close_range(2). If its arguments are wrong, the only part is the call itself.
 pub fn close_range_parts(frame: &Frame) -> Parts {
     let (first, last) = (frame.rdi as u32, frame.rsi as u32);
     let whole = frame.words();

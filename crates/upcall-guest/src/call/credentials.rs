@@ -1,22 +1,20 @@
-//! Who changes whose identity: setuid(2) and its kin, setgroups(2).
+//! Changes of identity: setuid(2) and its kin, setgroups(2).
 //!
-//! To the kernel an identity is a kernel thread's; libc makes it the process's. Its functions signal all other threads,
-//! each of which makes the call in a handler, and make it themselves when all have. Here a thread has no kernel
-//! thread of its own, so such a change is made once, on every activation, and all others that take part are told what
-//! it was answered. It must not be made twice: setuid(2) as an ordinary user changes the effective id, and after
-//! that, as root, all three.
+//! In the kernel an identity belongs to a kernel thread; libc makes it the process's. libc's functions signal all other
+//! threads. Each of them makes the call in a handler, and then the caller makes it too. Here most threads have no kernel
+//! thread of their own. So the first participant makes the change once, on every activation, and the others get its answer.
+//! It must not be made twice: setuid(2) as an ordinary user changes the effective id, and after that, as root, all three.
 //!
 //! Protocol, under the lock of [`everywhere::change`]:
-//! 1. the first thread in the handler makes the call everywhere, and leaves the answer;
-//! 2. others in the handler take it;
-//! 3. the call that is libc's own and in no handler takes it away: the last of a change, since libc lets one change be
-//!    made at a time and waits for all handlers. Where there was nobody else it makes the call.
+//! 1. The first thread in the handler makes the call on every activation, and leaves the answer.
+//! 2. Other threads in the handler take the answer.
+//! 3. The call that libc makes outside of a handler removes the answer. It is the last of a change, since libc makes one
+//!    change at a time and waits for all handlers. If there were no other threads, it makes the call.
 //!
-//! Kernel threads that are no activations (bound threads, libc's helpers) make the call for themselves in the handler. If
-//! the last call is one of theirs it takes the answer away as well, or makes the call on every activation where no thread
-//! on one took part.
+//! Bound threads and helpers make the call for themselves in the handler. If the last call is one of theirs it removes the
+//! answer as well, or makes the call on every activation where no thread on one took part.
 //!
-//! A call that is not libc's own (syscall(2), other code) is the calling thread's alone.
+//! A call that libc does not make (syscall(2), other code) changes the calling thread alone.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -32,13 +30,13 @@ use crate::signal::everywhere::{self, SETXID};
 use crate::thread::bound::{self, CLONE_FILES};
 use crate::thread::{lifetime, scheduling};
 
-/// What the present change was answered, if there is one.
+/// The answer to the present change, if there is one.
 static IS_MADE: AtomicBool = AtomicBool::new(false);
 static ANSWER: AtomicI64 = AtomicI64::new(0);
 
 /// lsm_set_self_attr(2).
 pub const LSM_SET_SELF_ATTR: i64 = 460;
-/// The flag of close_range(2) that gives the caller a table of descriptors of its own before.
+/// The flag of close_range(2) that first gives the caller a table of descriptors of its own.
 pub const CLOSE_RANGE_UNSHARE: u64 = 2;
 
 /// Returns true if one of these calls asks for a change of one thread alone, as far as its words say so.
@@ -53,7 +51,7 @@ pub fn is_change(frame: &Frame) -> bool {
             frame.rdi == 0 || frame.rdi == SECCOMP_SET_MODE_FILTER && !for_all
         }
         libc::SYS_keyctl | libc::SYS_add_key | libc::SYS_request_key => keyrings::is_change(frame),
-        // The events of one thread are counted.
+        // These count the events of one thread.
         libc::SYS_perf_event_open | libc::SYS_ioprio_set => names_one(frame),
         libc::SYS_close_range => frame.rdx & CLOSE_RANGE_UNSHARE != 0,
         libc::SYS_arch_prctl => frame.rdi as i32 == ARCH_SET_CPUID,
@@ -74,10 +72,11 @@ fn names_one(frame: &Frame) -> bool {
     may_name && (id == 0 || GUEST.identities.find(id).is_some())
 }
 
-/// Makes a call that changes one thread alone, which is bound by it: the calling one, or another that the call names.
+/// Makes a call that changes one thread alone: the calling one, or another that the call names. The change binds it.
 ///
-/// In a handler that returns into the runtime the thread cannot leave. There the change is refused, since the handler's
-/// next call would be made without it; only what no call can be seen to lack waits for the handler's end.
+/// In a handler that returns into the runtime the thread cannot leave its activation. There the change is refused, since
+/// the handler's next call would be made without it. Only a change whose absence no call can see waits for the handler's
+/// end.
 pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let can_wait = matches!(
         frame.rax as i64,
@@ -102,7 +101,7 @@ pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
     }
     let whose = own;
     if frame.rax as i64 == libc::SYS_close_range {
-        // Not in one call: in the new table the runtime's own descriptors stay where they are.
+        // This takes more than one call: in the new table the runtime's own descriptors stay where they are.
         let parts = attributes::close_range_parts(frame);
         let unshare = [libc::SYS_unshare as u64, CLONE_FILES, 0, 0, 0, 0, 0];
         return match *parts.calls() {
@@ -114,7 +113,7 @@ pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
     bound::change(runtime, whose, &[words])
 }
 
-/// The call, whose second word names a thread, for another thread than the calling one.
+/// Makes the call for another thread than the calling one. Its second word names the thread.
 fn change_other(
     runtime: &'static Runtime,
     whose: (&'static Thread, i32),
@@ -130,13 +129,13 @@ fn change_other(
     }
 }
 
-/// The answer to a change that is not made.
+/// Returns the answer to a change that is not made.
 fn refused(frame: &Frame) -> i64 {
     const NOT_NOW: i64 = -(libc::EAGAIN as i64);
     const NOBODY: u64 = u64::MAX;
     match frame.rax as i64 {
         number @ (libc::SYS_setfsuid | libc::SYS_setfsgid) => {
-            // These say nothing but what the thread has.
+            // These only tell what the thread has.
             // SAFETY: changes nothing.
             unsafe { raw_syscall(number, [NOBODY, 0, 0, 0, 0, 0]) as i64 }
         }
@@ -144,15 +143,15 @@ fn refused(frame: &Frame) -> i64 {
     }
 }
 
-/// A call that [`is_for_all`], by a kernel thread that is no activation, and which it makes for itself. Where it is the
-/// last of a change (`takes_part` is false) and no thread on an activation took part, the activations follow now.
+/// Serves a call that [`is_for_all`], made by an outside kernel thread, which makes it for itself. If this is the last call
+/// of a change (`takes_part` is false) and no thread on an activation took part, the activations follow now.
 fn outside(takes_part: bool, frame: &Frame) -> i64 {
     // SAFETY: the program's own call.
     let raw = || unsafe { frame.raw() } as i64;
     let Some(runtime) = GUEST.runtime().filter(|_| !takes_part) else {
         return raw();
     };
-    // Under the lock no handler of the program runs here, which might make such a call.
+    // While the lock is held no handler of the program may run here: it might make such a call.
     let before = mask::change_kernel_mask(mask::ALL);
     let answer = everywhere::change(runtime, frame.words(), |make| {
         match IS_MADE.swap(false, Ordering::Relaxed) {
@@ -164,13 +163,13 @@ fn outside(takes_part: bool, frame: &Frame) -> i64 {
     answer
 }
 
-/// A call that [`is_for_all`], by a bound thread.
+/// Serves a call that [`is_for_all`], made by a bound thread.
 pub fn of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
     outside(thread.kernel.takes_part.load(Ordering::Relaxed), frame)
 }
 
-/// A call that [`is_for_all`], by a helper. In the handler by which it takes part it blocks that signal, and nowhere else
-/// does libc leave it blocked for the program's code.
+/// Serves a call that [`is_for_all`], made by a helper. It takes part if it blocks the signal of libc's handler: libc
+/// leaves that signal blocked for code of the program nowhere else.
 pub fn of_helper(frame: &Frame) -> i64 {
     outside(mask::kernel_mask() & mask::bit(SETXID) != 0, frame)
 }
@@ -180,7 +179,7 @@ pub fn is_for_all(frame: &Frame) -> bool {
     lifetime::is_libcs_call(frame.rip as usize)
 }
 
-/// A call that [`is_for_all`], by a thread on an activation.
+/// Serves a call that [`is_for_all`], made by a thread on an activation.
 pub fn change(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let takes_part = thread.kernel.takes_part.load(Ordering::Relaxed);
     everywhere::change(runtime, frame.words(), |make| {
@@ -192,7 +191,7 @@ pub fn change(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame)
     })
 }
 
-/// The child of a fork is in no change.
+/// Called in the child of a fork, which takes part in no change.
 pub fn forget() {
     IS_MADE.store(false, Ordering::Relaxed);
 }

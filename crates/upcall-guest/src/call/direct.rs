@@ -1,4 +1,4 @@
-//! What a program that links the crate asks of the runtime without a system call.
+//! The runtime's services for a program that links the crate, without a system call.
 
 use core::slice;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,8 +14,8 @@ use crate::signal::seen::UNSEEN;
 
 pub use crate::ground::caller::runtime;
 
-/// Waits until somebody wakes the word, provided that it is `expected`, or until `deadline`, nanoseconds of
-/// CLOCK_MONOTONIC. Returns 0 if it was woken, else the error number of futex(2).
+/// Waits until the word is woken, if it holds `expected`, or until `deadline`, in nanoseconds of CLOCK_MONOTONIC. Returns 0
+/// if it was woken, else the error number of futex(2).
 #[inline]
 pub fn wait(
     runtime: &'static Runtime,
@@ -24,44 +24,44 @@ pub fn wait(
     deadline: Option<u64>,
 ) -> i32 {
     let address = word.as_ptr() as usize;
-    // Synchronized with whatever changes it by the lock under which its waiters are woken.
+    // The lock under which waiters are woken orders this load with changes of the word.
     let read = || Ok(word.load(Ordering::Relaxed));
     -(futex::wait_for(runtime, address, read, expected, u32::MAX, deadline) as i32)
 }
 
-/// Who else may run while a thread looks at a word.
+/// The threads that may run while a thread looks at a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Company {
-    /// Nobody: there is one virtual processor.
+    /// None: there is one virtual processor.
     Alone,
-    /// Other threads are ready on the virtual processor of this one, at some moment.
+    /// Other threads are, or become, ready on this thread's virtual processor.
     Behind,
-    /// None are; there are other virtual processors.
+    /// None are ready here, but there are other virtual processors.
     Elsewhere,
 }
 
-/// Who else may run meanwhile.
+/// Returns which other threads may run meanwhile.
 #[inline]
 pub fn company(runtime: &'static Runtime) -> Company {
     if runtime.vps().len() == 1 {
         Company::Alone
     } else if runtime.kernel().current().vp().has_ready() {
-        // It may be another's by now: activations and virtual processors are there for ever.
+        // It may belong to another thread by now. Activations and virtual processors are never freed.
         Company::Behind
     } else {
         Company::Elsewhere
     }
 }
 
-/// Wakes at most `count` of those that wait for the word, kernel threads among them. Returns how many.
+/// Wakes at most `count` waiters of the word, kernel threads among them. Returns how many.
 #[inline]
 pub fn wake(runtime: &'static Runtime, word: &AtomicU32, count: u32) -> u32 {
     futex::wake(runtime, word.as_ptr() as usize, count, u32::MAX) as u32
 }
 
-/// Changes a word and wakes one of those that wait for it. `change` is told whether a thread of the runtime waits: one
-/// that does is woken, or gives up at this moment. `change` says whether it has changed the word, and so does this. The
-/// change may be the last use of the word: nothing looks at it afterwards.
+/// Changes a word and wakes one of its waiters. `change` gets true if a thread of the runtime waits: that thread is woken,
+/// or gives up at this moment. `change` returns true if it has changed the word, and this function returns the same. The
+/// change may be the last use of the word: nothing reads it afterwards.
 #[inline]
 pub fn change_and_wake(
     runtime: &'static Runtime,
@@ -71,7 +71,7 @@ pub fn change_and_wake(
     futex::change_and_wake(runtime, word as usize, change)
 }
 
-/// The runtime, for whoever asks; `None`: there is none.
+/// Returns the runtime of the process, if it has one.
 pub fn runtime_of_process() -> Option<&'static Runtime> {
     GUEST.runtime()
 }
@@ -83,7 +83,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// For something to read, or with `out` for room to write.
+    /// Waits for something to read, or with `out` for room to write.
     #[inline]
     pub fn new(runtime: &'static Runtime, descriptor: i32, out: bool) -> Self {
         let wants = if out { Wants::OUT } else { Wants::IN };
@@ -91,29 +91,29 @@ impl Wait {
         Wait { runtime, watch }
     }
 
-    /// How many edges the descriptor had seen, if none of them has said more than that there is something to read or
-    /// room to write.
+    /// Returns how many edges the descriptor had seen, if all of them meant only that there is something to read or room to
+    /// write.
     #[inline]
     pub fn plain_edges(&self) -> Option<u32> {
         let poller = self.runtime.kernel().poller();
         poller.is_plain(&self.watch).then_some(self.watch.seen())
     }
 
-    /// The call would have blocked: parks until there is something new, the deadline (nanoseconds of
-    /// CLOCK_MONOTONIC) has passed, or a handler ran. `false` where parking is not to be had, or is not the best:
-    /// nothing was waited for.
+    /// Called when the call would have blocked. Parks until there is something new, the deadline (nanoseconds of
+    /// CLOCK_MONOTONIC) has passed, or a handler ran. Returns false, without a wait, where the thread cannot park or had
+    /// better block.
     pub fn park(mut self, deadline: Option<u64>) -> bool {
         let Wait { runtime, .. } = self;
-        // A hint, from whatever activation this is at the moment.
+        // A hint: the thread may be on another activation next.
         // SAFETY: on an activation.
         let blocks = runtime.prefers_blocking(unsafe { base::current() });
         let Some(thread) = caller::current_thread().filter(|_| !blocks) else {
             return false;
         };
         let poller = runtime.kernel().poller();
-        // A pipe's writers in this process find who waits for it.
+        // Lets a pipe's writers in this process find the thread that waits for it.
         poller.kind(runtime, self.watch.descriptor);
-        // As for a system call: a handler may run that has begun before this wait, and one in which it is.
+        // As for a system call: the wait ends for a handler that began before it, and for one in which it is.
         let seen = &thread.kernel.seen;
         let before = seen.swap(UNSEEN, Ordering::Relaxed);
         let ended = poller.wait(runtime, slice::from_mut(&mut self.watch), deadline);
@@ -127,7 +127,7 @@ impl Wait {
     }
 }
 
-/// The caller has written to a pipe: who waits for it here is made ready at once.
+/// Called when the caller has written to a pipe. Makes the threads that wait for it here ready at once.
 #[inline]
 pub fn written(runtime: &'static Runtime, descriptor: i32) {
     let poller = runtime.kernel().poller();
@@ -137,7 +137,7 @@ pub fn written(runtime: &'static Runtime, descriptor: i32) {
     }
 }
 
-/// All threads that wait for the descriptor look again.
+/// Lets all threads that wait for the descriptor look again.
 pub fn end_waits(runtime: &'static Runtime, descriptor: i32) {
     let poller = runtime.kernel().poller();
     if caller::is_outside() {

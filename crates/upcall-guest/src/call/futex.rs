@@ -1,10 +1,10 @@
-//! futex(2) for the program: words of this process are served at user level, words that other
-//! processes may share go to the kernel.
+//! futex(2) for the program. Private words of this process are served at user level. Words that other processes may share
+//! go to the kernel.
 //!
-//! libc marks private words (FUTEX_PRIVATE_FLAG). One exception: it waits for the end of a thread
-//! on the thread's id word without the flag, because the kernel wakes it so; such a word is
-//! recognised by the thread that it names. Libc's own helpers, and children of vfork, are kernel
-//! threads and wait in the kernel, so while any does, every wake-up goes both ways.
+//! libc marks private words by FUTEX_PRIVATE_FLAG, with one exception: it waits for the end of a thread at the thread's id
+//! word without the flag, because the kernel wakes that word so. Such a word is recognised by the thread that it names.
+//! Helpers and children of vfork wait in the kernel. While any of them waits, every wake-up goes both to the runtime and to
+//! the kernel.
 
 use core::sync::atomic::Ordering;
 
@@ -37,7 +37,7 @@ pub(crate) const fn failed(number: i32) -> Answer {
     -(number as i64)
 }
 
-/// Returns true if the call is a private wake-up: the most frequent one, which cannot be interrupted.
+/// Returns true if the call is a private wake-up. It is the most frequent call, and cannot be interrupted.
 #[inline]
 pub fn is_wake(frame: &Frame) -> bool {
     frame.rsi == WAKE | PRIVATE
@@ -49,12 +49,13 @@ pub fn is_wait(frame: &Frame) -> bool {
     matches!(command, WAIT | WAIT_BITSET)
 }
 
-/// Returns true if it is a wait whose time limit is a length of time.
+/// Returns true if the call is a wait with a relative time limit.
 pub fn waits_for_a_while(frame: &Frame) -> bool {
     frame.rsi & !(PRIVATE | CLOCK_REALTIME) == WAIT
 }
 
-/// How many waiters a wake-up is for. The kernel counts when it has woken one, so that none and fewer are one.
+/// Returns how many waiters a wake-up is for. The kernel counts after it has woken one, so zero and negative counts mean
+/// one.
 #[inline]
 const fn to_wake(count: u64) -> u32 {
     let count = count as i32;
@@ -64,7 +65,8 @@ const fn to_wake(count: u64) -> u32 {
 /// Serves a call that [`is_wake`].
 #[inline]
 pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
-    /// Of no word of a program: the kernel's half of the addresses, and what is not aligned.
+    /// Set in no address of a program's word: the bit of the kernel's half of the addresses, and those that break
+    /// alignment.
     const WRONG: u64 = 1 << 63 | 3;
     if frame.rdi & WRONG != 0 {
         return failed(if frame.rdi.is_multiple_of(4) {
@@ -76,7 +78,7 @@ pub fn serve_wake(runtime: &'static Runtime, frame: &Frame) -> Answer {
     wake(runtime, frame.rdi as usize, to_wake(frame.rdx), u32::MAX)
 }
 
-/// Serves the call in `frame`, or says with `None` that it is the kernel's.
+/// Serves the call in `frame`. Returns `None` if the kernel must serve it.
 #[inline]
 pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     let (address, operation, value) = (frame.rdi as usize, frame.rsi, frame.rdx as u32);
@@ -98,7 +100,7 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     })
 }
 
-/// The error of a call that is wrong whatever is in the words.
+/// Returns the error of a call that is wrong whatever the words hold.
 #[inline(always)]
 fn refused(frame: &Frame, command: u64) -> Option<Answer> {
     if frame.rsi & CLOCK_REALTIME != 0
@@ -150,8 +152,8 @@ fn serve_rarer(runtime: &'static Runtime, frame: &Frame, command: u64) -> Answer
     }
 }
 
-/// Returns true if a word without the private flag is the one that the end of one of our threads clears: it holds the
-/// thread's id, or stands in its control block (glibc 2.43).
+/// Returns true if a word without the private flag is one that the kernel would clear when a thread of ours ends: it holds
+/// the thread's id, or lies in its control block (glibc 2.43).
 fn is_id_word(address: usize, command: u64, value: u32) -> bool {
     let clears = |id: i32| {
         GUEST
@@ -163,9 +165,8 @@ fn is_id_word(address: usize, command: u64, value: u32) -> bool {
         && (clears(value as i32) || lifetime::id_beside(address).is_some_and(clears))
 }
 
-/// A call on a word that other processes may share: the kernel's. The word may be one that the
-/// end of a thread clears without our knowing, so that end must know of the wait: see
-/// [`wake_shared`](crate::ground::kernel_futex::wake_shared).
+/// Serves a call on a word that other processes may share, by the kernel. The word may be one that the end of a thread
+/// clears, unknown to us. So that end must know of the wait: see [`wake_shared`](crate::ground::kernel_futex::wake_shared).
 pub fn shared(runtime: &'static Runtime, frame: &Frame) -> Answer {
     if let Some(answer) = pi::by_agent(runtime, frame) {
         return answer;
@@ -177,7 +178,7 @@ pub fn shared(runtime: &'static Runtime, frame: &Frame) -> Answer {
     answer
 }
 
-/// FUTEX_WAIT_BITSET until a moment of CLOCK_MONOTONIC.
+/// FUTEX_WAIT_BITSET. `deadline` is a moment of CLOCK_MONOTONIC.
 #[inline]
 pub fn wait(
     runtime: &'static Runtime,
@@ -228,8 +229,8 @@ pub fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) ->
     woken as Answer + wake_outside(address, count as usize - woken.min(count as usize))
 }
 
-/// As [`Runtime::futex_change_and_wake`]; it wakes kernel threads, too, but `change` is not told of those. Returns
-/// what `change` has said.
+/// As [`Runtime::futex_change_and_wake`], but also wakes kernel threads, of which `change` is not told. Returns the result
+/// of `change`.
 #[inline]
 pub fn change_and_wake(
     runtime: &'static Runtime,
@@ -245,16 +246,16 @@ pub fn change_and_wake(
     woken.is_some()
 }
 
-/// A call of libc's own helpers, or of a child that shares the memory for a while (vfork): they
-/// wait in the kernel.
+/// Serves a call of a helper, or of a child of vfork that shares the memory. They wait in the kernel.
 pub fn outside(frame: &mut Frame) {
     // SAFETY: the program's own call.
     let answer = counted(|| unsafe { frame.raw() } as Answer);
     frame.rax = wake_threads_too(frame, answer) as u64;
 }
 
-/// A call of a bound thread. It waits in the kernel, which does not know the ids of threads: mutexes that inherit
-/// priorities are served here, and by its agent if it has one; what moves others from word to word is served in the runtime.
+/// Serves a call of a bound thread. It waits in the kernel, which does not know the ids of threads. Mutexes with priority
+/// inheritance are therefore served here, and by the thread's agent if it has one. Calls that move other threads from word
+/// to word are served in the runtime.
 pub fn of_bound(thread: &'static Thread, frame: &mut Frame) -> Answer {
     let (address, operation) = (frame.rdi as usize, frame.rsi);
     let command = operation & !(PRIVATE | CLOCK_REALTIME);
@@ -285,7 +286,7 @@ pub fn of_bound(thread: &'static Thread, frame: &mut Frame) -> Answer {
     }
 }
 
-/// As [`wait`], of a kernel thread that is no activation.
+/// As [`wait`], for an outside kernel thread.
 pub(crate) fn wait_outside(address: usize, value: u32, deadline: Option<u64>) -> Answer {
     const NS: u64 = 1_000_000_000;
     let time = deadline.map(|at| [at / NS, at % NS]);
@@ -302,7 +303,7 @@ pub(crate) fn wait_outside(address: usize, value: u32, deadline: Option<u64>) ->
     counted(|| unsafe { raw_syscall(libc::SYS_futex, words) } as Answer)
 }
 
-/// The wake-ups that such a kernel thread makes reach user-level threads too.
+/// Extends a wake-up that such a kernel thread makes to user-level threads.
 fn wake_threads_too(frame: &Frame, answer: Answer) -> Answer {
     let command = frame.rsi & !(PRIVATE | CLOCK_REALTIME);
     let count = Answer::from(to_wake(frame.rdx));
@@ -321,8 +322,8 @@ fn wake_threads_too(frame: &Frame, answer: Answer) -> Answer {
     answer + wake_from_outside(runtime, frame.rdi as usize, left, mask)
 }
 
-/// Wakes user-level threads, on a kernel thread that is no activation. No signal meets it while it holds the runtime's locks,
-/// which the handler would want for a wake-up of its own.
+/// Wakes user-level threads from an outside kernel thread. Its signals are blocked while it holds the runtime's locks,
+/// because a handler might want the same locks for a wake-up of its own.
 pub fn wake_from_outside(
     runtime: &'static Runtime,
     address: usize,
@@ -340,7 +341,7 @@ fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
     if !to.is_multiple_of(4) {
         return failed(libc::EINVAL);
     }
-    // Without a comparison the kernel does not look at the words either.
+    // Without a comparison the kernel does not read the words either.
     if compare && access::load_u32(from).is_err() {
         return failed(libc::EFAULT);
     }
@@ -370,7 +371,7 @@ fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
     }
 }
 
-/// Wakes and moves kernel threads that are no activations, if any may wait, so many at the most.
+/// Wakes and moves outside kernel threads, if any may wait, up to these counts.
 fn requeue_outside(from: usize, to: usize, [to_wake, to_move]: [usize; 2]) -> Answer {
     if OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
         return 0;

@@ -1,7 +1,6 @@
-//! What helpers (kernel threads that libc starts for itself, and what a program's function does on one) do with what the
-//! runtime keeps: actions of signals, what it knows of descriptors, threads that they signal, name or ask about. They have no
-//! activation, so nothing here enters the runtime. While one holds a lock of the poller's no signal meets it, whose handler
-//! might want that lock.
+//! What helpers do with the state that the runtime keeps: signal actions, what the poller knows of descriptors, and threads
+//! that they signal, name or ask about. A helper has no activation, so nothing here enters the runtime. While a helper
+//! holds a lock of the poller's its signals are blocked, because a handler might want the same lock.
 
 use core::sync::atomic::Ordering;
 
@@ -56,8 +55,8 @@ pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
     }
 }
 
-/// A call about the scheduling of a thread: its processors, what the kernel keeps of a bound thread, and how an ordinary one
-/// is scheduled. Its policy and nice value only threads can change: that takes an activation.
+/// Serves a call about the scheduling of a thread: its processors, and what the kernel keeps of a bound thread. A helper
+/// can ask for the policy and nice value of an ordinary thread. It cannot change them, because that takes an activation.
 pub fn about_thread(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {
     let id = scheduling::named(frame)?;
     let thread = GUEST.identities.find(id)?;
@@ -76,7 +75,7 @@ pub fn about_thread(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64>
             Some(if GUEST.orders_by_priority() {
                 scheduling::by_priority(runtime, (thread, id), frame)
             } else {
-                // As the process.
+                // Answered as for the process.
                 let process = GUEST.pid.load(Ordering::Relaxed) as i32;
                 raw(&scheduling::about(frame, process))
             })
@@ -85,8 +84,7 @@ pub fn about_thread(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64>
     }
 }
 
-/// A call that may change a description's flags or time limits, by a kernel thread that is no activation; `None`: it is
-/// another one.
+/// Serves a call of an outside kernel thread that may change a description's flags or time limits; else `None`.
 pub fn change_flags(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {
     let may_change = match frame.rax as i64 {
         libc::SYS_fcntl => frame.rsi as i32 == libc::F_SETFL,
@@ -103,7 +101,7 @@ pub fn change_flags(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64>
     Some(answer)
 }
 
-/// Makes a call that closes these descriptors, which may wait.
+/// Makes a call that closes these descriptors. The call may wait.
 fn forgetting(
     runtime: &'static Runtime,
     closed: core::ops::RangeInclusive<u32>,

@@ -1,11 +1,11 @@
-//! Calls that take the id of any thread for its process: kill(2), getpgid(2), process_vm_readv(2) and their kin.
+//! Calls for which the id of any thread stands for its process: kill(2), getpgid(2), process_vm_readv(2) and others.
 //!
-//! The kernel does not know the ids of threads without an agent, so such a call is made with the id of a bound thread's kernel
+//! The kernel does not know the ids of threads without an agent. Such a call is made with the id of a bound thread's kernel
 //! thread, or with that of the process.
 //!
-//! *Not done:* what a kernel thread has and a thread has not: ptrace(2); F_OWNER_TID but for the first thread and bound ones;
-//! pidfd_open(2). *Rejected:* to bind a thread for a descriptor of it (PIDFD_THREAD). A signal that is sent by the descriptor to a
-//! thread which is parked comes when the call of the thread is over, and does not interrupt it.
+//! *Not done:* calls that need a kernel thread of the thread's own: ptrace(2), pidfd_open(2), and F_OWNER_TID except for
+//! the first thread and bound ones. *Rejected:* to bind a thread when a descriptor of it is made (PIDFD_THREAD). A signal
+//! that is sent by such a descriptor to a parked thread would arrive when its call is over, and not interrupt the call.
 
 use core::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
 use crate::ground::{access, record};
 
-/// fcntl(2) and ioctl(2) that give a descriptor an owner by a number, which may be a thread's id.
+/// Returns true if the fcntl(2) or ioctl(2) gives a descriptor an owner by a number, which may be a thread's id.
 pub fn names_owner(frame: &Frame) -> bool {
     const FIOSETOWN: u64 = 0x8901;
     const SIOCSPGRP: u64 = 0x8902;
@@ -27,7 +27,7 @@ pub fn names_owner(frame: &Frame) -> bool {
     }
 }
 
-/// Makes a call of [`names_owner`]: a thread stands for its process.
+/// Makes a call of [`names_owner`]. It names the process in place of a thread.
 // Not inlined, as below.
 #[inline(never)]
 pub fn name_owner(frame: &Frame) -> i64 {
@@ -43,19 +43,19 @@ pub fn name_owner(frame: &Frame) -> i64 {
     (unsafe { pass_through(frame.rax as i64, words) }) as i64
 }
 
-/// Returns true if fcntl(2) with this command makes the calling kernel thread the owner of a descriptor that has none.
-/// Its signals are for the process then, and end with that kernel thread.
+/// Returns true if fcntl(2) with this command makes the calling kernel thread the owner of a descriptor that has none. The
+/// descriptor's signals then go to the process, and end when that kernel thread ends.
 pub fn takes_ownership(command: i32) -> bool {
     matches!(command, libc::F_SETLEASE | libc::F_NOTIFY)
 }
 
-/// Makes such a call. The process becomes the owner before: the activation may end while the thread lives.
+/// Makes such a call. The process becomes the owner first, because the activation may end while the thread lives.
 // Not inlined, as below.
 #[inline(never)]
 pub fn own_by_process(frame: &Frame, make: impl FnOnce() -> i64) -> i64 {
     let owner = |command: i32, who: u64| {
         let words = [frame.rdi, command as u64, who, 0, 0, 0];
-        // SAFETY: no memory of anybody's is involved.
+        // SAFETY: the call reads and writes no memory of the program's.
         (unsafe { raw_syscall(libc::SYS_fcntl, words) }) as i64
     };
     if owner(libc::F_GETOWN, 0) != 0 {
@@ -72,7 +72,7 @@ pub fn own_by_process(frame: &Frame, make: impl FnOnce() -> i64) -> i64 {
 /// The command of [`set_owner`].
 pub const F_SETOWN_EX: i32 = 15;
 
-/// The id of this process for that of one of its threads, which the kernel does not know; else the same.
+/// Returns the id of this process if `id` is that of a thread which the kernel does not know; else `id`.
 pub fn process_of(id: i32) -> i32 {
     match id >= FIRST && GUEST.identities.find(id).is_some() {
         true => GUEST.pid.load(Ordering::Relaxed) as i32,
@@ -80,7 +80,7 @@ pub fn process_of(id: i32) -> i32 {
     }
 }
 
-/// An id that the kernel knows, for that of one of the process's threads which it does not know; else the same.
+/// Returns an id that the kernel knows in place of that of a thread which it does not know; else `id`.
 pub fn known_for(id: i32) -> i32 {
     match (id >= FIRST).then(|| GUEST.identities.find(id)).flatten() {
         Some(thread) => match record::kernel_id(thread) {
@@ -91,7 +91,7 @@ pub fn known_for(id: i32) -> i32 {
     }
 }
 
-/// Makes the call, with the process's id where it names a thread.
+/// Makes the call, and names the process where the program names a thread.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
@@ -105,7 +105,7 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     }
 }
 
-/// As [`serve`], on a kernel thread that is no activation.
+/// As [`serve`], on an outside kernel thread.
 pub fn serve_outside(frame: &Frame) -> i64 {
     match words(frame) {
         // SAFETY: the program's own call.
@@ -114,7 +114,7 @@ pub fn serve_outside(frame: &Frame) -> i64 {
     }
 }
 
-/// The call, as [`serve`] makes it, or its error.
+/// Returns the call as [`serve`] makes it, or its error.
 fn words(frame: &Frame) -> Result<[u64; 7], i64> {
     const WHO_PROCESS: u64 = 1;
     let mut words = frame.words();
@@ -130,7 +130,7 @@ fn words(frame: &Frame) -> Result<[u64; 7], i64> {
         let known = known_for(id);
         if known != id {
             if number == libc::SYS_setpgid {
-                // It is not the leader of its process.
+                // The thread is not the leader of its process.
                 return Err(-i64::from(libc::EINVAL));
             }
             *word = known as u64;
@@ -140,7 +140,7 @@ fn words(frame: &Frame) -> Result<[u64; 7], i64> {
 }
 
 /// fcntl(2) with F_SETOWN_EX. The kernel can signal a bound thread by the id of its kernel thread, and the first thread as
-/// the process; any other thread is none for it, as one without an agent. The agents see no signals.
+/// the process. For any other thread the answer is ESRCH; agents see no signals.
 // Not inlined, as above.
 #[inline(never)]
 pub fn set_owner(frame: &Frame) -> i64 {

@@ -1,16 +1,16 @@
 //! Keyrings of threads (keyrings(7)): add_key(2), request_key(2), keyctl(2).
 //!
-//! The kernel keeps with a kernel thread which keyrings are its thread's, its process's and its session's, and makes one
-//! that is missing where a call names it. So a call that names one of the first two, or a session's where there is none
-//! yet, may change the calling thread; later ones must find what it has put there. Such a call binds the thread
-//! ([`crate::thread::bound`]). A session's keyring that the process has already is that of all activations.
+//! The kernel keeps with a kernel thread which keyrings belong to its thread, its process and its session. If a call names
+//! one that does not exist, the kernel makes it. So a call may change the calling thread if it names one of the first two,
+//! or the session's where there is none yet. Later calls must find that change, so the call binds the thread
+//! ([`crate::thread::bound`]). A session's keyring that the process has already is the same for all activations.
 
 use crate::ground::entry::{Frame, raw_syscall};
 
 const OF_THREAD: i32 = -1;
 const OF_PROCESS: i32 = -2;
 const OF_SESSION: i32 = -3;
-/// What the kernel takes for a session's where there is none.
+/// The keyring that the kernel uses as the session's where there is none.
 const OF_USER_SESSION: i32 = -5;
 
 const GET_KEYRING_ID: i32 = 0;
@@ -49,11 +49,11 @@ pub fn is_change(frame: &Frame) -> bool {
     }
 }
 
-/// Returns true if this names a keyring that one kernel thread may have for itself.
+/// Returns true if this names a keyring that can belong to a single kernel thread.
 fn is_own(name: u64) -> bool {
     let id_of = |name: i32| {
         let words = [GET_KEYRING_ID as u64, name as u64, 0, 0, 0, 0];
-        // SAFETY: makes none.
+        // SAFETY: asks only, and makes no keyring.
         unsafe { raw_syscall(libc::SYS_keyctl, words) }
     };
     match name as i32 {

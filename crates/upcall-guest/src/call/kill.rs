@@ -1,16 +1,17 @@
 //! Signals that a thread sends to its own process: kill(2), rt_sigqueueinfo(2), pidfd_send_signal(2).
 //!
-//! The kernel gives such a signal to the first thread if that accepts it, else to another that does; if that is the
-//! sender, it is delivered before the call returns (kill(3p)). To the kernel the sender is some activation, and any that
-//! accepts the signal may take it, perhaps later. So:
+//! The kernel gives such a signal to the first thread if that accepts it, else to another that does. If the sender gets it,
+//! it is delivered before the call returns (kill(3p)). To the kernel the sender is just an activation, and any activation
+//! that accepts the signal may take it, perhaps later. So:
 //!
-//! - What is sent to the process alone, and the first thread or the sender accepts, is sent to that thread here. The
-//!   sender sees it when it leaves the runtime.
-//! - What goes to a group of processes the kernel sends. A sender that is the only thread to accept the signal blocks it
-//!   meanwhile, and closes it to all activations ([`settled`]): so it waits in the kernel, which delivers
-//!   it when the sender opens its mask again. Otherwise the sender then takes its own process's signal, if no
-//!   other activation has it already, and does with it as above.
-//! - What neither accepts, and what the runtime does not see (SIGKILL, SIGTSTP by default), is the kernel's.
+//! - A signal for the process alone that the first thread or the sender accepts is sent to that thread here. The sender
+//!   sees it when it leaves the runtime.
+//! - A signal for a group of processes is sent by the kernel. If the sender is the only thread to accept it, the sender
+//!   blocks it meanwhile and closes it to all activations ([`settled`]). The signal then waits in the kernel, which
+//!   delivers it when the sender opens its mask again. Otherwise the sender takes the signal of its own process afterwards,
+//!   if no other activation has it already, and sends it as above.
+//! - The kernel also sends signals that neither accepts, and those that the runtime does not see (SIGKILL, SIGTSTP by
+//!   default).
 
 use core::sync::atomic::Ordering;
 
@@ -28,9 +29,9 @@ use crate::signal::send::{is_privileged, read};
 use crate::signal::{self, receivers, settled};
 
 const SI_USER: i32 = 0;
-/// The process of the caller, in place of a descriptor.
+/// The number that names the caller's process in place of a descriptor.
 const PIDFD_SELF_PROCESS: i32 = -10001;
-/// A flag: the process, as without any.
+/// A flag that names the process, as does no flag at all.
 const PIDFD_SIGNAL_PROCESS: u64 = 2;
 const EAGAIN: i64 = -(libc::EAGAIN as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -58,7 +59,7 @@ pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -
     }
     if is_only_one(thread, signal) {
         let before = thread.kernel.mask.load(Ordering::Relaxed);
-        // No handler runs before the signal is there: it would see this mask, and may leave the call.
+        // No handler may run before the signal is there: it would see this mask, and may leave the call.
         signal::set_thread_mask(runtime, thread, !mask::UNBLOCKABLE);
         settled::settle_for_call(runtime, bit(signal));
         let answer = make();
@@ -95,7 +96,7 @@ pub fn queue(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     queue_to_process(runtime, thread, signal, &information)
 }
 
-/// pidfd_send_signal(2). `None`: it is the kernel's.
+/// pidfd_send_signal(2). Returns `None` if the kernel must serve it.
 pub fn send_by_descriptor(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -119,7 +120,7 @@ pub fn send_by_descriptor(
     let Ok(information) = read(frame.rdx as usize, signal) else {
         return Some(EFAULT);
     };
-    // It must be about the same signal.
+    // Both must name the same signal.
     if access::load_u32(frame.rdx as usize) != Ok(signal as u32) {
         return None;
     }
@@ -148,12 +149,12 @@ fn queue_to_process(
     if queued { 0 } else { EAGAIN }
 }
 
-/// Returns true if the runtime sees the signal, whoever sends it.
+/// Returns true if the runtime sees this signal from every sender.
 fn may_be_ours(signal: i32) -> bool {
     (1..=64).contains(&signal) && signal::is_seen(signal)
 }
 
-/// The thread to which the kernel would give a signal for the process, if that is the first one or the sender.
+/// Returns the thread to which the kernel would give a signal for the process, if that is the first one or the sender.
 fn receiver(sender: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)> {
     let accepts = |thread: &&'static Thread| {
         let waited_for = thread.kernel.waited_for.load(Ordering::SeqCst);
@@ -167,7 +168,7 @@ fn receiver(sender: &'static Thread, signal: i32) -> Option<(&'static Thread, i3
     Some((thread, thread.kernel.tid.load(Ordering::SeqCst)))
 }
 
-/// Sends a signal for the process to the thread that shall have it. `None`: it is the kernel's.
+/// Sends a signal for the process to the thread that must get it. Returns `None` if the kernel must send it.
 fn send(
     runtime: &'static Runtime,
     sender: &'static Thread,
@@ -180,7 +181,7 @@ fn send(
     sent.then_some(0)
 }
 
-/// Inside the runtime.
+/// Called inside the runtime.
 fn deliver(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -193,7 +194,7 @@ fn deliver(
     })
 }
 
-/// The kernel has sent the signal to this process, too: the sender takes it, if it is still there.
+/// Called when the kernel has sent the signal to this process, too. The sender takes it, if it is still pending.
 fn take_own(runtime: &'static Runtime, sender: &'static Thread, signal: i32) {
     let activation = runtime.enter();
     if receiver(sender, signal).is_some()
@@ -205,14 +206,14 @@ fn take_own(runtime: &'static Runtime, sender: &'static Thread, signal: i32) {
     runtime.leave(activation);
 }
 
-/// Returns true if kill(2) with this first word is for a group in which the process is.
+/// Returns true if kill(2) with this first word signals a group to which the process belongs.
 fn is_own_group(whom: i32) -> bool {
     // SAFETY: asks only.
     let own = || unsafe { raw_syscall(libc::SYS_getpgid, [0; 6]) } as i32;
     whom == 0 || whom < -1 && whom == -own()
 }
 
-/// Returns true if the descriptor stands for this process: the kernel says so in procfs.
+/// Returns true if the descriptor names this process, as procfs tells.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 fn is_own_process(descriptor: i32) -> bool {
@@ -229,7 +230,7 @@ fn is_own_process(descriptor: i32) -> bool {
     let length = read_file(libc::AT_FDCWD, &path, &mut text);
     let pid = match after(&text[..length], b"Pid:\t") {
         Some(pid) => Some(pid),
-        // Not one of pidfd_open(2), but perhaps a directory of procfs.
+        // It is not from pidfd_open(2), but may be a directory of procfs.
         None => {
             let length = read_file(descriptor, b"stat\0", &mut text);
             is_procfs(descriptor).then(|| &text[..length])

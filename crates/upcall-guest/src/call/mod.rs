@@ -1,4 +1,4 @@
-//! System calls: the table, and what serves each.
+//! Serving system calls: the table of all calls, and the functions that it names.
 
 pub mod again;
 pub mod attributes;

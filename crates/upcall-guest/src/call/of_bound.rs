@@ -1,4 +1,5 @@
-//! The calls of bound threads ([`crate::thread::bound`]): the kernel's, but for those that are about what the runtime keeps.
+//! The calls of bound threads ([`crate::thread::bound`]). The kernel serves them, except those that concern what the
+//! runtime keeps.
 
 use core::sync::atomic::Ordering;
 
@@ -15,7 +16,7 @@ use crate::thread::bound;
 pub fn serve(thread: &'static Thread, frame: &mut Frame) {
     let state = &thread.kernel;
     let own = core::ptr::from_ref(frame) as usize;
-    // As for others, so that a handler finds the thread at its call.
+    // As for other threads, so that a handler finds the thread at its call.
     let before = state.frame.swap(own, Ordering::Relaxed);
     if entry::needs_site(frame.rax) {
         once(thread, frame);
@@ -51,13 +52,14 @@ pub fn program_call(words: [u64; 7], frame: &Frame) -> i64 {
     (unsafe { entry::program_call(&words, &frame.made, &NEVER) }) as i64
 }
 
-/// A call of the program's, with these words.
+/// Makes a call of the program's with these words.
 pub fn call([number, words @ ..]: [u64; 7]) -> i64 {
     // SAFETY: what the program has asked for, as it stands or with what the runtime puts in its place.
     (unsafe { pass_through(number as i64, words) }) as i64
 }
 
-/// A call about the thread of that id, which stands in the word of that index: the calling one or another.
+/// Serves a call about the thread with this id, which stands in the word with this index. It may be the calling thread or
+/// another one.
 pub fn to_thread(thread: &'static Thread, frame: &mut Frame, id: i32, index: usize) -> Option<i64> {
     let own = thread.kernel.tid.load(Ordering::Relaxed);
     if id == own {

@@ -1,8 +1,8 @@
-//! Mutexes with priority inheritance: FUTEX_LOCK_PI and its kin, at user level for words of this process, and by the
-//! thread's agent for words that other processes may share.
+//! Mutexes with priority inheritance: FUTEX_LOCK_PI and its kin. Words of this process are served at user level. Words that
+//! other processes may share are served by the thread's agent.
 //!
-//! The word holds the owner's id and says whether others wait. There is something to inherit where threads have ranks
-//! ([`urgency`]).
+//! The word holds the owner's id, and a bit that is set while others wait. A priority is inherited only where threads have
+//! ranks ([`urgency`]).
 
 use core::sync::atomic::Ordering;
 
@@ -22,9 +22,9 @@ const TID_MASK: u32 = 0x3fff_ffff;
 const OWNER_DIED: u32 = 0x4000_0000;
 const WAITERS: u32 = 0x8000_0000;
 
-/// Returns true if the operation is one with priority inheritance on a word whose owner is a thread of this process, or
-/// nobody, and threads have no agents. libc leaves the private flag away for every robust mutex, and the kernel cannot
-/// understand the ids of these threads.
+/// Returns true if the operation is one with priority inheritance, threads have no agents, and the word's owner is a thread
+/// of this process or nobody. libc omits the private flag for every robust mutex, and the kernel cannot understand the ids
+/// of these threads.
 pub fn is_owned_here(address: usize, command: u64) -> bool {
     let is_here = |value: u32| {
         let owner = (value & TID_MASK) as i32;
@@ -35,8 +35,8 @@ pub fn is_owned_here(address: usize, command: u64) -> bool {
         && access::load_u32(address).is_ok_and(is_here)
 }
 
-/// A call on a word that other processes may share, of which the word holds the id of the caller: the kernel's, for
-/// the thread's agent.
+/// Has the thread's agent make a call in the kernel, on a word that other processes may share and that holds the caller's
+/// id.
 pub fn by_agent(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     if !takes_pi(frame.rax, frame.rsi) && frame.rsi != UNLOCK_PI {
         return None;
@@ -45,7 +45,7 @@ pub fn by_agent(runtime: &'static Runtime, frame: &Frame) -> Option<Answer> {
     Some(agent.ask(runtime, frame.words()))
 }
 
-/// The calling thread, on an activation or bound.
+/// Returns the calling thread, which is on an activation or bound.
 fn own_thread() -> Option<&'static Thread> {
     caller::current_thread().or_else(record::current_thread)
 }
@@ -54,7 +54,7 @@ fn own_tid() -> u32 {
     own_thread().map_or(0, |thread| thread.kernel.tid.load(Ordering::Relaxed) as u32)
 }
 
-/// Tries to own the word; `None`: somebody else does.
+/// Tries to take the word. Returns `None` if another thread owns it.
 fn acquire(address: usize, waiters: u32) -> Result<Option<Answer>, Fault> {
     let tid = own_tid();
     let mut value = access::load_u32(address)?;
@@ -80,7 +80,7 @@ fn acquire(address: usize, waiters: u32) -> Result<Option<Answer>, Fault> {
     }
 }
 
-/// Waits at a word, on an activation or bound.
+/// Waits at a word. The caller is on an activation or bound.
 fn wait_here(
     runtime: &'static Runtime,
     address: usize,
@@ -93,7 +93,7 @@ fn wait_here(
     }
 }
 
-/// Wakes those that wait in [`wait_here`].
+/// Wakes threads that wait in [`wait_here`].
 fn wake_here(runtime: &'static Runtime, address: usize, count: u32) -> Answer {
     if record::current().is_none() {
         return wake(runtime, address, count, u32::MAX);
@@ -106,7 +106,7 @@ fn wake_here(runtime: &'static Runtime, address: usize, count: u32) -> Answer {
     woken + futex::wake_from_outside(runtime, address, left, u32::MAX)
 }
 
-/// Returns true if the word names an owner that is no thread of this process any more, nor a kernel thread of libc's.
+/// Returns true if the word names an owner that is neither a live thread of this process nor a helper.
 fn is_orphaned(address: usize) -> Result<bool, Fault> {
     let value = access::load_u32(address)?;
     let owner = (value & TID_MASK) as i32;
@@ -116,7 +116,7 @@ fn is_orphaned(address: usize) -> Result<bool, Fault> {
     let process = u64::from(GUEST.pid.load(Ordering::Relaxed));
     // SAFETY: asks only, by signal 0.
     let answer = unsafe { raw_syscall(libc::SYS_tgkill, [process, owner as u64, 0, 0, 0, 0]) };
-    // It may have freed the mutex as its last act.
+    // The owner may have freed the mutex as its last act.
     Ok(answer != 0 && access::load_u32(address)? == value)
 }
 
@@ -129,7 +129,7 @@ pub fn trylock(address: usize) -> Result<Answer, Fault> {
     })
 }
 
-/// FUTEX_LOCK_PI; there is something to inherit where threads have ranks.
+/// FUTEX_LOCK_PI. A priority is inherited only where threads have ranks.
 pub fn lock(runtime: &'static Runtime, address: usize, deadline: Option<u64>) -> Answer {
     let mut waiters = 0;
     loop {
@@ -159,7 +159,7 @@ pub fn lock(runtime: &'static Runtime, address: usize, deadline: Option<u64>) ->
             Ok(false) => continue,
             Err(Fault) => return failed(libc::EFAULT),
         }
-        // There may be other waiters now or later: whoever gets the lock keeps the mark.
+        // There may be other waiters now or later, so the next owner keeps the mark.
         waiters = WAITERS;
         let answer = wait_here(runtime, address, value | WAITERS, deadline);
         if urgency::lends() {
@@ -187,15 +187,15 @@ pub fn unlock(runtime: &'static Runtime, address: usize) -> Answer {
         }
     }
     wake_here(runtime, address, 1);
-    // Last: what was lent is needed until the lender is woken.
+    // This comes last: the thread needs the lent rank until it has woken the lender.
     if urgency::lends() && value & WAITERS != 0 {
         urgency::freed_awaited();
     }
     0
 }
 
-/// FUTEX_WAIT_REQUEUE_PI: waits at the frame's first word, and then for the mutex at its second. Who calls
-/// [`requeue`] lets it go for the mutex itself.
+/// FUTEX_WAIT_REQUEUE_PI. Waits at the frame's first word, and then for the mutex at its second. A caller of [`requeue`]
+/// makes the thread try for the mutex itself.
 pub fn wait_requeue(runtime: &'static Runtime, frame: &Frame, deadline: Option<u64>) -> Answer {
     let (from, mutex) = (frame.rdi as usize, frame.r8 as usize);
     if from == mutex || !mutex.is_multiple_of(4) {
@@ -215,7 +215,7 @@ pub fn wait_requeue(runtime: &'static Runtime, frame: &Frame, deadline: Option<u
     }
 }
 
-/// FUTEX_CMP_REQUEUE_PI: threads in [`wait_requeue`] go for the mutex.
+/// FUTEX_CMP_REQUEUE_PI. Threads in [`wait_requeue`] try for the mutex.
 pub fn requeue(runtime: &'static Runtime, frame: &Frame) -> Answer {
     let (from, mutex) = (frame.rdi as usize, frame.r8 as usize);
     let (to_wake, to_move) = (frame.rdx as i32, frame.r10 as i32);

@@ -1,7 +1,7 @@
-//! arch_prctl(2): the segment bases are the thread's, whatever kernel thread it runs on.
+//! arch_prctl(2): the segment bases belong to the thread, on every kernel thread that carries it.
 //!
-//! The kernel says what it takes: the call is made, and the register then set to what it must hold in the
-//! runtime. No signal may land in between.
+//! The kernel decides which values are valid. So the call is made, and then the register gets back the value that it must
+//! have in the runtime. No signal may land in between.
 
 use core::sync::atomic::Ordering;
 
@@ -33,7 +33,7 @@ pub fn arch_prctl(thread: &'static Thread, frame: &Frame) -> i64 {
     }
 }
 
-/// The answer to [`ARCH_GET_GS`], where the program's value is `own`.
+/// Serves [`ARCH_GET_GS`], where the program's value is `own`.
 pub fn answer(frame: &Frame, own: usize) -> i64 {
     match access::store_u64(frame.rsi as usize, own as u64) {
         Ok(()) => 0,
@@ -41,13 +41,13 @@ pub fn answer(frame: &Frame, own: usize) -> i64 {
     }
 }
 
-/// Makes the call; if the kernel takes it, `keep` keeps the new value.
+/// Makes the call. If the kernel accepts the value, `keep` stores it.
 fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
     let mask = mask::change_kernel_mask(mask::ALL);
     let ours = base::read();
     // SAFETY: the program's own call.
     let answer = (unsafe { frame.raw() }) as i64;
-    // SAFETY: what was there, on the same kernel thread.
+    // SAFETY: restores the value that was there, on the same kernel thread.
     unsafe { base::write(ours) };
     if answer == 0 {
         keep(frame.rsi as usize);
@@ -56,9 +56,9 @@ fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
     answer
 }
 
-/// pkey_alloc(2): there are no keys. What a key allows stands in a register (PKRU) that threads write without the kernel,
-/// and a switch at user level does not keep it: a thread would get what another one may touch. Programs that use keys
-/// must do without where the processor has none.
+/// pkey_alloc(2). There are no keys. A register (PKRU), which threads write without the kernel, holds what a key allows. A
+/// switch at user level does not save it, so a thread would get another one's access. Programs that use keys must work
+/// without them where the processor has none.
 pub fn allocate_key(frame: &Frame) -> i64 {
     const RIGHTS: u64 = 3;
     let (flags, rights) = (frame.rdi, frame.rsi);

@@ -1,7 +1,7 @@
 //! The sets of select(2) and pselect6(2).
 //!
-//! The kernel changes them in place, so a call that is tried first gets copies; the program's own are
-//! written when there is an answer.
+//! The kernel changes the sets in place. So a call that is tried first gets copies, and the program's own sets are written
+//! when there is an answer.
 
 use upcall_linux::poller::Wants;
 
@@ -16,7 +16,7 @@ const WORDS: usize = 16;
 pub struct Sets {
     places: [u64; 3],
     words: [[u64; WORDS]; 3],
-    /// What the last try made of them.
+    /// The sets as the last try left them.
     answer: [[u64; WORDS]; 3],
     descriptors: u64,
     count: usize,
@@ -24,8 +24,8 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// Reads them, and adds their descriptors to `watches`; `None` for what it is simpler to let the
-    /// kernel judge.
+    /// Reads the sets, and adds their descriptors to `watches`. Returns `None` for a call that the kernel can judge more
+    /// simply.
     // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
     #[inline(never)]
     pub fn read(frame: &Frame, watches: &mut Watches) -> Option<Self> {
@@ -67,7 +67,7 @@ impl Sets {
         })
     }
 
-    /// The number and the words of a call on copies of the sets that does not wait.
+    /// Returns the number and the words of a call that does not wait, on copies of the sets.
     pub fn words(&mut self) -> [u64; 7] {
         self.answer = self.words;
         self.no_time = [0; 2];
@@ -89,7 +89,7 @@ impl Sets {
         ]
     }
 
-    /// Gives the program its answer; none of them, if that is 0.
+    /// Writes the program's sets, all empty if the answer is 0.
     pub fn write(&self, answer: i64) -> i64 {
         for (set, place) in self.answer.iter().zip(self.places) {
             for (index, word) in set[..self.count].iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The handler that every rewritten site enters: it finds out who makes the call, and asks the table ([`crate::call::table`]).
+//! The handler that every rewritten site enters. It finds out who makes the call, and asks the table
+//! ([`crate::call::table`]).
 
 use core::sync::atomic::Ordering;
 
@@ -13,13 +14,14 @@ use crate::ground::state::{self, GUEST};
 use crate::signal::{self, alone};
 use crate::thread::{bound, deadlines, lifetime};
 
-/// What every rewritten site calls.
+/// Called by every rewritten site.
 ///
 /// # Safety
 ///
 /// Called by the entry, on the program's stack.
 pub unsafe extern "C" fn handler(frame: &mut Frame) {
-    // Nothing of the stack is in use here, each of these being reached by a jump: for the last call it may be small.
+    // Each of these functions is reached by a jump, so nothing of the stack is in use here: the last call of a thread may
+    // have little of it.
     match GUEST.runtime() {
         Some(runtime) if frame.rax as i64 == libc::SYS_exit => exit(runtime, frame),
         Some(runtime) => dispatch(runtime, frame),
@@ -41,7 +43,7 @@ fn without_runtime(frame: &mut Frame) {
     }
 }
 
-/// exit(2), which uses little of the stack.
+/// Serves exit(2), with little of the stack.
 #[inline(never)]
 fn exit(runtime: &'static Runtime, frame: &mut Frame) {
     match ending(runtime) {
@@ -52,8 +54,8 @@ fn exit(runtime: &'static Runtime, frame: &mut Frame) {
     }
 }
 
-/// What ends by exit(2): a thread, a child on its memory or another kernel thread, or one of the runtime's own. Apart,
-/// so that the stack that this takes is free again for what follows.
+/// Returns what ends by exit(2): a thread, a child on its memory, another kernel thread, or one of the runtime's own. A
+/// function of its own, so that its part of the stack is free again for what follows.
 #[inline(never)]
 fn ending(runtime: &'static Runtime) -> Caller {
     let caller = match base::program_thread() {
@@ -70,7 +72,7 @@ fn ending(runtime: &'static Runtime) -> Caller {
     }
 }
 
-/// A process without a runtime, which has one thread.
+/// Serves a call in a process without a runtime, which has one thread.
 fn alone(frame: &mut Frame) {
     answer_or_native(row_of(frame.rax).alone, frame);
 }
@@ -84,7 +86,7 @@ fn answer_or_native(serve: impl FnOnce(&mut Frame) -> Option<i64>, frame: &mut F
     }
 }
 
-/// A kernel thread that is no activation, or a child of vfork.
+/// Serves a call of an outside kernel thread, or of a child of vfork.
 fn outside(frame: &mut Frame) {
     if let Some(thread) = record::current_thread() {
         crate::call::of_bound::serve(thread, frame);
@@ -97,7 +99,7 @@ fn outside(frame: &mut Frame) {
     }
 }
 
-/// Serves a call of such a kernel thread that is not its last.
+/// Serves a call of an outside kernel thread, but for its last one.
 #[inline(never)]
 fn helper(frame: &mut Frame) {
     let row = row_of(frame.rax);
@@ -160,20 +162,21 @@ pub fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
             bound::go(runtime, thread);
         }
     }
-    // A call at its site is the runtime's until the hook after it; but from a signal the program's code goes on.
+    // While a call is made at its site, it counts as the runtime's until the hook behind it. After a signal the program's
+    // code goes on instead.
     if frame.mode != entry::mode::AT_SITE || frame.rax as i64 == libc::SYS_rt_sigreturn {
         caller::give_back(thread);
     }
 }
 
-/// A call of a bound thread that visits the runtime.
+/// Serves a call of a bound thread that visits the runtime.
 pub fn once_more(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let mut frame = frame.clone();
     let row = row_of(frame.rax);
     once(runtime, thread, &mut frame, row)
 }
 
-/// Serves a call that is not made again: handlers that come find the thread behind it.
+/// Serves a call that is not made again: a handler that comes now finds the thread behind the call.
 #[inline(always)]
 pub fn in_call(thread: &'static Thread, frame: &mut Frame, serve: impl FnOnce(&mut Frame)) {
     let state = &thread.kernel.frame;

@@ -1,16 +1,16 @@
-//! The table of system calls: what becomes of each, by who makes it.
+//! The table of system calls: one row a call, and in it what happens for each kind of caller.
 //!
-//! | column | who makes the call | what `None`, or no entry, means |
+//! | column | the caller is | `None`, or no entry, means |
 //! |---|---|---|
-//! | `alone` | the only thread of a process without a runtime | the call is the kernel's |
-//! | `child` | a kernel thread that is no activation, or a child of vfork(2) on borrowed memory | the call is the kernel's |
-//! | `helper` | a kernel thread of this process that libc has started for itself; asked before `child` | what `child` says |
-//! | `bound` | a thread with a kernel thread of its own ([`crate::thread::bound`]) | the call is the kernel's |
-//! | `thread` | a thread on an activation | the call is the kernel's; if it blocks, the activation is replaced |
-//! | `at_once` | a thread on an activation; asked before `thread` | what `thread` says |
+//! | `alone` | the only thread of a process without a runtime | the kernel serves the call |
+//! | `child` | an outside kernel thread, or a child of vfork(2) on borrowed memory | the kernel serves the call |
+//! | `helper` | a helper of libc's; asked before `child` | see `child` |
+//! | `bound` | a bound thread ([`crate::thread::bound`]) | the kernel serves the call |
+//! | `thread` | a thread on an activation | the kernel serves the call; if it blocks, the activation is replaced |
+//! | `at_once` | a thread on an activation; asked before `thread` | see `thread` |
 //!
-//! What `at_once` serves is not made again. Everything else that was interrupted is, where the kernel would have done so
-//! ([`crate::call::again`]). A call without a row is the kernel's for everybody.
+//! A call that `at_once` serves is never made again. Any other call that was interrupted is made again where the kernel
+//! would have done so ([`crate::call::again`]). A call without a row is served by the kernel for every caller.
 
 use core::sync::atomic::Ordering;
 
@@ -31,7 +31,7 @@ use crate::signal::{self, alone, carried, dispatch, everywhere, settled, timers,
 use crate::thread::lifetime::{self, Request};
 use crate::thread::{bound, deadlines, names, scheduling};
 
-/// The answer, or `None`: see the columns.
+/// The answer. What `None` means stands in the column's row above.
 type Answer = Option<i64>;
 type Alone = fn(&mut Frame) -> Answer;
 type Helper = fn(&'static Runtime, &mut Frame) -> Answer;
@@ -40,7 +40,7 @@ type Served = fn(&'static Runtime, &'static Thread, &mut Frame) -> Answer;
 /// Returns true if it has served the call.
 type AtOnce = fn(&'static Runtime, &'static Thread, &mut Frame) -> bool;
 
-/// What becomes of some calls. The columns are those of the module's table.
+/// What happens when one of some calls is made. The columns are those of the module's table.
 pub struct Row {
     calls: &'static [i64],
     /// See the table.
@@ -108,7 +108,7 @@ pub fn row_of(number: u64) -> &'static Row {
 /// The numbers of calls are below this.
 const NUMBERS: usize = 512;
 
-/// Where each call's row is. The first row is for all that have none.
+/// The index of each call's row in the table. Row 0 is for all calls that have none.
 static INDEX: [u8; NUMBERS] = {
     let mut index = [0u8; NUMBERS];
     let mut at = 1;
@@ -141,7 +141,7 @@ const FUTEX_REQUEUE: i64 = 456;
 
 static ROWS: &[Row] = &[
     row(&[]),
-    // Threads and processes. Of other threads than bound ones exit(2) is served before this table is asked.
+    // Threads and processes. exit(2) of any thread that is not bound is served before this table is asked.
     row(&[libc::SYS_exit]).bound(|thread, frame| bound::exit(thread, frame.rdi)),
     row(&[
         libc::SYS_clone,
@@ -225,7 +225,7 @@ static ROWS: &[Row] = &[
             }
             None
         })
-        // The kernel's Syscall User Dispatch is the runtime's.
+        // The runtime uses the kernel's Syscall User Dispatch itself.
         .child(|frame| user_dispatch::is_request(frame).then_some(EINVAL))
         .bound(|thread, frame| {
             let sets_name = frame.rdi as i32 == libc::PR_SET_NAME;
@@ -240,7 +240,7 @@ static ROWS: &[Row] = &[
             })
         }),
     row(&[libc::SYS_arch_prctl])
-        // In the register is a mark of the runtime's.
+        // The register holds a mark of the runtime's.
         .child(|frame| asks_for_gs(frame).then(|| segments::answer(frame, 0)))
         .bound(|thread, frame| asks_for_gs(frame).then(|| segments::arch_prctl(thread, frame)))
         .thread(|runtime, thread, frame| {
@@ -251,7 +251,7 @@ static ROWS: &[Row] = &[
         .child(|frame| Some(segments::allocate_key(frame)))
         .bound(|_, frame| Some(segments::allocate_key(frame)))
         .thread(|_, _, frame| Some(segments::allocate_key(frame))),
-    // Identity, and what else a thread changes for itself alone.
+    // Identity, and other attributes that a thread changes for itself alone.
     row(&[
         libc::SYS_setuid,
         libc::SYS_setgid,
@@ -397,7 +397,7 @@ static ROWS: &[Row] = &[
         .alone(|frame| dispatch::is_on().then(|| alone::sigprocmask(frame)))
         .helper(|_, frame| {
             let answer = of_bound::raw(frame);
-            // Unblocked again, without a moment for a dispatched call in between.
+            // Unblocks the signals again. In between, no dispatched call must be made.
             mask::set_kernel_mask(dispatch::blockable(mask::kernel_mask()));
             Some(answer)
         })
@@ -433,7 +433,7 @@ static ROWS: &[Row] = &[
         .helper(|_, frame| Some(signal::signalfd(frame)))
         .bound(|_, frame| Some(signal::signalfd(frame)))
         .thread(|runtime, thread, frame| {
-            // What its reader blocks is found there at once, if nobody opens it.
+            // A signal that the reader blocks must be found there at once, if nobody opens it.
             settled::settle_for_call(runtime, thread.kernel.mask.load(Ordering::Relaxed));
             Some(signal::signalfd(frame))
         }),
@@ -485,7 +485,7 @@ static ROWS: &[Row] = &[
             }
             wakes
         }),
-    // Waits in the kernel would not meet wake-ups at user level.
+    // Wake-ups at user level would not reach a thread that waits in the kernel.
     row(&[libc::SYS_futex_waitv, FUTEX_WAKE, FUTEX_WAIT, FUTEX_REQUEUE])
         .bound(|_, _| Some(ENOSYS))
         .thread(|_, _, _| Some(ENOSYS)),
@@ -568,7 +568,7 @@ static ROWS: &[Row] = &[
             uring::enter();
             Some(uring::wait(runtime, thread, frame))
         }),
-    // Moving bytes: tried without waiting; the thread parks on the poller.
+    // Moving bytes: the call is tried without waiting; else the thread parks on the poller.
     row(&[libc::SYS_read])
         .bound(|_, frame| Some(procfs::counts::read(frame, of_bound::raw(frame))))
         .thread(transfer),
@@ -674,7 +674,7 @@ static ROWS: &[Row] = &[
         .helper(helpers::change_flags)
         .bound(|_, frame| helpers::change_flags(GUEST.runtime()?, frame))
         .thread(|runtime, _, frame| Some(poll::set_option(runtime, frame))),
-    // What procfs says of the program's threads.
+    // What procfs tells about the program's threads.
     row(&[libc::SYS_getdents, libc::SYS_getdents64])
         .bound(|_, frame| procfs::entries(frame))
         .thread(|_, _, frame| procfs::entries(frame)),
@@ -695,7 +695,7 @@ static ROWS: &[Row] = &[
         procfs::count_links(frame, answer);
         Some(answer)
     }),
-    // Code that comes while the program runs.
+    // Code that is mapped while the program runs.
     row(&[libc::SYS_mmap, libc::SYS_mprotect])
         .alone(map)
         .bound(|_, frame| map(frame))
@@ -728,7 +728,7 @@ static ROWS: &[Row] = &[
     .thread(|_, _, frame| quick(frame)),
 ];
 
-/// A call that does not wait is made where the thread is.
+/// Makes a call that does not wait, on the thread's activation.
 fn quick(frame: &Frame) -> Answer {
     Some(of_bound::raw(frame))
 }
@@ -738,7 +738,7 @@ fn blocking(runtime: &'static Runtime, frame: &Frame) -> i64 {
     runtime.blocking(|| of_bound::raw(frame))
 }
 
-/// clone, clone3, fork or vfork of a thread, or of a process's only one.
+/// Serves clone, clone3, fork and vfork, for a thread or for the only one of a process.
 fn create(thread: Option<&'static Thread>, frame: &mut Frame) {
     match Request::of(frame) {
         Some(request) if request.is_thread() => lifetime::create(frame, &request),
@@ -746,7 +746,7 @@ fn create(thread: Option<&'static Thread>, frame: &mut Frame) {
     }
 }
 
-/// Starts the runtime, and serves the call there; `refused` is the answer if it does not start.
+/// Starts the runtime, and serves the call there. Returns `refused` if the runtime does not start.
 fn with_runtime(frame: &mut Frame, refused: i64) -> Answer {
     match GUEST.start() {
         Ok(runtime) => {
@@ -776,7 +776,7 @@ fn tkill(runtime: &'static Runtime, frame: &Frame) -> i64 {
     attributes::kill_thread(runtime, frame, frame.rdi as i32, frame.rsi as i32, None)
 }
 
-/// A change that a thread makes for itself alone.
+/// Serves a change that a thread makes for itself alone.
 fn own_change(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -> Answer {
     credentials::is_change(frame).then(|| credentials::change_own(runtime, thread, frame))
 }
@@ -785,7 +785,7 @@ fn asks_for_gs(frame: &Frame) -> bool {
     frame.rdi as i32 == segments::ARCH_GET_GS
 }
 
-/// A wait with a mask, in a process without a runtime.
+/// Serves a wait with a signal mask, in a process without a runtime.
 fn wait_alone(frame: &mut Frame) -> Answer {
     dispatch::is_on().then(|| alone::wait(frame)).flatten()
 }
@@ -804,7 +804,7 @@ fn is_ours(frame: &Frame) -> bool {
         || frame.rax as i64 != libc::SYS_close && descriptors::is_ours(frame.rsi as i32)
 }
 
-/// A bound thread's call that changes what the poller knows of descriptors.
+/// Serves a bound thread's call that changes what the poller knows of descriptors.
 fn of_poller(thread: &'static Thread, frame: &mut Frame) -> Answer {
     let closes =
         frame.rax as i64 != libc::SYS_epoll_ctl && frame.rax as i64 != libc::SYS_close_range;
@@ -817,7 +817,7 @@ fn of_poller(thread: &'static Thread, frame: &mut Frame) -> Answer {
     bound::visit(thread, |runtime| serve::once_more(runtime, thread, frame))
 }
 
-/// The answer to a bound thread's call that gives it a table of descriptors of its own.
+/// Notes that a bound thread's call has given it a table of descriptors of its own. Returns the call's answer.
 fn own_descriptors(thread: &'static Thread, answer: i64) -> i64 {
     if answer == 0 {
         bound::has_got_descriptors(thread);
@@ -825,14 +825,14 @@ fn own_descriptors(thread: &'static Thread, answer: i64) -> i64 {
     answer
 }
 
-/// A call of a thread that changes a description's flags.
+/// Serves a thread's call that changes a description's flags.
 fn change_flags(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let answer = blocking(runtime, frame);
     runtime.kernel().poller().flags_change();
     answer
 }
 
-/// Makes what mmap, mprotect, pkey_mprotect or shmat asks for, if that is executable.
+/// Makes an mmap, mprotect, pkey_mprotect or shmat that asks for executable memory; else `None`.
 fn map(frame: &mut Frame) -> Answer {
     loads::is_executable(frame).then(|| loads::map(frame))
 }

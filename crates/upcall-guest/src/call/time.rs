@@ -19,8 +19,8 @@ const NS: u64 = 1_000_000_000;
 const TIMER_ABSTIME: u64 = 1;
 const EINTR: i64 = -(libc::EINTR as i64);
 
-/// The deadline that a timespec pointer means, in nanoseconds of CLOCK_MONOTONIC; none for a null
-/// pointer. A time on CLOCK_REALTIME is converted once: setting the clock does not move it.
+/// Returns the deadline that a timespec pointer means, in nanoseconds of CLOCK_MONOTONIC; none for a null pointer. A time
+/// on CLOCK_REALTIME is converted once: it does not move when the clock is set.
 ///
 /// # Errors
 ///
@@ -56,8 +56,8 @@ pub fn clock_nanosleep(runtime: &'static Runtime, thread: &'static Thread, frame
     sleep_on_wall(runtime, thread, frame).unwrap_or_else(|| sleep_in_kernel(runtime, thread, frame))
 }
 
-/// On a clock that only the kernel knows. A length of time becomes a point, which does not move when a signal of the
-/// runtime's own ends the wait.
+/// Sleeps on a clock that only the kernel knows. A length of time becomes a point in time, which does not move when a
+/// signal of the runtime's own ends the wait.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 fn sleep_in_kernel(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
@@ -95,7 +95,7 @@ fn sleep_in_kernel(runtime: &'static Runtime, thread: &'static Thread, frame: &F
     }
 }
 
-/// The time of a clock on which one can sleep; `None` if there is none of that number.
+/// Returns the time of a clock on which a thread can sleep; `None` if there is no clock of that number.
 fn kernel_clock(id: u64) -> Option<u64> {
     let mut time = [0u64; 2];
     let words = [id, time.as_mut_ptr() as u64, 0, 0, 0, 0];
@@ -105,7 +105,7 @@ fn kernel_clock(id: u64) -> Option<u64> {
     is_there.then(|| time[0].saturating_mul(NS).saturating_add(time[1]))
 }
 
-/// clock_nanosleep(2) on the clocks that stand for wall time; `None` for others: the kernel's.
+/// clock_nanosleep(2) on the clocks that stand for wall time. Returns `None` for others, which the kernel serves.
 fn sleep_on_wall(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> Option<i64> {
     let clock_id = frame.rdi as i32;
     if !matches!(clock_id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME) {
@@ -129,8 +129,8 @@ const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
 /// CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK, in the low three bits of a clock with a thread's id.
 const OF_THREAD: i32 = 6;
 
-/// The thread whose processor time a clock counts, if it is one of ours. A clock's number holds the
-/// id's complement (pthread_getcpuclockid(3)), of which three bits are lost.
+/// Returns the thread whose processor time a clock counts, if it is one of ours. A clock's number holds the id's complement
+/// (pthread_getcpuclockid(3)), without three bits.
 pub fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'static Thread> {
     const KEPT: i32 = (1 << 29) - 1;
     match clock_id {
@@ -144,18 +144,18 @@ pub fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'stati
     }
 }
 
-/// Returns true if a call's first word is the clock of another thread of ours.
+/// Returns true if a call's first word names the clock of another thread of ours.
 pub fn is_clock_of_other(thread: &'static Thread, frame: &Frame) -> bool {
     thread_of_clock(thread, frame.rdi as i32).is_some_and(|whose| !core::ptr::eq(whose, thread))
 }
 
-/// The kernel's number of the clock that counts the processor time of a kernel thread.
+/// Returns the kernel's number of the clock that counts a kernel thread's processor time.
 pub fn clock_of_kernel_thread(tid: i32) -> u64 {
     ((!tid << 3) | OF_THREAD) as u64
 }
 
-/// clock_gettime(2) of a bound thread on a clock of threads; on its own: what its kernel thread has used, and what it has used before.
-/// `None`: the kernel's.
+/// clock_gettime(2) of a bound thread on a clock of threads. Its own clock adds what its kernel thread has used and what
+/// the thread used before. Returns `None` if the kernel must serve it.
 pub fn clock_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     let whose = thread_of_clock(thread, frame.rdi as i32)?;
     if !core::ptr::eq(whose, thread) {
@@ -165,7 +165,7 @@ pub fn clock_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     Some(store(frame.rsi as usize, [time / NS, time % NS]))
 }
 
-/// The processor time of a bound thread, which is the calling one.
+/// Returns the processor time of a bound thread, which is the calling one.
 fn used_by_bound(thread: &'static Thread) -> u64 {
     let mut now = [0u64; 2];
     let words = [
@@ -176,15 +176,15 @@ fn used_by_bound(thread: &'static Thread) -> u64 {
         0,
         0,
     ];
-    // Not by libc, whose call would be served here. SAFETY: writes two words.
+    // Not through libc, whose call would be served here. SAFETY: writes two words.
     unsafe { raw_syscall(libc::SYS_clock_gettime, words) };
     now[0] * NS + now[1] + thread.kernel.cpu_ns.load(Ordering::Relaxed)
 }
 
-/// clock_gettime(2) on the clocks of threads; `None` for others: the kernel's.
+/// clock_gettime(2) on the clocks of threads. Returns `None` for others, which the kernel serves.
 pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     let whose = thread_of_clock(thread, frame.rdi as i32)?;
-    // Of a bound thread: what it used before, and on its visits.
+    // For a bound thread: what it used before, and on its visits.
     let mut time = cpu_time::of(whose);
     if let Some(tid) = record::kernel_id(whose).filter(|&tid| tid != 0) {
         time += kernel_clock(clock_of_kernel_thread(tid)).unwrap_or(0);
@@ -192,7 +192,7 @@ pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     Some(store(frame.rsi as usize, [time / NS, time % NS]))
 }
 
-/// clock_getres(2), likewise.
+/// clock_getres(2), as [`clock_gettime`].
 pub fn clock_getres(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     thread_of_clock(thread, frame.rdi as i32)?;
     if frame.rsi == 0 {
@@ -201,13 +201,13 @@ pub fn clock_getres(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     Some(store(frame.rsi as usize, [0, 1]))
 }
 
-/// getrusage(2): the times of RUSAGE_THREAD are the thread's, all of them as if spent in its own
-/// code. The counts are those of the activation.
+/// getrusage(2). The times of RUSAGE_THREAD are the thread's, and count as spent in its own code. The counts are the
+/// activation's.
 pub fn getrusage(thread: &'static Thread, frame: &Frame) -> i64 {
     usage(frame, || cpu_time::of(thread))
 }
 
-/// As [`getrusage`], of a bound thread.
+/// As [`getrusage`], for a bound thread.
 pub fn usage_of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
     usage(frame, || used_by_bound(thread))
 }
@@ -226,8 +226,8 @@ fn usage(frame: &Frame, used: impl FnOnce() -> u64) -> i64 {
     store(frame.rsi as usize + 16, [0, 0])
 }
 
-/// timer_create(2) of a thread on an activation. A timer that follows the processor time of a thread binds that thread:
-/// the kernel follows kernel threads.
+/// timer_create(2) of a thread on an activation. A timer on a thread's processor time binds that thread, because the kernel
+/// follows kernel threads.
 pub fn create_timer(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     timers::create_by(frame, |mut call| {
         if let Some(whose) = time::thread_of_clock(thread, frame.rdi as i32) {

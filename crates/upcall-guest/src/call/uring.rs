@@ -1,19 +1,19 @@
 //! io_uring(7) for threads that change their kernel thread.
 //!
-//! The kernel ties some of a ring to the kernel thread that uses it. What a thread finds tied to
-//! another than the one that it happens to run on is taken away:
+//! The kernel ties parts of a ring to the kernel thread that uses it. The library removes such a tie where a thread would
+//! meet it on another kernel thread:
 //!
 //! | tied | here |
 //! |---|---|
 //! | requests in flight end with the kernel thread that has submitted them | from the first submission on no activation ends |
-//! | IORING_SETUP_SINGLE_ISSUER: others may not submit | not passed on; the program is left in its belief |
+//! | IORING_SETUP_SINGLE_ISSUER: others may not submit | not passed on; the program is not told |
 //! | IORING_SETUP_DEFER_TASKRUN, …COOP_TASKRUN: completions wait until the submitter enters the kernel | not passed on: the thread that waits for them may run elsewhere |
 //! | registered ring descriptors: another kernel thread does not know them | the thread that registers one is bound ([`crate::thread::bound`]); a ring that has no other descriptor is made there, with all its flags |
 //!
 //! The flags are hints: without them completions arrive earlier, and the kernel interrupts for them.
 //!
-//! Left as it is: when a thread ends, natively its requests are cancelled; here they go on. IORING_REGISTER_IOWQ_AFF says
-//! where workers of the calling kernel thread run, and holds for that.
+//! Not changed: when a thread ends, the kernel would cancel its requests; here they go on. IORING_REGISTER_IOWQ_AFF says
+//! where the kernel's workers for the calling kernel thread run, and stays valid for that kernel thread only.
 
 use core::sync::atomic::Ordering;
 
@@ -30,33 +30,33 @@ const SETUP_COOP_TASKRUN: u32 = 1 << 8;
 const SETUP_TASKRUN_FLAG: u32 = 1 << 9;
 const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
 const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
-/// The answer is no descriptor but the number of a registered one.
+/// A flag: the answer is the number of a registered descriptor.
 const SETUP_REGISTERED_FD_ONLY: u32 = 1 << 15;
 
 const REGISTER_RING_FDS: u32 = 20;
-/// Beside the operation: the ring is named by its registered number.
+/// A flag beside the operation: the ring is named by its registered number.
 const REGISTER_USE_REGISTERED_RING: u32 = 1 << 31;
 
-/// Words of 64 bits in `struct io_uring_params`; the flags are the third of 32 bits.
+/// The number of 64-bit words in `struct io_uring_params`. The flags are the third 32-bit word.
 const PARAMETERS: usize = 15;
 const FLAGS_AT: usize = 8;
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
 
-/// io_uring_enter(2) is about to be made.
+/// Called before an io_uring_enter(2).
 pub fn enter() {
     if !GUEST.uses_io_uring.load(Ordering::Relaxed) {
         if let Some(runtime) = GUEST.runtime() {
             runtime.keep_activations();
         }
-        // Pairs with the loads where a runtime or an agent starts: who sees it sees that the activations stay.
+        // Pairs with the loads where a runtime or an agent starts: it then sees that the activations stay.
         GUEST.uses_io_uring.store(true, Ordering::Release);
     }
 }
 
-/// io_uring_enter(2). One that a signal of the runtime's own has cut short has submitted, and has still to wait: the
-/// kernel counts what is complete, whenever that was.
+/// io_uring_enter(2). If a signal of the runtime's own has cut a call short, its requests are submitted, and only its wait
+/// remains. The kernel counts all completions, early or late.
 pub fn wait(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -> i64 {
     let submits = frame.rsi;
     let mut submitted = 0;
@@ -77,10 +77,10 @@ pub fn wait(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Fram
     if submitted > 0 { submitted } else { answer }
 }
 
-/// What the kernel is asked for in place of `flags`.
+/// Returns the flags for the kernel in place of `flags`.
 fn passed_on(flags: u32) -> u32 {
     let has = |some: u32| flags & some != 0;
-    // What does not go together is the kernel's to refuse.
+    // The kernel refuses wrong combinations.
     let refused = has(SETUP_DEFER_TASKRUN) && !has(SETUP_SINGLE_ISSUER)
         || has(SETUP_TASKRUN_FLAG) && !has(SETUP_COOP_TASKRUN | SETUP_DEFER_TASKRUN)
         || has(SETUP_SQPOLL) && has(SETUP_COOP_TASKRUN | SETUP_DEFER_TASKRUN | SETUP_TASKRUN_FLAG);
@@ -90,7 +90,7 @@ fn passed_on(flags: u32) -> u32 {
     flags & !(SETUP_COOP_TASKRUN | SETUP_TASKRUN_FLAG | SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN)
 }
 
-/// io_uring_setup(2), of a ring that all threads can name.
+/// io_uring_setup(2) for a ring that all threads can name.
 pub fn setup(frame: &Frame) -> i64 {
     setup_at(frame.rdi, frame.rsi as usize).unwrap_or(EFAULT)
 }

@@ -1,4 +1,4 @@
-//! A call is tried without waiting.
+//! Tries a call without waiting.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,37 +17,37 @@ const ENOSYS: i64 = -(libc::ENOSYS as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
 const EOPNOTSUPP: i64 = -(libc::EOPNOTSUPP as i64);
 const EINPROGRESS: i64 = -(libc::EINPROGRESS as i64);
-/// Receiving with one of them never waits, whatever the socket's flags are.
+/// Flags with which a receive never waits, whatever the socket's flags are.
 const NEVER_WAITS: u64 = (libc::MSG_ERRQUEUE | libc::MSG_OOB) as u64;
 
-/// preadv2(2) or pwritev2(2) is forbidden by a filter, or the kernel has none.
+/// Set if a filter forbids preadv2(2) or pwritev2(2), or the kernel has none.
 static CANNOT_TRY: AtomicBool = AtomicBool::new(false);
 
-/// Some socket's reads wait for more than one byte (SO_RCVLOWAT), which a try does not.
+/// Set if some socket's reads wait for more than one byte (SO_RCVLOWAT), for which a try does not wait.
 static COUNTS_BYTES: AtomicBool = AtomicBool::new(false);
 
-/// The program has set SO_RCVLOWAT for a socket.
+/// Called when the program has set SO_RCVLOWAT for a socket.
 pub fn counts_bytes() {
     COUNTS_BYTES.store(true, Ordering::Relaxed);
 }
 
 /// How a try ended.
 pub(super) enum Attempt {
-    /// With this answer.
+    /// The call gave this answer.
     Done(i64),
     /// The call would wait.
     WouldBlock,
-    /// The call itself must be made to learn that.
+    /// Only the call itself can tell.
     Unknown,
 }
 
-/// Tries what is left of the call, of which `moved` bytes are done.
+/// Tries the rest of a call, of which `moved` bytes are done.
 pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
     let number = frame.rax as i64;
     let events = match number {
         libc::SYS_accept | libc::SYS_accept4 => {
             return match attempt_polled(frame, kind, libc::POLLIN) {
-                // The kernel refuses the others at once, and poll(2) does not tell them from those that wait.
+                // The kernel refuses the others at once, which poll(2) does not distinguish from a wait.
                 Attempt::WouldBlock if !is_listening(frame) => Attempt::Unknown,
                 attempt => attempt,
             };
@@ -56,11 +56,11 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
         _ => libc::POLLIN,
     };
     let flags = rest::flags(frame);
-    // The one waits for all bytes, the other for a connection.
+    // One waits for all bytes, the other for a connection.
     if flags.is_some_and(|flags| flags & (rest::MSG_WAITALL | rest::MSG_FASTOPEN) != 0) {
         return Attempt::Unknown;
     }
-    // What a filter answers to that is the program's.
+    // The filter's answer is meant for the program.
     let tries_itself = matches!(number, libc::SYS_preadv2 | libc::SYS_pwritev2);
     if flags.is_none() && !tries_itself && CANNOT_TRY.load(Ordering::Relaxed) {
         return attempt_polled(frame, kind, events);
@@ -73,7 +73,7 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
         EAGAIN if asked_not_to_wait(frame) => Attempt::Done(EAGAIN),
         EAGAIN if waits_for_receiver(frame) => Attempt::Unknown,
         EAGAIN => Attempt::WouldBlock,
-        // A connection that is made by the first bytes (TCP_FASTOPEN_CONNECT).
+        // The first bytes may make the connection (TCP_FASTOPEN_CONNECT).
         EINPROGRESS if rest::is_output(number) && !asked_not_to_wait(frame) => Attempt::WouldBlock,
         EOPNOTSUPP | EINVAL => match number {
             libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
@@ -81,7 +81,7 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
             }
             _ => Attempt::Unknown,
         },
-        // A filter does not know the call. What the file itself refuses, the call itself will tell.
+        // A filter refuses the call. If the file itself refuses, the call itself will tell.
         ENOSYS | EPERM if flags.is_none() && !tries_itself => {
             if answer == ENOSYS || matches!(kind, Kind::Pipe | Kind::Socket) {
                 CANNOT_TRY.store(true, Ordering::Relaxed);
@@ -101,8 +101,8 @@ fn try_rest(frame: &Frame, kind: Kind, moved: usize) -> i64 {
     (unsafe { program_call(&words, &frame.made, &NEVER) }) as i64
 }
 
-/// Makes the call if poll(2) says that it will not wait; another thread may be faster, and then
-/// the activation blocks, which is no harm.
+/// Makes the call if poll(2) tells that it will not wait. If another thread is faster the activation blocks, which is
+/// harmless.
 fn attempt_polled(frame: &Frame, kind: Kind, events: i16) -> Attempt {
     let descriptor = frame.rdi as i32;
     let ready = poll::is_ready(descriptor, events);
@@ -136,8 +136,8 @@ fn is_listening(frame: &Frame) -> bool {
     listens != 0
 }
 
-/// Returns true if it is a terminal: how long a read of one waits, and for how many bytes, is the kernel's to know
-/// (termios(3): VMIN, VTIME), and so is that it stops the process (SIGTTIN).
+/// Returns true if the file is a terminal. Only the kernel knows how long a read of one waits and for how many bytes
+/// (termios(3): VMIN, VTIME), and when it must stop the process (SIGTTIN).
 #[inline(never)]
 fn is_terminal(descriptor: i32) -> bool {
     let mut settings = [0u64; 8];
@@ -152,7 +152,7 @@ fn is_terminal(descriptor: i32) -> bool {
     answer == 0
 }
 
-/// Returns true if a datagram to an address waits for room in its receiver, of which poll(2) and epoll(7) say nothing.
+/// Returns true if a datagram to an address waits for room in its receiver, which poll(2) and epoll(7) do not report.
 fn waits_for_receiver(frame: &Frame) -> bool {
     let addressed = match frame.rax as i64 {
         libc::SYS_sendto => frame.r8 != 0,

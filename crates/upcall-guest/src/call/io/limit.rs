@@ -11,7 +11,7 @@ use crate::ground::entry::raw_syscall;
 pub(super) struct Limit(pub(super) Option<u64>);
 
 impl Limit {
-    /// `None` if it could not be learned.
+    /// Returns `None` if the limit could not be learned.
     pub(super) fn of(
         runtime: &'static Runtime,
         descriptor: i32,

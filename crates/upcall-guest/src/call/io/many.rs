@@ -1,6 +1,5 @@
-//! Calls that the kernel goes on with, whatever comes but for a handler of the program's: several messages at
-//! once, files to sockets, random bytes. They block, and go on where a signal of the runtime's own has cut
-//! them short.
+//! Calls that the kernel continues after every interruption but a handler of the program's: several messages at once, files
+//! to sockets, random bytes. They block, and continue after a signal of the runtime's own has cut them short.
 
 use upcall_linux::poller::Kind;
 use upcall_linux::{Runtime, preempt};
@@ -10,20 +9,20 @@ use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
 
 use super::{begin_undisturbed, block, rest, was_disturbed};
 
-/// Where a `struct mmsghdr` says how many bytes were moved, and its size.
+/// The offset of the number of moved bytes in a `struct mmsghdr`, and the size of that struct.
 const MOVED: usize = 56;
 const MESSAGE: u64 = 64;
 const MSG_WAITFORONE: u64 = libc::MSG_WAITFORONE as u64;
 /// The most messages of one call.
 const MOST: u64 = 1024;
-/// What a signal leaves to the next call of a socket from which recvmmsg(2) had something.
+/// The error that a signal leaves to the next call on a socket from which recvmmsg(2) had something.
 const ERESTARTSYS: i64 = -512;
-/// Random bytes that getrandom(2) gives at once.
+/// How many random bytes getrandom(2) gives at once.
 pub const NEVER_SHORT: u64 = 256;
 const EINTR: i64 = -(libc::EINTR as i64);
 
-/// Makes a call that moves `total`, and the rest of it by `rest`, which gets its words and how much is done. A
-/// rest that is not wanted is `false`.
+/// Makes a call that moves `total`, and then its rest by `rest`, which gets its words and how much is done and returns
+/// false if no rest is wanted.
 fn in_parts(
     runtime: &'static Runtime,
     frame: &Frame,
@@ -55,7 +54,7 @@ fn in_parts(
     }
 }
 
-/// sendfile(2). The kernel has moved the offset.
+/// sendfile(2). The kernel has moved the offset already.
 // Not inlined, as the others: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn send_file(runtime: &'static Runtime, frame: &Frame) -> i64 {
@@ -75,8 +74,8 @@ pub fn fill(runtime: &'static Runtime, frame: &Frame) -> i64 {
     })
 }
 
-/// fallocate(2). In memory the kernel takes all back when a signal comes, and would begin again for ever: the
-/// runtime's own waits for the end.
+/// fallocate(2). For a file in memory the kernel undoes everything when a signal comes, and would start again for ever. So
+/// the runtime's own signals wait for the end.
 #[inline(never)]
 pub fn allocate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let own = 1u64 << (preempt::SIGNAL - 1);
@@ -94,7 +93,7 @@ pub fn allocate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     })
 }
 
-/// How many messages the call is about.
+/// Returns how many messages the call is about.
 fn messages(frame: &Frame) -> u64 {
     u64::from(frame.rdx as u32).min(MOST)
 }
@@ -111,7 +110,7 @@ pub fn receive_many(runtime: &'static Runtime, frame: &Frame) -> i64 {
     })
 }
 
-/// sendmmsg(2). The last message that was sent may be sent in part.
+/// sendmmsg(2). The last message that was sent may have been sent in part.
 #[inline(never)]
 pub fn send_many(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let count = messages(frame);
@@ -122,7 +121,7 @@ pub fn send_many(runtime: &'static Runtime, frame: &Frame) -> i64 {
     })
 }
 
-/// Sends the rest of a message of sendmmsg(2). `false`: it cannot be sent.
+/// Sends the rest of a message of sendmmsg(2). Returns false if it cannot be sent.
 fn finish_message(runtime: &'static Runtime, frame: &Frame, message: u64) -> bool {
     let mut one = frame.clone();
     one.rax = libc::SYS_sendmsg as u64;

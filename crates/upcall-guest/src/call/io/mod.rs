@@ -1,18 +1,16 @@
-//! Reading, writing and accepting: a thread that would wait for a pollable descriptor parks on the
-//! poller; everything else blocks its activation, which is replaced.
+//! Reading, writing and accepting. A thread that would wait for a pollable descriptor parks on the poller. Everything else
+//! blocks its activation, which is replaced.
 //!
-//! The file description's flags are not touched, since other processes share them: whether a call
-//! would block is learned from `RWF_NOWAIT` (pipes since Linux 6.4, sockets), `MSG_DONTWAIT` or poll(2). What cannot
-//! be learned is not a problem: the call is made, and if it blocks, that is an upcall.
+//! The flags of the file description are not touched, since other processes share them. `RWF_NOWAIT` (sockets, and pipes
+//! since Linux 6.4), `MSG_DONTWAIT` or poll(2) tell if a call would block. If none of them can tell, the call is made, and
+//! if it blocks, that is an upcall. A filter may forbid the calls with `RWF_NOWAIT`; then only poll(2) is used.
 //!
-//! A write to a pipe or a stream goes on until all is moved, as in the kernel (`rest`). So does a call that blocks
-//! and that a signal of the runtime's own cuts short, if the kernel would have gone on with it.
+//! A write to a pipe or a stream goes on until all bytes are moved, as in the kernel (`rest`). So does a call that blocks
+//! and is cut short by a signal of the runtime's own, if the kernel would have gone on with it.
 //!
-//! A filter may forbid `RWF_NOWAIT`'s calls: then poll(2) alone says whether a call would block.
-//!
-//! A socket's time limit (SO_RCVTIMEO, SO_SNDTIMEO) is the wait's deadline. That there is none is
-//! remembered as is that O_NONBLOCK is not set; a limit is asked for at each wait. Where the kernel does
-//! not say, the call blocks.
+//! A socket's time limit (SO_RCVTIMEO, SO_SNDTIMEO) is the wait's deadline. The poller remembers that there is none, as it
+//! remembers that O_NONBLOCK is not set; a limit is read at each wait. If the kernel cannot tell the limit, the call
+//! blocks.
 
 use core::sync::atomic::Ordering;
 
@@ -39,7 +37,7 @@ pub use many::{NEVER_SHORT, allocate, fill, receive_many, send_file, send_many};
 const EAGAIN: i64 = -(libc::EAGAIN as i64);
 const EINTR: i64 = -(libc::EINTR as i64);
 
-/// Makes the call in `frame`, which waits for a descriptor. Outside the runtime.
+/// Makes the call in `frame`, which waits for a descriptor. The caller is outside the runtime.
 pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     let descriptor = frame.rdi as i32;
     let kind = runtime.kernel().poller().kind(runtime, descriptor);
@@ -65,8 +63,8 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
     let mut limit = None;
     let mut moved = 0;
     loop {
-        // Announced, whether it waits or wakes: who is woken takes the processor over without
-        // having to interrupt anybody.
+        // The call is announced, if it waits or wakes: a thread that is woken can then take the processor over without an
+        // interrupt.
         if prefers_blocking(runtime) {
             poller.goes_unwanted(runtime, descriptor);
             return block(runtime, frame, descriptor, kind, moved);
@@ -80,7 +78,7 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
                     if !runtime.is_short() {
                         return block(runtime, frame, descriptor, kind, moved);
                     }
-                    // The activation would block without a successor, perhaps the last one.
+                    // The activation would block without a successor, and it may be the last one.
                     let paused = poller::pause(runtime);
                     if paused == Readiness::Interrupted && interrupted(Limit(None)) {
                         return if moved > 0 { moved as i64 } else { EINTR };
@@ -107,7 +105,7 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
             }
             Attempt::Unknown => return block(runtime, frame, descriptor, kind, moved),
         };
-        // A call that must move everything goes on until it has.
+        // A call that must move all bytes goes on until it has.
         match usize::try_from(answer) {
             Ok(more) if rest::is_output(frame.rax as i64) => {
                 moved += more;
@@ -128,13 +126,12 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
 
 /// Returns true if a thread that would wait had better block its activation.
 fn prefers_blocking(runtime: &'static Runtime) -> bool {
-    // A hint, from whatever activation this is at the moment.
+    // A hint: the thread may be on another activation next.
     // SAFETY: on an activation.
     runtime.prefers_blocking(unsafe { base::current() })
 }
 
-/// Makes the call, or the rest of it, on `descriptor`. One that a signal of the runtime's own has cut short goes
-/// on.
+/// Makes the call, or its rest, on `descriptor`. It goes on after a signal of the runtime's own.
 fn block(
     runtime: &'static Runtime,
     frame: &Frame,
@@ -171,8 +168,8 @@ fn block(
     }
 }
 
-/// Makes the rest of the call once: its answer, and how many bytes it was to move.
-// Not inlined: its memory is for those that block.
+/// Makes the rest of the call once. Returns its answer, and how many bytes it was asked to move.
+// Not inlined: only threads that block need its memory.
 #[inline(never)]
 fn call(
     runtime: &'static Runtime,
@@ -194,7 +191,7 @@ fn call(
     (answer, rest.asked)
 }
 
-/// A call begins that a signal of the runtime's own may cut short.
+/// Called when a call begins that a signal of the runtime's own may cut short.
 pub fn begin_undisturbed() {
     if let Some(thread) = caller::current_thread() {
         thread.kernel.disturbed.store(false, Ordering::Relaxed);
@@ -228,7 +225,7 @@ enum Wait {
     Again,
     Ended(i64),
     Block,
-    /// On a number of ours for the file.
+    /// Makes the call on a number of ours for the file.
     BlockOn(i32),
 }
 
@@ -244,8 +241,7 @@ fn wait(runtime: &'static Runtime, watch: &mut Watch, limit: Limit) -> Wait {
     }
 }
 
-/// Returns true if a handler ran since the call began. After one, a call with a time limit is not made again
-/// (signal(7)).
+/// Returns true if a handler ran since the call began. A call with a time limit is not made again then (signal(7)).
 fn interrupted(limit: Limit) -> bool {
     let Some(thread) = caller::current_thread() else {
         return true;

@@ -1,14 +1,13 @@
-//! What is left of a call that moves bytes, as a call of its own.
+//! Makes what is left of a call that moves bytes as a call of its own.
 //!
-//! The kernel goes on with a write to a pipe or a stream, and with a receive that waits for all bytes, until
-//! all are moved, an error comes or a handler of the program has run. A call that was tried without waiting, or
-//! that a signal of the runtime's own has cut short, goes on here with the bytes that are left:
+//! The kernel continues a write to a pipe or a stream, and a receive that waits for all bytes, until all are moved, an
+//! error comes or a handler of the program has run. A call that was tried without waiting, or that a signal of the
+//! runtime's own has cut short, continues here with the bytes that are left:
 //!
-//! - addresses and ancillary data go with the first bytes only, and so does the notice of MSG_ZEROCOPY;
-//! - SIGPIPE does not come for the rest of what goes to a socket: the kernel raises it for a call that has
-//!   moved nothing;
-//! - a vector is continued by copies of some of its entries. If they are not the last ones, what is
-//!   meant for the last byte (MSG_OOB, MSG_EOR) waits.
+//! - Addresses and ancillary data go with the first bytes only, and so does the notice of MSG_ZEROCOPY.
+//! - SIGPIPE does not come for the rest of what goes to a socket: the kernel raises it for a call that has moved nothing.
+//! - A vector is continued by copies of some of its entries. If they are not the last ones, flags for the last byte
+//!   (MSG_OOB, MSG_EOR) wait.
 //!
 //! A datagram is never continued, since the kernel takes all of it or nothing.
 
@@ -20,7 +19,7 @@ use crate::ground::entry::{Frame, raw_syscall};
 
 const SYS_PREADV2: i64 = libc::SYS_preadv2;
 const SYS_PWRITEV2: i64 = libc::SYS_pwritev2;
-/// Its position is that of the file.
+/// The position that means the file's own.
 const NO_POSITION: u64 = u64::MAX;
 pub(super) const RWF_NOWAIT: u64 = 8;
 pub(super) const MSG_DONTWAIT: u64 = libc::MSG_DONTWAIT as u64;
@@ -35,7 +34,7 @@ const LAST_ONLY: u64 = (libc::MSG_OOB | libc::MSG_EOR) as u64;
 const MOST: usize = 0x7fff_f000;
 /// The most entries of a vector (IOV_MAX).
 const ENTRIES: u64 = 1024;
-/// How many entries one call of the rest has.
+/// How many entries one call for the rest has.
 const PIECES: usize = 8;
 
 /// Offsets in a `struct msghdr`.
@@ -52,7 +51,7 @@ pub(super) fn is_output(number: i64) -> bool {
     )
 }
 
-/// The flags of a call that has them (MSG_DONTWAIT and others).
+/// Returns the flags of a call that has them (MSG_DONTWAIT and others).
 pub(super) fn flags(frame: &Frame) -> Option<u64> {
     match frame.rax as i64 {
         libc::SYS_recvfrom | libc::SYS_sendto => Some(frame.r10),
@@ -61,23 +60,23 @@ pub(super) fn flags(frame: &Frame) -> Option<u64> {
     }
 }
 
-/// Returns true if the kernel goes on with the call until all is moved, unless a signal comes.
+/// Returns true if the kernel continues the call until all bytes are moved, unless a signal comes.
 pub(super) fn moves_all(frame: &Frame, kind: Kind) -> bool {
     match frame.rax as i64 {
         _ if has_position(frame) => false,
         number if is_output(number) => true,
-        // Not what others fill.
+        // But not what others fill.
         libc::SYS_read | libc::SYS_readv | SYS_PREADV2 => kind == Kind::File,
         _ => flags(frame).is_some_and(|flags| flags & (MSG_WAITALL | MSG_PEEK) == MSG_WAITALL),
     }
 }
 
-/// Returns true if it is made at a position of its own: then it is about a file, and does not wait for anybody.
+/// Returns true if the call has a position of its own. It is then about a file, and waits for nobody.
 pub(super) fn has_position(frame: &Frame) -> bool {
     matches!(frame.rax as i64, SYS_PREADV2 | SYS_PWRITEV2) && frame.r10 != NO_POSITION
 }
 
-/// The vector of a call that has one, and how many entries it has.
+/// Returns the vector of a call that has one, and its number of entries.
 fn vector(frame: &Frame) -> Option<(usize, u64)> {
     let at = frame.rsi as usize;
     let (vector, count) = match frame.rax as i64 {
@@ -91,7 +90,7 @@ fn vector(frame: &Frame) -> Option<(usize, u64)> {
     Some((vector, count.min(ENTRIES)))
 }
 
-/// Calls `visit` with each entry of a vector that is not empty, until it says stop (`false`).
+/// Calls `visit` with each non-empty entry of a vector, until it returns false.
 fn each_entry((vector, count): (usize, u64), mut visit: impl FnMut(u64, usize) -> bool) {
     for index in 0..count as usize {
         let at = vector + 16 * index;
@@ -104,7 +103,7 @@ fn each_entry((vector, count): (usize, u64), mut visit: impl FnMut(u64, usize) -
     }
 }
 
-/// How many bytes the call is asked to move.
+/// Returns how many bytes the call is asked to move.
 pub(super) fn total(frame: &Frame) -> usize {
     let has_one = !matches!(
         frame.rax as i64,
@@ -123,7 +122,7 @@ pub(super) fn total(frame: &Frame) -> usize {
     total.min(MOST)
 }
 
-/// The memory of a call that moves the rest.
+/// The memory for a call that moves the rest.
 pub(super) struct Rest {
     pieces: [[u64; 2]; PIECES],
     header: [u64; 7],
@@ -140,7 +139,7 @@ impl Rest {
         }
     }
 
-    /// Fills the pieces with what comes after `moved` bytes: how many, and whether they are all.
+    /// Fills the pieces with what comes after `moved` bytes. Returns how many there are, and if they are all.
     fn fill(&mut self, frame: &Frame, moved: usize) -> (u64, bool) {
         let mut skip = moved;
         let mut left = total(frame) - moved;
@@ -170,8 +169,8 @@ impl Rest {
         (count as u64, left == 0)
     }
 
-    /// The number and words of the call on `descriptor`, of which `moved` bytes are done; `waits`: it
-    /// is one that may wait.
+    /// Returns the number and words of the call on `descriptor`, of which `moved` bytes are done. With `waits` the call may
+    /// wait.
     pub(super) fn words(
         &mut self,
         frame: &Frame,
@@ -183,7 +182,7 @@ impl Rest {
         let mut words = frame.words();
         words[1] = descriptor as u64;
         let dont_wait = if waits { 0 } else { MSG_DONTWAIT };
-        // Those of the calls of files.
+        // The calls of files have flags.
         let has_flags = matches!(number, SYS_PREADV2 | SYS_PWRITEV2);
         let own = if has_flags { words[6] } else { 0 };
         let reads = matches!(number, libc::SYS_read | libc::SYS_readv | SYS_PREADV2);
@@ -243,16 +242,16 @@ impl Rest {
         [libc::SYS_recvmsg as u64, words[1], header, flags, 0, 0, 0]
     }
 
-    /// Room for the ancillary data of the rest, as much as the program gave.
+    /// Makes room for the ancillary data of the rest, as much as the program gave.
     pub(super) fn take_control(&mut self, capacity: u64) {
         self.header[5] = if self.header[4] == 0 { 0 } else { capacity };
     }
 
-    /// The program learns what came with the rest beside the bytes.
+    /// Tells the program what came with the rest beside the bytes.
     pub(super) fn give_control(&self, frame: &Frame) {
         if frame.rax as i64 == libc::SYS_recvmsg {
             let at = frame.rsi as usize;
-            // What cannot be written is not.
+            // An address that cannot be written is left out.
             let _ = access::store_u64(at + CONTROL_LENGTH, self.header[5]);
             if let Ok(flags) = access::load_u32(at + FLAGS) {
                 let _ = access::store_u32(at + FLAGS, flags | self.header[6] as u32);
@@ -261,7 +260,7 @@ impl Rest {
     }
 }
 
-/// How much room for ancillary data the program gives; 0 where there is none.
+/// Returns how much room for ancillary data the program gives; 0 if none.
 pub(super) fn control_capacity(frame: &Frame) -> u64 {
     if frame.rax as i64 != libc::SYS_recvmsg {
         return 0;
@@ -269,8 +268,8 @@ pub(super) fn control_capacity(frame: &Frame) -> u64 {
     access::load_u64(frame.rsi as usize + CONTROL_LENGTH).unwrap_or(0)
 }
 
-/// Returns true if a receive that a signal of the runtime's own has cut short goes on: on a stream, if nothing came
-/// with the bytes, at which the kernel would have ended it.
+/// Returns true if a receive that a signal of the runtime's own has cut short must continue. It must on a stream, unless
+/// something came with the bytes, which ends it in the kernel too.
 pub(super) fn receives_on(frame: &Frame, descriptor: i32) -> bool {
     let (mut kind, mut length) = (0i32, 4u32);
     // SAFETY: writes at most the length given.
@@ -290,7 +289,7 @@ pub(super) fn receives_on(frame: &Frame, descriptor: i32) -> bool {
     answer == 0 && kind == libc::SOCK_STREAM && control_capacity(frame) == 0
 }
 
-/// Returns true if a connection has failed: the call that has moved some bytes ends with these, and the next one has
+/// Returns true if a connection has failed. The call that has moved some bytes then ends with these, and the next call gets
 /// the error.
 pub(super) fn has_failed(descriptor: i32, kind: Kind) -> bool {
     const BOTH: i16 = libc::POLLERR | libc::POLLHUP;

@@ -1,24 +1,20 @@
 //! Waiting for several descriptors: poll(2), select(2), epoll_wait(2) and their variants.
 //!
-//! 1. The call is made with no time to wait. If it has an answer, that is it.
-//! 2. Else the thread parks on all of the call's descriptors ([`upcall_linux::poller`]), with the
-//!    call's deadline, and then tries again. An epoll instance is one descriptor. Calls without a
-//!    descriptor are sleeps.
-//! 3. A call with a signal mask has it from after the first try until its end. What the mask lets
-//!    through runs its handler then, and ends the call; a handler that runs between that and the
-//!    sleep ends it too, so nothing falls in between.
-//! 4. Where a descriptor was closed meanwhile, the kernel would go on with its file: the
-//!    activation blocks on that.
+//! 1. The call is made with no time to wait. If it has an answer, that is the answer.
+//! 2. Otherwise the thread parks on all descriptors of the call ([`upcall_linux::poller`]), with the call's deadline, and
+//!    then tries again. An epoll instance is one descriptor. A call without a descriptor is a sleep.
+//! 3. A call with a signal mask has that mask from the end of the first try until its own end. A signal that the mask lets
+//!    through runs its handler then, and ends the call. A handler that runs between that and the sleep ends it too.
+//! 4. Where a descriptor was closed meanwhile, the kernel would keep waiting for its file: the activation blocks on that.
 //!
-//! The activation blocks, as for any other call, when the kernel's own wake-up is the fastest there
-//! is: where the virtual processor only computes, and for the event loop whose events come from outside
-//! while nothing else is to be done here ([`upcall_linux::poller::choice`]). It also
-//! blocks when a descriptor cannot be watched, and for sets of more than [`BOUND`] descriptors: each costs the
-//! runtime a lock and a place in a list, some 20 ns of a section in which nothing else can be run,
-//! and a program has few threads that wait for many descriptors.
+//! The activation blocks, as for any other call, when the kernel's own wake-up is fastest: where the virtual processor only
+//! computes, and for an event loop whose events come from outside while nothing else can run here
+//! ([`upcall_linux::poller::choice`]). It also blocks when a descriptor cannot be watched, and for sets of more than
+//! [`BOUND`] descriptors: each costs the runtime a lock and a place in a list, in a section in which nothing else can run,
+//! and few threads of a program wait for many descriptors.
 //!
-//! Rejected: an epoll instance for each waiting thread (see [`upcall_linux::poller`]); parking first
-//! and trying later, which costs a ready descriptor a switch.
+//! Rejected: an epoll instance for each waiting thread (see [`upcall_linux::poller`]); parking first and trying later,
+//! which costs a ready descriptor a switch.
 
 mod question;
 
@@ -37,7 +33,7 @@ use question::{Call, Limit, NS, NS_PER_MS, Question};
 const EINTR: i64 = -(libc::EINTR as i64);
 const EPOLL_CTL_ADD: u64 = 1;
 
-/// Makes the call in `frame`. Outside the runtime.
+/// Makes the call in `frame`. The caller is outside the runtime.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
@@ -46,7 +42,7 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         let at = mask_place(frame).map_or(0, |(at, _)| at);
         return signal::maybe_with_mask(runtime, thread, frame, at);
     };
-    // What comes with a mask is tried first: a ready descriptor goes before a signal.
+    // A call with a mask is tried first: a ready descriptor goes before a signal.
     if call.mask_at == 0 && call.had_better_block(runtime) {
         return runtime.kernel().poller().block(thread, || {
             signal::maybe_with_mask(runtime, thread, frame, 0)
@@ -70,7 +66,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// What the mask lets through is delivered before this returns.
+    /// Sets the mask. Signals that it lets through are delivered before this returns.
     fn open(&mut self, mask: u64) {
         if self.before.is_none() {
             let before = self.thread.kernel.mask.load(Ordering::Relaxed);
@@ -117,7 +113,7 @@ fn wait(mask: &mut Opened, frame: &Frame, call: &mut Call) -> i64 {
             return 0;
         }
         for watch in call.watches.as_mut() {
-            // A pipe's writers in this process find who waits for it.
+            // Lets a pipe's writers in this process find the thread that waits for it.
             poller.kind(runtime, watch.descriptor);
         }
         let deadline = match call.limit {
@@ -147,7 +143,7 @@ fn wait(mask: &mut Opened, frame: &Frame, call: &mut Call) -> i64 {
     }
 }
 
-/// Blocks the activation in what is left of the call; on another epoll instance, if it says so.
+/// Blocks the activation in the rest of the call, which may be on another epoll instance.
 fn block(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -184,8 +180,8 @@ fn block(
     answer
 }
 
-/// Blocks on the files that the call began with, one of which has lost its number. As in the
-/// kernel, what counts in the end is what the numbers mean then.
+/// Blocks on the files with which the call began, when one of them has lost its number. As in the kernel, the descriptors'
+/// meaning at the end decides.
 fn block_on_moved(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -209,7 +205,7 @@ fn block_on_moved(
     answer
 }
 
-/// A poll(2) of the call's files, wherever they are now.
+/// Makes a poll(2) of the call's files under their present numbers.
 fn poll_files(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -238,8 +234,8 @@ fn poll_files(
     answer
 }
 
-/// epoll_ctl(2). The kernel limits how epoll instances nest and how many paths lead to a file, and our
-/// watches count.
+/// epoll_ctl(2). The kernel limits how epoll instances nest and how many paths lead to a file, and our watches count as
+/// well.
 pub fn control(runtime: &'static Runtime, frame: &Frame) -> i64 {
     // SAFETY: the program's own call.
     let make = || runtime.blocking(|| unsafe { frame.raw() }) as i64;
@@ -257,7 +253,7 @@ pub fn control(runtime: &'static Runtime, frame: &Frame) -> i64 {
     answer
 }
 
-/// setsockopt(2): a time limit may have changed.
+/// setsockopt(2). A time limit may have changed.
 pub fn set_option(runtime: &'static Runtime, frame: &Frame) -> i64 {
     /// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW.
     const NEW: [i32; 2] = [66, 67];
@@ -273,7 +269,7 @@ pub fn set_option(runtime: &'static Runtime, frame: &Frame) -> i64 {
     answer
 }
 
-/// setsockopt(2), of a process with or without a runtime: what tries must know for ever.
+/// setsockopt(2), with or without a runtime: notes what tries must remember for ever.
 pub fn note_option(frame: &Frame) {
     let level = frame.rsi as i32;
     if level == libc::SOL_SOCKET && frame.rdx as i32 == libc::SO_RCVLOWAT {
@@ -281,12 +277,12 @@ pub fn note_option(frame: &Frame) {
     }
 }
 
-/// A poll(2) of ours on one descriptor, without waiting: what it returns.
+/// Makes a poll(2) of ours on one descriptor, without waiting. Returns its result.
 pub fn is_ready(descriptor: i32, events: i16) -> i64 {
     ask(descriptor, events).0
 }
 
-/// The events that it finds then.
+/// Returns the events that such a poll(2) finds.
 pub fn events(descriptor: i32, events: i16) -> i16 {
     ask(descriptor, events).1
 }

@@ -1,6 +1,6 @@
-//! What a call asks that waits for descriptors: which, how long, and with which signal mask; read from
-//! its registers and the program's memory once, before it waits. And its answer, in the form in which
-//! the program expects it.
+//! What a call that waits for descriptors asks: which descriptors, how long, and with which signal mask. It is read once,
+//! from the registers and the program's memory, before the wait. Also writes the answer in the form that the program
+//! expects.
 
 use upcall_core::Machine;
 use upcall_linux::poller::{Wants, Watch, choice};
@@ -44,7 +44,7 @@ impl Watches {
         }
     }
 
-    /// Adds one; `None` when there are too many.
+    /// Adds a descriptor. Returns `None` if there are too many.
     pub fn add(&mut self, descriptor: i32, wants: Wants) -> Option<()> {
         *self.list.get_mut(self.count)? = Watch::new(descriptor, wants);
         self.count += 1;
@@ -79,10 +79,10 @@ pub(super) struct Call {
     pub(super) question: Question,
     pub(super) watches: Watches,
     pub(super) limit: Limit,
-    /// The mask to wait with, and where it is; 0: none.
+    /// The mask to wait with, and its address, which is 0 if there is none.
     pub(super) mask: u64,
     pub(super) mask_at: u64,
-    /// The kernel has given the program the answer itself.
+    /// True if the kernel itself has given the program the answer.
     pub(super) written: bool,
 }
 
@@ -98,7 +98,7 @@ fn place(frame: &Frame) -> Place {
 }
 
 impl Call {
-    /// What the call asks for; `None` for what it is simpler to let the kernel judge.
+    /// Reads what the call asks. Returns `None` for a call that the kernel can judge more simply.
     pub(super) fn of(runtime: &'static Runtime, frame: &Frame) -> Option<Self> {
         let mut watches = Watches::none();
         let question = match frame.rax as i64 {
@@ -130,7 +130,7 @@ impl Call {
         })
     }
 
-    /// Returns true if its thread had better block its activation in it.
+    /// Returns true if the calling thread had better block its activation.
     pub(super) fn had_better_block(&self, runtime: &'static Runtime) -> bool {
         // SAFETY: on an activation.
         let activation = unsafe { base::current() };
@@ -171,7 +171,7 @@ impl Call {
         answer
     }
 
-    /// Nanoseconds that are left of its time; `None` without a limit.
+    /// Returns how many nanoseconds of its time are left; `None` without a limit.
     pub(super) fn left(&self, runtime: &'static Runtime) -> Option<u64> {
         match self.limit {
             Limit::Never => None,
@@ -180,11 +180,11 @@ impl Call {
         }
     }
 
-    /// The answer as the program shall see it.
+    /// Returns the answer as the program expects it.
     pub(super) fn finish(&mut self, runtime: &'static Runtime, frame: &Frame, answer: i64) -> i64 {
         if let Limit::At(deadline) = self.limit {
             let left = deadline.saturating_sub(runtime.kernel().now());
-            // What cannot be written is not, as in the kernel.
+            // An answer that cannot be written is left out, as in the kernel.
             let _ = match place(frame) {
                 Place::Timespec(at) if frame.rax as i64 != libc::SYS_epoll_pwait2 => {
                     store_time(at, [left / NS, left % NS])
@@ -231,7 +231,7 @@ fn limit(runtime: &'static Runtime, frame: &Frame) -> Option<Limit> {
     })
 }
 
-/// The descriptors of poll(2).
+/// Reads the descriptors of poll(2).
 fn read_set(frame: &Frame, watches: &mut Watches) -> Option<()> {
     const OUT: u16 = (libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND) as u16;
     const UNASKED: u16 = (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) as u16;

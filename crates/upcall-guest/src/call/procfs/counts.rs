@@ -1,13 +1,13 @@
-//! The number of threads in `/proc/self/status` (`Threads:`) and in `/proc/self/stat` (the twentieth field): in the text that
-//! a read has brought the kernel's number is replaced by the program's.
+//! The number of threads in `/proc/self/status` (`Threads:`) and `/proc/self/stat` (the twentieth field). In the text that
+//! a read has brought, the kernel's number is replaced by the program's.
 //!
-//! A read that brings the beginning of the file is changed, by whatever descriptor; all else in the text is the kernel's, and
-//! new at each read. If the number is longer than the kernel's and the text fills the program's memory, the descriptor's position
-//! goes back by what is pushed out. *Rejected:* a file in memory instead of the kernel's, as for `comm`: programs that keep the
+//! A read of the beginning of the file is changed, by whatever descriptor. All other text is the kernel's, and new at each
+//! read. If the new number is longer and the text fills the program's memory, the descriptor's position goes back by the
+//! bytes that are pushed out. *Rejected:* a file in memory instead of the kernel's, as for `comm`: a program that keeps the
 //! descriptor would read the same figures for ever.
 //!
-//! *Not done:* vectors; pread(2) where the text fills the memory; the files of single threads, and those of `/proc/PID` as others
-//! read them.
+//! *Not done:* vectors; pread(2) where the text fills the memory; the files of single threads; `/proc/PID` as others read
+//! it.
 
 use core::ffi::CStr;
 
@@ -17,17 +17,17 @@ use crate::ground::text::{leading_number, put_number};
 
 use super::{File, count, file};
 
-/// The number stands in so many bytes at the beginning.
+/// The number stands within this many bytes of the beginning.
 const HEAD: usize = 1024;
 /// A shorter text has no number.
 const LEAST: i64 = 32;
-/// So many blanks of `stat` stand between the name's end and the number.
+/// How many blanks of `stat` stand between the end of the name and the number.
 const BLANKS: usize = 18;
 const STATUS: (&CStr, &[u8]) = (c"/proc/self/status", b"Name:\t");
 const STAT: &CStr = c"/proc/self/stat";
 const THREADS: &[u8] = b"\nThreads:\t";
 
-/// A read of a file has brought `answer` bytes: returns the program's answer.
+/// Called when a read of a file has brought `answer` bytes. Returns the program's answer.
 #[inline]
 pub fn read(frame: &Frame, answer: i64) -> i64 {
     if answer < LEAST || !matches!(frame.rax as i64, libc::SYS_read | libc::SYS_pread64) {
@@ -46,7 +46,7 @@ pub fn read(frame: &Frame, answer: i64) -> i64 {
     }
 }
 
-/// Replaces the number that `find` finds, if it is that file: how many bytes the text has now.
+/// Replaces the number that `find` finds, if this is the file. Returns how many bytes the text has now.
 #[cold]
 #[inline(never)]
 fn replace(
@@ -97,12 +97,12 @@ struct Text {
     at: usize,
     length: usize,
     room: usize,
-    /// What is pushed out can be read again.
+    /// True if bytes that are pushed out can be read again.
     may_seek: bool,
 }
 
 impl Text {
-    /// Puts a number where `find` finds one: the text's new length, and how many bytes of it had no room any more.
+    /// Puts a number where `find` finds one. Returns the text's new length, and how many bytes no longer had room.
     fn put(&self, number: u32, find: fn(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
         let mut head = [0u8; HEAD];
         let head = &mut head[..self.length.min(HEAD)];
@@ -110,7 +110,7 @@ impl Text {
         let start = find(head)?;
         let before = head[start..].iter().take_while(|b| b.is_ascii_digit());
         let end = start + before.count();
-        // It is here with all its digits.
+        // Only if all of its digits are here.
         leading_number(&head[start..]).filter(|_| end < head.len())?;
         let mut digits = [0u8; 12];
         let size = put_number(&mut digits, number);
@@ -125,13 +125,13 @@ impl Text {
         Some((length - pushed_out, pushed_out))
     }
 
-    /// Moves a part of the text to where another place is.
+    /// Moves a part of the text to another place.
     fn shift(&self, from: usize, to: usize, count: usize) -> Result<(), Fault> {
         let mut block = [0u8; 64];
         let mut moved = 0;
         while moved < count && from != to {
             let size = (count - moved).min(block.len());
-            // What is overwritten has been moved before.
+            // Bytes that are overwritten have been moved before.
             let offset = if to < from {
                 moved
             } else {

@@ -1,15 +1,14 @@
-//! What procfs says of the program's own threads. `/proc/self/task`: its entries are the threads, as its number of links counts
-//! them. `/proc/self/status` and `/proc/self/stat`: their number ([`counts`]).
+//! What procfs tells about the program's own threads. The entries of `/proc/self/task` are the threads, and its number of
+//! links counts them. `/proc/self/status` and `/proc/self/stat` tell their number ([`counts`]).
 //!
-//! The kernel would list its own threads: activations and what else carries the program. Nothing is noted about
-//! descriptors, so dup(2), fork(2) and rewinddir(3) need no care: a descriptor or a path that leads to the directory is known
-//! by device and inode, and the position is the file's own, which the kernel keeps.
+//! The kernel would list its own threads: activations and outside kernel threads. Nothing is noted about descriptors, so
+//! dup(2), fork(2) and rewinddir(3) need no care. A descriptor or path of the directory is recognised by device and inode,
+//! and the kernel keeps the file's position. The position behind an entry tells the entry's id, so no thread is left out
+//! when another one ends meanwhile.
 //!
-//! The position after an entry tells the entry's id, so no thread is left out because another one has ended meanwhile.
-//!
-//! *Not done:* a thread without an agent has no directory of its own there. To open one gives ENOENT, as for a thread that has
-//! ended since the listing; only `comm` is there ([`names`](crate::thread::names)). Kernel threads of the program that the runtime
-//! does not carry (libc's own for timers and aio, and threads that bound threads make) are not listed.
+//! *Not done:* a thread without an agent has no directory of its own there. Opening one gives ENOENT, as for a thread that
+//! has ended since the listing; only `comm` is there ([`names`](crate::thread::names)). Kernel threads of the program that
+//! the runtime does not carry (helpers, and threads that bound threads make) are not listed.
 
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
@@ -23,27 +22,28 @@ pub mod counts;
 
 const EINVAL: i64 = -(libc::EINVAL as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
-/// A file's status as it is known, without asking a server for a newer one.
+/// Asks for a file's status as it is known, without asking a server for a newer one.
 const AT_STATX_DONT_SYNC: u64 = 0x4000;
-/// So many entries at most come from one call.
+/// How many entries one call returns at most.
 const MOST: usize = 128;
 /// The position of the entry of an id, less the id: two entries stand before all others.
 const BEFORE: u64 = 2;
 /// The links of the directory itself: its own, and its parent's.
 const LINKS: u32 = 2;
 
-/// Where in `struct stat` and `struct statx` there is the number of links, the mode, and the size.
+/// The offsets of the number of links, the mode, and the size in `struct stat` and `struct statx`.
 const STAT: [usize; 3] = [16, 24, 48];
 const STATX: [usize; 3] = [16, 28, 40];
 
-/// What tells one file from all others.
+/// What distinguishes a file from all others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct File {
     device: u64,
     inode: u64,
 }
 
-/// The file at a path, or that of a descriptor if the path is empty. `None`: there is none, or it cannot be a `kind` of procfs.
+/// Returns the file at a path, or that of a descriptor if the path is empty. Returns `None` if there is none, or it cannot
+/// be a `kind` of procfs.
 fn file(kind: u32, descriptor: i32, path: &'static CStr) -> Option<File> {
     let mut status = [0u64; 18];
     let flags = libc::AT_EMPTY_PATH as u64 | AT_STATX_DONT_SYNC;
@@ -60,12 +60,12 @@ fn may_be(kind: u32, mode: u32, size: u64) -> bool {
     mode & libc::S_IFMT == kind && size == 0
 }
 
-/// The directory.
+/// Returns the directory.
 fn own() -> Option<File> {
     file(libc::S_IFDIR, libc::AT_FDCWD, c"/proc/self/task")
 }
 
-/// Calls `visit` with the id of every thread. The process's id is one of them to its end, as natively.
+/// Calls `visit` with the id of every thread. The process's id is one of them until its end, as in the kernel.
 fn each_id(mut visit: impl FnMut(i32)) {
     let first = GUEST.pid.load(Ordering::Relaxed) as i32;
     visit(first);
@@ -78,14 +78,14 @@ fn each_id(mut visit: impl FnMut(i32)) {
     });
 }
 
-/// How many threads there are.
+/// Returns how many threads there are.
 pub fn count() -> u32 {
     let mut count = 0;
     each_id(|_| count += 1);
     count
 }
 
-/// The lowest ids from `from` on, ascending, and how many there are.
+/// Writes the lowest ids from `from` on, ascending. Returns how many there are.
 fn ids_from(from: i32, into: &mut [i32; MOST]) -> usize {
     let mut count = 0;
     each_id(|id| {
@@ -100,7 +100,7 @@ fn ids_from(from: i32, into: &mut [i32; MOST]) -> usize {
     count
 }
 
-/// getdents(2), getdents64(2). `None`: it is another directory.
+/// getdents(2), getdents64(2). Returns `None` for another directory.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn entries(frame: &Frame) -> Option<i64> {
@@ -118,7 +118,7 @@ pub fn entries(frame: &Frame) -> Option<i64> {
             )
         }) as i64
     };
-    // No position: it was opened with O_PATH.
+    // There is no position if it was opened with O_PATH.
     let start = u64::try_from(seek(0, libc::SEEK_CUR)).ok()?;
     let mut writer = Writer {
         at: frame.rsi as usize,
@@ -136,7 +136,7 @@ pub fn entries(frame: &Frame) -> Option<i64> {
     })
 }
 
-/// Writes the entries that follow the position, as many as there is room for.
+/// Writes the entries that follow the position, as many as fit.
 fn list(writer: &mut Writer, directory: File) -> Result<(), i64> {
     if writer.position == 0 {
         writer.put(directory.inode, b".", 1)?;
@@ -159,9 +159,9 @@ fn list(writer: &mut Writer, directory: File) -> Result<(), i64> {
 struct Writer {
     at: usize,
     room: usize,
-    /// The form of getdents(2).
+    /// True for the form of getdents(2).
     is_old: bool,
-    /// Behind the last entry.
+    /// The position behind the last entry.
     position: u64,
 }
 
@@ -187,7 +187,8 @@ impl Writer {
     }
 }
 
-/// The kernel has told a file's status: if the file is the directory, its links count the program's threads.
+/// Called when the kernel has told a file's status. If the file is the directory, its links are set to count the program's
+/// threads.
 // Not inlined, as above.
 #[inline(never)]
 pub fn count_links(frame: &Frame, answer: i64) {
@@ -202,7 +203,7 @@ pub fn count_links(frame: &Frame, answer: i64) {
     let (Ok(mode), Ok(size)) = (access::load_u32(mode), access::load_u64(size)) else {
         return;
     };
-    // The upper half of the word is something else in `struct statx`; and the program may write meanwhile.
+    // The upper half of the word is another field in `struct statx`; and the program may write meanwhile.
     if !may_be(libc::S_IFDIR, mode & 0xffff, size) {
         return;
     }
