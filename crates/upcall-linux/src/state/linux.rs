@@ -19,14 +19,14 @@ pub struct Hooks {
     /// kernel thread of the process must have.
     pub begin: fn(),
     /// Signals of the program were deferred on an activation; leaves the runtime by itself when
-    /// there is a thread. See [`upcall_core::Kernel::deferred`].
+    /// there is a thread. See [`upcall_core::kernel::Attributes::deferred`].
     pub deferred: fn(&'static Runtime, &'static Activation, Option<&'static Thread>),
     /// The signals that an activation without a thread should take on behalf of parked threads: the
     /// mask to sleep with.
     pub resting_mask: fn() -> u64,
     /// A virtual processor is about to sleep: perhaps no thread will ever run again.
     pub stuck: fn(&'static Runtime, &'static Activation),
-    /// A time slice of this thread is over, which is parked. Inside the runtime. See [`upcall_core::Kernel::tick`].
+    /// A time slice of this thread is over, which is parked. Inside the runtime. See [`upcall_core::kernel::Share::tick`].
     pub tick: fn(&'static Runtime, &'static Activation, &'static Thread),
 }
 
