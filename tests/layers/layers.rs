@@ -34,6 +34,22 @@ fn upcall() {
 }
 
 #[test]
+fn upcall_core() {
+    check(
+        "crates/upcall-core",
+        &[
+            &["arch", "machine", "rank", "stats", "sync"],
+            &["accepted", "edges", "lock", "slot", "turnstile", "vp_set"],
+            &["memory", "stack"],
+            &["state"],
+            &["kernel"],
+            &["ending", "timer"],
+            &["runtime"],
+        ],
+    );
+}
+
+#[test]
 fn upcall_guest() {
     check(
         "crates/upcall-guest",

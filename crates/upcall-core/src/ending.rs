@@ -18,8 +18,8 @@ use core::marker::PhantomData;
 
 use crate::kernel::Attributes;
 use crate::machine::Machine;
+use crate::state::thread::{Claim, QUEUED, RUNNING as RUNS, Thread, WakeReason};
 use crate::sync::{AtomicUsize, Ordering};
-use crate::thread::{Claim, QUEUED, RUNNING as RUNS, Thread, WakeReason};
 
 const RUNNING: usize = 0;
 const OVER: usize = 1;

@@ -26,11 +26,11 @@
 //! | preempt that processor | [`Vessels::interrupt`] |
 //! | these activations are free (`recycle`) | they sleep in the spare pool, and end beyond a bound |
 
-use crate::activation::Activation;
 use crate::machine::{Errno, Machine};
-use crate::thread::Thread;
-use crate::thread_list::ThreadList;
-use crate::vp::Vp;
+use crate::state::activation::Activation;
+use crate::state::thread::Thread;
+use crate::state::thread_list::ThreadList;
+use crate::state::vp::Vp;
 
 /// All groups together.
 pub trait Kernel: Vessels + Attributes + Poll + Watch + Share {}

@@ -27,8 +27,6 @@
 extern crate std;
 
 mod accepted;
-pub mod activation;
-mod activation_list;
 pub mod arch;
 mod edges;
 pub mod ending;
@@ -37,24 +35,19 @@ mod lock;
 pub mod machine;
 mod memory;
 pub mod rank;
-mod ranked;
-mod ready;
 pub mod runtime;
 mod slot;
 pub mod stack;
+pub mod state;
 pub mod stats;
 pub mod sync;
 #[cfg(test)]
 mod testing;
-pub mod thread;
-mod thread_list;
 mod timer;
 mod turnstile;
-pub mod vp;
 mod vp_set;
 
 pub use accepted::Accepted;
-pub use activation::{Activation, Role};
 pub use edges::Edges;
 pub use kernel::{Kernel, Waiting};
 pub use lock::{Guard, SpinLock};
@@ -62,7 +55,8 @@ pub use machine::{Errno, Machine};
 pub use rank::Rank;
 pub use runtime::{Runtime, futex};
 pub use slot::Slot;
-pub use thread::{Thread, WakeReason};
-pub use thread_list::ThreadList;
+pub use state::activation::{Activation, Role};
+pub use state::thread::{Thread, WakeReason};
+pub use state::thread_list::ThreadList;
+pub use state::vp::Vp;
 pub use turnstile::Turnstile;
-pub use vp::Vp;

@@ -9,7 +9,7 @@ use std::vec;
 use crate::kernel::Poll;
 use crate::machine::{Errno, Machine};
 use crate::memory::Slab;
-use crate::thread::Thread;
+use crate::state::thread::Thread;
 
 /// The kernel.
 pub(crate) struct Bare {

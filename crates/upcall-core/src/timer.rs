@@ -15,9 +15,9 @@ use crate::kernel::Poll;
 use crate::lock::SpinLock;
 use crate::machine::Errno;
 use crate::slot::Slot;
+use crate::state::thread::{Claim, Thread, WakeReason};
+use crate::state::thread_list::ThreadList;
 use crate::sync::CHECKED;
-use crate::thread::{Claim, Thread, WakeReason};
-use crate::thread_list::ThreadList;
 
 /// The most deadlines at a time, at least as many as there can be threads: address space, not memory,
 /// is reserved for them.
@@ -189,8 +189,8 @@ impl<K: Poll> Heap<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::thread::{PARKED, READY, RUNNING};
     use crate::testing::{Bare, numbers, rounds};
-    use crate::thread::{PARKED, READY, RUNNING};
     use core::sync::atomic::AtomicBool;
     use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
 //! All activations: how they come into being, and what becomes of those that have ended.
 
-use crate::activation::{ACTIVATION_STACK, Activation, Role};
-use crate::activation_list::ActivationList;
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
 use crate::machine::Errno;
@@ -9,8 +7,10 @@ use crate::memory::Slab;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::stack::StackPool;
+use crate::state::activation::{ACTIVATION_STACK, Activation, Role};
+use crate::state::activation_list::ActivationList;
+use crate::state::vp::Vp;
 use crate::sync::{AtomicBool, Ordering};
-use crate::vp::Vp;
 
 /// All activations of a runtime.
 pub(super) struct Activations<K: Kernel> {

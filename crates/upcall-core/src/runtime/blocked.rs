@@ -9,10 +9,10 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::Activation;
 use crate::kernel::{Kernel, Waiting};
 use crate::runtime::Runtime;
-use crate::vp::{State, Vp, Word};
+use crate::state::activation::Activation;
+use crate::state::vp::{State, Vp, Word};
 
 impl<K: Kernel> Runtime<K> {
     /// Replaces the owner in `word`, which is blocked. Returns whether it did. The mark is there before the

@@ -15,15 +15,15 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::Activation;
 use crate::ending::{self, Ending};
 use crate::kernel::Kernel;
 use crate::lock::{Guard, SpinLock};
 use crate::machine::Errno;
 use crate::runtime::{After, Runtime, Transition};
+use crate::state::activation::Activation;
+use crate::state::thread::{Claim, PARKING, QUEUED, Thread, WakeReason};
+use crate::state::vp::Vp;
 use crate::sync::{CHECKED, fence_after_locked};
-use crate::thread::{Claim, PARKING, QUEUED, Thread, WakeReason};
-use crate::vp::Vp;
 
 /// So many and more are all: in which order they are woken says nothing.
 const ALL: usize = i32::MAX as usize;

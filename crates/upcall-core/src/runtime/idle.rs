@@ -13,10 +13,10 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::{Activation, Role};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::vp::{State, Vp, Word};
+use crate::state::activation::{Activation, Role};
+use crate::state::vp::{State, Vp, Word};
 
 /// An idle processor waits this long, in nanoseconds, before it sleeps, if that has paid lately.
 const SPELL_NS: u64 = 20_000;

@@ -5,16 +5,16 @@
 
 use crate::sync::{AtomicBool, Ordering};
 
-use crate::activation::{Activation, Role};
 use crate::arch;
 use crate::kernel::Kernel;
 use crate::machine::Errno;
 use crate::memory::Slab;
 use crate::rank::Rank;
+use crate::state::activation::{Activation, Role};
+use crate::state::thread::Thread;
+use crate::state::vp::{State, Vp};
 use crate::stats::Stats;
-use crate::thread::Thread;
 use crate::timer::Timers;
-use crate::vp::{State, Vp};
 use crate::vp_set::MAX_VPS;
 
 mod activations;

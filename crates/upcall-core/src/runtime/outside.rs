@@ -5,11 +5,11 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::Activation;
 use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::thread::Thread;
+use crate::state::activation::Activation;
+use crate::state::thread::Thread;
 
 impl<K: Kernel> Runtime<K> {
     /// Continues a thread on the calling kernel thread, which is no activation.

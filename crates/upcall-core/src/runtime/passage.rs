@@ -10,12 +10,12 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::Activation;
 use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
-use crate::thread::{CLAIMED, Claim, PARKED, PARKING, Thread, WakeReason};
-use crate::vp::State;
+use crate::state::activation::Activation;
+use crate::state::thread::{CLAIMED, Claim, PARKED, PARKING, Thread, WakeReason};
+use crate::state::vp::State;
 
 /// So many activations, beside four a virtual processor, may be away for waits that could park.
 const FEW_AWAY: u64 = 12;

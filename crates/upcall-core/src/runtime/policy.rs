@@ -12,15 +12,15 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::Activation;
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
 use crate::rank::Rank;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
+use crate::state::activation::Activation;
+use crate::state::thread::{Claim, Thread, WakeReason};
+use crate::state::vp::Vp;
 use crate::sync::{AtomicU32, AtomicU64};
-use crate::thread::{Claim, Thread, WakeReason};
-use crate::vp::Vp;
 
 /// The adviser's rank: before all others.
 const ADVISER: Rank = Rank(0);

@@ -5,11 +5,11 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::Activation;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
-use crate::thread::Thread;
-use crate::vp::{State, Vp};
+use crate::state::activation::Activation;
+use crate::state::thread::Thread;
+use crate::state::vp::{State, Vp};
 
 /// Dispatches in a time slice below which a virtual processor counts as one that only computes.
 const SCHEDULING_POINTS: u64 = 64;

@@ -13,10 +13,10 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::{Activation, Role};
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
-use crate::vp::{State, Vp, Word};
+use crate::state::activation::{Activation, Role};
+use crate::state::vp::{State, Vp, Word};
 
 impl<K: Kernel> Runtime<K> {
     /// The current thread runs on an activation that may not own its virtual processor any more:

@@ -6,12 +6,12 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::Activation;
 use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
-use crate::thread::{RUNNING, Thread};
-use crate::vp::{State, Vp};
+use crate::state::activation::Activation;
+use crate::state::thread::{RUNNING, Thread};
+use crate::state::vp::{State, Vp};
 
 impl<K: Kernel> Runtime<K> {
     /// Makes a thread ready that the caller has claimed or created. Called inside the runtime.

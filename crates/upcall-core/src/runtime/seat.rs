@@ -9,12 +9,12 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::{Activation, Role};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
-use crate::thread_list::ThreadList;
-use crate::vp::{State, Vp};
+use crate::state::activation::{Activation, Role};
+use crate::state::thread_list::ThreadList;
+use crate::state::vp::{State, Vp};
 
 /// A busy virtual processor looks at the poller this often, in nanoseconds, if nobody sits in it.
 const POLL_EVERY_NS: u64 = 4_000;

@@ -2,13 +2,13 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::{Activation, Role};
-use crate::activation_list::ActivationList;
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
 use crate::runtime::Runtime;
+use crate::state::activation::{Activation, Role};
+use crate::state::activation_list::ActivationList;
+use crate::state::vp::Vp;
 use crate::sync::AtomicBool;
-use crate::vp::Vp;
 
 /// Spare activations that are kept whatever happens, beside two a virtual processor.
 const SPARES: u64 = 6;

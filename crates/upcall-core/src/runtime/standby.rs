@@ -2,11 +2,11 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::activation::{Activation, Role};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
+use crate::state::activation::{Activation, Role};
+use crate::state::vp::{State, Vp, Word};
 use crate::sync::CHECKED;
-use crate::vp::{State, Vp, Word};
 
 /// Looks in a row that find nothing to stand by for, before the standby sleeps.
 const LOOKS: u32 = if CHECKED { 0 } else { 4 };

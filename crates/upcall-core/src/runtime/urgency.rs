@@ -1,14 +1,14 @@
 //! Who runs first where threads have ranks, and who gives way: see [`crate::rank`] for the protocol.
 
-use crate::activation::Activation;
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
 use crate::rank::Rank;
 use crate::runtime::Runtime;
+use crate::state::activation::Activation;
+use crate::state::thread::{HELD, READY, RUNNING, Thread};
+use crate::state::thread_list::ThreadList;
+use crate::state::vp::Vp;
 use crate::sync::{AtomicBool, Ordering};
-use crate::thread::{HELD, READY, RUNNING, Thread};
-use crate::thread_list::ThreadList;
-use crate::vp::Vp;
 
 /// What a runtime has of ranks, beside those in the threads.
 pub(super) struct Ranks<K: Kernel> {

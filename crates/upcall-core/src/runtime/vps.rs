@@ -3,8 +3,8 @@
 
 use crate::kernel::Kernel;
 use crate::slot::Slot;
+use crate::state::vp::Vp;
 use crate::sync::{AtomicU32, Ordering};
-use crate::vp::Vp;
 use crate::vp_set::VpSet;
 
 /// The virtual processors.

@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
-use upcall_core::thread::Claim;
+use upcall_core::state::thread::Claim;
 use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::entry::raw_syscall;

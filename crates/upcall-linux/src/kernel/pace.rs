@@ -27,7 +27,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use upcall_core::Machine;
-use upcall_core::vp::State;
+use upcall_core::state::vp::State;
 
 use crate::processors::{affinity, load, placement};
 use crate::state::{Activation, Linux, Runtime, Vp};

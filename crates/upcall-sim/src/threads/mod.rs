@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::futex::Waited;
 use upcall_core::kernel::Vessels;
-use upcall_core::thread::Claim;
+use upcall_core::state::thread::Claim;
 use upcall_core::{Activation, Machine as _, Rank, Runtime, WakeReason};
 
 use crate::daemon;

@@ -173,7 +173,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "threads_take_turns",
-        file: "ready.rs",
+        file: "state/ready.rs",
         text: "self.with(kernel, |len| Some(len + 1), |list| list.push_last(thread));",
         instead: "self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));",
         scenario: "create_and_join",
@@ -309,7 +309,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "another one was made later",
-        file: "ready.rs",
+        file: "state/ready.rs",
         text: "match self.forked.pop_newest() {",
         instead: "match self.forked.pop_oldest() {",
         scenario: "policies::forked_threads_run_last_made_first",

@@ -10,8 +10,8 @@ use super::kernel::Checked;
 use super::{check, runtime, threads};
 use crate::ending::{Ended, Ending};
 use crate::runtime::Runtime;
+use crate::state::thread::{Claim, Thread};
 use crate::sync::{AtomicU32, AtomicUsize, UnsafeCell};
-use crate::thread::{Claim, Thread};
 
 type Rt = &'static Runtime<Checked>;
 type Th = &'static Thread<Checked>;

@@ -12,8 +12,8 @@ use crate::kernel::Vessels as _;
 use crate::lock::SpinLock;
 use crate::runtime::Runtime;
 use crate::runtime::futex::Waited;
+use crate::state::thread::{Claim, RUNNING, Thread, WakeReason};
 use crate::sync::AtomicU32;
-use crate::thread::{Claim, RUNNING, Thread, WakeReason};
 
 type Rt = &'static Runtime<Checked>;
 type Th = &'static Thread<Checked>;

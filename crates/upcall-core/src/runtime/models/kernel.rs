@@ -13,12 +13,12 @@ use loom::{sync::Condvar, sync::Mutex, thread};
 #[cfg(shuttle)]
 use shuttle::{sync::Condvar, sync::Mutex, thread};
 
-use crate::activation::Activation;
 use crate::kernel::{Attributes, Poll, Share, Vessels, Watch};
 use crate::machine::{Errno, Machine};
+use crate::state::activation::Activation;
+use crate::state::thread::Thread;
+use crate::state::thread_list::ThreadList;
 use crate::sync::{AtomicBool, AtomicU32, UnsafeCell};
-use crate::thread::Thread;
-use crate::thread_list::ThreadList;
 
 std::thread_local! {
     /// Memory of the execution, given back when the next one begins: nothing refers to it then.

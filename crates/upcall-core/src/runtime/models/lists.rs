@@ -7,9 +7,9 @@ use loom::thread::{self, JoinHandle};
 
 use super::kernel::Checked;
 use super::{all_ready, check, runtime, threads};
-use crate::activation::Role;
 use crate::lock::SpinLock;
 use crate::stack::StackPool;
+use crate::state::activation::Role;
 use crate::vp_set::VpSet;
 
 #[test]

@@ -64,12 +64,12 @@ use core::sync::atomic::Ordering;
 use std::vec::Vec;
 
 use self::kernel::Checked;
-#[cfg(loom)]
-use crate::activation::Activation;
 use crate::runtime::Runtime;
-use crate::thread::{READY, Thread};
 #[cfg(loom)]
-use crate::vp::Vp;
+use crate::state::activation::Activation;
+use crate::state::thread::{READY, Thread};
+#[cfg(loom)]
+use crate::state::vp::Vp;
 
 /// Checks `execution`, which may use that many atomics.
 #[cfg(loom)]

@@ -6,9 +6,9 @@ use loom::thread;
 
 use super::kernel::Checked;
 use super::{check, owner, runtime};
-use crate::activation::{Activation, Role};
 use crate::runtime::Runtime;
-use crate::vp::{State, Vp};
+use crate::state::activation::{Activation, Role};
+use crate::state::vp::{State, Vp};
 
 type Rt = &'static Runtime<Checked>;
 

@@ -3,8 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use super::{all_ready, kernel::Checked, runtime, threads};
+use crate::state::thread::Thread;
 use crate::sync;
-use crate::thread::Thread;
 
 fn check(execution: impl Fn() + Send + Sync + 'static) {
     let executions = std::env::var("UPCALL_SHUTTLE")

@@ -9,7 +9,7 @@ use super::kernel::{self, Checked};
 use super::{all_ready, check, owner, runtime, threads};
 use crate::rank::Rank;
 use crate::runtime::{Advice, Runtime, Transition};
-use crate::thread::{Claim, PARKED, Thread, WakeReason};
+use crate::state::thread::{Claim, PARKED, Thread, WakeReason};
 
 type Rt = &'static Runtime<Checked>;
 

@@ -22,8 +22,8 @@ use crate::machine::{Errno, Machine};
 use crate::memory::Recycled;
 use crate::slot::Slot;
 use crate::stack;
-use crate::thread::Thread;
-use crate::vp::Vp;
+use crate::state::thread::Thread;
+use crate::state::vp::Vp;
 
 /// What an activation is for at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

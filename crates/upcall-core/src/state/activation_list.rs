@@ -1,7 +1,7 @@
 //! Activations linked through themselves, the last one that came first. An activation is in one such list at a time.
 
-use crate::activation::Activation;
 use crate::machine::Machine;
+use crate::state::activation::Activation;
 use crate::sync::Ordering;
 
 /// Activations linked one after the other. Owned by whoever holds the value.

@@ -21,12 +21,12 @@ use intrusive_collections::RBTreeAtomicLink;
 
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::activation::Activation;
 use crate::arch;
 use crate::machine::Machine;
 use crate::memory::Recycled;
 use crate::rank::Rank;
 use crate::slot::Slot;
+use crate::state::activation::Activation;
 
 /// Why a parked thread runs again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

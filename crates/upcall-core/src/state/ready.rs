@@ -21,9 +21,9 @@ use crate::sync::{AtomicUsize, Ordering};
 use crate::lock::spin;
 use crate::machine::Machine;
 use crate::rank::Rank;
-use crate::ranked::Ranked;
-use crate::thread::{READY, Thread};
-use crate::thread_list::ThreadList;
+use crate::state::ranked::Ranked;
+use crate::state::thread::{READY, Thread};
+use crate::state::thread_list::ThreadList;
 
 /// New threads of a program that divides its work by them: the last one made runs first, which bounds how many
 /// there are at a time by their depth; others steal the first one made, which has most work left. When a

@@ -4,7 +4,7 @@ use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeAtomicLink, intrusi
 
 use crate::machine::Machine;
 use crate::rank::Rank;
-use crate::thread::Thread;
+use crate::state::thread::Thread;
 
 intrusive_adapter!(ByRank<K> = &'static Thread<K>: Thread<K> { rank_link => RBTreeAtomicLink } where K: Machine);
 

@@ -22,13 +22,13 @@
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::activation::Activation;
-use crate::activation_list::ActivationList;
 use crate::lock::SpinLock;
 use crate::machine::Machine;
 use crate::rank::Rank;
-use crate::ready::ReadyList;
 use crate::slot::Slot;
+use crate::state::activation::Activation;
+use crate::state::activation_list::ActivationList;
+use crate::state::ready::ReadyList;
 
 /// What the owner of a virtual processor does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use crate::sync::Ordering;
 
 use crate::machine::Machine;
-use crate::thread::Thread;
+use crate::state::thread::Thread;
 
 /// Threads linked one after the other. Owned by whoever holds the value.
 pub struct ThreadList<K: Machine> {
