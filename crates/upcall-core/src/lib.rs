@@ -16,7 +16,7 @@
 //!    takes the processor by the same word.
 //! 2. A thread is in one place: running on one activation, in one ready list, parked, or stopped
 //!    inside an activation that the kernel preempted.
-//! 3. A stopped owner inside the runtime (state [`vp::State::Runtime`]) is never replaced: it is
+//! 3. A stopped owner inside the runtime (state [`state::vp::State::Runtime`]) is never replaced: it is
 //!    continued first (critical-section recovery, Anderson §3.3).
 //! 4. No thread waits while a less urgent one runs, beyond the way of a call ([`rank`]).
 //! 5. Nothing here allocates from a heap or calls libc: memory comes from [`Machine::map`].

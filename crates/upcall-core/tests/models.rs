@@ -248,7 +248,7 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "urgency::a_held_thread",
-        "runtime/urgency.rs",
+        "runtime/precedence.rs",
         "if thread.rank() != Rank::HELD {",
         "if false {",
     ),
@@ -272,13 +272,13 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "urgency::a_more_urgent_thread",
-        "runtime/urgency.rs",
+        "runtime/precedence.rs",
         "        vp.rank.store(rank.0, Ordering::SeqCst);\n        !self.is_more_urgent_ready(vp, rank)\n    }\n\n    /// A thread that was chosen",
         "        let most = !self.is_more_urgent_ready(vp, rank);\n        vp.rank.store(rank.0, Ordering::SeqCst);\n        most\n    }\n\n    /// A thread that was chosen",
     ),
     (
         "urgency::a_more_urgent_thread",
-        "runtime/urgency.rs",
+        "runtime/precedence.rs",
         "        vp.rank.store(rank.0, Ordering::SeqCst);\n        !self.is_more_urgent_ready(vp, rank)\n    }\n\n    /// A thread that was chosen",
         "        vp.rank.store(rank.0, Ordering::Release);\n        !self.is_more_urgent_ready(vp, rank)\n    }\n\n    /// A thread that was chosen",
     ),

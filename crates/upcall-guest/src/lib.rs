@@ -37,4 +37,4 @@ mod thread;
 pub use call::direct;
 pub use ground::{entry, mask, state};
 pub use report::stuck;
-pub use thread::{shell, urgency};
+pub use thread::{lending, shell};

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use upcall_guest::lending::Asks;
 use upcall_guest::shell::{self, CLASSES, Handle, ROOM, Work};
-use upcall_guest::urgency::Asks;
 use upcall_linux::Runtime;
 
 use super::record::{Kind, Record};

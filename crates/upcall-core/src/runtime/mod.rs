@@ -26,21 +26,21 @@ mod models;
 mod outside;
 mod passage;
 mod policy;
+mod precedence;
 mod preempted;
 mod returned;
 mod schedule;
 mod seat;
 mod spares;
 mod standby;
-mod urgency;
 mod vps;
 
 use self::activations::Activations;
 use self::futex::Futexes;
 use self::policy::Policy;
+use self::precedence::Ranks;
 use self::seat::Seat;
 use self::spares::Spares;
-use self::urgency::Ranks;
 use self::vps::Vps;
 
 pub use passage::{After, Step};

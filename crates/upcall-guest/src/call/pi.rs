@@ -2,7 +2,7 @@
 //! other processes may share are served by the thread's agent.
 //!
 //! The word holds the owner's id, and a bit that is set while others wait. A priority is inherited only where threads have
-//! ranks ([`urgency`]).
+//! ranks ([`lending`]).
 
 use core::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ use crate::ground::kernel_futex::{
 };
 use crate::ground::state::GUEST;
 use crate::ground::{caller, record};
-use crate::thread::{agents, urgency};
+use crate::thread::{agents, lending};
 
 const TID_MASK: u32 = 0x3fff_ffff;
 const OWNER_DIED: u32 = 0x4000_0000;
@@ -71,8 +71,8 @@ fn acquire(address: usize, waiters: u32) -> Result<Option<Answer>, Fault> {
             tid | value & (WAITERS | OWNER_DIED) | waiters,
         )?;
         if was == value {
-            if urgency::lends() && (value | waiters) & WAITERS != 0 {
-                urgency::took_awaited();
+            if lending::lends() && (value | waiters) & WAITERS != 0 {
+                lending::took_awaited();
             }
             return Ok(Some(0));
         }
@@ -150,8 +150,8 @@ pub fn lock(runtime: &'static Runtime, address: usize, deadline: Option<u64>) ->
             continue;
         }
         let mark = || Ok(access::swap_u32(address, value, value | WAITERS)? == value);
-        let marked = match urgency::lends() {
-            true => urgency::mark_and_lend(value & TID_MASK, value & WAITERS == 0, mark),
+        let marked = match lending::lends() {
+            true => lending::mark_and_lend(value & TID_MASK, value & WAITERS == 0, mark),
             false => mark(),
         };
         match marked {
@@ -162,8 +162,8 @@ pub fn lock(runtime: &'static Runtime, address: usize, deadline: Option<u64>) ->
         // There may be other waiters now or later, so the next owner keeps the mark.
         waiters = WAITERS;
         let answer = wait_here(runtime, address, value | WAITERS, deadline);
-        if urgency::lends() {
-            urgency::waited();
+        if lending::lends() {
+            lending::waited();
         }
         if answer == failed(libc::ETIMEDOUT) {
             return answer;
@@ -188,8 +188,8 @@ pub fn unlock(runtime: &'static Runtime, address: usize) -> Answer {
     }
     wake_here(runtime, address, 1);
     // This comes last: the thread needs the lent rank until it has woken the lender.
-    if urgency::lends() && value & WAITERS != 0 {
-        urgency::freed_awaited();
+    if lending::lends() && value & WAITERS != 0 {
+        lending::freed_awaited();
     }
     0
 }

@@ -16,7 +16,7 @@ use crate::ground::mask;
 use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
 use crate::report::{stats, stuck};
 use crate::signal::{self, alone, dispatch, masks, pending};
-use crate::thread::{agents, names, robust, scheduling, shell, urgency};
+use crate::thread::{agents, lending, names, robust, scheduling, shell};
 
 /// Starts the runtime: the caller becomes the first thread on the first activation.
 ///
@@ -94,7 +94,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     pending::reserve(runtime);
     pending::adopt(runtime, activation, thread);
     names::adopt_first(thread);
-    urgency::adopt_first(thread);
+    lending::adopt_first(thread);
     scheduling::adopt_first(runtime, activation, thread);
     GUEST.identities.adopt_first(thread);
     GUEST.living.store(1, Ordering::Relaxed);

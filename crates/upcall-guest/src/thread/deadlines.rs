@@ -27,7 +27,7 @@ use crate::ground::entry::Frame;
 use crate::ground::state::{GUEST, Policy};
 use crate::signal::pending;
 use crate::thread::scheduling::at;
-use crate::thread::{sleep, urgency};
+use crate::thread::{lending, sleep};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -199,7 +199,7 @@ fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), wanted: Opti
                 Rank::COMMON
             }
         };
-        urgency::set_own(runtime, activation, whose.0, rank);
+        lending::set_own(runtime, activation, whose.0, rank);
     });
     match changed {
         Some(()) => 0,
@@ -215,7 +215,7 @@ fn alter(runtime: &'static Runtime, thread: &'static Thread, alter: impl FnOnce(
         // Somebody else may have taken its deadlines away.
         if has(thread) {
             let due = alter(&thread.kernel.job);
-            urgency::set_own(runtime, activation, thread, rank(due));
+            lending::set_own(runtime, activation, thread, rank(due));
         }
     }
     runtime.leave(activation);
@@ -244,7 +244,7 @@ fn renew(runtime: &'static Runtime, thread: &'static Thread) {
     let job = &thread.kernel.job;
     let now = runtime.kernel().now();
     let is_new = now >= load(&job.next);
-    if is_new || urgency::own_rank(thread) != rank(load(&job.due)) {
+    if is_new || lending::own_rank(thread) != rank(load(&job.due)) {
         let before = cpu_time::of(thread);
         alter(runtime, thread, |job| {
             if is_new {
@@ -285,7 +285,7 @@ pub fn tick(runtime: &'static Runtime, activation: &'static Activation, thread: 
         job.before.store(had, Ordering::Relaxed);
         let due = load(&job.due).saturating_add(load(&job.period));
         job.due.store(due, Ordering::Relaxed);
-        urgency::set_own(runtime, activation, thread, rank(due));
+        lending::set_own(runtime, activation, thread, rank(due));
     }
 }
 

@@ -22,7 +22,7 @@ use crate::ground::{access, caller, mask};
 use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
 use crate::signal::{dispatch, pending};
-use crate::thread::{agents, bound, outside, robust, scheduling, shell, urgency};
+use crate::thread::{agents, bound, lending, outside, robust, scheduling, shell};
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
 #[derive(Clone, Copy, Debug)]
@@ -277,7 +277,7 @@ fn launch(
         state.thread_pointer.store(request.tls, Ordering::Relaxed);
     }
     let base = state.thread_pointer.load(Ordering::Relaxed);
-    urgency::inherit(runtime, activation, (Some(creator), thread));
+    lending::inherit(runtime, activation, (Some(creator), thread));
     // Only now: signals for the process may be passed to it as soon as it has an id.
     let id = agent.map(agents::Agent::tid);
     let Some(tid) = GUEST.identities.assign(runtime, thread, id) else {

@@ -11,7 +11,7 @@
 //! ordinary thread, and real-time policies are refused as without privilege; [`deadlines`] says when SCHED_DEADLINE is not.
 //! For other processes all are the kernel's.
 //!
-//! Who waits for a mutex with PTHREAD_PRIO_INHERIT lends its urgency to the holder ([`urgency`]).
+//! Who waits for a mutex with PTHREAD_PRIO_INHERIT lends its urgency to the holder ([`lending`]).
 //!
 //! The kernel hears of such a request when a process begins that the thread has made, or when the thread executes a program:
 //! they have it, as far as the kernel grants it ([`pass_on`]).
@@ -26,7 +26,7 @@ use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
 use crate::ground::{access, record};
 use crate::signal::pending;
-use crate::thread::{affinity, bound, deadlines, urgency};
+use crate::thread::{affinity, bound, deadlines, lending};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
@@ -441,7 +441,7 @@ fn change(
         .kernel
         .asked_urgency
         .store(wants.word(), Ordering::Relaxed);
-    urgency::set_own(runtime, activation, thread, wants.rank());
+    lending::set_own(runtime, activation, thread, wants.rank());
 }
 
 /// As sched_setscheduler(2) with SCHED_RR, for a thread of the crate. Inside the runtime.

@@ -204,7 +204,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "runtime/urgency.rs",
+        file: "runtime/precedence.rs",
         text: "if self.is_ranked() {
             self.announce(vp, thread);
         }",
@@ -213,7 +213,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
-        file: "runtime/urgency.rs",
+        file: "runtime/precedence.rs",
         text: "self.preempt_for(vp, first);",
         instead: "let _ = first;",
         scenario: "priorities::the_urgent_are_woken_together",
@@ -276,7 +276,7 @@ const MUTANTS: &[Mutant] = &[
     // What has another rank again stays where it is.
     Mutant {
         caught_by: "who_is_kept_back_is_held",
-        file: "runtime/urgency.rs",
+        file: "runtime/precedence.rs",
         text: "HELD => self.release_held(activation, thread),",
         instead: "HELD => {}",
         scenario: "policies::groups_take_turns",
@@ -284,7 +284,7 @@ const MUTANTS: &[Mutant] = &[
     // It is ready, and nobody is called for it.
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
-        file: "runtime/urgency.rs",
+        file: "runtime/precedence.rs",
         text: "self.push_back(near, thread);
             self.announce(near, thread);",
         instead: "self.push_back(near, thread);",
@@ -293,7 +293,7 @@ const MUTANTS: &[Mutant] = &[
     // One that was stopped, and held meanwhile, goes on as it was granted the processor again.
     Mutant {
         caught_by: "a_held_thread_does_not_run",
-        file: "runtime/urgency.rs",
+        file: "runtime/precedence.rs",
         text: "|| rank == Rank::HELD || self.is_more",
         instead: "|| self.is_more",
         scenario: "policies::who_is_held_stops",
@@ -301,7 +301,7 @@ const MUTANTS: &[Mutant] = &[
     // Nobody lets a thread go that is held.
     Mutant {
         caught_by: "everybody waits for ever",
-        file: "runtime/urgency.rs",
+        file: "runtime/precedence.rs",
         text: "vp.idle_told.store(false, Ordering::Relaxed);
                     continue;",
         instead: "continue;",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use upcall_core::Machine;
 use upcall_core::runtime::{Advice, Transition};
-use upcall_guest::{shell, urgency};
+use upcall_guest::{lending, shell};
 use upcall_linux::{Runtime, Thread};
 
 use super::{Id, Policy, Rank, Threads, Why};
@@ -166,7 +166,7 @@ impl Adviser {
         let activation = self.runtime.enter();
         for id in &changed {
             if let Some(known) = self.threads.known(*id) {
-                urgency::set_own(self.runtime, activation, known.block, known.rank);
+                lending::set_own(self.runtime, activation, known.block, known.rank);
             }
         }
         self.runtime.leave(activation);

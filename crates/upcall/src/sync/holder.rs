@@ -1,5 +1,5 @@
 //! The thread that holds a mutex, where threads have ranks: a waiting thread lends it its own
-//! (`upcall_guest::urgency`).
+//! (`upcall_guest::lending`).
 
 use crate::futex::AtomicU32;
 
@@ -25,32 +25,32 @@ impl Holder {
     /// Returns true if threads have ranks.
     #[inline]
     pub(super) fn has_rank(&self) -> bool {
-        upcall_guest::urgency::lends()
+        upcall_guest::lending::lends()
     }
 
     /// The calling thread has taken the mutex.
     #[inline]
     pub(super) fn took(&self) {
-        if upcall_guest::urgency::lends() {
-            upcall_guest::urgency::took(&self.0);
+        if upcall_guest::lending::lends() {
+            upcall_guest::lending::took(&self.0);
         }
     }
 
     /// The calling thread is about to wait for the mutex, which is marked as awaited.
     #[inline]
     pub(super) fn lend(&self) {
-        if upcall_guest::urgency::lends() {
-            upcall_guest::urgency::lend(&self.0);
+        if upcall_guest::lending::lends() {
+            upcall_guest::lending::lend(&self.0);
         }
     }
 
     /// The calling thread has waited, and perhaps has the mutex now.
     #[inline]
     pub(super) fn waited(&self, has_it: bool) {
-        if upcall_guest::urgency::lends() {
-            upcall_guest::urgency::waited();
+        if upcall_guest::lending::lends() {
+            upcall_guest::lending::waited();
             if has_it {
-                upcall_guest::urgency::took(&self.0);
+                upcall_guest::lending::took(&self.0);
             }
         }
     }
@@ -58,8 +58,8 @@ impl Holder {
     /// The calling thread has freed the mutex.
     #[inline]
     pub(super) fn freed(&self, awaited: bool) {
-        if upcall_guest::urgency::lends() {
-            upcall_guest::urgency::freed(&self.0, awaited);
+        if upcall_guest::lending::lends() {
+            upcall_guest::lending::freed(&self.0, awaited);
         }
     }
 }

@@ -220,8 +220,8 @@ mod own {
     use std::io;
     use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
 
+    use upcall_guest::lending::Asks;
     use upcall_guest::shell::{self, ROOM, Work};
-    use upcall_guest::urgency::Asks;
     use upcall_linux::Runtime;
 
     use super::super::handle::{JoinHandle, Kind, Own};

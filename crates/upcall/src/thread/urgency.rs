@@ -50,7 +50,7 @@ pub(super) fn check_priority(priority: u8) {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn change(asks: Asks) {
-    use upcall_guest::{direct, urgency};
+    use upcall_guest::{direct, lending};
 
     let Some(runtime) = direct::runtime() else {
         return;
@@ -58,7 +58,7 @@ fn change(asks: Asks) {
     let asks = asks.of_guest();
     let activation = runtime.enter();
     if let Some(thread) = activation.thread() {
-        urgency::change(runtime, activation, thread, asks);
+        lending::change(runtime, activation, thread, asks);
     }
     runtime.leave(activation);
 }
@@ -68,8 +68,8 @@ fn change(_asks: Asks) {}
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 impl Asks {
-    pub(super) fn of_guest(self) -> upcall_guest::urgency::Asks {
-        upcall_guest::urgency::Asks {
+    pub(super) fn of_guest(self) -> upcall_guest::lending::Asks {
+        upcall_guest::lending::Asks {
             priority: self.priority,
             deadline: self.deadline.map(crate::futex::moment),
             tag: self.tag,

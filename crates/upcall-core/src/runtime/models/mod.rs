@@ -54,11 +54,11 @@ mod lists;
 #[cfg(loom)]
 mod owner;
 #[cfg(loom)]
+mod precedence;
+#[cfg(loom)]
 mod small;
 #[cfg(shuttle)]
 mod stealing;
-#[cfg(loom)]
-mod urgency;
 
 use core::sync::atomic::Ordering;
 use std::vec::Vec;

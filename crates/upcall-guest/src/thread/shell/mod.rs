@@ -33,7 +33,7 @@ use upcall_linux::{Activation, Linux, Runtime, Thread, sys};
 
 use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
-use crate::thread::urgency::{self, Asks};
+use crate::thread::lending::{self, Asks};
 use crate::thread::{lifetime, names};
 
 /// Threads of the runtime's own, which do not keep the process.
@@ -137,7 +137,7 @@ fn inherit(
     let mask = creator.kernel.mask.load(Ordering::Relaxed);
     thread.kernel.mask.store(mask, Ordering::Relaxed);
     if runtime.is_ranked() || asks.is_some() {
-        urgency::begin(runtime, activation, thread, asks.unwrap_or_default());
+        lending::begin(runtime, activation, thread, asks.unwrap_or_default());
     }
 }
 
