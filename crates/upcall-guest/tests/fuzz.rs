@@ -1,5 +1,5 @@
-//! Bytes of all kinds for the decoder, the window's choice and the readers of unwind tables: no
-//! crash, and whatever is chosen is a system call for another decoder too.
+//! Random bytes for the decoder, the choice of windows and the readers of unwind tables. Nothing may crash, and everything
+//! that is chosen must be a system call for another decoder too.
 //!
 //! `PROPTEST_CASES=100000 cargo test --release -p upcall-guest --test fuzz` is a long run.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]

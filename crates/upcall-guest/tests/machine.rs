@@ -1,6 +1,5 @@
-//! Every library and program on the machine: what would be rewritten in it is a system call for
-//! another decoder too, and nothing that this one, the symbols or the relocations know of leads into
-//! its middle.
+//! Every library and program on the machine: what would be rewritten in it must be a system call for another decoder too,
+//! and nothing that this decoder, the symbols or the relocations know of may lead into its middle.
 //!
 //! `UPCALL_SCAN_ROOTS` (directories, separated by colons) replaces the system's own directories.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]

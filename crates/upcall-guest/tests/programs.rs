@@ -1,5 +1,4 @@
-//! Unmodified programs under the `passthrough` library: rewritten, and not to be told from a
-//! native run.
+//! Unmodified programs under the `passthrough` library are rewritten, and behave as in a native run.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 use std::path::{Path, PathBuf};

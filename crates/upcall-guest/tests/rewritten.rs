@@ -1,4 +1,4 @@
-//! libc rewritten in a child process, which has one thread, and frames that continue elsewhere.
+//! libc is rewritten in a child process, which has one thread; and frames continue elsewhere.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

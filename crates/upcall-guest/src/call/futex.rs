@@ -420,7 +420,7 @@ fn wake_op(runtime: &'static Runtime, frame: &Frame) -> Answer {
     }
 }
 
-/// The operation of FUTEX_WAKE_OP on the word: op (4 bits), cmp (4), operand (12), comparand (12).
+/// Applies the operation of FUTEX_WAKE_OP to the word: op (4 bits), cmp (4), operand (12), comparand (12).
 fn apply(address: usize, encoded: u32) -> Result<bool, Fault> {
     let shift = encoded >> 31 != 0;
     let operand = (encoded << 8) as i32 >> 20;

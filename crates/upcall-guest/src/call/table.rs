@@ -98,7 +98,7 @@ impl Row {
     }
 }
 
-/// The row of a call.
+/// Returns the row of a call.
 #[inline]
 pub fn row_of(number: u64) -> &'static Row {
     let index = INDEX.get(number as usize).copied().unwrap_or(0);

@@ -1,9 +1,8 @@
 //! Reading and changing the program's memory where the kernel would have answered EFAULT.
 //!
-//! The runtime touches words that the program names (futexes, robust lists). A bad address must
-//! end in an error, not in a fault inside the runtime: the instructions that touch such memory
-//! stand here, and the handler of SIGSEGV and SIGBUS continues a fault at one of them at its
-//! error exit.
+//! The runtime touches words that the program names (futexes, robust lists). A bad address must end in an error, not in a
+//! fault inside the runtime. So all instructions that touch such memory are here, and the handler of SIGSEGV and SIGBUS
+//! continues a fault at one of them at its error exit.
 
 use core::arch::global_asm;
 
@@ -180,14 +179,14 @@ pub fn store(at: usize, bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// For a fault at `rip`: where to continue, if it is one of the instructions above.
+/// Returns where to continue after a fault at `rip`, if that is one of the instructions above.
 pub fn recover(rip: usize) -> Option<usize> {
     // SAFETY: a constant table.
     let [touching @ .., exit] = unsafe { &upcall_access_table };
     touching.contains(&rip).then_some(*exit)
 }
 
-/// A timespec of the program, in nanoseconds; saturates.
+/// Returns a timespec of the program, in nanoseconds; saturates.
 ///
 /// # Errors
 ///

@@ -1,22 +1,20 @@
-//! Who makes a call: a thread on an activation, or a kernel thread that is none.
+//! Finds who makes a call: a thread on an activation, or an outside kernel thread.
 //!
-//! Kernel threads that libc starts for itself, and children that share the memory, run the same
-//! rewritten code. Their pseudo-register leads to a mark: memory that looks like an activation inside
-//! the runtime, without a thread.
+//! Helpers, and children that share the memory, run the same rewritten code. Their pseudo-register leads to a mark: memory
+//! that looks like an activation inside the runtime, without a thread.
 //!
-//! A program may use that register itself (GS on x86-64: sandboxes do). Its value is the thread's:
+//! A program may use that register itself (GS on x86-64: sandboxes do). Its value belongs to the thread:
 //!
-//! 1. Wherever code of the program has run, the register is believed only if it leads to the activation that
-//!    carries the calling thread ([`base::program_thread`]). Otherwise the kernel thread's id says which
-//!    activation this is ([`identify`]); the value is kept with the thread, and the register is the activation's.
-//! 2. The last step before code of the program goes on is [`give_back`]: it writes the thread's value, if it has
-//!    one. That is so for handlers, too, which the kernel starts with the register as it is, and which may
-//!    change it for what they have interrupted.
-//! 3. A signal between these steps and the program finds its value in the register, and leaves it there.
+//! 1. Wherever code of the program has run, the register is trusted only if it leads to the activation that carries the
+//!    calling thread ([`base::program_thread`]). Otherwise the kernel thread's id tells which activation this is
+//!    ([`identify`]). The value is then kept with the thread, and the register set to the activation's.
+//! 2. The last step before code of the program goes on is [`give_back`]: it writes the thread's value, if it has one.
+//!    Handlers do the same: the kernel starts them with the register as it is, and they may change it for the code that
+//!    they have interrupted.
+//! 3. A signal between these steps and the program finds the program's value in the register, and leaves it there.
 //!
-//! A value that is one of ours is none of the program's: it has read it there and written it back.
-//! A thread that has none of its own reads an activation's address. Children that share the memory begin
-//! without a value.
+//! A value that is one of ours is not the program's: it has read it there and written it back. A thread that has no value
+//! of its own reads an activation's address. Children that share the memory begin without a value.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,7 +25,7 @@ use crate::ground::identity::kernel_tid;
 use crate::ground::state::{self, GUEST};
 use crate::ground::{caller, mask, record};
 
-/// What the marks of kernel threads without a record of their own say ([`record_of`]).
+/// The record number in the marks of kernel threads without a record of their own ([`record_of`]).
 const ANYBODY: usize = 1;
 
 /// One mark for processes that share the memory, one for threads.
@@ -59,7 +57,7 @@ pub fn make_mark(address: usize, record: usize) {
     }
 }
 
-/// The record behind a mark; 0 for an activation, and for a mark without one.
+/// Returns the record behind a mark; 0 for an activation, and for a mark without one.
 #[inline]
 pub fn record_of(activation: &'static Activation) -> usize {
     match activation.kernel.outside.load(Ordering::Relaxed) {
@@ -75,7 +73,7 @@ pub fn mark_outside(helper: bool) {
     base::set(unsafe { mark.as_ref() });
 }
 
-/// Returns true if the calling kernel thread is one of this process's that is no activation.
+/// Returns true if the calling kernel thread is an outside one of this process.
 pub fn is_helper() -> bool {
     base::is_set() && {
         // SAFETY: the pseudo-register is set.
@@ -84,7 +82,7 @@ pub fn is_helper() -> bool {
     }
 }
 
-/// Returns true if the calling kernel thread is no activation, or runs on borrowed memory.
+/// Returns true if the calling kernel thread is an outside one, or runs on borrowed memory.
 #[inline]
 pub fn is_outside() -> bool {
     if !base::is_set() {
@@ -99,19 +97,19 @@ pub fn is_outside() -> bool {
     }
 }
 
-/// Returns true if this is no activation but a mark.
+/// Returns true if this is a mark in place of an activation.
 pub fn is_mark(activation: &'static Activation) -> bool {
     activation.kernel.outside.load(Ordering::Relaxed) != 0
 }
 
-/// The thread that makes the call.
+/// Returns the thread that makes the call.
 #[inline]
 pub fn current_thread() -> Option<&'static Thread> {
     // SAFETY: called for threads only.
     unsafe { base::current_thread() }
 }
 
-/// The calling thread, if it runs on an activation and its memory is not lent.
+/// Returns the calling thread, if it runs on an activation and its memory is not lent.
 #[inline]
 pub fn own_thread() -> Option<&'static Thread> {
     if !base::is_set() {
@@ -120,9 +118,9 @@ pub fn own_thread() -> Option<&'static Thread> {
     current_thread().filter(|thread| !thread.kernel.lent.load(Ordering::Relaxed))
 }
 
-/// Who runs on the calling kernel thread, whatever its register holds.
+/// What runs on the calling kernel thread, whatever its register holds.
 pub enum Caller {
-    /// An activation with this thread; whether the program had written the register.
+    /// An activation with this thread; true if the program had written the register.
     Thread(&'static Thread, bool),
     /// An activation of which no thread's code runs.
     Activation,
@@ -130,8 +128,8 @@ pub enum Caller {
     Outside(Option<usize>),
 }
 
-/// Finds out who runs here by the kernel thread's id. On an activation the register leads to that afterwards,
-/// and what the program had there is kept with the thread.
+/// Finds out what runs here by the kernel thread's id. On an activation the register leads to that afterwards, and the
+/// program's value is kept with the thread.
 #[cold]
 #[inline(never)]
 pub fn identify(runtime: &'static Runtime) -> Caller {
@@ -154,7 +152,7 @@ pub fn identify(runtime: &'static Runtime) -> Caller {
     caller
 }
 
-/// The calling kernel thread is this activation. All signals are blocked.
+/// Makes the register lead to this activation, which the calling kernel thread is. All signals are blocked.
 fn claim(activation: &'static Activation) -> Caller {
     let value = base::read();
     let is_right = value == core::ptr::from_ref(activation) as usize;
@@ -174,8 +172,8 @@ fn claim(activation: &'static Activation) -> Caller {
     Caller::Thread(thread, !is_right)
 }
 
-/// The thread's code goes on: the register is as the program has left it. While a child runs on the thread's
-/// memory (`lent`) it is not: `process::after` gives it back then.
+/// Called when the thread's code goes on: the register gets the program's value. While a child runs on the thread's memory
+/// (`lent`) it does not: `process::after` does it then.
 #[inline(always)]
 pub fn give_back(thread: &Thread) {
     let own = thread.kernel.program_base.load(Ordering::Relaxed);
@@ -185,8 +183,8 @@ pub fn give_back(thread: &Thread) {
     }
 }
 
-/// A call begins with the activation's address in the register: the program has nothing of its own there any
-/// more. Not so for a child on lent memory, nor for a call of libc's that the runtime makes.
+/// Called when a call begins with the activation's address in the register: the program has no value there any more. Not
+/// for a child on lent memory, nor for a call of libc's that the runtime makes.
 #[cold]
 #[inline(never)]
 pub fn forget_base(thread: &Thread) {
@@ -198,11 +196,10 @@ pub fn forget_base(thread: &Thread) {
 
 /// For [`leave`]: there is nothing to do.
 pub const NOTHING: usize = 0;
-/// For [`leave`]: the thread's own value goes into the register. Any other number is the value of a kernel
-/// thread that is no activation.
+/// For [`leave`]: the thread's own value goes into the register. Any other number is the value of an outside kernel thread.
 pub const OF_THREAD: usize = 1;
 
-/// In a handler, or in code that the program calls: the register is ours until [`leave`], which takes the answer.
+/// Called in a handler, or in code that the program calls: the register is ours until [`leave`], which takes the answer.
 #[inline]
 pub fn enter() -> usize {
     match GUEST.runtime() {
@@ -224,7 +221,7 @@ fn enter_slowly(runtime: &'static Runtime) -> usize {
     }
 }
 
-/// The end of what [`enter`] began.
+/// Ends what [`enter`] began.
 #[inline]
 pub fn leave(entered: usize) {
     match entered {
@@ -241,7 +238,7 @@ pub fn leave(entered: usize) {
     }
 }
 
-/// A kernel thread that is no activation makes a call with this in its register.
+/// Called when an outside kernel thread makes a call with this in its register.
 #[cold]
 #[inline(never)]
 pub fn serve_outside(frame: &mut Frame, own: Option<usize>, serve: fn(&mut Frame)) {
@@ -264,8 +261,8 @@ fn mark_as_it_is() {
     mark_outside(process == GUEST.pid.load(Ordering::Relaxed));
 }
 
-/// A handler of the program's has ended, that began on `activation` with the thread's own value: what it left in
-/// the register is the thread's.
+/// Called when a handler of the program's has ended, that began on `activation` with the thread's own value. What it left
+/// in the register becomes the thread's.
 pub fn take_back(activation: &'static Activation, thread: &'static Thread) {
     let word = &thread.kernel.program_base;
     match GUEST.runtime() {
@@ -282,7 +279,7 @@ pub fn take_back(activation: &'static Activation, thread: &'static Thread) {
     }
 }
 
-/// The process is the child of a fork, and has no runtime.
+/// Called in the child of a fork, which has no runtime.
 pub fn give_up(thread: Option<&'static Thread>) {
     if base::is_set() {
         let own = thread.map_or(0, |thread| {
@@ -293,7 +290,7 @@ pub fn give_up(thread: Option<&'static Thread>) {
     }
 }
 
-/// The runtime, for a thread of its own; `None`: there is none, or the caller is a kernel thread.
+/// Returns the runtime to a thread of it; `None` without a runtime, and to an outside kernel thread.
 #[inline]
 pub fn runtime() -> Option<&'static Runtime> {
     GUEST.runtime().filter(|_| !caller::is_outside())

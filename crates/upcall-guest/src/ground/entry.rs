@@ -1,20 +1,19 @@
 //! What a handler sees of a system call: the frame, and the hooks that are called with it.
 //!
 //! The protocol of one system call:
-//! 1. the stub enters with a [`Frame`] of the registers as they were at the site;
-//! 2. the handler runs on the program's own stack, below the red zone, and leaves the result in
-//!    `rax` and its wish in `mode`;
-//! 3. [`mode::CONTINUE`] returns through the stub; [`mode::RELOAD`] loads every register, the
-//!    stack pointer and `resume` included, from the frame; [`mode::AT_SITE`] makes the real
-//!    system call with the site's own registers and stack, and then calls the `after` hook, in
-//!    the parent and in the child.
+//! 1. The stub enters with a [`Frame`] of the registers as they were at the site.
+//! 2. The handler runs on the program's own stack, below the red zone. It leaves the result in `rax`, and in `mode` how to
+//!    go on.
+//! 3. [`mode::CONTINUE`] returns through the stub. [`mode::RELOAD`] loads every register, the stack pointer and `resume`
+//!    included, from the frame. [`mode::AT_SITE`] makes the real system call with the site's own registers and stack, and
+//!    then calls the `after` hook, in the parent and in the child.
 //!
-//! The hooks may switch to another thread and come back on another activation. They must keep
-//! their stack use well under 16 KiB: libc gives back the unused part of a dying thread's stack
-//! (`madvise`) from 16 KiB below its own frame on, and small stacks are legal.
+//! The hooks may switch to another thread and come back on another activation. They must use well under 16 KiB of stack:
+//! libc gives back the unused part of a dying thread's stack (`madvise`) from 16 KiB below its own frame on, and small
+//! stacks are legal.
 //!
-//! Rejected: handing the handler the seven call registers only. A new thread starts as a copy of
-//! its creator's registers, and a signal needs them all.
+//! Rejected: handing the handler the seven call registers only. A new thread starts as a copy of its creator's registers,
+//! and a signal needs them all.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -23,7 +22,7 @@ pub use crate::ground::arch::{
     NEVER, Progress, give_up, pass_through, program_call, progress, raw_syscall, resume,
 };
 
-/// What an entry shall do after the hook.
+/// What an entry does after the hook.
 pub mod mode {
     /// Return to the site with the frame's registers. The default.
     pub const CONTINUE: u64 = 0;
@@ -184,12 +183,12 @@ pub unsafe fn install(handler: Hook, after: Hook) {
     AFTER.store(after as *mut (), Ordering::Release);
 }
 
-/// The hooks now installed.
+/// Returns the hooks now installed.
 pub(crate) fn hooks() -> (Hook, Hook) {
     (hook_in(&HANDLER), hook_in(&AFTER))
 }
 
-/// The hook now installed as handler.
+/// Returns the hook now installed as handler.
 pub(crate) fn handler() -> Hook {
     hook_in(&HANDLER)
 }

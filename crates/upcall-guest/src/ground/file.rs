@@ -2,7 +2,7 @@
 
 use crate::ground::entry::raw_syscall;
 
-/// The beginning of a file whose `path` ends with a zero: how much there is of it.
+/// Reads the beginning of a file whose `path` ends with a zero. Returns how many bytes it read.
 pub fn read_file(directory: i32, path: &[u8], into: &mut [u8]) -> usize {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
     // SAFETY: reads the path, which ends with a zero, and writes no more than there is room for.

@@ -1,20 +1,20 @@
-//! The memory of the preloaded library: not the program's `malloc`.
+//! The memory of the preloaded library, which does not use the program's `malloc`.
 //!
-//! The program may have a `malloc` of its own, which counts, limits or records, and which may need its own
-//! constructor first. So the library that `upcall run` preloads takes its memory from the kernel: `build.rs`
-//! makes the linker resolve `malloc` and its relatives to the functions here, in that library alone. A program
-//! that links the crate allocates as it always does.
+//! The program may have a `malloc` of its own, which counts, limits or records, and which may need its own constructor
+//! first. So the library that `upcall run` preloads takes its memory from the kernel. `build.rs` makes the linker resolve
+//! `malloc` and its relatives to the functions here, in that library alone. A program that links the crate allocates as it
+//! always does.
 //!
 //! 1. A block has a power of two of bytes. It is cut from a *chunk*, behind a header that names both.
 //! 2. A freed block goes to the list of its size. A chunk counts its blocks that are in use.
-//! 3. The rewriter needs much for a short time. Afterwards [`trim`] gives the chunks back of which nothing is in use.
+//! 3. The rewriter needs much memory for a short time. Afterwards [`trim`] gives unused chunks back.
 //! 4. A larger request is a chunk of its own, which goes back when it is freed.
 //!
-//! Nobody waits for the lock: the holder may be preempted, or have stayed behind when the process was forked. A
-//! request that meets it gets a chunk of its own, and a block that is freed then is lost.
+//! Nobody waits for the lock, because the holder may be preempted, or have stayed behind when the process was forked. A
+//! request that finds it locked gets a chunk of its own, and a block that is freed then is lost.
 //!
-//! Rejected: `#[global_allocator]`. It would be that of every program that links the crate. Rejected: never to use a
-//! block again. The first scan alone asks for five megabytes, and to touch them takes longer than the lists.
+//! Rejected: `#[global_allocator]`. It would be that of every program that links the crate. Rejected: never to use a block
+//! again. The first scan alone asks for five megabytes, and to touch them takes longer than the lists.
 //!
 //! # Upcall safety
 //!
@@ -101,7 +101,7 @@ static HEAP: Heap = Heap {
 };
 
 impl Heap {
-    /// Does something with the state, unless somebody else does.
+    /// Does something with the state, unless another thread is doing so.
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> Option<T> {
         // Acquire: pairs with the Release below.
         if self.taken.swap(true, Ordering::Acquire) {
@@ -114,7 +114,7 @@ impl Heap {
     }
 }
 
-/// A new chunk, or null.
+/// Returns a new chunk, or null.
 fn map(length: usize) -> *mut Chunk {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -149,7 +149,7 @@ unsafe fn unmap(chunk: *mut Chunk) {
 }
 
 impl State {
-    /// A block of a class, and its chunk.
+    /// Returns a block of a class, and its chunk.
     fn block(&mut self, class: u32) -> Option<(usize, *mut Chunk)> {
         let list = &mut self.lists[(class - SMALLEST) as usize];
         // SAFETY: blocks in the lists and chunks are ours and mapped.
@@ -257,7 +257,7 @@ fn take(alignment: usize, size: usize) -> *mut c_void {
     address as *mut c_void
 }
 
-/// How many bytes the memory at this address has.
+/// Returns how many bytes the memory at this address has.
 ///
 /// # Safety
 ///
@@ -273,7 +273,7 @@ unsafe fn room(address: *mut c_void) -> usize {
     }
 }
 
-/// Gives the kernel back what the rewriter has used and does not need any more.
+/// Gives memory back to the kernel that the rewriter has used and does not need any more.
 pub fn trim() {
     HEAP.with(State::trim);
 }

@@ -1,4 +1,4 @@
-//! What lower floors ask of higher ones. [`crate::start`] sets it, before code of the program runs.
+//! What lower floors ask of higher ones. [`crate::start`] sets these functions before code of the program runs.
 
 use std::sync::OnceLock;
 
@@ -30,12 +30,12 @@ pub struct Hooks {
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
-/// Sets them, once.
+/// Sets the functions, once.
 pub fn set(hooks: Hooks) {
     let _ = HOOKS.set(hooks);
 }
 
-/// The functions that were set.
+/// Returns the functions that were set.
 pub fn hooks() -> &'static Hooks {
     HOOKS.get().expect("they are set at start")
 }

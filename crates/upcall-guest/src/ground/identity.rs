@@ -1,9 +1,9 @@
-//! The ids of threads: numbers beyond any kernel thread's, and who they belong to.
+//! The ids of threads: numbers beyond any kernel thread's, and the threads that have them.
 //!
-//! libc keeps a thread's id in its control block and in mutexes (30 bits), the program passes it to
-//! tgkill(2) and friends. Kernel ids end at 2^22, so ids from 2^28 on cannot be confused with one.
-//! The first thread keeps the process's id, and a thread that has an agent ([`agents`](crate::thread::agents)) has the
-//! agent's. Approach rejected: the id of the activation, which changes whenever the thread migrates.
+//! libc keeps a thread's id in its control block and in mutexes (30 bits), and the program passes it to tgkill(2) and
+//! others. Kernel ids end at 2^22, so ids from 2^28 on cannot be confused with one. The first thread keeps the process's
+//! id, and a thread that has an agent ([`agents`](crate::thread::agents)) has the agent's. Approach rejected: the id of the
+//! activation, which changes whenever the thread migrates.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ pub struct Identities {
     table: AtomicPtr<Slot<Thread>>,
     /// For each id of an agent the number of its thread's place in the table, plus one.
     agents: AtomicPtr<AtomicU32>,
-    /// How many ids were tried; it does not come round, or [`Identities::each`] would stop short.
+    /// How many ids were tried. It does not wrap around, or [`Identities::each`] would stop too early.
     next: AtomicU64,
     first: Slot<Thread>,
 }
@@ -41,7 +41,7 @@ impl Identities {
         (!table.is_null()).then(|| unsafe { core::slice::from_raw_parts(table, MOST) })
     }
 
-    /// The word of a kernel thread's id, if threads have agents.
+    /// Returns the word of a kernel thread's id, if threads have agents.
     fn place_of(&self, id: i32) -> Option<&'static AtomicU32> {
         let agents = self.agents.load(Ordering::Acquire);
         if agents.is_null() {
@@ -56,24 +56,24 @@ impl Identities {
         self.first.set(Some(thread), Ordering::Release);
     }
 
-    /// The first thread, while it lives.
+    /// Returns the first thread, while it lives.
     pub fn first(&self) -> Option<&'static Thread> {
         self.first.get(Ordering::Acquire)
     }
 
-    /// The child of a fork knows nobody.
+    /// Called in the child of a fork, which has no such threads.
     pub fn forget(&self) {
         self.first.set(None, Ordering::Relaxed);
         self.table.store(core::ptr::null_mut(), Ordering::Relaxed);
         self.agents.store(core::ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// The table at `own`, which is mapped the first time. `None`: there is no memory.
+    /// Makes sure that the table at `own` is mapped. Returns `None` if there is no memory.
     fn mapped<T>(own: &AtomicPtr<T>, runtime: &'static Runtime) -> Option<()> {
         if own.load(Ordering::Acquire).is_null() {
             let memory = upcall_core::Machine::map(runtime.kernel(), MOST * size_of::<T>());
             let memory = memory.ok()?.as_ptr().cast::<T>();
-            // Somebody else may have been first; then this mapping stays unused.
+            // Another thread may have been first; then this mapping stays unused.
             let _ = own.compare_exchange(
                 core::ptr::null_mut(),
                 memory,
@@ -126,7 +126,7 @@ impl Identities {
         }
     }
 
-    /// The place in the table of the thread with that id, which is not the first one.
+    /// Returns the place in the table of the thread with that id, which is not the first one.
     fn index_of(&self, id: i32) -> Option<usize> {
         if id >= FIRST {
             return Some((id - FIRST) as usize);
@@ -136,7 +136,7 @@ impl Identities {
         (number as usize).checked_sub(1)
     }
 
-    /// The thread with that id.
+    /// Returns the thread with that id.
     pub fn find(&self, id: i32) -> Option<&'static Thread> {
         let has_it = |thread: &&Thread| thread.kernel.tid.load(Ordering::Relaxed) == id;
         if id < FIRST
@@ -173,7 +173,7 @@ impl Default for Identities {
     }
 }
 
-/// The id of the calling kernel thread.
+/// Returns the id of the calling kernel thread.
 pub fn kernel_tid() -> i32 {
     // SAFETY: asks only.
     (unsafe { upcall_linux::sys!(sys::SYS_gettid) }) as i32

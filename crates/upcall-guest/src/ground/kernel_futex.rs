@@ -1,4 +1,4 @@
-//! futex(2) between threads and kernel threads that are no activations: these wait in the kernel.
+//! futex(2) between threads and outside kernel threads, which wait in the kernel.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
@@ -20,10 +20,10 @@ pub const LOCK_PI2: u64 = 13;
 /// How many threads wait, in the kernel, for words that other processes may share.
 pub static SHARED_WAITS: AtomicUsize = AtomicUsize::new(0);
 
-/// How many kernel threads that are no activations make a futex call now.
+/// How many outside kernel threads make a futex call now.
 pub static OUTSIDE_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes a call in which a kernel thread that is no activation may wait.
+/// Makes a call in which an outside kernel thread may wait.
 pub fn counted(call: impl FnOnce() -> Answer) -> Answer {
     // SeqCst: counted before the kernel looks at the word. Pairs with the load in `wake_outside`, after the lock under
     // which the waker found too few threads, and with that in `wake_shared`.
@@ -35,7 +35,7 @@ pub fn counted(call: impl FnOnce() -> Answer) -> Answer {
     answer
 }
 
-/// A thread has ended and its word is cleared: whoever waits for it in the kernel.
+/// Called when a thread has ended and its word is cleared: wakes those that wait for the word in the kernel.
 pub fn wake_shared(address: usize) {
     // Before the look: a waiter counts itself before the kernel looks at the word.
     fence(Ordering::SeqCst);
@@ -44,7 +44,7 @@ pub fn wake_shared(address: usize) {
     }
 }
 
-/// Wakes kernel threads that are no activations, if any may wait.
+/// Wakes outside kernel threads, if any may wait.
 pub fn wake_outside(address: usize, count: usize) -> Answer {
     if count == 0 || OUTSIDE_CALLS.load(Ordering::SeqCst) == 0 {
         return 0;
@@ -67,7 +67,7 @@ pub fn wake_kernel(address: usize, count: usize, private: bool) -> Answer {
     woken.max(0) as Answer
 }
 
-/// A kernel thread that is no activation waits for a word of ours, which [`wake_kernel`] wakes.
+/// Lets an outside kernel thread wait for a word of ours, which [`wake_kernel`] wakes.
 pub fn wait_kernel(word: &AtomicU32, expected: u32) {
     // SAFETY: reads the word.
     unsafe {
@@ -83,7 +83,7 @@ pub fn wait_kernel(word: &AtomicU32, expected: u32) {
     }
 }
 
-/// The process is a child of fork: nobody else is there.
+/// Called in the child of a fork, which has one thread.
 pub fn forget() {
     OUTSIDE_CALLS.store(0, Ordering::Relaxed);
     SHARED_WAITS.store(0, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use crate::ground::entry::raw_syscall;
 
-/// The bit of a signal in a mask.
+/// Returns the bit of a signal in a mask.
 pub const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
@@ -10,7 +10,7 @@ pub const fn bit(signal: i32) -> u64 {
 /// What no mask blocks.
 pub const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 
-/// The signal mask of the calling kernel thread, as the kernel has it.
+/// Returns the signal mask of the calling kernel thread, as the kernel has it.
 pub fn kernel_mask() -> u64 {
     let mut mask = 0u64;
     // SAFETY: writes eight bytes.
@@ -23,8 +23,8 @@ pub fn kernel_mask() -> u64 {
     mask
 }
 
-/// All signals, for a kernel thread of the runtime's that must not be met by any. Not SIGSYS: the kernel ends a process
-/// in which a filter traps a call while that is blocked. See `own::ends_at_once`.
+/// All signals, for a kernel thread of the runtime's that none may meet. Not SIGSYS: the kernel ends a process in which a
+/// filter traps a call while that is blocked. See `own::ends_at_once`.
 pub const ALL: u64 = !MASK_BIT;
 
 /// Sets the signal mask of the calling kernel thread.

@@ -1,5 +1,5 @@
-//! What everything else stands on: registers and frames, the entry, raw system calls, access to the program's memory,
-//! memory of its own, the process-wide state, and who makes a call.
+//! What all other rooms use: registers and frames, the entry, raw system calls, access to the program's memory, memory of
+//! its own, the process-wide state, and who makes a call.
 
 pub mod access;
 pub mod arch;

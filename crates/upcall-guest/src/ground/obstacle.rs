@@ -1,7 +1,7 @@
-//! Processes that cannot be served from within, whatever the kernel gives: found out before anything is changed.
+//! Finds processes that cannot be served from within, whatever the kernel offers, before anything is changed.
 //!
-//! `upcall run` looks at the program's file for the same reasons. A program that links the crate, or the C library,
-//! has begun already: here it is the process that is looked at.
+//! `upcall run` checks the program's file for the same reasons. A program that links the crate, or the C library, has begun
+//! already: here the process is checked.
 
 use core::ffi::CStr;
 
@@ -14,7 +14,7 @@ const TOOLS: &[(&CStr, &str)] = &[
     (c"__lsan_do_leak_check", "it is built with LeakSanitizer"),
 ];
 
-/// Why this process cannot be served, if it cannot.
+/// Returns why this process cannot be served, if it cannot.
 pub fn find() -> Option<&'static str> {
     if is_static() {
         return Some("it has no dynamic linker (it is linked with -static)");
@@ -29,8 +29,8 @@ pub fn find() -> Option<&'static str> {
     tool.map(|&(_, what)| what)
 }
 
-/// Returns true if the program names no dynamic linker. What is asked of libc's loader then does not work: neither
-/// symbols by name nor the list of objects.
+/// Returns true if the program names no dynamic linker. Then libc's loader can look up neither symbols by name nor the list
+/// of objects.
 fn is_static() -> bool {
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,

@@ -9,7 +9,7 @@ use upcall_linux::{Activation, Thread, base};
 use crate::ground::caller;
 use crate::ground::identity::kernel_tid;
 
-/// What there is for each such kernel thread. It lies at the start of its memory, and is never unmapped.
+/// One such kernel thread's record. It lies at the start of its memory, and is never unmapped.
 #[repr(C)]
 pub struct Bound {
     /// Where the pseudo-register leads: see [`caller`].
@@ -23,7 +23,7 @@ pub struct Bound {
     pub(crate) next: AtomicPtr<Bound>,
     /// The one that was made before it.
     pub(crate) before: AtomicPtr<Bound>,
-    /// Whether the kernel thread has a table of descriptors of its own.
+    /// True if the kernel thread has a table of descriptors of its own.
     pub(crate) has_descriptors: AtomicBool,
 }
 
@@ -31,7 +31,7 @@ pub struct Bound {
 pub(crate) static LAST: AtomicPtr<Bound> = AtomicPtr::new(core::ptr::null_mut());
 
 impl Bound {
-    /// The thread that it carries, or is about to.
+    /// Returns the thread that it carries, or is about to.
     pub fn thread(&self) -> Option<&'static Thread> {
         // SAFETY: null, or a thread, whose memory is there for ever.
         unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
@@ -44,7 +44,7 @@ impl Bound {
     }
 }
 
-/// The calling kernel thread's, if it carries a thread that is bound to it.
+/// Returns the calling kernel thread's record, if it carries a thread that is bound to it.
 #[inline]
 pub fn current() -> Option<&'static Bound> {
     if !base::is_set() {
@@ -56,25 +56,25 @@ pub fn current() -> Option<&'static Bound> {
     unsafe { (record as *const Bound).as_ref() }
 }
 
-/// The thread that the calling kernel thread carries, if that is bound to it.
+/// Returns the thread that the calling kernel thread carries, if that is bound to it.
 #[inline]
 pub fn current_thread() -> Option<&'static Thread> {
     current()?.thread()
 }
 
-/// A thread's record, if it is bound, or about to be.
+/// Returns a thread's record, if it is bound, or about to be.
 pub fn of(thread: &'static Thread) -> Option<&'static Bound> {
     let record = thread.kernel.bound.load(Ordering::Acquire) as *const Bound;
     // SAFETY: 0, or a record, which is never unmapped.
     unsafe { record.as_ref() }
 }
 
-/// The id of the kernel thread to which a thread is bound, or about to be.
+/// Returns the id of the kernel thread to which a thread is bound, or about to be.
 pub fn kernel_id(thread: &'static Thread) -> Option<i32> {
     of(thread).map(|record| record.tid.load(Ordering::Relaxed))
 }
 
-/// Makes the pseudo-register lead to the mark of the calling kernel thread, if that is a bound thread's. Says whether it
+/// Makes the pseudo-register lead to the mark of the calling kernel thread, if that is a bound thread's. Returns true if it
 /// is.
 pub fn mark_own() -> bool {
     let own = kernel_tid();

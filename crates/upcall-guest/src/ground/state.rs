@@ -1,9 +1,9 @@
-//! The guest's one global object: whether there is a runtime, and what the program was started with.
+//! The library's one global object: the runtime, if there is one, and the options with which the program was started.
 //!
-//! A program begins with one kernel thread and no runtime: its system calls pass through. The
-//! first thread that it creates starts the runtime; a program that never creates one pays a few
-//! nanoseconds a system call and nothing else. After fork the child is such a program again: its
-//! only thread leaves the parent's runtime behind and starts one of its own when it needs it.
+//! A program begins with one kernel thread and no runtime: its system calls pass through. The first thread that it creates
+//! starts the runtime. A program that never creates one pays a few nanoseconds a system call and nothing else. After fork
+//! the child is such a program again: its only thread leaves the parent's runtime behind, and starts a new one when it
+//! needs it.
 
 use core::ptr;
 use core::sync::atomic::{
@@ -17,7 +17,7 @@ use upcall_linux::observe::Probe;
 use crate::ground::hooks::hooks;
 use crate::ground::identity::Identities;
 
-/// What `upcall run` decided, from the environment.
+/// The decisions of `upcall run`, from the environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Virtual processors; 0: as many as there are allowed processors.
@@ -92,7 +92,7 @@ pub struct Guest {
     pub living: AtomicUsize,
     /// The first thread has called it.
     pub first_ended: AtomicBool,
-    /// Kernel threads of libc's own that are no activations (timer helpers).
+    /// How many helpers there are.
     pub helpers: AtomicUsize,
     /// The program has used io_uring(7): activations must stay because of requests in flight.
     pub uses_io_uring: AtomicBool,
@@ -165,7 +165,7 @@ impl Guest {
         self.policy() == Policy::Priority
     }
 
-    /// The runtime, once the program has created a thread.
+    /// Returns the runtime, once the program has created a thread.
     #[inline]
     pub fn runtime(&self) -> Option<&'static Runtime> {
         let runtime = self.runtime.load(Ordering::Acquire);
@@ -182,12 +182,12 @@ impl Guest {
         self.runtime().map_or_else(hooks().start, Ok)
     }
 
-    /// The process is about to end: tells the other programs, and prints the counters if asked to.
+    /// Called when the process is about to end: tells the other programs, and prints the counters if asked to.
     pub fn report(&self) {
         (hooks().at_exit)();
     }
 
-    /// The child of a fork has one kernel thread and no runtime.
+    /// Called in the child of a fork, which has one kernel thread and no runtime.
     pub fn forget_runtime(&self) {
         self.runtime.store(ptr::null_mut(), Ordering::Release);
         self.helpers.store(0, Ordering::Relaxed);

@@ -12,7 +12,7 @@ pub fn put_number(into: &mut [u8], number: u32) -> usize {
     digits as usize
 }
 
-/// The number with which a text begins.
+/// Returns the number with which a text begins.
 pub fn leading_number(text: &[u8]) -> Option<u32> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     let number = digits.fold((0u32, false), |(number, _), byte| {
@@ -22,7 +22,7 @@ pub fn leading_number(text: &[u8]) -> Option<u32> {
     number.1.then_some(number.0)
 }
 
-/// What follows a piece of a text.
+/// Returns what follows a piece of a text.
 pub fn after<'a>(text: &'a [u8], what: &[u8]) -> Option<&'a [u8]> {
     let at = text.windows(what.len()).position(|window| window == what)?;
     Some(&text[at + what.len()..])

@@ -1,30 +1,28 @@
 //! Code that comes while the program runs: libraries by dlopen(3), and code made at run time.
 //!
-//! The loader calls one function of its own, `r_brk` of `struct r_debug` (<link.h>), whenever the
-//! list of objects is about to change and when the change is complete; debuggers put a breakpoint
-//! there. At start it is overwritten with a jump to `objects_changed`.
+//! The loader calls one function of its own, `r_brk` of `struct r_debug` (<link.h>), whenever the list of objects is about
+//! to change and when the change is complete; debuggers put a breakpoint there. At start it is overwritten with a jump to
+//! `objects_changed`.
 //!
 //! 1. The loader maps a segment executable: the mapping is noted as *due*.
-//! 2. It calls `r_brk` in state `RT_CONSISTENT`: every object that was not there before is
-//!    rewritten. That is the moment: all of the new objects are mapped and listed, and none of
-//!    their constructors has run; nobody else knows their addresses, so they are as quiet as those
-//!    at start. glibc up to 2.40 relocates after it, newer ones before it: then
-//!    resolvers of indirect functions have run and returned.
-//! 3. What was due and belongs to no listed object (another namespace, dlmopen(3)) cannot be
-//!    rewritten: dispatch is switched on ([`dispatch::turn_on`]). So it is for refused sites.
-//! 4. Objects that are gone are forgotten: their stubs are free, and at their addresses others may
-//!    come. That is noticed by the same call, before the next object can be mapped there.
+//! 2. It calls `r_brk` in state `RT_CONSISTENT`: every new object is rewritten. At that moment all new objects are mapped
+//!    and listed, and none of their constructors has run. Nobody else knows their addresses, so nothing runs in them. glibc
+//!    up to 2.40 relocates after this call, newer ones before it: then resolvers of indirect functions have run and
+//!    returned.
+//! 3. What was due and belongs to no listed object (another namespace, dlmopen(3)) cannot be rewritten: dispatch is
+//!    switched on ([`dispatch::turn_on`]). The same holds for refused sites.
+//! 4. Objects that are gone are forgotten: their stubs are free, and other objects may come at their addresses. The same
+//!    call notices that, before the next object can be mapped there.
 //!
-//! The decoder needs more stack than small threads have, so it runs on one of its own; the loader's
-//! lock is held, which makes one enough.
+//! The decoder needs more stack than small threads have, so it runs on a stack of its own. One is enough, since the
+//! loader's lock is held.
 //!
-//! Any other mapping that becomes executable may hold anything at any time: dispatch is switched
-//! on before the program gets it. A compiler at run time whose code makes no system call pays a
-//! few tens of nanoseconds at each system call for nothing; the code cannot be asked.
+//! Any other mapping that becomes executable may hold anything at any time, so dispatch is switched on before the program
+//! gets it. A compiler at run time whose code makes no system call then pays a few tens of nanoseconds at each system call
+//! for nothing.
 //!
-//! Rejected: rewriting at the loader's system calls (mmap, or the mprotect after relocation). At
-//! the first the unwind table is not mapped yet; the second is not made for every object, and the
-//! object's place in the list is unknown.
+//! Rejected: rewriting at the loader's system calls (mmap, or the mprotect after relocation). At the first the unwind table
+//! is not mapped yet; the second is not made for every object, and the object's place in the list is unknown.
 
 use std::arch::naked_asm;
 use std::ops::Range;
@@ -77,8 +75,8 @@ impl Known {
     }
 }
 
-/// Notes what is loaded, and makes the loader tell what comes later. At start, while there is one
-/// kernel thread. Without it, everything that comes later is left to dispatch.
+/// Notes what is loaded, and makes the loader report later objects. Called at start, while there is one kernel thread. If
+/// it fails, all later code is left to dispatch.
 pub fn watch() {
     let objects = object::loaded();
     let loader = objects.iter().find(|o| o.role == Role::Loader);
@@ -150,7 +148,7 @@ pub fn map(frame: &Frame) -> i64 {
     answer
 }
 
-/// munmap(2): what is gone is not due any more (a library that could not be loaded).
+/// munmap(2). A mapping that is gone is not due any more (a library that could not be loaded).
 pub fn unmap(frame: &Frame) -> i64 {
     // SAFETY: the program's own call.
     let answer = unsafe { frame.raw() } as i64;
@@ -160,7 +158,7 @@ pub fn unmap(frame: &Frame) -> i64 {
         let gone = frame.rdi as usize..(frame.rdi + frame.rsi) as usize;
         for [from, to] in &DUE[..DUE_COUNT.load(Ordering::Relaxed)] {
             if gone.contains(&from.load(Ordering::Relaxed)) {
-                // Empty: it is within any object.
+                // An empty mapping lies within any object.
                 from.store(0, Ordering::Relaxed);
                 to.store(0, Ordering::Relaxed);
             }
@@ -169,7 +167,7 @@ pub fn unmap(frame: &Frame) -> i64 {
     answer
 }
 
-/// What the loader calls instead of its `r_brk`.
+/// Called by the loader instead of its `r_brk`.
 #[unsafe(naked)]
 extern "C" fn objects_changed() {
     naked_asm!(

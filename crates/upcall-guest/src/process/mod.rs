@@ -4,18 +4,18 @@
 //! |---|---|
 //! | fork | in the handler; the child has one thread and leaves the runtime behind |
 //! | vfork | at libc's own site; until the child is gone the thread is *lent*: calls pass through |
-//! | clone with CLONE_VM (posix_spawn) | the child is a kernel thread of its own, marked as no activation |
+//! | clone with CLONE_VM (posix_spawn) | the child is a kernel thread of its own, marked as an outside one |
 //! | exec | by the kernel; without this library where the new program could not load it ([`preload`]) |
 //! | set*id by libc | on every activation: a kernel thread that kept the old identity would be a hole |
 //!
-//! Children and executed programs have the affinity that the thread has asked for, or the program
-//! was given, not the virtual processor's; where the runtime has bound nothing it changes nothing. The same holds for the
-//! policy and the nice value that the thread has asked the runtime for ([`scheduling`]).
+//! Children and executed programs have the affinity that the thread has asked for, or that the program was given, not the
+//! virtual processor's. Where the runtime has bound nothing it changes nothing. The same holds for the policy of sched(7)
+//! and the nice value that the thread has asked the runtime for ([`scheduling`]).
 //!
-//! To the kernel a child's parent, and its tracer if it asks for that, is the kernel thread that has
-//! made it (PR_SET_PDEATHSIG, PTRACE_TRACEME): that activation must not end, and no other. Up to the
-//! call the thread may migrate with every signal. So fork is made with all signals blocked, and a
-//! child that shares the memory says itself from which activation it comes.
+//! To the kernel a child's parent, and its tracer if the child asks for that, is the kernel thread that made it
+//! (PR_SET_PDEATHSIG, PTRACE_TRACEME): that one activation must not end. Up to the call the thread may migrate with every
+//! signal. So fork is made with all signals blocked, and a child that shares the memory itself reports from which
+//! activation it comes.
 
 pub mod loads;
 pub mod preload;
@@ -39,7 +39,7 @@ const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 /// clone3's flags that clone(2) does not know.
 const CLONE3_ONLY: u64 = !0xffff_ffff;
 
-/// clone, clone3, fork or vfork that asks for a process.
+/// Serves a clone, clone3, fork or vfork that asks for a process.
 pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
     let number = frame.rax as i64;
     let request = Request::of(frame);
@@ -65,8 +65,7 @@ pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
     }
 }
 
-/// The same for a kernel thread that is no activation: it has nobody to lend its memory for, so
-/// where it asks for vfork it gets fork.
+/// As [`create`], for an outside kernel thread. It has nobody to lend its memory for, so in place of vfork it gets fork.
 pub fn create_outside(frame: &mut Frame) {
     match Request::of(frame) {
         Some(request) if request.is_thread() => lifetime::create_helper(frame, &request),
@@ -78,13 +77,13 @@ pub fn create_outside(frame: &mut Frame) {
     }
 }
 
-/// The kernel's answer to a clone3(2) whose arguments cannot be read: it makes no process.
+/// Returns the kernel's answer to a clone3(2) whose arguments cannot be read: it makes no process.
 fn refused(frame: &Frame) -> u64 {
     // SAFETY: the program's own call, which the kernel refuses.
     unsafe { frame.raw() as u64 }
 }
 
-/// What the program may use, for a thread that is about to pass it on.
+/// Returns the processors that the program may use, for a thread that is about to pass them on.
 fn refresh() {
     if let Some(runtime) = GUEST.runtime().filter(|_| !caller::is_outside()) {
         let activation = runtime.enter();
@@ -107,8 +106,8 @@ fn has_site(frame: &Frame) -> bool {
     at_site != 0 && (!dispatch::is_on() || sud::range().contains(&at_site))
 }
 
-/// fork: the child returns through a copy of all frames. So does one of vfork where there is no site
-/// to make it at: it would return through its parent's.
+/// fork. The child returns through a copy of all frames. A vfork is made so too where no site can make it: its child would
+/// return through its parent's frames.
 fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'static Thread>) {
     let shares = |request: &Request| request.flags & CLONE_VM != 0;
     match request {
@@ -153,7 +152,7 @@ fn lend(thread: Option<&'static Thread>, lent: bool) {
     }
 }
 
-/// A child that shares the memory, on a stack of its own.
+/// Makes a child that shares the memory, on a stack of its own.
 fn share(frame: &mut Frame, request: &Request) {
     if request.flags & CLONE3_ONLY != 0 {
         // What only clone3 can do does not go with a shared memory in libc.
@@ -172,7 +171,7 @@ fn share(frame: &mut Frame, request: &Request) {
     frame.rax = result as u64;
 }
 
-/// After a call at its site, in the parent and in the child. The pseudo-register is as it was at the call.
+/// Called after a call at its site, in the parent and in the child. The pseudo-register is as it was at the call.
 ///
 /// # Safety
 ///
@@ -208,7 +207,7 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
     }
 }
 
-/// The child of fork: one kernel thread, with a copy of everything.
+/// Called in the child of fork, which has one kernel thread and a copy of everything.
 fn forked(thread: Option<&'static Thread>) {
     let mut returns = false;
     if let Some(runtime) = GUEST.runtime() {
@@ -223,7 +222,7 @@ fn forked(thread: Option<&'static Thread>) {
             scheduling::pass_on(thread);
         }
         release();
-        // Who is in a handler that returns into the runtime needs what that finds there.
+        // A thread in a handler that returns into the runtime needs what that handler finds there.
         if !returns {
             caller::give_up(thread);
             activations::forget();
@@ -256,7 +255,7 @@ fn forked(thread: Option<&'static Thread>) {
     GUEST.pid.store(pid, Ordering::Relaxed);
 }
 
-/// execve(2), execveat(2): returns only if it fails.
+/// execve(2), execveat(2). Returns only if the call fails.
 pub fn exec(frame: &Frame) -> i64 {
     let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
     if let Some(runtime) = runtime {
@@ -288,8 +287,8 @@ pub fn exec(frame: &Frame) -> i64 {
     answer
 }
 
-/// wait4(2) or waitid(2) for one child that it names, of the calling thread alone (`__WNOTHREAD`): the call without that, since
-/// to the kernel the child is that of the activation which has made it. `None`: another call.
+/// Returns the call without `__WNOTHREAD`, for a wait4(2) or waitid(2) for one named child of the calling thread alone: to
+/// the kernel the child belongs to the activation that has made it. Returns `None` for other calls.
 pub fn wait_for_one(frame: &Frame) -> Option<[u64; 7]> {
     let mut words = frame.words();
     let (names_one, options) = match frame.rax as i64 {

@@ -1,21 +1,21 @@
-//! This library's entry in `LD_PRELOAD`, which is taken out where it would be of no use.
+//! This library's entry in `LD_PRELOAD`, which is removed where it would be of no use.
 //!
-//! - `--no-children`: the program is served, and what it executes is not. At start the entry is taken out of the
-//!   program's own environment.
-//! - A process that sees other files than its parent (chroot(2), a mount namespace, a container) may not find the library by its path.
-//!   The loader would complain on the standard error of everything that is executed there. So execve(2) passes on the
-//!   environment without the entry where the path leads to no file that can be read.
+//! - `--no-children`: the program is served, but not what it executes. At start the entry is removed from the program's own
+//!   environment.
+//! - A process that sees other files than its parent (chroot(2), a mount namespace, a container) may not find the library
+//!   by its path. The loader would complain on the standard error of everything that is executed there. So where the path
+//!   leads to no readable file, execve(2) passes the environment on without the entry.
 //!
 //! Other entries stay. The environment belongs to the program, and other threads read it, so execve gets a copy:
 //!
-//! 1. The path is opened, as the loader would. If that works the call is made as it is: the common case.
-//! 2. Otherwise the pointers, and the one string, are copied to a mapping of their own. The kernel reads the
-//!    program's memory (process_vm_readv(2)): a bad pointer is its to judge, in the call proper.
-//! 3. If the call fails the mapping goes back. If it succeeds, the mapping is gone with the memory, but for a child that
-//!    borrows its parent's (vfork, posix_spawn): it leaves a note in `BORROWED`, and the parent unmaps it.
+//! 1. The path is opened, as the loader would. If that works the call is made unchanged: the common case.
+//! 2. Otherwise the pointers, and the one string, are copied to a mapping of their own. The kernel reads the program's
+//!    memory (process_vm_readv(2)), and judges a bad pointer in the real call.
+//! 3. If the call fails the mapping is unmapped. If it succeeds, the mapping is gone with the memory. But a child that
+//!    borrows its parent's memory (vfork, posix_spawn) leaves a note in `BORROWED`, and the parent unmaps it.
 //!
-//! Rejected: to pass a path in /proc/self/fd. The descriptor would have to stay open across execve, where
-//! programs count and close descriptors.
+//! Rejected: to pass a path in /proc/self/fd. The descriptor would have to stay open across execve, where programs count
+//! and close descriptors.
 
 use core::ffi::{CStr, c_char};
 use core::ptr;
@@ -31,7 +31,7 @@ const MOST: usize = 1 << 16;
 /// The path by which the loader has found the library; null in a program that links the crate.
 static PATH: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// The loader has found the library by this path.
+/// Notes the path by which the loader has found the library.
 pub fn note(path: &'static CStr) {
     PATH.store(path.as_ptr().cast_mut(), Ordering::Relaxed);
 }
@@ -93,7 +93,7 @@ pub unsafe fn leave(mut variables: *mut *mut c_char) {
     }
 }
 
-/// Returns true if the path leads to nothing that the loader can open. Where that cannot be found out, it is not.
+/// Returns true if the path leads to nothing that the loader can open. Returns false if that cannot be found out.
 fn is_hidden(path: &CStr) -> bool {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
     let words = [libc::AT_FDCWD as u64, path.as_ptr() as u64, flags, 0, 0, 0];
@@ -123,8 +123,8 @@ fn copy(from: usize, to: &mut [u8]) -> usize {
     usize::try_from(copied).unwrap_or(0)
 }
 
-/// What a C string or an array of pointers has before the zero that ends it, in units of `SIZE` bytes. `None` if it
-/// cannot be read, or is too long.
+/// Returns what a C string or an array of pointers has before the zero that ends it, in units of `SIZE` bytes. Returns
+/// `None` if it cannot be read, or is too long.
 fn length<const SIZE: usize>(from: usize) -> Option<usize> {
     let mut buffer = [0u8; 256];
     let mut before = 0;
@@ -152,7 +152,7 @@ struct Copied {
 }
 
 impl Copied {
-    /// `None` if the environment has no entry of the library's, or cannot be copied.
+    /// Returns `None` if the environment has no entry of the library's, or cannot be copied.
     #[inline(never)]
     fn without(own: &CStr, environment: usize) -> Option<Self> {
         let count = length::<8>(environment)?;
@@ -254,7 +254,7 @@ impl Borrowed {
     }
 }
 
-/// The child with this id, which has borrowed the memory, is gone or executes another program.
+/// Called when the child with this id, which has borrowed the memory, is gone or executes another program.
 pub fn reclaim(child: i64) {
     if NOTES.load(Ordering::Relaxed) == 0 || child <= 0 {
         return;

@@ -1,4 +1,4 @@
-//! Where a parked thread is, from outside: its frames by the unwind tables (DWARF 5, section 6.4; gimli reads them).
+//! Finds where a parked thread is, from outside: its frames by the unwind tables (DWARF 5, section 6.4; gimli reads them).
 
 use gimli::{
     CfaRule, Encoding, Expression, Operation, Register, RegisterRule, UnwindContext,
@@ -10,8 +10,7 @@ use crate::rewrite::unwind::{Bytes, Tables};
 
 /// Frames that are shown at most.
 const DEEPEST: usize = 64;
-/// So many registers have numbers in the tables, the return address among them (System V ABI for x86-64,
-/// figure 3.36).
+/// How many registers have numbers in the tables, the return address among them (System V ABI for x86-64, figure 3.36).
 const REGISTERS: usize = 17;
 const BX: usize = 3;
 const BP: usize = 6;
@@ -20,7 +19,7 @@ const IP: usize = 16;
 /// Those that a function gives back as it has found them.
 const KEPT: [usize; 6] = [BX, BP, 12, 13, 14, 15];
 
-/// What is known of the registers in one frame.
+/// The known registers in one frame.
 #[derive(Clone, Copy)]
 struct Registers([Option<usize>; REGISTERS]);
 
@@ -34,7 +33,7 @@ fn load(address: usize) -> Option<usize> {
     access::load_u64(address).ok().map(|word| word as usize)
 }
 
-/// The value of an expression, of those that compilers and we write: addresses in the frame, and what is there.
+/// Returns the value of an expression, of those that compilers and we write: addresses in the frame, and what is there.
 fn evaluate(
     expression: Expression<Bytes<'_>>,
     encoding: Encoding,
@@ -58,7 +57,7 @@ fn evaluate(
     value
 }
 
-/// The instructions at which a saved thread is, the innermost first.
+/// Returns the instructions at which a saved thread is, the innermost first.
 pub fn frames(saved: upcall_core::arch::Saved, tables: &[Tables<'_>]) -> Vec<usize> {
     let mut registers = Registers([None; REGISTERS]);
     for (at, value) in [
@@ -86,7 +85,7 @@ pub fn frames(saved: upcall_core::arch::Saved, tables: &[Tables<'_>]) -> Vec<usi
     frames
 }
 
-/// The registers in the frame of whoever called this one.
+/// Returns the registers in the caller's frame.
 fn caller(tables: &Tables<'_>, ip: usize, registers: &Registers) -> Option<Registers> {
     let entry = tables.entry(ip).filter(|entry| entry.contains(ip as u64))?;
     let mut context = UnwindContext::new();

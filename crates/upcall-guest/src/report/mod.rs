@@ -1,4 +1,4 @@
-//! What the program is told about itself: deadlocks, and the counters at its end.
+//! What is reported about the program: deadlocks, backtraces, and the counters at its end.
 
 pub mod backtrace;
 pub mod stats;

@@ -1,10 +1,9 @@
-//! Deadlock: no thread of the process can ever run again. Found when the last virtual processor falls idle, and
-//! said by a thread that waits for it ([`await_stuck`]).
+//! Deadlock: no thread of the process can ever run again. It is found when the last virtual processor falls idle, and
+//! reported by a thread that waits for that ([`await_stuck`]). See docs/adr/0015.
 //!
-//! What is looked for is certain, as far as one process can know: every thread waits, in memory of its own, for
-//! another one; none is in the kernel, waits for a descriptor, a time or a signal; and nothing from
-//! outside can come in between: no timer and no handler of a signal. Programs that have any of these are never said to be
-//! stuck.
+//! A reported deadlock is certain, as far as one process can know. Every thread waits, in its own memory, for another one.
+//! None is in the kernel, or waits for a descriptor, a time or a signal. Nothing from outside can come in between: there is
+//! no timer and no handler of a signal. Programs that have any of these are never reported.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -20,18 +19,18 @@ use crate::signal::{self, timers};
 use crate::thread::names;
 use crate::thread::shell::{self, serve};
 
-/// Is 1 from when it was found.
+/// Set to 1 when a deadlock was found.
 static FOUND: AtomicU32 = AtomicU32::new(0);
-/// Who says it; null: nobody, and it is not looked for.
+/// The thread that reports it; null if nobody does, and then nothing is looked for.
 static REPORTER: AtomicPtr<Thread> = AtomicPtr::new(core::ptr::null_mut());
-/// The process is the child of a fork: those threads are the parent's.
+/// Called in the child of a fork: the threads are its parent's.
 pub fn forget() {
     REPORTER.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
 /// A thread that waits for another one.
 pub struct Waiter {
-    /// Its number, as gettid(2) says it.
+    /// Its number, as gettid(2) returns it.
     pub tid: i32,
     /// Its name.
     pub name: String,
@@ -39,7 +38,7 @@ pub struct Waiter {
     pub frames: Vec<usize>,
 }
 
-/// Waits until the process is stuck, in a thread for that; then its threads.
+/// Waits, in a thread for that purpose, until the process is stuck. Returns its threads.
 pub fn await_stuck() -> Option<Vec<Waiter>> {
     let runtime = caller::runtime()?;
     let own = caller::own_thread()?;
@@ -75,7 +74,7 @@ fn is_counted(thread: &'static Thread) -> bool {
     !core::ptr::eq(thread, REPORTER.load(Ordering::Relaxed)) && !shell::is_free(thread)
 }
 
-/// A virtual processor is about to sleep. Inside the runtime, without a thread.
+/// Called when a virtual processor is about to sleep. Inside the runtime, without a thread.
 pub fn look(runtime: &'static Runtime, activation: &'static Activation) {
     if REPORTER.load(Ordering::Relaxed).is_null()
         || FOUND.load(Ordering::Relaxed) != 0

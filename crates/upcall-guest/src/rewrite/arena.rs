@@ -1,14 +1,13 @@
 //! Memory for stubs, within reach of a `jmp rel32`.
 //!
-//! The first arena is reserved in our own text: the loader puts preloaded libraries beside libc,
-//! so nearly all stubs go there, and one contiguous range then holds all our system-call
-//! instructions ([`crate::rewrite::sud`] needs that). An object that is too far away (the program, mostly)
-//! gets an arena mapped in a gap near it, below it if possible: above a program its heap grows.
+//! The first arena is reserved in our own text. The loader puts preloaded libraries beside libc, so nearly all stubs go
+//! there, and one contiguous range then holds all our system-call instructions, as [`crate::rewrite::sud`] needs. An object
+//! that is too far away (mostly the program) gets an arena mapped in a gap near it, below it if possible, because a
+//! program's heap grows above it.
 //!
 //! An arena starts with four pointers, the entries, through which its stubs call.
 //!
-//! Rejected: one mapping for each object. Ten objects would mean ten mappings and no common
-//! range.
+//! Rejected: one mapping for each object. Ten objects would mean ten mappings and no common range.
 
 use std::ops::Range;
 

@@ -1,11 +1,10 @@
 //! Unwind information for stubs.
 //!
-//! A signal may interrupt a stub, and its handler may throw, be cancelled or take a backtrace.
-//! The table made here says of each instruction of a stub: the caller is the original code at
-//! the row's address, with all registers as they are. It is registered with the unwinder that
-//! the process uses, if it has one (`__register_frame` of libgcc).
+//! A signal may interrupt a stub, and its handler may throw, be cancelled or take a backtrace. The table made here tells
+//! for each instruction of a stub that the caller is the original code at the row's address, with all registers unchanged.
+//! The table is registered with the process's unwinder, if it has one (`__register_frame` of libgcc).
 //!
-//! The entries proper need none of this: their unwind information is in the object.
+//! The entries themselves need none of this: their unwind information is in the object.
 
 use std::ffi::{CStr, c_void};
 
@@ -30,7 +29,7 @@ const OP_ADDR: u8 = 0x03;
 const SP: u8 = 7;
 const IP: u8 = 16;
 
-/// The `.eh_frame` bytes for `stubs`, ended by a zero length.
+/// Returns the `.eh_frame` bytes for `stubs`, ended by a zero length.
 pub fn table(stubs: &[Stub]) -> Vec<u8> {
     let mut table = CIE.to_vec();
     for stub in stubs {
@@ -124,7 +123,8 @@ impl Registration {
 
 type Function = unsafe extern "C" fn(*mut c_void, *mut c_void);
 
-/// Two functions of the process's unwinder. The second one is left out if it belongs to another unwinder than the first.
+/// Returns two functions of the process's unwinder. The second one is left out if it belongs to another unwinder than the
+/// first.
 fn functions(names: [&CStr; 2]) -> [Option<Function>; 2] {
     let [first, second] = names.map(|name| {
         // SAFETY: RTLD_DEFAULT searches the loaded objects.
@@ -138,7 +138,7 @@ fn functions(names: [&CStr; 2]) -> [Option<Function>; 2] {
     })
 }
 
-/// Where the object that holds this address begins.
+/// Returns where the object that holds this address begins.
 fn object_of(address: *mut c_void) -> usize {
     // SAFETY: an all-zero Dl_info is valid, and dladdr fills it in.
     unsafe {

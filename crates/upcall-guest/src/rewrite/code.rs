@@ -1,12 +1,11 @@
 //! One function, decoded: its instructions and every place in it where control can arrive.
 //!
-//! A window may be overwritten only if nothing jumps into its middle, so the set of targets errs
-//! on the side of too many: direct branches, jump tables, landing pads, `endbr64`, and every
-//! address inside the function that some instruction takes. [`incoming`] adds branches from
-//! other functions (a `.cold` part returning to its hot part, for one).
+//! A window may be overwritten only if nothing jumps into its middle, so the set of targets may be too large but never too
+//! small: direct branches, jump tables, landing pads, `endbr64`, and every address inside the function that some
+//! instruction takes. [`incoming`] adds branches from other functions (a `.cold` part returning to its hot part, for one).
 //!
-//! Rejected: a control-flow graph. It would find the targets that really happen; we need the
-//! ones that could, and a superset needs no graph.
+//! Rejected: a control-flow graph. It would find the targets that really occur. We need those that could, and a superset
+//! needs no graph.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -48,9 +47,8 @@ impl FunctionCode {
         Some(code)
     }
 
-    /// The instructions of `function`, not analysed yet. Those behind the address `call` only if
-    /// there is a system call: what looks like one is mostly a part of something else, and
-    /// functions can be large.
+    /// Returns the instructions of `function`, not analysed yet. Those behind the address `call` only if there is a system
+    /// call: what looks like one is mostly a part of something else, and functions can be large.
     pub fn instructions_of(
         image: &Image<'_>,
         function: &Function,
@@ -108,14 +106,14 @@ impl FunctionCode {
         self.find_state();
     }
 
-    /// The index of the instruction that starts at `address`.
+    /// Returns the index of the instruction that starts at `address`.
     pub fn index_of(&self, address: usize) -> Option<usize> {
         self.instructions
             .binary_search_by_key(&(address as u64), Instruction::ip)
             .ok()
     }
 
-    /// The constant in eax at instruction `index`, where straight-line code shows it.
+    /// Returns the constant in eax at instruction `index`, where straight-line code shows it.
     pub fn constant_in_eax(&self, index: usize) -> Option<u32> {
         let mut wanted = Register::RAX;
         for instruction in self.instructions[..index].iter().rev() {
@@ -272,7 +270,7 @@ pub fn ends(instruction: &Instruction) -> bool {
     ) || instruction.code() == Code::Hlt
 }
 
-/// The target of a direct branch or call.
+/// Returns the target of a direct branch or call.
 pub fn near_target(instruction: &Instruction) -> Option<u64> {
     match instruction.op0_kind() {
         OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
@@ -312,8 +310,8 @@ fn through_table(code: &[Instruction]) -> bool {
     }
 }
 
-/// Reads a jump table at `base`, of 4-byte offsets from itself or of 8-byte addresses, until an
-/// entry leaves the function. Says whether there was one.
+/// Reads a jump table at `base`, of 4-byte offsets from itself or of 8-byte addresses, until an entry leaves the function.
+/// Returns true if there was one.
 fn read_table(
     image: &Image<'_>,
     base: usize,
@@ -346,11 +344,10 @@ const CELL: usize = 32;
 /// How far a short branch reaches.
 const SHORT: usize = 130;
 
-/// The places inside `windows` (sorted, not overlapping) where branches of other functions end.
+/// Returns the places inside `windows` (sorted, not overlapping) where branches of other functions end.
 ///
-/// The text is searched for the bytes of a branch; what looks like one is believed unless the
-/// function that holds it decodes otherwise, or is the one that it jumps into (that one is
-/// decoded anyway).
+/// The text is searched for the bytes of a branch; what looks like one is believed unless the function that holds it
+/// decodes otherwise, or is the one that it jumps into (that one is decoded anyway).
 pub fn incoming(
     image: &Image<'_>,
     tables: &Tables<'_>,

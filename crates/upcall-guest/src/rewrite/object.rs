@@ -1,11 +1,10 @@
 //! The ELF objects of this process, and the bytes that the rewriter reads of them.
 //!
-//! An [`Object`] is a description (addresses only); an [`Image`] is a readable view of one, so
-//! that the same decoder works on live memory, on a file that is not loaded and on the
-//! hand-assembled functions of the tests.
+//! An [`Object`] is a description (addresses only). An [`Image`] is a readable view of one. So the same decoder works on
+//! live memory, on a file that is not loaded and on the hand-assembled functions of the tests.
 //!
-//! Rejected: reading `/proc/self/maps`. It names mappings, not objects, needs parsing, and does
-//! not say where the unwind table is; `dl_iterate_phdr` gives what the loader itself believes.
+//! Rejected: reading `/proc/self/maps`. It names mappings, not objects, needs parsing, and does not tell where the unwind
+//! table is; `dl_iterate_phdr` gives what the loader itself uses.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::{CStr, c_int, c_void};
@@ -72,11 +71,11 @@ impl Object {
         self.segments.iter().any(|s| s.range.contains(&address))
     }
 
-    /// A view of the object's bytes.
+    /// Returns a view of the object's bytes.
     ///
     /// # Safety
-    /// The object stays mapped, and nobody writes its code or read-only data, while the image
-    /// lives. Writable segments are left out of the view.
+    /// The object stays mapped, and nobody writes its code or read-only data, while the image lives. Writable segments are
+    /// left out of the view.
     pub unsafe fn image(&self) -> Image<'_> {
         let parts = self
             .segments
@@ -105,12 +104,12 @@ pub struct Part<'a> {
     pub start: usize,
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Whether it holds code.
+    /// True if it holds code.
     pub executable: bool,
 }
 
 impl Part<'_> {
-    /// The addresses it covers.
+    /// Returns the addresses it covers.
     pub fn range(&self) -> Range<usize> {
         self.start..self.start + self.bytes.len()
     }
@@ -138,29 +137,29 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The bytes from `address` to the end of the piece that holds it.
+    /// Returns the bytes from `address` to the end of the piece that holds it.
     pub fn tail(&self, address: usize) -> Option<&'a [u8]> {
         let part = self.parts.iter().find(|p| p.range().contains(&address))?;
         Some(&part.bytes[address - part.start..])
     }
 
-    /// The bytes of `range`, if one piece holds all of it.
+    /// Returns the bytes of `range`, if one piece holds all of it.
     pub fn bytes(&self, range: Range<usize>) -> Option<&'a [u8]> {
         self.tail(range.start)?.get(..range.len())
     }
 
-    /// The little-endian number of `N` bytes at `address`.
+    /// Returns the little-endian number of `N` bytes at `address`.
     pub fn array<const N: usize>(&self, address: usize) -> Option<[u8; N]> {
         self.tail(address)?.first_chunk().copied()
     }
 
-    /// The pieces that hold code.
+    /// Returns the pieces that hold code.
     pub fn code(&self) -> impl Iterator<Item = &Part<'a>> {
         self.parts.iter().filter(|p| p.executable)
     }
 }
 
-/// Every object loaded now, in the loader's order.
+/// Returns every object loaded now, in the loader's order.
 ///
 /// # Upcall safety
 /// Allocates, and takes the loader's lock: for start-up and for a thread in program context.
@@ -172,7 +171,7 @@ pub fn loaded() -> Vec<Object> {
     objects
 }
 
-/// The loader's word to debuggers, as the program's dynamic section says; null without one.
+/// Returns the loader's word to debuggers, as the program's dynamic section says; null without one.
 ///
 /// # Upcall safety
 /// As [`loaded`].
@@ -210,7 +209,7 @@ unsafe extern "C" fn find_debug(
     1
 }
 
-/// The loaded object that holds `address`.
+/// Returns the loaded object that holds `address`.
 ///
 /// # Upcall safety
 /// As [`loaded`].

@@ -1,12 +1,11 @@
-//! Applying stubs to the objects of the process, and what is known about them afterwards.
+//! Applies stubs to the objects of the process, and keeps what is known about them afterwards.
 //!
-//! Nobody executes the code that is written: at start the process has one kernel thread, and none of
-//! the code of an object that is loaded later has run when it is rewritten (`process::loads`). So
-//! windows are overwritten completely, the rest after the jump with `int3`: a jump into one that
-//! escaped the analysis fails loudly.
+//! Nobody executes the code that is written. At start the process has one kernel thread, and code of an object that is
+//! loaded later is rewritten before any of it runs (`process::loads`). So windows are overwritten completely, after the
+//! jump with `int3`: a jump into a window that the analysis has missed fails loudly.
 //!
-//! Rejected: rewriting under running threads, by one store of eight or sixteen bytes where those of
-//! the jump lie in as many that are aligned. It works, and nobody needs it.
+//! Rejected: rewriting under running threads, by one store of eight or sixteen bytes where those of the jump lie in as many
+//! that are aligned. It works, and nobody needs it.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -37,7 +36,7 @@ pub struct Hooks {
     pub beside: bool,
 }
 
-/// What became of one site.
+/// The result for one site.
 #[derive(Clone, Debug)]
 pub struct SiteReport {
     /// The address of the `syscall` instruction.
@@ -48,7 +47,7 @@ pub struct SiteReport {
     pub window: Result<Range<usize>, Reason>,
 }
 
-/// What became of one object.
+/// The result for one object.
 #[derive(Clone, Debug)]
 pub struct ObjectReport {
     /// Its path.
@@ -59,23 +58,22 @@ pub struct ObjectReport {
     pub other_pairs: usize,
     /// glibc's cancellable call, from its start to the end of its system call.
     pub cancel: Option<CancelRange>,
-    /// Whether the process's unwinder knows the stubs.
+    /// True if the process's unwinder knows the stubs.
     pub unwinder: bool,
-    /// Whether it has code that can be written, which was not looked at.
+    /// True if it has writable code, which was not examined.
     pub writable: bool,
-    /// Whether it holds this crate: Syscall User Dispatch lets all its calls through.
+    /// True if it holds this crate: Syscall User Dispatch lets all its calls through.
     pub own: bool,
 }
 
 impl ObjectReport {
-    /// How many sites were rewritten.
+    /// Returns how many sites were rewritten.
     pub fn patched(&self) -> usize {
         self.sites.iter().filter(|s| s.window.is_ok()).count()
     }
 
-    /// How many sites were left as they are although they may make a call that must be seen: all
-    /// that were not rewritten but `rt_sigreturn`. Code that can be written counts as one. Nobody can
-    /// catch those beside this crate.
+    /// Returns how many sites were left as they are although they may make a call that must be seen: all that were not
+    /// rewritten but `rt_sigreturn`. Code that can be written counts as one. Nobody can catch those beside this crate.
     pub fn left_alone(&self) -> usize {
         if self.own {
             return 0;
@@ -86,7 +84,7 @@ impl ObjectReport {
             + usize::from(self.writable)
     }
 
-    /// The sites that were not, and why.
+    /// Returns the sites that were not, and why.
     pub fn refused(&self) -> impl Iterator<Item = (&SiteReport, &Reason)> {
         self.sites
             .iter()
@@ -94,7 +92,7 @@ impl ObjectReport {
     }
 }
 
-/// What became of the process.
+/// The result for the process.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The objects that were looked at, in the loader's order.
@@ -161,7 +159,7 @@ fn publish(mut table: Table) {
     TABLES.store(Box::leak(Box::new(table)), Ordering::Release);
 }
 
-/// What the program would be at, were it not in a stub at `pc`; `None` if `pc` is in no stub.
+/// Returns what the program would be at, were it not in a stub at `pc`; `None` if `pc` is in no stub.
 ///
 /// # Upcall safety
 /// Everywhere, in signal handlers too: it only reads.
@@ -175,7 +173,7 @@ pub fn original(pc: usize) -> Option<Original> {
     })
 }
 
-/// The system call in a stub that replaces the refused site at `address`.
+/// Returns the system call in a stub that replaces the refused site at `address`.
 ///
 /// # Upcall safety
 /// As [`original`].

@@ -241,14 +241,14 @@ fn finish(writer: Writer, resume: usize, at_site: usize) -> Stub {
 /// The length of [`far_jump`].
 pub const FAR_JUMP_LENGTH: usize = 14;
 
-/// A jump to any address.
+/// Returns a jump to any address.
 pub fn far_jump(target: usize) -> [u8; FAR_JUMP_LENGTH] {
     let mut bytes = [0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes[6..].copy_from_slice(&target.to_le_bytes());
     bytes
 }
 
-/// The bytes that overwrite `window`: a jump to `target`, then `int3` to its end.
+/// Returns the bytes that overwrite `window`: a jump to `target`, then `int3` to its end.
 pub fn jump(window: &Range<usize>, target: usize) -> Result<Vec<u8>, Reason> {
     let mut writer = Writer {
         start: window.start,

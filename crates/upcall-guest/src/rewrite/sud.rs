@@ -1,36 +1,31 @@
-//! Syscall User Dispatch: for the system-call instructions that are not rewritten.
+//! Syscall User Dispatch: for the system-call instructions that are not rewritten. See docs/adr/0020.
 //!
-//! While it is on for a kernel thread, a `syscall` instruction anywhere outside our own text
-//! raises SIGSYS there; the handler makes a [`Frame`] of the interrupted registers and calls the
-//! same hook as a stub does. A trapped call costs what the kernel takes to deliver a signal and to
-//! return from it (microseconds), a stub ten nanoseconds, and every call that is let through some
-//! nanoseconds more: it is switched on only when there may be such instructions
+//! While it is on for a kernel thread, a `syscall` instruction anywhere outside our own text raises SIGSYS there. The
+//! handler makes a [`Frame`] of the interrupted registers and calls the same hook as a stub does. A trapped call costs
+//! microseconds, for the delivery of a signal and the return from it; a stub costs ten nanoseconds; and every call that is
+//! let through costs some nanoseconds more. So it is switched on only when there may be such instructions
 //! (`signal::dispatch`).
 //!
-//! The kernel lets one contiguous range of program counters through, and consults a selector
-//! byte elsewhere. The range is the executable segment that holds this crate: raw calls wherever
-//! they are inlined, signal return, and the stubs near us, whose area is part of it. The byte is a
-//! constant BLOCK. Rejected: switching the byte on every entry and exit. It would have to be found
-//! without TLS, for the kernel thread and not for the user-level thread that runs on it.
+//! The kernel lets one contiguous range of program counters through, and consults a selector byte elsewhere. The range is
+//! the executable segment that holds this crate: raw calls wherever they are inlined, signal return, and the stubs near us,
+//! whose area is part of it. The byte is a constant BLOCK. Rejected: switching the byte on every entry and exit. It would
+//! have to be found without TLS, for the kernel thread and not for the user-level thread that runs on it. Rejected: a range
+//! of one section of raw calls, which would put a call and a return around each of them. Rejected: to switch dispatch off
+//! for a call at a far stub. A preemption at that moment would leave it off on another kernel thread; no call is made there
+//! while dispatch is on (`process::create`).
 //!
-//! *Changed by building it:* the range was to hold one section of raw calls, which would have put
-//! a call and a return around each of them. And a call at a far stub was made by switching dispatch
-//! off for a moment, which a preemption in that moment leaves off on another kernel thread; now no
-//! call is made there while dispatch is on (`process::create`).
+//! A call that traps while SIGSYS is blocked kills the process. So while dispatch is on, code that serves the program's
+//! calls leaves `mask::MASK_BIT` out of every mask that it sets (`upcall_linux::preempt::OWN`, `signal::alone`), and
+//! handlers return through our own restorer (libc's would trap under the handler's mask).
 //!
-//! A call that traps while SIGSYS is blocked kills the process. So while dispatch is on, whoever
-//! serves the program's calls leaves `mask::MASK_BIT` out of every mask that it sets
-//! (`upcall_linux::preempt::OWN`, `signal::alone`), and handlers return through our own restorer
-//! (libc's would trap under the handler's mask).
-//!
-//! 1. An ordinary trapped call: the hook runs inside the signal handler, on the program's stack.
-//!    SIGSYS is not blocked meanwhile, so the hook may switch to another thread. Afterwards the
-//!    frame gets the mask that the call left (`signal::on_signal`).
-//! 2. `rt_sigreturn` of libc's own restorer traps too: it is made again from our text, from the
-//!    frame that the program's stack pointer names. It never reaches the hook.
-//! 3. [`mode::AT_SITE`]: the signal returns into the site's stub copy, whose call is in our text.
-//!    Code that was made at run time has none, and `at_site` is 0: fork is then made in the hook,
-//!    and the child returns through its copy of the handler.
+//! 1. An ordinary trapped call: the hook runs inside the signal handler, on the program's stack. SIGSYS is not blocked
+//!    meanwhile, so the hook may switch to another thread. Afterwards the frame gets the mask that the call left
+//!    (`signal::on_signal`).
+//! 2. `rt_sigreturn` of libc's own restorer traps too: it is made again from our text, from the frame that the program's
+//!    stack pointer names. It never reaches the hook.
+//! 3. [`mode::AT_SITE`]: the signal returns into the site's stub copy, whose call is in our text. Code that was made at run
+//!    time has none, and `at_site` is 0: fork is then made in the hook, and the child returns through its copy of the
+//!    handler.
 //! 4. A new kernel thread and a forked process start without dispatch: they call [`enable`].
 
 use std::ops::Range;
@@ -75,12 +70,12 @@ pub fn note_range(objects: &[Object]) {
     }
 }
 
-/// The text whose system calls the kernel lets through.
+/// Returns the text whose system calls the kernel lets through.
 pub fn range() -> Range<usize> {
     RANGE[0].load(Ordering::Relaxed)..RANGE[1].load(Ordering::Relaxed)
 }
 
-/// How many calls were dispatched so far.
+/// Returns how many calls were dispatched so far.
 pub fn trapped() -> u64 {
     TRAPPED.load(Ordering::Relaxed)
 }
@@ -115,8 +110,8 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Whether the kernel has it, for `doctor`. Changes nothing unless dispatch was on: then it is
-/// off for this kernel thread.
+/// Returns an error if the kernel lacks it, for `doctor`. Changes nothing, except that dispatch is off afterwards for this
+/// kernel thread.
 pub fn probe() -> Result<(), Unavailable> {
     disable()
 }
@@ -143,7 +138,7 @@ pub fn enable_as_creator() -> Result<(), Unavailable> {
     outcome(unsafe { pass_through(number as i64, words) })
 }
 
-/// The system call that [`enable`] makes: its number and words.
+/// Returns the system call that [`enable`] makes: its number and words.
 pub fn request() -> [u64; 7] {
     let range = range();
     [

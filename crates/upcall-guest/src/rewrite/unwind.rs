@@ -1,11 +1,11 @@
 //! Where functions begin and end: the unwind table as a map of the code.
 //!
-//! Linear decoding is right only from a known start. Stripped objects have no symbols, but every
-//! compiler emits an unwind entry (FDE) for each function, and `.eh_frame_hdr` has a sorted table
-//! of them. The language-specific data of an FDE also names landing pads, which no jump shows.
+//! Linear decoding is right only from a known start. Stripped objects have no symbols, but every compiler emits an unwind
+//! entry (FDE) for each function, and `.eh_frame_hdr` has a sorted table of them. The language-specific data of an FDE also
+//! names landing pads, which no jump shows.
 //!
-//! Rejected: disassembling the whole text from its first byte. One table of data in the text
-//! throws it off, and it reads megabytes where a few hundred functions matter.
+//! Rejected: disassembling the whole text from its first byte. One table of data in the text throws it off, and it reads
+//! megabytes where a few hundred functions matter.
 
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ pub struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// The tables, or `None` if the image has none that can be read.
+    /// Returns the tables, or `None` if the image has none that can be read.
     pub fn new(image: &'a Image<'a>) -> Option<Self> {
         let at = image.eh_frame_hdr?;
         let bases = BaseAddresses::default().set_eh_frame_hdr(at as u64);
@@ -68,14 +68,13 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// The function whose unwind entry covers `address`.
+    /// Returns the function whose unwind entry covers `address`.
     pub fn function_at(&self, address: usize) -> Option<Function> {
         self.nearest(address).filter(|f| f.range.contains(&address))
     }
 
-    /// The function that ends shortly before `address`, which no entry covers, extended beyond
-    /// `address` as far as no other entry begins. Whether control gets there from its covered
-    /// part is for the decoder to prove.
+    /// Returns the function that ends shortly before `address`, which no entry covers, extended beyond `address` as far as
+    /// no other entry begins. The decoder must prove that control gets there from its covered part.
     pub fn function_before(&self, address: usize) -> Option<Function> {
         let mut function = self.nearest(address)?;
         if address.checked_sub(function.range.end)? >= UNCOVERED {
@@ -88,7 +87,7 @@ impl<'a> Tables<'a> {
         Some(function)
     }
 
-    /// The entry of the last function that starts at `address` or before.
+    /// Returns the entry of the last function that starts at `address` or before.
     pub(crate) fn entry(&self, address: usize) -> Option<Entry<'a>> {
         let table = self.header.table()?;
         let Pointer::Direct(entry_at) = table.lookup(address as u64, &self.bases).ok()? else {
@@ -101,7 +100,7 @@ impl<'a> Tables<'a> {
             .ok()
     }
 
-    /// The last function that starts at `address` or before.
+    /// Returns the last function that starts at `address` or before.
     fn nearest(&self, address: usize) -> Option<Function> {
         let entry = self.entry(address)?;
         let signal_trampoline = entry.is_signal_trampoline();
@@ -125,8 +124,8 @@ impl<'a> Tables<'a> {
 
 const OMITTED: u8 = 0xff;
 
-/// The landing pads that the table at `lsda` names (the layout that all Itanium-ABI compilers
-/// share: two optional headers, then call sites of start, length, pad and action).
+/// Returns the landing pads that the table at `lsda` names (the layout that all Itanium-ABI compilers share: two optional
+/// headers, then call sites of start, length, pad and action).
 fn landing_pads(image: &Image<'_>, lsda: usize, function: usize) -> Option<Vec<usize>> {
     let mut cursor = Cursor {
         image,
@@ -187,7 +186,7 @@ impl Cursor<'_> {
         None
     }
 
-    /// A number in a pointer encoding (DW_EH_PE_*), taken as an offset whatever its base.
+    /// Returns a number in a pointer encoding (DW_EH_PE_*), taken as an offset whatever its base.
     fn offset(&mut self, encoding: u8) -> Option<usize> {
         Some(match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => u64::from_le_bytes(self.array()?) as usize,
@@ -200,7 +199,7 @@ impl Cursor<'_> {
         })
     }
 
-    /// A pointer: absolute, relative to its own place, or to the function.
+    /// Returns a pointer: absolute, relative to its own place, or to the function.
     fn encoded(&mut self, encoding: u8) -> Option<usize> {
         let place = self.at;
         let value = self.offset(encoding)?;

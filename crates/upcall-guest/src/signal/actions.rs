@@ -1,5 +1,4 @@
-//! What the program wants done about each signal, and what the kernel is told instead:
-//! rt_sigaction(2).
+//! Signal actions: what the program wants done about each signal, and what the kernel is told instead (rt_sigaction(2)).
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -22,18 +21,18 @@ pub(super) const KERNEL_FLAGS: u64 = (libc::SA_NOCLDSTOP
     | libc::SA_ONSTACK
     | libc::SA_RESTART
     | libc::SA_NODEFER) as u64;
-/// All flags that the kernel knows. It takes the others out of an action, by which a program learns which flags there
-/// are (SA_UNSUPPORTED, sigaction(2)).
+/// All flags that the kernel knows. It removes others from an action, so that a program can learn which flags there are
+/// (SA_UNSUPPORTED, sigaction(2)).
 const KNOWN_FLAGS: u64 =
     KERNEL_FLAGS | SA_RESTORER | libc::SA_SIGINFO as u64 | SA_RESETHAND | SA_EXPOSE_TAGBITS;
 pub(super) const SA_RESETHAND: u64 = libc::SA_RESETHAND as u32 as u64;
 const SA_EXPOSE_TAGBITS: u64 = 0x800;
 pub(super) const SIGNALS: usize = 65;
-/// The code of a SIGSYS that a filter of the program asked for (seccomp(2)), and where its
-/// siginfo_t says after which instruction.
+/// The code of a SIGSYS that a filter of the program asked for (seccomp(2)), and the offset in its siginfo_t of the address
+/// of the instruction.
 pub(super) const SYS_SECCOMP: i32 = 1;
 pub(super) const CALL_ADDRESS: usize = 16;
-/// Where it says which call.
+/// The offset of the call's number.
 pub(super) const CALL_NUMBER: usize = 24;
 
 /// The kernel's struct sigaction.
@@ -94,8 +93,8 @@ pub(super) fn is_fault(signal: i32) -> bool {
     )
 }
 
-/// Returns true if the thread itself has caused it, by an instruction or a filtered call: that can be neither blocked
-/// nor ignored.
+/// Returns true if the thread itself caused the signal, by an instruction or a filtered call. Such a signal can be neither
+/// blocked nor ignored.
 pub(super) fn is_forced(signal: i32, code: i32) -> bool {
     code > 0 && (is_fault(signal) || signal == libc::SIGSYS)
 }
@@ -116,8 +115,8 @@ pub(super) fn ends_by_default(signal: i32) -> bool {
     !stops_or_nothing && !is_fault(signal) && !matches!(signal, libc::SIGKILL | libc::SIGSYS)
 }
 
-/// Returns true if the kernel calls `on_signal` for an action of the program. With a runtime a signal that would end
-/// the process is looked at first: an activation that sleeps may have taken it for threads that block it by now.
+/// Returns true if the kernel calls `on_signal` for an action of the program. With a runtime that includes signals that
+/// would end the process: a sleeping activation may have taken one for threads that block it by now.
 pub(super) fn is_caught(signal: i32, handler: usize) -> bool {
     handler > SIG_IGN
         || is_ours(signal)
@@ -132,12 +131,12 @@ pub fn is_seen(signal: i32) -> bool {
     )
 }
 
-/// Returns true if glibc keeps the signal for itself (cancellation, set*id).
+/// Returns true if glibc uses the signal itself (cancellation, set*id).
 pub(super) fn is_libcs(signal: i32) -> bool {
     matches!(signal, 32 | 33)
 }
 
-/// What a signal would do if delivered now.
+/// What a signal would do if it were delivered now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disposition {
     /// Nothing.
@@ -148,7 +147,7 @@ pub enum Disposition {
     Handled,
 }
 
-/// What `signal` would do if delivered now.
+/// Returns what `signal` would do if it were delivered now.
 pub fn disposition(signal: i32) -> Disposition {
     match ACTIONS[signal as usize].handler.load(Ordering::Acquire) {
         SIG_IGN => Disposition::Ignored,
@@ -175,7 +174,7 @@ pub fn has_handlers() -> bool {
     })
 }
 
-/// What the kernel is told for an action of the program.
+/// Returns what the kernel is told for an action of the program.
 pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction {
     if signal == preempt::SIGNAL && GUEST.runtime().is_some() {
         return own_action();
@@ -184,8 +183,8 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
         return *action;
     }
     let (flags, mask) = if GUEST.runtime().is_some() {
-        // `on_signal` sets the handler's, or that of a dispatched call. Until then nothing else may be
-        // delivered, by which the thread could migrate.
+        // `on_signal` sets the mask of the handler or of a dispatched call. Until then no other signal may be delivered,
+        // since the thread could migrate by it.
         let defers = if signal == libc::SIGSYS {
             libc::SA_NODEFER
         } else {
@@ -206,8 +205,8 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
     KernelAction {
         handler: entry(),
         flags: action.flags & KERNEL_FLAGS | flags | libc::SA_SIGINFO as u64 | SA_RESTORER,
-        // Not the program's: a handler ends with all signals blocked, when no call may be
-        // dispatched. Unwinders know both by the same bytes.
+        // Not the program's restorer: a handler ends with all signals blocked, when no call may be dispatched. Unwinders
+        // recognise both by the same bytes.
         restorer: arch::signal_return().0,
         mask,
     }
@@ -215,7 +214,7 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
 
 static REPORTS_OVERFLOWS: AtomicBool = AtomicBool::new(false);
 
-/// From here on a fault is looked at although the thread has no stack for a handler.
+/// Lets faults be handled from now on although the thread has no stack for a handler.
 pub fn report_overflows() {
     REPORTS_OVERFLOWS.store(true, Ordering::Relaxed);
     take_over(libc::SIGSEGV);
@@ -227,7 +226,7 @@ pub fn take_over(signal: i32) {
     set_kernel_action(signal, &kernel_action(signal, &action));
 }
 
-/// For the runtime's own signal, which `place` puts where the thread has room for it.
+/// Returns the action of the runtime's own signal, which `place` puts where the thread has room for it.
 pub(super) fn own_action() -> KernelAction {
     let flags = (libc::SA_NODEFER | libc::SA_ONSTACK) as u64;
     KernelAction {
@@ -293,7 +292,7 @@ pub fn install_own() {
     }
 }
 
-/// There is no runtime any more, in the child of a fork: the masks of handlers are the kernel's.
+/// Called in the child of a fork, which has no runtime: the masks of handlers are the kernel's again.
 pub fn forget_own() {
     for signal in 1..SIGNALS as i32 {
         let action = ACTIONS[signal as usize].get();
@@ -325,7 +324,7 @@ pub fn sigaction(frame: &Frame) -> i64 {
             restorer: restorer as usize,
             mask: mask & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP)),
         };
-        // A handler must be known before the kernel can call it; a default only after.
+        // A handler is noted before the kernel can call it; a default action after that.
         if action.handler > SIG_IGN {
             ACTIONS[signal as usize].set(&action);
         }
@@ -368,7 +367,7 @@ pub fn take_default(signal: i32) {
     set_kernel_action(signal, &KernelAction::default());
 }
 
-/// The mask of a handler that interrupts a thread with the mask `before`.
+/// Returns the mask of a handler that interrupts a thread with the mask `before`.
 pub(super) fn action_mask(signal: i32, before: u64) -> u64 {
     let action = ACTIONS[signal as usize].get();
     let own = if action.flags & libc::SA_NODEFER as u64 == 0 {
@@ -379,7 +378,7 @@ pub(super) fn action_mask(signal: i32, before: u64) -> u64 {
     before | action.mask | own
 }
 
-/// The handler that the kernel calls for every signal.
+/// Returns the handler that the kernel calls for every signal.
 fn entry() -> usize {
     arch::signal_entry(super::place, super::on_signal)
 }

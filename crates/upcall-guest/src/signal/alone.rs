@@ -1,14 +1,13 @@
 //! SIGSYS in the mask of a process without a runtime, while dispatch is on.
 //!
-//! Such a process has one thread, and its mask is that of its kernel thread. A call that is
-//! dispatched while SIGSYS is blocked would end the process, so that one bit is kept here instead,
-//! and a SIGSYS that somebody sends meanwhile waits here. With a runtime, threads have masks of
-//! their own ([`crate::signal`]), and this module's state moves there.
+//! Such a process has one thread, whose mask is that of its kernel thread. A call that is dispatched while SIGSYS is
+//! blocked would end the process. So that one bit is kept here instead, and a SIGSYS that is sent meanwhile waits here.
+//! With a runtime, threads have masks of their own ([`crate::signal`]), and this module's state moves there.
 //!
-//! The masks of calls that wait (sigsuspend, ppoll) reach the kernel as they are: nothing is
-//! dispatched while it waits, and handlers begin with [`set_mask`]. What waits here is the kernel's meanwhile ([`wait`]).
+//! The masks of calls that wait (sigsuspend, ppoll) reach the kernel unchanged: nothing is dispatched while the call waits,
+//! and handlers begin with [`set_mask`]. A signal that waits here moves to the kernel meanwhile ([`wait`]).
 //!
-//! Also here: the system call in which such a process is, which handlers of the program must see.
+//! The module also keeps the system call in which such a process is, for handlers of the program.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -19,7 +18,7 @@ use crate::ground::mask::{MASK_BIT, kernel_mask, set_kernel_mask};
 use crate::ground::{access, state};
 use crate::signal::{self, dispatch, pending};
 
-/// Whether the program blocks SIGSYS.
+/// True while the program blocks SIGSYS.
 static BLOCKS: AtomicBool = AtomicBool::new(false);
 /// A SIGSYS that came while it did.
 static KEPT: Noted = Noted::empty();
@@ -27,13 +26,13 @@ static KEPT: Noted = Noted::empty();
 /// The system call in which the process is, or null.
 static FRAME: AtomicPtr<Frame> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Returns true if the calling kernel thread is the one thread of a process without a runtime. Libc's own kernel
-/// threads and children of vfork are not.
+/// Returns true if the calling kernel thread is the only thread of a process without a runtime. Helpers and children of
+/// vfork are not.
 fn is_one_thread() -> bool {
     (!base::is_set() || state::was_forked_in_handler()) && !state::is_lent()
 }
 
-/// The same, while dispatch is on.
+/// As above, while dispatch is on.
 fn is_here() -> bool {
     dispatch::is_on() && is_one_thread()
 }
@@ -45,7 +44,8 @@ pub fn in_call(frame: &mut Frame, serve: impl FnOnce(&mut Frame)) {
     FRAME.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// A handler begins: the system call that it has interrupted, if there is one. The handler may leave it for good.
+/// Called when a handler begins. Returns the system call that it has interrupted, if any. The handler may leave it for
+/// good.
 pub fn take_frame() -> Option<*mut Frame> {
     if !is_one_thread() {
         return None;
@@ -54,12 +54,12 @@ pub fn take_frame() -> Option<*mut Frame> {
     (!frame.is_null()).then_some(frame)
 }
 
-/// The handler has returned into that call.
+/// Called when the handler has returned into that call.
 pub fn give_frame_back(frame: *mut Frame) {
     FRAME.store(frame, Ordering::Relaxed);
 }
 
-/// Dispatch begins: what is pending and blocked in the kernel comes here.
+/// Called when dispatch begins. Signals that are pending and blocked in the kernel come here.
 pub fn begin() {
     let mask = kernel_mask();
     if is_here() && mask & MASK_BIT != 0 {
@@ -68,7 +68,7 @@ pub fn begin() {
     }
 }
 
-/// It is not on after all.
+/// Called if dispatch could not be switched on.
 pub fn end() {
     if BLOCKS.swap(false, Ordering::Relaxed) {
         set_kernel_mask(kernel_mask() | MASK_BIT);
@@ -76,7 +76,7 @@ pub fn end() {
     }
 }
 
-/// What the program blocks and its kernel thread does not.
+/// Returns what the program blocks and its kernel thread does not.
 pub fn hidden() -> u64 {
     if is_here() && BLOCKS.load(Ordering::Relaxed) {
         MASK_BIT
@@ -96,14 +96,14 @@ pub fn set_mask(mask: u64) {
     deliver_kept();
 }
 
-/// The kernel will set this mask without SIGSYS by itself.
+/// Called when the kernel will set this mask, without SIGSYS, itself.
 pub fn note_mask(mask: u64) {
     if is_here() {
         BLOCKS.store(mask & MASK_BIT != 0, Ordering::Relaxed);
     }
 }
 
-/// A SIGSYS that is no system call: whether it waits here because the program blocks it.
+/// Handles a SIGSYS that is no system call. Returns true if it waits here because the program blocks it.
 pub fn keep(signal: i32, information: &pending::Information) -> bool {
     signal == libc::SIGSYS && hidden() != 0 && {
         // A second one of a standard signal is dropped, as in the kernel.
@@ -112,14 +112,14 @@ pub fn keep(signal: i32, information: &pending::Information) -> bool {
     }
 }
 
-/// Sends the thread what waits for it, if it does not block it any more.
+/// Sends the thread the signal that waits for it, unless it still blocks that.
 pub fn deliver_kept() {
     if hidden() == 0 {
         give_kept();
     }
 }
 
-/// The kernel gets what waits here.
+/// Gives the waiting signal to the kernel.
 fn give_kept() {
     if let Some((signal, information)) = KEPT.take() {
         // SAFETY: reads 128 bytes.
@@ -134,7 +134,7 @@ fn give_kept() {
     }
 }
 
-/// The process is a child: what was sent to its parent is not its own.
+/// Called in a child process, which has no part in what was sent to its parent.
 pub fn forget() {
     KEPT.take();
 }
@@ -167,8 +167,9 @@ pub fn sigpending(frame: &Frame) -> i64 {
     answer
 }
 
-/// A call that waits for signals, or with a mask of its own, while the program blocks SIGSYS. The kernel must know that for
-/// as long as it waits, and have what came: nothing is dispatched then. `None`: the call needs nothing of that.
+/// Serves a call that waits for signals, or with a mask of its own, while the program blocks SIGSYS. Nothing is dispatched
+/// while it waits, so the kernel then blocks SIGSYS itself, and gets what came. Returns `None` if the call needs none of
+/// that.
 pub fn wait(frame: &Frame) -> Option<i64> {
     if hidden() == 0 {
         return None;

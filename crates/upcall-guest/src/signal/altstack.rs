@@ -1,20 +1,15 @@
-//! Alternate signal stacks: sigaltstack(2).
+//! Alternate signal stacks: sigaltstack(2). See docs/adr/0010.
 //!
-//! A thread's is kept here, with the kernel's rules. What the kernel knows is, for each activation and
-//! once, the activation's own stack: nothing is there while a thread runs, and a signal that meets the
-//! runtime there is put below what it has. `place` moves the frame to where the thread wants it.
+//! The thread's stack is kept here, under the kernel's rules. The kernel knows only the activation's own stack, which it is
+//! told once for each activation. That stack is empty while a thread runs. A signal that meets the runtime there is put
+//! below what is in use. `place` moves the frame to where the thread wants it.
 //!
-//! A frame may be continued on another activation than the one that took it, and must not carry that
-//! one's stack along. What rt_sigreturn(2) finds in it is therefore no stack at all: the kernel ignores
-//! flags that it does not know there. What the program's handler finds is the thread's, and
-//! what it leaves is the thread's afterwards.
+//! A frame may be continued on another activation, and must not take its first activation's stack along. So rt_sigreturn(2)
+//! finds no valid stack in it: the kernel ignores flags that it does not know there. A handler of the program finds the
+//! thread's stack in the frame, and what it leaves there becomes the thread's.
 //!
-//! A process without a runtime, and kernel threads that are no activations, have the kernel's. A bound thread takes its own
-//! to its kernel thread and back.
-//!
-//! Rejected: telling the kernel the stack of each thread when it runs. Every switch between a thread
-//! that has one and one that has none was a system call or two, and the stack of a
-//! parked thread had to be kept from whatever met its activation meanwhile.
+//! In a process without a runtime, and on outside kernel threads, the kernel keeps the stack. A bound thread takes its
+//! stack to its kernel thread and back.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,15 +20,15 @@ use crate::ground::mask::set_kernel_mask;
 use crate::ground::state::GUEST;
 use crate::ground::{access, arch};
 
-/// The stack is taken away while a handler runs.
+/// A flag: the stack is disabled while a handler runs.
 const SS_AUTODISARM: i32 = 1 << 31;
 /// The kernel's own least size. `libc::MINSIGSTKSZ` is the same.
 const LEAST: usize = 2048;
 /// Flags that no kernel takes.
 const NO_CHANGE: i32 = i32::MAX;
 
-/// What the runtime's own signal needs there: the frame with all vector registers, the runtime's
-/// calls, and the same again for a handler of the program. Those of 8 KiB are there for faults only.
+/// What the runtime's own signal needs there: the frame with all vector registers, the runtime's calls, and the same again
+/// for a handler of the program. Programs use stacks of 8 KiB for faults only.
 const ROOM: usize = 12 << 10;
 
 static WANTED: AtomicBool = AtomicBool::new(false);
@@ -45,7 +40,7 @@ const NONE: libc::stack_t = libc::stack_t {
     ss_size: 0,
 };
 
-/// The alternate stack of a thread, as it was set.
+/// Returns the alternate stack of a thread, as it was set.
 pub(super) fn of(thread: &Thread) -> libc::stack_t {
     let [address, size, flags] = thread
         .kernel
@@ -71,12 +66,12 @@ fn keep(thread: &Thread, stack: &libc::stack_t) {
     }
 }
 
-/// Returns true if the stack is taken away while a handler runs.
+/// Returns true if the stack is disabled while a handler runs.
 pub(super) fn disarms(stack: &libc::stack_t) -> bool {
     stack.ss_flags & SS_AUTODISARM != 0
 }
 
-/// Returns true if the stack pointer is on the stack, as far as the kernel says so.
+/// Returns true if the stack pointer is on the stack, by the kernel's rules.
 pub(super) fn is_on(stack: &libc::stack_t, stack_pointer: usize) -> bool {
     let base = stack.ss_sp as usize;
     !disarms(stack) && stack_pointer > base && stack_pointer - base <= stack.ss_size
@@ -111,15 +106,15 @@ fn set(thread: &'static Thread, new: &libc::stack_t, stack_pointer: usize) -> Re
     Ok(())
 }
 
-/// The program has a handler that it wants on the alternate stack, for signals that anybody may send. It has
-/// threads on stacks without room for a frame (coroutines, Erlang's processes, Go): from now on the
-/// runtime's own signal goes there too.
+/// Called when the program wants a handler on the alternate stack, for signals that anybody may send. Such a program has
+/// threads on stacks without room for a frame (coroutines, Erlang's processes, Go). From now on the runtime's own signal
+/// uses the alternate stack too.
 pub(super) fn want() {
     if WANTED.load(Ordering::Relaxed) {
         return;
     }
-    // SeqCst: who sets an alternate stack looks here afterwards, and who wants it looks at all
-    // stacks afterwards: one of them sees that two share one. Pairs with `judge`.
+    // SeqCst: a thread that sets an alternate stack looks here afterwards, and this one looks at all stacks afterwards, so
+    // one of them sees that two share one. Pairs with `judge`.
     WANTED.store(true, Ordering::SeqCst);
     GUEST.identities.each(|thread| {
         judge(thread);
@@ -127,7 +122,8 @@ pub(super) fn want() {
     });
 }
 
-/// A thread has another stack. One that is preempted stays on its own while others run.
+/// Called when a thread has got another stack. If two threads share one, a preempted thread stays on its own while others
+/// run.
 fn judge(thread: &'static Thread) {
     // SeqCst: pairs with `want`.
     if WANTED.load(Ordering::SeqCst) && is_shared(thread) {
@@ -140,8 +136,7 @@ pub(super) fn takes_own(stack: &libc::stack_t) -> bool {
     WANTED.load(Ordering::Relaxed) && !SHARED.load(Ordering::Relaxed) && stack.ss_size >= ROOM
 }
 
-/// Returns true if another thread's alternate stack lies in this thread's. A program may do that whose handlers end the
-/// process.
+/// Returns true if another thread's alternate stack lies in this thread's. Programs do that whose handlers end the process.
 fn is_shared(thread: &'static Thread) -> bool {
     let range = |of: &'static Thread| {
         // SeqCst: as `want` says.
@@ -201,9 +196,8 @@ fn call(thread: &'static Thread, frame: &Frame) -> Result<(), i32> {
     Ok(())
 }
 
-/// sigaltstack(2) as the kernel answers it to the program where it stands, without a runtime. A
-/// dispatched call is served in a handler, which is on the alternate stack itself if the program's
-/// SIGSYS is: the kernel would not let it be changed.
+/// sigaltstack(2) in a process without a runtime, as the kernel answers it. A dispatched call is served in a handler, which
+/// may be on the alternate stack itself, and then the kernel would refuse the change.
 pub fn call_of_kernel(frame: &Frame) -> i64 {
     let (all, mut mask) = (!0u64, 0u64);
     // SAFETY: reads and writes eight bytes. In one call: a signal that is deferred before it
@@ -227,8 +221,8 @@ pub fn adopt(thread: &'static Thread) {
     }
 }
 
-/// Tells the kernel the activation's own stack, for the calling kernel thread, inside the runtime. What it knew
-/// before may be in use by the thread that calls this: it is asked from elsewhere.
+/// Tells the kernel the activation's own stack, for the calling kernel thread, inside the runtime. It is called on another
+/// stack, because the thread may be using the one that the kernel knew before.
 pub fn install(activation: &'static Activation) {
     let own = activation.own_stack();
     let stack = libc::stack_t {
@@ -248,7 +242,8 @@ pub fn install(activation: &'static Activation) {
     unsafe { arch::raw_syscall_at(own.end as u64, libc::SYS_sigaltstack, [at, 0]) };
 }
 
-/// The calling kernel thread is no activation any more, but a process with this thread. On its stack.
+/// Called when the calling kernel thread is no activation any more, but a process with this thread. It is on the thread's
+/// stack.
 pub fn give_back(thread: &Thread) {
     let stack = of(thread);
     // SAFETY: reads the structure; the kernel knows the activation's stack so far, where nobody is.
@@ -258,8 +253,8 @@ pub fn give_back(thread: &Thread) {
     };
 }
 
-/// The kernel thread that carries this thread alone does so no more, on the thread's stack: the stack that the kernel has is
-/// the thread's. Returns it.
+/// Called when a kernel thread stops carrying this thread alone, on the thread's stack. Makes the kernel's stack the
+/// thread's, and returns it.
 pub fn take_back(thread: &Thread) -> libc::stack_t {
     let mut stack = NONE;
     // SAFETY: writes the structure.
@@ -273,8 +268,7 @@ pub fn take_back(thread: &Thread) -> libc::stack_t {
     stack
 }
 
-/// Shows a handler of the program's, in the frame, the stack of its thread; this takes it away if the
-/// thread has said so.
+/// Shows a handler of the program's, in the frame, its thread's stack; then disables it if the thread wants that.
 pub(super) fn show(thread: &'static Thread, context: *mut libc::ucontext_t) {
     let stack = of(thread);
     // SAFETY: the kernel's frame.
@@ -284,9 +278,9 @@ pub(super) fn show(thread: &'static Thread, context: *mut libc::ucontext_t) {
     }
 }
 
-/// The end of a handler of the program's: what it has left in the frame is its thread's, if that may be. As
-/// the kernel since Linux 6.12, which takes the stack pointer for that of the handler, not of what
-/// it has interrupted: on the stack it changes nothing.
+/// Called at the end of a handler of the program's. The stack that it has left in the frame becomes its thread's, if it is
+/// valid. As the kernel since Linux 6.12, this compares the stack pointer of the handler, not of the code that it has
+/// interrupted: while that is on the stack nothing changes.
 pub(super) fn restore(thread: &'static Thread, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's frame.
     let stack = unsafe { (*context).uc_stack };
@@ -295,7 +289,7 @@ pub(super) fn restore(thread: &'static Thread, context: *mut libc::ucontext_t) {
     leave_as_it_is(context);
 }
 
-/// Whatever kernel thread continues the frame keeps the stack that it has.
+/// The kernel thread that continues the frame keeps the stack that it has.
 pub(super) fn leave_as_it_is(context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's frame.
     unsafe { (*context).uc_stack.ss_flags = NO_CHANGE };

@@ -36,7 +36,7 @@ pub fn sigprocmask_of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
     }
 }
 
-/// The mask that rt_sigprocmask(2) asks for where it was `before`, or the call's error.
+/// Returns the mask that rt_sigprocmask(2) asks for, where it was `before`, or the call's error.
 pub fn next_mask(frame: &Frame, before: u64) -> Result<u64, i64> {
     let (how, new) = (frame.rdi as i32, frame.rsi as usize);
     if frame.r10 != 8 {
@@ -55,7 +55,7 @@ pub fn next_mask(frame: &Frame, before: u64) -> Result<u64, i64> {
     }
 }
 
-/// Stores what the mask was, where rt_sigprocmask(2) asks for it, and returns the call's answer.
+/// Stores the old mask where rt_sigprocmask(2) asks for it. Returns the call's answer.
 pub fn answer_mask(frame: &Frame, before: u64) -> i64 {
     let old = frame.rdx as usize;
     if old != 0 && access::store_u64(old, before).is_err() {
@@ -64,7 +64,7 @@ pub fn answer_mask(frame: &Frame, before: u64) -> i64 {
     0
 }
 
-/// Stores the siginfo_t that rt_sigtimedwait(2) found, and returns the call's answer.
+/// Stores the siginfo_t that rt_sigtimedwait(2) found. Returns the call's answer.
 pub fn answer_wait(frame: &Frame, signal: i32, information: &pending::Information) -> i64 {
     frame.made.set(1);
     let to = frame.rsi as usize;
@@ -78,7 +78,7 @@ pub fn answer_wait(frame: &Frame, signal: i32, information: &pending::Informatio
     i64::from(signal)
 }
 
-/// Changes the current thread's mask; what it unblocks is delivered before this returns.
+/// Changes the current thread's mask. Signals that it unblocks are delivered before this returns.
 pub fn set_thread_mask(runtime: &'static Runtime, thread: &'static Thread, mask: u64) {
     let activation = runtime.enter();
     thread.kernel.mask.store(mask, Ordering::SeqCst);

@@ -1,21 +1,20 @@
-//! Signals for threads of another process whose ids the kernel does not know: a child of fork(2) tells its parent's threads.
+//! Signals for threads of another process whose ids the kernel does not know: a child of fork(2) signals its parent's
+//! threads.
 //!
-//! 1. The sender queues a *carrier* to the process: the signal by which libc changes identities, which libc never blocks, which
-//!    queues, and whose handler of libc's ignores what other processes send. The kernel asks the same permission as for the
+//! 1. The sender queues a *carrier* to the process. That is the signal by which libc changes identities: libc never blocks
+//!    it, it queues, and libc's handler ignores it from other processes. The kernel asks the same permission as for the
 //!    signal itself. Nothing is sent to a process that does not catch the carrier, since that would end it.
-//! 2. The carrier tells the thread and the signal behind what a queued signal says itself.
-//! 3. In the other process some kernel thread meets the carrier. It sends the signal on instead of entering libc's handler
-//!    ([`open`]), whether it is an activation, a bound thread's or a helper of libc's. For an id that nobody has any more nothing
-//!    happens.
-//! 4. What tgkill(2) of another process says the kernel lets a kernel thread send to itself alone. So such a signal goes to a
-//!    bound thread in a carrier again ([`queue_to`]), which its kernel thread opens.
+//! 2. The carrier names the thread and the signal, in words behind what a queued signal uses itself.
+//! 3. In the other process some kernel thread meets the carrier: an activation, a bound thread's or a helper. It sends the
+//!    signal on instead of entering libc's handler ([`open`]). For an id that nobody has any more nothing happens.
+//! 4. The kernel lets a kernel thread send information like that of another process's tgkill(2) only to itself. So such a
+//!    signal goes to a bound thread in a carrier again ([`queue_to`]), which its kernel thread opens.
 //!
-//! *Not done:* tkill(2), which does not tell the process; an id that nobody has any more, or a process that does not run under the
-//! runtime but catches the carrier, is not ESRCH; the sender is not told that the signals of its user are too many for the signal
-//! itself.
+//! *Not done:* tkill(2), which does not name the process. ESRCH for an id that nobody has any more, and for a process that
+//! is not under the runtime but catches the carrier. An error when the user's signals are too many for the signal itself.
 //!
-//! *Rejected:* passing a carrier that a bound thread meets on to an activation. One without a thread may block it. Visiting the
-//! runtime from the handler: a kernel thread outside can send the signal where it is.
+//! *Rejected:* passing a carrier that a bound thread meets on to an activation, since an activation without a thread may
+//! block it; visiting the runtime from the handler, since an outside kernel thread can send the signal itself.
 
 use core::sync::atomic::Ordering;
 
@@ -39,7 +38,8 @@ const MARK: u64 = 0x5550_4341;
 /// The words that a carrier adds to the signal's information: the mark and the id; the signal's number and its code.
 const ADDED: [usize; 2] = [4, 5];
 
-/// tgkill(2) and rt_tgsigqueueinfo(2) with such an id. `None`: it is the kernel's, or about this process.
+/// tgkill(2) and rt_tgsigqueueinfo(2) with such an id. Returns `None` if the kernel must serve it, or it is about this
+/// process.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn send(frame: &Frame) -> Option<i64> {
@@ -79,7 +79,7 @@ fn carry(frame: &Frame, process: i32, id: i32, signal: i32) -> Result<i64, i64> 
     Ok((unsafe { raw_syscall(libc::SYS_rt_sigqueueinfo, words) }) as i64)
 }
 
-/// The carrier of a signal for the thread with that id.
+/// Returns the carrier of a signal for the thread with that id.
 fn carrier(id: i32, signal: i32, information: &Information) -> Information {
     let mut carrier = *information;
     carrier[ADDED[0]] = MARK << 32 | u64::from(id as u32);
@@ -90,14 +90,14 @@ fn carrier(id: i32, signal: i32, information: &Information) -> Information {
     carrier
 }
 
-/// Sends a signal by which tgkill(2) of another process has told a thread to the kernel thread to which that is bound, as a
-/// carrier: that kernel thread alone may send itself such information.
+/// Sends a bound thread's kernel thread, in a carrier, a signal that another process's tgkill(2) has sent: only that kernel
+/// thread may send itself such information.
 pub fn queue_to(kernel_id: i32, id: i32, signal: i32, information: &Information) -> i64 {
     let carrier = carrier(id, signal, information);
     pending::queue_to(kernel_id, everywhere::SETXID, &carrier)
 }
 
-/// The calling process, which may be a child that the runtime does not know.
+/// Returns the calling process, which may be a child that the runtime does not know.
 fn own_process() -> i32 {
     // SAFETY: asks only.
     (unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) }) as i32
@@ -132,7 +132,7 @@ pub struct Carried {
     information: Information,
 }
 
-/// What the signal carries, if it is a carrier.
+/// Returns what the signal carries, if it is a carrier.
 pub fn open(signal: i32, information: &Information) -> Option<Carried> {
     let is_one = signal == everywhere::SETXID
         && information[1] as u32 as i32 == SI_QUEUE
@@ -163,7 +163,7 @@ impl Carried {
         self.send_on();
     }
 
-    /// As [`Carried::deliver`], by a kernel thread that is no activation, in the handler.
+    /// As [`Carried::deliver`], in the handler on an outside kernel thread.
     pub fn deliver_from_outside(&self) {
         match record::current_thread() {
             Some(own) if own.kernel.tid.load(Ordering::Relaxed) == self.id => {

@@ -1,4 +1,4 @@
-//! What the runtime does with signals that came while it could not deliver them, or that its running threads block.
+//! Signals that came while the runtime could not deliver them, or that its running threads block.
 
 use core::sync::atomic::Ordering;
 
@@ -13,8 +13,8 @@ use crate::signal::{masks, pending, timers};
 
 use super::{blocked_by, returning};
 
-/// Signals were deferred on an activation: they are delivered to its thread, or passed on.
-/// See [`upcall_core::kernel::Attributes::deferred`].
+/// Called when signals were deferred on an activation. Delivers them to its thread, or passes them on. See
+/// [`upcall_core::kernel::Attributes::deferred`].
 pub fn deferred(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -27,7 +27,8 @@ pub fn deferred(
             // between here and the delivery.
             set_kernel_mask(ALL);
             let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
-            // What a call with a mask of its own holds back waits for its end; what it alone lets through, too.
+            // Signals that a call with a mask of its own blocks wait for its end, and so do those that only that mask lets
+            // through.
             let held = mask | blocked_by(thread);
             if thread.kernel.stopped.load(Ordering::Relaxed) {
                 // `own_signal` delivers it at its end.
@@ -68,7 +69,7 @@ pub fn deferred(
             }
         }
         None => {
-            // Whatever the kernel has: a section may have opened it that had not seen the signal.
+            // Independent of the kernel's mask: a section that had not seen the signal may have opened it.
             let all = !preempt::OWN;
             set_kernel_mask(all);
             activation.kernel.mask.store(all, Ordering::Relaxed);
@@ -84,12 +85,12 @@ pub fn deferred(
     }
 }
 
-/// The end of a time slice of `ran`: its deadline, and signals for the process that the running threads block and a
-/// parked one accepts. See [`upcall_linux::Hooks::tick`].
+/// Called at the end of a time slice of `ran`. Serves its deadline, and signals for the process that the running threads
+/// block and a parked one accepts. See [`upcall_linux::Hooks::tick`].
 pub fn tick(runtime: &'static Runtime, activation: &'static Activation, ran: &'static Thread) {
     pending::return_kept(runtime, activation);
     (hooks().tick)(runtime, activation, ran);
-    // Before it asks what is closed: who closes a signal looks here afterwards.
+    // Before it asks what is closed: a thread that closes a signal looks here afterwards.
     activation.kernel.looks.store(true, Ordering::SeqCst);
     look_for_parked(runtime, activation);
     activation.kernel.looks.store(false, Ordering::SeqCst);

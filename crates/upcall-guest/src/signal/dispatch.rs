@@ -1,12 +1,12 @@
-//! When Syscall User Dispatch ([`sud`]) is on: as soon as the process may hold system-call
-//! instructions that are not rewritten, and never before.
+//! Decides when Syscall User Dispatch ([`sud`]) is on: from the moment at which the process may hold system-call
+//! instructions that are not rewritten, and never before. See docs/adr/0020.
 //!
-//! - at start, if the rewriter refused a site ([`crate::rewrite::patch`]);
-//! - before the program gets an executable mapping that nobody can rewrite (code made at run time),
-//!   and after a library was loaded with a refused site ([`crate::process::loads`]).
+//! - At start, if the rewriter refused a site ([`crate::rewrite::patch`]).
+//! - Before the program gets an executable mapping that nobody can rewrite (code made at run time), and after a library was
+//!   loaded with a refused site ([`crate::process::loads`]).
 //!
-//! It is not switched off again, but by a child that asks to be traced ([`end`]). Invariant: while [`is_on`], every kernel thread that runs code
-//! of the program has it on, and none of them blocks SIGSYS while it does ([`preempt::OWN`],
+//! Only a child that asks to be traced switches it off again ([`end`]). Invariant: while [`is_on`], every kernel thread
+//! that runs code of the program has it on and does not block SIGSYS meanwhile ([`preempt::OWN`],
 //! [`mod@crate::signal::alone`]). The kernel gives it to no new kernel thread and to no child of fork, so:
 //!
 //! | kernel thread | switches it on |
@@ -15,19 +15,17 @@
 //! | activations that exist | in the handler of the runtime's own signal, before `turn_on` returns |
 //! | activations that begin later | [`begin`], if their creator [`may_start`] them |
 //! | the child of fork | [`forked`] |
-//! | threads that libc starts for itself | as activations; not those that exist already |
+//! | helpers | as activations; not those that exist already |
 //! | the child of vfork, posix_spawn | never: it is about to exec, which switches it off |
 //!
-//! Where the kernel lacks it or a filter forbids it the program goes on without: `--stats` and
-//! `doctor` say so. A filter that comes later than dispatch holds for those that begin afterwards, and one
-//! of them without it would end for ever with the first thread that calls exit(2) on it, unseen. So
-//! whoever starts one asks first, for itself: the new one has its filters.
+//! Where the kernel lacks it or a filter forbids it, the program goes on without, and `--stats` and `doctor` tell so. A
+//! filter that comes later than dispatch applies to kernel threads that begin afterwards. One of them without dispatch
+//! would end for ever with the first thread that calls exit(2) on it, unseen. So the creator asks first, for itself: the
+//! new one has its filters.
 //!
-//! Rejected: starting it, and waiting for what it says. The creator holds locks of the runtime.
-//!
-//! Rejected: switching it on with the runtime, with the first thread. Until then nothing but
-//! rt_sigaction(2) and clone(2) needs to be seen, but a program without a C library under its own
-//! threads makes just these.
+//! Rejected: to start it and wait for its result, because the creator holds locks of the runtime. Rejected: to switch
+//! dispatch on with the runtime, at the first thread. Until then only rt_sigaction(2) and clone(2) must be seen, but a
+//! program without a C library under its own threads makes just these.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
@@ -40,7 +38,7 @@ use crate::rewrite::sud;
 use crate::signal::{self, alone, everywhere};
 
 static ON: AtomicBool = AtomicBool::new(false);
-/// Why it is not on although it should be: an error number.
+/// The error number that keeps it off although it should be on.
 static FAILED: AtomicI32 = AtomicI32::new(0);
 /// Sites that the rewriter refused.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
@@ -52,7 +50,7 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Acquire)
 }
 
-/// The sites that were refused, and if dispatch should be on but cannot, the error number.
+/// Returns the number of refused sites and, if dispatch should be on but cannot, the error number.
 pub fn state() -> (u32, Option<i32>) {
     let failed = FAILED.load(Ordering::Relaxed);
     (
@@ -61,7 +59,7 @@ pub fn state() -> (u32, Option<i32>) {
     )
 }
 
-/// The rewriter refused so many sites that can make a system call.
+/// Called when the rewriter has refused this many sites that can make a system call.
 ///
 /// # Upcall safety
 ///
@@ -88,7 +86,7 @@ pub fn turn_on() {
     // Release: pairs with the Acquire in `is_on`. From here on new activations do it themselves.
     ON.store(true, Ordering::Release);
     alone::begin();
-    // Here before the others: if it does not work here, it works nowhere.
+    // Here first: if it does not work here, it works nowhere.
     let done = match GUEST.runtime() {
         Some(runtime) => sud::outcome(everywhere::everywhere(runtime, sud::request()) as isize),
         None => sud::enable(),
@@ -99,22 +97,22 @@ pub fn turn_on() {
     caller::leave(entered);
 }
 
-/// The process goes on without.
+/// Lets the process go on without it.
 fn give_up(sud::Unavailable { errno }: sud::Unavailable) {
     FAILED.store(errno, Ordering::Relaxed);
     ON.store(false, Ordering::Release);
     alone::end();
 }
 
-/// The calling process, which has no runtime, asks to be traced: its tracer would meet a SIGSYS at
-/// each call. It is the child of a fork and about to exec.
+/// Called when the calling process, which has no runtime, asks to be traced. Its tracer would meet a SIGSYS at each call.
+/// It is the child of a fork and about to exec.
 pub fn end() {
     if sud::disable().is_ok() {
         ON.store(false, Ordering::Release);
     }
 }
 
-/// The caller is about to start a kernel thread that will run code of the program.
+/// Called before the caller starts a kernel thread that will run code of the program.
 ///
 /// # Errors
 ///
@@ -126,7 +124,7 @@ pub fn may_start() -> Result<(), Errno> {
     Ok(())
 }
 
-/// A kernel thread begins that will run code of the program; its creator [`may_start`] it.
+/// Called when a kernel thread begins that will run code of the program; its creator [`may_start`] it.
 pub fn begin() {
     if is_on()
         && sud::enable_as_creator().is_err()
@@ -137,7 +135,7 @@ pub fn begin() {
     }
 }
 
-/// The child of fork: a filter may forbid by now what was allowed.
+/// Called in the child of fork. A filter may forbid by now what was allowed.
 pub fn forked() {
     if is_on()
         && let Err(unavailable) = sud::enable()
@@ -146,8 +144,7 @@ pub fn forked() {
     }
 }
 
-/// What a kernel thread without a runtime's mask may block: everything, but for SIGSYS while
-/// dispatch is on.
+/// Returns what a kernel thread without a runtime's mask may block: everything, but SIGSYS while dispatch is on.
 pub fn blockable(mask: u64) -> u64 {
     if is_on() {
         mask & !mask::MASK_BIT

@@ -1,4 +1,4 @@
-//! Calls that every kernel thread of the process must make: setuid(2) and its like, Syscall User Dispatch, ptrace(2).
+//! Calls that every kernel thread of the process must make: setuid(2) and others, Syscall User Dispatch, ptrace(2).
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -16,9 +16,9 @@ pub const SETXID: i32 = 33;
 struct Everywhere {
     number: AtomicI64,
     words: [AtomicU64; 6],
-    /// What the first one was answered.
+    /// The first kernel thread's answer.
     expected: AtomicI64,
-    /// What another one was answered instead.
+    /// Another kernel thread's different answer.
     answer: AtomicI64,
 }
 
@@ -38,8 +38,8 @@ pub fn everywhere(runtime: &'static Runtime, call: [u64; 7]) -> i64 {
     one_at_a_time(runtime, |activation| make(runtime, activation, call))
 }
 
-/// As [`everywhere`], if `decide`, which returns the answer, asks for it by what it is given; nobody else decides
-/// meanwhile.
+/// As [`everywhere`], but `decide` gets the call as a function to make or not, and returns the answer. No other thread
+/// decides meanwhile.
 pub fn change(
     runtime: &'static Runtime,
     call: [u64; 7],
@@ -52,7 +52,7 @@ pub fn change(
 
 /// Makes the call on every activation, in [`one_at_a_time`].
 fn make(runtime: &'static Runtime, activation: Option<&'static Activation>, call: [u64; 7]) -> i64 {
-    // First here: if it is not allowed, nobody does it.
+    // First here: if this is not allowed, no other makes it.
     let (first, other) = ask_all(runtime, activation, call, 0);
     if first == 0 && other != 0 {
         // As glibc: a process with two identities must not go on.
@@ -63,8 +63,8 @@ fn make(runtime: &'static Runtime, activation: Option<&'static Activation>, call
     first
 }
 
-/// ptrace(2). The kernel takes requests from the kernel thread that is the tracer, and the thread may
-/// have become one on another activation: no two trace the same one.
+/// ptrace(2). The kernel takes requests only from the kernel thread that is the tracer, and the thread may have become the
+/// tracer on another activation. No two activations trace the same process.
 pub fn trace(runtime: &'static Runtime, frame: &Frame) -> i64 {
     const NOT_THE_TRACER: i64 = -(libc::ESRCH as i64);
     let (first, other) = ask(runtime, frame.words(), NOT_THE_TRACER);
@@ -75,20 +75,20 @@ pub fn trace(runtime: &'static Runtime, frame: &Frame) -> i64 {
     }
 }
 
-/// Makes a call here, and if it is answered so, on every other activation. Returns the answer here
-/// and the one elsewhere that differs, if there is one.
+/// Makes a call here and, if the answer is this one, on every other activation. Returns the answer here, and the one
+/// elsewhere that differs, if any.
 fn ask(runtime: &'static Runtime, call: [u64; 7], expected: i64) -> (i64, i64) {
     one_at_a_time(runtime, |activation| {
         ask_all(runtime, activation, call, expected)
     })
 }
 
-/// Calls `act`, nobody else being there; with the calling activation, if it is one.
+/// Calls `act` while no other thread does so; with the calling activation, if it is one.
 fn one_at_a_time<R>(
     runtime: &'static Runtime,
     act: impl FnOnce(Option<&'static Activation>) -> R,
 ) -> R {
-    // A kernel thread of libc's own is not inside and need not leave.
+    // A helper is not inside the runtime and need not leave.
     let activation = (!caller::is_outside()).then(|| runtime.enter());
     let guard = ONE_AT_A_TIME.lock(runtime.kernel());
     let result = act(activation);
@@ -118,7 +118,7 @@ fn ask_all(
         }
         EVERYWHERE.expected.store(expected, Ordering::Relaxed);
         EVERYWHERE.answer.store(expected, Ordering::Relaxed);
-        // No kernel thread may be started meanwhile by somebody who has not changed yet.
+        // No kernel thread may be started meanwhile by one that has not changed yet.
         let starts = spawn::STARTS.lock(runtime.kernel());
         preempt::new_call(activation);
         runtime.each_activation(|other| {
@@ -145,7 +145,7 @@ fn ask_all(
     (first, other)
 }
 
-/// In the handler, on each of the other activations, wherever it is.
+/// Called in the handler, on each of the other activations.
 pub fn make_requested_call(activation: &'static Activation) {
     if !preempt::owes_call(activation) {
         return;

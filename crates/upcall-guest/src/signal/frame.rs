@@ -130,7 +130,7 @@ pub(super) fn set_frame_mask(context: *mut libc::ucontext_t, mask: u64) {
     unsafe { *(&raw mut (*context).uc_sigmask).cast::<u64>() = mask };
 }
 
-/// The mask in a frame.
+/// Returns the mask in a frame.
 pub(super) fn frame_mask(context: *const libc::ucontext_t) -> u64 {
     // SAFETY: the kernel's frame; the mask's first word is the kernel's.
     unsafe { *(&raw const (*context).uc_sigmask).cast::<u64>() }

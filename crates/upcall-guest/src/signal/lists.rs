@@ -1,8 +1,7 @@
-//! Signals that wait in memory of our own, with all that they say: a list for each thread, and one for
-//! the process.
+//! Signals that wait in our own memory, with all their information: a list for each thread, and one for the process.
 //!
-//! All nodes come from one pool, under one lock, which is for those inside the runtime: signal handlers
-//! keep what they must in the activation ([`upcall_linux::Inbox`]).
+//! All nodes come from one pool, under one lock, which may be taken only inside the runtime. Signal handlers keep their
+//! signals in the activation ([`upcall_linux::Inbox`]).
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -22,7 +21,7 @@ pub type Information = [u64; 16];
 const CHUNK: usize = 1 << 16;
 const FIRST_NODES: usize = 256;
 
-/// Nodes for which the kernel need not have memory.
+/// Nodes that exist even if the kernel has no memory.
 struct Reserve(UnsafeCell<[MaybeUninit<Node>; FIRST_NODES]>);
 
 // SAFETY: the nodes are the pool's, and reached only under its lock.
@@ -39,7 +38,7 @@ struct Node {
     information: Information,
 }
 
-/// The nodes that no list has.
+/// The nodes that are in no list.
 pub struct Pool {
     free: *mut Node,
 }
@@ -47,7 +46,7 @@ pub struct Pool {
 // SAFETY: the nodes are reached only under the lock.
 unsafe impl Send for Pool {}
 
-/// Whoever holds it may look at any list and change it.
+/// The holder may look at any list and change it.
 pub static POOL: SpinLock<Pool> = SpinLock::new(Pool {
     free: ptr::null_mut(),
 });
@@ -76,10 +75,10 @@ impl List {
         }
     }
 
-    /// The signals that are in it.
+    /// Returns the signals that are in it.
     pub fn numbers(self) -> u64 {
-        // SeqCst: who adds a signal looks at masks afterwards, and who changes a mask looks here
-        // afterwards: one of them sees the other. Pairs with the changes below.
+        // SeqCst: a thread that adds a signal looks at masks afterwards, and one that changes a mask looks here afterwards,
+        // so one of them sees the other. Pairs with the changes below.
         self.numbers.load(Ordering::SeqCst)
     }
 
@@ -89,7 +88,7 @@ impl List {
 }
 
 impl Pool {
-    /// The runtime of this process starts: the nodes that are always there. None of them is in a list.
+    /// Called when the runtime of this process starts. Makes the nodes that always exist. None of them is in a list.
     pub fn begin(&mut self) {
         self.free = ptr::null_mut();
         // SAFETY: nobody uses them.
@@ -120,8 +119,8 @@ impl Pool {
         }
     }
 
-    /// Adds a signal at the end of a list; `false`: there is no memory. `shared`: it is the process's,
-    /// whoever's list it is in.
+    /// Adds a signal at the end of a list. Returns false if there is no memory. With `shared` the signal is the process's,
+    /// even in a thread's list.
     pub fn append(
         &mut self,
         runtime: &'static Runtime,
@@ -156,7 +155,7 @@ impl Pool {
         true
     }
 
-    /// Takes the first signal in `set` out of a list, of the process's only if `shared`.
+    /// Takes the first signal in `set` out of a list; with `shared`, only one of the process's.
     pub fn remove(&mut self, list: List, set: u64, shared: bool) -> Option<(i32, Information)> {
         let mut before: *mut Node = ptr::null_mut();
         let mut at = list.head();
@@ -186,7 +185,7 @@ impl Pool {
         found
     }
 
-    /// The first signal of a list, which stays there.
+    /// Returns the first signal of a list, and leaves it there.
     pub fn first(&self, list: List) -> Option<(i32, Information)> {
         let node = list.head();
         // SAFETY: null, or a node of the list, under the pool's lock.

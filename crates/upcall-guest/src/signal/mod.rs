@@ -1,29 +1,26 @@
-//! Signals, per thread: actions, delivery, masks.
+//! Signals, per thread: actions, delivery, masks. See docs/adr/0011.
 //!
-//! The kernel delivers to kernel threads; the program thinks of threads. Each activation's kernel
-//! mask is that of the thread it runs, and every handler of the program is entered through
-//! `on_signal`:
+//! The kernel delivers a signal to a kernel thread; the program means a thread. Each activation's kernel mask is that of
+//! its thread, and every handler of the program is entered through `on_signal`:
 //!
-//! 1. Outside the runtime, the activation's thread is the receiver: its handler is called in the
-//!    kernel's own frame, which is moved before if the thread wants it elsewhere (`place`). If it was
-//!    in a system call, the activation first gets its virtual processor back, and the frame shows
-//!    the thread at libc's own system-call instruction, where unwinders and cancellation expect it: at the
-//!    instruction while the call has left nothing behind and may be made again, after it otherwise.
-//! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation
-//!    ([`upcall_linux::Inbox`]), which from there on blocks all of the program's signals; when it
-//!    leaves the runtime the signal is queued to it again, and then the mask is opened. The thread is in
-//!    a system call then, which the frame shows, or the runtime's own signal has stopped it in its own code,
-//!    and the handler begins when that one's frame returns (`own`).
-//! 3. An activation without a thread sleeps with a mask that lets through what some thread accepts
-//!    (`masks.rs`), so that signals for the process wake somebody although all threads are parked.
-//!    It passes each to a thread that accepts it (`pending.rs`).
+//! 1. Outside the runtime, the activation's thread is the receiver. Its handler is called in the kernel's own frame, which
+//!    is first moved if the thread wants it elsewhere (`place`). If the thread was in a system call, the activation first
+//!    gets its virtual processor back. The frame then shows the thread at libc's own system-call instruction, where
+//!    unwinders and cancellation expect it: at the instruction while the call has left nothing behind and may be made
+//!    again, after it otherwise.
+//! 2. Inside the runtime nothing may be delivered. The signal is kept with the activation ([`upcall_linux::Inbox`]), which
+//!    then blocks all of the program's signals. When the activation leaves the runtime the signal is queued to it again,
+//!    and the mask is opened. Either the thread is in a system call then, which the frame shows, or the runtime's own
+//!    signal has stopped it in its own code, and the handler begins when that signal's frame returns (`own`).
+//! 3. An activation without a thread sleeps with a mask that lets through what some thread accepts (`masks.rs`), so that
+//!    signals for the process wake it although all threads are parked. It passes each to a thread that accepts it
+//!    (`pending.rs`).
 //!
-//! While the kernel's mask and the one that is noted for the activation differ (at the entry of a
-//! handler, and at its end until the kernel has opened the mask), the runtime's own signal is
-//! blocked, so that the thread does not migrate.
+//! The kernel's mask and the noted one differ at the entry of a handler, and at its end until the kernel has opened the
+//! mask. Meanwhile the runtime's own signal is blocked, so that the thread does not migrate.
 //!
-//! Faults (SIGSEGV and the like) always hit the thread that made them. Approach rejected: the
-//! program's handlers as kernel handlers, which would run in the middle of the runtime.
+//! A fault (SIGSEGV and others) always hits the thread that made it. Approach rejected: the program's handlers as kernel
+//! handlers, which would run in the middle of the runtime.
 
 mod actions;
 pub mod alone;
@@ -272,7 +269,7 @@ fn meets_runtime(activation: &'static Activation) -> bool {
     activation.is_inside() || activation.thread().is_some_and(stopped)
 }
 
-/// The end of a handler, which may have made the process another: the child of a fork, or one with a runtime.
+/// Called at the end of a handler, which may have made the process another: the child of a fork, or one with a runtime.
 fn finish_where_it_is(context: *mut libc::ucontext_t) {
     match (GUEST.runtime(), caller::own_thread()) {
         (Some(runtime), Some(thread)) => finish(runtime, thread, context),
@@ -280,7 +277,7 @@ fn finish_where_it_is(context: *mut libc::ucontext_t) {
     }
 }
 
-/// The first steps of an activation in its own kernel thread. See [`upcall_linux::Hooks::begin`].
+/// Takes the first steps of an activation in its own kernel thread. See [`upcall_linux::Hooks::begin`].
 pub fn begin() {
     // The first one when the runtime is known.
     if GUEST.runtime().is_some() {
@@ -309,8 +306,8 @@ unsafe fn is_dropped(
         && activation.thread().is_some_and(|thread| !blocks(thread))
 }
 
-/// A signal that the thread blocks and its activation never does. One that somebody sent waits, as
-/// in the kernel; a fault ends the process, as in the kernel.
+/// Handles a signal that the thread blocks and its activation never does. One that was sent waits, as in the kernel; a
+/// fault ends the process, as in the kernel.
 ///
 /// # Safety
 ///
@@ -364,8 +361,8 @@ fn end_by(signal: i32, code: i32) {
     }
 }
 
-/// A dispatched call has been served. The kernel will set the mask in the frame: it becomes what it is
-/// now, after the call and perhaps on another activation. The alternate stack stays what it is.
+/// Called when a dispatched call has been served. The kernel will set the mask in the frame: it becomes what it is now,
+/// after the call and perhaps on another activation. The alternate stack does not change.
 fn settle(context: *mut libc::ucontext_t) {
     let mask = match GUEST.runtime().filter(|_| !caller::is_outside()) {
         // A call of the runtime's own, in a vDSO that is not rewritten: nothing has changed.
@@ -438,7 +435,7 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     finish_where_it_is(context);
 }
 
-/// The end of a handler on a kernel thread that is the thread.
+/// Called at the end of a handler on a kernel thread that is the thread.
 fn finish_alone(context: *mut libc::ucontext_t) {
     let after = frame_mask(context);
     alone::note_mask(after);
@@ -464,7 +461,7 @@ fn show_mask(thread: &'static Thread, context: *mut libc::ucontext_t) {
     set_frame_mask(context, frame_mask(context) | hidden);
 }
 
-/// Inside the runtime: kept with the activation until it leaves.
+/// Keeps a signal that came inside the runtime with the activation until it leaves.
 ///
 /// # Safety
 ///
@@ -490,7 +487,7 @@ unsafe fn defer(
         return;
     }
     let all = !preempt::OWN;
-    // Before the mask is noted: who finds that closed looks here afterwards.
+    // Before the mask is noted: a thread that finds the mask closed looks here afterwards.
     activation
         .kernel
         .at_hand
@@ -509,14 +506,14 @@ unsafe fn defer(
             .broken("more signals inside the runtime than the masks let through");
     }
     activation.attend(Activation::DEFERRED);
-    // Whoever is about to sleep must look again; who has looked and is about to poll must be told.
+    // A thread that is about to sleep must look again; one that has looked and is about to poll must be told.
     activation.wake_word().fetch_add(1, Ordering::SeqCst);
     if activation.thread().is_none() {
         activation.runtime().kernel().wake(activation);
     }
 }
 
-/// The mask of the current thread while its handler for `signal` runs.
+/// Returns the mask of the current thread while its handler for `signal` runs.
 fn handler_mask(thread: &'static Thread, signal: i32, context: *const libc::ucontext_t) -> u64 {
     // A handler that interrupts rt_sigsuspend(2) or a call like it runs under the call's mask.
     let waited_for = thread.kernel.waited_for.load(Ordering::Relaxed);
@@ -528,8 +525,7 @@ fn handler_mask(thread: &'static Thread, signal: i32, context: *const libc::ucon
     action_mask(signal, before)
 }
 
-/// The mask for the handler: noted, and set without the runtime's own signal, which has been
-/// blocked up to here.
+/// Notes the mask for the handler, and sets it without the runtime's own signal, which has been blocked up to here.
 fn note_mask(activation: &'static Activation, thread: &'static Thread, mask: u64) {
     thread.kernel.mask.store(mask, Ordering::SeqCst);
     activation
@@ -579,9 +575,8 @@ unsafe fn call(
     }
 }
 
-/// The end of a handler: the kernel will set the mask in the frame, which the handler may have
-/// changed. What that lets through is queued, so that it is delivered after this frame and not
-/// inside it.
+/// Called at the end of a handler. The kernel will set the mask in the frame, which the handler may have changed. Signals
+/// that this lets through are queued, so that they are delivered after this frame and not inside it.
 fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc::ucontext_t) {
     // From here to the end the thread stays on its activation.
     set_kernel_mask(ALL);

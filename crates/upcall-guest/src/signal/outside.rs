@@ -14,8 +14,8 @@ use super::actions::action_mask;
 use super::frame::{frame_mask, set_frame_mask, show_call};
 use super::{call, finish_alone};
 
-/// A timer of the program's has fired ([`crate::signal::timers`]), and the kernel has chosen a bound thread to tell: an activation is told
-/// in its place.
+/// Called when a timer of the program's has fired ([`crate::signal::timers`]) and the kernel has told a bound thread. Tells
+/// an activation instead.
 ///
 /// # Safety
 ///

@@ -1,20 +1,19 @@
-//! The runtime's own signal ([`preempt`]), in the handler, and what a frame needs before it continues a thread
-//! that was about to wait; and what a filter of the program's makes of the runtime's own calls.
+//! The runtime's own signal ([`preempt`]), in the handler. Also what a frame needs before it continues a thread that was
+//! about to wait, and the runtime's own calls that a filter of the program's traps.
 //!
-//! Where this signal has stopped a thread in its own code, the kernel's frame is the state of the thread that
-//! a handler of the program must see. So no handler runs above this frame:
+//! Where this signal has stopped a thread in its own code, the kernel's frame is the thread's state, which a handler of the
+//! program must see. So no handler runs above this frame:
 //!
-//! 1. The thread is marked `stopped`. It looks at what has come, and may be parked and go on elsewhere.
-//! 2. What comes for it meanwhile is kept with it (`deferred`, `on_signal`).
-//! 3. At the end all signals are blocked, and the first one that waits is queued to the kernel thread that
-//!    carries the thread by now. The kernel delivers it when this frame returns, at the very instruction, on
-//!    the stack and with the mask that the program wants. The end of that handler brings the next one.
+//! 1. The thread is marked `stopped`. It looks at the signals that have come, and may be parked and go on elsewhere.
+//! 2. Signals that come for it meanwhile are kept with it (`deferred`, `on_signal`).
+//! 3. At the end all signals are blocked, and the first waiting one is queued to the kernel thread that carries the thread
+//!    by now. The kernel delivers it when this frame returns, at the very instruction, on the stack and with the mask that
+//!    the program wants. The end of that handler brings the next one.
 //!
-//! A signal that was queued so, and was overtaken by the runtime's own, is taken back first: it must go where the
-//! thread goes.
+//! A signal that was queued so, and was overtaken by the runtime's own, is first taken back: it must follow the thread.
 //!
-//! Rejected: calling the program's handler from here with the frame of the runtime's signal. Its mask, its stack and
-//! the order of nested handlers would have to be made as the kernel makes them.
+//! Rejected: calling the program's handler from here with the frame of the runtime's signal. Its mask, its stack and the
+//! order of nested handlers would have to be made as the kernel makes them.
 
 use core::sync::atomic::Ordering;
 
@@ -51,7 +50,7 @@ pub(super) unsafe fn own_signal(
         return;
     };
     if is_at_entry(activation, context) {
-        // There is no room to park it: when it is in the runtime the next time, or has some.
+        // There is no room to park it. It parks when it is in the runtime the next time, or has room.
         activation.attend(Activation::RESCHEDULE);
         // SAFETY: the kernel's frame.
         give_up_wait(thread, unsafe { &mut (*context).uc_mcontext.gregs });
@@ -107,9 +106,9 @@ pub(super) unsafe fn own_signal(
     }
 }
 
-/// Takes a signal about processor time that waits for the process, if the thread accepts it. A timer that counts
-/// processor time often expires at the same tick as a time slice. The kernel delivers the runtime's own signal first,
-/// and wakes another activation for the program's. That is for the thread that ran. With all signals blocked.
+/// Takes a signal about processor time that waits for the process, if the thread accepts it. Called with all signals
+/// blocked. A timer of processor time often expires at the same tick as a time slice. The kernel then delivers the
+/// runtime's own signal first, and wakes another activation for the program's, which is meant for the thread that ran.
 fn take_expired(thread: &'static Thread) -> Option<(i32, pending::Information)> {
     let held = thread.kernel.mask.load(Ordering::Relaxed) | blocked_by(thread);
     let set = timers::about_processor_time() & masks::passable() & !held;
@@ -123,8 +122,8 @@ fn is_in_program(thread: &'static Thread, context: *const libc::ucontext_t) -> b
     thread.kernel.frame.load(Ordering::Relaxed) == 0 && !sud::range().contains(&pc)
 }
 
-/// A stopped thread that somebody else has bound goes to its kernel thread, and what was taken back for it goes there,
-/// too. Says whether it did: then all signals are blocked, and the frame continues the thread there.
+/// Moves a stopped thread that another one has bound to its kernel thread, with the signals that were taken back for it.
+/// Returns true if it did: all signals are then blocked, and the frame continues the thread there.
 fn goes_to_own(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -139,7 +138,7 @@ fn goes_to_own(
     true
 }
 
-/// All signals are blocked, and the kernel's frame is the thread's state: what waits for the thread is queued to its
+/// Called with all signals blocked; the kernel's frame is the thread's state. Queues what waits for the thread to its
 /// kernel thread, which delivers it when the frame returns, where the thread was stopped.
 fn deliver_at_end(
     runtime: &'static Runtime,
@@ -175,9 +174,9 @@ fn deliver_at_end(
         .store(mask & !preempt::OWN, Ordering::Relaxed);
 }
 
-/// A SIGSYS that is over before anything else is done, in whatever state the kernel thread is: one that a filter of
-/// the program's has made of a call of ours, which fails; or one that somebody has sent, and that has met a
-/// moment in which all other signals are blocked: it waits until they are not.
+/// Handles a SIGSYS that needs nothing else, in any state of the kernel thread. Either a filter of the program's has made
+/// it of a call of ours, which fails. Or it was sent, and has met a moment in which all other signals are blocked: it waits
+/// until they are not.
 ///
 /// # Safety
 ///
@@ -238,16 +237,16 @@ pub(super) unsafe fn is_stand_in(
     }
 }
 
-/// The interrupted thread looks at what has come, with this kernel mask from here on. Inside the runtime
-/// before that is set: what comes then is not put on top of this frame, on a stack that may be small.
+/// Lets the interrupted thread look at what has come, with this kernel mask from here on. Enters the runtime before the
+/// mask is set: a signal that comes then is not put on top of this frame, on a stack that may be small.
 fn take_up(runtime: &'static Runtime, mask: u64, meaning: preempt::Meaning) {
     runtime.kernel().set_inside();
     set_kernel_mask(mask);
     runtime.interrupted(meaning == preempt::Meaning::Tick);
 }
 
-/// Before a handler's frame continues the thread, all signals being blocked: if signals have come
-/// for which the thread was about to wait, it does not begin. A call that has not looked yet does so by itself.
+/// Called before a handler's frame continues the thread, with all signals blocked. If signals have come for which the
+/// thread was about to wait, the wait does not begin. A call that has not looked yet will look itself.
 pub(super) fn give_up_wait(thread: &'static Thread, registers: &mut [libc::greg_t]) {
     if pending::are_waited_for(thread)
         && let Some(pc) = give_up(registers[libc::REG_RIP as usize] as usize)

@@ -1,27 +1,24 @@
 //! Signals on their way to a thread that is not running.
 //!
-//! A signal for a parked thread is kept with the thread ([`lists`](crate::signal::lists)) and interrupts its
-//! wait; when the thread leaves the runtime it is queued to the activation's kernel thread
-//! (rt_tgsigqueueinfo(2), with all of its information) and delivered by the kernel at once. For a
-//! running thread the activation is interrupted, which makes it leave the runtime anew.
+//! A signal for a parked thread is kept with the thread ([`lists`](crate::signal::lists)) and interrupts its wait. When the
+//! thread leaves the runtime the signal is queued to the activation's kernel thread (rt_tgsigqueueinfo(2), with all of its
+//! information), and the kernel delivers it at once. For a running thread the activation is interrupted, so that it leaves
+//! the runtime anew.
 //!
-//! A receiver is named by its id as well: [`Thread`] objects are recycled, and a signal for a thread
-//! that ends at this moment must not reach the next one. Queueing and the end are decided under
-//! one lock; so is what else one thread does to another by its id ([`while_it_lives`]).
+//! A receiver is named by its id as well: [`Thread`] objects are recycled, and a signal for a thread that ends at this
+//! moment must not reach the next one. Queueing and the end are decided under one lock, as is all else that one thread does
+//! to another by its id ([`while_it_lives`]).
 //!
-//! A signal for the process that an activation has taken goes to a thread that accepts it; if that
-//! thread blocks it before it has seen it, or ends, to the next one. A signal that nobody accepts goes
-//! back to the kernel, where it waits as ever.
+//! A signal for the process that an activation has taken goes to a thread that accepts it. If that thread blocks it before
+//! it has seen it, or ends, it goes to the next one. A signal that nobody accepts goes back to the kernel, and waits there.
 //!
-//! The kernel may have no room for it any more (RLIMIT_SIGPENDING), where it once had. What is about to
-//! be delivered is then sent in the one way that needs no room, which says nothing, and `complete` gives
-//! it its information back. A real-time signal that nobody accepts waits in the process's own list, in
-//! which every thread looks that opens its mask or waits for signals, until there is room in the kernel
-//! again: only there signalfd(2) and the next program see it. *Rejected:* the number alone in the kernel,
-//! and what it says here. Numbers merge, also with a signal that was queued, and nobody can tell
-//! how often one was sent. *Not done:* a standard signal that sigqueue(3) has sent, and that nobody accepts,
-//! loses its value there without a word from the kernel. If there is no memory either, the number waits
-//! alone.
+//! The kernel may have no room for it any more (RLIMIT_SIGPENDING). A signal that is about to be delivered is then sent in
+//! the one way that needs no room and carries no information, and `complete` restores its information. A real-time signal
+//! that nobody accepts waits in the process's own list until the kernel has room: only there signalfd(2) and the next
+//! program see it. Every thread that opens its mask or waits for signals looks in that list. *Rejected:* the number alone
+//! in the kernel, and its information here. Numbers merge, also with a signal that was queued, and nobody can tell how
+//! often one was sent. *Not done:* a standard signal of sigqueue(3) that nobody accepts loses its value there, unreported.
+//! If there is no memory either, the number waits alone.
 
 use core::sync::atomic::Ordering;
 
@@ -41,23 +38,23 @@ pub use crate::signal::lists::{Information, forget};
 /// The code of tgkill(2).
 pub const SI_TKILL: i32 = -6;
 
-/// What waits for the thread: for itself, and for the process.
+/// Returns what waits for the thread, for itself and for the process.
 #[inline]
 pub fn for_thread(thread: &'static Thread) -> u64 {
     List::of(thread).numbers() | PROCESS.numbers()
 }
 
-/// Returns true if something waits for which the thread waits, or is about to.
+/// Returns true if a signal is pending for which the thread waits, or is about to wait.
 pub fn are_waited_for(thread: &'static Thread) -> bool {
     for_thread(thread) & thread.kernel.waited_for.load(Ordering::SeqCst) != 0
 }
 
-/// The runtime starts: some memory for signals, in case there is none later.
+/// Called when the runtime starts. Gets some memory for signals, in case there is none later.
 pub fn reserve(runtime: &'static Runtime) {
     POOL.lock(runtime.kernel()).begin();
 }
 
-/// A siginfo_t for a signal that one thread of this process sends, by a call with that code.
+/// Returns a siginfo_t for a signal that one thread of this process sends, by a call with that code.
 pub fn from_self(signal: i32, code: i32) -> Information {
     let mut information = [0; 16];
     information[0] = signal as u32 as u64;
@@ -84,8 +81,8 @@ fn is_thread(thread: &'static Thread, id: i32) -> bool {
     thread.kernel.tid.load(Ordering::SeqCst) == id
 }
 
-/// Adds a signal to what the thread has not seen yet and, if it `interrupts`, claims it: then the
-/// caller must make it ready (`true`). `shared`: it was sent to the process.
+/// Adds a signal to what the thread has not seen yet and, if it `interrupts`, claims the thread. Returns true if the caller
+/// must make it ready. With `shared` the signal was sent to the process.
 fn enqueue(
     runtime: &'static Runtime,
     (thread, id): (&'static Thread, i32),
@@ -116,7 +113,8 @@ fn enqueue(
     Ok(runtime.interrupt(thread) == Claim::Ready)
 }
 
-/// The signal of these that comes first, as a set: one that an instruction may have caused, then the lowest number.
+/// Returns the one of these signals that comes first, as a set: one that an instruction may have caused, else the lowest
+/// number.
 fn first_of(set: u64) -> u64 {
     const CAUSED: u64 = bit(libc::SIGSEGV)
         | bit(libc::SIGBUS)
@@ -144,8 +142,8 @@ pub fn dequeue(
         .find_map(|list| pool.remove(list, first_of(list.numbers() & set), false))
 }
 
-/// Looks at the thread with that id, or changes it; it does not end meanwhile. `None`: it has ended.
-/// Called outside the runtime; `act` is inside it, on this activation, under the lock of signals.
+/// Looks at the thread with that id, or changes it, while it cannot end. Returns `None` if it has ended. Called outside the
+/// runtime; `act` runs inside it, on this activation, under the lock of signals.
 pub fn while_it_lives<R>(
     runtime: &'static Runtime,
     (thread, id): (&'static Thread, i32),
@@ -160,8 +158,8 @@ pub fn while_it_lives<R>(
     done
 }
 
-/// Does something for the thread with that id unless it has ended; it does not end meanwhile. Says whether it was done.
-/// Inside the runtime.
+/// Does something for the thread with that id, while it cannot end. Returns true if it had not ended yet. Inside the
+/// runtime.
 pub fn holds_while(
     runtime: &'static Runtime,
     (thread, id): (&'static Thread, i32),
@@ -171,8 +169,8 @@ pub fn holds_while(
     is_thread(thread, id) && act()
 }
 
-/// From now on the thread's signals are those of the kernel thread of that id, the calling one, which blocks all of them;
-/// what waits for the thread goes there.
+/// From now on the thread's signals go to the kernel thread of that id, the calling one, which blocks all of them. Signals
+/// that wait for the thread move there.
 pub fn move_outside(runtime: &'static Runtime, thread: &'static Thread, kernel_id: i32) {
     {
         let _pool = POOL.lock(runtime.kernel());
@@ -188,7 +186,7 @@ pub fn move_outside(runtime: &'static Runtime, thread: &'static Thread, kernel_i
     }
 }
 
-/// Sends a signal to a bound thread: the kernel keeps it with its kernel thread.
+/// Sends a signal to a bound thread. The kernel keeps it with the thread's kernel thread.
 fn send_outside(kernel_id: i32, id: i32, signal: i32, information: &Information) -> Sent {
     let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
     let answer = match information[1] as u32 as i32 {
@@ -226,8 +224,8 @@ pub fn queue_to(kernel_id: i32, signal: i32, information: &Information) -> i64 {
     (unsafe { raw_syscall(libc::SYS_rt_tgsigqueueinfo, words) }) as i64
 }
 
-/// The thread does not accept the signals in `set` any more: what was for the process goes to others.
-/// Inside the runtime.
+/// Called when the thread does not accept the signals in `set` any more: those for the process go to others. Inside the
+/// runtime.
 pub fn pass_shared(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -245,8 +243,8 @@ pub fn pass_shared(
     }
 }
 
-/// A thread has ended: nothing is queued to it any more, and what was for it alone is gone. Inside the
-/// runtime.
+/// Called when a thread has ended, inside the runtime. Nothing is queued to it any more, and signals for it alone are
+/// dropped.
 pub fn close(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
     {
         let _pool = POOL.lock(runtime.kernel());
@@ -271,7 +269,7 @@ pub fn send(
     send_to(runtime, Some(activation), receiver, signal, false)
 }
 
-/// As [`send`], by a kernel thread that is no activation. No signal meets it.
+/// As [`send`], by an outside kernel thread, with its signals blocked.
 pub fn send_from_outside(
     runtime: &'static Runtime,
     receiver: (&'static Thread, i32),
@@ -361,8 +359,8 @@ fn call_carrier(runtime: &'static Runtime, thread: &'static Thread) {
     }
 }
 
-/// A siginfo_t that says no more than what kill(2) says: the kernel delivers such a signal even
-/// when it has no room to queue it.
+/// Returns a siginfo_t that says no more than what kill(2) says: the kernel delivers such a signal even when it has no room
+/// to queue it.
 const fn bare(signal: i32) -> Information {
     let mut information = [0; 16];
     information[0] = signal as u32 as u64;
@@ -389,8 +387,8 @@ pub fn queue_to_kernel(activation: &'static Activation, signal: i32, information
     }
 }
 
-/// A signal was delivered on an activation: if the kernel had no room for what it was queued with,
-/// and it is the one that the runtime has queued, it is completed.
+/// Called when a signal was delivered on an activation. If it is the one that the runtime has queued, and the kernel had no
+/// room for its information, that is restored.
 ///
 /// # Safety
 ///
@@ -459,8 +457,8 @@ pub fn queue_one(
     }
 }
 
-/// A signal that came while the activation was inside the runtime, now that it leaves with
-/// a thread whose mask is `mask`: to the thread, or, if it blocks the signal, to where it waits.
+/// Handles a signal that came inside the runtime, when the activation leaves with a thread whose mask is `mask`. It goes to
+/// the thread or, if the thread blocks it, to where it waits.
 pub fn restore(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -475,7 +473,7 @@ pub fn restore(
     }
 }
 
-/// Leaves a signal to the process, in the kernel. `false`: there is no room.
+/// Leaves a signal to the process, in the kernel. Returns false if there is no room.
 pub fn queue_to_process(
     activation: &'static Activation,
     signal: i32,
@@ -540,7 +538,7 @@ pub fn pass(
                 if receivers::first_of_all(signal).is_none() {
                     return;
                 }
-                // Somebody has opened its mask, perhaps without having seen it.
+                // A thread has opened its mask, perhaps without having seen it.
                 PROCESS
             }
             None => {
@@ -556,8 +554,7 @@ pub fn pass(
     }
 }
 
-/// Adds a signal to what waits for the process, and calls who waits for it. `false`: there is no
-/// memory.
+/// Adds a signal to what waits for the process, and tells its waiters. Returns false if there is no memory.
 fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bool {
     let kept = POOL
         .lock(runtime.kernel())
@@ -573,7 +570,7 @@ fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bo
     kept
 }
 
-/// What is kept for want of room in the kernel goes there, as far as there is room by now. Inside the
+/// Gives the kernel the signals that are kept here because it had no room, as far as it has room by now. Inside the
 /// runtime.
 pub fn return_kept(runtime: &'static Runtime, activation: &'static Activation) {
     if PROCESS.numbers() == 0 {
@@ -608,8 +605,8 @@ pub fn take(set: u64) -> Option<(i32, Information)> {
     (signal > 0).then_some((signal, information))
 }
 
-/// The kernel thread becomes an activation: what waits for it waits for its thread, which may be
-/// carried by another one soon.
+/// Called when the kernel thread becomes an activation: its pending signals wait for its thread, which may be carried by
+/// another one soon.
 pub fn adopt(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
     let id = thread.kernel.tid.load(Ordering::Relaxed);
     loop {
@@ -630,7 +627,7 @@ pub fn adopt(runtime: &'static Runtime, activation: &'static Activation, thread:
 pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, set: u64) {
     let mut left = set;
     while let Some((signal, information)) = take(left) {
-        // Whatever becomes of it, it is not taken twice in a row.
+        // In any case it is not taken twice in a row.
         left &= !bit(signal);
         pass(runtime, activation, signal, &information);
     }

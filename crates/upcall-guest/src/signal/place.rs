@@ -1,6 +1,6 @@
-//! Where a handler runs. The kernel begins every one that may need another stack on the activation's own
-//! (`altstack`); what may let the thread be parked, or runs code of the program, is moved to
-//! the thread's memory first, frame and all:
+//! Where a handler runs. If a handler may need another stack, the kernel begins it on the activation's own (`altstack`). A
+//! handler that may let the thread be parked, or runs code of the program, is first moved to the thread's memory with its
+//! frame:
 //!
 //! | signal | goes to |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | the runtime's own, in a program that takes what anybody may send on such stacks | the same |
 //! | other | below the stack pointer |
 //!
-//! All signals are blocked meanwhile. A thread of the crate has room on its own stack only down to the guard, which
-//! may be smaller than a frame, and next to which another thread's stack ends. Where the thread has no room the kernel would send SIGSEGV; the
-//! runtime's own signal is only noted then.
+//! All signals are blocked meanwhile. A thread of the crate has room on its own stack only down to the guard, which may be
+//! smaller than a frame, and behind which another thread's stack ends. Where the thread has no room the kernel would send
+//! SIGSEGV; the runtime's own signal is only noted then.
 
 use core::sync::atomic::Ordering;
 
@@ -36,7 +36,7 @@ pub(super) fn is_at_entry(
     activation.own_stack().contains(&(context as usize))
 }
 
-/// The first step of every handler.
+/// Takes the first step of every handler.
 ///
 /// # Safety
 ///

@@ -1,8 +1,8 @@
-//! The thread that gets a signal for the process which an activation has taken.
+//! Finds the thread for a signal to the process that an activation has taken.
 //!
-//! As in the kernel that is the first thread that accepts it, if there are no ranks. A timer's signal is for the thread
-//! that ran when the timer expired, which profilers count on. The activation that has taken it may be another one, or
-//! have no thread: some thread that computes stands for that one.
+//! As in the kernel it is the first thread that accepts the signal, if there are no ranks. A timer's signal is for the
+//! thread that ran when the timer expired, as profilers expect. The activation that has taken it may be another one, or
+//! have no thread; then some thread that computes stands for that one.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +13,7 @@ use crate::ground::state::GUEST;
 use crate::signal;
 use crate::signal::pending::Information;
 
-/// The thread that gets the signal, and its id. `None`: all block it.
+/// Returns the thread that gets the signal, and its id, or `None` if all block it.
 pub fn find(
     runtime: &'static Runtime,
     signal: i32,
@@ -24,7 +24,7 @@ pub fn find(
     running.flatten().or_else(|| first_of_all(signal))
 }
 
-/// By its own mask, or by that of the call in which it waits.
+/// Returns true if the thread accepts the signal, by its own mask or that of the call in which it waits.
 pub fn accepts(thread: &'static Thread, signal: i32) -> bool {
     let blocked = thread.kernel.mask.load(Ordering::SeqCst) & signal::blocked_by(thread);
     blocked & mask::bit(signal) == 0
@@ -43,8 +43,9 @@ fn prefers_running(signal: i32, information: &Information) -> bool {
     }
 }
 
-/// A thread that accepts the signal and executes its own code on some activation, and its id; if there is none, one that was
-/// stopped and waits for a virtual processor. The calls take turns among those, so that profilers see all that compute.
+/// Returns a thread that accepts the signal and executes its own code on some activation, and its id. If there is none,
+/// returns one that was stopped and waits for a virtual processor. Calls alternate between those, so that profilers see all
+/// that compute.
 fn one_that_computes(runtime: &'static Runtime, signal: i32) -> Option<(&'static Thread, i32)> {
     one_of(|visit| {
         runtime.each_activation(|activation| {
@@ -67,8 +68,8 @@ fn one_that_computes(runtime: &'static Runtime, signal: i32) -> Option<(&'static
     })
 }
 
-/// The thread and its id, if it accepts the signal and no kernel thread is its own. It may end at any moment: the
-/// sender looks at the id again.
+/// Returns the thread and its id, if it accepts the signal and no kernel thread is its own. It may end at any moment: the
+/// sender checks the id again.
 fn takes(thread: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)> {
     let id = thread.kernel.tid.load(Ordering::SeqCst);
     // To those outside the kernel gives it by itself.
@@ -78,7 +79,7 @@ fn takes(thread: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)>
 
 type Found = Option<(&'static Thread, i32)>;
 
-/// One of those that `each` visits, another one each time.
+/// Returns one of those that `each` visits, another one each time.
 fn one_of(each: impl Fn(&mut dyn FnMut(Found))) -> Found {
     static TURN: AtomicU32 = AtomicU32::new(0);
     let mut count = 0;
@@ -96,8 +97,8 @@ fn one_of(each: impl Fn(&mut dyn FnMut(Found))) -> Found {
     chosen
 }
 
-/// A thread that accepts the signal, and its id: where threads have ranks, the most urgent one. Another one may not run for as
-/// long as that does.
+/// Returns a thread that accepts the signal, and its id: where threads have ranks, the most urgent one, since others may
+/// not run while that one does.
 pub fn first_of_all(signal: i32) -> Option<(&'static Thread, i32)> {
     let by_rank = GUEST.has_ranks();
     let mut found: Option<(&'static Thread, i32)> = None;

@@ -1,12 +1,12 @@
 //! Handlers that return into the runtime.
 //!
-//! A handler that has interrupted a call returns into the runtime's frames, and so does one that the runtime lets in at
-//! the end of a call. Until then the thread needs what those frames find: the child of a fork keeps it, and the thread
+//! A handler that has interrupted a call returns into the runtime's frames, and so does one that the runtime lets in at the
+//! end of a call. Until then the thread needs what those frames find: the child of a fork keeps the runtime, and the thread
 //! does not leave for a kernel thread of its own.
 //!
-//! Such a handler may never return: siglongjmp(3). So the thread does not count them. It keeps where the outermost one
-//! was called: a call from above that place on the same stack shows that this handler was left, and all that it
-//! contained.
+//! Such a handler may never return (siglongjmp(3)), so the thread does not count them. It keeps the place on the stack
+//! where the outermost one was called. A call from above that place on the same stack shows that this handler, with all
+//! inside it, was left.
 
 use core::sync::atomic::Ordering;
 
@@ -44,7 +44,7 @@ pub fn is_called_back(thread: &Thread) -> bool {
     thread.kernel.called_back.load(Ordering::Relaxed) != 0
 }
 
-/// The thread makes a call with this stack pointer: forgets the handlers that it has left.
+/// Called when the thread makes a call with this stack pointer: forgets the handlers that it has left.
 #[inline]
 pub fn forget_left(thread: &Thread, stack_pointer: usize) {
     if is_called_back(thread) {

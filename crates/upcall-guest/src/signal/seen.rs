@@ -1,4 +1,4 @@
-//! What handlers of the program did during a system call: it decides whether the call is made again (signal(7)).
+//! What handlers of the program did during a system call. This decides if the call is made again (signal(7)).
 
 use core::sync::atomic::Ordering;
 
@@ -17,8 +17,8 @@ pub const SEEN_RESTART: u32 = 1;
 /// A handler ran that interrupts calls.
 pub const SEEN: u32 = 2;
 
-/// Notes that the call in which the current thread is has left something behind: it will not be
-/// made again, and cancellation must not forget its result.
+/// Notes that the current thread's call has left something behind. It will not be made again, and cancellation must not
+/// forget its result.
 pub fn note_made(thread: &'static Thread) {
     let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
     // SAFETY: null, or the frame of the thread's system call, which lives until the call is over.
@@ -27,7 +27,7 @@ pub fn note_made(thread: &'static Thread) {
     }
 }
 
-/// A wait that ended for another reason than a signal is over: it will not be made again.
+/// Notes a wait that ended for another reason than a signal: it will not be made again.
 pub fn note_waited(activation: &'static Activation, waited: &Waited) {
     if let Waited::Ended(WakeReason::Woken | WakeReason::TimedOut) = waited
         && let Some(thread) = activation.thread()

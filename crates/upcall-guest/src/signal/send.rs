@@ -37,7 +37,7 @@ pub fn send(
     }
 }
 
-/// The program's siginfo_t, as the kernel takes it.
+/// Returns the program's siginfo_t, as the kernel takes it.
 pub fn read(at: usize, signal: i32) -> Result<Information, access::Fault> {
     let mut information: Information = [0; 16];
     for (index, word) in information.iter_mut().enumerate() {

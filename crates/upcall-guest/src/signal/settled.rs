@@ -1,8 +1,8 @@
 //! Signals for the process that every thread blocks wait in the kernel, and nowhere else.
 //!
-//! An activation without a thread may have taken such a signal while some thread accepted it, or before anybody asked
-//! whether one does; it gives the signal back to the kernel ([`pending`](crate::signal::pending)), and for that moment the signal is not pending.
-//! A thread that asks the kernel what is pending waits for that before.
+//! An activation without a thread may have taken such a signal while some thread accepted it, or before it was known that
+//! none does. It gives the signal back to the kernel ([`pending`](crate::signal::pending)), and until then the signal is
+//! not pending. A thread that asks the kernel what is pending first waits for that.
 
 use upcall_linux::{Activation, Runtime};
 

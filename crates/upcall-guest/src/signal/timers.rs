@@ -1,12 +1,11 @@
 //! POSIX timers that signal one thread (SIGEV_THREAD_ID), for threads that the kernel does not know.
 //!
-//! Such a timer rings the process with the runtime's own signal, which is never blocked, and a
-//! value that names a slot here; the handler notes that the timer has fired, and the signal that
-//! the program asked for is sent to the thread like any other. As in the kernel, one expiry waits
-//! at most; the others are counted as overruns.
+//! Such a timer sends the process the runtime's own signal, which is never blocked, with a value that names a slot here.
+//! The handler notes that the timer has fired, and the program's signal is sent to the thread like any other. As in the
+//! kernel, one expiry waits at most; the others are counted as overruns.
 //!
-//! Approach rejected: the program's own signal sent to the process and redirected by its timer id.
-//! If all running threads block it, nobody would see it before the thread itself runs.
+//! Approach rejected: the program's own signal, sent to the process and redirected by its timer id. If all running threads
+//! block it, nobody would see it before the thread itself runs.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -50,13 +49,13 @@ static FIRED: AtomicU32 = AtomicU32::new(0);
 /// The signals of the program's timers that count processor time (timer_create(2)).
 static COUNTING: AtomicU64 = AtomicU64::new(0);
 
-/// The signals that the kernel gives to the thread that has just used processor time.
+/// Returns the signals that the kernel gives to the thread that has just used processor time.
 pub fn about_processor_time() -> u64 {
     const ALWAYS: u64 = bit(libc::SIGPROF) | bit(libc::SIGVTALRM) | bit(libc::SIGXCPU);
     ALWAYS | COUNTING.load(Ordering::Relaxed)
 }
 
-/// A timer is made that signals the process: perhaps one that counts processor time.
+/// Called when a timer is made that signals the process: it may count processor time.
 fn note_counting(frame: &Frame) {
     let clock = frame.rdi as i32;
     // Negative: the clock of a process or of a thread, by its id.
@@ -143,7 +142,7 @@ struct Event {
 }
 
 impl Event {
-    /// What stands at this address; `None`: it is for the kernel.
+    /// Returns what stands at this address, or `None` if the kernel must serve the call.
     fn of(address: usize) -> Option<Self> {
         if address == 0 {
             return None;
@@ -186,7 +185,7 @@ pub fn delete(frame: &Frame) {
     }
 }
 
-/// The child of a fork has no timers.
+/// Called in the child of a fork, which has no timers.
 pub fn forget() {
     COUNTING.store(0, Ordering::Relaxed);
     for slot in &TIMERS[..USED.swap(0, Ordering::Relaxed) as usize] {
@@ -194,7 +193,7 @@ pub fn forget() {
     }
 }
 
-/// A timer has fired: in the handler, wherever that is. [`pass_on`] must follow.
+/// Called in the handler, on any kernel thread, when a timer has fired. [`pass_on`] must follow.
 pub fn note(index: u32) {
     if let Some(slot) = TIMERS.get(index as usize) {
         slot.fired.fetch_add(1, Ordering::SeqCst);

@@ -1,19 +1,18 @@
 //! Syscall User Dispatch for the program itself: prctl(PR_SET_SYSCALL_USER_DISPATCH).
 //!
-//! The kernel has one for each kernel thread, and that is the runtime's ([`crate::rewrite::sud`]). The program's is each
-//! thread's, and is looked at where the thread's calls come in:
+//! The kernel has one for each kernel thread, which the runtime uses ([`crate::rewrite::sud`]). The program's belongs to
+//! each thread, and is checked where the thread's calls come in:
 //!
-//! 1. The first thread that switches it on starts the runtime, switches dispatch on for what is not rewritten,
-//!    and puts `handler` before the system-call table. Programs that never do pay nothing.
-//! 2. A call from outside of the thread's range, whose selector byte says so, is not made. The thread gets SIGSYS with
-//!    what the kernel says in it, in a frame that shows it after the instruction, with the number in rax.
-//! 3. What the handler leaves in that frame is what the thread goes on with. If it goes on at the same place, its
-//!    registers pass through the call's [`Frame`], since the instructions there may have been moved.
+//! 1. The first thread that switches it on starts the runtime, switches dispatch on for what is not rewritten, and puts
+//!    `handler` before the system-call table. Programs that never do pay nothing.
+//! 2. A call from outside of the thread's range, if its selector byte asks for that, is not made. The thread gets SIGSYS
+//!    with the kernel's information, in a frame that shows it after the instruction, with the number in rax.
+//! 3. The thread goes on with what the handler leaves in that frame. If it goes on at the same place, its registers pass
+//!    through the call's [`Frame`], since the instructions there may have been moved.
 //!
-//! It is not inherited: not by threads, not by children, not by executed programs. Handlers return through
-//! our own restorer, which is no call of the program's: rt_sigreturn(2) of a handler is never dispatched. *Not done:*
-//! PR_SYS_DISPATCH_INCLUSIVE_ON (Linux 6.17), which is refused as by a kernel before it; kernel threads that libc starts
-//! for itself have none.
+//! Threads, children and executed programs do not inherit it. Handlers return through our own restorer, which is no call of
+//! the program's, so rt_sigreturn(2) of a handler is never dispatched. *Not done:* PR_SYS_DISPATCH_INCLUSIVE_ON (Linux
+//! 6.17), which is refused as by an older kernel; helpers have none.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +58,7 @@ pub fn is_request(frame: &Frame) -> bool {
     frame.rax as i64 == libc::SYS_prctl && frame.rdi as i32 == PR_SET_SYSCALL_USER_DISPATCH
 }
 
-/// The call's error, as the kernel finds it.
+/// Returns the call's error, as the kernel finds it.
 pub fn refuses(frame: &Frame) -> Option<i64> {
     let (mode, start, length, selector) = (frame.rsi, frame.rdx, frame.r10, frame.r8);
     match mode {
@@ -119,7 +118,7 @@ unsafe extern "C" fn handler(frame: &mut Frame) {
     }
 }
 
-/// The calling thread, if it has it on, and the call is its own. The pseudo-register is ours.
+/// Returns the calling thread, if it has dispatch on and the call is its own. The pseudo-register is ours.
 fn dispatching_thread() -> Option<&'static Thread> {
     GUEST.runtime()?;
     let thread = caller::own_thread()?;
@@ -128,7 +127,7 @@ fn dispatching_thread() -> Option<&'static Thread> {
     (!inside && thread.kernel.user_dispatch.on.load(Ordering::Relaxed) != 0).then_some(thread)
 }
 
-/// What the thread's selector says about a call.
+/// Returns what the thread's selector says about a call.
 fn decide(thread: &'static Thread, frame: &Frame) -> u8 {
     let own = &thread.kernel.user_dispatch;
     let offset = (frame.rip as usize).wrapping_sub(own.start.load(Ordering::Relaxed));
@@ -149,7 +148,7 @@ fn decide(thread: &'static Thread, frame: &Frame) -> u8 {
     }
 }
 
-/// The thread gets its SIGSYS, and goes on with what the handler leaves.
+/// Sends the thread its SIGSYS. It goes on with what the handler leaves.
 // Not inlined: its frame would be part of every call's.
 #[inline(never)]
 fn raise(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) {
@@ -192,7 +191,7 @@ fn raise(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) 
     }
 }
 
-/// The siginfo_t, with a mark by which it is told from a call that comes here by the runtime's own dispatch.
+/// Returns the siginfo_t, with a mark that distinguishes it from a call that comes here by the runtime's own dispatch.
 fn information(frame: &Frame) -> Information {
     let mut words: Information = [0; 16];
     words[0] = libc::SIGSYS as u64 | u64::from(sud::MARK) << 32;
@@ -208,7 +207,7 @@ fn write_back(frame: &mut Frame, registers: &[i64; 23]) {
     frame.rflags = registers[libc::REG_EFL as usize] as u64;
 }
 
-/// In the handler of SIGSYS: whether this is the one of `raise`, in whose call the thread is.
+/// Called in the handler of SIGSYS. Returns true if this is the one of `raise`, in whose call the thread is.
 ///
 /// # Safety
 ///
@@ -258,7 +257,7 @@ pub fn keep(thread: &'static Thread, registers: Option<&[i64; 23]>) {
     }
 }
 
-/// The process has no runtime yet: starts one, since its calls must be looked at.
+/// Starts a runtime in a process without one, since the process's calls must be looked at.
 pub fn begin(frame: &mut Frame) {
     frame.rax = match refuses(frame) {
         Some(error) => error,
@@ -273,7 +272,7 @@ pub fn begin(frame: &mut Frame) {
     } as u64;
 }
 
-/// The process ends by this signal, whatever it does with it.
+/// Ends the process by this signal, whatever the program does about it.
 fn end_process(signal: i32) -> ! {
     signal::take_default(signal);
     loop {

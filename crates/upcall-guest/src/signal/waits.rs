@@ -1,10 +1,9 @@
-//! Calls that wait for signals, or with a signal mask of their own: what comes for the thread alone
-//! ends them, and the kernel knows nothing of it.
-
+//! Calls that wait for signals, or with a signal mask of their own. A signal for the thread alone, of which the kernel
+//! knows nothing, ends them.
 //!
-//! No mask that reaches the kernel blocks a signal of the runtime's own, and no set takes one away
-//! ([`preempt::OWN`]): a thread in such a call must hear of what comes for it alone, and of the runtime. What the program
-//! blocks of them by such a mask waits here ([`blocked_by`]).
+//! No mask that reaches the kernel blocks a signal of the runtime's own, and no set takes one away ([`preempt::OWN`]): a
+//! thread in such a call must hear of signals for it alone, and of the runtime. The program's signals among these that it
+//! blocks by such a mask wait here ([`blocked_by`]).
 
 use core::sync::atomic::Ordering;
 
@@ -21,10 +20,10 @@ const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
 
-/// The signals that the thread blocks now: by its own mask, or by that of the call in which it waits.
+/// Returns the signals that the thread blocks now, by its own mask or by that of the call in which it waits.
 pub fn blocked_by(thread: &Thread) -> u64 {
-    // SeqCst: pairs with `wait_for_signals`. Who meets it half-way finds everything blocked, and the
-    // thread looks for what was left to it then.
+    // SeqCst: pairs with `wait_for_signals`. A thread that meets it half-way finds everything blocked, and this thread
+    // looks for what was left to it then.
     if thread.kernel.suspended.load(Ordering::SeqCst) {
         !thread.kernel.waited_for.load(Ordering::SeqCst)
     } else {
@@ -32,8 +31,8 @@ pub fn blocked_by(thread: &Thread) -> u64 {
     }
 }
 
-/// A call that waits, in the kernel, for the signals in `set`: gives up when one comes for the
-/// thread alone. `suspended`: the call lets them through while it waits.
+/// Makes a call that waits, in the kernel, for the signals in `set`. It gives up when one comes for the thread alone. With
+/// `suspended` the call lets them through while it waits.
 fn wait_for_signals(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -92,8 +91,8 @@ impl Masked {
     }
 }
 
-/// A call that sets the mask at `at` while it waits: rt_sigsuspend(2), ppoll(2) and others. What
-/// came for the thread alone is delivered by hand.
+/// Serves a call that sets the mask at `at` while it waits: rt_sigsuspend(2), ppoll(2) and others. Signals that came for
+/// the thread alone are delivered by hand.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn with_mask(
@@ -186,8 +185,8 @@ pub fn enter_ring(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
     }
 }
 
-/// signalfd4(2): without the runtime's own signals, of which a read would take some away, and which wait for a
-/// thread that blocks them where no descriptor finds them.
+/// signalfd4(2), without the runtime's own signals: a read would take some away, and those that wait for a thread that
+/// blocks them are not found by a descriptor.
 pub fn signalfd(frame: &Frame) -> i64 {
     if frame.rdx != 8 {
         return EINVAL;
@@ -202,7 +201,7 @@ pub fn signalfd(frame: &Frame) -> i64 {
     (unsafe { pass_through(number as i64, words) }) as i64
 }
 
-/// ppoll(2) and the like, if they come with a mask; `at` is where, 0 for none.
+/// Serves ppoll(2) and others if they come with a mask, whose address is `at`, 0 for none.
 pub fn maybe_with_mask(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -216,7 +215,7 @@ pub fn maybe_with_mask(
     with_mask(runtime, thread, frame, at as usize)
 }
 
-/// rt_sigtimedwait(2): signals for the thread first, then the kernel's wait.
+/// rt_sigtimedwait(2): looks for the thread's signals first, then waits in the kernel.
 pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     if frame.r10 != 8 {
         return -i64::from(libc::EINVAL);
@@ -248,7 +247,7 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
     answer_wait(frame, signal, &information)
 }
 
-/// Where the mask is and how long it is; 0 for none.
+/// Returns where the mask is and how long it is; 0 for none.
 pub fn mask_place(frame: &Frame) -> Option<(u64, u64)> {
     match frame.rax as i64 {
         libc::SYS_ppoll => Some((frame.r10, frame.r8)),

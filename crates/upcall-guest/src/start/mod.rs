@@ -1,15 +1,15 @@
-//! Start-up: when the library is loaded, before the program's own code; or when a program that links
-//! the crate asks for it ([`embed`]).
+//! Start-up: when the library is loaded, before the program's own code; or when a program that links the crate asks for it
+//! ([`embed`]).
 //!
-//! A library's constructor may make threads (OpenBLAS does). A thread that exists before the guest would stay
-//! a kernel thread: no thread of the runtime could wake it, and its return address may lie in code that
-//! is about to be rewritten. So the preloaded library asks the loader to be initialized first
-//! (`DF_1_INITFIRST`, see `build.rs`). Its constructor then runs before libc's own, which has three consequences:
+//! A library's constructor may make threads (OpenBLAS does). A thread that exists before the library starts would stay a
+//! kernel thread: no thread of the runtime could wake it, and its return address may lie in code that is about to be
+//! rewritten. So the preloaded library asks the loader to be initialized first (`DF_1_INITFIRST`, see `build.rs`). Its
+//! constructor then runs before libc's own. Three consequences:
 //!
 //! 1. libc does not know the environment yet. The constructor's arguments name it (`take_environment`).
 //! 2. Nothing may be called that needs a constructor of libc, of libgcc or of the program's `malloc`.
-//! 3. The loader keeps this promise to one object, the last one that asks for it. So the guest counts the kernel
-//!    threads. If there is more than one, it leaves the program as it is, and says so in one line.
+//! 3. The loader keeps this promise to one object, the last one that asks for it. So the library counts the kernel threads.
+//!    If there is more than one, it leaves the program unchanged, and reports that in one line.
 //!
 //! Rejected: adopting kernel threads that exist already. Each of them may be anywhere in libc, on a stack and in a system
 //! call that the runtime knows nothing of.
@@ -38,7 +38,7 @@ use crate::thread::{agents, bound, deadlines, lifetime, shell};
 #[unsafe(no_mangle)]
 static UPCALL_GUEST_SERVES: AtomicBool = AtomicBool::new(false);
 
-/// Whether this copy of the crate serves the process. In a shared library the name above may be another copy's.
+/// True if this copy of the crate serves the process. In a shared library the name above may be another copy's.
 static SERVES: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader, with what it calls every constructor with.
@@ -64,12 +64,12 @@ extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut
     heap::trim();
 }
 
-/// The process's system calls come to the guest from here on. `beside`: those in the object that holds
-/// this crate too, but for our own.
+/// Brings the process's system calls to the library from here on. With `beside`, also those in the object that holds this
+/// crate, but for our own.
 ///
 /// # Safety
 ///
-/// There is one thread, and no other guest in the process.
+/// There is one thread, and no other copy of the library serves the process.
 unsafe fn serve(options: Options, beside: bool) {
     hooks::set(HOOKS);
     GUEST.configure(options);
@@ -90,7 +90,7 @@ unsafe fn serve(options: Options, beside: bool) {
     let report = unsafe { patch_all(hooks) };
     loads::watch();
     dispatch::refused(report.objects.iter().map(ObjectReport::left_alone).sum());
-    // Release: pairs with the Acquire in `server`, in whatever copy of the crate.
+    // Release: pairs with the Acquire in `server`, in any copy of the crate.
     UPCALL_GUEST_SERVES.store(true, Ordering::Release);
     SERVES.store(true, Ordering::Release);
 }
@@ -108,18 +108,18 @@ const HOOKS: hooks::Hooks = hooks::Hooks {
     report_overflow: shell::report_overflow,
 };
 
-/// Why a program cannot be served from within.
+/// The reasons why a program cannot be served from within.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotServed {
     /// What this process is.
     Process(&'static str),
-    /// The process has so many kernel threads already.
+    /// The process has this many kernel threads already.
     HasThreads(usize),
     /// The kernel gives no memory, descriptors or kernel threads: an error number.
     Refused(i32),
 }
 
-/// Who serves the process.
+/// What serves the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Server {
     /// The library that `upcall run` has put before the program.
@@ -128,7 +128,7 @@ pub enum Server {
     Own,
 }
 
-/// Who serves the process, if somebody does.
+/// Returns what serves the process, if anything does.
 pub fn server() -> Option<Server> {
     // SAFETY: dlsym with a constant name; of that name there is an AtomicBool, which lives for ever.
     let first = unsafe {
@@ -172,7 +172,7 @@ pub fn embed(options: Options) -> Result<Server, NotServed> {
         .map_err(|error| NotServed::Refused(error.0))
 }
 
-/// How many kernel threads the process has; where nobody says, whether libc knows of more than one.
+/// Returns how many kernel threads the process has. If procfs does not tell, libc tells if there is more than one.
 fn kernel_threads() -> usize {
     // Not by read_dir: opendir(3) allocates, and the program's malloc may not be ready.
     if let Some(threads) = std::fs::read("/proc/self/stat")
@@ -193,7 +193,7 @@ fn kernel_threads() -> usize {
     }
 }
 
-/// The number of threads in a line of /proc/PID/stat (proc(5)). The command's name, which may hold anything, ends
+/// Returns the number of threads in a line of /proc/PID/stat (proc(5)). The command's name, which may hold anything, ends
 /// with the last bracket.
 fn threads_of(line: &[u8]) -> Option<usize> {
     let rest = &line[line.iter().rposition(|&byte| byte == b')')? + 1..];
@@ -215,7 +215,7 @@ fn take_environment(variables: *mut *mut c_char) {
     }
 }
 
-/// One line on standard error.
+/// Writes one line on standard error.
 fn say_not_served(threads: usize) {
     let text = format!(
         "upcall: running natively: {threads} kernel threads exist already (another object of the program \
@@ -252,8 +252,8 @@ fn is_preloaded() -> bool {
 static START: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = start;
 
 impl Options {
-    /// What the variables say (see [`variables`]), and the best that works here for the others. The second is
-    /// a variable that means nothing, if there is one: its default holds.
+    /// Returns what the variables say (see [`variables`]), and the best that works here for the others. The second is an
+    /// invalid variable, if there is one: its default holds.
     pub fn from_environment() -> (Self, Option<Meaningless>) {
         let mut meaningless = None;
         let mut read = |name| {
@@ -288,7 +288,7 @@ impl Options {
     }
 }
 
-/// The best probe that works here; see [`upcall_linux::observe`].
+/// Returns the best probe that works here; see [`upcall_linux::observe`].
 fn best_probe() -> Probe {
     if std::path::Path::new("/proc/self/task").exists() {
         return Probe::Proc;

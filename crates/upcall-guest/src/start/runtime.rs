@@ -1,4 +1,4 @@
-//! The runtime's start, with the program's first thread that creates another; and its end in a process.
+//! The start of the runtime, with the program's first thread that creates another; and its end in a process.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -146,7 +146,7 @@ fn choose_processors(processors: &mut [u32; 1024]) -> usize {
     wanted
 }
 
-/// The order in which the core runs ready threads.
+/// Returns the order in which the core runs ready threads.
 fn order(policy: Policy) -> Order {
     match policy {
         Policy::Lifo => Order::Lifo,

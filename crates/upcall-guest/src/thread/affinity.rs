@@ -9,7 +9,8 @@ use crate::ground::entry::Frame;
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
 
-/// What the thread has asked for, as far as the program may use it, or all of that.
+/// Returns the processors that the thread has asked for, without those that the program may not use, or all that it may
+/// use.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
@@ -36,7 +37,7 @@ pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     bytes as i64
 }
 
-/// A thread may ask for processors of its own; it keeps running on the virtual processors.
+/// sched_setaffinity(2) of a thread, which keeps running on the virtual processors.
 // Not inlined, as above.
 #[inline(never)]
 pub fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {

@@ -1,31 +1,31 @@
-//! Threads with a kernel thread of their own: bound threads.
+//! Bound threads: threads with a kernel thread of their own.
 //!
-//! What the kernel keeps with a kernel thread, and no two threads may share (identity, capabilities, filters, real-time
-//! policies, nice values), cannot go with a thread from activation to activation. A thread that changes such a thing for
-//! itself leaves the virtual processors and runs on a kernel thread of its own from then on. To the program it is what
-//! it was: its id, name, thread pointer, mask, stacks and locks go with it.
+//! Some attributes of a kernel thread cannot be shared by threads, nor go with a thread from activation to activation:
+//! identity, capabilities, filters, real-time policies, nice values. A thread that changes one of them for itself leaves
+//! the virtual processors, and runs on its own kernel thread from then on. Its id, name, thread pointer, mask, stacks and
+//! locks go with it, so the program notices nothing.
 //!
-//! | who | does |
+//! | actor | action |
 //! |---|---|
-//! | who asks for a change ([`change`]) | starts the kernel thread, for the thread that is to change, and lets it make the call; if the kernel refuses, that is all |
-//! | the thread, at the end of its call ([`go`]) | is saved, and continued by its kernel thread |
-//! | a thread that somebody else binds, and that makes no such call ([`go_stopped`]) | goes from the handler of the runtime's own signal that has stopped it in the program's code |
-//! | the thread, later | makes its calls there ([`crate::call::of_bound`]); for what only the runtime can do it visits it ([`visit`]), and ends there |
+//! | the thread that asks for a change ([`change`]) | starts the kernel thread for the thread that is to change, and lets it make the call; if the kernel refuses, that is all |
+//! | the thread to change, at the end of its call ([`go`]) | is saved, and continued by its kernel thread |
+//! | a thread that another one binds, and that makes no such call ([`go_stopped`]) | goes from the handler of the runtime's own signal that has stopped it in the program's code |
+//! | the bound thread, later | makes its calls there ([`crate::call::of_bound`]); visits the runtime for what only that can do ([`visit`]), and ends there |
 //!
-//! Protocol. The word `state` says what the kernel thread is to do, and who may touch the rest:
+//! Protocol. The word `state` tells what the kernel thread must do, and who may touch the rest:
 //!
 //! ```text
-//!   IDLE ──▶ CALL ──▶ IDLE      somebody has it make a call, and waits
+//!   IDLE ──▶ CALL ──▶ IDLE      a thread has it make a call, and waits
 //!   IDLE ──▶ CARRY ──▶ AWAY     the thread is saved; the kernel thread continues it
 //!   AWAY ──▶ IDLE               the thread is saved on its way back, not ready yet
 //!   IDLE ──▶ END                the thread has ended, or was refused; the kernel clears `tid` when all is over
 //! ```
 //!
-//! Signals for the thread go to the kernel thread from the moment at which `outside_tid` is set, under the lock of
-//! signals. It blocks all while the thread is not there, so that they wait in the kernel.
+//! Signals for the thread go to the kernel thread from the moment at which `outside_tid` is set, under the lock of signals.
+//! While the thread is not there it blocks all signals, so that they wait in the kernel.
 //!
-//! Rejected: to have the activation stay with the thread. What an activation has changed for its kernel thread it would have
-//! to give back before it carries another one, which the kernel does not allow.
+//! Rejected: to let the activation stay with the thread. Before it carries another thread it would have to undo the changes
+//! of its kernel thread, which the kernel does not allow.
 
 use core::cell::Cell;
 use core::ptr;
@@ -97,7 +97,7 @@ impl Bound {
 const WAIT_PRIVATE: u64 = 128;
 const WAKE_PRIVATE: u64 = 129;
 
-/// A record for a thread, with a kernel thread that waits. Inside the runtime.
+/// Returns a record for a thread, with a kernel thread that waits. Inside the runtime.
 fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static Bound, Errno> {
     dispatch::may_start()?;
     let record = take(runtime)?;
@@ -173,13 +173,13 @@ fn give(runtime: &'static Runtime, record: &'static Bound) {
     records.free = Some(record);
 }
 
-/// Its kernel thread has nobody to carry any more. Inside the runtime.
+/// Called when its kernel thread has no thread to carry any more. Inside the runtime.
 fn end(runtime: &'static Runtime, record: &'static Bound) {
     record.set_state(END);
     give(runtime, record);
 }
 
-/// The kernel thread begins, with all signals blocked.
+/// Takes the first steps of the kernel thread, with all signals blocked.
 extern "C" fn begin(record: usize) -> ! {
     // SAFETY: `start` passes its record.
     let record = unsafe { &*(record as *const Bound) };
@@ -266,16 +266,16 @@ pub fn has_descriptors(thread: &'static Thread) -> bool {
     of(thread).is_some_and(|record| record.has_descriptors.load(Ordering::Relaxed))
 }
 
-/// Makes calls that change a kernel thread for a thread that is to keep the change, and binds it if the kernel does not
-/// refuse the first. `whose` is that thread, with its id; it goes when its call is over, if it is the caller, or at the
-/// end of its next one, or when it is stopped in the program's code. The answer is the last call's.
+/// Makes calls that change a kernel thread for a thread that must keep the change, and binds that thread if the kernel does
+/// not refuse the first. `whose` is that thread, with its id. If it is the caller it leaves at the end of this call, else
+/// at the end of its next call, or when it is stopped in the program's code. Returns the last call's answer.
 ///
-/// `calls`: the number and the words of each, as the thread would make the call for itself. A first one that a filter traps
-/// on the new kernel thread is trapped on the calling one, too, where the program's handler answers it.
+/// `calls` has the number and the words of each, as the thread would make the call for itself. If a filter traps the first
+/// one on the new kernel thread, it traps it on the calling one too, where the program's handler answers it.
 pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &[[u64; 7]]) -> i64 {
     const TRAPPED: i64 = -(libc::ENOSYS as i64);
     const NO_SUCH_THREAD: i64 = -(libc::ESRCH as i64);
-    // Of the crate: its shell, which runs other threads after it, must stay on activations.
+    // A thread of the crate: its shell, which runs other threads after it, must stay on activations.
     if whose.0.kernel.shell.load(Ordering::Relaxed) != 0 {
         return -i64::from(libc::EPERM);
     }
@@ -295,7 +295,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
                     is_first.is_ok()
                 });
             if bound {
-                // It may make no call for ever. One that is installed later looks at the end of its time slice.
+                // The thread may never make a call. One that is installed later looks at the end of its time slice.
                 if let Some(carrier) = thread.carrier().filter(|&own| !ptr::eq(own, activation)) {
                     carrier.attend(Activation::DEFERRED);
                     runtime.kernel().interrupt(carrier);
@@ -318,8 +318,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
     }
 }
 
-/// The thread is to run on a kernel thread of its own, and makes no call: goes there. Not in a handler that returns into
-/// the runtime.
+/// Moves a thread that makes no call to a kernel thread of its own. Not in a handler that returns into the runtime.
 #[inline(never)]
 pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
     let Some(record) = of(thread).filter(|_| !signal::is_called_back(thread)) else {
@@ -332,8 +331,8 @@ pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
     ));
 }
 
-/// As [`go`], for a thread that was stopped in the program's code, and was bound by somebody else. Says whether it went:
-/// then all signals are blocked. One that visits the runtime is not sent back from here.
+/// As [`go`], for a thread that was stopped in the program's code, and that another one has bound. Returns true if it went:
+/// then all signals are blocked. A thread that visits the runtime is not sent back from here.
 pub fn go_stopped(runtime: &'static Runtime, thread: &'static Thread) -> bool {
     let was_there = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
     match of(thread).filter(|_| !was_there && !signal::is_called_back(thread)) {
@@ -345,7 +344,7 @@ pub fn go_stopped(runtime: &'static Runtime, thread: &'static Thread) -> bool {
     }
 }
 
-/// The thread is saved, and goes on on its own kernel thread, where all signals are blocked.
+/// Saves the thread, which goes on on its own kernel thread, where all signals are blocked.
 fn depart(runtime: &'static Runtime, record: &'static Bound) {
     let activation = runtime.enter();
     runtime.park(
@@ -359,9 +358,9 @@ fn depart(runtime: &'static Runtime, record: &'static Bound) {
     );
 }
 
-/// Leaves the kernel thread, for an activation. On both all signals are blocked: no handler of the thread runs on an
-/// activation, which is not what it is bound for. But a call that a filter traps there is answered by the thread's handler,
-/// as long as the thread has not blocked that itself.
+/// Leaves the kernel thread, for an activation. Signals are blocked on both, since no handler of the thread may run on an
+/// activation, without its attributes. One exception: a call that a filter traps there is answered by the thread's handler,
+/// unless the thread itself has blocked that signal.
 fn come_back(runtime: &'static Runtime, record: &'static Bound, thread: &'static Thread) {
     mask::set_kernel_mask(mask::ALL);
     signal::altstack::take_back(thread);
@@ -388,7 +387,7 @@ extern "C" fn land(record: usize, _: usize, _: usize) -> ! {
     serve(record, thread as usize, 0)
 }
 
-/// Lets a bound thread do something in the runtime, on an activation, which must not wait for long.
+/// Lets a bound thread do something in the runtime, on an activation. It must not wait for long.
 pub fn visit<R>(thread: &'static Thread, act: impl FnOnce(&'static Runtime) -> R) -> Option<R> {
     let (Some(record), Some(runtime)) = (of(thread), GUEST.runtime()) else {
         return None;
@@ -401,7 +400,7 @@ pub fn visit<R>(thread: &'static Thread, act: impl FnOnce(&'static Runtime) -> R
     Some(result)
 }
 
-/// exit(2) of a bound thread: it ends as every other one.
+/// exit(2) of a bound thread, which ends as any other.
 pub fn exit(thread: &'static Thread, status: u64) -> ! {
     if let (Some(record), Some(runtime)) = (of(thread), GUEST.runtime()) {
         come_back(runtime, record, thread);
@@ -411,13 +410,13 @@ pub fn exit(thread: &'static Thread, status: u64) -> ! {
     std::process::abort()
 }
 
-/// A thread begins, in a block that may have been another's.
+/// Called when a thread begins, in a block that may have been another's.
 pub fn forget(thread: &'static Thread) {
     thread.kernel.bound.store(0, Ordering::Relaxed);
     thread.kernel.outside_tid.store(0, Ordering::Relaxed);
 }
 
-/// A thread has ended: so does its kernel thread. Inside the runtime.
+/// Called when a thread has ended, inside the runtime. Its kernel thread ends too.
 pub fn ended(runtime: &'static Runtime, thread: &'static Thread) {
     if let Some(record) = of(thread) {
         forget(thread);

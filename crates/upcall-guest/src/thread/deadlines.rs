@@ -1,21 +1,21 @@
-//! Threads with deadlines: SCHED_DEADLINE of sched(7), where `--policy=deadline` orders the threads of the program.
+//! Threads with deadlines: SCHED_DEADLINE of sched(7), where `--policy=deadline` orders the program's threads.
 //!
-//! A thread says how much processor time each of its jobs takes (*runtime*), when a job must be done after its release
-//! (*deadline*), and how long it is from one release to the next one (*period*). Jobs run with the earliest deadline
-//! first (Liu and Layland 1973), on all virtual processors, before threads without one. Nobody needs a
-//! privilege for it: it is the program's own processors that they share.
+//! A thread tells how much processor time each of its jobs takes (*runtime*), when a job must be done after its release
+//! (*deadline*), and the time from one release to the next (*period*). Jobs with the earliest deadline run first (Liu and
+//! Layland 1973), on all virtual processors, before threads without one. This needs no privilege: threads share only the
+//! program's own processors.
 //!
 //! - A job is released when the thread asks for deadlines, and when it wakes a period or more after the last release.
 //! - sched_yield(2) ends a job: the thread waits for the next release.
 //! - A job that has had its runtime and computes on is due a period later, as if it were the next one (the constant
-//!   bandwidth server of Abeni and Buttazzo 1998): it takes nothing from others that keep their word. It
-//!   is looked at where time slices end.
+//!   bandwidth server of Abeni and Buttazzo 1998). It takes nothing from threads that keep to theirs. This is checked where
+//!   time slices end.
 //!
-//! *As not in the kernel:* whether all deadlines can be met is not asked (EBUSY); a job that has had its runtime
-//! is not stopped while a processor is free; a thread with deadlines may make threads, which begin without any.
+//! *Unlike the kernel:* nothing checks that all deadlines can be met (EBUSY). A job that has had its runtime is not stopped
+//! while a processor is free. A thread with deadlines may make threads, which begin without any.
 //!
-//! Rejected: a rank that is computed when a thread becomes ready, inside of the core. A thread finds out by itself
-//! that a period is over, before it returns from the call in which it waited; who sleeps knows when it will wake.
+//! Rejected: a rank that the core computes when a thread becomes ready. The thread itself finds that a period is over,
+//! before it returns from the call in which it waited; and a thread that sleeps knows when it will wake.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,10 +38,10 @@ const SIZE: u32 = 48;
 /// Accepted, for they change nothing here: SCHED_FLAG_RESET_ON_FORK, SCHED_FLAG_RECLAIM.
 const FLAGS: u32 = 1 | 2;
 
-/// What is less than that has no meaning, as in the kernel.
+/// A lower value has no meaning, as in the kernel.
 const LEAST_RUNTIME: u64 = 1024;
 
-/// Who changes a thread's job.
+/// Held to change a thread's job.
 static JOBS: SpinLock<()> = SpinLock::new(());
 
 /// What a thread asks for, in nanoseconds.
@@ -71,7 +71,7 @@ fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
-/// A job that is released then, of a thread that has had so much processor time before.
+/// Returns a job that is released then, of a thread that has had this much processor time before.
 fn release(job: &Job, when: u64, before: u64) {
     let due = when.saturating_add(load(&job.deadline));
     let next = when.saturating_add(load(&job.period));
@@ -97,12 +97,12 @@ pub fn has(thread: &'static Thread) -> bool {
     order() && load(&thread.kernel.job.period) != 0
 }
 
-/// A thread begins, or has deadlines no more.
+/// Called when a thread begins, or has no deadlines any more.
 pub fn forget(thread: &'static Thread) {
     thread.kernel.job.period.store(0, Ordering::Relaxed);
 }
 
-/// What asks for deadlines, or how a thread that has them is scheduled; `None` for other calls.
+/// Serves calls that ask for deadlines, or how a thread that has them is scheduled. Returns `None` for other calls.
 pub fn serve(
     runtime: &'static Runtime,
     whose: (&'static Thread, i32),
@@ -123,7 +123,7 @@ pub fn serve(
     }
 }
 
-/// A thread has got another policy.
+/// Called when a thread has got another policy of sched(7).
 pub fn give_up(runtime: &'static Runtime, whose: (&'static Thread, i32)) -> i64 {
     match has(whose.0) {
         true => change(runtime, whose, None),
@@ -131,7 +131,7 @@ pub fn give_up(runtime: &'static Runtime, whose: (&'static Thread, i32)) -> i64 
     }
 }
 
-/// What struct sched_attr asks for.
+/// Returns what struct sched_attr asks for.
 fn read(frame: &Frame) -> Result<Wanted, i64> {
     let from = frame.rsi as usize;
     let word = |offset| access::load_u32(from + offset).map_err(|_| EFAULT);
@@ -180,7 +180,7 @@ fn write(job: &Job, frame: &Frame) -> i64 {
     0
 }
 
-/// A thread has these deadlines from here on, or none.
+/// Gives a thread these deadlines, or none.
 fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), wanted: Option<Wanted>) -> i64 {
     let before = cpu_time::of(whose.0);
     let changed = pending::while_it_lives(runtime, whose, |activation| {
@@ -212,7 +212,7 @@ fn alter(runtime: &'static Runtime, thread: &'static Thread, alter: impl FnOnce(
     let activation = runtime.enter();
     {
         let _jobs = JOBS.lock(runtime.kernel());
-        // Somebody else may have taken its deadlines away.
+        // Another thread may have taken its deadlines away.
         if has(thread) {
             let due = alter(&thread.kernel.job);
             lending::set_own(runtime, activation, thread, rank(due));
@@ -221,7 +221,7 @@ fn alter(runtime: &'static Runtime, thread: &'static Thread, alter: impl FnOnce(
     runtime.leave(activation);
 }
 
-/// The calling thread is about to sleep until then, perhaps into its next job: it wakes as urgent as that one.
+/// Called when the calling thread is about to sleep until then, perhaps into its next job: it wakes as urgent as that job.
 #[inline]
 pub fn will_wake(runtime: &'static Runtime, thread: &'static Thread, when: u64) {
     if has(thread) && when >= load(&thread.kernel.job.next) {
@@ -231,7 +231,7 @@ pub fn will_wake(runtime: &'static Runtime, thread: &'static Thread, when: u64) 
     }
 }
 
-/// The calling thread is about to return from a call in which it may have waited.
+/// Called when the calling thread is about to return from a call in which it may have waited.
 #[inline]
 pub fn came_back(runtime: &'static Runtime, thread: &'static Thread) {
     if has(thread) {
@@ -255,7 +255,7 @@ fn renew(runtime: &'static Runtime, thread: &'static Thread) {
     }
 }
 
-/// The calling thread's job is done: it waits for the next release.
+/// Ends the calling thread's job, and waits for the next release.
 pub fn end_job(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let next = load(&thread.kernel.job.next);
     while runtime.kernel().now() < next {
@@ -264,7 +264,7 @@ pub fn end_job(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame
     }
     let (now, before) = (runtime.kernel().now(), cpu_time::of(thread));
     alter(runtime, thread, |job| {
-        // One that is late by more than a period does not make up for what it has left out.
+        // A job that is late by more than a period does not make up for those left out.
         let is_late = now - next >= load(&job.period);
         release(job, if is_late { now } else { next }, before);
         load(&job.due)
@@ -272,8 +272,8 @@ pub fn end_job(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame
     0
 }
 
-/// A time slice of a thread ends, which is parked: a job that has had its runtime is due a period later. Inside the
-/// runtime.
+/// Called at the end of a time slice of a thread, which is parked, inside the runtime. A job that has had its runtime is
+/// due a period later.
 pub fn tick(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
     if !has(thread) {
         return;

@@ -1,18 +1,18 @@
 //! How urgent threads are: what each asks for, and what is lent to it.
 //!
-//! A thread has the more urgent one of two ranks, its own and the most urgent that was lent to it. Who waits for a
-//! mutex of the crate lends its rank to the holder, and to whom that one waits for (priority inheritance: Sha,
-//! Rajkumar and Lehoczky 1990); a holder gives back what was lent when it has freed the last mutex that it
-//! has. The same for mutexes of libc with PTHREAD_PRIO_INHERIT, of which only those are known that are awaited:
-//! the word that FUTEX_LOCK_PI(2const) waits for names its holder.
+//! A thread has the more urgent one of two ranks: its own, and the most urgent that was lent to it. A thread that waits for
+//! a mutex of the crate lends its rank to the holder, and to the one for which the holder waits (priority inheritance: Sha,
+//! Rajkumar and Lehoczky 1990). A holder gives back what was lent when it has freed its last mutex. The same holds for
+//! mutexes of libc with PTHREAD_PRIO_INHERIT. Only awaited ones are known: the word that FUTEX_LOCK_PI(2const) waits for
+//! names its holder.
 //!
 //! Protocol, under one lock:
-//! 1. Who waits has marked the mutex as awaited before it looks who holds it ([`lend`]).
-//! 2. Who frees a mutex that is awaited takes its name off afterwards ([`freed`]): who looks later lends nothing, who
-//!    looked before is seen.
+//! 1. A waiter marks the mutex as awaited before it looks for the holder ([`lend`]).
+//! 2. A thread that frees an awaited mutex removes its name afterwards ([`freed`]). A waiter that looks later lends
+//!    nothing; one that has looked before is seen.
 //!
-//! Approach rejected: giving back at each mutex what was lent for it. It takes a list of waiters for every
-//! mutex that a thread holds, and few hold two.
+//! Approach rejected: giving back at each mutex what was lent for it. It takes a list of waiters for every mutex that a
+//! thread holds, and few threads hold two.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,7 +23,7 @@ use crate::ground::caller;
 use crate::ground::state::{GUEST, Policy};
 use crate::thread::{deadlines, scheduling, shell};
 
-/// More than this many threads that wait for one another are not looked at.
+/// At most this many threads that wait for one another are followed.
 const LONGEST_CHAIN: u32 = 64;
 
 static LENDING: SpinLock<()> = SpinLock::new(());
@@ -50,7 +50,7 @@ impl Asks {
     }
 }
 
-/// The runtime starts, with its first thread.
+/// Called when the runtime starts, with its first thread.
 pub fn adopt_first(first: &'static Thread) {
     first.kernel.lent_rank.store(u64::MAX, Ordering::Relaxed);
 }
@@ -61,7 +61,7 @@ pub fn lends() -> bool {
     GUEST.has_ranks()
 }
 
-/// A thread of the crate begins, in a block that may have been another's. Inside the runtime.
+/// Called when a thread of the crate begins, in a block that may have been another's. Inside the runtime.
 #[cold]
 pub fn begin(
     runtime: &'static Runtime,
@@ -73,7 +73,7 @@ pub fn begin(
     ask(runtime, activation, thread, asks);
 }
 
-/// A new thread has what its creator has. Inside the runtime.
+/// Gives a new thread what its creator has. Inside the runtime.
 pub fn inherit(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -101,7 +101,7 @@ pub fn inherit(
     }
 }
 
-/// A thread asks for something. Inside the runtime.
+/// Called when a thread asks for something. Inside the runtime.
 pub fn ask(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -127,7 +127,7 @@ pub fn change(
     }
 }
 
-/// What a thread asks for, or the program's policy for it.
+/// Returns what a thread asks for, or the program's policy for it.
 pub fn own_rank(thread: &'static Thread) -> Rank {
     Rank(thread.kernel.own_rank.load(Ordering::Relaxed))
 }
@@ -150,7 +150,7 @@ fn publish(runtime: &'static Runtime, activation: &'static Activation, thread: &
     runtime.set_rank(activation, thread, own_rank(thread).min(lent));
 }
 
-/// The calling thread has taken a mutex, and writes its name there.
+/// Called when the calling thread has taken a mutex, and writes its name there.
 #[cold]
 pub fn took(holder: &AtomicU32) {
     if let Some(thread) = caller::own_thread() {
@@ -160,7 +160,7 @@ pub fn took(holder: &AtomicU32) {
     }
 }
 
-/// The calling thread has taken a mutex whose word names its holder and which others wait for.
+/// Called when the calling thread has taken a mutex whose word names its holder and which others wait for.
 #[cold]
 pub fn took_awaited() {
     if let Some(thread) = caller::own_thread() {
@@ -168,7 +168,7 @@ pub fn took_awaited() {
     }
 }
 
-/// The calling thread has marked a mutex as awaited, and is about to wait for it.
+/// Called when the calling thread has marked a mutex as awaited, and is about to wait for it.
 #[cold]
 pub fn lend(holder: &AtomicU32) {
     if let Some(runtime) = caller::runtime() {
@@ -181,8 +181,8 @@ pub fn lend(holder: &AtomicU32) {
     }
 }
 
-/// As [`lend`], of a mutex whose word names this holder. `mark` marks it as awaited, unless it is another one's by
-/// now, and says so; the holder did not know before that it is, if this is the `first` one to wait.
+/// As [`lend`], of a mutex whose word names this holder. `mark` marks it as awaited and returns true, unless another thread
+/// holds it by now. The holder did not know before that it is awaited, if this is the `first` waiter.
 #[cold]
 pub fn mark_and_lend<E>(
     name: u32,
@@ -209,7 +209,7 @@ pub fn mark_and_lend<E>(
     marked
 }
 
-/// The thread of `activation` lends its rank to the one of that name, and to whom that one waits for. With `LENDING`
+/// Lends the rank of `activation`'s thread to the one of that name, and to the one for which that one waits. With `LENDING`
 /// locked.
 fn lend_to(runtime: &'static Runtime, activation: &'static Activation, holder: u32) {
     let Some(own) = activation.thread() else {
@@ -231,7 +231,7 @@ fn lend_to(runtime: &'static Runtime, activation: &'static Activation, holder: u
     }
 }
 
-/// The calling thread does not wait for a mutex any more.
+/// Called when the calling thread does not wait for a mutex any more.
 #[cold]
 pub fn waited() {
     if let Some(thread) = caller::own_thread() {
@@ -239,7 +239,7 @@ pub fn waited() {
     }
 }
 
-/// The calling thread has freed a mutex, `awaited` or not.
+/// Called when the calling thread has freed a mutex, `awaited` or not.
 #[cold]
 pub fn freed(holder: &AtomicU32, awaited: bool) {
     give_back(awaited, |name| {
@@ -248,13 +248,13 @@ pub fn freed(holder: &AtomicU32, awaited: bool) {
     });
 }
 
-/// The calling thread has freed a mutex whose word named it and which others waited for.
+/// Called when the calling thread has freed a mutex whose word named it and which others waited for.
 #[cold]
 pub fn freed_awaited() {
     give_back(true, |_| {});
 }
 
-/// The calling thread has a mutex less; `forget` takes its name off that, if anybody can have seen it.
+/// Called when the calling thread has a mutex less. `forget` removes its name from that, if anybody can have seen it.
 fn give_back(awaited: bool, forget: impl FnOnce(u32)) {
     let Some(thread) = caller::own_thread() else {
         return;
@@ -273,7 +273,7 @@ fn give_back(awaited: bool, forget: impl FnOnce(u32)) {
     };
     let activation = runtime.enter();
     {
-        // Before the count: who was the first to wait may not have counted it yet.
+        // Before the count: the first waiter may not have counted it yet.
         let _lending = LENDING.lock(runtime.kernel());
         forget(state.tid.load(Ordering::Relaxed) as u32);
         if was_last() && is_lent() {

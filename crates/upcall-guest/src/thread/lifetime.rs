@@ -1,14 +1,14 @@
-//! Threads: clone(2) with CLONE_THREAD makes a user-level thread, exit(2) ends one.
+//! The beginning and end of threads: clone(2) with CLONE_THREAD makes a user-level thread, exit(2) ends one.
 //!
-//! The new thread starts as the kernel would start it: with a copy of its creator's registers, 0
-//! as result, its own stack pointer and thread pointer. libc has made the stack and the thread
-//! control block before, and takes them back when the word at `clear_tid` becomes 0.
+//! The new thread starts as the kernel would start it: with a copy of its creator's registers, 0 as result, and its own
+//! stack pointer and thread pointer. libc has made the stack and the thread control block before, and takes them back when
+//! the word at `clear_tid` becomes 0.
 //!
-//! A program that calls clone(2) itself may give its thread a small stack. At the top of that lies the frame from which
-//! the thread starts (448 bytes), until it runs. A system call takes 650 bytes for the red zone and its frame, and what
-//! the handler uses below. The last one, by which the thread ends, takes least: most of it is done when the thread has
-//! left its stack (`ended`). So a kilobyte is enough for a thread, or a process that shares the memory, which does no
-//! more than that. To be preempted takes a frame of the kernel's.
+//! A program that calls clone(2) itself may give its thread a small stack. Until the thread runs, the frame from which it
+//! starts (448 bytes) lies at its top. A system call takes 650 bytes for the red zone and its frame, and what the handler
+//! uses below. The last call, which ends the thread, takes least: most of its work is done when the thread has left its
+//! stack (`ended`). So a kilobyte is enough for a thread, or a process that shares the memory, that only ends. Preemption
+//! takes a frame of the kernel's.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -40,7 +40,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The arguments of a system call, if it is clone or clone3 and they can be read as that call reads them.
+    /// Returns the arguments of a system call, if it is clone or clone3 and they can be read as that call reads them.
     pub fn of(frame: &Frame) -> Option<Self> {
         if frame.rax as i64 == libc::SYS_clone {
             return Some(Request {
@@ -82,7 +82,7 @@ impl Request {
     }
 }
 
-/// The range of libc's code, found at start.
+/// The range of libc's code. Found at start.
 static LIBC_TEXT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// Where the start routine is in libc's control block of a thread; 0 when libc does not say.
 static START_ROUTINE: AtomicUsize = AtomicUsize::new(0);
@@ -95,7 +95,7 @@ static CLEARED: AtomicUsize = AtomicUsize::new(0);
 /// The range of syscall(2) in it.
 static RAW_CALL: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Returns true if the call that ends at this address is one of libc's functions' own: the site is in libc, and not in
+/// Returns true if the call that ends at this address is made by one of libc's functions: the site is in libc, and not in
 /// syscall(2), by which the program makes calls itself.
 pub fn is_libcs_call(rip: usize) -> bool {
     let within = |range: &[AtomicUsize; 2]| {
@@ -151,8 +151,7 @@ pub fn note_libc() {
     }
 }
 
-/// The id in the control block of the thread whose end clears the word at `address`, if such a
-/// word it is.
+/// Returns the id in the control block of the thread whose end clears the word at `address`, if it is such a word.
 pub fn id_beside(address: usize) -> Option<i32> {
     let (offset, id) = (CLEARED.load(Ordering::Relaxed), ID.load(Ordering::Relaxed));
     // In older releases the word is the id itself.
@@ -163,15 +162,15 @@ pub fn id_beside(address: usize) -> Option<i32> {
     (id != 0).then_some(id)
 }
 
-/// Returns true if the new thread is libc's own helper (SIGEV_THREAD timers, aio, mq_notify): its start routine, which
-/// is in its control block, lies in libc. Such a thread waits for signals that the kernel directs at it, so it stays a
-/// kernel thread. A libc that does not say where the routine is has no such helpers that we know of.
+/// Returns true if the new thread is a helper (SIGEV_THREAD timers, aio, mq_notify): its start routine, which is in its
+/// control block, lies in libc. A helper waits for signals that the kernel sends to it, so it stays a kernel thread. A libc
+/// that does not tell where the routine is has no helpers that we know of.
 fn is_libcs_own(tls: usize) -> bool {
     let libc = LIBC_TEXT[0].load(Ordering::Relaxed)..LIBC_TEXT[1].load(Ordering::Relaxed);
     start_routine(tls).is_some_and(|routine| libc.contains(&routine))
 }
 
-/// The start routine of a new thread with this control block, if libc says where it is.
+/// Returns the start routine of a new thread with this control block, if libc says where it is.
 fn start_routine(tls: usize) -> Option<usize> {
     let offset = START_ROUTINE.load(Ordering::Relaxed);
     if offset == 0 {
@@ -181,7 +180,7 @@ fn start_routine(tls: usize) -> Option<usize> {
     Some(routine as usize)
 }
 
-/// clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
+/// Serves a clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
 pub fn create(frame: &mut Frame, request: &Request) {
     let stays = GUEST.runtime().is_none() && has_what_forbids_runtime();
     if stays || is_libcs_own(request.tls) {
@@ -194,8 +193,8 @@ pub fn create(frame: &mut Frame, request: &Request) {
     }
     frame.rax = match create_thread(frame, request) {
         Ok(tid) => tid as u64,
-        // Whatever is exhausted, also where the kernel says EINVAL (fcntl(2) beyond a limit): EAGAIN is what
-        // pthread_create knows.
+        // EAGAIN for everything that is exhausted, also where the kernel says EINVAL (fcntl(2) beyond a limit):
+        // pthread_create expects that.
         Err(Errno(_)) => {
             #[cfg(feature = "inject")]
             upcall_linux::inject::refused();
@@ -204,8 +203,8 @@ pub fn create(frame: &mut Frame, request: &Request) {
     };
 }
 
-/// Returns true if the process, which has no runtime yet, has something of the kernel's with which none can work. libc
-/// has blocked all signals, and a filter may trap what is asked here: see [`mask::ALL`].
+/// Returns true if the process, which has no runtime yet, has attributes in the kernel with which no runtime can work. libc
+/// has blocked all signals, and a filter may trap the calls here: see [`mask::ALL`].
 #[inline(never)]
 fn has_what_forbids_runtime() -> bool {
     let before = mask::change_kernel_mask(mask::ALL);
@@ -214,8 +213,7 @@ fn has_what_forbids_runtime() -> bool {
     has
 }
 
-/// clone or clone3 that asks for a thread which stays a kernel thread: libc's own, or one that such
-/// a thread makes.
+/// Serves a clone or clone3 for a thread that stays a kernel thread: a helper, or one that a helper makes.
 pub fn create_helper(frame: &mut Frame, request: &Request) {
     if !request.can_be_served() {
         frame.rax = -i64::from(libc::EINVAL) as u64;
@@ -357,7 +355,7 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
     }
 }
 
-/// exit(2): ends the current thread, and the process with the last one.
+/// exit(2). Ends the current thread, and the process with the last one.
 // The stack may be small: nearly all is done when the thread has left it, in `ended`.
 pub fn exit(runtime: &'static Runtime, thread: &'static Thread, status: u64) -> ! {
     let first = GUEST.identities.first();
@@ -371,11 +369,10 @@ pub fn exit(runtime: &'static Runtime, thread: &'static Thread, status: u64) -> 
     runtime.exit_thread(runtime.enter(), ended, 0)
 }
 
-/// With what the first thread called exit(2): the process's status, if nobody says another.
+/// The first thread's argument of exit(2): the process's status, unless another one is set.
 static FIRST_STATUS: AtomicU64 = AtomicU64::new(0);
 
-/// A thread has ended. Shells in which nothing runs are not what the process goes on for once its first
-/// thread has ended.
+/// Called when a thread has ended. Once the first thread has ended, shells in which nothing runs do not keep the process.
 #[inline]
 pub fn end_with_the_last() {
     if GUEST.first_ended.load(Ordering::SeqCst)
@@ -402,8 +399,8 @@ fn end_process() -> ! {
     }
 }
 
-/// exit(2) by a kernel thread that is no activation: a helper of libc's, with which the process ends
-/// if it outlives all threads, or a child on borrowed memory.
+/// exit(2) by an outside kernel thread: a helper, with which the process ends if it outlives all threads, or a child on
+/// borrowed memory.
 // The stack may be small: the two steps use the same part of it.
 pub fn exit_outside(frame: &mut Frame) {
     if is_last_helper() {
@@ -413,19 +410,19 @@ pub fn exit_outside(frame: &mut Frame) {
     frame.rax = unsafe { frame.raw() } as u64;
 }
 
-/// Counts the calling kernel thread down, if it is a helper. Whether the process ends with it.
+/// Counts the calling kernel thread down, if it is a helper. Returns true if the process ends with it.
 #[inline(never)]
 fn is_last_helper() -> bool {
     // SAFETY: asks only.
     let process = unsafe { upcall_linux::sys!(libc::SYS_getpid) } as u32;
     process == GUEST.pid.load(Ordering::Relaxed)
         && GUEST.helpers.fetch_sub(1, Ordering::SeqCst) == 1
-        // Without a runtime no thread has been counted, and the kernel knows who is the last.
+        // Without a runtime no thread has been counted, and the kernel knows which is the last.
         && GUEST.runtime().is_some()
         && (GUEST.living.load(Ordering::SeqCst) == 0 || only_shells_are_left())
 }
 
-/// Nothing runs on the thread's stack any more. Hands on what the thread holds, and lets libc have the stack.
+/// Called when nothing runs on the thread's stack any more. Hands on what the thread holds, and lets libc have the stack.
 fn ended(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -433,7 +430,7 @@ fn ended(
     _: usize,
 ) -> Option<&'static Thread> {
     robust::release_all(runtime, activation, thread);
-    // SeqCst: of this count and that of the helpers, who ends last sees both at 0.
+    // SeqCst: of this count and that of the helpers, the one that ends last sees both at 0.
     if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.helpers.load(Ordering::SeqCst) == 0
     {
         end_process();

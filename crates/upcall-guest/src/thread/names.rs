@@ -1,8 +1,8 @@
 //! The names of threads: prctl(2), and `/proc/self/task/ID/comm`, by which libc names other threads.
 //!
-//! The kernel has no such file for a user-level thread. Opening it gives a file in memory that
-//! holds the name; one that was opened for writing is read when it is closed. The first thread's
-//! name is also its kernel thread's, which other processes see.
+//! The kernel has no such file for a user-level thread. Opening it gives a file in memory that holds the name. If it was
+//! opened for writing it is read when it is closed. The first thread's name is also its kernel thread's, which other
+//! processes see.
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ use crate::signal::pending;
 const LENGTH: usize = 16;
 const PREFIX: &[u8] = b"/proc/self/task/";
 const SUFFIX: &[u8] = b"/comm\0";
-/// Names that are being written at the same time; beyond that a name is not changed.
+/// How many names can be written at the same time. Beyond that a name is not changed.
 const OPEN: usize = 16;
 
 /// A descriptor plus one in the lower half, the thread's id in the upper.
@@ -32,7 +32,7 @@ fn raw(number: i64, words: [u64; 6]) -> i64 {
     (unsafe { raw_syscall(number, words) }) as i64
 }
 
-/// The name of a thread, with zeros at its end.
+/// Returns the name of a thread, with zeros at its end.
 pub fn get(thread: &'static Thread) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     for (half, word) in bytes.chunks_exact_mut(8).zip(&thread.kernel.name) {
@@ -51,7 +51,7 @@ fn set(thread: &'static Thread, name: &[u8; LENGTH]) {
     }
 }
 
-/// The thread of that id is called `name` now: so is its kernel thread, if it has one of its own.
+/// Names the thread of that id, and its kernel thread if it has one of its own.
 fn name_in_kernel(thread: &'static Thread, id: i32, name: &[u8; LENGTH]) {
     let length = name.iter().position(|&byte| byte == 0);
     let name = &name[..length.unwrap_or(LENGTH)];
@@ -136,12 +136,12 @@ pub fn get_own(thread: &'static Thread, at: usize) -> i64 {
     0
 }
 
-/// One byte of the program: a string may end at the end of a page.
+/// Reads one byte of the program: a string may end at the end of a page.
 fn byte_at(address: usize) -> Result<u8, Fault> {
     Ok(access::load_u32(address & !3)?.to_le_bytes()[address & 3])
 }
 
-/// Serves open(2) and openat(2) if they are about a thread's name; `None`: they are not.
+/// Serves open(2) and openat(2) if they are about a thread's name; else returns `None`.
 pub fn open(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
     let (path, flags) = match frame.rax as i64 {
         libc::SYS_open => (frame.rdi as usize, frame.rsi),
@@ -188,7 +188,7 @@ pub fn open(runtime: &'static Runtime, frame: &Frame) -> Option<i64> {
     Some(file)
 }
 
-/// The id in a path of the form `/proc/self/task/ID/comm`.
+/// Returns the id in a path of the form `/proc/self/task/ID/comm`.
 fn named_by(path: usize) -> Option<i32> {
     if access::load_u64(path).ok()? != u64::from_le_bytes(*b"/proc/se") {
         return None;
@@ -216,7 +216,7 @@ fn named_by(path: usize) -> Option<i32> {
     Some(id)
 }
 
-/// These descriptors are about to be closed: perhaps names were written to them.
+/// Called when these descriptors are about to be closed: names may have been written to them.
 #[inline]
 pub fn closes(runtime: &'static Runtime, first: u32, last: u32) {
     if NR_WRITTEN.load(Ordering::Relaxed) != 0 {
@@ -224,7 +224,7 @@ pub fn closes(runtime: &'static Runtime, first: u32, last: u32) {
     }
 }
 
-/// Looks at the thread of that id, or changes it, unless it has ended. Returns whether it was done.
+/// Looks at the thread of that id, or changes it, unless it has ended. Returns true if it had not.
 fn while_it_lives(
     runtime: &'static Runtime,
     whose: (&'static Thread, i32),

@@ -1,5 +1,5 @@
-//! Kernel threads and processes that share the memory of the process but are no activations: helpers that libc starts for
-//! itself, and children on a stack of their own.
+//! Outside kernel threads, and processes that share the memory of the process: helpers, and children on a stack of their
+//! own.
 
 use core::mem::size_of;
 
@@ -11,9 +11,8 @@ use crate::signal::dispatch;
 use crate::thread::lifetime::Request;
 use crate::thread::scheduling;
 
-/// The activation on whose kernel thread, or the copy of one in a child, the call is made: it is
-/// bound to the processor of its virtual processor. None where there is no runtime, nor for kernel
-/// threads of libc's own.
+/// Returns the activation on whose kernel thread, or on the copy of one in a child, the call is made: it is bound to the
+/// processor of its virtual processor. None without a runtime, and on a helper.
 pub fn bound() -> Option<&'static Activation> {
     // SAFETY: the pseudo-register is set.
     let activation = base::is_set().then(|| unsafe { base::current() })?;
@@ -24,13 +23,13 @@ pub fn bound() -> Option<&'static Activation> {
 #[repr(C)]
 struct Start {
     frame: Frame,
-    /// Whether its creator is bound to a processor, and its thread, which knows what it has asked for.
+    /// True if its creator is bound to a processor; and its thread, which knows what it has asked for.
     bound: bool,
     thread: Option<&'static Thread>,
 }
 
-/// Starts a kernel thread or process that shares the memory but is no activation: it continues
-/// at the site like the child of the real call, marked for [`caller::is_outside`].
+/// Starts an outside kernel thread, or a process that shares the memory. It continues at the site like the child of the
+/// real call, and is marked for [`caller::is_outside`].
 pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
     let place = (request.stack - size_of::<Start>()) & !63;
     let bound = bound().is_some();

@@ -1,7 +1,6 @@
-//! Robust lists (set_robust_list(2)): locks of a thread that ends are handed on as the kernel does.
+//! Robust lists (set_robust_list(2)): the locks of a thread that ends are handed on as the kernel does.
 //!
-//! The list lives in the program's memory, which may be anything: every word is read with care,
-//! and the walk is bounded.
+//! The list lies in the program's memory, which may hold anything: every word is read with care, and the walk is bounded.
 
 use core::sync::atomic::Ordering;
 
@@ -22,8 +21,8 @@ pub fn is_empty(thread: &'static Thread) -> bool {
     head == 0 || access::load_u64(head) == Ok(head as u64)
 }
 
-/// Where the list of the calling kernel thread is, as libc has told the kernel before there was a runtime; 0 without
-/// one.
+/// Returns where the list of the calling kernel thread is, as libc has told the kernel before there was a runtime; 0
+/// without one.
 pub fn of_kernel_thread() -> usize {
     let (mut head, mut size) = (0usize, 0usize);
     let words = [0, (&raw mut head) as u64, (&raw mut size) as u64, 0, 0, 0];

@@ -1,20 +1,20 @@
-//! Scheduling policies and priorities, as sched(7) has them: the sched_… calls, setpriority(2) and getpriority(2).
+//! Scheduling policies and priorities of sched(7): the sched_… calls, setpriority(2) and getpriority(2).
 //!
-//! With `--policy=priority` they order the threads of the program, and say nothing to the kernel: a thread's
-//! [`Rank`] follows from what it has asked for. Real-time threads (SCHED_FIFO, SCHED_RR) come first, by their
-//! priority; then all others by their nice value; then SCHED_IDLE. No thread waits while a less urgent one runs,
-//! and equals take turns: also those of SCHED_FIFO, which is SCHED_RR here. Nobody needs a privilege for it: it is
-//! the program's own processors that they share.
+//! With `--policy=priority` they order the threads of the program, and the kernel hears nothing of them. A thread's
+//! [`Rank`] follows from what it has asked for. Real-time threads (SCHED_FIFO, SCHED_RR) come first, by their priority;
+//! then all others by their nice value; then SCHED_IDLE. No thread waits while a less urgent one runs, and equals take
+//! turns, also those of SCHED_FIFO, which is SCHED_RR here. This needs no privilege: threads share only the program's own
+//! processors.
 //!
-//! Without it they are the kernel's: a thread that gets a policy or a nice value that others have not is bound to a kernel
-//! thread of its own ([`bound`]), if the kernel grants it. With `--policy=deadline` they are accepted and answered as for an
-//! ordinary thread, and real-time policies are refused as without privilege; [`deadlines`] says when SCHED_DEADLINE is not.
-//! For other processes all are the kernel's.
+//! Without it they are the kernel's: a thread that gets a policy or a nice value that others do not have is bound
+//! ([`bound`]), if the kernel grants it. With `--policy=deadline` they are accepted and answered as for an ordinary thread,
+//! and real-time policies are refused as without privilege; for SCHED_DEADLINE see [`deadlines`]. Calls about other
+//! processes are always the kernel's.
 //!
-//! Who waits for a mutex with PTHREAD_PRIO_INHERIT lends its urgency to the holder ([`lending`]).
+//! A thread that waits for a mutex with PTHREAD_PRIO_INHERIT lends its urgency to the holder ([`lending`]).
 //!
-//! The kernel hears of such a request when a process begins that the thread has made, or when the thread executes a program:
-//! they have it, as far as the kernel grants it ([`pass_on`]).
+//! The kernel hears of such a request when a process begins that the thread has made, or when the thread executes a
+//! program. That process has what was asked for, as far as the kernel grants it ([`pass_on`]).
 
 use core::sync::atomic::Ordering;
 
@@ -120,7 +120,7 @@ impl Request {
         })
     }
 
-    /// What a thread or a process has that this one makes.
+    /// Returns what a thread or a process has that this one makes.
     fn inherited(self) -> Self {
         match self.resets {
             false => self,
@@ -133,7 +133,7 @@ impl Request {
         }
     }
 
-    /// What the calling kernel thread has.
+    /// Returns what the calling kernel thread has.
     fn of_kernel() -> Self {
         let mut has = Request::default();
         let words = [libc::PRIO_PROCESS as u64, 0, 0, 0, 0, 0];
@@ -151,7 +151,7 @@ impl Request {
         has
     }
 
-    /// Gives that to the calling kernel thread, as far as the kernel grants it.
+    /// Sets it for the calling kernel thread, as far as the kernel grants it.
     fn give_kernel(self) {
         let has = Request::of_kernel();
         if has.nice != self.nice {
@@ -176,8 +176,8 @@ fn raw(frame: &Frame) -> i64 {
     (unsafe { frame.raw() }) as i64
 }
 
-/// The kernel's answer to a process that has no runtime yet; `None` if a runtime is to answer: what the kernel refuses it
-/// may grant, if threads are ordered by that.
+/// Returns the kernel's answer in a process that has no runtime yet, or `None` if a runtime must answer: where threads are
+/// ordered by such requests, it may grant what the kernel refuses.
 ///
 /// What the kernel grants is the process's, and stays over execve(2): [`adopt_first`] finds it. It is not asked for
 /// SCHED_DEADLINE where deadlines count: it would refuse threads to such a process.
@@ -192,7 +192,7 @@ pub fn before_threads(frame: &Frame) -> Option<i64> {
     (answer != EPERM || !may_be_granted).then_some(answer)
 }
 
-/// The id that such a call names, if it is about one thread.
+/// Returns the id that such a call names, if it is about one thread.
 pub fn named(frame: &Frame) -> Option<i32> {
     match frame.rax as i64 {
         libc::SYS_setpriority | libc::SYS_getpriority => {
@@ -234,7 +234,7 @@ pub fn is_about_one(frame: &Frame) -> bool {
     }
 }
 
-/// The call about another kernel thread: 0 is the calling one.
+/// Returns the call about another kernel thread: 0 is the calling one.
 pub fn about(frame: &Frame, kernel_id: i32) -> Frame {
     let mut asked = frame.clone();
     match frame.rax as i64 {
@@ -244,13 +244,13 @@ pub fn about(frame: &Frame, kernel_id: i32) -> Frame {
     asked
 }
 
-/// A call about a bound thread is the kernel's; the runtime keeps its processors, too.
+/// Makes a call about a bound thread in the kernel; the runtime keeps its processors, too.
 pub fn of_bound(frame: &Frame, kernel_id: i32) -> i64 {
     raw(&about(frame, kernel_id))
 }
 
-/// Where nothing orders the threads of a program: what differs from what all activations have binds the thread, and is the
-/// kernel's to grant.
+/// Serves the calls where nothing orders the threads of a program. A value that differs from that of all activations binds
+/// the thread, if the kernel grants it.
 fn by_kernel(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &Frame) -> i64 {
     let own = about(frame, 0);
     let is_asked = |number: i64, words: [u64; 2]| {
@@ -294,7 +294,7 @@ pub fn is_real_time() -> bool {
     stops_others && !GUEST.orders_by_priority() && !deadlines::order()
 }
 
-/// What the calls mean where deadlines count.
+/// Serves the calls where deadlines count.
 fn by_deadline(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &Frame) -> i64 {
     if let Some(answer) = deadlines::serve(runtime, whose, frame) {
         return answer;
@@ -360,7 +360,7 @@ fn store(at: u64, value: u32) -> i64 {
     }
 }
 
-/// What the calls mean where priorities count.
+/// Serves the calls where priorities count.
 pub fn by_priority(runtime: &'static Runtime, whose: (&'static Thread, i32), frame: &Frame) -> i64 {
     let has = Request::of(whose.0);
     let word = |offset: usize| access::load_u32(frame.rsi as usize + offset).map_err(|_| EFAULT);
@@ -457,7 +457,7 @@ pub fn ask(
     }
 }
 
-/// The first thread has the policy, priority and nice value that the process has. Inside the runtime.
+/// Gives the first thread the policy, priority and nice value of the process. Inside the runtime.
 pub fn adopt_first(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -470,7 +470,7 @@ pub fn adopt_first(
     change(runtime, activation, thread, own);
 }
 
-/// A new thread, before it is ready. Inside the runtime.
+/// Called for a new thread, before it is ready. Inside the runtime.
 pub fn inherit(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -480,7 +480,7 @@ pub fn inherit(
     change(runtime, activation, thread, own);
 }
 
-/// The calling kernel thread is a process that the thread has just made: the kernel gives it what the thread has asked for.
+/// Called in a process that the thread has just made: asks the kernel for what the thread has asked for.
 pub fn pass_on(thread: &'static Thread) {
     if GUEST.orders_by_priority() {
         Request::of(thread).inherited().give_kernel();
@@ -504,8 +504,8 @@ pub fn executing(
     answer
 }
 
-/// Returns true if the file of an execve(2) is there and may be executed. Asked before the kernel thread is changed for
-/// the program: the kernel may refuse to change it back, and a search for a program along a path fails some times.
+/// Returns true if the file of an execve(2) is there and may be executed. Asked before the kernel thread is changed for the
+/// program: the kernel may refuse to change it back, and a search for a program along a path often fails first.
 pub fn may_be_executed(frame: &Frame) -> bool {
     let [directory, path, flags] = match frame.rax as i64 {
         libc::SYS_execve => [libc::AT_FDCWD as u64, frame.rdi, 0],

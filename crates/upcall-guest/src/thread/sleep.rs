@@ -15,8 +15,7 @@ const NS: u64 = 1_000_000_000;
 const TIMER_ABSTIME: u64 = 1;
 const EINTR: i64 = -(libc::EINTR as i64);
 
-/// Sleeps until the deadline; what is left of it after a handler ran goes to `rest`, unless that
-/// is 0.
+/// Sleeps until the deadline. If a handler ran, the time that is left is written to `rest`, unless that is 0.
 pub fn sleep(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -26,7 +25,7 @@ pub fn sleep(
 ) -> i64 {
     deadlines::will_wake(runtime, thread, deadline);
     let answer = loop {
-        // A hint, from whatever activation this is at the moment.
+        // A hint: the thread may be on another activation next.
         // SAFETY: on an activation.
         let blocks = runtime.prefers_blocking(unsafe { base::current() });
         // One that is over gives way, without the kernel.

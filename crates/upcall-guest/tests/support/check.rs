@@ -1,5 +1,5 @@
-//! What holds of every window that is chosen, in code of all kinds: for tests that draw it and for
-//! `fuzz/`, which looks for it.
+//! What must hold for every chosen window, in code of all kinds. Used by tests that generate code, and by `fuzz/`, which
+//! searches for it.
 
 use upcall_guest::rewrite::code::FunctionCode;
 use upcall_guest::rewrite::object::Image;

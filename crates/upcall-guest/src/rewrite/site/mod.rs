@@ -1,8 +1,8 @@
-//! Finding system-call sites and choosing what to overwrite around each.
+//! Finds system-call sites, and chooses what to overwrite around each.
 //!
-//! A site is the byte pair `0F 05` where the function that holds it, decoded from its start, has
-//! a `syscall` instruction: the same bytes inside an immediate are never touched. Around it a
-//! *window* of whole instructions, at least the five bytes of a `jmp rel32`, moves to a stub.
+//! A site is the byte pair `0F 05` where the function that holds it, decoded from its start, has a `syscall` instruction.
+//! The same bytes inside an immediate are never touched. Around the site a *window* of whole instructions, at least the
+//! five bytes of a `jmp rel32`, moves to a stub.
 //!
 //! Invariants of a window:
 //! 1. control can arrive only at its first byte;
@@ -10,9 +10,9 @@
 //! 3. windows do not overlap;
 //! 4. `rt_sigreturn` is never in one: unwinders and debuggers know its bytes.
 //!
-//! Preferred are windows whose first instruction alone covers the jump (`mov $nr,%eax` mostly):
-//! the other instructions then stay as they are, so that a thread which was stopped between
-//! them, or whose system call the kernel restarts, is not disturbed ([`Window::is_quiet`]).
+//! Windows whose first instruction alone covers the jump (mostly `mov $nr,%eax`) are preferred. Their other instructions
+//! stay unchanged, so that a thread which was stopped between them, or whose system call the kernel restarts, is not
+//! disturbed ([`Window::is_quiet`]).
 //!
 //! Rejected: a list of known libc builds with their sites. It is wrong on the first update.
 
@@ -266,7 +266,7 @@ fn refused(address: usize, reason: Reason) -> Site {
     }
 }
 
-/// The best window for the `syscall` at `index`; nothing before the address `from` may be in it.
+/// Returns the best window for the `syscall` at `index`; nothing before the address `from` may be in it.
 pub fn choose(
     code: &FunctionCode,
     index: usize,
@@ -311,7 +311,7 @@ pub fn choose(
     })
 }
 
-/// The last instruction of the shortest window that starts at `first` and holds `index`.
+/// Returns the last instruction of the shortest window that starts at `first` and holds `index`.
 fn shortest(
     all: &[Instruction],
     targets: &BTreeSet<usize>,
@@ -402,8 +402,7 @@ fn cancel_range(code: &FunctionCode, index: usize) -> Option<CancelRange> {
     ))
 }
 
-/// The bytes of a function that only returns, and of the padding behind it, if there are enough for
-/// a jump.
+/// Returns the bytes of a function that only returns, and of the padding behind it, if there are enough for a jump.
 pub fn empty_function(image: &Image<'_>, address: usize) -> Option<Range<usize>> {
     let bytes = image.tail(address)?;
     let mut decoder = Decoder::with_ip(64, bytes, address as u64, DecoderOptions::NONE);

@@ -1,11 +1,10 @@
-//! The bytes of a system call where no function is known: code without unwind entries (assembly by
-//! hand, other compilers' runtimes), or data between code (tables of ciphers).
+//! The bytes of a system call where no function is known: code without unwind entries (assembly by hand, other compilers'
+//! runtimes), or data between code (tables of ciphers).
 //!
-//! Nothing there is rewritten. The question is only whether dispatch must be on for it, so both
-//! errors are bearable: data that is taken for a call costs a little time at each system call, a
-//! call that is taken for data goes to the kernel unseen. A call is believed if the bytes before it,
-//! decoded from some start, load at least two of its registers by plain instructions, or its
-//! number, and plain instructions follow.
+//! Nothing there is rewritten. The only question is if dispatch must be on for it, so both errors are bearable: data that
+//! is taken for a call costs a little time at each system call, and a call that is taken for data goes to the kernel
+//! unseen. Bytes are taken for a call if the bytes before them, decoded from some start, load at least two of its registers
+//! by plain instructions, or its number, and plain instructions follow.
 //!
 //! Rejected: section headers. They are not loaded, and the tables are in the text section.
 
@@ -68,7 +67,7 @@ fn leads(image: &Image<'_>, start: usize, address: usize) -> bool {
     end == address && loads[near..].iter().sum::<u32>() >= ENOUGH
 }
 
-/// What an instruction says for a system call behind it.
+/// Returns how much an instruction suggests a system call behind it.
 fn weight(instruction: &Instruction) -> u32 {
     let load = matches!(
         instruction.mnemonic(),

@@ -1,8 +1,8 @@
-//! Whether the program can have mutexes that the kernel must understand: some object of it calls libc's functions that
-//! ask for one that processes share, and for one that is robust or inherits priorities.
+//! Finds out if the program can have mutexes that the kernel must understand: an object of it calls libc's functions that
+//! ask for a mutex that processes share, and for one that is robust or inherits priorities.
 //!
-//! Imports are found in the relocations, which name all symbols that the loader binds for an object. *Not done:* who
-//! looks the functions up by dlsym(3) is not seen.
+//! Imports are found in the relocations, which name all symbols that the loader binds for an object. *Not done:* a program
+//! that looks the functions up by dlsym(3) is not noticed.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::ffi::{CStr, c_int, c_void};

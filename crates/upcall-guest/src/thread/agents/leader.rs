@@ -1,12 +1,12 @@
-//! The kernel thread that the process began with becomes the first thread's agent.
+//! The leader becomes the first thread's agent.
 //!
-//! Its id is the process's id, which is the first thread's, and the kernel has that thread's robust list since before
-//! the runtime started. So, before the runtime starts, another kernel thread takes its place: clone(2) without a stack
-//! of its own continues on the stack of the caller, with the caller's registers, and the caller leaves that stack at
-//! the next instruction. *Rejected:* the first thread's calls made by a signal on that kernel thread, which as an
-//! activation may carry the very thread that holds the mutex.
+//! Its id is the process's id, which is the first thread's, and the kernel has had that thread's robust list since before
+//! the runtime started. So another kernel thread takes the leader's place before the runtime starts. clone(2) without a
+//! stack of its own continues on the caller's stack, with the caller's registers, and the caller leaves that stack at the
+//! next instruction. *Rejected:* to make the first thread's calls by a signal on the leader. As an activation it might
+//! carry the very thread that holds the mutex.
 //!
-//! Signals that are pending for the kernel thread alone move along, and so do its alternate stack and its dispatch.
+//! Signals that are pending for the leader alone move along, and so do its alternate stack and its dispatch.
 
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -21,20 +21,20 @@ use crate::signal::dispatch;
 
 use super::{Agent, USED, appoint, imports, map, serve};
 
-/// The first thread's agent, from when the caller of [`give_way`] has become it.
+/// The first thread's agent, once the caller of [`give_way`] has become it.
 static LEADER: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The id of the kernel thread that took its place. Nobody reads it: clone(2) is asked for exactly what libc asks for,
 /// since there are filters that let nothing else through.
 static SUCCESSOR: AtomicI32 = AtomicI32::new(0);
 
-/// Returns true if it is the first thread's.
+/// Returns true if this is the first thread's agent.
 pub fn is_leader(agent: &'static Agent) -> bool {
     core::ptr::eq(agent, LEADER.load(Ordering::Relaxed))
 }
 
-/// The runtime is about to start: in programs that need agents the process's first kernel thread becomes one, and
-/// another one goes on from here.
+/// Called before the runtime starts. In programs that need agents the leader becomes one, and another kernel thread goes on
+/// from here.
 ///
 /// Rings of io_uring(7) belong to the kernel thread that has made them, so programs that have some keep it.
 ///
@@ -101,8 +101,8 @@ pub fn give_way(runtime: &'static Runtime) -> Result<(), Errno> {
     }
 }
 
-/// The first steps of the first thread's agent: when it ends the kernel clears its own word, and not the one in libc's
-/// control block, which is the thread's.
+/// Takes the first steps of the first thread's agent. When it ends the kernel clears the agent's own word, and not the
+/// thread's in libc's control block.
 extern "C" fn lead(agent: usize) -> ! {
     // SAFETY: `give_way` passes an agent, which is there for ever.
     unsafe {
@@ -112,7 +112,7 @@ extern "C" fn lead(agent: usize) -> ! {
     serve(agent)
 }
 
-/// Takes what waits for the calling kernel thread alone, which `mask` keeps out.
+/// Takes the signals that are pending for the calling kernel thread alone. `mask` blocks them.
 fn take_pending(mask: u64, kept: &mut [[u64; 16]]) -> usize {
     let mut nr_kept = 0;
     while nr_kept < kept.len() {
@@ -149,7 +149,7 @@ fn give_back(pid: i32, kept: &[[u64; 16]]) {
     }
 }
 
-/// The first thread has been adopted by an activation: it keeps the process's id, and has its agent.
+/// Called when an activation has adopted the first thread, which keeps the process's id and has its agent.
 pub fn adopt_leader(thread: &'static Thread) {
     // SAFETY: null, or an agent, whose memory is there for ever.
     let leader = unsafe { LEADER.load(Ordering::Relaxed).as_ref() };

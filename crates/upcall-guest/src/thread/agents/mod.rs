@@ -1,28 +1,26 @@
-//! Agents: kernel threads that stand for one thread each, where the kernel must know threads by their ids.
+//! Agents: kernel threads that stand for one thread each, where the kernel must know threads by their ids. See
+//! docs/adr/0004.
 //!
-//! A robust mutex that processes share is released by the kernel when its owner's process is killed: the kernel
-//! walks the robust list of each kernel thread, and marks the words that hold that kernel thread's id. A mutex with
-//! priority inheritance that processes share holds the id of a kernel thread too, which must take and free it itself
-//! where others wait. So in a program that can have such mutexes ([`imports`]) each thread has an agent, whose id is
-//! the thread's id. The agent runs no code of the program, blocks its signals, and sleeps but for calls that its
-//! thread leaves in its mailbox. The first thread's agent is the kernel thread that the process began with
-//! (`leader`).
+//! The kernel releases a robust mutex that processes share when its owner's process is killed: it walks the robust list of
+//! each kernel thread, and marks the words that hold that kernel thread's id. A shared mutex with priority inheritance also
+//! holds the id of a kernel thread, which must take it, and free it where others wait. So in a program that can have such
+//! mutexes ([`imports`]) each thread has an agent, whose id is the thread's id. The agent runs no code of the program, and
+//! blocks its signals. It sleeps, except for calls that its thread leaves in its mailbox. The first thread's agent is the
+//! leader of the process (`leader`).
 //!
 //! The mailbox is one word:
 //!
-//! 1. `IDLE`: the thread writes a call, and says `ASKED`;
-//! 2. `ASKED`: the agent makes the call, which may block, writes the answer, and says `DONE`;
-//! 3. `DONE`: the thread takes the answer, and says `IDLE`. A thread whose handler has left the call with
-//!    siglongjmp(3) or by cancellation does so when it needs its agent again; a mutex that the agent took meanwhile is freed;
+//! 1. `IDLE`: the thread writes a call, and sets `ASKED`.
+//! 2. `ASKED`: the agent makes the call, which may block, writes the answer, and sets `DONE`.
+//! 3. `DONE`: the thread takes the answer, and sets `IDLE`. A thread whose handler has left the call with siglongjmp(3) or
+//!    by cancellation does so when it needs its agent again. A mutex that the agent took meanwhile is freed.
 //! 4. `CHANGING`: an idle agent makes the call that `signal::everywhere` has every kernel thread make, and is `IDLE` again.
 //!
 //! An agent ends with its thread, and no sooner, so that the kernel does what it does for a kernel thread that ends. The
 //! thread waits for that if it holds robust mutexes, since the list lies in memory that libc takes back.
 //!
-//! *Not done:* a signal that another process directs at an agent's id by tgkill(2) does not reach the thread. An
-//! agent that waits for a mutex while the process changes its identity (setuid(2)) keeps the old one.
-//!
-//! Why so: ADR 4.
+//! *Not done:* a signal that another process sends to an agent's id by tgkill(2) does not reach the thread. An agent that
+//! waits for a mutex while the process changes its identity (setuid(2)) keeps the old one.
 
 pub mod imports;
 mod leader;
@@ -76,7 +74,7 @@ static KNOWN: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 static FREE: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 static FREE_LOCK: SpinLock<()> = SpinLock::new(());
 
-/// Whether the threads of this process have agents. It changes when the runtime starts.
+/// True if the threads of this process have agents. It changes when the runtime starts.
 static USED: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if the threads of this process have agents.
@@ -85,7 +83,7 @@ pub fn are_used() -> bool {
     USED.load(Ordering::Relaxed)
 }
 
-/// The process is the child of a fork: the agents are its parent's.
+/// Called in the child of a fork: the agents are its parent's.
 pub fn forget() {
     USED.store(false, Ordering::Relaxed);
     FREE.store(core::ptr::null_mut(), Ordering::Relaxed);
@@ -94,20 +92,20 @@ pub fn forget() {
     unsafe { FREE_LOCK.unlock() };
 }
 
-/// The thread's agent, if it has one.
+/// Returns the thread's agent, if it has one.
 pub fn of(thread: &'static Thread) -> Option<&'static Agent> {
     let agent = thread.kernel.agent.load(Ordering::Relaxed) as *const Agent;
     // SAFETY: null, or an agent, whose memory is there for ever.
     unsafe { agent.as_ref() }
 }
 
-/// The agent becomes the thread's.
+/// Makes the agent the thread's.
 pub fn appoint(thread: &'static Thread, agent: Option<&'static Agent>) {
     let address = agent.map_or(0, |agent| core::ptr::from_ref(agent) as usize);
     thread.kernel.agent.store(address, Ordering::Relaxed);
 }
 
-/// An agent for a new thread; `None` in programs that need none. Inside the runtime.
+/// Returns an agent for a new thread; `None` in programs that need none. Inside the runtime.
 ///
 /// # Errors
 ///
@@ -167,7 +165,7 @@ fn map(runtime: &'static Runtime) -> Result<&'static Agent, Errno> {
     }
 }
 
-/// Every agent that is idle makes the call that each kernel thread of the process must make. No kernel thread is started
+/// Has every idle agent make the call that each kernel thread of the process must make. No kernel thread is started
 /// meanwhile. Inside the runtime.
 pub fn change(runtime: &'static Runtime) {
     let each = |visit: &dyn Fn(&'static Agent)| {
@@ -228,7 +226,7 @@ impl Agent {
         core::ptr::from_ref(self) as usize + BLOCK
     }
 
-    /// The id of its kernel thread, which is its thread's id.
+    /// Returns the id of its kernel thread, which is its thread's id.
     pub fn tid(&self) -> i32 {
         self.tid.load(Ordering::Relaxed)
     }
@@ -310,7 +308,7 @@ fn sleep(runtime: &'static Runtime, words: [u64; 6]) {
     runtime.blocking(|| unsafe { program_call(&call, &made, &NEVER) });
 }
 
-/// The thread has told where its robust list is: so does its agent, and this is the kernel's answer.
+/// Called when the thread has told where its robust list is. Its agent tells the kernel, whose answer this returns.
 pub fn register(runtime: &'static Runtime, thread: &'static Thread, head: u64, size: u64) -> i64 {
     let number = libc::SYS_set_robust_list as u64;
     of(thread).map_or(0, |agent| {
@@ -318,8 +316,8 @@ pub fn register(runtime: &'static Runtime, thread: &'static Thread, head: u64, s
     })
 }
 
-/// The calling thread ends, and with it its agent: the kernel passes on what it holds. The id is free from here on.
-/// Outside the runtime.
+/// Ends the calling thread's agent with it: the kernel passes on what it holds. The id is free from here on. Outside the
+/// runtime.
 pub fn dismiss(runtime: &'static Runtime, thread: &'static Thread, free_id: impl FnOnce()) {
     let Some(agent) = of(thread) else { return };
     agent.settle(runtime);
@@ -347,7 +345,7 @@ pub fn dismiss(runtime: &'static Runtime, thread: &'static Thread, free_id: impl
     runtime.leave(activation);
 }
 
-/// The thread was not made after all. Inside the runtime.
+/// Called if the thread was not made after all. Inside the runtime.
 pub fn take_back(runtime: &'static Runtime, agent: Option<&'static Agent>) {
     if let Some(agent) = agent {
         agent.put([libc::SYS_exit as u64, 0, 0, 0, 0, 0, 0]);

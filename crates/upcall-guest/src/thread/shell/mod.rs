@@ -1,23 +1,19 @@
-//! Shells: threads of libc's in which threads of the crate run, one after another.
+//! Shells: threads of libc's in which threads of the crate run, one after another. See docs/adr/0001.
 //!
-//! A shell is what makes a thread a thread for code that knows nothing of the crate: libc's control block,
-//! thread-local storage and a stack, made by pthread_create(3) once. A thread of the crate takes a shell that is
-//! free, and leaves it as it found it (`tls`): to create one is to write down what it is to do and to make
-//! it ready.
+//! A shell makes a thread real for code that knows nothing of the crate. It has libc's control block, thread-local storage
+//! and a stack, which pthread_create(3) makes once. A thread of the crate takes a free shell, and leaves it as it found it
+//! (`tls`). So to create a thread is to write down its work and to make it ready.
 //!
 //! ```text
 //!   low | guard | stack ........ first frames | storage, control block | Shell | high
 //!                                             |<-------- one page ------------>|
 //! ```
 //!
-//! A thread's end, its handle and who joins it meet in one word, [`Ending`]. Where a thread leaves something behind
-//! that only libc can take back, it ends by libc's hand, and its shell with it; its result stays until its
-//! handle has taken it.
+//! A thread's end, its handle and its joiner meet in one word, [`Ending`]. If a thread leaves something behind that only
+//! libc can take back, libc ends it, and its shell with it. Its result stays until its handle has taken it.
 //!
-//! Free shells wait where they were released: their virtual processor's owner takes them without a lock,
-//! since nobody else can be inside the runtime there.
-//!
-//! Approaches rejected: see `docs/adr/0001-threads-of-the-crate.md`.
+//! Free shells wait where they were released: the owner of their virtual processor takes them without a lock, since no
+//! other activation can be inside the runtime there.
 
 mod pool;
 mod tls;
@@ -41,7 +37,7 @@ static SERVING: AtomicUsize = AtomicUsize::new(0);
 
 pub use pool::{CLASSES, forget};
 
-/// What a thread and its result may measure to find room in the shell.
+/// The largest size of a thread and its result in the shell.
 pub const ROOM: usize = 320;
 
 /// What a thread of the crate does.
@@ -199,14 +195,14 @@ fn create(
     Ok(Handle(shell))
 }
 
-/// The calling thread is about to make this shell's thread.
+/// Called before the calling thread makes this shell's thread.
 fn makes(shell: usize) {
     if let Some(creator) = caller::own_thread() {
         creator.kernel.makes.store(shell, Ordering::Relaxed);
     }
 }
 
-/// What the thread asks for that this thread is making.
+/// Returns what the thread asks for that this thread is making.
 pub fn asked_by(creator: &'static Thread) -> Option<Asks> {
     let shell = creator.kernel.makes.load(Ordering::Relaxed) as *const Shell;
     // SAFETY: null, or a shell, whose memory is there for ever.
@@ -232,7 +228,7 @@ pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
         let work = unsafe { *shell.work.get() };
         // SAFETY: as `spawn` was promised.
         unsafe { (work.run)(shell.place()) };
-        // In the child of a fork it is another thread now, or none.
+        // In the child of a fork this is another thread, or none.
         let same = caller::own_thread().is_some_and(|now| core::ptr::eq(now, thread));
         if !same || !tls::reset(thread) {
             leave(shell, work);
@@ -251,7 +247,7 @@ pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
     }
 }
 
-/// libc ends the thread, and the shell with it.
+/// Has libc end the thread, and the shell with it.
 #[cold]
 fn leave(shell: &'static Shell, work: Work) {
     if !shell.ending.leave() {
@@ -260,7 +256,7 @@ fn leave(shell: &'static Shell, work: Work) {
     }
 }
 
-/// Parks the shell's thread until it has work again. Part of `main`: who is resumed there returns from nothing.
+/// Parks the shell's thread until it has work again. Part of `main`, which is where the thread then resumes.
 #[inline(always)]
 fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux>) {
     let activation = runtime.enter();
@@ -269,7 +265,7 @@ fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux
     runtime.leave(activation);
 }
 
-/// The shell's thread is saved: it has ended for everybody else.
+/// Called when the shell's thread is saved: for all others it has ended.
 #[inline]
 fn finished(
     runtime: &'static Runtime,
@@ -312,7 +308,7 @@ fn release_own(
     None
 }
 
-/// Wakes who waits for the end of a thread.
+/// Wakes the thread that waits for the end of a thread.
 fn wake(
     runtime: &'static Runtime,
     activation: &'static Activation,
@@ -328,15 +324,15 @@ fn wake(
     }
 }
 
-/// The shell of a thread.
+/// Returns the shell of a thread.
 pub fn of(thread: &'static Thread) -> Option<&'static Shell> {
     let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
     // SAFETY: null, or the thread's shell, whose memory is there for ever.
     unsafe { shell.as_ref() }
 }
 
-/// The thread of a shell has ended by libc's hand, and nothing will touch its memory any more. Its handle may still
-/// be there.
+/// Called when libc has ended the thread of a shell, and nothing will touch its memory any more. Its handle may still be
+/// there.
 #[cold]
 pub fn ended(runtime: &'static Runtime, activation: &'static Activation, shell: &'static Shell) {
     shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
@@ -352,9 +348,9 @@ pub fn is_in_guard(thread: &'static Thread, address: usize) -> bool {
     of(thread).is_some_and(|shell| pool::guard_of(shell).contains(&address))
 }
 
-/// Returns true if a frame may begin at `place` that goes below this stack pointer of a thread's: not outside of the
-/// stack on which the thread is, since what lies beyond the guard is another thread's. A thread may also run on a stack
-/// of the program's own, of which nothing is known.
+/// Returns true if a frame may begin at `place` that goes below this stack pointer of a thread's. It may not lie outside of
+/// the stack on which the thread is, since beyond the guard is another thread's. Nothing is known about a stack of the
+/// program's own.
 pub fn has_room(thread: &'static Thread, stack_pointer: usize, place: usize) -> bool {
     let Some(shell) = of(thread) else {
         return true;
@@ -364,8 +360,8 @@ pub fn has_room(thread: &'static Thread, stack_pointer: usize, place: usize) -> 
     !is_on || place >= stack.start
 }
 
-/// A thread has no room for the handler of a fault at this address: says so, if it has used up its stack. Returns true
-/// then. The process is about to end by SIGSEGV.
+/// Called when a thread has no room for the handler of a fault at this address, and SIGSEGV is about to end the process. If
+/// the thread has used up its stack, reports that and returns true.
 #[cold]
 pub fn report_overflow(thread: &'static Thread, address: usize) -> bool {
     if !is_in_guard(thread, address) {
@@ -378,18 +374,18 @@ pub fn report_overflow(thread: &'static Thread, address: usize) -> bool {
     true
 }
 
-/// Returns true if a thread is a shell in which nothing runs.
+/// Returns true if the thread is that of a shell in which nothing runs.
 pub fn is_free(thread: &'static Thread) -> bool {
     of(thread).is_some_and(|shell| shell.ending.is_over())
 }
 
-/// Where the room of the calling thread's shell is, if it runs in one.
+/// Returns the room of the calling thread's shell, if it runs in one.
 #[inline]
 pub fn own_room() -> Option<*mut u8> {
     Some(of(caller::own_thread()?)?.place())
 }
 
-/// In how many shells nothing runs.
+/// Returns in how many shells nothing runs.
 pub fn count_ended() -> usize {
     let mut count = 0;
     GUEST.identities.each(|thread| {
@@ -400,19 +396,19 @@ pub fn count_ended() -> usize {
 }
 
 impl Handle {
-    /// Where the thread's room is.
+    /// Returns the address of the thread's room.
     pub fn place(&self) -> *mut u8 {
         self.0.place()
     }
 
-    /// The handle as the address of its thread's room, for languages without moves.
+    /// Returns the handle as the address of its thread's room, for languages without moves.
     pub fn into_room(self) -> *mut u8 {
         let place = self.place();
         core::mem::forget(self);
         place
     }
 
-    /// The other way round.
+    /// Returns the handle for such an address.
     ///
     /// # Safety
     ///
@@ -423,7 +419,7 @@ impl Handle {
         Handle(unsafe { &*room.sub(core::mem::offset_of!(Shell, room)).cast::<Shell>() })
     }
 
-    /// What pthread_self(3) is in the thread.
+    /// Returns what pthread_self(3) is in the thread.
     pub fn identity(&self) -> libc::pthread_t {
         self.0.identity.load(Ordering::Relaxed) as libc::pthread_t
     }
@@ -447,7 +443,7 @@ impl Handle {
         while !shell.ending.is_over() {
             activation = runtime.await_end(activation, &shell.ending);
             if !shell.ending.is_over() {
-                // Something came for the joiner itself.
+                // A signal came for the joiner itself.
                 runtime.leave(activation);
                 activation = runtime.enter();
             }
@@ -493,12 +489,12 @@ fn give_back(shell: &'static Shell) {
     runtime.leave(activation);
 }
 
-/// How many threads of the process are the runtime's own.
+/// Returns how many threads of the process are the runtime's own.
 pub fn serving() -> usize {
     SERVING.load(Ordering::SeqCst)
 }
 
-/// The calling thread is the runtime's own: the process does not go on for it.
+/// Makes the calling thread the runtime's own: the process does not go on for it.
 pub fn serve() {
     SERVING.fetch_add(1, Ordering::SeqCst);
 }

@@ -21,8 +21,8 @@ const GUARD: usize = PAGE;
 /// A virtual processor with more free shells than this passes half of them on.
 const MOST: u32 = 64;
 
-/// Free shells, last in, first out. Where there is no lock around it, it is the owner's of a virtual processor,
-/// inside the runtime; the length is read from anywhere.
+/// Free shells, last in, first out. A list without a lock around it belongs to the owner of a virtual processor, inside the
+/// runtime. The length is read from anywhere.
 struct List {
     head: Slot<Shell>,
     len: AtomicUsize,
@@ -58,7 +58,7 @@ impl List {
         Some(shell)
     }
 
-    /// Moves so many to another list.
+    /// Moves this many to another list.
     fn pass(&self, to: &List, count: u32) {
         for _ in 0..count {
             let Some(shell) = self.pop() else { return };
@@ -110,7 +110,7 @@ impl Pools {
             });
         }
         let null = core::ptr::null_mut();
-        // Somebody else may have been first; then this mapping stays unused.
+        // Another thread may have been first; then this mapping stays unused.
         let first = match POOLS.compare_exchange(null, pools, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => pools,
             Err(first) => first,
@@ -119,7 +119,7 @@ impl Pools {
         unsafe { first.as_ref() }
     }
 
-    /// The lists of the virtual processor of an activation that owns it, inside the runtime.
+    /// Returns the lists of the virtual processor of an activation that owns it, inside the runtime.
     #[inline]
     fn local(&self, activation: &'static Activation) -> &Lists {
         // SAFETY: there are as many as virtual processors, behind the structure.
@@ -127,12 +127,12 @@ impl Pools {
     }
 }
 
-/// The process is the child of a fork: the shells are the parent's.
+/// Called in the child of a fork: the shells are the parent's.
 pub fn forget() {
     POOLS.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// A free shell, and its thread. Inside the runtime.
+/// Returns a free shell, and its thread. Inside the runtime.
 #[inline]
 pub(super) fn take(
     runtime: &'static Runtime,
@@ -148,7 +148,7 @@ pub(super) fn take(
     Some((shell, shell.thread()?))
 }
 
-/// A shell has neither a thread of the crate nor anybody who has its handle. Inside the runtime.
+/// Called when a shell has neither a thread of the crate nor a handle. Inside the runtime.
 #[inline]
 pub(super) fn release(
     runtime: &'static Runtime,
@@ -169,7 +169,7 @@ pub(super) fn release(
     }
 }
 
-/// As [`release`], by a kernel thread that is no activation.
+/// As [`release`], by an outside kernel thread.
 pub(super) fn release_from_outside(shell: &'static Shell) {
     let Some((runtime, pools)) = GUEST.runtime().and_then(|one| Some((one, Pools::of(one)?)))
     else {
@@ -199,19 +199,19 @@ pub(super) fn memory(
     Ok((stack as *mut u8, shell - stack, place))
 }
 
-/// How far below the top of its memory a shell ends. Frames of threads that alternate would lie at equal places of
-/// their pages otherwise, and a load of the one would wait for a store of the other that it has nothing to do with.
+/// How far below the top of its memory a shell ends. Otherwise frames of threads that alternate would lie at equal places
+/// of their pages, and a load of one would wait for an unrelated store of the other.
 fn colour_of(top: usize, class: usize) -> usize {
     const COLOURS: usize = 16;
     top / CLASSES[class] % COLOURS * LINE
 }
 
-/// The top of a shell's memory: pages, of which it has not left more than a part at the end.
+/// Returns the top of a shell's memory: pages, of which it has not left more than a part at the end.
 fn top_of(shell: &'static Shell) -> usize {
     (core::ptr::from_ref(shell) as usize + size_of::<Shell>()).next_multiple_of(PAGE)
 }
 
-/// The addresses that are below its stack, and nobody's.
+/// Returns the addresses that are below its stack, and nobody's.
 pub(super) fn guard_of(shell: &'static Shell) -> core::ops::Range<usize> {
     let low = top_of(shell) - CLASSES[shell.class as usize];
     low..low + GUARD
@@ -222,7 +222,7 @@ pub(super) fn stack_of(shell: &'static Shell) -> core::ops::Range<usize> {
     guard_of(shell).end..core::ptr::from_ref(shell) as usize
 }
 
-/// The memory of a shell without a thread, which never had one. Outside the runtime.
+/// Gives back the memory of a shell that never had a thread. Outside the runtime.
 pub(super) fn give_back(runtime: &'static Runtime, shell: &'static Shell) {
     let activation = runtime.enter();
     if let Some(pools) = Pools::of(runtime) {

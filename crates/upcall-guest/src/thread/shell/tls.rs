@@ -1,14 +1,13 @@
-//! What a thread of the crate leaves in its shell, and how that becomes what it was at the start.
+//! What a thread of the crate leaves in its shell, and how the shell gets its initial state back.
 //!
-//! 1. Destructors of thread-local objects run (`__call_tls_dtors`, what libc calls at a thread's end).
-//! 2. The thread-local storage of every object but libc and the loader is written anew, as in a new thread.
-//!    libc's own stays: what is in there (caches of malloc(3), the locale) is made for the kernel thread, so to speak.
-//!    An object that dlopen(3) has loaded may have its storage elsewhere in each thread: with one of those loaded, no
-//!    shell is used twice.
-//! 3. Everything else that libc would take back with a thread makes the shell end: values of
-//!    pthread_key_create(3), a cancellation, another way of being cancelled.
+//! 1. Destructors of thread-local objects run (`__call_tls_dtors`, which libc calls at a thread's end).
+//! 2. The thread-local storage of every object but libc and the loader is written anew, as in a new thread. libc's own
+//!    stays: its contents (caches of malloc(3), the locale) may outlive a thread. An object that dlopen(3) has loaded may
+//!    have its storage elsewhere in each thread: with one of those loaded, no shell is used twice.
+//! 3. Everything else that libc would take back with a thread makes the shell end: values of pthread_key_create(3), a
+//!    cancellation, a changed way of being cancelled.
 //!
-//! The places in libc's control block are those that it tells debuggers (libthread_db). Where it does not, no shell is used twice.
+//! libc tells debuggers (libthread_db) the places in its control block. Where it does not, no shell is used twice.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::ffi::{CStr, c_int, c_void};
@@ -115,7 +114,7 @@ fn look() -> Option<Known> {
 /// What a thread sees that has done nothing else.
 struct Seen {
     keys_used: usize,
-    /// The byte at that place of a control block says whether its thread has set a value.
+    /// The byte at that place of a control block tells if its thread has set a value.
     tells_of_keys: bool,
     blocks: Vec<Block>,
     /// There are objects whose storage is not beside the control block, but wherever a thread finds room that touches
@@ -191,8 +190,8 @@ unsafe extern "C" fn collect(
     0
 }
 
-/// A thread of the crate has run: its thread-local objects are destroyed, and the shell becomes what it
-/// was. Says whether it can be used again. In the thread itself, outside the runtime.
+/// Called when a thread of the crate has run, in the thread itself, outside the runtime. Destroys its thread-local objects
+/// and restores the shell. Returns true if the shell can be used again.
 #[inline]
 pub(super) fn reset(thread: &'static Thread) -> bool {
     // SAFETY: null, or leaked.
@@ -227,7 +226,7 @@ pub(super) fn reset(thread: &'static Thread) -> bool {
     true
 }
 
-/// A new thread can be cancelled. Says what the word is then.
+/// Makes the calling thread cancellable, as a new one is. Returns the word's new value.
 #[cold]
 fn uncancel(word: usize) -> u32 {
     // SAFETY: what the calling thread may do with itself; the word is in its control block.

@@ -1,27 +1,24 @@
 //! The assembly between a stub and the handlers.
 //!
-//! A stub arrives by `call` with the red zone skipped, rcx = the original address after the
-//! system call (the kernel leaves the same there), r11 = the stub's own copy of the system call.
+//! A stub arrives by `call` with the red zone skipped, rcx = the original address after the system call (the kernel leaves
+//! the same there), r11 = the stub's own copy of the system call.
 //!
-//! 1. The flags, r11 and rcx are pushed; a [`Frame`] is made below, aligned to 64 bytes; above
-//!    it, in the wide variants, the complete vector state.
+//! 1. The flags, r11 and rcx are pushed. Below them a [`Frame`] is made, aligned to 64 bytes; above it, in the wide
+//!    variants, the complete vector state.
 //! 2. The hook runs on the frame.
-//! 3. `CONTINUE`: everything is reloaded and `ret` goes back into the stub (the `call` and the
-//!    `ret` pair up, which the processor's return predictor wants). Other modes go through
-//!    `upcall_load`, which loads everything from a frame wherever it lies and jumps.
+//! 3. `CONTINUE`: everything is reloaded and `ret` goes back into the stub. The `call` and the `ret` pair up, as the
+//!    processor's return predictor wants. Other modes go through `upcall_load`, which loads everything from a frame at any
+//!    address and jumps.
 //!
-//! Invariants: the stack pointer leaves the frame only after its last word was read, so a signal
-//! at any instruction finds it intact; flags come back through `sahf` unless DF or AC is set
-//! (`popf` alone would cost more than all the rest); nothing here needs TLS or memory beyond the
-//! frame and eight bytes below it.
+//! Invariants: the stack pointer leaves the frame only after its last word was read, so a signal at any instruction finds
+//! it intact. Flags come back through `sahf` unless DF or AC is set (`popf` alone would cost more than all the rest).
+//! Nothing here needs TLS, or memory beyond the frame and eight bytes below it.
 //!
-//! Unwinding: at every instruction the caller is the original code at `rip`, with the site's
-//! stack pointer and callee-saved registers from the frame: debuggers, exceptions and
-//! cancellation see no stub.
+//! Unwinding: at every instruction the caller is the original code at `rip`, with the site's stack pointer and callee-saved
+//! registers from the frame. Debuggers, exceptions and cancellation see no stub.
 //!
-//! Rejected: passing the stub's data in a table searched by return address: a search on every
-//! system call instead of two `lea`. Rejected: `vzeroupper` before the hook: the upper halves
-//! belong to the program.
+//! Rejected: passing the stub's data in a table searched by return address: a search on every system call instead of two
+//! `lea`. Rejected: `vzeroupper` before the hook: the upper halves belong to the program.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -30,12 +27,12 @@ use crate::ground::entry::{AFTER, Frame, HANDLER, mode};
 
 use super::state::{WIDE_KIND, WIDE_MASK, WIDE_SIZE, XSAVE};
 
-/// The least significant byte of a two-byte SLEB128 of a frame offset.
+/// Returns the least significant byte of a two-byte SLEB128 of a frame offset.
 const fn low(offset: usize) -> u8 {
     (offset & 0x7f) as u8 | 0x80
 }
 
-/// The most significant byte of it.
+/// Returns the most significant byte of it.
 const fn high(offset: usize) -> u8 {
     assert!(offset < 0x2000);
     (offset >> 7) as u8
@@ -347,7 +344,7 @@ pub enum Entry {
     AfterWide,
 }
 
-/// The address of an entry.
+/// Returns the address of an entry.
 pub fn entry(entry: Entry) -> usize {
     let function = match entry {
         Entry::Enter => upcall_enter as *const (),

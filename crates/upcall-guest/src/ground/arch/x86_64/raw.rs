@@ -1,9 +1,8 @@
 //! System calls of our own, and the text reserved for stubs.
 //!
-//! Calls on behalf of the program are executed by one instruction, so that signal code can tell by
-//! the program counter whether a call was made ([`progress`]). The stubs near us lie in our own
-//! text, with all of our system-call instructions: Syscall User Dispatch lets one contiguous range
-//! through ([`crate::rewrite::sud`]).
+//! One instruction executes all calls on behalf of the program, so that signal code can tell by the program counter if a
+//! call was made ([`progress`]). The stubs near us lie in our own text, with all of our system-call instructions, because
+//! Syscall User Dispatch lets one contiguous range through ([`crate::rewrite::sud`]).
 //!
 //! Rejected: `libc::syscall`. Its instruction is one of those that we rewrite.
 
@@ -236,7 +235,7 @@ pub enum Progress {
     Elsewhere,
 }
 
-/// What the program counter and the result register of a signal frame tell.
+/// Returns what the program counter and the result register of a signal frame tell.
 pub fn progress(pc: usize, rax: i64) -> Progress {
     const ANSWERS_WITHOUT_EFFECT: [i64; 2] = [-(libc::EINTR as i64), -(libc::EAGAIN as i64)];
     let function = upcall_program_call as *const () as usize;
@@ -251,8 +250,8 @@ pub fn progress(pc: usize, rax: i64) -> Progress {
     }
 }
 
-/// Where a signal frame whose program counter is `pc` must continue so that a forbidden call is
-/// not made; `None` if the call will look by itself, or was made.
+/// Returns where a signal frame whose program counter is `pc` must continue so that a forbidden call is not made; `None` if
+/// the call will look by itself, or was made.
 pub fn give_up(pc: usize) -> Option<usize> {
     let begins = (&raw const upcall_program_call_begins) as usize;
     let made = (&raw const upcall_program_call_made) as usize;
@@ -261,13 +260,13 @@ pub fn give_up(pc: usize) -> Option<usize> {
         .then_some((&raw const upcall_program_call_gives_up) as usize)
 }
 
-/// The part of our text that is reserved for stubs: whole pages, filled with `int3`.
+/// Returns the part of our text that is reserved for stubs: whole pages, filled with `int3`.
 pub fn reserved_stub_area() -> Range<usize> {
     (&raw const upcall_stub_area) as usize..(&raw const upcall_text_end) as usize
 }
 
-/// The two ways to return from a signal by an instruction of ours: the address for
-/// `sa_restorer`, and a function that returns from the frame at `rsp`.
+/// Returns the two ways to return from a signal by an instruction of ours: the address for `sa_restorer`, and a function
+/// that returns from the frame at `rsp`.
 pub fn signal_return() -> (usize, unsafe extern "C" fn(u64) -> !) {
     (
         upcall_signal_return as *const () as usize,
@@ -275,7 +274,7 @@ pub fn signal_return() -> (usize, unsafe extern "C" fn(u64) -> !) {
     )
 }
 
-/// An address inside the object that holds this crate.
+/// Returns an address inside the object that holds this crate.
 pub fn anchor() -> usize {
     (&raw const upcall_text_start) as usize
 }
@@ -304,7 +303,7 @@ impl Frame {
         unsafe { program_call(&self.words(), &self.made, forbidden) }
     }
 
-    /// The number and the six words of its system call.
+    /// Returns the number and the six words of its system call.
     #[inline]
     pub fn words(&self) -> [u64; 7] {
         [

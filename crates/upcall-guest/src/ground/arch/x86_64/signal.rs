@@ -1,14 +1,14 @@
-//! Where the kernel enters for a signal, and its frame: moved, if `signal::place` says so, before
-//! anything else runs.
+//! Where the kernel enters for a signal, and its frame. If `signal::place` asks for it, the frame is moved before anything
+//! else runs.
 //!
 //! ```text
 //!   | the restorer's address | ucontext | siginfo |  ...  | vector state, aligned to 64 |
 //!   ^ rsp at entry                                                         top, at most ^
 //! ```
 //!
-//! The vector state is the only part that the rest points to. Whoever is called on a moved frame
-//! finds the stack as if the kernel had put the frame there: its `ret` goes to the restorer, and
-//! rt_sigreturn(2) reads the frame from where the stack pointer is.
+//! The frame points to the vector state only. A function that is called on a moved frame finds the stack as if the kernel
+//! had put the frame there: its `ret` goes to the restorer, and rt_sigreturn(2) reads the frame from where the stack
+//! pointer is.
 
 use core::arch::{asm, global_asm};
 use core::mem::size_of;
@@ -84,19 +84,19 @@ pub type OnSignal = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::u
 static PLACE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 static ON_SIGNAL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The handler that the kernel calls for every signal. It calls these two.
+/// Returns the handler that the kernel calls for every signal. It calls these two.
 pub fn signal_entry(place: Place, on_signal: OnSignal) -> usize {
     PLACE.store(place as *mut (), Ordering::Relaxed);
     ON_SIGNAL.store(on_signal as *mut (), Ordering::Relaxed);
     upcall_signal_entry as *const () as usize
 }
 
-/// The top of a frame that goes below the stack pointer of what it interrupts.
+/// Returns the top of a frame that goes below the stack pointer of what it interrupts.
 pub fn below(stack_pointer: usize) -> usize {
     stack_pointer - RED_ZONE
 }
 
-/// Where a frame, whose context this is, begins if it ends at `top`; and its vector state.
+/// Returns where a frame, whose context this is, begins if it ends at `top`; and its vector state.
 ///
 /// # Safety
 ///
@@ -108,7 +108,7 @@ unsafe fn layout(context: *const libc::ucontext_t, top: usize) -> (usize, usize)
     (((vectors - FRAME) & !15) - 8, vectors)
 }
 
-/// The address of a frame, whose context this is, that ends at `top`.
+/// Returns the address of a frame, whose context this is, that ends at `top`.
 ///
 /// # Safety
 ///
