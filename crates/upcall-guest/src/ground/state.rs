@@ -70,7 +70,7 @@ impl Policy {
     }
 }
 
-/// The guest.
+/// The state of the library in its process.
 pub struct Guest {
     pub(crate) runtime: AtomicPtr<Runtime>,
     pub(crate) starting: AtomicBool,
@@ -90,15 +90,15 @@ pub struct Guest {
     pub identities: Identities,
     /// Threads that have not called exit(2) yet.
     pub living: AtomicUsize,
-    /// The first thread has called it.
+    /// Set when the first thread has called it.
     pub first_ended: AtomicBool,
     /// How many helpers there are.
     pub helpers: AtomicUsize,
-    /// The program has used io_uring(7): activations must stay because of requests in flight.
+    /// Set when the program has used io_uring(7): activations must stay because of requests in flight.
     pub uses_io_uring: AtomicBool,
 }
 
-/// The guest of this process.
+/// This process's state.
 pub static GUEST: Guest = Guest {
     runtime: AtomicPtr::new(ptr::null_mut()),
     starting: AtomicBool::new(false),

@@ -229,7 +229,7 @@ fn forked(thread: Option<&'static Thread>) {
         }
         GUEST.forget_runtime();
         signal::forget_own();
-        // SAFETY: the only thread of the process; whoever held them stayed in the parent.
+        // SAFETY: the only thread of the process; the holder of the lock stayed in the parent.
         unsafe {
             spawn::STARTS.unlock();
             everywhere::forget();

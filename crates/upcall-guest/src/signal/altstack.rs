@@ -242,8 +242,7 @@ pub fn install(activation: &'static Activation) {
     unsafe { arch::raw_syscall_at(own.end as u64, libc::SYS_sigaltstack, [at, 0]) };
 }
 
-/// Called when the calling kernel thread is no activation any more, but a process with this thread. It is on the thread's
-/// stack.
+/// Called when the calling kernel thread has become a process with this thread. It is on the thread's stack.
 pub fn give_back(thread: &Thread) {
     let stack = of(thread);
     // SAFETY: reads the structure; the kernel knows the activation's stack so far, where nobody is.

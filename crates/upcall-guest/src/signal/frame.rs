@@ -21,12 +21,11 @@ pub(super) fn note_progress(frame: &Frame, registers: &Registers) {
     }
 }
 
-/// Calls a handler of the program's while its thread is in a system call: the signal frame shows the thread at the
-/// system-call instruction of libc's. At the instruction, with the call's number, while the call has left nothing
-/// behind and may be made again; after it otherwise. Returns whether the signal frame continues the call, after which
-/// the program finds what the handler has left in the registers but for rax, which is the handler's only where a filter
-/// of the program's has left the answer to it. If not, the handler has changed where the thread goes on, and the call is
-/// over.
+/// Calls a handler of the program's while its thread is in a system call. The signal frame shows the thread at libc's
+/// system-call instruction: at the instruction, with the call's number, while the call has left nothing behind and may be
+/// made again; after it otherwise. Returns true if the signal frame continues the call. The program then finds what the
+/// handler has left in the registers, but for rax, which is the handler's only where a filter of the program's has left the
+/// answer to it. Returns false if the handler has changed where the thread goes on: the call is over.
 ///
 /// # Safety
 ///

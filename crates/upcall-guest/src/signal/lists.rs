@@ -193,7 +193,7 @@ impl Pool {
     }
 }
 
-/// The child of a fork: nobody holds the pool any more. What it held was the parent's.
+/// Called in the child of a fork: nobody holds the pool any more. What it held was the parent's.
 ///
 /// # Safety
 ///

@@ -8,8 +8,8 @@ use upcall_linux::{Activation, Runtime};
 
 use crate::signal::{masks, receivers};
 
-/// Waits until all signals in `set` that no thread accepts are pending in the kernel, if they are pending at all. From then on
-/// they stay there until some thread accepts them. Inside the runtime.
+/// Waits until all signals in `set` that no thread accepts are pending in the kernel, if they are pending at all. From then
+/// on they stay there until some thread accepts them. Inside the runtime.
 pub fn settle(runtime: &'static Runtime, activation: &'static Activation, set: u64) {
     let mut open = set & masks::passable();
     while open != 0 {

@@ -240,8 +240,8 @@ fn restore(thread: &'static Thread, answer: &Answer) {
     own.store(answer.outer, Ordering::Relaxed);
 }
 
-/// The handler has returned: to where the thread was, with these registers, or (`None`) elsewhere, and the call is
-/// given up.
+/// Called when the handler has returned: to where the thread was, with these registers, or (`None`) elsewhere, which ends
+/// the call.
 pub fn keep(thread: &'static Thread, registers: Option<&[i64; 23]>) {
     let answer = thread.kernel.user_dispatch.answer.load(Ordering::Relaxed) as *const Answer;
     // SAFETY: null, or on the stack of the thread, in `raise`.

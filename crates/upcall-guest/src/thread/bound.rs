@@ -53,7 +53,7 @@ const END: u32 = 4;
 /// A record with the kernel thread's own stack behind it.
 const SIZE: usize = 64 << 10;
 
-/// Room for a mark, and so many of them as there may be records.
+/// Room for a mark, and the largest number of records.
 const MARK: usize = size_of::<Activation>().next_multiple_of(PAGE);
 const MOST: usize = 1 << 14;
 const PAGE: usize = 4096;
@@ -428,7 +428,7 @@ pub fn ended(runtime: &'static Runtime, thread: &'static Thread) {
 ///
 /// # Safety
 ///
-/// The only thread of the process: whoever held the lock stayed in the parent.
+/// The only thread of the process: the holder of the lock stayed in the parent.
 pub unsafe fn forget_all(runtime: &'static Runtime) {
     LAST.store(ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: the caller's promise.

@@ -55,7 +55,7 @@ pub fn adopt_first(first: &'static Thread) {
     first.kernel.lent_rank.store(u64::MAX, Ordering::Relaxed);
 }
 
-/// Returns true if threads have ranks, so that [`took`] and [`freed`] are to be called.
+/// Returns true if threads have ranks. Then [`took`] and [`freed`] must be called.
 #[inline]
 pub fn lends() -> bool {
     GUEST.has_ranks()

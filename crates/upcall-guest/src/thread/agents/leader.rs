@@ -161,8 +161,8 @@ pub fn adopt_leader(thread: &'static Thread) {
     appoint(thread, leader);
 }
 
-/// Starts a kernel thread that returns from here with 0, with this thread pointer, and its id in `tid`. The caller goes on at `begin(argument)`, on `stack`, and does
-/// not come back, unless the kernel's answer is an error.
+/// Starts a kernel thread that returns from here with 0, with this thread pointer, and its id in `tid`. The caller goes on
+/// at `begin(argument)`, on `stack`, and does not come back, unless the kernel's answer is an error.
 ///
 /// # Safety
 ///

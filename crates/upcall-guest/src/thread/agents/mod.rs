@@ -88,7 +88,7 @@ pub fn forget() {
     USED.store(false, Ordering::Relaxed);
     FREE.store(core::ptr::null_mut(), Ordering::Relaxed);
     KNOWN.store(core::ptr::null_mut(), Ordering::Relaxed);
-    // SAFETY: the only thread of the process; whoever held it stayed in the parent.
+    // SAFETY: the only thread of the process; the holder of the lock stayed in the parent.
     unsafe { FREE_LOCK.unlock() };
 }
 
@@ -231,7 +231,7 @@ impl Agent {
         self.tid.load(Ordering::Relaxed)
     }
 
-    /// Its kernel thread has never begun, or shall end: the memory may be used again when it is gone.
+    /// Its kernel thread has never begun, or must end: the memory may be used again when it is gone.
     fn put_back(&'static self, runtime: &'static Runtime) {
         let _guard = FREE_LOCK.lock(runtime.kernel());
         self.next

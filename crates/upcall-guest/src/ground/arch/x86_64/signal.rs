@@ -74,8 +74,8 @@ pub struct Placed {
     pub entered: usize,
 }
 
-/// Says where the frame is to be: gets the signal, its information and context, and where the frame is. Returns the
-/// address of a complete frame or 0, and a word for [`OnSignal`].
+/// Decides where the frame goes: gets the signal, its information and context, and the frame's address. Returns the address
+/// of a complete frame or 0, and a word for [`OnSignal`].
 pub type Place =
     unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t, usize) -> Placed;
 /// Serves the signal.
