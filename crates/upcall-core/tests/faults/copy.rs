@@ -30,10 +30,10 @@ impl Copy {
             }
         }
         let manifest = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
-        let all = r#"members = ["crates/*", "tests/programs", "tests/vm"]"#;
-        assert_eq!(manifest.matches(all).count(), 1);
+        let members = manifest.lines().find(|line| line.starts_with("members = "));
+        let all = members.expect("the workspace has members");
         let one = format!(r#"members = ["crates/{name}"]"#);
-        fs::write(root.join("Cargo.toml"), manifest.replace(all, &one)).unwrap();
+        fs::write(root.join("Cargo.toml"), manifest.replacen(all, &one, 1)).unwrap();
         fs::copy(workspace.join("Cargo.lock"), root.join("Cargo.lock")).unwrap();
         // What the checker was built into already.
         let target = scratch.parent().unwrap().to_path_buf();
