@@ -108,10 +108,22 @@ pub fn find(file: &str, text: &str) {
     assert_eq!(source.matches(text).count(), 1, "{file}: {text}");
 }
 
-/// Copies what differs, so that a build finds the rest as it was.
+/// Copies what differs, so that a build finds the rest as it was, and removes what is gone.
 fn copy(from: &Path, to: &Path) {
     if from.is_dir() {
         fs::create_dir_all(to).expect("a scratch directory");
+        for entry in fs::read_dir(to).expect("the scratch directory") {
+            let entry = entry.expect("a scratch file");
+            if !from.join(entry.file_name()).exists() {
+                let path = entry.path();
+                let removed = if path.is_dir() {
+                    fs::remove_dir_all(&path)
+                } else {
+                    fs::remove_file(&path)
+                };
+                removed.expect("a scratch file that can be removed");
+            }
+        }
         for entry in fs::read_dir(from).expect("sources") {
             let name = entry.expect("a source").file_name();
             copy(&from.join(&name), &to.join(&name));
