@@ -46,7 +46,9 @@ pub(crate) fn start(runtime: &'static Runtime, policy: Box<dyn Policy>) -> std::
         if catch_unwind(AssertUnwindSafe(|| adviser.advise())).is_err() {
             eprintln!("upcall: the policy has panicked; all threads are equal from here on");
         }
+        let activation = runtime.enter();
         runtime.dismiss_adviser();
+        runtime.leave(activation);
         adviser.dismiss();
     };
     std::thread::Builder::new()
