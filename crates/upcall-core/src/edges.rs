@@ -2,7 +2,7 @@
 //!
 //! 1. The thread notes the count ([`Edges::seen`]), and finds that there is nothing for it.
 //! 2. It enters the list of those to wake, declares itself findable
-//!    ([`Runtime::begin_park`](crate::Runtime::begin_park)), and looks whether the count has moved
+//!    ([`Thread::begin_park`](crate::Thread::begin_park)), and looks whether the count has moved
 //!    ([`Edges::any_moved`]).
 //! 3. Whoever has an event counts it first ([`Edges::count`]) and then claims those in the list.
 //!

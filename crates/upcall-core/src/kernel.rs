@@ -28,6 +28,7 @@
 
 use crate::machine::{Errno, Machine};
 use crate::state::activation::Activation;
+use crate::state::inside::Inside;
 use crate::state::thread::Thread;
 use crate::state::thread_list::ThreadList;
 use crate::state::vp::Vp;
@@ -55,7 +56,7 @@ pub unsafe trait Vessels: Machine {
     fn clear_inside(&self) -> bool;
 
     /// Starts the kernel thread of an activation at
-    /// [`Runtime::activation_main`](crate::Runtime::activation_main). With `watches` it will be a standby
+    /// [`Activation::main`]. With `watches` it will be a standby
     /// and nothing else, because standbys here have heirs ([`Watch::needs_heirs`]).
     ///
     /// # Errors
@@ -66,43 +67,43 @@ pub unsafe trait Vessels: Machine {
     }
 
     /// Ends the calling activation's kernel thread.
-    fn exit_activation(&self, _activation: &'static Activation<Self>) -> ! {
+    fn exit_activation(&self, _inside: &Inside<Self>) -> ! {
         self.broken("an activation ends where none is started")
     }
 
     /// Returns true if the kernel thread of an activation that called [`Vessels::exit_activation`] is
     /// gone, and its stack free.
-    fn is_gone(&self, _activation: &'static Activation<Self>) -> bool {
+    fn is_gone(&self, _activation: &Activation<Self>) -> bool {
         true
     }
 
     /// Binds the calling activation to the processor of its virtual processor.
-    fn bind(&self, _activation: &'static Activation<Self>) {}
+    fn bind(&self, _activation: &Activation<Self>) {}
 
     /// Sleeps until [`Vessels::wake`]. Returns at once if `activation.wake` is no longer `seen`.
     /// May return early.
-    fn sleep(&self, activation: &'static Activation<Self>, seen: u32);
+    fn sleep(&self, activation: &Activation<Self>, seen: u32);
 
     /// Wakes an activation that sleeps or is about to, in [`Vessels::sleep`] or [`Poll::poll`].
-    fn wake(&self, activation: &'static Activation<Self>);
+    fn wake(&self, activation: &Activation<Self>);
 
     /// Makes [`Runtime::interrupted`](crate::Runtime::interrupted) run in that activation before
     /// it executes another instruction of its thread.
-    fn interrupt(&self, activation: &'static Activation<Self>);
+    fn interrupt(&self, activation: &Activation<Self>);
 
     /// Called when the activation has nothing to do and is about to sleep. Perhaps nobody will ever
     /// have anything to do.
-    fn look_for_deadlock(&self, _activation: &'static Activation<Self>) {}
+    fn look_for_deadlock(&self, _inside: &Inside<Self>) {}
 }
 
 /// What the kernel keeps with a thread: registers, attributes, signals.
 pub trait Attributes: Machine {
     /// Prepares the calling activation to run `thread`: pointer registers and, where they differ,
     /// the attributes that the kernel keeps.
-    fn install(&self, _activation: &'static Activation<Self>, _thread: &'static Thread<Self>) {}
+    fn install(&self, _activation: &Activation<Self>, _thread: &'static Thread<Self>) {}
 
     /// The calling activation has saved `thread` and does not run it any more.
-    fn uninstall(&self, _activation: &'static Activation<Self>, _thread: &'static Thread<Self>) {}
+    fn uninstall(&self, _activation: &Activation<Self>, _thread: &'static Thread<Self>) {}
 
     /// Returns true if an event waits for a thread that must not sleep through it (a signal for the
     /// program). Asked when the thread has just been parked: an event that came before did not find
@@ -112,14 +113,17 @@ pub trait Attributes: Machine {
     }
 
     /// Deals with events that were deferred while the activation was inside the runtime and are not the
-    /// runtime's own (signals for the program). Called outside of any critical section, with
-    /// the thread that runs on the activation, if one does.
-    fn deferred(
-        &self,
-        _activation: &'static Activation<Self>,
-        _thread: Option<&'static Thread<Self>>,
-    ) {
+    /// runtime's own (signals for the program). Leaves the runtime, since events for the thread that runs on
+    /// the activation must find it outside.
+    fn deferred(&self, inside: Inside<Self>)
+    where
+        Self: Kernel,
+    {
+        inside.leave_quietly();
     }
+
+    /// The same on an activation without a thread: the events are for other threads.
+    fn pass_on(&self, _inside: &Inside<Self>) {}
 }
 
 /// Waiting for descriptors and deadlines.
@@ -128,7 +132,7 @@ pub trait Poll: Machine {
     /// [`Thread::claim`]. With `wait`, blocks until there is one, or [`Vessels::wake`]. Returns at
     /// once if `activation.wake` is no longer the value in `wait`. Where the activation's virtual
     /// processor has not its processor, it also returns when that is back ([`Share::await_turn`]).
-    fn poll(&self, _activation: &'static Activation<Self>, _wait: Option<u32>) -> ThreadList<Self> {
+    fn poll(&self, _activation: &Activation<Self>, _wait: Option<u32>) -> ThreadList<Self> {
         ThreadList::new()
     }
 
@@ -161,11 +165,11 @@ pub enum Waiting {
 pub trait Watch: Machine {
     /// Returns true if that activation is blocked. With `cheap_doubt` it has announced a system call and
     /// another thread is ready: a wrong yes costs an upcall for nothing and no more.
-    fn is_blocked(&self, activation: &'static Activation<Self>, cheap_doubt: bool) -> bool;
+    fn is_blocked(&self, activation: &Activation<Self>, cheap_doubt: bool) -> bool;
 
     /// How an activation waits that was found blocked outside of any announced system call. Not
     /// on the path of the upcall: it may take microseconds.
-    fn waiting(&self, _activation: &'static Activation<Self>) -> Waiting {
+    fn waiting(&self, _activation: &Activation<Self>) -> Waiting {
         Waiting::Deaf
     }
 
@@ -192,7 +196,7 @@ pub trait Share: Vessels {
 
     /// Sleeps until [`Share::may_run`] says yes for the activation's virtual processor, or
     /// [`Vessels::wake`]. Returns at once if `activation.wake` is no longer `seen`. May return early.
-    fn await_turn(&self, activation: &'static Activation<Self>, seen: u32) {
+    fn await_turn(&self, activation: &Activation<Self>, seen: u32) {
         self.sleep(activation, seen);
     }
 
@@ -203,7 +207,7 @@ pub trait Share: Vessels {
     }
 
     /// The current activation's virtual processor has nothing to run and is about to sleep.
-    fn resting(&self, _activation: &'static Activation<Self>) {}
+    fn resting(&self, _activation: &Activation<Self>) {}
 
     /// Returns true if other programs keep the processors busy. Then the kernel chooses among the
     /// runnable activations of a virtual processor, in fairness to the others, and its choice stands.
@@ -214,5 +218,5 @@ pub trait Share: Vessels {
     /// A time slice is over on the current activation's virtual processor, on which `thread` ran: a
     /// chance to look after the machine (has the processor become crowded?). Called on the activation's
     /// own stack.
-    fn tick(&self, _activation: &'static Activation<Self>, _thread: &'static Thread<Self>) {}
+    fn tick(&self, _inside: &Inside<Self>, _thread: &'static Thread<Self>) {}
 }

@@ -56,6 +56,7 @@ pub use rank::Rank;
 pub use runtime::{Runtime, futex};
 pub use slot::Slot;
 pub use state::activation::{Activation, Role};
+pub use state::inside::Inside;
 pub use state::thread::{Thread, WakeReason};
 pub use state::thread_list::ThreadList;
 pub use state::vp::Vp;

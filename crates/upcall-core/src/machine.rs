@@ -52,7 +52,7 @@ pub unsafe trait Machine: Sized + Sync + 'static {
     /// Makes pages inaccessible, preferably without a mapping of their own.
     fn guard(&self, _page: NonNull<u8>, _length: usize) {}
 
-    /// The adviser has used up a time slice for one answer. See [`crate::Runtime::become_adviser`].
+    /// The adviser has used up a time slice for one answer. See [`crate::Inside::become_adviser`].
     fn advice_is_late(&self) {}
 
     /// An invariant is broken. Prints what it can and ends the process.

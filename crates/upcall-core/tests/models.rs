@@ -80,7 +80,7 @@ const FAULTS: &[Fault] = &[
     (
         "lists::an_activation_of_the_pool",
         "runtime/spares.rs",
-        "if activation.role() != Role::Spare {\n                return false;\n            }",
+        "if self.role() != Role::Spare {\n                return false;\n            }",
         "",
     ),
     (
@@ -147,7 +147,7 @@ const FAULTS: &[Fault] = &[
     (
         "futex::a_signal_for_a_thread_with_a_deadline",
         "runtime/passage.rs",
-        "if self.kernel.is_interrupted(thread)\n",
+        "if self.runtime().kernel.is_interrupted(thread)\n",
         "if false\n",
     ),
     (
@@ -237,8 +237,8 @@ const FAULTS: &[Fault] = &[
     (
         "owner::a_displaced_owner_that_comes_back",
         "runtime/returned.rs",
-        "vp.step(activation, State::Granted, State::Runtime)",
-        "vp.word().is_owned_by(activation)",
+        "vp.step(self.activation, State::Granted, State::Runtime)",
+        "vp.word().is_owned_by(self.activation)",
     ),
     (
         "owner::an_owner_that_leaves",
@@ -297,26 +297,26 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "runtime/idle.rs",
-        "activation.wake.fetch_add(1, Ordering::SeqCst);\n        self.kernel.wake(activation);",
-        "self.kernel.wake(activation);\n        activation.wake.fetch_add(1, Ordering::SeqCst);",
+        "self.wake.fetch_add(1, Ordering::SeqCst);\n        self.runtime().kernel.wake(self);",
+        "self.runtime().kernel.wake(self);\n        self.wake.fetch_add(1, Ordering::SeqCst);",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "runtime/idle.rs",
-        "self.kernel.look_for_deadlock(activation);\n            self.rest_as_owner(activation, vp, || self.rest(activation, seen));",
-        "let _ = seen;\n            self.kernel.look_for_deadlock(activation);\n            self.rest_as_owner(activation, vp, || {\n                self.rest(activation, activation.wake.load(Ordering::SeqCst))\n            });",
+        "runtime.kernel.look_for_deadlock(self);\n            self.rest_as_owner(vp, || self.rest(seen));",
+        "let _ = seen;\n            runtime.kernel.look_for_deadlock(self);\n            self.rest_as_owner(vp, || {\n                self.rest(self.wake.load(Ordering::SeqCst))\n            });",
     ),
     (
         "idle::a_standby_that_goes_to_sleep",
         "runtime/standby.rs",
-        "if !has_reason() {\n            self.kernel.sleep(standby, seen);\n        }",
-        "let _ = has_reason;\n        self.kernel.sleep(standby, seen);",
+        "if !has_reason() {\n            runtime.kernel.sleep(self.activation, seen);\n        }",
+        "let _ = has_reason;\n        runtime.kernel.sleep(self.activation, seen);",
     ),
     (
         "idle::a_standby_that_goes_to_sleep",
         "runtime/standby.rs",
-        "self.retire_standby(vp);\n        if !has_reason() {",
-        "let reason = has_reason();\n        self.retire_standby(vp);\n        if !reason {",
+        "runtime.retire_standby(vp);\n        if !has_reason() {",
+        "let reason = has_reason();\n        runtime.retire_standby(vp);\n        if !reason {",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_the_owner_enters",

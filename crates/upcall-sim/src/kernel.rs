@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::kernel::{Attributes, Poll, Share, Vessels, Watch};
-use upcall_core::{Activation, Errno, Role, ThreadList, Waiting};
+use upcall_core::{Activation, Errno, Inside, Role, ThreadList, Waiting};
 
 use crate::machine::policy::Call;
 use crate::machine::sim::{Number, Signals, Sim, Vp};
@@ -12,7 +12,7 @@ use crate::machine::{Doing, Machine, Thread, rounds};
 
 impl Sim {
     /// Waits; where the activation's virtual processor has not its processor, until that is back.
-    fn wait_in_turn(&self, activation: &'static Activation<Self>, doing: Doing) {
+    fn wait_in_turn(&self, activation: &Activation<Self>, doing: Doing) {
         let machine = self.machine();
         let (vp, space) = (activation.vp(), self.space());
         if space.lacks(vp.index()) {
@@ -81,7 +81,7 @@ unsafe impl Vessels for Sim {
             != 0
     }
 
-    fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
+    fn sleep(&self, activation: &Activation<Self>, seen: u32) {
         // In the kernel from the comparison to the sleep, as futex(2) is.
         let machine = self.machine();
         machine.point(Call::Sleep);
@@ -90,7 +90,7 @@ unsafe impl Vessels for Sim {
         }
     }
 
-    fn wake(&self, activation: &'static Activation<Self>) {
+    fn wake(&self, activation: &Activation<Self>) {
         let machine = self.machine();
         machine.point(Call::Wake);
         if let Some(index) = Machine::vessel_of(activation) {
@@ -99,7 +99,7 @@ unsafe impl Vessels for Sim {
         machine.point(Call::Wake);
     }
 
-    fn interrupt(&self, activation: &'static Activation<Self>) {
+    fn interrupt(&self, activation: &Activation<Self>) {
         let machine = self.machine();
         if let Some(index) = Machine::vessel_of(activation) {
             machine.interrupt(index);
@@ -140,7 +140,7 @@ unsafe impl Vessels for Sim {
         Ok(())
     }
 
-    fn exit_activation(&self, _activation: &'static Activation<Self>) -> ! {
+    fn exit_activation(&self, _inside: &Inside<Self>) -> ! {
         self.machine().point(Call::Exit);
         let alive = &self.space().alive;
         alive.set(alive.get() - 1);
@@ -148,7 +148,7 @@ unsafe impl Vessels for Sim {
         unreachable!("a vessel that is gone was resumed")
     }
 
-    fn bind(&self, activation: &'static Activation<Self>) {
+    fn bind(&self, activation: &Activation<Self>) {
         self.machine().me(|vessel| {
             vessel.processor.set(activation.vp().processor());
             vessel.has_to_follow.set(false);
@@ -156,14 +156,14 @@ unsafe impl Vessels for Sim {
         self.machine().point(Call::Bind);
     }
 
-    fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
+    fn is_gone(&self, activation: &Activation<Self>) -> bool {
         Machine::vessel_of(activation)
             .is_none_or(|index| self.machine().doing(index) == Doing::Gone)
     }
 }
 
 impl Attributes for Sim {
-    fn install(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
+    fn install(&self, activation: &Activation<Self>, thread: &'static Thread) {
         let machine = self.machine();
         machine.point(Call::Install);
         if machine.me(|vessel| vessel.sentinel.get()) {
@@ -191,7 +191,7 @@ impl Attributes for Sim {
         }
     }
 
-    fn uninstall(&self, activation: &'static Activation<Self>, thread: &'static Thread) {
+    fn uninstall(&self, activation: &Activation<Self>, thread: &'static Thread) {
         let machine = self.machine();
         machine.point(Call::Uninstall);
         let vp = activation.vp();
@@ -206,17 +206,18 @@ impl Attributes for Sim {
         thread.kernel.pending.load(Ordering::SeqCst)
     }
 
-    fn deferred(&self, activation: &'static Activation<Self>, thread: Option<&'static Thread>) {
-        let Some(thread) = thread else { return };
-        if thread.kernel.pending.swap(false, Ordering::SeqCst) {
+    fn deferred(&self, inside: Inside<Self>) {
+        if let Some(thread) = inside.thread()
+            && thread.kernel.pending.swap(false, Ordering::SeqCst)
+        {
             thread.kernel.delivered.fetch_add(1, Ordering::SeqCst);
         }
-        activation.runtime().leave_quietly(activation);
+        inside.leave_quietly();
     }
 }
 
 impl Poll for Sim {
-    fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
+    fn poll(&self, activation: &Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         let machine = self.machine();
         machine.point(Call::Poll);
         if wait.is_some() {
@@ -250,7 +251,7 @@ impl Poll for Sim {
 }
 
 impl Watch for Sim {
-    fn is_blocked(&self, activation: &'static Activation<Self>, cheap_doubt: bool) -> bool {
+    fn is_blocked(&self, activation: &Activation<Self>, cheap_doubt: bool) -> bool {
         let machine = self.machine();
         machine.point(Call::IsBlocked);
         let Some(index) = Machine::vessel_of(activation) else {
@@ -262,7 +263,7 @@ impl Watch for Sim {
         }
     }
 
-    fn waiting(&self, activation: &'static Activation<Self>) -> Waiting {
+    fn waiting(&self, activation: &Activation<Self>) -> Waiting {
         self.machine().point(Call::Waiting);
         match Self::is_interruptible(activation) {
             true => Waiting::Interruptible,
@@ -277,8 +278,8 @@ impl Watch for Sim {
 }
 
 impl Share for Sim {
-    fn tick(&self, activation: &'static Activation<Self>, _thread: &'static Thread) {
-        self.bind(activation);
+    fn tick(&self, inside: &Inside<Self>, _thread: &'static Thread) {
+        self.bind(inside);
     }
 
     fn may_run(&self, vp: &'static Vp) -> bool {
@@ -291,7 +292,7 @@ impl Share for Sim {
         !lacks
     }
 
-    fn await_turn(&self, activation: &'static Activation<Self>, seen: u32) {
+    fn await_turn(&self, activation: &Activation<Self>, seen: u32) {
         let machine = self.machine();
         machine.point(Call::AwaitTurn);
         let vp = activation.vp();
@@ -305,7 +306,7 @@ impl Share for Sim {
         self.machine().is_contended(self.space)
     }
 
-    fn resting(&self, activation: &'static Activation<Self>) {
+    fn resting(&self, activation: &Activation<Self>) {
         let machine = self.machine();
         machine.rests(self.space, activation.vp().processor());
         machine.point(Call::Resting);
@@ -319,5 +320,6 @@ extern "C" fn begin(activation: usize, _: usize, _: usize) -> ! {
     kernel
         .word(Activation::<Sim>::OFFSET_INSIDE)
         .store(1, Ordering::SeqCst);
-    activation.runtime().activation_main(activation)
+    // SAFETY: this is its kernel thread, on its stack.
+    unsafe { activation.main() }
 }

@@ -71,20 +71,20 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "priority_unblock",
         RETURNED,
-        "if self.is_ranked() && self.is_less_urgent",
+        "if runtime.is_ranked() && self.is_less_urgent",
         "if false && self.is_less_urgent",
     ),
     of_runtime(
         "block",
         STANDBY,
-        "if self.kernel.is_blocked(word.owner(), cheap_doubt) {",
-        "if word.state() == State::User && self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        "if runtime.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        "if word.state() == State::User && runtime.kernel.is_blocked(word.owner(), cheap_doubt) {",
     ),
     of_runtime(
         "fault",
         STANDBY,
-        "if self.kernel.is_blocked(word.owner(), cheap_doubt) {",
-        "if word.state() == State::Kernel && self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        "if runtime.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        "if word.state() == State::Kernel && runtime.kernel.is_blocked(word.owner(), cheap_doubt) {",
     ),
     of_runtime(
         "recycle",
@@ -102,7 +102,7 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "unblock_while_idle",
         IDLE,
-        "self.notify(word.owner());\n        true",
+        "word.owner().notify();\n        true",
         "true",
     ),
     // A displaced thread makes the owner choose again, and so displaces in its turn.
@@ -116,14 +116,14 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "resume",
         RETURNED,
-        "self.stats.displaced.add();\n        self.kernel.interrupt(owner);",
-        "self.stats.displaced.add();",
+        "runtime.stats.displaced.add();\n        runtime.kernel.interrupt(owner);",
+        "runtime.stats.displaced.add();",
     ),
     of_runtime(
         "preempt_in_critical_section",
         PREEMPTED,
-        "if !advised && !self.gives_way(vp, Some(thread)) {",
-        "if !advised && self.kernel.may_run(vp) {",
+        "if !advised && !runtime.gives_way(vp, Some(thread)) {",
+        "if !advised && runtime.kernel.may_run(vp) {",
     ),
     // A thread that is stopped inside the runtime is replaced.
     of_runtime(
@@ -143,11 +143,11 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "last_processor",
         SCHEDULE,
-        "while !self.kernel.may_run(vp) {",
+        "while !runtime.kernel.may_run(vp) {",
         "while false {",
     ),
     // A thread whose processor was taken waits until it comes back.
-    of_runtime("warning", PREEMPTED, "self.fetch_stranded(vp);", ""),
+    of_runtime("warning", PREEMPTED, "runtime.fetch_stranded(vp);", ""),
     of_runtime(
         "add",
         IDLE,
@@ -163,8 +163,8 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "idle",
         IDLE,
-        "if self.kernel.now().wrapping_sub(began) >= spell {",
-        "if self.kernel.now().wrapping_sub(began) >= spell.max(1 << 40) {",
+        "if runtime.kernel.now().wrapping_sub(began) >= spell {",
+        "if runtime.kernel.now().wrapping_sub(began) >= spell.max(1 << 40) {",
     ),
     of_standby(
         "block",

@@ -145,7 +145,7 @@ impl<K: Kernel> Runtime<K> {
         activation.set_role(Role::Reserved);
         if self.kernel.spawn(activation, watches).is_err() {
             self.refused();
-            self.bury(activation);
+            activation.bury();
             return None;
         }
         if self.is_short() {
@@ -167,10 +167,13 @@ impl<K: Kernel> Runtime<K> {
         // caller publishes afterwards.
         self.activations.all_stay.store(true, Ordering::Relaxed);
     }
+}
 
+impl<K: Kernel> Activation<K> {
     /// Keeps an ended activation until its kernel thread is gone.
-    pub(super) fn bury(&'static self, activation: &'static Activation<K>) {
-        self.stats.activations.down();
-        self.activations.ended.lock(&self.kernel).push(activation);
+    pub(super) fn bury(&'static self) {
+        let runtime = self.runtime();
+        runtime.stats.activations.down();
+        runtime.activations.ended.lock(&runtime.kernel).push(self);
     }
 }

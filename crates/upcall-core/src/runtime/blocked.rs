@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering;
 use crate::kernel::{Kernel, Waiting};
 use crate::runtime::Runtime;
 use crate::state::activation::Activation;
+use crate::state::inside::Inside;
 use crate::state::vp::{State, Vp, Word};
 
 impl<K: Kernel> Runtime<K> {
@@ -36,82 +37,78 @@ impl<K: Kernel> Runtime<K> {
         self.stats.absent.down();
         false
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// The standby has seen that the owner in `word` is blocked: the upcall. Nothing happens if
     /// the word has changed meanwhile.
-    pub(super) fn take_over(
-        &'static self,
-        standby: &'static Activation<K>,
-        vp: &'static Vp<K>,
-        word: Word<K>,
-    ) {
+    pub(super) fn take_over(&self, vp: &'static Vp<K>, word: Word<K>) {
+        let runtime = self.runtime();
         let owner = word.owner();
         if vp.nr_displaced.load(Ordering::Relaxed) != 0 {
-            let mut displaced = vp.displaced.lock(&self.kernel);
+            let mut displaced = vp.displaced.lock(&runtime.kernel);
             let Some(next) = displaced.pop() else { return };
-            if self.replace_blocked(vp, word, next, State::Granted) {
+            if runtime.replace_blocked(vp, word, next, State::Granted) {
                 vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
                 drop(displaced);
-                self.owner_blocked(vp, owner, word);
-                if self.is_ranked() {
-                    self.publish_rank(next);
+                runtime.owner_blocked(vp, owner, word);
+                if runtime.is_ranked() {
+                    next.publish_rank();
                 }
             } else {
                 displaced.push(next);
             }
             return;
         }
-        if self.kernel.needs_heirs() {
-            let Some(next) = self.take_spare_for(standby, vp) else {
+        if runtime.kernel.needs_heirs() {
+            let Some(next) = self.take_spare_for(vp) else {
                 return;
             };
-            if self.replace_blocked(vp, word, next, State::Rung) {
-                self.owner_blocked(vp, owner, word);
-                self.notify(next);
+            if runtime.replace_blocked(vp, word, next, State::Rung) {
+                runtime.owner_blocked(vp, owner, word);
+                next.notify();
             } else {
-                self.give_back(next);
+                next.give_back();
             }
             return;
         }
         // Still the standby if it does not succeed: an owner that is about to go into its next call
         // may rely on it. The next one is called when there is something for it to guard.
-        if self.replace_blocked(vp, word, standby, State::Runtime) {
-            self.quit_standby(standby, vp);
-            self.owner_blocked(vp, owner, word);
+        if runtime.replace_blocked(vp, word, self.activation, State::Runtime) {
+            self.quit_standby(vp);
+            runtime.owner_blocked(vp, owner, word);
         }
     }
 
-    /// As [`Runtime::take_over`], by a standby of `vp` that has an heir. It holds no lock meanwhile: what needs
+    /// As [`Inside::take_over`], by a standby of `vp` that has an heir. It holds no lock meanwhile: what needs
     /// one is the heir's, when it arrives. Afterwards the standby sleeps until somebody who calls it
     /// has found the next heir.
-    pub(super) fn bequeath(
-        &'static self,
-        standby: &'static Activation<K>,
-        vp: &'static Vp<K>,
-        word: Word<K>,
-    ) {
+    pub(super) fn bequeath(&self, vp: &'static Vp<K>, word: Word<K>) {
+        let runtime = self.runtime();
         // None where the standby needed no heir a moment ago: once.
         let heir = vp.heir.get(Ordering::Acquire);
-        let Some(heir) = heir.or_else(|| self.take_spare(vp)) else {
+        let Some(heir) = heir.or_else(|| runtime.take_spare(vp)) else {
             return;
         };
         vp.heir.set(None, Ordering::Relaxed);
         // Before the heir can arrive, which may call at once.
-        self.retire_standby(vp);
+        runtime.retire_standby(vp);
         vp.bequeathed.set(Some(word.owner()), Ordering::Relaxed);
-        if self.replace_blocked(vp, word, heir, State::Rung) {
-            self.vps.clear_idle(vp);
-            self.notify(heir);
-            self.await_call(standby, vp);
+        if runtime.replace_blocked(vp, word, heir, State::Rung) {
+            runtime.vps.clear_idle(vp);
+            heir.notify();
+            self.await_call(vp);
             return;
         }
         vp.bequeathed.set(None, Ordering::Relaxed);
         if !vp.heir.replace_if(None, Some(heir)) {
-            self.give_back(heir);
+            heir.give_back();
         }
-        self.rouse_standby(vp);
+        runtime.rouse_standby(vp);
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// An activation arrives as owner of `vp`, perhaps as heir.
     pub(super) fn inherit(&'static self, vp: &'static Vp<K>) {
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
@@ -121,7 +118,7 @@ impl<K: Kernel> Runtime<K> {
             if !owner.in_call.load(Ordering::Relaxed) {
                 self.unsettle(vp, owner);
             }
-            self.tell_of_absent(vp, owner);
+            owner.tell_of_absent(vp);
         }
     }
 
@@ -144,7 +141,7 @@ impl<K: Kernel> Runtime<K> {
             self.unsettle(vp, owner);
         }
         // Last: this may make the adviser ready, which takes a while.
-        self.tell_of_absent(vp, owner);
+        owner.tell_of_absent(vp);
     }
 
     /// Activations that blocked outside of any announced call must learn, before their threads go on,

@@ -20,7 +20,7 @@ use crate::kernel::Kernel;
 use crate::lock::{Guard, SpinLock};
 use crate::machine::Errno;
 use crate::runtime::{After, Runtime, Transition};
-use crate::state::activation::Activation;
+use crate::state::inside::Inside;
 use crate::state::thread::{Claim, PARKING, QUEUED, Thread, WakeReason};
 use crate::state::vp::Vp;
 use crate::sync::{CHECKED, fence_after_locked};
@@ -133,7 +133,7 @@ impl<K: Kernel> Futexes<K> {
     ) -> Option<Guard<'static, Queue<K>>> {
         loop {
             // SeqCst: pairs with the Release in `Queue::remove`, and with the store in
-            // `Runtime::futex_wait` that comes before its look for a signal.
+            // `Inside::futex_wait` that comes before its look for a signal.
             let key = thread.wait_key.load(Ordering::SeqCst);
             if key == 0 || ending::is_key(key) {
                 return None;
@@ -174,34 +174,35 @@ fn lock_two<K: Kernel>(
     }
 }
 
-impl<K: Kernel> Runtime<K> {
+impl<K: Kernel> Inside<K> {
     /// Parks the current thread until somebody wakes `key`, provided that `matches` says so under
-    /// the key's lock. `deadline` is in nanoseconds of [`Machine::now`](crate::Machine::now). Called inside the runtime; returns the
-    /// activation that carries the thread afterwards.
+    /// the key's lock. `deadline` is in nanoseconds of [`Machine::now`](crate::Machine::now).
     pub fn futex_wait(
-        &'static self,
-        activation: &'static Activation<K>,
+        self,
         key: usize,
         mask: u32,
         deadline: Option<u64>,
         matches: impl FnOnce() -> bool,
-    ) -> (&'static Activation<K>, Waited) {
-        let Some(thread) = activation.thread() else {
-            self.kernel.broken("futex wait without a thread");
+    ) -> (Self, Waited) {
+        let runtime = self.runtime();
+        let Some(thread) = self.thread() else {
+            runtime.kernel.broken("futex wait without a thread");
         };
-        let vp = activation.vp();
-        let (after, bucket) = match self.hang(thread, key, mask, deadline, matches) {
+        let vp = self.vp();
+        let (after, bucket) = match runtime.hang(thread, key, mask, deadline, matches) {
             Ok(hung) => hung,
             // Needs no alarm: it gives way as if it had slept.
-            Err(late @ Waited::Ended(_)) => return (self.give_way(activation), late),
-            Err(other) => return (activation, other),
+            Err(late @ Waited::Ended(_)) => return (self.give_way(), late),
+            Err(other) => return (self, other),
         };
-        self.tell(vp, thread, Transition::Blocked);
-        let activation = self.park(activation, after, bucket);
-        self.clean_up(thread);
-        (activation, Waited::Ended(thread.wake_reason()))
+        runtime.tell(vp, thread, Transition::Blocked);
+        let inside = self.park(after, bucket);
+        runtime.clean_up(thread);
+        (inside, Waited::Ended(thread.wake_reason()))
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// What a thread does that was woken.
     pub(crate) fn clean_up(&self, thread: &'static Thread<K>) {
         self.futexes.withdraw(&self.kernel, thread);
@@ -270,7 +271,7 @@ impl<K: Kernel> Runtime<K> {
         thread.claim(WakeReason::Interrupted)
     }
 
-    /// As [`Runtime::futex_wake`], for a kernel thread that is no activation.
+    /// As [`Inside::futex_wake`], for a kernel thread that is no activation.
     pub fn futex_wake_from_outside(&'static self, key: usize, count: usize, mask: u32) -> usize {
         let Some(vp) = self.vps().first() else {
             return 0;
@@ -284,34 +285,33 @@ impl<K: Kernel> Runtime<K> {
         }
         woken
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// Wakes at most `count` threads that wait for `key` with a common bit in `mask`. Returns how
-    /// many. Called inside the runtime.
-    pub fn futex_wake(
-        &'static self,
-        activation: &'static Activation<K>,
-        key: usize,
-        count: usize,
-        mask: u32,
-    ) -> usize {
-        let mut queue = self.futexes.bucket(key).lock(&self.kernel);
-        self.wake_queue(activation.vp(), &mut queue, key, count, mask)
+    /// many.
+    pub fn futex_wake(&self, key: usize, count: usize, mask: u32) -> usize {
+        let runtime = self.runtime();
+        let mut queue = runtime.futexes.bucket(key).lock(&runtime.kernel);
+        runtime.wake_queue(self.vp(), &mut queue, key, count, mask)
     }
 
     /// Changes the word and wakes one thread, under the key's lock: `change` is told whether a thread waits, and says
     /// whether it has changed the word. The change may be the last use of the word: nothing looks at it afterwards.
-    /// Returns how many were woken; `None`: `change` has changed nothing. Called inside the runtime.
+    /// Returns how many were woken; `None`: `change` has changed nothing.
     pub fn futex_change_and_wake(
-        &'static self,
-        activation: &'static Activation<K>,
+        &self,
         key: usize,
         change: impl FnOnce(bool) -> bool,
     ) -> Option<usize> {
-        let mut queue = self.futexes.bucket(key).lock(&self.kernel);
+        let runtime = self.runtime();
+        let mut queue = runtime.futexes.bucket(key).lock(&runtime.kernel);
         let is_awaited = Queue::next(queue.head, key, u32::MAX).is_some();
-        change(is_awaited).then(|| self.wake_queue(activation.vp(), &mut queue, key, 1, u32::MAX))
+        change(is_awaited).then(|| runtime.wake_queue(self.vp(), &mut queue, key, 1, u32::MAX))
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     fn wake_queue(
         &'static self,
         vp: &'static Vp<K>,
@@ -344,28 +344,29 @@ impl<K: Kernel> Runtime<K> {
         }
         woken
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// Wakes at most `wake` waiters of `from` and moves at most `requeue` others to `to`, provided
     /// that `matches` says so under both locks. Returns (woken, moved), or nothing on a mismatch.
-    /// Called inside the runtime.
     pub fn futex_requeue(
-        &'static self,
-        activation: &'static Activation<K>,
+        &self,
         from: usize,
         to: usize,
         wake: usize,
         requeue: usize,
         matches: impl FnOnce() -> bool,
     ) -> Option<(usize, usize)> {
+        let runtime = self.runtime();
         let (mut source, mut target) = lock_two(
-            &self.kernel,
-            self.futexes.bucket(from),
-            self.futexes.bucket(to),
+            &runtime.kernel,
+            runtime.futexes.bucket(from),
+            runtime.futexes.bucket(to),
         );
         if !matches() {
             return None;
         }
-        let woken = self.wake_queue(activation.vp(), &mut source, from, wake, u32::MAX);
+        let woken = runtime.wake_queue(self.vp(), &mut source, from, wake, u32::MAX);
         let mut moved = 0;
         let mut at = source.head;
         while moved < requeue
@@ -388,75 +389,67 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Changes a word with `change` and wakes waiters of two keys, as FUTEX_WAKE_OP: at most `first`
-    /// of `key`, and at most `second` of `other` if `change` says so. Called inside the runtime.
+    /// of `key`, and at most `second` of `other` if `change` says so.
     pub fn futex_wake_op(
-        &'static self,
-        activation: &'static Activation<K>,
+        &self,
         key: usize,
         first: usize,
         other: usize,
         second: usize,
         change: impl FnOnce() -> bool,
     ) -> usize {
+        let runtime = self.runtime();
         let (mut one, mut two) = lock_two(
-            &self.kernel,
-            self.futexes.bucket(key),
-            self.futexes.bucket(other),
+            &runtime.kernel,
+            runtime.futexes.bucket(key),
+            runtime.futexes.bucket(other),
         );
         let also = change();
-        let mut woken = self.wake_queue(activation.vp(), &mut one, key, first, u32::MAX);
+        let mut woken = runtime.wake_queue(self.vp(), &mut one, key, first, u32::MAX);
         if also {
             let queue = two.as_deref_mut().unwrap_or(&mut *one);
-            woken += self.wake_queue(activation.vp(), queue, other, second, u32::MAX);
+            woken += runtime.wake_queue(self.vp(), queue, other, second, u32::MAX);
         }
         woken
     }
 
-    /// Parks the current thread until a deadline or an interruption. Called inside the runtime.
-    pub fn sleep_until(
-        &'static self,
-        activation: &'static Activation<K>,
-        deadline: u64,
-    ) -> (&'static Activation<K>, Waited) {
+    /// Parks the current thread until a deadline or an interruption.
+    pub fn sleep_until(self, deadline: u64) -> (Self, Waited) {
         // A key that nobody can wake: the thread's own address plus one is no word's address.
-        let key = activation
+        let key = self
             .thread()
             .map_or(1, |thread| core::ptr::from_ref(thread) as usize + 1);
-        self.futex_wait(activation, key, u32::MAX, Some(deadline), || true)
+        self.futex_wait(key, u32::MAX, Some(deadline), || true)
     }
 
     /// Parks the current thread until a thread is over, or something comes for itself: the caller
-    /// looks which. Called inside the runtime; returns the activation that carries the thread afterwards.
+    /// looks which.
     #[inline]
-    pub fn await_end(
-        &'static self,
-        activation: &'static Activation<K>,
-        ending: &'static Ending<K>,
-    ) -> &'static Activation<K> {
-        self.tell_of_current(activation, Transition::Blocked);
-        let activation = self.park(
-            activation,
-            |runtime, activation, thread, ending| {
+    pub fn await_end(self, ending: &'static Ending<K>) -> Self {
+        self.tell_of_current(Transition::Blocked);
+        let inside = self.park(
+            |inside, thread, ending| {
                 // SAFETY: as passed below.
                 let ending = unsafe { &*(ending as *const Ending<K>) };
-                if ending.hang(runtime.kernel(), thread) {
+                if ending.hang(inside.runtime().kernel(), thread) {
                     return None;
                 }
-                runtime.tell(activation.vp(), thread, Transition::Unblocked);
+                inside
+                    .runtime()
+                    .tell(inside.vp(), thread, Transition::Unblocked);
                 Some(thread)
             },
             ending.address(),
         );
-        if let Some(thread) = activation.thread() {
+        if let Some(thread) = inside.thread() {
             thread.wait_key.store(0, Ordering::Relaxed);
         }
-        activation
+        inside
     }
 }
 
 fn unlock_bucket<K: Kernel>(
-    _: &'static Runtime<K>,
-    _: &'static Activation<K>,
+    _: &Inside<K>,
     _: &'static Thread<K>,
     bucket: usize,
 ) -> Option<&'static Thread<K>> {
@@ -466,12 +459,11 @@ fn unlock_bucket<K: Kernel>(
 }
 
 fn finish_in_bucket<K: Kernel>(
-    runtime: &'static Runtime<K>,
-    activation: &'static Activation<K>,
+    inside: &Inside<K>,
     thread: &'static Thread<K>,
     bucket: usize,
 ) -> Option<&'static Thread<K>> {
-    unlock_bucket(runtime, activation, thread, bucket);
-    runtime.finish_park(activation, thread);
+    unlock_bucket(inside, thread, bucket);
+    inside.finish_park(thread);
     None
 }

@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::state::activation::{Activation, Role};
+use crate::state::inside::Inside;
 use crate::state::vp::{State, Vp, Word};
 
 /// An idle processor waits this long, in nanoseconds, before it sleeps, if that has paid lately.
@@ -25,247 +26,248 @@ const SHORT_SLEEP_NS: u64 = 60_000;
 /// While activations are absent, their processor is offered to them at most this often.
 const RETURN_EVERY_NS: u64 = 100_000;
 
-impl<K: Kernel> Runtime<K> {
+impl<K: Kernel> Inside<K> {
     /// What an activation does that has neither thread nor processor, until it has one: returns as
     /// the owner of its virtual processor, in state `Runtime`.
-    pub(super) fn wait(&'static self, activation: &'static Activation<K>) {
+    pub(super) fn wait(&self) {
+        let runtime = self.runtime();
         loop {
-            let seen = activation.wake.load(Ordering::SeqCst);
-            self.look_at_deferred(activation);
-            self.kernel.bind(activation);
-            let vp = activation.vp();
+            let seen = self.wake.load(Ordering::SeqCst);
+            self.look_at_deferred();
+            runtime.kernel.bind(self.activation);
+            let vp = self.vp();
             let word = vp.word();
-            if word.is_owned_by(activation) {
+            if word.is_owned_by(self.activation) {
                 match word.state() {
                     State::Rung | State::Runtime => {
-                        vp.set(activation, State::Runtime);
-                        activation.set_role(Role::Carrier);
-                        self.inherit(vp);
+                        vp.set(self.activation, State::Runtime);
+                        self.set_role(Role::Carrier);
+                        runtime.inherit(vp);
                         return;
                     }
                     State::Idle => {
-                        self.rest_as_owner(activation, vp, || self.rest(activation, seen));
+                        self.rest_as_owner(vp, || self.rest(seen));
                     }
                     State::User | State::Kernel | State::Granted => self
+                        .runtime()
                         .kernel
                         .broken("an owner without a thread outside of the runtime"),
                 }
                 continue;
             }
-            match activation.role() {
-                Role::Standby => self.stand_by(activation, vp),
+            match self.role() {
+                Role::Standby => self.stand_by(vp),
                 Role::Spare => {
-                    if self.is_surplus(self.spares.len(&self.kernel)) {
-                        if activation.stays() {
+                    if runtime.is_surplus(runtime.spares.len(&runtime.kernel)) {
+                        if self.stays() {
                             // Another one, in its place.
-                            self.end_surplus();
-                        } else if !self.seat_is_wanted() && self.leave_spares(activation) {
-                            self.end_activation(activation);
+                            runtime.end_surplus();
+                        } else if !runtime.seat_is_wanted() && self.leave_spares() {
+                            self.end_activation();
                         }
                     }
-                    self.rest(activation, seen);
+                    self.rest(seen);
                 }
-                Role::Reserved => self.kernel.sleep(activation, seen),
-                Role::Carrier | Role::Resting => self.retire_from(activation, Role::Carrier),
+                Role::Reserved => runtime.kernel.sleep(self.activation, seen),
+                Role::Carrier | Role::Resting => self.activation.retire_from(Role::Carrier),
             }
         }
     }
 
     /// Rests while it owns the idle virtual processor; perhaps it does not any more afterwards, and is
     /// a spare.
-    fn rest_as_owner(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-        rest: impl FnOnce(),
-    ) {
-        activation.change_role(Role::Carrier, Role::Resting);
+    fn rest_as_owner(&self, vp: &'static Vp<K>, rest: impl FnOnce()) {
+        self.change_role(Role::Carrier, Role::Resting);
         let word = vp.word();
-        if word.is_owned_by(activation) && word.state() == State::Idle {
+        if word.is_owned_by(self.activation) && word.state() == State::Idle {
             rest();
         }
-        activation.change_role(Role::Resting, Role::Carrier);
+        self.change_role(Role::Resting, Role::Carrier);
     }
 
     /// Events that came while the activation had no thread.
     #[inline]
-    pub(super) fn look_at_deferred(&'static self, activation: &'static Activation<K>) {
-        if activation.take_attention() & Activation::<K>::DEFERRED != 0 {
-            self.kernel.deferred(activation, None);
+    pub(super) fn look_at_deferred(&self) {
+        if self.take_attention() & Activation::<K>::DEFERRED != 0 {
+            self.runtime().kernel.pass_on(self);
         }
     }
 
     /// Sleeps, or polls if nobody else does.
-    pub(super) fn rest(&'static self, activation: &'static Activation<K>, seen: u32) {
-        self.look_at_deferred(activation);
-        if !self.sit(activation, seen) {
-            self.kernel.sleep(activation, seen);
+    pub(super) fn rest(&self, seen: u32) {
+        self.look_at_deferred();
+        if !self.sit(seen) {
+            self.runtime().kernel.sleep(self.activation, seen);
         }
     }
 
     /// Nothing to run on a virtual processor that the activation owns. Returns whether it still
     /// owns it, in state `Runtime`.
-    pub(super) fn idle(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) -> bool {
-        if self.seat_is_wanted() {
-            let list = self.kernel.poll(activation, None);
+    pub(super) fn idle(&self, vp: &'static Vp<K>) -> bool {
+        let runtime = self.runtime();
+        if runtime.seat_is_wanted() {
+            let list = runtime.kernel.poll(self.activation, None);
             if !list.is_empty() {
-                self.add_ready(vp, list);
+                runtime.add_ready(vp, list);
                 return true;
             }
         }
-        self.vps.set_idle(vp);
-        if !vp.step(activation, State::Runtime, State::Idle) {
-            self.kernel.broken("an idle owner was replaced");
+        runtime.vps.set_idle(vp);
+        if !vp.step(self.activation, State::Runtime, State::Idle) {
+            runtime.kernel.broken("an idle owner was replaced");
         }
-        let began = self.kernel.now();
+        let began = runtime.kernel.now();
         let spell = vp.spell_ns.load(Ordering::Relaxed);
         loop {
-            if self.work_waits(vp) {
+            if runtime.work_waits(vp) {
                 break;
             }
-            if self.kernel.now().wrapping_sub(began) >= spell {
-                if self.idle_sleep(activation, vp) {
+            if runtime.kernel.now().wrapping_sub(began) >= spell {
+                if self.idle_sleep(vp) {
                     break;
                 }
                 return false;
             }
-            self.kernel.yield_processor();
+            runtime.kernel.yield_processor();
             let word = vp.word();
-            if !word.is_owned_by(activation) {
+            if !word.is_owned_by(self.activation) {
                 return false;
             }
             if word.state() == State::Rung {
                 break;
             }
         }
-        let slept = self.kernel.now().wrapping_sub(began);
+        let slept = runtime.kernel.now().wrapping_sub(began);
         vp.spell_ns.store(
             if slept < SHORT_SLEEP_NS { SPELL_NS } else { 0 },
             Ordering::Relaxed,
         );
-        self.reclaim(activation, vp)
+        self.reclaim(vp)
     }
 
     /// The idle owner goes back to work, if it still is the owner.
-    fn reclaim(&'static self, activation: &'static Activation<K>, vp: &'static Vp<K>) -> bool {
-        if vp.step(activation, State::Idle, State::Runtime) {
-            self.vps.clear_idle(vp);
-            self.kernel.bind(activation);
+    fn reclaim(&self, vp: &'static Vp<K>) -> bool {
+        let runtime = self.runtime();
+        if vp.step(self.activation, State::Idle, State::Runtime) {
+            runtime.vps.clear_idle(vp);
+            runtime.kernel.bind(self.activation);
             return true;
         }
         let word = vp.word();
-        if word.is_owned_by(activation) && word.state() == State::Rung {
-            vp.set(activation, State::Runtime);
-            activation.set_role(Role::Carrier);
+        if word.is_owned_by(self.activation) && word.state() == State::Rung {
+            vp.set(self.activation, State::Runtime);
+            self.set_role(Role::Carrier);
             if vp.bequeathed.get(Ordering::Relaxed).is_some() {
                 // It lost the virtual processor in its sleep, and is its heir now.
-                self.inherit(vp);
+                runtime.inherit(vp);
             }
-            self.kernel.bind(activation);
+            runtime.kernel.bind(self.activation);
             return true;
         }
         false
     }
 
-    /// Sleeps as idle owner until there is a reason to look; says whether it may still be the owner.
-    fn idle_sleep(&'static self, activation: &'static Activation<K>, vp: &'static Vp<K>) -> bool {
+    /// Sleeps as idle owner until there is a reason to look. Returns true if it may still be the owner.
+    fn idle_sleep(&self, vp: &'static Vp<K>) -> bool {
+        let runtime = self.runtime();
         loop {
-            let seen = activation.wake.load(Ordering::SeqCst);
+            let seen = self.wake.load(Ordering::SeqCst);
             let word = vp.word();
-            if !word.is_owned_by(activation) {
+            if !word.is_owned_by(self.activation) {
                 return false;
             }
-            if word.state() != State::Idle || self.work_waits(vp) {
+            if word.state() != State::Idle || runtime.work_waits(vp) {
                 return true;
             }
-            self.kernel.resting(activation);
-            self.kernel.look_for_deadlock(activation);
-            self.rest_as_owner(activation, vp, || self.rest(activation, seen));
+            runtime.kernel.resting(self.activation);
+            runtime.kernel.look_for_deadlock(self);
+            self.rest_as_owner(vp, || self.rest(seen));
         }
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// Whether there is something to run there as soon as the owner blocks.
     pub(super) fn work_waits_for(&self, vp: &'static Vp<K>) -> bool {
         vp.has_ready() || vp.nr_displaced.load(Ordering::Relaxed) != 0
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// The processor is another address space's now: sleeps, as idle owner whom nobody rings, until
     /// it is ours again. What comes back from the kernel may take the virtual processor meanwhile.
     /// Returns whether the activation still owns it, in state `Runtime`.
     #[cold]
-    pub(super) fn pause(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) -> bool {
-        self.stats.taken.add();
+    pub(super) fn pause(&self, vp: &'static Vp<K>) -> bool {
+        let runtime = self.runtime();
+        runtime.stats.taken.add();
         // Not only its own: it may have been rung for another's.
-        if self.work_waits(vp) {
-            self.announce_ready(vp);
+        if runtime.work_waits(vp) {
+            runtime.announce_ready(vp);
         }
-        if !vp.step(activation, State::Runtime, State::Idle) {
-            self.kernel.broken("an owner that pauses was replaced");
+        if !vp.step(self.activation, State::Runtime, State::Idle) {
+            runtime.kernel.broken("an owner that pauses was replaced");
         }
         loop {
-            let seen = activation.wake.load(Ordering::SeqCst);
+            let seen = self.wake.load(Ordering::SeqCst);
             let word = vp.word();
-            if !word.is_owned_by(activation) || word.state() != State::Idle {
+            if !word.is_owned_by(self.activation) || word.state() != State::Idle {
                 break;
             }
-            if self.kernel.may_run(vp) {
+            if runtime.kernel.may_run(vp) {
                 break;
             }
-            self.look_at_deferred(activation);
+            self.look_at_deferred();
             // A spare's place; where there is none, its own, or nobody would see that an event makes a
             // thread ready for which a processor is wanted.
-            let seatless = self.seat_is_wanted() && !self.call_spare(vp);
-            self.rest_as_owner(activation, vp, || {
-                if !seatless || !self.sit(activation, seen) {
-                    self.kernel.await_turn(activation, seen);
+            let seatless = runtime.seat_is_wanted() && !runtime.call_spare(vp);
+            self.rest_as_owner(vp, || {
+                if !seatless || !self.sit(seen) {
+                    runtime.kernel.await_turn(self.activation, seen);
                 }
             });
         }
-        self.reclaim_and_look(activation, vp)
+        self.reclaim_and_look(vp)
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     pub(super) fn work_waits(&self, vp: &'static Vp<K>) -> bool {
         let has_ready = |other: &'static Vp<K>| other.has_ready().then_some(());
         vp.has_ready() || self.vps.find_ready(vp, has_ready).is_some()
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// While activations are absent: lets those that came back have the processor for a moment.
     /// Returns whether the activation still owns its virtual processor.
-    pub(super) fn let_return(&'static self, activation: &'static Activation<K>) -> bool {
-        let vp = activation.vp();
-        let now = self.kernel.now();
+    pub(super) fn let_return(&self) -> bool {
+        let runtime = self.runtime();
+        let vp = self.vp();
+        let now = runtime.kernel.now();
         let last = vp.offered_ns.load(Ordering::Relaxed);
         if now.wrapping_sub(last) < RETURN_EVERY_NS {
             return true;
         }
-        self.settle(vp);
-        vp.set(activation, State::Idle);
-        self.kernel.yield_processor();
-        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
-        self.reclaim_and_look(activation, vp)
+        runtime.settle(vp);
+        vp.set(self.activation, State::Idle);
+        runtime.kernel.yield_processor();
+        vp.offered_ns.store(runtime.kernel.now(), Ordering::Relaxed);
+        self.reclaim_and_look(vp)
     }
 
-    /// As [`Runtime::reclaim`], for an owner that was idle in name only: nobody rang it.
-    fn reclaim_and_look(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) -> bool {
-        let owns = self.reclaim(activation, vp);
-        if owns && self.vps.any_unwatched() {
-            self.look_around(vp);
+    /// As [`Inside::reclaim`], for an owner that was idle in name only: nobody rang it.
+    fn reclaim_and_look(&self, vp: &'static Vp<K>) -> bool {
+        let runtime = self.runtime();
+        let owns = self.reclaim(vp);
+        if owns && runtime.vps.any_unwatched() {
+            runtime.look_around(vp);
         }
         owns
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// Threads may have been announced to a virtual processor that is busy with another one now, and
     /// who sat in the poller may have become its owner: a page fault is announced to nobody. Not where
     /// standbys have heirs: each call would take one from the pool.
@@ -294,8 +296,8 @@ impl<K: Kernel> Runtime<K> {
         });
     }
 
-    /// Puts an idle virtual processor to work, the nearest to `near`; says whether there was one. Who sits in
-    /// the poller last: it hears the call late where the seat's own page fault delays it.
+    /// Puts an idle virtual processor to work, the nearest to `near`. Returns true if there was one. The one that sits in
+    /// the poller comes last: it hears the call late where the seat's own page fault delays it.
     pub(super) fn ring(&'static self, near: u32) -> bool {
         let seat = self.seat.holder().map(|poller| poller.vp().index());
         while let Some(vp) = self.vps.take_idle(near, seat) {
@@ -317,13 +319,15 @@ impl<K: Kernel> Runtime<K> {
         }
         self.vps.clear_idle(vp);
         self.stats.rung.add();
-        self.notify(word.owner());
+        word.owner().notify();
         true
     }
+}
 
+impl<K: Kernel> Activation<K> {
     /// Wakes an activation after a reason was created for it.
-    pub(super) fn notify(&'static self, activation: &'static Activation<K>) {
-        activation.wake.fetch_add(1, Ordering::SeqCst);
-        self.kernel.wake(activation);
+    pub(super) fn notify(&'static self) {
+        self.wake.fetch_add(1, Ordering::SeqCst);
+        self.runtime().kernel.wake(self);
     }
 }

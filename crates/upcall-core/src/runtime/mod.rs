@@ -11,6 +11,7 @@ use crate::machine::Errno;
 use crate::memory::Slab;
 use crate::rank::Rank;
 use crate::state::activation::{Activation, Role};
+use crate::state::inside::Inside;
 use crate::state::thread::Thread;
 use crate::state::vp::{State, Vp};
 use crate::stats::Stats;
@@ -95,8 +96,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// Makes the calling kernel thread the first activation, with the calling thread on it, and a
     /// virtual processor for each of `processors`. The caller then makes [`Vessels::current`](crate::kernel::Vessels::current)
-    /// answer with the activation, and calls [`Runtime::start`]. Inside the runtime until
-    /// [`Runtime::leave`].
+    /// answer with the activation, and calls [`Runtime::start`].
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl<K: Kernel> Runtime<K> {
     pub fn adopt(
         &'static self,
         processors: &[u32],
-    ) -> Result<(&'static Activation<K>, &'static Thread<K>), Errno> {
+    ) -> Result<(Inside<K>, &'static Thread<K>), Errno> {
         if processors.is_empty() || processors.len() > MAX_VPS {
             return Err(Errno(22));
         }
@@ -136,7 +136,7 @@ impl<K: Kernel> Runtime<K> {
         activation.thread.set(Some(thread), Ordering::Relaxed);
         thread.carrier.set(Some(activation), Ordering::Relaxed);
         first.set(activation, State::Runtime);
-        Ok((activation, thread))
+        Ok((self.inside(activation), thread))
     }
 
     /// Starts the kernel threads of the other virtual processors, which are idle.
@@ -154,6 +154,15 @@ impl<K: Kernel> Runtime<K> {
             self.vps.set_idle(vp);
         }
         Ok(())
+    }
+
+    /// For an activation of this runtime that the caller runs on, and whose mark is set.
+    #[inline(always)]
+    fn inside(&'static self, activation: &'static Activation<K>) -> Inside<K> {
+        Inside {
+            runtime: core::ptr::from_ref(self).cast(),
+            activation,
+        }
     }
 
     /// The kernel underneath.
@@ -215,7 +224,7 @@ impl<K: Kernel> Runtime<K> {
             && !self.ranks.any_held(&self.kernel)
     }
 
-    /// A new thread that runs nothing yet; see [`Runtime::launch`].
+    /// A new thread that runs nothing yet; see [`Inside::launch`].
     ///
     /// # Errors
     ///
@@ -244,28 +253,39 @@ impl<K: Kernel> Runtime<K> {
         self.stats.threads.down();
         self.threads.give(&self.kernel, thread);
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// Makes a new thread ready: it will call `landing(a, b, c)` on the stack that ends at
-    /// `stack`, inside the runtime. `forked`: see [`Runtime::make_ready_forked`]. Called inside the runtime.
+    /// `stack`, inside the runtime. `forked`: see [`Inside::make_ready_forked`].
     ///
     /// # Safety
     ///
     /// The stack is writable and used by nothing else until the thread has ended; `landing` does
     /// not return.
     pub unsafe fn launch(
-        &'static self,
-        activation: &'static Activation<K>,
+        &self,
         thread: &'static Thread<K>,
         forked: bool,
         stack: usize,
         landing: extern "C" fn(usize, usize, usize) -> !,
         words: [usize; 3],
     ) {
+        let runtime = self.runtime();
         let [a, b, c] = words;
         // SAFETY: the caller vouches for stack and landing.
         let context = unsafe { arch::prepare(stack, landing, a, b, c) };
         thread.context.store(context, Ordering::Relaxed);
-        self.stats.created.add();
-        self.make_ready_new(activation.vp(), thread, forked);
+        runtime.stats.created.add();
+        runtime.make_ready_new(self.vp(), thread, forked);
+    }
+}
+
+impl<K: Kernel> Inside<K> {
+    /// The runtime.
+    #[inline(always)]
+    pub fn runtime(&self) -> &'static Runtime<K> {
+        // SAFETY: `Runtime::inside` puts its own address there, and no runtime is ever freed.
+        unsafe { &*self.runtime.cast() }
     }
 }

@@ -1,6 +1,6 @@
 //! Threads that leave the virtual processors for a kernel thread that is no activation, and come back.
 //!
-//! A thread leaves by [`Runtime::park`]: once it is saved, and known to nobody else, that kernel thread continues it.
+//! A thread leaves by [`Inside::park`]: once it is saved, and known to nobody else, that kernel thread continues it.
 //! It comes back the same way: saved, it is made ready, and the kernel thread goes on without it, on a stack of its own.
 
 use core::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::state::activation::Activation;
+use crate::state::inside::Inside;
 use crate::state::thread::Thread;
 
 impl<K: Kernel> Runtime<K> {
@@ -24,7 +24,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// Saves the calling thread, which runs on a kernel thread that is no activation, and goes on with
     /// `landing(argument)` on the stack that ends at `stack`. Returns when somebody has made it ready
-    /// ([`Runtime::make_ready_from_outside`]), inside the runtime, with the activation that carries it.
+    /// ([`Runtime::make_ready_from_outside`]), inside the runtime.
     ///
     /// # Safety
     ///
@@ -36,10 +36,10 @@ impl<K: Kernel> Runtime<K> {
         stack: usize,
         landing: extern "C" fn(usize, usize, usize) -> !,
         argument: usize,
-    ) -> &'static Activation<K> {
+    ) -> Inside<K> {
         // SAFETY: the context is the thread's own; the caller vouches for the rest.
         unsafe { arch::switch_out(thread.context.as_ptr(), stack, landing, argument, 0, 0) };
-        self.kernel().current()
+        self.inside(self.kernel.current())
     }
 
     /// Makes a thread ready that has come back. Called by a kernel thread that is no activation.

@@ -1,8 +1,8 @@
 //! The specialization layer's lower half: what a policy is told, and how ready threads of one rank are ordered.
 //!
-//! A policy runs in a thread, the *adviser* ([`Runtime::become_adviser`]). What happens to the other threads is
+//! A policy runs in a thread, the *adviser* ([`Inside::become_adviser`]). What happens to the other threads is
 //! noted in them ([`Transition`]), in the order in which it happened first; the adviser takes the notes
-//! ([`Runtime::await_transition`]) and answers with ranks ([`Runtime::set_rank`]). Nothing waits for the answer:
+//! ([`Inside::await_transition`]) and answers with ranks ([`Inside::set_rank`]). Nothing waits for the answer:
 //! `docs/adr/0003-policies.md` says why.
 //!
 //! Protocol:
@@ -18,6 +18,7 @@ use crate::rank::Rank;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::state::activation::Activation;
+use crate::state::inside::Inside;
 use crate::state::thread::{Claim, Thread, WakeReason};
 use crate::state::vp::Vp;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -36,7 +37,7 @@ const WAITS: u32 = 1 << 30;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Order {
-    /// They take turns; a new thread that divides its creator's work ([`Runtime::make_ready_forked`]) goes first.
+    /// They take turns; a new thread that divides its creator's work ([`Inside::make_ready_forked`]) goes first.
     ForkedFirst = 0,
     /// They take turns; every new thread goes first, for a time slice.
     Lifo = 1,
@@ -231,53 +232,55 @@ impl<K: Kernel> Runtime<K> {
             Order::RoundRobin | Order::Fifo => false,
         }
     }
+}
 
-    /// The current thread is the adviser from here on, until it ends. Says whether it is: there is one at most.
-    pub fn become_adviser(&'static self, activation: &'static Activation<K>) -> bool {
-        let Some(thread) = activation.thread() else {
+impl<K: Kernel> Inside<K> {
+    /// The current thread is the adviser from here on, until it ends. Returns true if it is: there is one at most.
+    pub fn become_adviser(&self) -> bool {
+        let runtime = self.runtime();
+        let Some(thread) = self.thread() else {
             return false;
         };
-        let becomes = self.policy.appoint(thread);
+        let becomes = runtime.policy.appoint(thread);
         if becomes {
-            self.ranks.begin();
+            runtime.ranks.begin();
             thread.rank.store(ADVISER.0, Ordering::SeqCst);
         }
         becomes
     }
 
-    /// There is no adviser from here on: nobody is told anything. Called by the adviser, inside the runtime.
-    pub fn dismiss_adviser(&'static self) {
-        let mut told = self.policy.told.lock(&self.kernel);
-        if let Some(adviser) = self.policy.adviser.get(Ordering::Relaxed) {
+    /// There is no adviser from here on: nobody is told anything. Called by the adviser.
+    pub fn dismiss_adviser(&self) {
+        let runtime = self.runtime();
+        let mut told = runtime.policy.told.lock(&runtime.kernel);
+        if let Some(adviser) = runtime.policy.adviser.get(Ordering::Relaxed) {
             // Late or not, it has only to end.
             adviser.rank.store(ADVISER.0, Ordering::SeqCst);
         }
-        self.policy.adviser.set(None, Ordering::Release);
+        runtime.policy.adviser.set(None, Ordering::Release);
         // What the next one was told would be of long ago.
         while told.take().is_some() {}
     }
 
-    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Machine::now`](crate::Machine::now)). Called
-    /// inside the runtime; returns the activation that carries it afterwards.
-    pub fn await_transition(
-        &'static self,
-        activation: &'static Activation<K>,
-        deadline: Option<u64>,
-    ) -> (&'static Activation<K>, Advice<K>) {
-        let Some(thread) = activation.thread() else {
-            self.kernel.broken("an adviser without a thread");
+    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Machine::now`](crate::Machine::now)).
+    pub fn await_transition(self, deadline: Option<u64>) -> (Self, Advice<K>) {
+        let runtime = self.runtime();
+        let Some(thread) = self.thread() else {
+            runtime.kernel.broken("an adviser without a thread");
         };
         // One asks: the adviser. It may have been less urgent for having taken too long.
-        let answers = self.policy.answers.load(Ordering::Relaxed);
-        self.policy.answers.store(answers + 1, Ordering::Relaxed);
+        let answers = runtime.policy.answers.load(Ordering::Relaxed);
+        runtime.policy.answers.store(answers + 1, Ordering::Relaxed);
         thread.rank.store(ADVISER.0, Ordering::SeqCst);
-        if let Some(advice) = self.ask(thread) {
-            return (activation, advice);
+        if let Some(advice) = runtime.ask(thread) {
+            return (self, advice);
         }
-        let activation = self.park_until_claimed(activation, thread, deadline);
-        (activation, self.heed())
+        let inside = self.park_until_claimed(thread, deadline);
+        (inside, runtime.heed())
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// What has happened while the adviser waited, which it does not any more.
     pub(super) fn heed(&'static self) -> Advice<K> {
         let mut told = self.policy.told.lock(&self.kernel);
@@ -291,7 +294,7 @@ impl<K: Kernel> Runtime<K> {
         let advice = told.take();
         if advice.is_none() {
             told.adviser_waits = true;
-            self.begin_park(adviser);
+            adviser.begin_park();
         }
         advice
     }
@@ -308,40 +311,40 @@ impl<K: Kernel> Runtime<K> {
             self.tell_adviser(vp, What::Happened(thread, transition));
         }
     }
+}
 
+impl<K: Kernel> Activation<K> {
     /// The activation was replaced on `vp` since it is blocked in the kernel with its thread.
     #[inline]
-    pub(super) fn tell_of_absent(
-        &'static self,
-        vp: &'static Vp<K>,
-        activation: &'static Activation<K>,
-    ) {
-        if self.is_ranked() {
-            self.tell_adviser(vp, What::Absent(activation));
+    pub(super) fn tell_of_absent(&'static self, vp: &'static Vp<K>) {
+        let runtime = self.runtime();
+        if runtime.is_ranked() {
+            runtime.tell_adviser(vp, What::Absent(self));
         }
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// Something happens to the thread that the caller is: the adviser is told, if there is one.
     #[inline]
-    pub fn tell_of_current(
-        &'static self,
-        activation: &'static Activation<K>,
-        transition: Transition,
-    ) {
-        if self.is_ranked()
-            && let Some(thread) = activation.thread()
+    pub fn tell_of_current(&self, transition: Transition) {
+        let runtime = self.runtime();
+        if runtime.is_ranked()
+            && let Some(thread) = self.thread()
         {
-            self.tell(activation.vp(), thread, transition);
+            runtime.tell(self.vp(), thread, transition);
         }
     }
+}
 
-    /// `vp` has nothing to run; says whether the adviser will be told.
+impl<K: Kernel> Runtime<K> {
+    /// `vp` has nothing to run. Returns true if the adviser will be told.
     #[inline]
     pub(super) fn tell_idle(&'static self, vp: &'static Vp<K>) -> bool {
         self.is_ranked() && self.tell_adviser(vp, What::Idle)
     }
 
-    /// Says whether the adviser was told anything new.
+    /// Returns true if the adviser was told anything new.
     #[cold]
     fn tell_adviser(&'static self, vp: &'static Vp<K>, what: What<K>) -> bool {
         if self.policy.adviser.get(Ordering::Relaxed).is_none() {
@@ -379,7 +382,7 @@ impl<K: Kernel> Runtime<K> {
         true
     }
 
-    /// A thread's time slice ends: says whether the adviser has to say who runs next.
+    /// A thread's time slice ends. Returns true if the adviser has to say what runs next.
     #[inline]
     pub(super) fn advises_on_slice(&self, thread: &'static Thread<K>) -> bool {
         let Some(adviser) = self.policy.adviser.get(Ordering::Relaxed) else {

@@ -5,6 +5,7 @@ use crate::lock::SpinLock;
 use crate::rank::Rank;
 use crate::runtime::Runtime;
 use crate::state::activation::Activation;
+use crate::state::inside::Inside;
 use crate::state::thread::{HELD, READY, RUNNING, Thread};
 use crate::state::thread_list::ThreadList;
 use crate::state::vp::Vp;
@@ -45,35 +46,33 @@ impl<K: Kernel> Runtime<K> {
         // looks after that (`is_chosen`).
         self.ranks.used.load(Ordering::Relaxed)
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// Gives a thread a rank, which counts at once: a ready thread changes its place, one that runs gives
-    /// way to who is more urgent now. Called inside the runtime.
-    pub fn set_rank(
-        &'static self,
-        activation: &'static Activation<K>,
-        thread: &'static Thread<K>,
-        rank: Rank,
-    ) {
+    /// way to who is more urgent now.
+    pub fn set_rank(&self, thread: &'static Thread<K>, rank: Rank) {
+        let runtime = self.runtime();
         if rank != Rank::COMMON {
-            self.ranks.begin();
+            runtime.ranks.begin();
         }
         // SeqCst: who has the thread in its hands reads the rank after it has made it ready or running.
-        if thread.rank.swap(rank.0, Ordering::SeqCst) == rank.0 || !self.is_ranked() {
+        if thread.rank.swap(rank.0, Ordering::SeqCst) == rank.0 || !runtime.is_ranked() {
             return;
         }
         match thread.state.load(Ordering::SeqCst) {
             READY => {
-                let near = activation.vp();
-                let mut lists = self.vps().iter();
-                if lists.any(|vp| vp.ready.replace(&self.kernel, thread)) {
-                    self.announce(near, thread);
+                let near = self.vp();
+                let mut lists = runtime.vps().iter();
+                if lists.any(|vp| vp.ready.replace(&runtime.kernel, thread)) {
+                    runtime.announce(near, thread);
                 }
             }
-            HELD => self.release_held(activation, thread),
+            HELD => self.release_held(thread),
             RUNNING => {
                 if let Some(carrier) = thread.carrier() {
-                    let here = core::ptr::eq(carrier, activation);
-                    self.ask_owner(carrier.vp(), !here);
+                    let here = core::ptr::eq(carrier, self.activation);
+                    runtime.ask_owner(carrier.vp(), !here);
                 }
             }
             _ => {}
@@ -81,15 +80,26 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// A thread that was held has another rank now.
-    fn release_held(&'static self, activation: &'static Activation<K>, thread: &'static Thread<K>) {
-        if self.ranks.held.lock(&self.kernel).remove(thread) {
-            let near = activation.vp();
-            self.push_back(near, thread);
-            self.announce(near, thread);
+    fn release_held(&self, thread: &'static Thread<K>) {
+        let runtime = self.runtime();
+        if runtime.ranks.held.lock(&runtime.kernel).remove(thread) {
+            let near = self.vp();
+            runtime.push_back(near, thread);
+            runtime.announce(near, thread);
         }
     }
 
-    /// Puts a thread aside that came out of a ready list with [`Rank::HELD`]; says whether it still has it.
+    /// Returns true if the thread of this activation, which came back, is less urgent than that of the owner.
+    pub(super) fn is_less_urgent(&self, owner: &'static Activation<K>) -> bool {
+        match (self.thread(), owner.thread()) {
+            (Some(comes), Some(runs)) => comes.rank() > runs.rank(),
+            _ => false,
+        }
+    }
+}
+
+impl<K: Kernel> Runtime<K> {
+    /// Puts a thread aside that came out of a ready list with [`Rank::HELD`]. Returns true if it still has it.
     #[cold]
     fn hold(&'static self, thread: &'static Thread<K>) -> bool {
         let mut held = self.ranks.held.lock(&self.kernel);
@@ -142,7 +152,7 @@ impl<K: Kernel> Runtime<K> {
         self.vps.find_ready(near, more_urgent).is_some()
     }
 
-    /// The owner of `vp` is about to run a thread of this rank: says whether it may.
+    /// The owner of `vp` is about to run a thread of this rank. Returns true if it may.
     pub(super) fn claims(&'static self, vp: &'static Vp<K>, rank: Rank) -> bool {
         // SeqCst: who makes a more urgent one ready looks here afterwards.
         vp.rank.store(rank.0, Ordering::SeqCst);
@@ -168,28 +178,33 @@ impl<K: Kernel> Runtime<K> {
         }
         rung
     }
+}
 
+impl<K: Kernel> Activation<K> {
     /// The activation, which owns its virtual processor, runs its thread from here on: if the rank of that
     /// has changed, or somebody is more urgent, it chooses again.
     #[cold]
-    pub(super) fn publish_rank(&'static self, activation: &'static Activation<K>) {
-        let Some(thread) = activation.thread() else {
+    pub(super) fn publish_rank(&'static self) {
+        let runtime = self.runtime();
+        let Some(thread) = self.thread() else {
             return;
         };
-        let vp = activation.vp();
+        let vp = self.vp();
         let rank = thread.rank();
         // SeqCst: see `claims`.
         vp.rank.store(rank.0, Ordering::SeqCst);
-        if !self.is_adviser(thread) {
+        if !runtime.is_adviser(thread) {
             vp.idle_told.store(false, Ordering::Relaxed);
         }
-        if thread.rank() != rank || rank == Rank::HELD || self.is_more_urgent_waiting(vp, rank) {
-            activation.attend(Activation::<K>::RESCHEDULE);
+        if thread.rank() != rank || rank == Rank::HELD || runtime.is_more_urgent_waiting(vp, rank) {
+            self.attend(Activation::<K>::RESCHEDULE);
         } else {
-            self.pass_on(vp);
+            runtime.pass_on(vp);
         }
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// As [`Runtime::is_more_urgent_ready`], or stopped in an activation that was displaced from `vp`.
     fn is_more_urgent_waiting(&'static self, vp: &'static Vp<K>, rank: Rank) -> bool {
         self.displaced_rank(vp).is_some_and(|first| first < rank)
@@ -207,19 +222,6 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn may_be_granted(&'static self, vp: &'static Vp<K>) -> bool {
         self.displaced_rank(vp)
             .is_none_or(|rank| self.claims(vp, rank))
-    }
-
-    /// Whether the thread of an activation that came back is less urgent than what its virtual processor
-    /// runs.
-    pub(super) fn is_less_urgent(
-        &self,
-        activation: &'static Activation<K>,
-        owner: &'static Activation<K>,
-    ) -> bool {
-        match (activation.thread(), owner.thread()) {
-            (Some(comes), Some(runs)) => comes.rank() > runs.rank(),
-            _ => false,
-        }
     }
 
     /// Whether the thread that runs on `vp`, whose owner was asked to choose again, gives way.

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::Activation;
+use crate::state::inside::Inside;
 use crate::state::thread::Thread;
 use crate::state::vp::{State, Vp};
 
@@ -20,9 +21,8 @@ impl<K: Kernel> Runtime<K> {
     /// thread, whose registers are saved in the frame below; returns when the thread may go on,
     /// perhaps on another activation.
     pub fn interrupted(&'static self, tick: bool) {
-        self.kernel.set_inside();
-        let activation = self.kernel.current();
-        if activation.in_call.load(Ordering::Relaxed) {
+        let inside = self.mark_inside();
+        if inside.is_in_call() {
             // In a system call: it will look when it returns, unless something came for the thread.
             if self.kernel.clear_inside() {
                 self.interrupt_blocking();
@@ -30,85 +30,24 @@ impl<K: Kernel> Runtime<K> {
             }
             return;
         }
-        let vp = activation.vp();
-        let word = vp.word();
-        if !word.is_owned_by(activation) {
-            self.lost(activation);
-            return;
+        let word = inside.vp().word();
+        let is_in_code = matches!(word.state(), State::User | State::Granted);
+        if word.is_owned_by(inside.activation) && !is_in_code {
+            self.kernel.broken("interrupted outside of any thread");
         }
-        match word.state() {
-            State::User => {
-                if !vp.step(activation, State::User, State::Runtime) {
-                    self.lost(activation);
-                    return;
-                }
-                let activation = if tick {
-                    // Not on the thread's stack, which may be small and holds the kernel's frame.
-                    self.park(activation, Self::slice_ended, 0)
-                } else if self.gives_way(vp, activation.thread()) {
-                    self.stats.preempted.add();
-                    self.park_to_choose(activation)
-                } else {
-                    activation
-                };
-                self.leave(activation);
-            }
-            State::Granted => self.lost(activation),
-            State::Kernel | State::Runtime | State::Idle | State::Rung => {
-                self.kernel.broken("interrupted outside of any thread")
-            }
-        }
-    }
-
-    /// The interrupted activation was replaced, and perhaps granted the processor since.
-    fn lost(&'static self, activation: &'static Activation<K>) {
-        let activation = self.regain(activation);
-        self.leave(activation);
-    }
-
-    /// The time slice of a parked thread is over: it runs on if no other should.
-    fn slice_ended(
-        &'static self,
-        activation: &'static Activation<K>,
-        thread: &'static Thread<K>,
-        _: usize,
-    ) -> Option<&'static Thread<K>> {
-        self.kernel.tick(activation, thread);
-        let vp = activation.vp();
-        self.settle(vp);
-        let dispatches = vp.dispatches.load(Ordering::Relaxed);
-        let last = vp.dispatches_at_tick.swap(dispatches, Ordering::Relaxed);
-        // Few dispatches in a whole slice: threads that only compute.
-        let computes = dispatches.wrapping_sub(last) < SCHEDULING_POINTS;
-        vp.only_computes.store(computes, Ordering::Relaxed);
-        if computes && self.seat_is_wanted() && !self.call_spare(vp) {
-            // Nobody else looks while this thread computes.
-            self.look_at_poller(activation, vp);
-        }
-        self.fetch_stranded(vp);
-        // With a policy of the program's it is that which says whether the thread runs on.
-        let advised = self.advises_on_slice(thread);
-        if !advised && !self.gives_way(vp, Some(thread)) {
-            return Some(thread);
-        }
-        if vp.has_ready() {
-            self.call_standby(vp);
-            if self.vps.any_idle() {
-                self.ring(vp.index());
-            }
-        }
-        self.stats.preempted.add();
-        // Where threads come and go, all take turns.
-        vp.ready.age(&self.kernel, !computes);
-        self.tell(vp, thread, Transition::Preempted);
-        if self.takes_turns() {
-            vp.ready.push_spent(&self.kernel, thread);
-            self.vps.set_ready(vp);
+        let inside = if !inside.step(State::User, State::Runtime) {
+            // It was replaced, and perhaps granted the processor since.
+            inside.regain()
+        } else if tick {
+            // Not on the thread's stack, which may be small and holds the kernel's frame.
+            inside.park(Inside::slice_ended, 0)
+        } else if self.gives_way(inside.vp(), inside.thread()) {
+            self.stats.preempted.add();
+            inside.park_to_choose()
         } else {
-            // It was stopped for another program, or for a more urgent thread, and has not had its turn.
-            self.push_front(vp, thread);
-        }
-        None
+            inside
+        };
+        inside.leave();
     }
 
     /// A thread that is ready where no processor is, since another address space has it, is nobody's next:
@@ -179,5 +118,47 @@ impl<K: Kernel> Runtime<K> {
             // `choose_again_from_afar`.
             self.kernel.interrupt(owner);
         }
+    }
+}
+
+impl<K: Kernel> Inside<K> {
+    /// The time slice of a parked thread is over: it runs on if no other should.
+    fn slice_ended(&self, thread: &'static Thread<K>, _: usize) -> Option<&'static Thread<K>> {
+        let (runtime, vp) = (self.runtime(), self.vp());
+        runtime.kernel.tick(self, thread);
+        runtime.settle(vp);
+        let dispatches = vp.dispatches.load(Ordering::Relaxed);
+        let last = vp.dispatches_at_tick.swap(dispatches, Ordering::Relaxed);
+        // Few dispatches in a whole slice: threads that only compute.
+        let computes = dispatches.wrapping_sub(last) < SCHEDULING_POINTS;
+        vp.only_computes.store(computes, Ordering::Relaxed);
+        if computes && runtime.seat_is_wanted() && !runtime.call_spare(vp) {
+            // Nobody else looks while this thread computes.
+            self.look_at_poller(vp);
+        }
+        runtime.fetch_stranded(vp);
+        // With a policy of the program's it is that which says whether the thread runs on.
+        let advised = runtime.advises_on_slice(thread);
+        if !advised && !runtime.gives_way(vp, Some(thread)) {
+            return Some(thread);
+        }
+        if vp.has_ready() {
+            runtime.call_standby(vp);
+            if runtime.vps.any_idle() {
+                runtime.ring(vp.index());
+            }
+        }
+        runtime.stats.preempted.add();
+        // Where threads come and go, all take turns.
+        vp.ready.age(&runtime.kernel, !computes);
+        runtime.tell(vp, thread, Transition::Preempted);
+        if runtime.takes_turns() {
+            vp.ready.push_spent(&runtime.kernel, thread);
+            runtime.vps.set_ready(vp);
+        } else {
+            // It was stopped for another program, or for a more urgent thread, and has not had its turn.
+            runtime.push_front(vp, thread);
+        }
+        None
     }
 }

@@ -9,31 +9,25 @@ use core::sync::atomic::Ordering;
 use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
-use crate::state::activation::Activation;
+use crate::state::inside::Inside;
 use crate::state::thread::{RUNNING, Thread};
 use crate::state::vp::{State, Vp};
 
-impl<K: Kernel> Runtime<K> {
-    /// Makes a thread ready that the caller has claimed or created. Called inside the runtime.
-    pub fn make_ready(
-        &'static self,
-        activation: &'static Activation<K>,
-        thread: &'static Thread<K>,
-    ) {
-        self.make_ready_on(activation.vp(), thread);
+impl<K: Kernel> Inside<K> {
+    /// Makes a thread ready that the caller has claimed or created.
+    pub fn make_ready(&self, thread: &'static Thread<K>) {
+        self.runtime().make_ready_on(self.vp(), thread);
     }
 
-    /// As [`Runtime::make_ready`], for a new thread that should run before those that wait: its creator divides
+    /// As [`Inside::make_ready`], for a new thread that should run before those that wait: its creator divides
     /// its work by threads, and the next thing is to wait for them.
     #[inline]
-    pub fn make_ready_forked(
-        &'static self,
-        activation: &'static Activation<K>,
-        thread: &'static Thread<K>,
-    ) {
-        self.make_ready_new(activation.vp(), thread, true);
+    pub fn make_ready_forked(&self, thread: &'static Thread<K>) {
+        self.runtime().make_ready_new(self.vp(), thread, true);
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     #[inline]
     pub(crate) fn make_ready_new(
         &'static self,
@@ -73,7 +67,7 @@ impl<K: Kernel> Runtime<K> {
     /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
     /// there is none, no busy one may block unnoticed from here on, be it on a page fault. Whoever
     /// comes out of idleness, or becomes the owner, looks for threads that were announced meanwhile:
-    /// who was rung may find something else to run. Says whether one was put to work.
+    /// who was rung may find something else to run. Returns true if one was put to work.
     #[inline]
     pub(crate) fn announce_ready(&'static self, vp: &'static Vp<K>) -> bool {
         let rung = self.vps.any_idle() && self.ring(vp.index());
@@ -137,57 +131,58 @@ impl<K: Kernel> Runtime<K> {
         vp.ready.push_front(&self.kernel, thread);
         self.vps.set_ready(vp);
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// The life of an activation on its own stack, from the top after every thread that it ran.
     #[inline(always)]
-    pub(super) fn carry_on(&'static self, activation: &'static Activation<K>) -> ! {
+    pub(super) fn carry_on(&self) -> ! {
         loop {
-            let word = activation.vp().word();
-            let arrives = !word.is_owned_by(activation) || word.state() != State::Runtime;
+            let word = self.vp().word();
+            let arrives = !word.is_owned_by(self.activation) || word.state() != State::Runtime;
             if arrives {
-                self.wait(activation);
+                self.wait();
             }
-            self.schedule(activation, arrives);
+            self.schedule(arrives);
         }
     }
 
     /// Runs what should run next on the virtual processor that the activation owns. Returns when it
     /// does not own it any more. `arrived`: it did not own it, busy, before.
     #[inline(always)]
-    fn schedule(&'static self, activation: &'static Activation<K>, mut arrived: bool) {
+    fn schedule(&self, mut arrived: bool) {
+        let runtime = self.runtime();
         loop {
-            let vp = activation.vp();
-            debug_assert!(vp.word().is_owned_by(activation));
-            if activation.take_attention() & Activation::<K>::DEFERRED != 0 {
-                self.kernel.deferred(activation, None);
+            let vp = self.vp();
+            debug_assert!(vp.word().is_owned_by(self.activation));
+            self.look_at_deferred();
+            if runtime.poller_is_due(vp) {
+                self.look_at_poller(vp);
             }
-            if self.poller_is_due(vp) {
-                self.look_at_poller(activation, vp);
-            }
-            while !self.kernel.may_run(vp) {
-                if !self.pause(activation, vp) {
+            while !runtime.kernel.may_run(vp) {
+                if !self.pause(vp) {
                     return;
                 }
             }
-            if self.stats.absent.get() != 0 && !self.let_return(activation) {
+            if runtime.stats.absent.get() != 0 && !self.let_return() {
                 return;
             }
-            if self.grant_displaced(vp) {
+            if runtime.grant_displaced(vp) {
                 return;
             }
-            if let Some(thread) = self.next_thread(vp) {
-                if !self.is_chosen(activation, thread) {
+            if let Some(thread) = runtime.next_thread(vp) {
+                if !self.is_chosen(thread) {
                     continue;
                 }
                 if arrived {
-                    self.look_around(vp);
+                    runtime.look_around(vp);
                 }
-                self.run(activation, vp, thread);
+                self.run(vp, thread);
             }
-            if self.tell_idle(vp) {
+            if runtime.tell_idle(vp) {
                 continue;
             }
-            if !self.idle(activation, vp) {
+            if !self.idle(vp) {
                 return;
             }
             arrived = true;
@@ -197,65 +192,55 @@ impl<K: Kernel> Runtime<K> {
     /// Whether the first of the ready list is to run; if not, it is back in front. Who asked the owner to
     /// choose again while it did so may mean this thread, which must not be preempted for having asked.
     #[inline]
-    pub(super) fn is_chosen(
-        &'static self,
-        activation: &'static Activation<K>,
-        thread: &'static Thread<K>,
-    ) -> bool {
-        let vp = activation.vp();
+    pub(super) fn is_chosen(&self, thread: &'static Thread<K>) -> bool {
+        let runtime = self.runtime();
+        let vp = self.vp();
         // The claim first: who puts it back does not ask this virtual processor for what it ran before.
         let chosen =
-            (!self.is_ranked() || self.claims(vp, thread.rank())) && !activation.is_to_choose();
+            (!runtime.is_ranked() || runtime.claims(vp, thread.rank())) && !self.is_to_choose();
         if !chosen {
-            self.put_back(vp, thread);
+            runtime.put_back(vp, thread);
         }
         chosen
     }
 
     /// Whether nothing but the ready list has a say in what runs next.
     #[inline]
-    pub(super) fn is_plain_turn(
-        &self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) -> bool {
-        activation.attention.load(Ordering::Relaxed) == 0
+    pub(super) fn is_plain_turn(&self, vp: &'static Vp<K>) -> bool {
+        let runtime = self.runtime();
+        self.attention.load(Ordering::Relaxed) == 0
             && vp.nr_displaced.load(Ordering::Relaxed) == 0
-            && self.stats.absent.get() == 0
-            && !self.is_ranked()
-            && !self.poller_is_due(vp)
+            && runtime.stats.absent.get() == 0
+            && !runtime.is_ranked()
+            && !runtime.poller_is_due(vp)
     }
 
     #[inline(always)]
-    pub(super) fn run(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-        thread: &'static Thread<K>,
-    ) -> ! {
+    pub(super) fn run(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> ! {
+        let runtime = self.runtime();
         if vp.has_ready() {
-            self.call_standby(vp);
-            if self.vps.any_idle() {
-                self.ring(vp.index());
+            runtime.call_standby(vp);
+            if runtime.vps.any_idle() {
+                runtime.ring(vp.index());
             }
         }
         if vp.only_computes.load(Ordering::Relaxed) {
-            self.fill_seat(vp);
+            runtime.fill_seat(vp);
         }
         thread.state.store(RUNNING, Ordering::Relaxed);
-        thread.carrier.set(Some(activation), Ordering::Release);
-        activation.thread.set(Some(thread), Ordering::Relaxed);
-        if self.is_ranked() {
-            self.publish_rank(activation);
+        thread.carrier.set(Some(self.activation), Ordering::Release);
+        self.thread.set(Some(thread), Ordering::Relaxed);
+        if runtime.is_ranked() {
+            self.activation.publish_rank();
         }
         vp.count_dispatch();
-        self.kernel.install(activation, thread);
+        runtime.kernel.install(self.activation, thread);
         // SAFETY: the thread came from a ready list: its registers are saved and nobody else
         // resumes it.
         unsafe {
             arch::resume(
                 thread.context.load(Ordering::Relaxed),
-                activation.control.load(Ordering::Relaxed),
+                self.control.load(Ordering::Relaxed),
             )
         }
     }

@@ -13,6 +13,7 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::state::activation::{Activation, Role};
+use crate::state::inside::Inside;
 use crate::state::thread_list::ThreadList;
 use crate::state::vp::{State, Vp};
 
@@ -77,85 +78,85 @@ impl<K: Kernel> Runtime<K> {
                 .wrapping_sub(vp.polled_ns.load(Ordering::Relaxed))
                 >= POLL_EVERY_NS
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// Makes ready whose events have come, without waiting for any.
-    pub(super) fn look_at_poller(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) {
-        let list = self.kernel.poll(activation, None);
-        vp.polled_ns.store(self.kernel.now(), Ordering::Relaxed);
-        self.add_ready(vp, list);
+    pub(super) fn look_at_poller(&self, vp: &'static Vp<K>) {
+        let runtime = self.runtime();
+        let list = runtime.kernel.poll(self.activation, None);
+        vp.polled_ns.store(runtime.kernel.now(), Ordering::Relaxed);
+        runtime.add_ready(vp, list);
     }
 
-    /// Polls, if nobody else does; says whether it did.
-    pub(super) fn sit(&'static self, activation: &'static Activation<K>, seen: u32) -> bool {
-        if !self.seat.take(activation) {
+    /// Polls, if nobody else does. Returns true if it did.
+    pub(super) fn sit(&self, seen: u32) -> bool {
+        let runtime = self.runtime();
+        if !runtime.seat.take(self.activation) {
             return false;
         }
         // Perhaps it was woken to end, and is needed here.
-        self.end_surplus();
-        let list = self.kernel.poll(activation, Some(seen));
-        self.seat.leave();
+        runtime.end_surplus();
+        let list = runtime.kernel.poll(self.activation, Some(seen));
+        runtime.seat.leave();
         if list.is_empty() {
             // The last deadline may have been nobody's.
-            self.kernel.look_for_deadlock(activation);
-            if self.kernel.needs_heirs() {
-                self.stand_in(activation);
+            runtime.kernel.look_for_deadlock(self);
+            if runtime.kernel.needs_heirs() {
+                self.stand_in();
             }
         }
-        self.deliver(activation, list);
+        self.deliver(list);
         true
     }
 
     /// Does the standbys' work for once: another process may keep those from running that only watch.
     #[cold]
-    fn stand_in(&'static self, activation: &'static Activation<K>) {
-        for vp in self.vps() {
+    fn stand_in(&self) {
+        let runtime = self.runtime();
+        for vp in runtime.vps() {
             let word = vp.word();
             if !matches!(word.state(), State::Kernel | State::User) {
                 continue;
             }
-            if self.work_waits_for(vp) && self.kernel.is_blocked(word.owner(), false) {
+            if runtime.work_waits_for(vp) && runtime.kernel.is_blocked(word.owner(), false) {
                 // Out of the pool first, so that it does not call itself.
-                if activation.role() == Role::Spare && !self.leave_spares(activation) {
+                if self.role() == Role::Spare && !self.leave_spares() {
                     return;
                 }
-                self.take_over(activation, vp, word);
+                self.take_over(vp, word);
             }
         }
     }
 
     /// Threads can run again, and the activation that learned it has none.
-    fn deliver(&'static self, activation: &'static Activation<K>, mut list: ThreadList<K>) {
+    fn deliver(&self, mut list: ThreadList<K>) {
+        let runtime = self.runtime();
         if list.is_empty() {
             return;
         }
-        self.stats.unblocked.add();
+        runtime.stats.unblocked.add();
         // Out of the pool first: nobody else may give it work meanwhile.
-        let spare = activation.role() == Role::Spare && self.leave_spares(activation);
-        let free = spare || activation.change_role(Role::Resting, Role::Carrier);
-        let vp = activation.vp();
-        if free
-            && !self.is_ranked()
-            && self.kernel.may_run(vp)
-            && self.acquire(activation, vp, true)
-        {
+        let spare = self.role() == Role::Spare && self.leave_spares();
+        let free = spare || self.change_role(Role::Resting, Role::Carrier);
+        let vp = self.vp();
+        if free && !runtime.is_ranked() && runtime.kernel.may_run(vp) && self.acquire(vp, true) {
             // Before anything else, a displaced activation included.
             if let Some(first) = list.pop_front() {
-                self.add_ready(vp, list);
-                self.look_around(vp);
-                self.run(activation, vp, first);
+                runtime.add_ready(vp, list);
+                runtime.look_around(vp);
+                self.run(vp, first);
             }
         }
         if spare {
-            self.retire_from(activation, Role::Carrier);
+            self.activation.retire_from(Role::Carrier);
         }
-        self.add_ready(vp, list);
-        self.choose_again(vp);
+        runtime.add_ready(vp, list);
+        runtime.choose_again(vp);
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
         while let Some(thread) = list.pop_front() {
             self.make_ready_on(vp, thread);

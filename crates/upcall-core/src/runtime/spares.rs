@@ -7,6 +7,7 @@ use crate::lock::SpinLock;
 use crate::runtime::Runtime;
 use crate::state::activation::{Activation, Role};
 use crate::state::activation_list::ActivationList;
+use crate::state::inside::Inside;
 use crate::state::vp::Vp;
 use crate::sync::AtomicBool;
 
@@ -53,27 +54,30 @@ impl<K: Kernel> Spares<K> {
     }
 }
 
-impl<K: Kernel> Runtime<K> {
+impl<K: Kernel> Activation<K> {
     /// Puts an activation without work into the pool, if it has this role.
-    pub(super) fn retire_from(&'static self, activation: &'static Activation<K>, role: Role) {
-        let retires = self.spares.change(&self.kernel, |pool| {
+    pub(super) fn retire_from(&'static self, role: Role) {
+        let runtime = self.runtime();
+        let retires = runtime.spares.change(&runtime.kernel, |pool| {
             // Who rests now may be somebody's owner again by the time that its successor comes here.
-            let rests = role == Role::Resting && activation.vp().word().is_owned_by(activation);
-            let retires = !rests && activation.change_role(role, Role::Spare);
+            let rests = role == Role::Resting && self.vp().word().is_owned_by(self);
+            let retires = !rests && self.change_role(role, Role::Spare);
             if retires {
-                pool.list.push(activation);
+                pool.list.push(self);
                 pool.len += 1;
             }
             retires
         });
         // Others look at the pool themselves on their way to sleep.
         if retires && role == Role::Resting {
-            self.end_surplus();
+            runtime.end_surplus();
         }
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// A spare activation, or a new one, for `vp`, in role `Reserved`: it sleeps until it has been
-    /// given a role or a grant and [`Runtime::notify`] wakes it.
+    /// given a role or a grant and [`Activation::notify`] wakes it.
     pub(super) fn take_spare(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
         self.take_pooled(vp)
             .or_else(|| self.spawn_activation(vp, false))
@@ -100,55 +104,63 @@ impl<K: Kernel> Runtime<K> {
         }
         spare
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// A spare for the virtual processor whose owner `watcher` found blocked. A standby
     /// that only watches starts none: what it starts might only watch, too. So there are always some in the
     /// pool ([`Runtime::standby_is_awake`]), and if there are not, the poller does the work.
-    pub(super) fn take_spare_for(
-        &'static self,
-        watcher: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) -> Option<&'static Activation<K>> {
-        if watcher.role() != Role::Standby {
-            return self.take_spare(vp);
+    pub(super) fn take_spare_for(&self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
+        let runtime = self.runtime();
+        if self.role() != Role::Standby {
+            return runtime.take_spare(vp);
         }
-        let spare = self.take_pooled(vp);
+        let spare = runtime.take_pooled(vp);
         if spare.is_none()
-            && let Some(poller) = self.seat.holder()
+            && let Some(poller) = runtime.seat.holder()
         {
-            self.notify(poller);
+            poller.notify();
         }
         spare
     }
+}
 
+impl<K: Kernel> Activation<K> {
     /// A reserved activation is not needed after all.
-    pub(super) fn give_back(&'static self, activation: &'static Activation<K>) {
-        self.retire_from(activation, Role::Reserved);
-        self.notify(activation);
+    pub(super) fn give_back(&'static self) {
+        self.retire_from(Role::Reserved);
+        self.notify();
     }
+}
 
-    /// A spare takes itself out of the pool; says whether it still was in it.
-    pub(super) fn leave_spares(&'static self, activation: &'static Activation<K>) -> bool {
-        self.spares.change(&self.kernel, |pool| {
-            if activation.role() != Role::Spare {
+impl<K: Kernel> Inside<K> {
+    /// A spare takes itself out of the pool. Returns true if it still was in it.
+    pub(super) fn leave_spares(&self) -> bool {
+        let runtime = self.runtime();
+        runtime.spares.change(&runtime.kernel, |pool| {
+            if self.role() != Role::Spare {
                 return false;
             }
-            if !pool.list.remove(activation) {
-                self.kernel.broken("a spare activation outside of the pool");
+            if !pool.list.remove(self.activation) {
+                runtime
+                    .kernel
+                    .broken("a spare activation outside of the pool");
             }
             pool.len -= 1;
-            activation.set_role(Role::Carrier);
+            self.set_role(Role::Carrier);
             true
         })
     }
+}
 
-    /// Wakes some spare, or a new one, for the poller's seat; says whether there is one.
+impl<K: Kernel> Runtime<K> {
+    /// Wakes some spare, or a new one, for the poller's seat. Returns true if there is one.
     pub(super) fn call_spare(&'static self, vp: &'static Vp<K>) -> bool {
         let spare = self.spares.pool.lock(&self.kernel).list.first();
         if let Some(activation) = spare {
-            self.notify(activation);
+            activation.notify();
         } else if let Some(activation) = self.spawn_activation(vp, false) {
-            self.give_back(activation);
+            activation.give_back();
         } else {
             return false;
         }
@@ -160,14 +172,19 @@ impl<K: Kernel> Runtime<K> {
         self.activations.may_end()
             && spares > 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get()
     }
+}
 
-    pub(super) fn end_activation(&'static self, activation: &'static Activation<K>) -> ! {
-        self.bury(activation);
+impl<K: Kernel> Inside<K> {
+    pub(super) fn end_activation(&self) -> ! {
+        let runtime = self.runtime();
+        self.activation.bury();
         // The others went to sleep when more were blocked: each wakes the next.
-        self.end_surplus();
-        self.kernel.exit_activation(activation)
+        runtime.end_surplus();
+        runtime.kernel.exit_activation(self)
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// Wakes a spare that may end, if there are too many.
     pub(super) fn end_surplus(&'static self) {
         let next = {
@@ -179,7 +196,7 @@ impl<K: Kernel> Runtime<K> {
             all.find(|&one| !self.seat.is_held_by(one) && !one.stays())
         };
         if let Some(next) = next {
-            self.notify(next);
+            next.notify();
         }
     }
 }

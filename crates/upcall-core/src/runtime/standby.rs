@@ -4,7 +4,8 @@ use core::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::state::activation::{Activation, Role};
+use crate::state::activation::Role;
+use crate::state::inside::Inside;
 use crate::state::vp::{State, Vp, Word};
 use crate::sync::CHECKED;
 
@@ -38,7 +39,7 @@ impl<K: Kernel> Runtime<K> {
             && self.kernel.current().role() != Role::Standby
             && let Some(spare) = self.spawn_activation(vp, false)
         {
-            self.give_back(spare);
+            spare.give_back();
         }
         if let Some(standby) = vp.standby.get(Ordering::Acquire) {
             let able = !self.kernel.needs_heirs() || self.find_heir(vp);
@@ -48,7 +49,7 @@ impl<K: Kernel> Runtime<K> {
                     self.retire_standby(vp);
                     return self.wake_standby(vp);
                 }
-                self.notify(standby);
+                standby.notify();
             }
             return;
         }
@@ -72,9 +73,9 @@ impl<K: Kernel> Runtime<K> {
                 if vp.standby.replace_if(None, Some(activation)) {
                     self.vps.clear_unwatched(vp);
                     activation.set_role(Role::Standby);
-                    self.notify(activation);
+                    activation.notify();
                 } else {
-                    self.give_back(activation);
+                    activation.give_back();
                 }
             }
             vp.calling.store(false, Ordering::SeqCst);
@@ -86,7 +87,7 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Makes sure that the standby of `vp`, which needs an heir, can act; says whether it can.
+    /// Makes sure that the standby of `vp`, which needs an heir, can act. Returns true if it can.
     fn find_heir(&'static self, vp: &'static Vp<K>) -> bool {
         if vp.heir.get(Ordering::Relaxed).is_some() {
             return true;
@@ -95,51 +96,52 @@ impl<K: Kernel> Runtime<K> {
             return false;
         };
         if !vp.heir.replace_if(None, Some(heir)) {
-            self.give_back(heir);
+            heir.give_back();
         }
         true
     }
+}
 
-    pub(super) fn quit_standby(
-        &'static self,
-        activation: &'static Activation<K>,
-        vp: &'static Vp<K>,
-    ) -> bool {
-        if !vp.standby.replace_if(Some(activation), None) {
+impl<K: Kernel> Inside<K> {
+    pub(super) fn quit_standby(&self, vp: &'static Vp<K>) -> bool {
+        if !vp.standby.replace_if(Some(self.activation), None) {
             return false;
         }
-        self.vps.set_unwatched(vp);
-        activation.set_role(Role::Carrier);
+        self.runtime().vps.set_unwatched(vp);
+        self.set_role(Role::Carrier);
         true
     }
 
     /// The standby has seen that the owner in `word` is blocked.
-    fn relieve(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>, word: Word<K>) {
-        if self.kernel.needs_heirs() {
-            self.bequeath(standby, vp, word);
+    fn relieve(&self, vp: &'static Vp<K>, word: Word<K>) {
+        if self.runtime().kernel.needs_heirs() {
+            self.bequeath(vp, word);
         } else {
-            self.take_over(standby, vp, word);
+            self.take_over(vp, word);
         }
     }
 
     /// Sleeps as standby until somebody calls.
-    pub(super) fn await_call(&'static self, standby: &'static Activation<K>, vp: &'static Vp<K>) {
+    pub(super) fn await_call(&self, vp: &'static Vp<K>) {
+        let runtime = self.runtime();
         loop {
-            let seen = standby.wake.load(Ordering::SeqCst);
-            self.look_at_deferred(standby);
-            if !self.vps.is_unwatched(vp) {
+            let seen = self.wake.load(Ordering::SeqCst);
+            self.look_at_deferred();
+            if !runtime.vps.is_unwatched(vp) {
                 return;
             }
-            self.kernel.sleep(standby, seen);
+            runtime.kernel.sleep(self.activation, seen);
         }
     }
+}
 
+impl<K: Kernel> Runtime<K> {
     /// The standby of `vp` is about to sleep, or unable to act.
     pub(super) fn retire_standby(&self, vp: &'static Vp<K>) {
         self.vps.set_unwatched(vp);
     }
 
-    /// Ends the sleep of the standby of `vp` in the books; says whether it was asleep.
+    /// Ends the sleep of the standby of `vp` in the books. Returns true if it was asleep.
     pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
         self.vps.clear_unwatched(vp)
     }
@@ -149,74 +151,72 @@ impl<K: Kernel> Runtime<K> {
     fn has_reason(&self, vp: &'static Vp<K>) -> bool {
         self.work_waits(vp) || self.seat_is_wanted() || self.kernel.is_contended()
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// Sleeps as standby, unless there is a reason to go on, which is asked when the books say that it
     /// sleeps: who makes one later finds it so and calls.
-    fn sleep_unless(
-        &self,
-        standby: &'static Activation<K>,
-        vp: &'static Vp<K>,
-        seen: u32,
-        has_reason: impl FnOnce() -> bool,
-    ) {
-        self.retire_standby(vp);
+    fn sleep_unless(&self, vp: &'static Vp<K>, seen: u32, has_reason: impl FnOnce() -> bool) {
+        let runtime = self.runtime();
+        runtime.retire_standby(vp);
         if !has_reason() {
-            self.kernel.sleep(standby, seen);
+            runtime.kernel.sleep(self.activation, seen);
         }
-        self.rouse_standby(vp);
-        self.kernel.bind(standby);
+        runtime.rouse_standby(vp);
+        runtime.kernel.bind(self.activation);
     }
 
     /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle, or has
     /// for some looks had nothing else to do: a program's sched_yield(2) goes to others then, and not
     /// here and back. Whoever makes a thread ready calls it.
-    pub(super) fn stand_by(&'static self, activation: &'static Activation<K>, vp: &'static Vp<K>) {
+    pub(super) fn stand_by(&self, vp: &'static Vp<K>) {
+        let runtime = self.runtime();
         let mut looks = 0;
-        while vp.standby.holds(activation, Ordering::Relaxed) {
-            let seen = activation.wake.load(Ordering::SeqCst);
-            self.look_at_deferred(activation);
+        while vp.standby.holds(self.activation, Ordering::Relaxed) {
+            let seen = self.wake.load(Ordering::SeqCst);
+            self.look_at_deferred();
             let word = vp.word();
-            if word.is_owned_by(activation) {
-                self.quit_standby(activation, vp);
+            if word.is_owned_by(self.activation) {
+                self.quit_standby(vp);
                 return;
             }
             match word.state() {
                 // Offered to those that come back; the owner or one of them goes on in a moment.
-                State::Idle if self.work_waits_for(vp) => {}
+                State::Idle if runtime.work_waits_for(vp) => {}
                 State::Idle => {
-                    self.sleep_unless(activation, vp, seen, || {
+                    self.sleep_unless(vp, seen, || {
                         let idle = vp.word().state() == State::Idle;
-                        if idle && self.seat_is_wanted() {
+                        if idle && runtime.seat_is_wanted() {
                             // The owner saw somebody in it who is not there any more.
-                            self.notify(word.owner());
+                            word.owner().notify();
                         }
                         !idle
                     });
                     continue;
                 }
                 State::User | State::Kernel => {
-                    looks = if self.has_reason(vp) { 0 } else { looks + 1 };
+                    looks = if runtime.has_reason(vp) { 0 } else { looks + 1 };
                     if looks > LOOKS {
                         looks = 0;
-                        self.sleep_unless(activation, vp, seen, || self.has_reason(vp));
+                        self.sleep_unless(vp, seen, || runtime.has_reason(vp));
                         continue;
                     }
-                    let cheap_doubt = word.state() == State::Kernel && self.work_waits_for(vp);
-                    if self.kernel.is_blocked(word.owner(), cheap_doubt) {
-                        self.relieve(activation, vp, word);
+                    let cheap_doubt = word.state() == State::Kernel && runtime.work_waits_for(vp);
+                    if runtime.kernel.is_blocked(word.owner(), cheap_doubt) {
+                        self.relieve(vp, word);
                     }
                 }
                 // Displaced, it blocked on a page fault before it was granted.
                 State::Granted => {
-                    if self.kernel.is_blocked(word.owner(), false) {
-                        self.relieve(activation, vp, word);
+                    if runtime.kernel.is_blocked(word.owner(), false) {
+                        self.relieve(vp, word);
                     }
                 }
                 State::Runtime | State::Rung => {}
             }
             // The virtual processor may have moved to another processor.
-            self.kernel.bind(activation);
-            self.kernel.yield_processor();
+            runtime.kernel.bind(self.activation);
+            runtime.kernel.yield_processor();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub(crate) mod activation_list;
+pub mod inside;
 pub(crate) mod ranked;
 pub(crate) mod ready;
 pub mod thread;

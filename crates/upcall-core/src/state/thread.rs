@@ -89,6 +89,12 @@ pub struct Thread<K: Machine> {
 }
 
 impl<K: Machine> Thread<K> {
+    /// Declares the current thread findable by [`Thread::claim`];
+    /// [`Inside::park_until_claimed`](crate::Inside::park_until_claimed) must follow.
+    pub fn begin_park(&self) {
+        self.state.store(PARKING, Ordering::Release);
+    }
+
     /// The activation that carries the thread, if it runs (or is stopped by the kernel).
     pub fn carrier(&self) -> Option<&'static Activation<K>> {
         self.carrier.get(Ordering::Acquire)
@@ -126,7 +132,7 @@ impl<K: Machine> Thread<K> {
     /// Its urgency.
     #[inline]
     pub fn rank(&self) -> Rank {
-        // SeqCst: see `Runtime::set_rank`.
+        // SeqCst: see `Inside::set_rank`.
         Rank(self.rank.load(Ordering::SeqCst))
     }
 
@@ -153,7 +159,7 @@ impl<K: Machine> Thread<K> {
                 PARKING => (claimed, Claim::Soon),
                 _ => return Claim::Lost,
             };
-            // SeqCst: pairs with itself and with `Runtime::finish_park`, which may turn one state
+            // SeqCst: pairs with itself and with `Inside::finish_park`, which may turn one state
             // into the other at any time.
             match self
                 .state
@@ -262,7 +268,7 @@ mod tests {
             scope.spawn(|| {
                 for round in 1..=ROUNDS {
                     await_round(&asked, round);
-                    // The step of `Runtime::finish_park`.
+                    // The step of `Inside::finish_park`.
                     let _ = thread.state.compare_exchange(
                         PARKING,
                         PARKED,

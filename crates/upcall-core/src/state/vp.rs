@@ -102,7 +102,7 @@ impl<K: Machine> Word<K> {
 
     /// Whether this activation is the owner.
     #[inline]
-    pub fn is_owned_by(self, activation: &'static Activation<K>) -> bool {
+    pub fn is_owned_by(self, activation: &Activation<K>) -> bool {
         self.bits & !STATE == core::ptr::from_ref(activation) as usize
     }
 }

@@ -142,9 +142,9 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         libc::PR_SET_NAME => names::set_own(thread, at),
         libc::PR_GET_NAME => names::get_own(thread, at),
         libc::PR_SET_TIMERSLACK => {
-            let activation = runtime.enter();
-            slack::set(activation, thread, frame.rsi as i64);
-            runtime.leave(activation);
+            let inside = runtime.enter();
+            slack::set(&inside, thread, frame.rsi as i64);
+            inside.leave();
             0
         }
         libc::PR_GET_TIMERSLACK => thread.kernel.slack.ns() as i64,
@@ -156,11 +156,11 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
             }
         }
         libc::PR_SET_PDEATHSIG => {
-            let activation = runtime.enter();
+            let inside = runtime.enter();
             // The kernel forgets it when the kernel thread ends.
-            activation.stay();
+            inside.stay();
             let answer = raw(frame);
-            runtime.leave(activation);
+            inside.leave();
             answer
         }
         // As a rule a filter follows that is set for all threads, and that sets this for all of them too.

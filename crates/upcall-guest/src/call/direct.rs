@@ -106,7 +106,7 @@ impl Wait {
         let Wait { runtime, .. } = self;
         // A hint: the thread may be on another activation next.
         // SAFETY: on an activation.
-        let blocks = runtime.prefers_blocking(unsafe { base::current() });
+        let blocks = unsafe { base::current() }.prefers_blocking();
         let Some(thread) = caller::current_thread().filter(|_| !blocks) else {
             return false;
         };

@@ -207,11 +207,10 @@ pub fn wait_for(
         Ok(_) => {}
         Err(Fault) => return failed(libc::EFAULT),
     }
-    let activation = runtime.enter();
-    let (activation, waited) =
-        runtime.futex_wait(activation, address, mask, deadline, || read() == Ok(value));
-    seen::note_waited(activation, &waited);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    let (inside, waited) = inside.futex_wait(address, mask, deadline, || read() == Ok(value));
+    seen::note_waited(&inside, &waited);
+    inside.leave();
     match waited {
         Waited::Mismatch => failed(libc::EAGAIN),
         Waited::Ended(WakeReason::Woken) => 0,
@@ -223,13 +222,13 @@ pub fn wait_for(
 /// FUTEX_WAKE_BITSET.
 #[inline]
 pub fn wake(runtime: &'static Runtime, address: usize, count: u32, mask: u32) -> Answer {
-    let activation = runtime.enter();
-    let woken = runtime.futex_wake(activation, address, count as usize, mask);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    let woken = inside.futex_wake(address, count as usize, mask);
+    inside.leave();
     woken as Answer + wake_outside(address, count as usize - woken.min(count as usize))
 }
 
-/// As [`Runtime::futex_change_and_wake`], but also wakes kernel threads, of which `change` is not told. Returns the result
+/// As [`Inside::futex_change_and_wake`](upcall_linux::Inside), but also wakes kernel threads, of which `change` is not told. Returns the result
 /// of `change`.
 #[inline]
 pub fn change_and_wake(
@@ -237,9 +236,9 @@ pub fn change_and_wake(
     address: usize,
     change: impl FnOnce(bool) -> bool,
 ) -> bool {
-    let activation = runtime.enter();
-    let woken = runtime.futex_change_and_wake(activation, address, change);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    let woken = inside.futex_change_and_wake(address, change);
+    inside.leave();
     if let Some(woken) = woken {
         wake_outside(address, 1 - woken);
     }
@@ -348,16 +347,15 @@ fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {
     if (frame.rdx as i32) < 0 || (frame.r10 as i32) < 0 {
         return failed(libc::EINVAL);
     }
-    let activation = runtime.enter();
-    let moved = runtime.futex_requeue(
-        activation,
+    let inside = runtime.enter();
+    let moved = inside.futex_requeue(
         from,
         to,
         frame.rdx as u32 as usize,
         frame.r10 as u32 as usize,
         || !compare || access::load_u32(from) == Ok(frame.r9 as u32),
     );
-    runtime.leave(activation);
+    inside.leave();
     match moved {
         Some((woken, moved)) => {
             let asked = [frame.rdx, frame.r10].map(|count| count as u32 as usize);
@@ -397,9 +395,8 @@ fn wake_op(runtime: &'static Runtime, frame: &Frame) -> Answer {
         return failed(libc::EFAULT);
     }
     let mut fault = false;
-    let activation = runtime.enter();
-    let woken = runtime.futex_wake_op(
-        activation,
+    let inside = runtime.enter();
+    let woken = inside.futex_wake_op(
         first,
         to_wake(frame.rdx) as usize,
         second,
@@ -412,7 +409,7 @@ fn wake_op(runtime: &'static Runtime, frame: &Frame) -> Answer {
             }
         },
     );
-    runtime.leave(activation);
+    inside.leave();
     if fault {
         failed(libc::EFAULT)
     } else {

@@ -15,7 +15,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::call::ids;
 use crate::ground::access;
@@ -143,9 +143,9 @@ fn queue_to_process(
     {
         return answer;
     }
-    let activation = runtime.enter();
-    let queued = pending::queue_to_process(activation, signal, information);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    let queued = pending::queue_to_process(&inside, signal, information);
+    inside.leave();
     if queued { 0 } else { EAGAIN }
 }
 
@@ -175,35 +175,33 @@ fn send(
     signal: i32,
     information: &Information,
 ) -> Option<i64> {
-    let activation = runtime.enter();
-    let sent = deliver(runtime, activation, sender, signal, information);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    let sent = deliver(&inside, sender, signal, information);
+    inside.leave();
     sent.then_some(0)
 }
 
 /// Called inside the runtime.
 fn deliver(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
+    inside: &Inside,
     sender: &'static Thread,
     signal: i32,
     information: &Information,
 ) -> bool {
-    receiver(sender, signal).is_some_and(|to| {
-        pending::send_shared(runtime, activation, to, signal, information) == Sent::Yes
-    })
+    receiver(sender, signal)
+        .is_some_and(|to| pending::send_shared(inside, to, signal, information) == Sent::Yes)
 }
 
 /// Called when the kernel has sent the signal to this process, too. The sender takes it, if it is still pending.
 fn take_own(runtime: &'static Runtime, sender: &'static Thread, signal: i32) {
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     if receiver(sender, signal).is_some()
         && let Some((signal, information)) = pending::take(bit(signal))
-        && !deliver(runtime, activation, sender, signal, &information)
+        && !deliver(&inside, sender, signal, &information)
     {
-        pending::pass(runtime, activation, signal, &information);
+        pending::pass(&inside, signal, &information);
     }
-    runtime.leave(activation);
+    inside.leave();
 }
 
 /// Returns true if kill(2) with this first word signals a group to which the process belongs.

@@ -59,7 +59,7 @@ pub fn make_mark(address: usize, record: usize) {
 
 /// Returns the record behind a mark; 0 for an activation, and for a mark without one.
 #[inline]
-pub fn record_of(activation: &'static Activation) -> usize {
+pub fn record_of(activation: &Activation) -> usize {
     match activation.kernel.outside.load(Ordering::Relaxed) {
         ANYBODY => 0,
         record => record,
@@ -98,7 +98,7 @@ pub fn is_outside() -> bool {
 }
 
 /// Returns true if this is a mark in place of an activation.
-pub fn is_mark(activation: &'static Activation) -> bool {
+pub fn is_mark(activation: &Activation) -> bool {
     activation.kernel.outside.load(Ordering::Relaxed) != 0
 }
 
@@ -153,7 +153,7 @@ pub fn identify(runtime: &'static Runtime) -> Caller {
 }
 
 /// Makes the register lead to this activation, which the calling kernel thread is. All signals are blocked.
-fn claim(activation: &'static Activation) -> Caller {
+fn claim(activation: &Activation) -> Caller {
     let value = base::read();
     let is_right = value == core::ptr::from_ref(activation) as usize;
     base::set(Some(activation));
@@ -263,7 +263,7 @@ fn mark_as_it_is() {
 
 /// Called when a handler of the program's has ended, that began on `activation` with the thread's own value. What it left
 /// in the register becomes the thread's.
-pub fn take_back(activation: &'static Activation, thread: &'static Thread) {
+pub fn take_back(activation: &Activation, thread: &'static Thread) {
     let word = &thread.kernel.program_base;
     match GUEST.runtime() {
         Some(_) if base::program_thread().is_some() => word.store(0, Ordering::Relaxed),

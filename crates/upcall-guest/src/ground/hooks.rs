@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use upcall_core::Errno;
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Inside, Runtime, Thread};
 
 /// The functions of the higher floors.
 pub struct Hooks {
@@ -14,7 +14,7 @@ pub struct Hooks {
     /// The process is the child of a fork.
     pub in_child: fn(),
     /// A time slice is over.
-    pub tick: fn(&'static Runtime, &'static Activation, &'static Thread),
+    pub tick: fn(&Inside, &'static Thread),
     /// Takes a thread that was stopped in the program's code to its own kernel thread, if it is bound. Returns true if it
     /// went.
     pub go_stopped: fn(&'static Runtime, &'static Thread) -> bool,

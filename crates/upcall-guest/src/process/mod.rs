@@ -86,9 +86,9 @@ fn refused(frame: &Frame) -> u64 {
 /// Returns the processors that the program may use, for a thread that is about to pass them on.
 fn refresh() {
     if let Some(runtime) = GUEST.runtime().filter(|_| !caller::is_outside()) {
-        let activation = runtime.enter();
-        affinity::refresh(runtime, activation);
-        runtime.leave(activation);
+        let inside = runtime.enter();
+        affinity::refresh(&inside);
+        inside.leave();
     }
 }
 
@@ -260,9 +260,9 @@ pub fn exec(frame: &Frame) -> i64 {
     let runtime = GUEST.runtime().filter(|_| !caller::is_outside());
     if let Some(runtime) = runtime {
         // The new program inherits what is pending, but not our memory.
-        let activation = runtime.enter();
-        pending::return_kept(runtime, activation);
-        runtime.leave(activation);
+        let inside = runtime.enter();
+        pending::return_kept(&inside);
+        inside.leave();
     }
     refresh();
     release();
@@ -280,9 +280,9 @@ pub fn exec(frame: &Frame) -> i64 {
         mask::set_kernel_mask(before);
     }
     if let Some(runtime) = runtime {
-        let activation = runtime.enter();
-        runtime.kernel().bind_again(activation);
-        runtime.leave(activation);
+        let inside = runtime.enter();
+        runtime.kernel().bind_again(&inside);
+        inside.leave();
     }
     answer
 }

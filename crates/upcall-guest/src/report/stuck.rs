@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Inside, Thread};
 
 use crate::call::direct;
 use crate::ground::caller;
@@ -75,10 +75,10 @@ fn is_counted(thread: &'static Thread) -> bool {
 }
 
 /// Called when a virtual processor is about to sleep. Inside the runtime, without a thread.
-pub fn look(runtime: &'static Runtime, activation: &'static Activation) {
+pub fn look(inside: &Inside) {
     if REPORTER.load(Ordering::Relaxed).is_null()
         || FOUND.load(Ordering::Relaxed) != 0
-        || !runtime.is_stuck()
+        || !inside.runtime().is_stuck()
         || GUEST.helpers.load(Ordering::SeqCst) != 0
         || timers::are_there()
         || signal::has_handlers()
@@ -96,8 +96,8 @@ pub fn look(runtime: &'static Runtime, activation: &'static Activation) {
         all_wait
     });
     // Looked at after the threads: what one of them did before it waited may have woken another.
-    if all_wait && waiting > 0 && runtime.is_stuck() {
+    if all_wait && waiting > 0 && inside.runtime().is_stuck() {
         FOUND.store(1, Ordering::Release);
-        runtime.futex_wake(activation, FOUND.as_ptr() as usize, 1, u32::MAX);
+        inside.futex_wake(FOUND.as_ptr() as usize, 1, u32::MAX);
     }
 }

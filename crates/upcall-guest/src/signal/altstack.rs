@@ -159,9 +159,9 @@ fn is_shared(thread: &'static Thread) -> bool {
 
 /// sigaltstack(2) of a thread.
 pub fn sigaltstack(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     let answer = call(thread, frame).err().unwrap_or(0);
-    runtime.leave(activation);
+    inside.leave();
     -i64::from(answer)
 }
 
@@ -223,7 +223,7 @@ pub fn adopt(thread: &'static Thread) {
 
 /// Tells the kernel the activation's own stack, for the calling kernel thread, inside the runtime. It is called on another
 /// stack, because the thread may be using the one that the kernel knew before.
-pub fn install(activation: &'static Activation) {
+pub fn install(activation: &Activation) {
     let own = activation.own_stack();
     let stack = libc::stack_t {
         ss_sp: own.start as *mut _,

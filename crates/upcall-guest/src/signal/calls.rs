@@ -80,14 +80,14 @@ pub fn answer_wait(frame: &Frame, signal: i32, information: &pending::Informatio
 
 /// Changes the current thread's mask. Signals that it unblocks are delivered before this returns.
 pub fn set_thread_mask(runtime: &'static Runtime, thread: &'static Thread, mask: u64) {
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     thread.kernel.mask.store(mask, Ordering::SeqCst);
-    runtime.kernel().set_mask(activation, mask);
+    runtime.kernel().set_mask(&inside, mask);
     // After its own: what was pending for the process is this thread's.
     masks::opens(mask);
     if pending::for_thread(thread) & !mask != 0 {
-        activation.attend(Activation::DEFERRED);
+        inside.attend(Activation::DEFERRED);
     }
-    pending::pass_shared(runtime, activation, thread, mask);
-    runtime.leave(activation);
+    pending::pass_shared(&inside, thread, mask);
+    inside.leave();
 }

@@ -51,7 +51,7 @@ pub fn change(
 }
 
 /// Makes the call on every activation, in [`one_at_a_time`].
-fn make(runtime: &'static Runtime, activation: Option<&'static Activation>, call: [u64; 7]) -> i64 {
+fn make(runtime: &'static Runtime, activation: Option<&Activation>, call: [u64; 7]) -> i64 {
     // First here: if this is not allowed, no other makes it.
     let (first, other) = ask_all(runtime, activation, call, 0);
     if first == 0 && other != 0 {
@@ -84,17 +84,14 @@ fn ask(runtime: &'static Runtime, call: [u64; 7], expected: i64) -> (i64, i64) {
 }
 
 /// Calls `act` while no other thread does so; with the calling activation, if it is one.
-fn one_at_a_time<R>(
-    runtime: &'static Runtime,
-    act: impl FnOnce(Option<&'static Activation>) -> R,
-) -> R {
+fn one_at_a_time<R>(runtime: &'static Runtime, act: impl FnOnce(Option<&Activation>) -> R) -> R {
     // A helper is not inside the runtime and need not leave.
-    let activation = (!caller::is_outside()).then(|| runtime.enter());
+    let inside = (!caller::is_outside()).then(|| runtime.enter());
     let guard = ONE_AT_A_TIME.lock(runtime.kernel());
-    let result = act(activation);
+    let result = act(inside.as_deref());
     drop(guard);
-    if let Some(activation) = activation {
-        runtime.leave(activation);
+    if let Some(inside) = inside {
+        inside.leave();
     }
     result
 }
@@ -102,7 +99,7 @@ fn one_at_a_time<R>(
 /// As [`ask`], in [`one_at_a_time`].
 fn ask_all(
     runtime: &'static Runtime,
-    activation: Option<&'static Activation>,
+    activation: Option<&Activation>,
     call: [u64; 7],
     expected: i64,
 ) -> (i64, i64) {
@@ -146,7 +143,7 @@ fn ask_all(
 }
 
 /// Called in the handler, on each of the other activations.
-pub fn make_requested_call(activation: &'static Activation) {
+pub fn make_requested_call(activation: &Activation) {
     if !preempt::owes_call(activation) {
         return;
     }

@@ -157,7 +157,7 @@ unsafe fn serve(
         }
         if meaning != preempt::Meaning::Foreign {
             // SAFETY: as the kernel passed it.
-            unsafe { own_signal(runtime, activation, meaning, context) };
+            unsafe { own_signal(activation, meaning, context) };
             return entered;
         }
     }
@@ -189,7 +189,7 @@ unsafe fn serve(
     unsafe { pending::complete(activation, signal, information) };
     if blocked_by(thread) & preempt::OWN & bit(signal) != 0 {
         // SAFETY: as the kernel passed it.
-        unsafe { blocked(runtime, activation, thread, signal, information) };
+        unsafe { blocked(activation, thread, signal, information) };
         return entered;
     }
     if disposition(signal) != Disposition::Handled {
@@ -264,7 +264,7 @@ unsafe fn serve(
 
 /// Returns true if a signal meets code in which no handler of the program may run: the runtime, or what the runtime's
 /// own signal does on the stack of a thread that it has stopped.
-fn meets_runtime(activation: &'static Activation) -> bool {
+fn meets_runtime(activation: &Activation) -> bool {
     let stopped = |thread: &Thread| thread.kernel.stopped.load(Ordering::Relaxed);
     activation.is_inside() || activation.thread().is_some_and(stopped)
 }
@@ -294,7 +294,7 @@ pub fn begin() {
 ///
 /// `information` is what the kernel passed.
 unsafe fn is_dropped(
-    activation: &'static Activation,
+    activation: &Activation,
     signal: i32,
     information: *const libc::siginfo_t,
 ) -> bool {
@@ -313,8 +313,7 @@ unsafe fn is_dropped(
 ///
 /// `information` is what the kernel passed, in the handler, with all signals blocked.
 unsafe fn blocked(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
+    activation: &Activation,
     thread: &'static Thread,
     signal: i32,
     information: *mut libc::siginfo_t,
@@ -331,16 +330,17 @@ unsafe fn blocked(
         return;
     }
     thread.kernel.disturbed.store(true, Ordering::Relaxed);
+    let runtime = activation.runtime();
     let interrupted = activation.is_in_call();
     runtime.kernel().set_inside();
     set_kernel_mask(activation.kernel.mask.load(Ordering::Relaxed));
     if interrupted {
         runtime.interrupt_blocking();
     }
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     let id = thread.kernel.tid.load(Ordering::Relaxed);
-    pending::send(runtime, activation, (thread, id), signal, words);
-    runtime.leave(activation);
+    pending::send(&inside, (thread, id), signal, words);
+    inside.leave();
     if interrupted {
         runtime.resume_blocking();
     }
@@ -467,7 +467,7 @@ fn show_mask(thread: &'static Thread, context: *mut libc::ucontext_t) {
 ///
 /// The arguments are what the kernel passed.
 unsafe fn defer(
-    activation: &'static Activation,
+    activation: &Activation,
     signal: i32,
     information: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,
@@ -526,7 +526,7 @@ fn handler_mask(thread: &'static Thread, signal: i32, context: *const libc::ucon
 }
 
 /// Notes the mask for the handler, and sets it without the runtime's own signal, which has been blocked up to here.
-fn note_mask(activation: &'static Activation, thread: &'static Thread, mask: u64) {
+fn note_mask(activation: &Activation, thread: &'static Thread, mask: u64) {
     thread.kernel.mask.store(mask, Ordering::SeqCst);
     activation
         .kernel
@@ -591,7 +591,7 @@ fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc
     masks::opens(mask);
     if pending::for_thread(thread) & !mask != 0 {
         runtime.kernel().set_inside();
-        pending::queue_one(runtime, activation, thread, mask);
+        pending::queue_one(activation, thread, mask);
         runtime.kernel().clear_inside();
     }
     activation

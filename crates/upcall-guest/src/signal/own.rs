@@ -40,15 +40,15 @@ use super::place::is_at_entry;
 ///
 /// `context` is the frame that the kernel passed.
 pub(super) unsafe fn own_signal(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
+    activation: &Activation,
     meaning: preempt::Meaning,
     context: *mut libc::ucontext_t,
 ) {
     let Some(thread) = activation.thread().filter(|_| !activation.is_inside()) else {
-        preempt::handle(runtime, activation, meaning);
+        preempt::handle(activation, meaning);
         return;
     };
+    let runtime = activation.runtime();
     if is_at_entry(activation, context) {
         // There is no room to park it. It parks when it is in the runtime the next time, or has room.
         activation.attend(Activation::RESCHEDULE);
@@ -156,7 +156,7 @@ fn deliver_at_end(
     {
         runtime.kernel().set_inside();
         while let Some((signal, information)) = activation.kernel.inbox.take() {
-            pending::hold(runtime, activation, thread, signal, &information);
+            pending::hold(activation, thread, signal, &information);
         }
         activation.kernel.at_hand.store(0, Ordering::SeqCst);
         match taken {
@@ -164,7 +164,7 @@ fn deliver_at_end(
             Some((signal, information)) => {
                 pending::queue_to_kernel(activation, signal, &information);
             }
-            None => pending::queue_one(runtime, activation, thread, held),
+            None => pending::queue_one(activation, thread, held),
         }
         runtime.kernel().clear_inside();
     }

@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
 use upcall_core::state::thread::Claim;
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Activation, Inside, Runtime, Thread};
 
 use crate::ground::entry::raw_syscall;
 use crate::ground::mask::{self, bit};
@@ -147,14 +147,14 @@ pub fn dequeue(
 pub fn while_it_lives<R>(
     runtime: &'static Runtime,
     (thread, id): (&'static Thread, i32),
-    act: impl FnOnce(&'static Activation) -> R,
+    act: impl FnOnce(&Inside) -> R,
 ) -> Option<R> {
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     let done = {
         let _pool = POOL.lock(runtime.kernel());
-        is_thread(thread, id).then(|| act(activation))
+        is_thread(thread, id).then(|| act(&inside))
     };
-    runtime.leave(activation);
+    inside.leave();
     done
 }
 
@@ -224,49 +224,42 @@ pub fn queue_to(kernel_id: i32, signal: i32, information: &Information) -> i64 {
     (unsafe { raw_syscall(libc::SYS_rt_tgsigqueueinfo, words) }) as i64
 }
 
-/// Called when the thread does not accept the signals in `set` any more: those for the process go to others. Inside the
-/// runtime.
-pub fn pass_shared(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    set: u64,
-) {
+/// Called when the thread does not accept the signals in `set` any more: those for the process go to others.
+pub fn pass_shared(inside: &Inside, thread: &'static Thread, set: u64) {
     while List::of(thread).numbers() & set != 0 {
         let shared = POOL
-            .lock(runtime.kernel())
+            .lock(inside.runtime().kernel())
             .remove(List::of(thread), set, true);
         let Some((signal, information)) = shared else {
             return;
         };
-        pass(runtime, activation, signal, &information);
+        pass(inside, signal, &information);
     }
 }
 
-/// Called when a thread has ended, inside the runtime. Nothing is queued to it any more, and signals for it alone are
+/// Called when a thread has ended. Nothing is queued to it any more, and signals for it alone are
 /// dropped.
-pub fn close(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+pub fn close(inside: &Inside, thread: &'static Thread) {
     {
-        let _pool = POOL.lock(runtime.kernel());
+        let _pool = POOL.lock(inside.runtime().kernel());
         thread.kernel.tid.store(0, Ordering::SeqCst);
     }
-    pass_shared(runtime, activation, thread, !0);
+    pass_shared(inside, thread, !0);
     let list = List::of(thread);
     while list.numbers() != 0 {
-        POOL.lock(runtime.kernel()).remove(list, !0, false);
+        POOL.lock(inside.runtime().kernel()).remove(list, !0, false);
     }
 }
 
-/// Sends a signal to the thread with that id. Inside the runtime.
+/// Sends a signal to the thread with that id.
 pub fn send(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
+    inside: &Inside,
     receiver: (&'static Thread, i32),
     signal: i32,
     information: &Information,
 ) -> Sent {
     let signal = (signal, information);
-    send_to(runtime, Some(activation), receiver, signal, false)
+    send_to(inside.runtime(), Some(inside), receiver, signal, false)
 }
 
 /// As [`send`], by an outside kernel thread, with its signals blocked.
@@ -281,20 +274,19 @@ pub fn send_from_outside(
 
 /// As [`send`], for a signal that was sent to the process.
 pub fn send_shared(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
+    inside: &Inside,
     receiver: (&'static Thread, i32),
     signal: i32,
     information: &Information,
 ) -> Sent {
     let signal = (signal, information);
-    send_to(runtime, Some(activation), receiver, signal, true)
+    send_to(inside.runtime(), Some(inside), receiver, signal, true)
 }
 
-/// `shared`: it was sent to the process. `activation`: the calling one, if it is one.
+/// `shared`: it was sent to the process. `inside`: where the caller is, if it is on an activation.
 fn send_to(
     runtime: &'static Runtime,
-    activation: Option<&'static Activation>,
+    inside: Option<&Inside>,
     (thread, id): (&'static Thread, i32),
     (signal, information): (i32, &Information),
     shared: bool,
@@ -309,15 +301,15 @@ fn send_to(
         Disposition::Default if !blocked => {
             // Ends or stops the whole process: the kernel's business, here and now.
             signal::take_default(signal);
-            let Some(activation) = activation else {
+            let Some(inside) = inside else {
                 let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
                 // SAFETY: no memory of ours is involved.
                 unsafe { raw_syscall(libc::SYS_kill, [pid, signal as u64, 0, 0, 0, 0]) };
                 return Sent::Yes;
             };
-            let own = activation.kernel.mask.load(Ordering::Relaxed);
+            let own = inside.kernel.mask.load(Ordering::Relaxed);
             mask::set_kernel_mask(own & !bit(signal));
-            queue_to_kernel(activation, signal, information);
+            queue_to_kernel(inside, signal, information);
             mask::set_kernel_mask(own);
             return Sent::Yes;
         }
@@ -332,8 +324,8 @@ fn send_to(
         shared,
         interrupts,
     ) {
-        Ok(true) => match activation {
-            Some(activation) => runtime.make_ready(activation, thread),
+        Ok(true) => match inside {
+            Some(inside) => inside.make_ready(thread),
             None => runtime.make_ready_from_outside(thread),
         },
         Ok(false) => call_carrier(runtime, thread),
@@ -368,7 +360,7 @@ const fn bare(signal: i32) -> Information {
 }
 
 /// Queues a signal to the calling activation's kernel thread.
-pub fn queue_to_kernel(activation: &'static Activation, signal: i32, information: &Information) {
+pub fn queue_to_kernel(activation: &Activation, signal: i32, information: &Information) {
     let own = activation.kernel.tid.load(Ordering::Relaxed);
     let queue = |information: &Information| queue_to(own, signal, information);
     activation.kernel.queued.put_over(signal, information);
@@ -393,11 +385,7 @@ pub fn queue_to_kernel(activation: &'static Activation, signal: i32, information
 /// # Safety
 ///
 /// `information` is what the kernel passed to the handler.
-pub unsafe fn complete(
-    activation: &'static Activation,
-    signal: i32,
-    information: *mut libc::siginfo_t,
-) {
+pub unsafe fn complete(activation: &Activation, signal: i32, information: *mut libc::siginfo_t) {
     if activation.kernel.queued.signal() != signal {
         return;
     }
@@ -417,7 +405,7 @@ fn complete_by(information: &mut Information, queued: &Information) {
 
 /// Takes back from the kernel what was queued to the activation's kernel thread and has not been delivered. With
 /// all signals blocked.
-pub fn take_back(activation: &'static Activation) -> Option<(i32, Information)> {
+pub fn take_back(activation: &Activation) -> Option<(i32, Information)> {
     let queued = &activation.kernel.queued;
     if !queued.is_full() {
         return None;
@@ -431,54 +419,38 @@ pub fn take_back(activation: &'static Activation) -> Option<(i32, Information)> 
 /// Keeps a signal that has come for the activation with the thread that it runs. Where there is no memory it waits
 /// in the kernel.
 pub fn hold(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
+    activation: &Activation,
     thread: &'static Thread,
     signal: i32,
     information: &Information,
 ) {
     let id = thread.kernel.tid.load(Ordering::Relaxed);
     let found = (signal, information);
-    if enqueue(runtime, (thread, id), found, true, || false) == Err(Sent::Full) {
+    if enqueue(activation.runtime(), (thread, id), found, true, || false) == Err(Sent::Full) {
         queue_to_kernel(activation, signal, information);
     }
 }
 
 /// Queues the first signal that `mask` lets through to the activation's kernel thread. One at a
 /// time: the handler may migrate, and what the kernel still held would meet another thread.
-pub fn queue_one(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    mask: u64,
-) {
-    if let Some((signal, information)) = dequeue(runtime, thread, !mask) {
+pub fn queue_one(activation: &Activation, thread: &'static Thread, mask: u64) {
+    if let Some((signal, information)) = dequeue(activation.runtime(), thread, !mask) {
         queue_to_kernel(activation, signal, &information);
     }
 }
 
 /// Handles a signal that came inside the runtime, when the activation leaves with a thread whose mask is `mask`. It goes to
 /// the thread or, if the thread blocks it, to where it waits.
-pub fn restore(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    signal: i32,
-    information: &Information,
-    mask: u64,
-) {
+pub fn restore(inside: &Inside, signal: i32, information: &Information, mask: u64) {
     if mask & bit(signal) == 0 {
-        queue_to_kernel(activation, signal, information);
+        queue_to_kernel(inside, signal, information);
     } else {
-        pass(runtime, activation, signal, information);
+        pass(inside, signal, information);
     }
 }
 
 /// Leaves a signal to the process, in the kernel. Returns false if there is no room.
-pub fn queue_to_process(
-    activation: &'static Activation,
-    signal: i32,
-    information: &Information,
-) -> bool {
+pub fn queue_to_process(activation: &Activation, signal: i32, information: &Information) -> bool {
     // Only to its own id may a kernel thread send what looks as if the kernel had sent it; the
     // signal is the process's all the same.
     // SAFETY: reads 128 bytes.
@@ -499,28 +471,29 @@ pub fn queue_to_process(
 }
 
 /// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending.
-/// Inside the runtime, with all of the program's signals blocked.
-pub fn pass(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    signal: i32,
-    information: &Information,
-) {
+/// Called with all of the program's signals blocked.
+pub fn pass(inside: &Inside, signal: i32, information: &Information) {
     if information[1] as u32 as i32 == SI_TKILL
         && let Some(first) = GUEST.identities.first()
     {
         // From another process, which knows the first thread's id only.
         let id = GUEST.pid.load(Ordering::Relaxed) as i32;
-        send(runtime, activation, (first, id), signal, information);
+        send(inside, (first, id), signal, information);
         return;
     }
     let mut information = *information;
     loop {
-        let find = || receivers::find(runtime, signal, &information);
+        let find = || receivers::find(inside.runtime(), signal, &information);
         let receiver = masks::find_or_close(signal, find);
         let list = match receiver {
             Some(to) => {
-                match send_to(runtime, Some(activation), to, (signal, &information), true) {
+                match send_to(
+                    inside.runtime(),
+                    Some(inside),
+                    to,
+                    (signal, &information),
+                    true,
+                ) {
                     Sent::Yes if receivers::accepts(to.0, signal) => return,
                     // It blocks it by now, perhaps without having seen it.
                     Sent::Yes => Some(List::of(to.0)),
@@ -533,8 +506,8 @@ pub fn pass(
         };
         let list = match list {
             Some(list) => list,
-            None if queue_to_process(activation, signal, &information) => return,
-            None if keep(runtime, signal, &information) => {
+            None if queue_to_process(inside, signal, &information) => return,
+            None if keep(inside.runtime(), signal, &information) => {
                 if receivers::first_of_all(signal).is_none() {
                     return;
                 }
@@ -542,11 +515,13 @@ pub fn pass(
                 PROCESS
             }
             None => {
-                queue_to_process(activation, signal, &bare(signal));
+                queue_to_process(inside, signal, &bare(signal));
                 return;
             }
         };
-        let again = POOL.lock(runtime.kernel()).remove(list, bit(signal), true);
+        let again = POOL
+            .lock(inside.runtime().kernel())
+            .remove(list, bit(signal), true);
         let Some((_, kept)) = again else {
             return;
         };
@@ -570,15 +545,14 @@ fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bo
     kept
 }
 
-/// Gives the kernel the signals that are kept here because it had no room, as far as it has room by now. Inside the
-/// runtime.
-pub fn return_kept(runtime: &'static Runtime, activation: &'static Activation) {
+/// Gives the kernel the signals that are kept here because it had no room, as far as it has room by now.
+pub fn return_kept(inside: &Inside) {
     if PROCESS.numbers() == 0 {
         return;
     }
-    let mut pool = POOL.lock(runtime.kernel());
+    let mut pool = POOL.lock(inside.runtime().kernel());
     while let Some((signal, information)) = pool.first(PROCESS)
-        && queue_to_process(activation, signal, &information)
+        && queue_to_process(inside, signal, &information)
     {
         pool.remove(PROCESS, bit(signal), false);
     }
@@ -607,7 +581,7 @@ pub fn take(set: u64) -> Option<(i32, Information)> {
 
 /// Called when the kernel thread becomes an activation: its pending signals wait for its thread, which may be carried by
 /// another one soon.
-pub fn adopt(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+pub fn adopt(inside: &Inside, thread: &'static Thread) {
     let id = thread.kernel.tid.load(Ordering::Relaxed);
     loop {
         let set = upcall_linux::own_pending() & thread.kernel.mask.load(Ordering::Relaxed);
@@ -615,20 +589,20 @@ pub fn adopt(runtime: &'static Runtime, activation: &'static Activation, thread:
             return;
         };
         let found = (signal, &information);
-        if enqueue(runtime, (thread, id), found, false, || false) == Err(Sent::Full) {
+        if enqueue(inside.runtime(), (thread, id), found, false, || false) == Err(Sent::Full) {
             // There is no memory: this and the others stay where they were.
-            queue_to_kernel(activation, signal, &information);
+            queue_to_kernel(inside, signal, &information);
             return;
         }
     }
 }
 
 /// Takes the process's signals in `set` and passes each on. Inside the runtime.
-pub fn pass_pending(runtime: &'static Runtime, activation: &'static Activation, set: u64) {
+pub fn pass_pending(inside: &Inside, set: u64) {
     let mut left = set;
     while let Some((signal, information)) = take(left) {
         // In any case it is not taken twice in a row.
         left &= !bit(signal);
-        pass(runtime, activation, signal, &information);
+        pass(inside, signal, &information);
     }
 }

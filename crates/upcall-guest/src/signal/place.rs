@@ -29,10 +29,7 @@ use super::actions::{ACTIONS, Disposition, disposition, is_fault};
 use super::{altstack, end_by, own};
 
 /// Returns true if the handler with this frame runs on the activation's own stack.
-pub(super) fn is_at_entry(
-    activation: &'static Activation,
-    context: *const libc::ucontext_t,
-) -> bool {
+pub(super) fn is_at_entry(activation: &Activation, context: *const libc::ucontext_t) -> bool {
     activation.own_stack().contains(&(context as usize))
 }
 

@@ -28,7 +28,7 @@ pub fn note_made(thread: &'static Thread) {
 }
 
 /// Notes a wait that ended for another reason than a signal: it will not be made again.
-pub fn note_waited(activation: &'static Activation, waited: &Waited) {
+pub fn note_waited(activation: &Activation, waited: &Waited) {
     if let Waited::Ended(WakeReason::Woken | WakeReason::TimedOut) = waited
         && let Some(thread) = activation.thread()
     {

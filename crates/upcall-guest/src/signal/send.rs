@@ -26,9 +26,9 @@ pub fn send(
         mask::set_kernel_mask(before);
     } else if number != 0 {
         // The last wait is over; a signal to oneself is delivered when the runtime is left.
-        let activation = runtime.enter();
-        sent = pending::send(runtime, activation, receiver, number, information);
-        runtime.leave(activation);
+        let inside = runtime.enter();
+        sent = pending::send(&inside, receiver, number, information);
+        inside.leave();
     }
     match sent {
         Sent::Yes => 0,

@@ -4,13 +4,13 @@
 //! none does. It gives the signal back to the kernel ([`pending`](crate::signal::pending)), and until then the signal is
 //! not pending. A thread that asks the kernel what is pending first waits for that.
 
-use upcall_linux::{Activation, Runtime};
+use upcall_linux::{Inside, Runtime};
 
 use crate::signal::{masks, receivers};
 
 /// Waits until all signals in `set` that no thread accepts are pending in the kernel, if they are pending at all. From then
 /// on they stay there until some thread accepts them. Inside the runtime.
-pub fn settle(runtime: &'static Runtime, activation: &'static Activation, set: u64) {
+pub fn settle(inside: &Inside, set: u64) {
     let mut open = set & masks::passable();
     while open != 0 {
         let signal = open.trailing_zeros() as i32 + 1;
@@ -19,13 +19,13 @@ pub fn settle(runtime: &'static Runtime, activation: &'static Activation, set: u
     }
     let closed = || masks::closed(set);
     if closed() != 0 {
-        runtime.kernel().await_closed(runtime, activation, closed);
+        inside.runtime().kernel().await_closed(inside, closed);
     }
 }
 
 /// As [`settle`], outside the runtime.
 pub fn settle_for_call(runtime: &'static Runtime, set: u64) {
-    let activation = runtime.enter();
-    settle(runtime, activation, set);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    settle(&inside, set);
+    inside.leave();
 }

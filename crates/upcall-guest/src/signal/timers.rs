@@ -9,7 +9,7 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use upcall_linux::{Activation, Runtime, Thread, preempt};
+use upcall_linux::{Inside, Thread, preempt};
 
 use crate::ground::access;
 use crate::ground::entry::{Frame, raw_syscall};
@@ -202,7 +202,7 @@ pub fn note(index: u32) {
 }
 
 /// Sends the signals of the timers that have fired. Inside the runtime.
-pub fn pass_on(runtime: &'static Runtime, activation: &'static Activation) {
+pub fn pass_on(inside: &Inside) {
     if FIRED.load(Ordering::Relaxed) == 0 || FIRED.swap(0, Ordering::SeqCst) == 0 {
         return;
     }
@@ -213,18 +213,12 @@ pub fn pass_on(runtime: &'static Runtime, activation: &'static Activation) {
         if count != 0
             && let Some(thread) = GUEST.identities.find(id)
         {
-            ring(runtime, activation, (thread, id), slot, count);
+            ring(inside, (thread, id), slot, count);
         }
     }
 }
 
-fn ring(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    receiver: (&'static Thread, i32),
-    slot: &Slot,
-    count: u32,
-) {
+fn ring(inside: &Inside, receiver: (&'static Thread, i32), slot: &Slot, count: u32) {
     let signal = slot.signal.load(Ordering::Relaxed);
     if receiver.0.kernel.pending.load(Ordering::SeqCst) & bit(signal) != 0 {
         return;
@@ -235,5 +229,5 @@ fn ring(
     information[1] = u64::from(SI_TIMER as u32);
     information[2] = u64::from(timer as u32) | u64::from(count - 1) << 32;
     information[3] = slot.value.load(Ordering::Relaxed);
-    pending::send(runtime, activation, receiver, signal, &information);
+    pending::send(inside, receiver, signal, &information);
 }

@@ -171,16 +171,10 @@ fn raise(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) 
     let place = core::ptr::from_mut(frame) as usize;
     state.frame.store(place, Ordering::Relaxed);
     let id = state.tid.load(Ordering::Relaxed);
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     let information = information(frame);
-    pending::send(
-        runtime,
-        activation,
-        (thread, id),
-        libc::SIGSYS,
-        &information,
-    );
-    runtime.leave(activation);
+    pending::send(&inside, (thread, id), libc::SIGSYS, &information);
+    inside.leave();
     state.frame.store(0, Ordering::Relaxed);
     restore(thread, &answer);
     if answer.came.get() {

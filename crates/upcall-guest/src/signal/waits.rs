@@ -231,13 +231,13 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
         return -i64::from(libc::EFAULT);
     };
     let set = set & !mask::UNBLOCKABLE;
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     if time == Some(0) {
         // It does not wait for what an activation is about to give back to the kernel.
-        settled::settle(runtime, activation, set);
+        settled::settle(&inside, set);
     }
     let found = pending::dequeue(runtime, thread, set);
-    runtime.leave(activation);
+    inside.leave();
     let Some((signal, information)) = found else {
         let from_kernel = set & !preempt::OWN;
         let mut words = frame.words();

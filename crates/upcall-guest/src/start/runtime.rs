@@ -54,6 +54,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
             may_start: dispatch::may_start,
             begin: signal::begin,
             deferred: signal::deferred,
+            pass_on: signal::pass_on,
             resting_mask: masks::resting,
             tick: signal::tick,
             stuck: stuck::look,
@@ -73,7 +74,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     let mut processors = [0u32; 1024];
     let count = choose_processors(&mut processors);
     let adopted = runtime.adopt(&processors[..count]);
-    let (activation, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
+    let (inside, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
     attempt.succeeds();
     if was_forked_in_handler() {
         // What is there leads to the parent's runtime.
@@ -82,7 +83,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     state::set_forked_in_handler(false);
     runtime
         .kernel()
-        .adopt(activation, thread, mask | alone::hidden());
+        .adopt(&inside, thread, mask | alone::hidden());
     thread
         .kernel
         .robust_list
@@ -92,24 +93,24 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     masks::start(thread.kernel.mask.load(Ordering::Relaxed));
     signal::altstack::adopt(thread);
     pending::reserve(runtime);
-    pending::adopt(runtime, activation, thread);
+    pending::adopt(&inside, thread);
     names::adopt_first(thread);
     lending::adopt_first(thread);
-    scheduling::adopt_first(runtime, activation, thread);
+    scheduling::adopt_first(&inside, thread);
     GUEST.identities.adopt_first(thread);
     GUEST.living.store(1, Ordering::Relaxed);
     GUEST
         .runtime
         .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
     signal::install_own();
-    signal::altstack::install(activation);
+    signal::altstack::install(&inside);
     if GUEST.uses_io_uring.load(Ordering::Acquire) {
         runtime.keep_activations();
     }
     // Virtual processors that cannot get a kernel thread now stay idle for ever; the first
     // one works, which is all that the program had.
     let started = runtime.start();
-    runtime.leave(activation);
+    inside.leave();
     match started {
         // A filter: that does not change.
         Err(Errno(libc::ENOSYS | libc::EPERM | libc::EACCES)) => Ok(runtime),

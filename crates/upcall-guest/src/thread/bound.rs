@@ -279,7 +279,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
     if whose.0.kernel.shell.load(Ordering::Relaxed) != 0 {
         return -i64::from(libc::EPERM);
     }
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     let (thread, id) = whose;
     let mut is_trapped = false;
     let answer = match start(runtime, thread) {
@@ -296,7 +296,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
                 });
             if bound {
                 // The thread may never make a call. One that is installed later looks at the end of its time slice.
-                if let Some(carrier) = thread.carrier().filter(|&own| !ptr::eq(own, activation)) {
+                if let Some(carrier) = thread.carrier().filter(|&own| !ptr::eq(own, &*inside)) {
                     carrier.attend(Activation::DEFERRED);
                     runtime.kernel().interrupt(carrier);
                 }
@@ -310,7 +310,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
             }
         }
     };
-    runtime.leave(activation);
+    inside.leave();
     match calls {
         // SAFETY: the program's own call, which the same filters meet again.
         [first, ..] if is_trapped => unsafe { program_call(first, &Cell::new(0), &NEVER) as i64 },
@@ -346,10 +346,9 @@ pub fn go_stopped(runtime: &'static Runtime, thread: &'static Thread) -> bool {
 
 /// Saves the thread, which goes on on its own kernel thread, where all signals are blocked.
 fn depart(runtime: &'static Runtime, record: &'static Bound) {
-    let activation = runtime.enter();
-    runtime.park(
-        activation,
-        |_, _, _, record| {
+    // It goes on where nobody is inside.
+    let _ = runtime.enter().park(
+        |_, _, record| {
             // SAFETY: as passed below.
             unsafe { &*(record as *const Bound) }.set_state(CARRY);
             None
@@ -367,7 +366,7 @@ fn come_back(runtime: &'static Runtime, record: &'static Bound, thread: &'static
     let own = thread.kernel.mask.load(Ordering::Relaxed);
     thread.kernel.mask.store(mask::ALL | own, Ordering::Relaxed);
     // SAFETY: the stack is free while the thread is away from it; `serve` does not return.
-    let activation = unsafe {
+    let inside = unsafe {
         runtime.return_from_outside(
             thread,
             record.stack_top(),
@@ -375,7 +374,7 @@ fn come_back(runtime: &'static Runtime, record: &'static Bound, thread: &'static
             ptr::from_ref(record) as usize,
         )
     };
-    runtime.leave(activation);
+    inside.leave();
 }
 
 /// The thread was just saved, on its way back.

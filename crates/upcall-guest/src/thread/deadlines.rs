@@ -20,7 +20,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use upcall_core::{Machine, Rank, SpinLock};
-use upcall_linux::{Activation, Job, Runtime, Thread, cpu_time};
+use upcall_linux::{Inside, Job, Runtime, Thread, cpu_time};
 
 use crate::ground::access;
 use crate::ground::entry::Frame;
@@ -183,7 +183,7 @@ fn write(job: &Job, frame: &Frame) -> i64 {
 /// Gives a thread these deadlines, or none.
 fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), wanted: Option<Wanted>) -> i64 {
     let before = cpu_time::of(whose.0);
-    let changed = pending::while_it_lives(runtime, whose, |activation| {
+    let changed = pending::while_it_lives(runtime, whose, |inside| {
         let _jobs = JOBS.lock(runtime.kernel());
         let job = &whose.0.kernel.job;
         let rank = match wanted {
@@ -199,7 +199,7 @@ fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), wanted: Opti
                 Rank::COMMON
             }
         };
-        lending::set_own(runtime, activation, whose.0, rank);
+        lending::set_own(inside, whose.0, rank);
     });
     match changed {
         Some(()) => 0,
@@ -209,16 +209,16 @@ fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), wanted: Opti
 
 /// Changes the calling thread's job, and has it count.
 fn alter(runtime: &'static Runtime, thread: &'static Thread, alter: impl FnOnce(&Job) -> u64) {
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     {
         let _jobs = JOBS.lock(runtime.kernel());
         // Another thread may have taken its deadlines away.
         if has(thread) {
             let due = alter(&thread.kernel.job);
-            lending::set_own(runtime, activation, thread, rank(due));
+            lending::set_own(&inside, thread, rank(due));
         }
     }
-    runtime.leave(activation);
+    inside.leave();
 }
 
 /// Called when the calling thread is about to sleep until then, perhaps into its next job: it wakes as urgent as that job.
@@ -274,18 +274,18 @@ pub fn end_job(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame
 
 /// Called at the end of a time slice of a thread, which is parked, inside the runtime. A job that has had its runtime is
 /// due a period later.
-pub fn tick(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+pub fn tick(inside: &Inside, thread: &'static Thread) {
     if !has(thread) {
         return;
     }
-    let _jobs = JOBS.lock(runtime.kernel());
+    let _jobs = JOBS.lock(inside.runtime().kernel());
     let job = &thread.kernel.job;
     let had = cpu_time::of(thread);
     if had.saturating_sub(load(&job.before)) >= load(&job.runtime) {
         job.before.store(had, Ordering::Relaxed);
         let due = load(&job.due).saturating_add(load(&job.period));
         job.due.store(due, Ordering::Relaxed);
-        lending::set_own(runtime, activation, thread, rank(due));
+        lending::set_own(inside, thread, rank(due));
     }
 }
 

@@ -17,7 +17,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::{Rank, SpinLock};
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Inside, Thread};
 
 use crate::ground::caller;
 use crate::ground::state::{GUEST, Policy};
@@ -63,22 +63,13 @@ pub fn lends() -> bool {
 
 /// Called when a thread of the crate begins, in a block that may have been another's. Inside the runtime.
 #[cold]
-pub fn begin(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    asks: Asks,
-) {
-    inherit(runtime, activation, (activation.thread(), thread));
-    ask(runtime, activation, thread, asks);
+pub fn begin(inside: &Inside, thread: &'static Thread, asks: Asks) {
+    inherit(inside, (inside.thread(), thread));
+    ask(inside, thread, asks);
 }
 
 /// Gives a new thread what its creator has. Inside the runtime.
-pub fn inherit(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    (creator, thread): (Option<&'static Thread>, &'static Thread),
-) {
+pub fn inherit(inside: &Inside, (creator, thread): (Option<&'static Thread>, &'static Thread)) {
     let state = &thread.kernel;
     state.locks.store(0, Ordering::Relaxed);
     state.waits_for.store(0, Ordering::Relaxed);
@@ -86,7 +77,7 @@ pub fn inherit(
     state.lent_rank.store(u64::MAX, Ordering::Relaxed);
     deadlines::forget(thread);
     if GUEST.orders_by_priority() {
-        scheduling::inherit(runtime, activation, (creator, thread));
+        scheduling::inherit(inside, (creator, thread));
     } else {
         let own = creator
             .filter(|&creator| !deadlines::has(creator))
@@ -94,36 +85,26 @@ pub fn inherit(
         // Of one that is held a policy would have to know, which has perhaps just ended.
         let own = own.filter(|&rank| rank != Rank::HELD);
         let own = own.unwrap_or(Rank::COMMON);
-        set_own(runtime, activation, thread, own);
+        set_own(inside, thread, own);
     }
     if let Some(asks) = creator.and_then(shell::asked_by) {
-        ask(runtime, activation, thread, asks);
+        ask(inside, thread, asks);
     }
 }
 
 /// Called when a thread asks for something. Inside the runtime.
-pub fn ask(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    asks: Asks,
-) {
+pub fn ask(inside: &Inside, thread: &'static Thread, asks: Asks) {
     thread.kernel.tag.store(asks.tag, Ordering::Relaxed);
-    change(runtime, activation, thread, asks);
+    change(inside, thread, asks);
 }
 
 /// As [`ask`], of a thread that keeps its tag. Inside the runtime.
-pub fn change(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    asks: Asks,
-) {
+pub fn change(inside: &Inside, thread: &'static Thread, asks: Asks) {
     if let Some(priority) = asks.priority {
-        scheduling::ask(runtime, activation, thread, priority);
+        scheduling::ask(inside, thread, priority);
     }
     if let Some(rank) = asks.rank() {
-        set_own(runtime, activation, thread, rank);
+        set_own(inside, thread, rank);
     }
 }
 
@@ -133,21 +114,16 @@ pub fn own_rank(thread: &'static Thread) -> Rank {
 }
 
 /// Gives a thread a rank of its own. Inside the runtime.
-pub fn set_own(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    rank: Rank,
-) {
-    let _lending = LENDING.lock(runtime.kernel());
+pub fn set_own(inside: &Inside, thread: &'static Thread, rank: Rank) {
+    let _lending = LENDING.lock(inside.runtime().kernel());
     thread.kernel.own_rank.store(rank.0, Ordering::Relaxed);
-    publish(runtime, activation, thread);
+    publish(inside, thread);
 }
 
 /// With `LENDING` locked.
-fn publish(runtime: &'static Runtime, activation: &'static Activation, thread: &'static Thread) {
+fn publish(inside: &Inside, thread: &'static Thread) {
     let lent = Rank(thread.kernel.lent_rank.load(Ordering::Relaxed));
-    runtime.set_rank(activation, thread, own_rank(thread).min(lent));
+    inside.set_rank(thread, own_rank(thread).min(lent));
 }
 
 /// Called when the calling thread has taken a mutex, and writes its name there.
@@ -172,12 +148,12 @@ pub fn took_awaited() {
 #[cold]
 pub fn lend(holder: &AtomicU32) {
     if let Some(runtime) = caller::runtime() {
-        let activation = runtime.enter();
+        let inside = runtime.enter();
         {
             let _lending = LENDING.lock(runtime.kernel());
-            lend_to(runtime, activation, holder.load(Ordering::Relaxed));
+            lend_to(&inside, holder.load(Ordering::Relaxed));
         }
-        runtime.leave(activation);
+        inside.leave();
     }
 }
 
@@ -192,7 +168,7 @@ pub fn mark_and_lend<E>(
     let Some(runtime) = caller::runtime() else {
         return mark();
     };
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     let marked = {
         // Until the holder knows: it may free it right after the mark.
         let _lending = LENDING.lock(runtime.kernel());
@@ -201,18 +177,18 @@ pub fn mark_and_lend<E>(
             if first && let Some(holder) = GUEST.identities.find(name as i32) {
                 holder.kernel.locks.fetch_add(1, Ordering::Relaxed);
             }
-            lend_to(runtime, activation, name);
+            lend_to(&inside, name);
         }
         marked
     };
-    runtime.leave(activation);
+    inside.leave();
     marked
 }
 
 /// Lends the rank of `activation`'s thread to the one of that name, and to the one for which that one waits. With `LENDING`
 /// locked.
-fn lend_to(runtime: &'static Runtime, activation: &'static Activation, holder: u32) {
-    let Some(own) = activation.thread() else {
+fn lend_to(inside: &Inside, holder: u32) {
+    let Some(own) = inside.thread() else {
         return;
     };
     let rank = own.rank();
@@ -226,7 +202,7 @@ fn lend_to(runtime: &'static Runtime, activation: &'static Activation, holder: u
             break;
         }
         holds.kernel.lent_rank.store(rank.0, Ordering::Relaxed);
-        runtime.set_rank(activation, holds, rank);
+        inside.set_rank(holds, rank);
         name = holds.kernel.waits_for.load(Ordering::Relaxed);
     }
 }
@@ -271,15 +247,15 @@ fn give_back(awaited: bool, forget: impl FnOnce(u32)) {
         was_last();
         return;
     };
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     {
         // Before the count: the first waiter may not have counted it yet.
         let _lending = LENDING.lock(runtime.kernel());
         forget(state.tid.load(Ordering::Relaxed) as u32);
         if was_last() && is_lent() {
             state.lent_rank.store(u64::MAX, Ordering::Relaxed);
-            publish(runtime, activation, thread);
+            publish(&inside, thread);
         }
     }
-    runtime.leave(activation);
+    inside.leave();
 }

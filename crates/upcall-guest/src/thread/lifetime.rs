@@ -12,9 +12,8 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use upcall_core::kernel::Vessels;
 use upcall_core::{Errno, Machine};
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::ground::entry::{self, Frame, mode, raw_syscall};
 use crate::ground::state::GUEST;
@@ -245,28 +244,25 @@ fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
         (*copy).mode = mode::RELOAD;
         (*copy).wide = core::ptr::null_mut();
     }
-    let activation = runtime.enter();
-    let result = launch(runtime, activation, request, place);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    let result = launch(&inside, request, place);
+    inside.leave();
     result
 }
 
-fn launch(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    request: &Request,
-    copy: usize,
-) -> Result<i32, Errno> {
-    let Some(creator) = activation.thread() else {
-        runtime
+fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno> {
+    let Some(creator) = inside.thread() else {
+        inside
+            .runtime()
             .kernel()
             .broken("a thread is made without a creator");
     };
     note_first_id_word(request);
-    let agent = agents::create(runtime)?;
-    let thread = runtime
+    let agent = agents::create(inside.runtime())?;
+    let thread = inside
+        .runtime()
         .new_thread()
-        .inspect_err(|_| agents::take_back(runtime, agent))?;
+        .inspect_err(|_| agents::take_back(inside.runtime(), agent))?;
     let state = &thread.kernel;
     state.begin(&creator.kernel);
     agents::appoint(thread, agent);
@@ -275,12 +271,12 @@ fn launch(
         state.thread_pointer.store(request.tls, Ordering::Relaxed);
     }
     let base = state.thread_pointer.load(Ordering::Relaxed);
-    lending::inherit(runtime, activation, (Some(creator), thread));
+    lending::inherit(inside, (Some(creator), thread));
     // Only now: signals for the process may be passed to it as soon as it has an id.
     let id = agent.map(agents::Agent::tid);
-    let Some(tid) = GUEST.identities.assign(runtime, thread, id) else {
-        runtime.free_thread(thread);
-        agents::take_back(runtime, agent);
+    let Some(tid) = GUEST.identities.assign(inside.runtime(), thread, id) else {
+        inside.runtime().free_thread(thread);
+        agents::take_back(inside.runtime(), agent);
         return Err(Errno(libc::EAGAIN));
     };
     if request.child_tid > base {
@@ -307,13 +303,12 @@ fn launch(
     // SAFETY: the stack below the copied frame belongs to the new thread alone; `begin` does not
     // return.
     unsafe {
-        runtime.launch(
-            activation,
+        inside.launch(
             thread,
             forked,
             copy,
             begin,
-            [copy, core::ptr::from_ref(runtime) as usize, 0],
+            [copy, core::ptr::from_ref(inside.runtime()) as usize, 0],
         );
     }
     Ok(tid)
@@ -344,7 +339,7 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
     // SAFETY: `launch` passes its runtime, which lives for ever, and a frame on this stack.
     unsafe {
         let runtime = &*(runtime as *const Runtime);
-        runtime.leave(runtime.kernel().current());
+        runtime.arrive().leave();
         if let Some(thread) = caller::current_thread() {
             if thread.kernel.bound.load(Ordering::Relaxed) != 0 {
                 bound::go(runtime, thread);
@@ -366,7 +361,7 @@ pub fn exit(runtime: &'static Runtime, thread: &'static Thread, status: u64) -> 
     if agents::of(thread).is_some() {
         agents::dismiss(runtime, thread, || GUEST.identities.release(thread));
     }
-    runtime.exit_thread(runtime.enter(), ended, 0)
+    runtime.enter().exit_thread(ended, 0)
 }
 
 /// The first thread's argument of exit(2): the process's status, unless another one is set.
@@ -423,13 +418,8 @@ fn is_last_helper() -> bool {
 }
 
 /// Called when nothing runs on the thread's stack any more. Hands on what the thread holds, and lets libc have the stack.
-fn ended(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    _: usize,
-) -> Option<&'static Thread> {
-    robust::release_all(runtime, activation, thread);
+fn ended(inside: &Inside, thread: &'static Thread, _: usize) -> Option<&'static Thread> {
+    robust::release_all(inside, thread);
     // SeqCst: of this count and that of the helpers, the one that ends last sees both at 0.
     if GUEST.living.fetch_sub(1, Ordering::SeqCst) == 1 && GUEST.helpers.load(Ordering::SeqCst) == 0
     {
@@ -438,18 +428,18 @@ fn ended(
     end_with_the_last();
     let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
-    pending::close(runtime, activation, thread);
-    bound::ended(runtime, thread);
+    pending::close(inside, thread);
+    bound::ended(inside.runtime(), thread);
     let shell = shell::of(thread);
-    runtime.free_thread(thread);
+    inside.runtime().free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {
-        runtime.futex_wake(activation, clear, usize::MAX, u32::MAX);
+        inside.futex_wake(clear, usize::MAX, u32::MAX);
         crate::ground::kernel_futex::wake_outside(clear, 1);
         crate::ground::kernel_futex::wake_shared(clear);
     }
     if let Some(shell) = shell {
         // Last: the word above was in its memory.
-        shell::ended(runtime, activation, shell);
+        shell::ended(inside, shell);
     }
     None
 }

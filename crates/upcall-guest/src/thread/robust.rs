@@ -4,7 +4,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Inside, Thread};
 
 use crate::ground::entry::raw_syscall;
 use crate::ground::{access, kernel_futex};
@@ -39,11 +39,7 @@ pub fn holds(thread: &'static Thread) -> bool {
 
 /// Marks every lock that the thread still holds as orphaned and wakes a waiter of each. Inside the
 /// runtime.
-pub fn release_all(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-) {
+pub fn release_all(inside: &Inside, thread: &'static Thread) {
     let head = thread.kernel.robust_list.swap(0, Ordering::Relaxed);
     if head == 0 {
         return;
@@ -64,22 +60,17 @@ pub fn release_all(
         }
         let next = word(entry & !1);
         if entry & !1 != pending & !1 {
-            release(runtime, activation, (entry & !1).wrapping_add(offset), tid);
+            release(inside, (entry & !1).wrapping_add(offset), tid);
         }
         let Ok(next) = next else { break };
         entry = next;
     }
     if pending != 0 {
-        release(
-            runtime,
-            activation,
-            (pending & !1).wrapping_add(offset),
-            tid,
-        );
+        release(inside, (pending & !1).wrapping_add(offset), tid);
     }
 }
 
-fn release(runtime: &'static Runtime, activation: &'static Activation, lock: usize, tid: u32) {
+fn release(inside: &Inside, lock: usize, tid: u32) {
     let Ok(mut value) = access::load_u32(lock) else {
         return;
     };
@@ -88,7 +79,7 @@ fn release(runtime: &'static Runtime, activation: &'static Activation, lock: usi
         match access::swap_u32(lock, value, orphaned) {
             Ok(was) if was == value => {
                 if value & FUTEX_WAITERS != 0 {
-                    runtime.futex_wake(activation, lock, 1, u32::MAX);
+                    inside.futex_wake(lock, 1, u32::MAX);
                     kernel_futex::wake_kernel(lock, 1, false);
                 }
                 return;

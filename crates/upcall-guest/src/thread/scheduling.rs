@@ -19,7 +19,7 @@
 use core::sync::atomic::Ordering;
 
 use upcall_core::Rank;
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::FIRST;
@@ -388,8 +388,8 @@ pub fn by_priority(runtime: &'static Runtime, whose: (&'static Thread, i32), fra
     if let Err(error) = taken {
         return error;
     }
-    let changed = pending::while_it_lives(runtime, whose, |activation| {
-        change(runtime, activation, whose.0, wants);
+    let changed = pending::while_it_lives(runtime, whose, |inside| {
+        change(inside, whose.0, wants);
     });
     if changed.is_some() { 0 } else { ESRCH }
 }
@@ -431,53 +431,35 @@ fn get_attributes(has: Request, frame: &Frame) -> i64 {
     0
 }
 
-fn change(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    wants: Request,
-) {
+fn change(inside: &Inside, thread: &'static Thread, wants: Request) {
     thread
         .kernel
         .asked_urgency
         .store(wants.word(), Ordering::Relaxed);
-    lending::set_own(runtime, activation, thread, wants.rank());
+    lending::set_own(inside, thread, wants.rank());
 }
 
 /// As sched_setscheduler(2) with SCHED_RR, for a thread of the crate. Inside the runtime.
-pub fn ask(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    priority: u8,
-) {
+pub fn ask(inside: &Inside, thread: &'static Thread, priority: u8) {
     let mut wants = Request::of(thread);
     if GUEST.orders_by_priority() && wants.take(libc::SCHED_RR, i32::from(priority)).is_ok() {
-        change(runtime, activation, thread, wants);
+        change(inside, thread, wants);
     }
 }
 
 /// Gives the first thread the policy, priority and nice value of the process. Inside the runtime.
-pub fn adopt_first(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-) {
+pub fn adopt_first(inside: &Inside, thread: &'static Thread) {
     let own = match GUEST.orders_by_priority() {
         true => Request::of_kernel(),
         false => Request::default(),
     };
-    change(runtime, activation, thread, own);
+    change(inside, thread, own);
 }
 
 /// Called for a new thread, before it is ready. Inside the runtime.
-pub fn inherit(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    (creator, thread): (Option<&'static Thread>, &'static Thread),
-) {
+pub fn inherit(inside: &Inside, (creator, thread): (Option<&'static Thread>, &'static Thread)) {
     let own = creator.map_or_else(Request::default, |creator| Request::of(creator).inherited());
-    change(runtime, activation, thread, own);
+    change(inside, thread, own);
 }
 
 /// Called in a process that the thread has just made: asks the kernel for what the thread has asked for.

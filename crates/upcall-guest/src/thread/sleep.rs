@@ -27,7 +27,7 @@ pub fn sleep(
     let answer = loop {
         // A hint: the thread may be on another activation next.
         // SAFETY: on an activation.
-        let blocks = runtime.prefers_blocking(unsafe { base::current() });
+        let blocks = unsafe { base::current() }.prefers_blocking();
         // One that is over gives way, without the kernel.
         let answer = if blocks && deadline > runtime.kernel().now() {
             block(runtime, frame, deadline)
@@ -50,10 +50,10 @@ pub fn sleep(
 }
 
 fn park(runtime: &'static Runtime, deadline: u64) -> i64 {
-    let activation = runtime.enter();
-    let (activation, waited) = runtime.sleep_until(activation, deadline);
-    seen::note_waited(activation, &waited);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    let (inside, waited) = inside.sleep_until(deadline);
+    seen::note_waited(&inside, &waited);
+    inside.leave();
     match waited {
         Waited::Ended(WakeReason::Interrupted) => EINTR,
         _ => 0,

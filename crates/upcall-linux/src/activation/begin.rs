@@ -12,7 +12,7 @@ use crate::sys;
 impl Linux {
     /// Makes the calling kernel thread the vessel of `activation`, which [`upcall_core::Runtime::adopt`]
     /// returned, with the thread on it.
-    pub fn adopt(&self, activation: &'static Activation, thread: &'static Thread, mask: u64) {
+    pub fn adopt(&self, activation: &Activation, thread: &'static Thread, mask: u64) {
         let state = &activation.kernel;
         // SAFETY: asks only.
         let tid = unsafe { sys!(sys::SYS_gettid) } as i32;
@@ -32,14 +32,15 @@ impl Linux {
         thread.kernel.program_base.store(own, Ordering::Relaxed);
         base::set(Some(activation));
         if tid == self.pid {
-            self.first.set(Some(activation), Ordering::Relaxed);
+            self.first
+                .set(Some(activation.vp().word().owner()), Ordering::Relaxed);
         }
         self.begin(activation);
         self.bind(activation);
     }
 
     /// The first steps of every activation in its own kernel thread.
-    pub(crate) fn begin(&self, activation: &'static Activation) {
+    pub(crate) fn begin(&self, activation: &Activation) {
         activation.kernel.observer.open(self.settings.probe);
         if !activation.kernel.sentinel.load(Ordering::Relaxed) {
             preempt::start_slices(activation, self.now(), self.settings.slice_ns);
@@ -50,7 +51,7 @@ impl Linux {
     /// Sets the calling kernel thread's signal mask, except for the runtime's own signals. With a signal
     /// in the inbox everything stays blocked until that is delivered.
     #[inline]
-    pub fn set_mask(&self, activation: &'static Activation, mask: u64) {
+    pub fn set_mask(&self, activation: &Activation, mask: u64) {
         let (mask, state) = (mask & !preempt::OWN, &activation.kernel);
         if state.mask.load(Ordering::Relaxed) != mask && state.inbox.is_empty() {
             sys::set_signal_mask(mask);

@@ -10,8 +10,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::state::Activation;
 use crate::state::cpu_time;
-use crate::state::{Activation, Runtime};
 pub use crate::state::{OWN, SIGNAL};
 use crate::sys::{self, error};
 
@@ -99,7 +99,7 @@ pub fn timer_mark(number: u32) -> usize {
 /// which the calling one stands by. The kernel may refuse a timer (resource limits): whoever looks at
 /// the owner tries again, a slice later at the earliest. Where there never is one, threads that never yield keep
 /// their virtual processor; `doctor` says so.
-pub(crate) fn start_slices(activation: &'static Activation, now_ns: u64, slice_ns: u64) {
+pub(crate) fn start_slices(activation: &Activation, now_ns: u64, slice_ns: u64) {
     let state = &activation.kernel;
     if state.timer.load(Ordering::Relaxed) != 0 {
         return;
@@ -149,7 +149,7 @@ pub(crate) fn start_slices(activation: &'static Activation, now_ns: u64, slice_n
 }
 
 /// The calling activation ends: its timer would stay until the process does.
-pub(crate) fn end_slices(activation: &'static Activation) {
+pub(crate) fn end_slices(activation: &Activation) {
     let timer = activation.kernel.timer.swap(0, Ordering::Relaxed);
     if timer != 0 {
         // SAFETY: a timer of ours.
@@ -158,7 +158,7 @@ pub(crate) fn end_slices(activation: &'static Activation) {
 }
 
 /// Interrupts an activation of this process.
-pub(crate) fn interrupt(pid: i32, activation: &'static Activation) {
+pub(crate) fn interrupt(pid: i32, activation: &Activation) {
     queue(pid, activation, MARK_INTERRUPT);
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn interrupt(pid: i32, activation: &'static Activation) {
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// A new call that every activation must make; the caller, if it is one, has made it.
-pub fn new_call(activation: Option<&'static Activation>) {
+pub fn new_call(activation: Option<&Activation>) {
     let number = CALLS.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
     if let Some(activation) = activation {
         activation.kernel.served.store(number, Ordering::SeqCst);
@@ -174,24 +174,24 @@ pub fn new_call(activation: Option<&'static Activation>) {
 }
 
 /// Whether an activation has not made the last call yet.
-pub fn owes_call(activation: &'static Activation) -> bool {
+pub fn owes_call(activation: &Activation) -> bool {
     activation.kernel.tid.load(Ordering::SeqCst) != 0
         && activation.kernel.served.load(Ordering::SeqCst) != CALLS.load(Ordering::SeqCst)
 }
 
 /// An activation has made the last call, or is new and has what its creator has.
-pub fn note_call(activation: &'static Activation) {
+pub fn note_call(activation: &Activation) {
     let number = CALLS.load(Ordering::SeqCst);
     activation.kernel.served.store(number, Ordering::SeqCst);
 }
 
 /// Makes an activation look at [`owes_call`] in its handler, wherever it is. The signal may meet
 /// another of the same number and be dropped: who has it pending looks as well.
-pub fn request_call(pid: i32, activation: &'static Activation) {
+pub fn request_call(pid: i32, activation: &Activation) {
     queue(pid, activation, MARK_CALL);
 }
 
-fn queue(pid: i32, activation: &'static Activation, mark: usize) {
+fn queue(pid: i32, activation: &Activation, mark: usize) {
     let information = Information {
         signal: SIGNAL,
         errno: 0,
@@ -223,10 +223,10 @@ static BY_NUMBER: AtomicBool = AtomicBool::new(false);
 
 /// The runtime's part of the handler of [`SIGNAL`]. Runs on a stack of the interrupted thread's; when
 /// it returns, perhaps on another activation, the kernel's frame continues the thread.
-pub fn handle(runtime: &'static Runtime, activation: &'static Activation, meaning: Meaning) {
+pub fn handle(activation: &Activation, meaning: Meaning) {
     if activation.is_inside() {
         activation.attend(Activation::RESCHEDULE);
         return;
     }
-    runtime.interrupted(meaning == Meaning::Tick);
+    activation.runtime().interrupted(meaning == Meaning::Tick);
 }

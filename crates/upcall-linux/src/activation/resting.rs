@@ -23,12 +23,12 @@ use upcall_core::{Machine, Role};
 
 use crate::activation::preempt;
 use crate::state::Linux;
-use crate::state::{AWAKE, Activation, Runtime};
+use crate::state::{AWAKE, Activation, Inside, Runtime};
 use crate::sys;
 
 impl Linux {
     /// Sets the mask of the calling activation, which has no thread.
-    pub fn set_resting_mask(&self, activation: &'static Activation) {
+    pub fn set_resting_mask(&self, activation: &Activation) {
         let state = &activation.kernel;
         let compute = || (self.settings.hooks.resting_mask)() & !preempt::OWN;
         let (before, mut mask) = (state.mask.load(Ordering::Relaxed), compute());
@@ -55,7 +55,7 @@ impl Linux {
         runtime.each_activation(|activation| self.nudge_one(activation));
     }
 
-    fn nudge_one(&self, activation: &'static Activation) {
+    fn nudge_one(&self, activation: &Activation) {
         if activation.kernel.waiting.load(Ordering::SeqCst) != AWAKE {
             activation.wake_word().fetch_add(1, Ordering::SeqCst);
             self.wake(activation);
@@ -66,15 +66,10 @@ impl Linux {
 
     /// Waits until no other activation can take one of the signals that `closed` returns on behalf of parked threads, and
     /// none has taken one that it has not passed on. `closed` is asked again and again: it returns fewer when a
-    /// thread accepts some of them meanwhile. Inside the runtime.
-    pub fn await_closed(
-        &self,
-        runtime: &'static Runtime,
-        own: &'static Activation,
-        closed: impl Fn() -> u64,
-    ) {
-        runtime.each_activation(|other| {
-            while !core::ptr::eq(other, own) && is_open(other, closed()) {
+    /// thread accepts some of them meanwhile.
+    pub fn await_closed(&self, inside: &Inside, closed: impl Fn() -> u64) {
+        inside.runtime().each_activation(|other| {
+            while !core::ptr::eq::<Activation>(other, &**inside) && is_open(other, closed()) {
                 self.nudge_one(other);
                 self.await_holder();
             }
@@ -83,7 +78,7 @@ impl Linux {
 }
 
 /// Whether one of the signals in `set` may be with the activation now, or come to it.
-fn is_open(activation: &'static Activation, set: u64) -> bool {
+fn is_open(activation: &Activation, set: u64) -> bool {
     let state = &activation.kernel;
     let is_gone = state.tid.load(Ordering::SeqCst) == 0;
     if is_gone || set == 0 || state.sentinel.load(Ordering::Relaxed) {

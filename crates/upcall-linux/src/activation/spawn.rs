@@ -95,8 +95,7 @@ extern "C" fn begin(activation: usize) -> ! {
     let activation = unsafe { &*(activation as *const Activation) };
     base::rest(activation);
     base::set(Some(activation));
-    let runtime = activation.runtime();
-    let kernel = runtime.kernel();
+    let kernel = activation.runtime().kernel();
     let state = &activation.kernel;
     state.forget_kernel_state(base::thread_pointer());
     kernel.set_inside();
@@ -105,7 +104,8 @@ extern "C" fn begin(activation: usize) -> ! {
     }
     kernel.begin(activation);
     kernel.set_mask(activation, ALL_SIGNALS);
-    runtime.activation_main(activation)
+    // SAFETY: this is its kernel thread, on its stack.
+    unsafe { activation.main() }
 }
 
 /// Starts a kernel thread that is no activation: at `begin(argument)` on the stack that ends at

@@ -4,20 +4,21 @@
 
 pub use crate::processors::affinity::{Set, WORDS, allowed, note, release};
 use crate::processors::affinity::{foreign_mask, look};
-use crate::state::{Activation, Linux, Runtime};
+use crate::state::{Activation, Linux};
 use upcall_core::Machine;
 
 /// Sees now and then whether somebody has changed what the program may use.
-pub(crate) fn tick(runtime: &'static Runtime, activation: &'static Activation) {
-    look_at(runtime, activation, false);
+pub(crate) fn tick(activation: &Activation) {
+    look_at(activation, false);
 }
 
 /// Sees it now: what a thread that starts a process or executes a program passes on must be up to date.
-pub fn refresh(runtime: &'static Runtime, activation: &'static Activation) {
-    look_at(runtime, activation, true);
+pub fn refresh(activation: &Activation) {
+    look_at(activation, true);
 }
 
-fn look_at(runtime: &'static Runtime, activation: &'static Activation, always: bool) {
+fn look_at(activation: &Activation, always: bool) {
+    let runtime = activation.runtime();
     let kernel: &Linux = runtime.kernel();
     let first = kernel.first();
     look(
@@ -32,6 +33,6 @@ fn look_at(runtime: &'static Runtime, activation: &'static Activation, always: b
 
 /// Whether the calling kernel thread has the mask by which this activation bound itself, and no other
 /// one that somebody has given it since.
-pub fn is_ours(activation: &'static Activation) -> bool {
+pub fn is_ours(activation: &Activation) -> bool {
     foreign_mask(0, &activation.kernel.binding).is_none()
 }

@@ -12,8 +12,8 @@ use upcall_core::{Errno, Machine, Role, Slot, ThreadList, Vp, Waiting};
 use crate::activation::{preempt, spawn};
 use crate::blocked::watch::Watch;
 use crate::state::{
-    AWAKE, Activation, IN_FUTEX, IN_POLL, IN_TURN, Linux, LinuxActivation, LinuxThread, Poller,
-    Settings, Thread, activations, base, cpu_time, slack,
+    AWAKE, Activation, IN_FUTEX, IN_POLL, IN_TURN, Inside, Linux, LinuxActivation, LinuxThread,
+    Poller, Settings, Thread, activations, base, cpu_time, slack,
 };
 use crate::sys::{self, descriptors, memory, vdso};
 use crate::turns::Gang;
@@ -67,7 +67,7 @@ impl Linux {
     }
 
     /// Binds the calling activation after something else has changed its mask.
-    pub fn bind_again(&self, activation: &'static Activation) {
+    pub fn bind_again(&self, activation: &Activation) {
         activation.kernel.binding.forget();
         self.bind(activation);
     }
@@ -86,14 +86,14 @@ impl Linux {
 
     /// Whether the activation has a virtual processor that waits for its turn. For want of spares it may sit in
     /// the poller.
-    fn waits_for_turn(&self, activation: &'static Activation) -> bool {
+    fn waits_for_turn(&self, activation: &Activation) -> bool {
         let vp = activation.vp();
         !self.may_run(vp) && vp.word().is_owned_by(activation)
     }
 
     /// A standby looks at an owner where standbys are sentinels. An ordinary one becomes a sentinel.
     #[cold]
-    fn look_as_sentinel(&self, owner: &'static Activation) {
+    fn look_as_sentinel(&self, owner: &Activation) {
         // SAFETY: activations call this.
         let standby = unsafe { base::current() };
         let state = &standby.kernel;
@@ -119,7 +119,7 @@ impl Linux {
     }
 
     /// Prepares a sleep: whether nothing has come that forbids it.
-    fn lie_down(&self, activation: &'static Activation, how: u32) -> bool {
+    fn lie_down(&self, activation: &Activation, how: u32) -> bool {
         let state = &activation.kernel;
         // First the mark, then the mask: who changes what the mask depends on looks at the mark.
         state.waiting.store(how, Ordering::SeqCst);
@@ -228,7 +228,7 @@ unsafe impl Vessels for Linux {
         unsafe { base::clear_inside() }
     }
 
-    fn sleep(&self, activation: &'static Activation, seen: u32) {
+    fn sleep(&self, activation: &Activation, seen: u32) {
         if !self.lie_down(activation, IN_FUTEX) {
             return;
         }
@@ -247,7 +247,7 @@ unsafe impl Vessels for Linux {
         waiting.store(AWAKE, Ordering::Relaxed);
     }
 
-    fn wake(&self, activation: &'static Activation) {
+    fn wake(&self, activation: &Activation) {
         match activation.kernel.waiting.load(Ordering::SeqCst) {
             IN_FUTEX => {
                 // SAFETY: wakes on an address; touches no memory.
@@ -266,7 +266,7 @@ unsafe impl Vessels for Linux {
         }
     }
 
-    fn interrupt(&self, activation: &'static Activation) {
+    fn interrupt(&self, activation: &Activation) {
         preempt::interrupt(self.pid, activation);
     }
 
@@ -276,11 +276,11 @@ unsafe impl Vessels for Linux {
         spawn::spawn(activation)
     }
 
-    fn exit_activation(&self, activation: &'static Activation) -> ! {
+    fn exit_activation(&self, inside: &Inside) -> ! {
         // With its mask open it has perhaps taken one more signal: nothing may be left with it.
-        (self.settings.hooks.deferred)(activation.runtime(), activation, None);
-        activation.kernel.observer.close();
-        preempt::end_slices(activation);
+        (self.settings.hooks.pass_on)(inside);
+        inside.kernel.observer.close();
+        preempt::end_slices(inside);
         loop {
             // SAFETY: ends the calling kernel thread, whose stack nobody reuses before the kernel
             // has cleared its id.
@@ -288,25 +288,25 @@ unsafe impl Vessels for Linux {
         }
     }
 
-    fn is_gone(&self, activation: &'static Activation) -> bool {
+    fn is_gone(&self, activation: &Activation) -> bool {
         activation.kernel.tid.load(Ordering::Acquire) == 0
     }
 
     #[inline]
-    fn bind(&self, activation: &'static Activation) {
+    fn bind(&self, activation: &Activation) {
         activation.kernel.binding.bind(activation.vp().processor());
     }
 
-    fn look_for_deadlock(&self, activation: &'static Activation) {
+    fn look_for_deadlock(&self, inside: &Inside) {
         if !self.poller.has_waiters() {
-            (self.settings.hooks.stuck)(activation.runtime(), activation);
+            (self.settings.hooks.stuck)(inside);
         }
     }
 }
 
 impl Attributes for Linux {
     #[inline(always)]
-    fn install(&self, activation: &'static Activation, thread: &'static Thread) {
+    fn install(&self, activation: &Activation, thread: &'static Thread) {
         cpu_time::begins(activation);
         slack::install(activation, thread);
         let state = &activation.kernel;
@@ -324,7 +324,7 @@ impl Attributes for Linux {
     }
 
     #[inline]
-    fn uninstall(&self, activation: &'static Activation, thread: &'static Thread) {
+    fn uninstall(&self, activation: &Activation, thread: &'static Thread) {
         if base::rest(activation) {
             activation.kernel.thread_pointer.store(0, Ordering::Relaxed);
         }
@@ -337,13 +337,17 @@ impl Attributes for Linux {
         state.pending.load(Ordering::SeqCst) & !state.mask.load(Ordering::Relaxed) != 0
     }
 
-    fn deferred(&self, activation: &'static Activation, thread: Option<&'static Thread>) {
-        (self.settings.hooks.deferred)(activation.runtime(), activation, thread);
+    fn deferred(&self, inside: Inside) {
+        (self.settings.hooks.deferred)(inside);
+    }
+
+    fn pass_on(&self, inside: &Inside) {
+        (self.settings.hooks.pass_on)(inside);
     }
 }
 
 impl Poll for Linux {
-    fn poll(&self, activation: &'static Activation, wait: Option<u32>) -> ThreadList<Self> {
+    fn poll(&self, activation: &Activation, wait: Option<u32>) -> ThreadList<Self> {
         let runtime = activation.runtime();
         let Some(seen) = wait else {
             return self.poller.collect(runtime, true, 0);
@@ -359,8 +363,7 @@ impl Poll for Linux {
         waiting.store(AWAKE, Ordering::Relaxed);
         if waits_for_turn {
             // Perhaps nobody else is awake to find out that the turn has come.
-            self.gang
-                .look(runtime, activation, &activation.kernel.sleeps);
+            self.gang.look(activation, &activation.kernel.sleeps);
         }
         list
     }
@@ -380,7 +383,7 @@ impl Poll for Linux {
 }
 
 impl upcall_core::kernel::Watch for Linux {
-    fn is_blocked(&self, activation: &'static Activation, cheap_doubt: bool) -> bool {
+    fn is_blocked(&self, activation: &Activation, cheap_doubt: bool) -> bool {
         if self.uses_sentinels() {
             self.look_as_sentinel(activation);
         }
@@ -393,7 +396,7 @@ impl upcall_core::kernel::Watch for Linux {
             .is_blocked(activation.kernel.tid.load(Ordering::Relaxed), cheap_doubt)
     }
 
-    fn waiting(&self, activation: &'static Activation) -> Waiting {
+    fn waiting(&self, activation: &Activation) -> Waiting {
         activation
             .kernel
             .observer
@@ -412,15 +415,14 @@ impl upcall_core::kernel::Watch for Linux {
 }
 
 impl Share for Linux {
-    fn tick(&self, activation: &'static Activation, thread: &'static Thread) {
-        let runtime = activation.runtime();
+    fn tick(&self, inside: &Inside, thread: &'static Thread) {
+        let activation: &Activation = inside;
         self.bind(activation);
-        affinity::tick(runtime, activation);
-        pace::tick(self, runtime, activation);
+        affinity::tick(activation);
+        pace::tick(activation);
         cpu_time::slice(thread, self.settings.slice_ns);
-        (self.settings.hooks.tick)(runtime, activation, thread);
-        self.gang
-            .tick(runtime, activation, &activation.kernel.sleeps);
+        (self.settings.hooks.tick)(inside, thread);
+        self.gang.tick(activation, &activation.kernel.sleeps);
     }
 
     #[inline]
@@ -433,16 +435,14 @@ impl Share for Linux {
         self.gang.may_run(vp.processor())
     }
 
-    fn await_turn(&self, activation: &'static Activation, seen: u32) {
+    fn await_turn(&self, activation: &Activation, seen: u32) {
         if !self.lie_down(activation, IN_TURN) {
             return;
         }
         let waiting = &activation.kernel.waiting;
-        let runtime = activation.runtime();
-        self.gang
-            .sleep(runtime, activation, &activation.kernel.sleeps, || {
-                activation.wake_word().load(Ordering::SeqCst) != seen
-            });
+        self.gang.sleep(activation, &activation.kernel.sleeps, || {
+            activation.wake_word().load(Ordering::SeqCst) != seen
+        });
         waiting.store(AWAKE, Ordering::Relaxed);
     }
 
@@ -452,11 +452,7 @@ impl Share for Linux {
     }
 
     #[inline]
-    fn resting(&self, activation: &'static Activation) {
-        self.gang.resting(
-            activation.runtime(),
-            activation,
-            activation.vp().processor(),
-        );
+    fn resting(&self, activation: &Activation) {
+        self.gang.resting(activation, activation.vp().processor());
     }
 }

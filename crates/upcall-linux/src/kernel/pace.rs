@@ -30,7 +30,7 @@ use upcall_core::Machine;
 use upcall_core::state::vp::State;
 
 use crate::processors::{affinity, load, placement};
-use crate::state::{Activation, Linux, Runtime, Vp};
+use crate::state::{Activation, Runtime, Vp};
 use crate::sys::processor_time;
 
 /// Of the processor time that an activation wanted, others may have had so much, percent.
@@ -71,7 +71,9 @@ static CROWDS: [Crowd; VPS] = [const {
     }
 }; VPS];
 /// A slice of the calling activation, the owner of its virtual processor, is over.
-pub(crate) fn tick(kernel: &Linux, runtime: &'static Runtime, activation: &'static Activation) {
+pub(crate) fn tick(activation: &Activation) {
+    let runtime = activation.runtime();
+    let kernel = runtime.kernel();
     let now = kernel.now();
     let vp = activation.vp();
     let (slice, Some(crowd)) = (&activation.kernel.slice, CROWDS.get(vp.index() as usize)) else {

@@ -14,7 +14,7 @@
 use core::sync::atomic::Ordering;
 
 use super::Poller;
-use crate::state::{Activation, Choice, Runtime, Thread};
+use crate::state::{Activation, Choice, Thread};
 
 /// Woken from inside so often in a row, a thread parks.
 const INSIDE: u32 = 4;
@@ -46,8 +46,9 @@ impl Choice {
 }
 
 /// Whether the current thread, on `activation`, had better block in a wait for descriptors. A hint.
-pub fn prefers_blocking(runtime: &'static Runtime, activation: &'static Activation) -> bool {
-    if runtime.prefers_blocking(activation) {
+pub fn prefers_blocking(activation: &Activation) -> bool {
+    let runtime = activation.runtime();
+    if activation.prefers_blocking() {
         return true;
     }
     !runtime.is_short()

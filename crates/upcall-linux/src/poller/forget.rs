@@ -6,7 +6,7 @@ use upcall_core::ThreadList;
 
 use super::wait::ANY;
 use super::{Poller, Wants, slot};
-use crate::state::{Activation, Linux, Runtime, activations, base};
+use crate::state::{Inside, Linux, Runtime, activations, base};
 
 /// When a number is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ impl Poller {
         // SAFETY: the pseudo-register is set: an activation, or a mark.
         let is_carried =
             !activations::is_mark(core::ptr::from_ref(unsafe { base::current() }) as usize);
-        let activation = is_carried.then(|| runtime.enter());
+        let inside = is_carried.then(|| runtime.enter());
         let mut list = ThreadList::new();
         {
             let mut state = entry.lock(runtime.kernel());
@@ -44,10 +44,10 @@ impl Poller {
             state.inode = 0;
             self.known[descriptor as usize].forget();
         }
-        match activation {
-            Some(activation) => {
-                make_ready(runtime, activation, list);
-                runtime.leave(activation);
+        match inside {
+            Some(inside) => {
+                make_ready(&inside, list);
+                inside.leave();
             }
             None => {
                 while let Some(thread) = list.pop_front() {
@@ -89,14 +89,14 @@ impl Poller {
         let Some(entry) = self.entries.get(descriptor as usize) else {
             return;
         };
-        let activation = runtime.enter();
+        let inside = runtime.enter();
         let mut list = ThreadList::new();
         {
             let state = entry.lock(runtime.kernel());
             self.edge(descriptor as usize, &state, ANY, &mut list);
         }
-        make_ready(runtime, activation, list);
-        runtime.leave(activation);
+        make_ready(&inside, list);
+        inside.leave();
     }
 
     /// All threads that wait for anything look again; from a kernel thread that is no activation.
@@ -115,7 +115,7 @@ impl Poller {
         let Some(entry) = self.entries.get(descriptor as usize) else {
             return;
         };
-        let activation = runtime.enter();
+        let inside = runtime.enter();
         let inode = entry.lock(runtime.kernel()).inode;
         let reader = self.readers[slot(inode)].load(Ordering::Relaxed) as usize;
         let mut list = ThreadList::new();
@@ -127,17 +127,13 @@ impl Poller {
                 self.edge(reader, &state, Wants::IN.0, &mut list);
             }
         }
-        make_ready(runtime, activation, list);
-        runtime.leave(activation);
+        make_ready(&inside, list);
+        inside.leave();
     }
 }
 
-fn make_ready(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    mut list: ThreadList<Linux>,
-) {
+fn make_ready(inside: &Inside, mut list: ThreadList<Linux>) {
     while let Some(thread) = list.pop_front() {
-        runtime.make_ready(activation, thread);
+        inside.make_ready(thread);
     }
 }

@@ -156,7 +156,7 @@ impl Poller {
             libc::S_IFCHR if is_memory(status.st_rdev) => Kind::File,
             _ => Kind::Other,
         };
-        let activation = runtime.enter();
+        let inside = runtime.enter();
         {
             let mut state = self.entries[descriptor as usize].lock(runtime.kernel());
             state.inode = if kind == Kind::Pipe { status.st_ino } else { 0 };
@@ -165,7 +165,7 @@ impl Poller {
                 .word
                 .store(kind as u32, Ordering::Relaxed);
         }
-        runtime.leave(activation);
+        inside.leave();
         kind
     }
 }

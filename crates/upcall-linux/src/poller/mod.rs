@@ -271,11 +271,11 @@ impl Poller {
 
     #[cold]
     fn neglect(&self, runtime: &'static Runtime, descriptor: i32) {
-        let activation = runtime.enter();
+        let inside = runtime.enter();
         let mut state = self.entries[descriptor as usize].lock(runtime.kernel());
         self.count_unwanted(descriptor, &mut state);
         drop(state);
-        runtime.leave(activation);
+        inside.leave();
     }
 }
 

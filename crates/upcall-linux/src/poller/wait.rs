@@ -7,7 +7,7 @@ use upcall_core::state::thread::Claim;
 use upcall_core::{Edges, Errno, Machine, ThreadList, WakeReason};
 
 use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, slot};
-use crate::state::{Activation, Descriptor, Linux, Node, Runtime, Thread};
+use crate::state::{Descriptor, Inside, Linux, Node, Runtime, Thread};
 use crate::sys::{descriptors, error};
 
 /// What a thread waits for: any of these. Errors and hang-ups come unasked.
@@ -193,9 +193,9 @@ impl Poller {
         watches: &mut [Watch],
         deadline: Option<u64>,
     ) -> Readiness {
-        let activation = runtime.enter();
-        let Some(thread) = activation.thread() else {
-            runtime.leave(activation);
+        let inside = runtime.enter();
+        let Some(thread) = inside.thread() else {
+            inside.leave();
             return Readiness::NotPollable;
         };
         let nodes = &thread.kernel.node;
@@ -210,14 +210,14 @@ impl Poller {
                 Refusal::Answer(readiness) => readiness,
                 // The activation would block without a successor, perhaps the last one.
                 Refusal::Exhausted if runtime.is_short() => {
-                    return pause_inside(runtime, activation, deadline);
+                    return pause_inside(inside, deadline);
                 }
                 Refusal::Exhausted => Readiness::NotPollable,
             };
-            runtime.leave(activation);
+            inside.leave();
             return answer;
         }
-        runtime.begin_park(thread);
+        thread.begin_park();
         let known = |watch: &Watch| &self.known[watch.descriptor as usize].edges;
         if Edges::any_moved(watches.iter().map(|watch| (known(watch), watch.seen))) {
             thread.claim(WakeReason::Woken);
@@ -229,7 +229,7 @@ impl Poller {
             self.waiters.fetch_add(1, Ordering::Relaxed);
             runtime.stats().polled.add();
         }
-        let activation = runtime.park_until_claimed(activation, thread, deadline);
+        let inside = inside.park_until_claimed(thread, deadline);
         if polls {
             self.waiters.fetch_sub(1, Ordering::Relaxed);
             let writes = self.writes.load(Ordering::Relaxed);
@@ -238,7 +238,7 @@ impl Poller {
         let reason = thread.wake_reason();
         let woken = reason == WakeReason::Woken;
         let moved = self.end(runtime, nodes, watches, woken);
-        runtime.leave(activation);
+        inside.leave();
         match reason {
             WakeReason::Woken if moved => Readiness::Moved,
             WakeReason::Woken => Readiness::Try,
@@ -415,20 +415,15 @@ impl Poller {
 
 /// Parks the current thread for a moment, instead of a call that would have to block. Outside the runtime.
 pub fn pause(runtime: &'static Runtime) -> Readiness {
-    pause_inside(runtime, runtime.enter(), None)
+    pause_inside(runtime.enter(), None)
 }
 
-/// Parks the current thread for a moment, instead of waiting for what cannot be watched now. Inside the
-/// runtime, which it leaves.
-fn pause_inside(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    deadline: Option<u64>,
-) -> Readiness {
-    let later = runtime.kernel().now().saturating_add(PAUSE_NS);
+/// Parks the current thread for a moment, instead of waiting for what cannot be watched now.
+fn pause_inside(inside: Inside, deadline: Option<u64>) -> Readiness {
+    let later = inside.runtime().kernel().now().saturating_add(PAUSE_NS);
     let until = deadline.map_or(later, |deadline| deadline.min(later));
-    let (activation, waited) = runtime.sleep_until(activation, until);
-    runtime.leave(activation);
+    let (inside, waited) = inside.sleep_until(until);
+    inside.leave();
     match waited {
         Waited::Ended(WakeReason::Interrupted) => Readiness::Interrupted,
         _ if deadline == Some(until) => Readiness::TimedOut,

@@ -41,28 +41,28 @@ pub(crate) fn slice(thread: &'static Thread, slice_ns: u64) {
 
 /// A thread is about to run on the calling activation.
 #[inline]
-pub(crate) fn begins(activation: &'static Activation) {
+pub(crate) fn begins(activation: &Activation) {
     if ASKED.load(Ordering::Relaxed) {
         mark(activation);
     }
 }
 
 #[cold]
-fn mark(activation: &'static Activation) {
+fn mark(activation: &Activation) {
     let now = clock(CLOCK_THREAD_CPUTIME_ID);
     activation.kernel.cpu_mark.store(now, Ordering::Relaxed);
 }
 
 /// A thread does not run on the calling activation any more.
 #[inline]
-pub(crate) fn ends(activation: &'static Activation, thread: &'static Thread) {
+pub(crate) fn ends(activation: &Activation, thread: &'static Thread) {
     if ASKED.load(Ordering::Relaxed) {
         charge(activation, thread);
     }
 }
 
 #[cold]
-fn charge(activation: &'static Activation, thread: &'static Thread) {
+fn charge(activation: &Activation, thread: &'static Thread) {
     let began = activation.kernel.cpu_mark.swap(0, Ordering::Relaxed);
     if began != 0 {
         let used = clock(CLOCK_THREAD_CPUTIME_ID).saturating_sub(began);

@@ -6,7 +6,7 @@ use upcall_core::{Errno, Slot};
 
 use crate::blocked::observe::Probe;
 use crate::blocked::watch::Watch;
-use crate::state::{Activation, Poller, Runtime, Thread};
+use crate::state::{Activation, Inside, Poller, Thread};
 use crate::turns::Gang;
 
 /// What the layer above does at events that are its own.
@@ -18,16 +18,18 @@ pub struct Hooks {
     /// The first steps of an activation in its own kernel thread, inside the runtime: what each
     /// kernel thread of the process must have.
     pub begin: fn(),
-    /// Signals of the program were deferred on an activation; leaves the runtime by itself when
-    /// there is a thread. See [`upcall_core::kernel::Attributes::deferred`].
-    pub deferred: fn(&'static Runtime, &'static Activation, Option<&'static Thread>),
+    /// Signals of the program were deferred on an activation; leaves the runtime. See
+    /// [`upcall_core::kernel::Attributes::deferred`].
+    pub deferred: fn(Inside),
+    /// The same where the activation has no thread. See [`upcall_core::kernel::Attributes::pass_on`].
+    pub pass_on: fn(&Inside),
     /// The signals that an activation without a thread should take on behalf of parked threads: the
     /// mask to sleep with.
     pub resting_mask: fn() -> u64,
     /// A virtual processor is about to sleep: perhaps no thread will ever run again.
-    pub stuck: fn(&'static Runtime, &'static Activation),
-    /// A time slice of this thread is over, which is parked. Inside the runtime. See [`upcall_core::kernel::Share::tick`].
-    pub tick: fn(&'static Runtime, &'static Activation, &'static Thread),
+    pub stuck: fn(&Inside),
+    /// A time slice of this thread is over, which is parked. See [`upcall_core::kernel::Share::tick`].
+    pub tick: fn(&Inside, &'static Thread),
 }
 
 /// How the backend is set up.

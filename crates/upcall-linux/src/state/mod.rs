@@ -33,6 +33,8 @@ pub type Vp = upcall_core::Vp<Linux>;
 pub type Thread = upcall_core::Thread<Linux>;
 /// A runtime on Linux.
 pub type Runtime = upcall_core::Runtime<Linux>;
+/// See [`upcall_core::Inside`].
+pub type Inside = upcall_core::Inside<Linux>;
 
 /// Where an activation sleeps: what [`Linux::wake`](crate::state::Linux) must do.
 pub(crate) const AWAKE: u32 = 0;

@@ -59,7 +59,7 @@ impl Slack {
 }
 
 /// The current thread changes its own; 0 or less: back to what it began with. Inside the runtime.
-pub fn set(activation: &'static Activation, thread: &'static Thread, ns: i64) {
+pub fn set(activation: &Activation, thread: &'static Thread, ns: i64) {
     let slack = &thread.kernel.slack;
     let ns = match u64::try_from(ns) {
         Ok(ns) if ns != 0 => ns,
@@ -72,14 +72,14 @@ pub fn set(activation: &'static Activation, thread: &'static Thread, ns: i64) {
 
 /// The thread is about to run on the calling activation.
 #[inline]
-pub(crate) fn install(activation: &'static Activation, thread: &'static Thread) {
+pub(crate) fn install(activation: &Activation, thread: &'static Thread) {
     if DIFFERS.load(Ordering::Relaxed) {
         apply(activation, thread.kernel.slack.ns());
     }
 }
 
 #[cold]
-fn apply(activation: &'static Activation, ns: u64) {
+fn apply(activation: &Activation, ns: u64) {
     if activation.kernel.slack.swap(ns, Ordering::Relaxed) != ns {
         // 0 would mean the kernel thread's first.
         set_kernel_thread(ns.max(1));

@@ -23,7 +23,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use upcall_core::{Activation, Errno, Kernel, Runtime, Turnstile, Vp};
+use upcall_core::{Activation, Errno, Kernel, Turnstile, Vp};
 
 use crate::sys::memory;
 
@@ -216,17 +216,12 @@ impl Gang {
 
     /// A time slice is over: the current activation owns its virtual processor and computes. `slept` is what this
     /// keeps with each activation: how often its kernel thread had gone to sleep by itself when last asked.
-    pub(crate) fn tick<K: Kernel>(
-        &self,
-        runtime: &'static Runtime<K>,
-        activation: &'static Activation<K>,
-        slept: &AtomicU64,
-    ) {
+    pub(crate) fn tick<K: Kernel>(&self, activation: &Activation<K>, slept: &AtomicU64) {
         let Some(state) = self.state else { return };
         let sleeps = sleeps();
         let before = slept.swap(sleeps, Ordering::Relaxed);
         let computed = sleeps.wrapping_sub(before) <= FEW_SLEEPS;
-        let now = runtime.kernel().now();
+        let now = activation.runtime().kernel().now();
         state.registry.beat(now);
         let processor = activation.vp().processor();
         let (word, bit) = Set::place(processor);
@@ -237,23 +232,18 @@ impl Gang {
             state.processors.free(word, bit);
         }
         state.processors.free_unheard(now);
-        state.decide(runtime, activation);
+        state.decide(activation);
     }
 
     /// A virtual processor has nothing to do and is about to sleep.
     #[inline]
-    pub(crate) fn resting<K: Kernel>(
-        &self,
-        runtime: &'static Runtime<K>,
-        activation: &'static Activation<K>,
-        processor: u32,
-    ) {
+    pub(crate) fn resting<K: Kernel>(&self, activation: &Activation<K>, processor: u32) {
         let Some(state) = self.state else { return };
         let (word, bit) = Set::place(processor);
         if state.processors.busy[word].load(Ordering::Relaxed) & bit != 0 {
             state.processors.free(word, bit);
             if state.registry.is_wanted() {
-                state.decide(runtime, activation);
+                state.decide(activation);
             } else {
                 state.registry.publish_busy(load(&state.processors.busy));
             }
@@ -263,8 +253,7 @@ impl Gang {
     /// Sleeps until its process may be on, or [`Gang::wake`]; at once if `is_due` says so.
     pub(crate) fn sleep<K: Kernel>(
         &self,
-        runtime: &'static Runtime<K>,
-        activation: &'static Activation<K>,
+        activation: &Activation<K>,
         slept: &AtomicU64,
         is_due: impl Fn() -> bool,
     ) {
@@ -277,19 +266,14 @@ impl Gang {
             state.registry.sleep(bell, patience);
         }
         state.sleepers.fetch_sub(1, Ordering::SeqCst);
-        state.look(runtime, activation, slept);
+        state.look(activation, slept);
     }
 
     /// Decides whether the turn has come, on an activation that has slept elsewhere with a virtual processor that
     /// waits for it.
-    pub(crate) fn look<K: Kernel>(
-        &self,
-        runtime: &'static Runtime<K>,
-        activation: &'static Activation<K>,
-        slept: &AtomicU64,
-    ) {
+    pub(crate) fn look<K: Kernel>(&self, activation: &Activation<K>, slept: &AtomicU64) {
         if let Some(state) = self.state {
-            state.look(runtime, activation, slept);
+            state.look(activation, slept);
         }
     }
 
@@ -324,25 +308,20 @@ impl Processors {
 
 impl State {
     /// An activation that waits for the turn has slept.
-    fn look<K: Kernel>(
-        &self,
-        runtime: &'static Runtime<K>,
-        activation: &'static Activation<K>,
-        slept: &AtomicU64,
-    ) {
+    fn look<K: Kernel>(&self, activation: &Activation<K>, slept: &AtomicU64) {
         // This sleep was not the program's.
         slept.store(sleeps(), Ordering::Relaxed);
-        self.decide(runtime, activation);
+        self.decide(activation);
     }
 
     /// Decides about the phase and does what follows from it; if somebody else is at it, that
     /// one does it again.
-    fn decide<K: Kernel>(&self, runtime: &'static Runtime<K>, current: &'static Activation<K>) {
+    fn decide<K: Kernel>(&self, current: &Activation<K>) {
         let decide = || {
             // SAFETY: one at a time is inside of `decisions`.
             let inner = unsafe { &mut *self.inner.get() };
-            let now = runtime.kernel().now();
-            (now, self.decide_once(inner, runtime, current, now))
+            let now = current.runtime().kernel().now();
+            (now, self.decide_once(inner, current, now))
         };
         // Outside: who is woken may take this processor at once.
         let call = |(now, calls): (u64, Calls)| {
@@ -374,8 +353,7 @@ impl State {
     fn decide_once<K: Kernel>(
         &self,
         inner: &mut Inner,
-        runtime: &'static Runtime<K>,
-        current: &'static Activation<K>,
+        current: &Activation<K>,
         now: u64,
     ) -> Calls {
         let registry = &self.registry;
@@ -426,7 +404,7 @@ impl State {
             Ordering::Relaxed,
         );
         let mut calls = Calls {
-            rings: self.stop(runtime, current, verdict.off.and(busy), now),
+            rings: self.stop(current, verdict.off.and(busy), now),
             offers: verdict.offers,
         };
         for id in bits(verdict.holders) {
@@ -471,13 +449,7 @@ impl State {
 
     /// Stops the virtual processors on these processors, and lets the others go on. Returns whom
     /// to ring for that.
-    fn stop<K: Kernel>(
-        &self,
-        runtime: &'static Runtime<K>,
-        current: &'static Activation<K>,
-        stopped: Set,
-        now: u64,
-    ) -> u64 {
+    fn stop<K: Kernel>(&self, current: &Activation<K>, stopped: Set, now: u64) -> u64 {
         let (mut more, mut fewer) = (false, false);
         for (at, &word) in stopped.0.iter().enumerate() {
             let before = self.processors.stopped[at].swap(word, Ordering::SeqCst);
@@ -488,6 +460,7 @@ impl State {
             }
         }
         if more {
+            let runtime = current.runtime();
             for vp in runtime.vps() {
                 if !self.may_stay(vp) && !core::ptr::eq(vp, current.vp()) {
                     runtime.recall(vp);

@@ -521,7 +521,7 @@ impl Machine {
     }
 
     /// A time slice is over: counts it if the thread has a processor.
-    fn count_slice(&self, activation: &'static Activation<Sim>) {
+    fn count_slice(&self, activation: &Activation<Sim>) {
         let vp = activation.vp();
         let word = vp.word();
         let space = self.space();
@@ -548,7 +548,7 @@ impl Machine {
     }
 
     /// The vessel of an activation.
-    pub(crate) fn vessel_of(activation: &'static Activation<Sim>) -> Option<usize> {
+    pub(crate) fn vessel_of(activation: &Activation<Sim>) -> Option<usize> {
         activation.kernel.get().checked_sub(1)
     }
 }

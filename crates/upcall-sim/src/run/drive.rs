@@ -326,7 +326,7 @@ mod tests {
     fn an_endless_loop_ends_the_run() {
         let plan: Plan = "1,without=stepping".parse().unwrap();
         let scenario = Scenario::Alone(|me| {
-            me.runtime.enter();
+            let _ = me.runtime.enter();
             loop {
                 std::hint::spin_loop();
             }

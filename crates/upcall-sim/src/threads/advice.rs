@@ -25,11 +25,11 @@ pub enum Told {
 impl Me {
     /// The thread is the adviser from here on. Returns true if it is: another one may be.
     pub fn become_adviser(self) -> bool {
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         let becomes = {
             // At once: what happens from here on is told.
             let _in_kernel = self.machine.enter();
-            let becomes = self.runtime.become_adviser(activation);
+            let becomes = inside.become_adviser();
             if becomes {
                 let advice = &self.space.advice;
                 advice.adviser.set(Some(self.thread));
@@ -41,22 +41,22 @@ impl Me {
             }
             becomes
         };
-        self.runtime.leave(activation);
+        inside.leave();
         becomes
     }
 
     /// The adviser waits until something happens, or until a time, and is told.
     pub fn await_transition(self, deadline: Option<u64>) -> Told {
         let advice = &self.space.advice;
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         advice.waits.set(true);
-        let (activation, notes) = self.runtime.await_transition(activation, deadline);
+        let (inside, notes) = inside.await_transition(deadline);
         advice.waits.set(false);
         if self.thread.rank() != Rank(0) {
             self.machine
                 .fail("the_adviser_runs_first: it is less urgent than others".to_owned());
         }
-        self.runtime.leave(activation);
+        inside.leave();
         self.step();
         match notes {
             Notes::Thread(thread, transitions) => {
@@ -97,13 +97,13 @@ impl Me {
 
     /// The adviser is none any more; threads are equal from here on, as far as it knew them.
     pub fn dismiss_adviser(self) {
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         {
             let _in_kernel = self.machine.enter();
-            self.runtime.dismiss_adviser();
+            inside.dismiss_adviser();
             self.space.advice.adviser.set(None);
         }
-        self.runtime.leave(activation);
+        inside.leave();
         for thread in self.known_threads() {
             self.set_rank(thread, Rank::COMMON.0);
         }

@@ -39,11 +39,9 @@ impl Me {
         deadline: Option<u64>,
         matches: impl FnOnce() -> bool,
     ) -> Waited {
-        let activation = self.runtime.enter();
-        let (activation, waited) =
-            self.runtime
-                .futex_wait(activation, key(word), mask, deadline, matches);
-        self.runtime.leave(activation);
+        let inside = self.runtime.enter();
+        let (inside, waited) = inside.futex_wait(key(word), mask, deadline, matches);
+        inside.leave();
         self.space
             .awoken
             .set(self.space.awoken.get() + u64::from(waited == Waited::Ended(WakeReason::Woken)));
@@ -61,10 +59,10 @@ impl Me {
 
     /// Wakes at most `count` that wait for `word` with a common bit in `mask`: FUTEX_WAKE_BITSET. Returns how many.
     pub fn wake_some(self, word: &'static AtomicU32, count: usize, mask: u32) -> usize {
-        let activation = self.runtime.enter();
-        let woken = self.runtime.futex_wake(activation, key(word), count, mask);
+        let inside = self.runtime.enter();
+        let woken = inside.futex_wake(key(word), count, mask);
         self.count_woken(woken);
-        self.runtime.leave(activation);
+        inside.leave();
         woken
     }
 
@@ -81,12 +79,10 @@ impl Me {
         [wake, most]: [usize; 2],
         matches: impl FnOnce() -> bool,
     ) -> Option<(usize, usize)> {
-        let activation = self.runtime.enter();
-        let moved = self
-            .runtime
-            .futex_requeue(activation, key(from), key(to), wake, most, matches);
+        let inside = self.runtime.enter();
+        let moved = inside.futex_requeue(key(from), key(to), wake, most, matches);
         self.count_woken(moved.map_or(0, |(woken, _)| woken));
-        self.runtime.leave(activation);
+        inside.leave();
         moved
     }
 
@@ -98,12 +94,10 @@ impl Me {
         [first, second]: [usize; 2],
         change: impl FnOnce() -> bool,
     ) -> usize {
-        let activation = self.runtime.enter();
-        let woken =
-            self.runtime
-                .futex_wake_op(activation, key(word), first, key(other), second, change);
+        let inside = self.runtime.enter();
+        let woken = inside.futex_wake_op(key(word), first, key(other), second, change);
         self.count_woken(woken);
-        self.runtime.leave(activation);
+        inside.leave();
         woken
     }
 

@@ -90,10 +90,10 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
     let machine = boot.machine;
     let space = &machine.spaces[boot.space];
     let runtime = Runtime::create(Sim::new(machine, boot.space)).unwrap();
-    let (activation, thread) = runtime.adopt(&boot.processors).unwrap();
-    activation.kernel.set(machine.running.get() + 1);
+    let (inside, thread) = runtime.adopt(&boot.processors).unwrap();
+    inside.kernel.set(machine.running.get() + 1);
     machine.me(|vessel| {
-        vessel.activation.set(Some(activation));
+        vessel.activation.set(Some(inside.vp().word().owner()));
         vessel.processor.set(boot.processors[0]);
     });
     space.runtime.set(Some(runtime));
@@ -102,7 +102,7 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
     // Fails where kernel threads run out at once: the first virtual processor works.
     let _ = runtime.start();
     space.has_started.set(true);
-    runtime.leave(activation);
+    inside.leave();
     let me = Me {
         machine,
         space,
@@ -180,9 +180,10 @@ extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
         machine.space()
     };
     let runtime = space.runtime.get().unwrap();
-    let activation = runtime.kernel().current();
-    let thread = activation.thread().unwrap();
-    runtime.leave(activation);
+    // SAFETY: a landing.
+    let inside = unsafe { runtime.arrive() };
+    let thread = inside.thread().unwrap();
+    inside.leave();
     // Only now: the allocator is not made to be stepped.
     // SAFETY: as above.
     let body = *unsafe { Box::from_raw(argument as *mut Body) };
@@ -197,12 +198,11 @@ extern "C" fn landing(argument: usize, done: usize, machine: usize) -> ! {
     }
     done.store(1, Ordering::SeqCst);
     me.wake(done, usize::MAX);
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     space.ends(&machine.enter(), thread);
-    runtime.exit_thread(
-        activation,
-        |runtime, _, thread, _| {
-            runtime.free_thread(thread);
+    inside.exit_thread(
+        |inside, thread, _| {
+            inside.runtime().free_thread(thread);
             None
         },
         0,
@@ -268,7 +268,7 @@ impl Me {
         let body = Box::into_raw(Box::new(body)) as usize;
         let done = self.word(0);
         let stack = self.machine.memory(STACK) as usize + STACK;
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         let thread = self.runtime.new_thread().unwrap();
         thread.kernel.pending.store(false, Ordering::SeqCst);
         thread.kernel.delivered.store(0, Ordering::SeqCst);
@@ -277,13 +277,12 @@ impl Me {
         // As the guest's: of one that is held the policy, which may have ended, would have to know.
         let rank = self.thread.rank();
         if rank != Rank::HELD {
-            self.runtime.set_rank(activation, thread, rank);
+            inside.set_rank(thread, rank);
         }
         self.space.begins(&self.machine.enter(), thread);
         // SAFETY: a stack of its own; `landing` does not return.
         unsafe {
-            self.runtime.launch(
-                activation,
+            inside.launch(
                 thread,
                 forked,
                 stack,
@@ -295,7 +294,7 @@ impl Me {
                 ],
             );
         }
-        self.runtime.leave(activation);
+        inside.leave();
         Handle { done, thread }
     }
 
@@ -309,9 +308,9 @@ impl Me {
     /// Sleeps so many nanoseconds.
     pub fn sleep(self, time: u64) {
         let deadline = self.machine.clock.get() + time;
-        let activation = self.runtime.enter();
-        let (activation, waited) = self.runtime.sleep_until(activation, deadline);
-        self.runtime.leave(activation);
+        let inside = self.runtime.enter();
+        let (inside, waited) = inside.sleep_until(deadline);
+        inside.leave();
         if waited == Waited::Ended(WakeReason::TimedOut) {
             assert!(self.machine.clock.get() >= deadline, "woke early");
         } else {
@@ -342,29 +341,27 @@ impl Me {
 
     /// Waits for an edge of a descriptor.
     pub fn read(self, descriptor: usize) {
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         let ready = {
             let _in_kernel = self.machine.enter();
             let mut descriptors = self.space.descriptors.borrow_mut();
             let descriptor = &mut descriptors[descriptor];
             let ready = std::mem::take(&mut descriptor.edge);
             if !ready {
-                self.runtime.begin_park(self.thread);
+                self.thread.begin_park();
                 descriptor.waiting.push(self.thread);
                 self.space.nr_waiting.set(self.space.nr_waiting.get() + 1);
             }
             ready
         };
         if ready {
-            self.runtime.leave(activation);
+            inside.leave();
             return;
         }
-        let activation = self
-            .runtime
-            .park_until_claimed(activation, self.thread, None);
+        let inside = inside.park_until_claimed(self.thread, None);
         let heard = u64::from(self.thread.wake_reason() == WakeReason::Woken);
         self.space.heard.set(self.space.heard.get() + heard);
-        self.runtime.leave(activation);
+        inside.leave();
         self.step();
     }
 
@@ -376,18 +373,18 @@ impl Me {
 
     /// Is inside the runtime for a moment, where others may run, and does nothing there.
     pub fn enter_and_leave(self) {
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         self.runtime.kernel().now();
-        self.runtime.leave(activation);
+        inside.leave();
     }
 
     /// Sends a thread a signal.
     pub fn signal(self, thread: &'static Thread) {
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         let kernel = self.runtime.kernel();
         thread.kernel.pending.store(true, Ordering::SeqCst);
         if self.runtime.interrupt(thread) == Claim::Ready {
-            self.runtime.make_ready(activation, thread);
+            inside.make_ready(thread);
         } else {
             for _ in 0..2 {
                 if let Some(carrier) = thread.carrier() {
@@ -398,33 +395,33 @@ impl Me {
                 kernel.yield_processor();
             }
         }
-        self.runtime.leave(activation);
+        inside.leave();
     }
 
     /// A thread is so urgent from here on; smaller is more.
     pub fn set_rank(self, thread: &'static Thread, rank: u64) {
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         {
             let _in_kernel = self.machine.enter();
             self.space.count_ranked(thread);
         }
-        self.runtime.set_rank(activation, thread, Rank(rank));
+        inside.set_rank(thread, Rank(rank));
         {
             let _in_kernel = self.machine.enter();
             self.space.turns.forget(thread);
         }
-        self.runtime.leave(activation);
+        inside.leave();
     }
 
     /// Gives way to other threads.
     pub fn yield_now(self) {
         let gives_way = &self.thread.kernel.gives_way;
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         // Not before, nor after: who is preempted keeps its place among its equals.
         gives_way.store(true, Ordering::Relaxed);
-        let activation = self.runtime.give_way(activation);
+        let inside = inside.give_way();
         gives_way.store(false, Ordering::Relaxed);
-        self.runtime.leave(activation);
+        inside.leave();
         self.step();
     }
 }

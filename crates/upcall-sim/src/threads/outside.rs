@@ -145,7 +145,7 @@ impl Me {
     /// The processors of these virtual processors are another address space's until that time, and
     /// those of all others are this one's.
     pub fn lose_processors(self, which: std::ops::Range<usize>, until: u64) {
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         let vps = &self.runtime.vps()[which];
         {
             let machine = self.machine.enter();
@@ -158,7 +158,7 @@ impl Me {
         for vp in vps {
             self.runtime.recall(vp);
         }
-        self.runtime.leave(activation);
+        inside.leave();
     }
 
     /// Whether a processor is another address space's.

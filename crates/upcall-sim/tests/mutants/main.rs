@@ -59,17 +59,17 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "one_activation_runs_on_each_processor",
         file: "runtime/returned.rs",
-        text: "let displaced = self.leave_displaced(activation, vp);",
+        text: "let displaced = self.leave_displaced(vp);",
         instead: "let displaced = false;",
         scenario: "blocking_calls",
     },
     Mutant {
         caught_by: "a_thread_is_on_one_activation",
         file: "runtime/preempted.rs",
-        text: "if !advised && !self.gives_way(vp, Some(thread)) {
+        text: "if !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);",
-        instead: "if !advised && !self.gives_way(vp, Some(thread)) {
-            vp.ready.push_back(&self.kernel, thread);
+        instead: "if !advised && !runtime.gives_way(vp, Some(thread)) {
+            vp.ready.push_back(&runtime.kernel, thread);
             return Some(thread);",
         scenario: "blocking_calls",
     },
@@ -88,16 +88,16 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a_stopped_thread_is_resumed_by_the_runtime",
         file: "runtime/returned.rs",
-        text: "self.stats.displaced.add();
-        self.kernel.interrupt(owner);",
-        instead: "self.stats.displaced.add();",
+        text: "runtime.stats.displaced.add();
+        runtime.kernel.interrupt(owner);",
+        instead: "runtime.stats.displaced.add();",
         scenario: "blocking_calls",
     },
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
         file: "runtime/standby.rs",
-        text: "if self.kernel.is_blocked(word.owner(), cheap_doubt) {",
-        instead: "if cheap_doubt && self.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        text: "if runtime.kernel.is_blocked(word.owner(), cheap_doubt) {",
+        instead: "if cheap_doubt && runtime.kernel.is_blocked(word.owner(), cheap_doubt) {",
         scenario: "page_faults",
     },
     Mutant {
@@ -119,15 +119,15 @@ const MUTANTS: &[Mutant] = &[
         caught_by: "no_event_is_lost",
         file: "runtime/passage.rs",
         text: "thread.reason.store(state >> 8, Ordering::Relaxed);
-                self.make_ready(activation, thread);",
+                self.make_ready(thread);",
         instead: "thread.reason.store(state >> 8, Ordering::Relaxed);",
         scenario: "descriptors",
     },
     Mutant {
         caught_by: "somebody_waits_for_events",
         file: "runtime/seat.rs",
-        text: "if !self.seat.take(activation) {",
-        instead: "if activation.role() != Role::Spare || !self.seat.take(activation) {",
+        text: "if !runtime.seat.take(self.activation) {",
+        instead: "if self.role() != Role::Spare || !runtime.seat.take(self.activation) {",
         scenario: "sleepers_beside_a_call",
     },
     Mutant {
@@ -149,26 +149,26 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "superfluous_activations_end",
         file: "runtime/idle.rs",
-        text: "if activation.stays() {
+        text: "if self.stays() {
                             // Another one, in its place.
-                            self.end_surplus();
+                            runtime.end_surplus();
                         }",
-        instead: "if activation.stays() {}",
+        instead: "if self.stays() {}",
         scenario: "page_faults",
     },
     Mutant {
         caught_by: "no_thread_is_lost",
         file: "runtime/idle.rs",
         text: "self.stats.rung.add();
-        self.notify(word.owner());",
+        word.owner().notify();",
         instead: "self.stats.rung.add();",
         scenario: "descriptors",
     },
     Mutant {
         caught_by: "a_taken_processor_is_given_up",
         file: "runtime/passage.rs",
-        text: "activation = self.park_to_choose(activation);",
-        instead: "activation = self.park_ready(activation);",
+        text: "inside = inside.park_to_choose();",
+        instead: "inside = inside.park_ready();",
         scenario: "together::two_programs_and_another",
     },
     Mutant {
@@ -181,15 +181,15 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_waits_for_a_processor_that_was_taken",
         file: "runtime/preempted.rs",
-        text: "self.fetch_stranded(vp);",
+        text: "runtime.fetch_stranded(vp);",
         instead: "",
         scenario: "processors::processors_are_taken",
     },
     Mutant {
         caught_by: "no_thread_is_lost",
         file: "runtime/idle.rs",
-        text: "if self.work_waits(vp) {
-            self.announce_ready(vp);
+        text: "if runtime.work_waits(vp) {
+            runtime.announce_ready(vp);
         }
         if !vp.step",
         instead: "if !vp.step",
@@ -237,9 +237,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "the_adviser_runs_first",
         file: "runtime/policy.rs",
-        text: "self.policy.answers.store(answers + 1, Ordering::Relaxed);
+        text: "runtime.policy.answers.store(answers + 1, Ordering::Relaxed);
         thread.rank.store(ADVISER.0, Ordering::SeqCst);",
-        instead: "self.policy.answers.store(answers + 1, Ordering::Relaxed);",
+        instead: "runtime.policy.answers.store(answers + 1, Ordering::Relaxed);",
         scenario: "policies::groups_take_turns",
     },
     Mutant {
@@ -252,9 +252,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "the_adviser_knows_who_waits",
         file: "runtime/returned.rs",
-        text: "self.vps.clear_idle(vp);
-                        self.tell_of_absent(vp, owner);",
-        instead: "self.vps.clear_idle(vp);",
+        text: "runtime.vps.clear_idle(vp);
+                        owner.tell_of_absent(vp);",
+        instead: "runtime.vps.clear_idle(vp);",
         scenario: "policies::a_policy_ranks_threads",
     },
     // It is told that one that waits again is ready.
@@ -277,7 +277,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_is_kept_back_is_held",
         file: "runtime/precedence.rs",
-        text: "HELD => self.release_held(activation, thread),",
+        text: "HELD => self.release_held(thread),",
         instead: "HELD => {}",
         scenario: "policies::groups_take_turns",
     },
@@ -285,17 +285,17 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
         file: "runtime/precedence.rs",
-        text: "self.push_back(near, thread);
-            self.announce(near, thread);",
-        instead: "self.push_back(near, thread);",
+        text: "runtime.push_back(near, thread);
+            runtime.announce(near, thread);",
+        instead: "runtime.push_back(near, thread);",
         scenario: "policies::groups_take_turns",
     },
     // One that was stopped, and held meanwhile, goes on as it was granted the processor again.
     Mutant {
         caught_by: "a_held_thread_does_not_run",
         file: "runtime/precedence.rs",
-        text: "|| rank == Rank::HELD || self.is_more",
-        instead: "|| self.is_more",
+        text: "|| rank == Rank::HELD || runtime.is_more",
+        instead: "|| runtime.is_more",
         scenario: "policies::who_is_held_stops",
     },
     // Nobody lets a thread go that is held.
@@ -325,28 +325,28 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
         file: "runtime/returned.rs",
-        text: "if self.vps.any_unwatched() {
-                self.look_around(vp);
+        text: "if runtime.vps.any_unwatched() {
+                runtime.look_around(vp);
             }
-            if !self.kernel.may_run(vp) {",
-        instead: "if !self.kernel.may_run(vp) {",
+            if !runtime.kernel.may_run(vp) {",
+        instead: "if !runtime.kernel.may_run(vp) {",
         scenario: "processors::a_page_fault_when_a_processor_is_back",
     },
     // The standby does not look once more when others can see that it sleeps.
     Mutant {
         caught_by: "no_thread_is_lost",
         file: "runtime/standby.rs",
-        text: "self.sleep_unless(activation, vp, seen, || self.has_reason(vp));",
-        instead: "self.sleep_unless(activation, vp, seen, || false);",
+        text: "self.sleep_unless(vp, seen, || runtime.has_reason(vp));",
+        instead: "self.sleep_unless(vp, seen, || false);",
         scenario: "made_before_a_page_fault",
     },
     // Nobody asks the owner to choose again.
     Mutant {
         caught_by: "who was waited for does not run",
         file: "runtime/seat.rs",
-        text: "self.add_ready(vp, list);
-        self.choose_again(vp);",
-        instead: "self.add_ready(vp, list);",
+        text: "runtime.add_ready(vp, list);
+        runtime.choose_again(vp);",
+        instead: "runtime.add_ready(vp, list);",
         scenario: "who_was_waited_for_runs",
     },
     // A second caller counts on the standby of the first, which is the owner by now.
@@ -363,7 +363,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_comes_back_is_on_its_processor",
         file: "runtime/returned.rs",
-        text: "self.kernel.bind(activation);
+        text: "runtime.kernel.bind(self.activation);
         if granted {",
         instead: "if granted {",
         scenario: "processors::virtual_processors_move",
@@ -372,10 +372,10 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_comes_back_is_on_its_processor",
         file: "runtime/returned.rs",
-        text: "self.kernel.bind(activation);
+        text: "runtime.kernel.bind(self.activation);
         if granted {",
         instead: "if !displaced {
-            self.kernel.bind(activation);
+            runtime.kernel.bind(self.activation);
         }
         if granted {",
         scenario: "processors::virtual_processors_move",
@@ -396,11 +396,11 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_is_lost",
         file: "runtime/schedule.rs",
-        text: "self.call_standby(vp);
-            if self.vps.any_idle() {
-                self.ring(vp.index());",
-        instead: "if self.vps.any_idle() {
-                self.ring(vp.index());",
+        text: "runtime.call_standby(vp);
+            if runtime.vps.any_idle() {
+                runtime.ring(vp.index());",
+        instead: "if runtime.vps.any_idle() {
+                runtime.ring(vp.index());",
         scenario: "the_kernel_gives_threads_again",
     },
     // The alarm has rung, and is not set for the next deadline.

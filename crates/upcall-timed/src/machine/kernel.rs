@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use upcall_core::kernel::{Attributes, Poll, Share, Vessels, Watch};
-use upcall_core::{Activation, Errno, ThreadList, Vp};
+use upcall_core::{Activation, Errno, Inside, ThreadList, Vp};
 
 use super::setup::Kind;
 use super::{Doing, Event, Machine, Space};
@@ -41,7 +41,7 @@ impl Timed {
     }
 
     /// The vessel of an activation, once it has one.
-    pub(crate) fn vessel_of(activation: &'static Activation<Self>) -> Option<usize> {
+    pub(crate) fn vessel_of(activation: &Activation<Self>) -> Option<usize> {
         activation.kernel.0.load(Ordering::Relaxed).checked_sub(1)
     }
 
@@ -135,7 +135,7 @@ unsafe impl Vessels for Timed {
             != 0
     }
 
-    fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
+    fn sleep(&self, activation: &Activation<Self>, seen: u32) {
         self.machine().charge(self.space().costs.trap);
         if activation.wake_word().load(Ordering::SeqCst) == seen {
             self.suspend(Doing::Sleeping);
@@ -143,14 +143,14 @@ unsafe impl Vessels for Timed {
         self.note_interruption();
     }
 
-    fn wake(&self, activation: &'static Activation<Self>) {
+    fn wake(&self, activation: &Activation<Self>) {
         self.machine().charge(self.space().costs.trap);
         if let Some(index) = Self::vessel_of(activation) {
             self.machine().rouse(index);
         }
     }
 
-    fn interrupt(&self, activation: &'static Activation<Self>) {
+    fn interrupt(&self, activation: &Activation<Self>) {
         self.machine().charge(self.space().costs.trap);
         if let Some(index) = Self::vessel_of(activation) {
             self.machine().interrupt(index);
@@ -174,12 +174,12 @@ unsafe impl Vessels for Timed {
         Ok(())
     }
 
-    fn exit_activation(&self, _activation: &'static Activation<Self>) -> ! {
+    fn exit_activation(&self, _inside: &Inside<Self>) -> ! {
         self.machine().stop(Doing::Gone);
         unreachable!("a vessel that is gone was resumed")
     }
 
-    fn is_gone(&self, activation: &'static Activation<Self>) -> bool {
+    fn is_gone(&self, activation: &Activation<Self>) -> bool {
         Self::vessel_of(activation).is_none_or(|index| {
             self.machine()
                 .vessel(index, |it| it.doing.get() == Doing::Gone)
@@ -188,7 +188,7 @@ unsafe impl Vessels for Timed {
 }
 
 impl Attributes for Timed {
-    fn install(&self, _activation: &'static Activation<Self>, thread: &'static Thread) {
+    fn install(&self, _activation: &Activation<Self>, thread: &'static Thread) {
         self.pay_upcalls();
         let costs = &self.space().costs;
         let past = thread.kernel.0.swap(true, Ordering::Relaxed);
@@ -198,7 +198,7 @@ impl Attributes for Timed {
 }
 
 impl Poll for Timed {
-    fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
+    fn poll(&self, activation: &Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         let (machine, space) = (self.machine(), self.space());
         machine.charge(space.costs.trap);
         if let Some(seen) = wait
@@ -232,7 +232,7 @@ impl Poll for Timed {
 }
 
 impl Watch for Timed {
-    fn is_blocked(&self, activation: &'static Activation<Self>, _cheap_doubt: bool) -> bool {
+    fn is_blocked(&self, activation: &Activation<Self>, _cheap_doubt: bool) -> bool {
         let Some(index) = Self::vessel_of(activation) else {
             return false;
         };
@@ -250,7 +250,7 @@ impl Share for Timed {
         kernel.processor.get().is_some() && !kernel.leaving.get()
     }
 
-    fn await_turn(&self, activation: &'static Activation<Self>, seen: u32) {
+    fn await_turn(&self, activation: &Activation<Self>, seen: u32) {
         let machine = self.machine();
         machine.charge(self.space().costs.trap);
         let vp = activation.vp();
@@ -296,5 +296,6 @@ extern "C" fn begin(activation: usize, _: usize, _: usize) -> ! {
     // SAFETY: `spawn` passes its activation.
     let activation: &'static Activation<Timed> = unsafe { &*(activation as *const _) };
     activation.runtime().kernel().set_inside();
-    activation.runtime().activation_main(activation)
+    // SAFETY: this is its kernel thread, on its stack.
+    unsafe { activation.main() }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::kernel::Vessels;
-use upcall_core::{Activation, Runtime};
+use upcall_core::{Inside, Runtime};
 
 use super::kernel::Timed;
 use super::setup::Kind;
@@ -86,15 +86,15 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
         let kernel = Timed::new(me.machine, me.space);
         let runtime = Runtime::create(kernel).expect("memory");
         let processors: Vec<u32> = (0..space.vps.len() as u32).collect();
-        let (activation, thread) = runtime.adopt(&processors).expect("virtual processors");
+        let (inside, thread) = runtime.adopt(&processors).expect("virtual processors");
         thread.kernel.0.store(true, Ordering::Relaxed);
         runtime
             .kernel()
-            .set_vessel(activation, me.machine.running.get());
+            .set_vessel(inside.vp().word().owner(), me.machine.running.get());
         runtime.kernel().set_inside();
         space.runtime.set(Some(runtime));
         runtime.start().expect("kernel threads");
-        runtime.leave(activation);
+        inside.leave();
     }
     let mut report = space.report.get();
     report.began = me.now();
@@ -111,17 +111,18 @@ extern "C" fn user_thread(argument: usize, _: usize, _: usize) -> ! {
         stack,
     } = started(argument);
     let runtime = me.runtime();
-    runtime.leave(runtime.kernel().current());
+    // SAFETY: a landing.
+    unsafe { runtime.arrive() }.leave();
     runtime.kernel().handle();
     body(me);
     me.machine.charge(me.costs().exit);
     done.value.store(1, Ordering::SeqCst);
-    let activation = runtime.enter();
-    runtime.futex_wake(activation, done.key(), usize::MAX, u32::MAX);
+    let inside = runtime.enter();
+    inside.futex_wake(done.key(), usize::MAX, u32::MAX);
     drop(done);
-    runtime.exit_thread(
-        activation,
-        |runtime, _, thread, stack| {
+    inside.exit_thread(
+        |inside, thread, stack| {
+            let runtime = inside.runtime();
             runtime.kernel().free_stack(stack);
             runtime.free_thread(thread);
             None
@@ -235,21 +236,12 @@ impl Me {
             self.machine.rouse(index);
             return Joint(done);
         }
-        self.at_user_level(self.costs().fork, |runtime, activation| {
-            let thread = runtime.new_thread().expect("memory");
+        self.at_user_level(self.costs().fork, |inside| {
+            let thread = inside.runtime().new_thread().expect("memory");
             thread.kernel.0.store(false, Ordering::Relaxed);
             // SAFETY: a stack of its own; `user_thread` does not return.
-            unsafe {
-                runtime.launch(
-                    activation,
-                    thread,
-                    false,
-                    stack,
-                    user_thread,
-                    [argument, 0, 0],
-                )
-            };
-            activation
+            unsafe { inside.launch(thread, false, stack, user_thread, [argument, 0, 0]) };
+            inside
         });
         Joint(done)
     }
@@ -269,10 +261,8 @@ impl Me {
             self.sleep_in_kernel(word, matches);
             return;
         }
-        self.at_user_level(self.costs().wait, |runtime, activation| {
-            let (activation, _) =
-                runtime.futex_wait(activation, word.key(), u32::MAX, None, matches);
-            activation
+        self.at_user_level(self.costs().wait, |inside| {
+            inside.futex_wait(word.key(), u32::MAX, None, matches).0
         });
     }
 
@@ -283,25 +273,17 @@ impl Me {
             self.rouse(word, count);
             return;
         }
-        self.at_user_level(self.costs().signal, |runtime, activation| {
-            runtime.futex_wake(activation, word.key(), count as usize, u32::MAX);
-            activation
+        self.at_user_level(self.costs().signal, |inside| {
+            inside.futex_wake(word.key(), count as usize, u32::MAX);
+            inside
         });
     }
 
     /// An operation inside the runtime, which may go on on another activation.
-    fn at_user_level(
-        self,
-        cost: u64,
-        operation: impl FnOnce(
-            &'static Runtime<Timed>,
-            &'static Activation<Timed>,
-        ) -> &'static Activation<Timed>,
-    ) {
+    fn at_user_level(self, cost: u64, operation: impl FnOnce(Inside<Timed>) -> Inside<Timed>) {
         self.machine.charge(cost);
         let runtime = self.runtime();
-        let activation = operation(runtime, runtime.enter());
-        runtime.leave(activation);
+        operation(runtime.enter()).leave();
         runtime.kernel().handle();
     }
 

@@ -26,9 +26,9 @@ struct Adviser {
 pub(crate) fn start(runtime: &'static Runtime, policy: Box<dyn Policy>) -> std::io::Result<()> {
     let (is_there, begins) = sync_channel(1);
     let advise = move || {
-        let activation = runtime.enter();
-        let becomes = runtime.become_adviser(activation);
-        runtime.leave(activation);
+        let inside = runtime.enter();
+        let becomes = inside.become_adviser();
+        inside.leave();
         if becomes {
             shell::serve();
         }
@@ -46,9 +46,9 @@ pub(crate) fn start(runtime: &'static Runtime, policy: Box<dyn Policy>) -> std::
         if catch_unwind(AssertUnwindSafe(|| adviser.advise())).is_err() {
             eprintln!("upcall: the policy has panicked; all threads are equal from here on");
         }
-        let activation = runtime.enter();
-        runtime.dismiss_adviser();
-        runtime.leave(activation);
+        let inside = runtime.enter();
+        inside.dismiss_adviser();
+        inside.leave();
         adviser.dismiss();
     };
     std::thread::Builder::new()
@@ -67,9 +67,9 @@ impl Adviser {
                 .into_iter()
                 .flatten()
                 .min();
-            let activation = self.runtime.enter();
-            let (activation, advice) = self.runtime.await_transition(activation, deadline);
-            self.runtime.leave(activation);
+            let inside = self.runtime.enter();
+            let (inside, advice) = inside.await_transition(deadline);
+            inside.leave();
             let now = self.runtime.kernel().now();
             match advice {
                 Advice::Thread(block, transitions) => {
@@ -165,13 +165,13 @@ impl Adviser {
             return;
         }
         let changed = std::mem::take(&mut self.threads.changed);
-        let activation = self.runtime.enter();
+        let inside = self.runtime.enter();
         for id in &changed {
             if let Some(known) = self.threads.known(*id) {
-                lending::set_own(self.runtime, activation, known.block, known.rank);
+                lending::set_own(&inside, known.block, known.rank);
             }
         }
-        self.runtime.leave(activation);
+        inside.leave();
         self.threads.changed = changed;
         self.threads.changed.clear();
     }

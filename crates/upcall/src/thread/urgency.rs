@@ -56,11 +56,11 @@ fn change(asks: Asks) {
         return;
     };
     let asks = asks.of_guest();
-    let activation = runtime.enter();
-    if let Some(thread) = activation.thread() {
-        lending::change(runtime, activation, thread, asks);
+    let inside = runtime.enter();
+    if let Some(thread) = inside.thread() {
+        lending::change(&inside, thread, asks);
     }
-    runtime.leave(activation);
+    inside.leave();
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]

@@ -6,9 +6,8 @@ use loom::thread;
 use std::boxed::Box;
 
 use super::kernel::Checked;
-use super::{all_ready, check, runtime, threads};
+use super::{all_ready, check, here, inside, runtime, threads};
 use crate::Edges;
-use crate::kernel::Vessels as _;
 use crate::lock::SpinLock;
 use crate::runtime::Runtime;
 use crate::runtime::futex::Waited;
@@ -28,11 +27,10 @@ fn wait(runtime: Rt, thread: Th, deadline: Option<u64>) -> Result<(), Waited> {
 }
 
 fn wait_for(key: usize, runtime: Rt, thread: Th, deadline: Option<u64>) -> Result<(), Waited> {
-    let activation = runtime.kernel.current();
     let (after, bucket) = runtime.hang(thread, key, u32::MAX, deadline, || true)?;
     // The thread is saved here.
     thread.context.store(7, Ordering::Relaxed);
-    assert!(after(runtime, activation, thread, bucket).is_none());
+    assert!(after(&here(runtime), thread, bucket).is_none());
     Ok(())
 }
 
@@ -46,7 +44,7 @@ fn signal(runtime: Rt, thread: Th) -> Claim {
             7,
             "claimed before it was saved"
         );
-        runtime.make_ready(runtime.vps()[1].word().owner(), thread);
+        inside(runtime, runtime.vps()[1].word().owner()).make_ready(thread);
     }
     claim
 }
@@ -96,12 +94,12 @@ fn an_event_noted_while_a_thread_parks_is_not_slept_through() {
             thread.kernel.0.store(1, Ordering::Release);
             if thread.claim(WakeReason::Interrupted) == Claim::Ready {
                 assert_eq!(thread.context.load(Ordering::Relaxed), 7);
-                runtime.make_ready(runtime.vps()[1].word().owner(), thread);
+                inside(runtime, runtime.vps()[1].word().owner()).make_ready(thread);
             }
         });
-        runtime.begin_park(thread);
+        thread.begin_park();
         thread.context.store(7, Ordering::Relaxed);
-        runtime.finish_park(runtime.kernel.current(), thread);
+        here(runtime).finish_park(thread);
         sender.join().unwrap();
         assert_eq!(all_ready(runtime), [core::ptr::from_ref(thread)]);
     });
@@ -114,7 +112,7 @@ fn a_wake_up_and_a_signal_make_a_thread_ready_once() {
         let [thread] = threads(runtime);
         wait(runtime, thread, None).unwrap();
         let sender = thread::spawn(move || signal(runtime, thread));
-        let woken = runtime.futex_wake(runtime.kernel.current(), KEY, 1, u32::MAX);
+        let woken = here(runtime).futex_wake(KEY, 1, u32::MAX);
         let claim = sender.join().unwrap();
         assert_eq!(woken == 1, claim == Claim::Lost);
         let reason = runs_again(runtime, thread);
@@ -133,7 +131,7 @@ fn a_wake_up_and_a_deadline_make_a_thread_ready_once() {
             runtime.timers.expire(&runtime.kernel, 2000, &mut late);
             runtime.add_ready(&runtime.vps()[1], late);
         });
-        let woken = runtime.futex_wake(runtime.kernel.current(), KEY, 1, u32::MAX);
+        let woken = here(runtime).futex_wake(KEY, 1, u32::MAX);
         clock.join().unwrap();
         let reason = runs_again(runtime, thread);
         assert_eq!(reason == WakeReason::Woken, woken == 1);
@@ -147,8 +145,7 @@ fn a_thread_that_is_moved_to_another_word_is_found_by_a_signal() {
         let [thread, next] = threads(runtime);
         wait(runtime, thread, None).unwrap();
         let sender = thread::spawn(move || signal(runtime, thread));
-        let activation = runtime.kernel.current();
-        let moved = runtime.futex_requeue(activation, KEY, OTHER, 0, 1, || true);
+        let moved = here(runtime).futex_requeue(KEY, OTHER, 0, 1, || true);
         assert!(moved.is_some());
         sender.join().unwrap();
         assert_eq!(runs_again(runtime, thread), WakeReason::Interrupted);
@@ -156,8 +153,8 @@ fn a_thread_that_is_moved_to_another_word_is_found_by_a_signal() {
         thread.kernel.0.store(0, Ordering::Relaxed);
         wait_for(OTHER, runtime, next, None).unwrap();
         wait(runtime, thread, None).unwrap();
-        assert_eq!(runtime.futex_wake(activation, OTHER, 2, u32::MAX), 1);
-        assert_eq!(runtime.futex_wake(activation, KEY, 2, u32::MAX), 1);
+        assert_eq!(here(runtime).futex_wake(OTHER, 2, u32::MAX), 1);
+        assert_eq!(here(runtime).futex_wake(KEY, 2, u32::MAX), 1);
     });
 }
 
@@ -171,16 +168,15 @@ fn a_waiter_sees_the_word_or_is_seen_by_the_waker() {
         let waker = thread::spawn(move || {
             // The program's own store.
             value.store(1, Ordering::Relaxed);
-            runtime.futex_wake(runtime.vps()[1].word().owner(), KEY, 1, u32::MAX)
+            inside(runtime, runtime.vps()[1].word().owner()).futex_wake(KEY, 1, u32::MAX)
         });
-        let activation = runtime.kernel.current();
         let hung = runtime.hang(thread, KEY, u32::MAX, None, || {
             value.load(Ordering::Relaxed) == 0
         });
         let waits = hung.is_ok();
         if let Ok((after, bucket)) = hung {
             thread.context.store(7, Ordering::Relaxed);
-            after(runtime, activation, thread, bucket);
+            after(&here(runtime), thread, bucket);
         }
         let woken = waker.join().unwrap();
         assert_eq!(waits, woken == 1 || !all_ready(runtime).is_empty());
@@ -202,7 +198,7 @@ fn an_edge_that_comes_while_a_thread_parks_is_seen_or_wakes_it() {
             edges.count();
             if *waits && thread.claim(WakeReason::Woken) == Claim::Ready {
                 assert_eq!(thread.context.load(Ordering::Relaxed), 7);
-                runtime.make_ready(runtime.vps()[1].word().owner(), thread);
+                inside(runtime, runtime.vps()[1].word().owner()).make_ready(thread);
             }
         });
         let tries_again = {
@@ -211,12 +207,12 @@ fn an_edge_that_comes_while_a_thread_parks_is_seen_or_wakes_it() {
             !*waits
         };
         if !tries_again {
-            runtime.begin_park(thread);
+            thread.begin_park();
             if Edges::any_moved([(edges, seen)]) {
                 thread.claim(WakeReason::Woken);
             }
             thread.context.store(7, Ordering::Relaxed);
-            runtime.finish_park(runtime.kernel.current(), thread);
+            here(runtime).finish_park(thread);
         }
         collector.join().unwrap();
         let woken = all_ready(runtime).len();

@@ -83,7 +83,7 @@ impl Checked {
 }
 
 /// The calling thread of the model is the kernel thread of `activation` from here on.
-pub(super) fn act_as(activation: &'static Activation<Checked>) {
+pub(super) fn act_as(activation: &Activation<Checked>) {
     let id = thread::current().id();
     let address = core::ptr::from_ref(activation) as usize;
     ACTING.with_borrow_mut(|acting| acting.insert(id, address));
@@ -124,7 +124,7 @@ unsafe impl Vessels for Checked {
         self.current().attention.load(Ordering::Relaxed) != 0
     }
 
-    fn sleep(&self, activation: &'static Activation<Self>, seen: u32) {
+    fn sleep(&self, activation: &Activation<Self>, seen: u32) {
         let (lock, bell) = &self.beds[activation.kernel.0];
         let mut guard = lock.lock().unwrap();
         while activation.wake.load(Ordering::SeqCst) == seen {
@@ -132,13 +132,13 @@ unsafe impl Vessels for Checked {
         }
     }
 
-    fn wake(&self, activation: &'static Activation<Self>) {
+    fn wake(&self, activation: &Activation<Self>) {
         let (lock, bell) = &self.beds[activation.kernel.0];
         drop(lock.lock().unwrap());
         bell.notify_one();
     }
 
-    fn interrupt(&self, _: &'static Activation<Self>) {
+    fn interrupt(&self, _: &Activation<Self>) {
         self.interrupted.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -150,7 +150,7 @@ impl Attributes for Checked {
 }
 
 impl Poll for Checked {
-    fn poll(&self, activation: &'static Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
+    fn poll(&self, activation: &Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         // SAFETY: one sits here at a time; that is what the model is about.
         unsafe { *self.seat.get() += 1 };
         if let Some(seen) = wait {
@@ -166,7 +166,7 @@ impl Poll for Checked {
 
 impl Watch for Checked {
     /// As soon as it may be said.
-    fn is_blocked(&self, _: &'static Activation<Self>, cheap_doubt: bool) -> bool {
+    fn is_blocked(&self, _: &Activation<Self>, cheap_doubt: bool) -> bool {
         cheap_doubt
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use super::kernel::Checked;
-use super::{all_ready, check, runtime, threads};
+use super::{all_ready, check, inside, runtime, threads};
 use crate::lock::SpinLock;
 use crate::stack::StackPool;
 use crate::state::activation::Role;
@@ -153,10 +153,10 @@ fn an_activation_of_the_pool_is_given_to_one() {
             assert_eq!(taken.role(), Role::Reserved);
             true
         };
-        let giver = thread::spawn(move || runtime.retire_from(spare, Role::Reserved));
+        let giver = thread::spawn(move || spare.retire_from(Role::Reserved));
         let mine = use_it();
         // As one that is about to end takes itself out.
-        let left = !mine && runtime.leave_spares(spare);
+        let left = !mine && inside(runtime, spare).leave_spares();
         giver.join().unwrap();
         let late = use_it();
         assert_eq!(u32::from(mine) + u32::from(left) + u32::from(late), 1);

@@ -64,9 +64,13 @@ use core::sync::atomic::Ordering;
 use std::vec::Vec;
 
 use self::kernel::Checked;
+#[cfg(loom)]
+use crate::kernel::Vessels;
 use crate::runtime::Runtime;
 #[cfg(loom)]
 use crate::state::activation::Activation;
+#[cfg(loom)]
+use crate::state::inside::Inside;
 use crate::state::thread::{READY, Thread};
 #[cfg(loom)]
 use crate::state::vp::Vp;
@@ -92,9 +96,24 @@ fn check(words: usize, execution: impl Fn() + Sync + Send + 'static) {
 fn runtime(nr_vps: u32) -> &'static Runtime<Checked> {
     let processors: Vec<u32> = (0..nr_vps).collect();
     let runtime = Runtime::create(Checked::new()).unwrap();
-    let (activation, _) = runtime.adopt(&processors).unwrap();
-    kernel::act_as(activation);
+    let (inside, _) = runtime.adopt(&processors).unwrap();
+    kernel::act_as(&inside);
     runtime
+}
+
+/// For an activation that a thread of the model plays.
+#[cfg(loom)]
+fn inside(
+    runtime: &'static Runtime<Checked>,
+    activation: &'static Activation<Checked>,
+) -> Inside<Checked> {
+    runtime.inside(activation)
+}
+
+/// For the activation that the calling thread of the model plays.
+#[cfg(loom)]
+fn here(runtime: &'static Runtime<Checked>) -> Inside<Checked> {
+    inside(runtime, runtime.kernel.current())
 }
 
 fn threads<const N: usize>(runtime: &'static Runtime<Checked>) -> [&'static Thread<Checked>; N] {

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use loom::thread;
 
 use super::kernel::Checked;
-use super::{check, owner, runtime};
+use super::{check, inside, owner, runtime};
 use crate::runtime::Runtime;
 use crate::state::activation::{Activation, Role};
 use crate::state::vp::{State, Vp};
@@ -74,7 +74,7 @@ fn an_idle_owner_goes_on_with_one_order() {
         vp.set(first, State::Idle);
         let ringer = thread::spawn(move || runtime.grant_idle(vp, vp.word()));
         let comer = thread::spawn(move || {
-            let has = runtime.acquire(second, vp, false);
+            let has = inside(runtime, second).acquire(vp, false);
             if has {
                 touch(runtime);
             }
@@ -132,7 +132,7 @@ fn an_owner_that_was_replaced_comes_back_once() {
         let takers = [another(runtime, vp), another(runtime, vp)].map(take);
         let kept = vp.step(first, State::Kernel, State::Runtime);
         if !kept {
-            assert_eq!(runtime.come_back(first, vp), (false, false));
+            assert_eq!(inside(runtime, first).come_back(vp), (false, false));
         }
         let taken: u32 = takers
             .map(|taker| taker.join().unwrap().into())
@@ -163,7 +163,7 @@ fn a_displaced_owner_that_comes_back_is_not_absent() {
                 && word.state() == State::Granted
                 && runtime.replace_blocked(vp, word, standby, State::Runtime)
         });
-        let (owns, displaced) = runtime.come_back(first, vp);
+        let (owns, displaced) = inside(runtime, first).come_back(vp);
         let granted = granter.join().unwrap();
         let replaced = late.join().unwrap();
         assert!(granted != displaced && owns == (granted && !replaced));

@@ -65,7 +65,7 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
     loop {
         // The call is announced, if it waits or wakes: a thread that is woken can then take the processor over without an
         // interrupt.
-        if prefers_blocking(runtime) {
+        if prefers_blocking() {
             poller.goes_unwanted(runtime, descriptor);
             return block(runtime, frame, descriptor, kind, moved);
         }
@@ -125,10 +125,10 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
 }
 
 /// Returns true if a thread that would wait had better block its activation.
-fn prefers_blocking(runtime: &'static Runtime) -> bool {
+fn prefers_blocking() -> bool {
     // A hint: the thread may be on another activation next.
     // SAFETY: on an activation.
-    runtime.prefers_blocking(unsafe { base::current() })
+    unsafe { base::current() }.prefers_blocking()
 }
 
 /// Makes the call, or its rest, on `descriptor`. It goes on after a signal of the runtime's own.

@@ -136,7 +136,7 @@ impl Call {
         let activation = unsafe { base::current() };
         let blocks = self.watches.count != 0
             && self.limit != Limit::Now
-            && choice::prefers_blocking(runtime, activation);
+            && choice::prefers_blocking(activation);
         if blocks {
             for watch in &self.watches.list[..self.watches.count] {
                 let poller = runtime.kernel().poller();

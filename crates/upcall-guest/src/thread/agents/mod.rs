@@ -340,9 +340,9 @@ pub fn dismiss(runtime: &'static Runtime, thread: &'static Thread, free_id: impl
             sleep(runtime, [word, FUTEX_WAIT, tid as u64, 0, 0, 0]);
         }
     }
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     agent.put_back(runtime);
-    runtime.leave(activation);
+    inside.leave();
 }
 
 /// Called if the thread was not made after all. Inside the runtime.

@@ -25,7 +25,7 @@ use std::ffi::c_void;
 use upcall_core::ending::{Ended, Ending};
 use upcall_core::runtime::{Step, Transition};
 use upcall_core::{Errno, Slot};
-use upcall_linux::{Activation, Linux, Runtime, Thread, sys};
+use upcall_linux::{Inside, Linux, Runtime, Thread, sys};
 
 use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
@@ -104,36 +104,31 @@ pub unsafe fn spawn(
     work: Work,
     fill: impl FnOnce(*mut u8),
 ) -> Result<Handle, Errno> {
-    let activation = runtime.enter();
-    if let Some((shell, thread)) = pool::take(runtime, activation, class) {
+    let inside = runtime.enter();
+    if let Some((shell, thread)) = pool::take(&inside, class) {
         fill(shell.place());
         // SAFETY: the shell is free: nobody else looks.
         unsafe { *shell.work.get() = work };
         shell.ending.begin();
-        inherit(runtime, activation, thread, asks);
-        runtime.make_ready_forked(activation, thread);
-        runtime.leave(activation);
+        inherit(&inside, thread, asks);
+        inside.make_ready_forked(thread);
+        inside.leave();
         return Ok(Handle(shell));
     }
-    runtime.leave(activation);
+    inside.leave();
     create(runtime, class, asks, work, fill)
 }
 
 /// What a thread has from its creator.
 #[inline]
-fn inherit(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    asks: Option<Asks>,
-) {
-    let Some(creator) = activation.thread() else {
+fn inherit(inside: &Inside, thread: &'static Thread, asks: Option<Asks>) {
+    let Some(creator) = inside.thread() else {
         return;
     };
     let mask = creator.kernel.mask.load(Ordering::Relaxed);
     thread.kernel.mask.store(mask, Ordering::Relaxed);
-    if runtime.is_ranked() || asks.is_some() {
-        lending::begin(runtime, activation, thread, asks.unwrap_or_default());
+    if inside.runtime().is_ranked() || asks.is_some() {
+        lending::begin(inside, thread, asks.unwrap_or_default());
     }
 }
 
@@ -259,20 +254,15 @@ fn leave(shell: &'static Shell, work: Work) {
 /// Parks the shell's thread until it has work again. Part of `main`, which is where the thread then resumes.
 #[inline(always)]
 fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux>) {
-    let activation = runtime.enter();
-    runtime.tell_of_current(activation, Transition::Ended);
-    let activation = runtime.park(activation, after, core::ptr::from_ref(shell) as usize);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    inside.tell_of_current(Transition::Ended);
+    let inside = inside.park(after, core::ptr::from_ref(shell) as usize);
+    inside.leave();
 }
 
 /// Called when the shell's thread is saved: for all others it has ended.
 #[inline]
-fn finished(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    thread: &'static Thread,
-    shell: usize,
-) -> Option<&'static Thread> {
+fn finished(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
     match shell.ending.end(false) {
@@ -285,38 +275,28 @@ fn finished(
             shell.drops.store(true, Ordering::Relaxed);
             Some(thread)
         }
-        Ended::Joined(joiner) if !runtime.is_ranked() => Some(joiner),
+        Ended::Joined(joiner) if !inside.runtime().is_ranked() => Some(joiner),
         waits => {
-            wake(runtime, activation, shell, waits);
+            wake(inside, shell, waits);
             None
         }
     }
 }
 
 /// As [`finished`], where nobody has a handle any more.
-fn release_own(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    _: &'static Thread,
-    shell: usize,
-) -> Option<&'static Thread> {
+fn release_own(inside: &Inside, _: &'static Thread, shell: usize) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
     shell.ending.end(true);
-    pool::release(runtime, activation, shell);
+    pool::release(inside, shell);
     lifetime::end_with_the_last();
     None
 }
 
 /// Wakes the thread that waits for the end of a thread.
-fn wake(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    shell: &'static Shell,
-    ended: Ended<Linux>,
-) {
+fn wake(inside: &Inside, shell: &'static Shell, ended: Ended<Linux>) {
     match ended {
-        Ended::Joined(joiner) => runtime.make_ready(activation, joiner),
+        Ended::Joined(joiner) => inside.make_ready(joiner),
         Ended::Outside => {
             kernel_futex::wake_kernel(shell.ending.address(), 1, true);
         }
@@ -334,11 +314,11 @@ pub fn of(thread: &'static Thread) -> Option<&'static Shell> {
 /// Called when libc has ended the thread of a shell, and nothing will touch its memory any more. Its handle may still be
 /// there.
 #[cold]
-pub fn ended(runtime: &'static Runtime, activation: &'static Activation, shell: &'static Shell) {
+pub fn ended(inside: &Inside, shell: &'static Shell) {
     shell.thread.store(core::ptr::null_mut(), Ordering::Relaxed);
     match shell.ending.end(true) {
-        Ended::Dropped => pool::release(runtime, activation, shell),
-        ended => wake(runtime, activation, shell, ended),
+        Ended::Dropped => pool::release(inside, shell),
+        ended => wake(inside, shell, ended),
     }
 }
 
@@ -439,18 +419,18 @@ impl Handle {
         let Some(runtime) = caller::runtime() else {
             return join_from_outside(shell, take);
         };
-        let mut activation = runtime.enter();
+        let mut inside = runtime.enter();
         while !shell.ending.is_over() {
-            activation = runtime.await_end(activation, &shell.ending);
+            inside = inside.await_end(&shell.ending);
             if !shell.ending.is_over() {
                 // A signal came for the joiner itself.
-                runtime.leave(activation);
-                activation = runtime.enter();
+                inside.leave();
+                inside = runtime.enter();
             }
         }
         let result = take();
-        pool::release(runtime, activation, shell);
-        runtime.leave(activation);
+        pool::release(&inside, shell);
+        inside.leave();
         result
     }
 }
@@ -484,9 +464,9 @@ fn give_back(shell: &'static Shell) {
     let Some(runtime) = caller::runtime() else {
         return pool::release_from_outside(shell);
     };
-    let activation = runtime.enter();
-    pool::release(runtime, activation, shell);
-    runtime.leave(activation);
+    let inside = runtime.enter();
+    pool::release(&inside, shell);
+    inside.leave();
 }
 
 /// Returns how many threads of the process are the runtime's own.

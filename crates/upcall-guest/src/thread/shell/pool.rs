@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use upcall_core::stack::StackPool;
 use upcall_core::{Errno, Machine, Slot, SpinLock};
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Activation, Inside, Runtime, Thread};
 
 use crate::ground::state::GUEST;
 
@@ -121,7 +121,7 @@ impl Pools {
 
     /// Returns the lists of the virtual processor of an activation that owns it, inside the runtime.
     #[inline]
-    fn local(&self, activation: &'static Activation) -> &Lists {
+    fn local(&self, activation: &Activation) -> &Lists {
         // SAFETY: there are as many as virtual processors, behind the structure.
         unsafe { &(*self.local.as_ptr().add(activation.vp().index() as usize)).0 }
     }
@@ -134,15 +134,11 @@ pub fn forget() {
 
 /// Returns a free shell, and its thread. Inside the runtime.
 #[inline]
-pub(super) fn take(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    class: usize,
-) -> Option<(&'static Shell, &'static Thread)> {
-    let pools = Pools::of(runtime)?;
-    let list = &pools.local(activation)[class];
+pub(super) fn take(inside: &Inside, class: usize) -> Option<(&'static Shell, &'static Thread)> {
+    let pools = Pools::of(inside.runtime())?;
+    let list = &pools.local(inside)[class];
     if list.len() == 0 {
-        pools.shared.lock(runtime.kernel())[class].pass(list, MOST / 2);
+        pools.shared.lock(inside.runtime().kernel())[class].pass(list, MOST / 2);
     }
     let shell = list.pop()?;
     Some((shell, shell.thread()?))
@@ -150,22 +146,21 @@ pub(super) fn take(
 
 /// Called when a shell has neither a thread of the crate nor a handle. Inside the runtime.
 #[inline]
-pub(super) fn release(
-    runtime: &'static Runtime,
-    activation: &'static Activation,
-    shell: &'static Shell,
-) {
-    let Some(pools) = Pools::of(runtime) else {
+pub(super) fn release(inside: &Inside, shell: &'static Shell) {
+    let Some(pools) = Pools::of(inside.runtime()) else {
         unreachable!("the shell is from there");
     };
     if shell.thread().is_none() {
-        return give_memory(runtime, pools, shell);
+        return give_memory(inside.runtime(), pools, shell);
     }
     let class = shell.class as usize;
-    let list = &pools.local(activation)[class];
+    let list = &pools.local(inside)[class];
     list.push(shell);
     if list.len() > MOST as usize {
-        list.pass(&pools.shared.lock(runtime.kernel())[class], MOST / 2);
+        list.pass(
+            &pools.shared.lock(inside.runtime().kernel())[class],
+            MOST / 2,
+        );
     }
 }
 
@@ -186,12 +181,12 @@ pub(super) fn memory(
     runtime: &'static Runtime,
     class: usize,
 ) -> Result<(*mut u8, usize, NonNull<u8>), Errno> {
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     let top = match Pools::of(runtime) {
         Some(pools) => pools.memory[class].take(runtime.kernel()),
         None => Err(Errno(libc::ENOMEM)),
     };
-    runtime.leave(activation);
+    inside.leave();
     let top = top?;
     let shell = top - size_of::<Shell>() - colour_of(top, class);
     let stack = top - CLASSES[class] + GUARD;
@@ -224,11 +219,11 @@ pub(super) fn stack_of(shell: &'static Shell) -> core::ops::Range<usize> {
 
 /// Gives back the memory of a shell that never had a thread. Outside the runtime.
 pub(super) fn give_back(runtime: &'static Runtime, shell: &'static Shell) {
-    let activation = runtime.enter();
+    let inside = runtime.enter();
     if let Some(pools) = Pools::of(runtime) {
         give_memory(runtime, pools, shell);
     }
-    runtime.leave(activation);
+    inside.leave();
 }
 
 #[cold]

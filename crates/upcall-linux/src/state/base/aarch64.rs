@@ -120,7 +120,7 @@ pub fn is_writable() -> bool {
 }
 
 /// Writes the calling kernel thread's `activation` into the word beside its thread pointer.
-pub fn set(activation: Option<&'static Activation>) {
+pub fn set(activation: Option<&Activation>) {
     let address = activation.map_or(0, |activation| core::ptr::from_ref(activation) as usize);
     // SAFETY: the word is in the storage of the thread that runs, or it is the activation's own.
     unsafe { *(word(thread_pointer()) as *mut usize) = address };
@@ -129,7 +129,7 @@ pub fn set(activation: Option<&'static Activation>) {
 /// The calling activation has saved its thread, or is new: its thread pointer leads to itself.
 /// Whether it gave up the thread's: yes.
 #[inline(always)]
-pub fn rest(activation: &'static Activation) -> bool {
+pub fn rest(activation: &Activation) -> bool {
     let own = core::ptr::from_ref(activation) as usize + Activation::OFFSET_THIS;
     // SAFETY: nothing reads thread-local storage until a thread is installed, but for the word,
     // which is the activation's own address.
@@ -143,7 +143,7 @@ pub fn rest(activation: &'static Activation) -> bool {
 ///
 /// `base` is the thread control block of the thread that is about to run.
 #[inline(always)]
-pub(crate) unsafe fn set_thread_pointer(activation: &'static Activation, base: usize) {
+pub(crate) unsafe fn set_thread_pointer(activation: &Activation, base: usize) {
     // SAFETY: the caller vouches for the base, and that nobody else runs the thread.
     unsafe {
         *(word(base) as *mut *const Activation) = activation;

@@ -36,7 +36,7 @@ pub fn is_writable() -> bool {
 }
 
 /// Points the calling kernel thread's GS base at `activation`, or nowhere.
-pub fn set(activation: Option<&'static Activation>) {
+pub fn set(activation: Option<&Activation>) {
     let address = activation.map_or(0, |activation| core::ptr::from_ref(activation) as usize);
     // SAFETY: the caller's activation.
     unsafe { write(address) };
@@ -45,7 +45,7 @@ pub fn set(activation: Option<&'static Activation>) {
 /// The calling activation has saved its thread, or is new. Whether it gave up the thread pointer:
 /// no, the pseudo-register is another.
 #[inline(always)]
-pub fn rest(_activation: &'static Activation) -> bool {
+pub fn rest(_activation: &Activation) -> bool {
     false
 }
 
@@ -55,7 +55,7 @@ pub fn rest(_activation: &'static Activation) -> bool {
 ///
 /// `base` is the thread control block of the thread that is about to run.
 #[inline(always)]
-pub(crate) unsafe fn set_thread_pointer(_activation: &'static Activation, base: usize) {
+pub(crate) unsafe fn set_thread_pointer(_activation: &Activation, base: usize) {
     if FAST.load(Ordering::Relaxed) {
         // SAFETY: the kernel allows the instruction (AT_HWCAP2); the caller vouches for the base.
         unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack)) };
