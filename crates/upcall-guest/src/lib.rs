@@ -35,6 +35,6 @@ pub mod start;
 mod thread;
 
 pub use call::direct;
-pub use ground::{entry, mask, state};
+pub use ground::{attributes, entry, mask, state};
 pub use report::stuck;
 pub use thread::{lending, shell};

@@ -10,6 +10,7 @@ use upcall_linux::Thread;
 
 use crate::call::futex;
 use crate::ground::access;
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::Frame;
 use crate::signal;
 use crate::signal::seen::{SEEN_RESTART, UNSEEN};
@@ -42,7 +43,8 @@ fn repeat(
 ) -> i64 {
     let state = &thread.kernel;
     // Only the thread and its own handlers write these, so no locked instruction is needed.
-    state
+    thread
+        .guest()
         .frame
         .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
     let before = state.seen.load(Ordering::Relaxed);
@@ -59,7 +61,7 @@ fn repeat(
         }
         timeout.adjust(frame);
     };
-    state.frame.store(0, Ordering::Relaxed);
+    thread.guest().frame.store(0, Ordering::Relaxed);
     timeout.restore(frame);
     if before != UNSEEN {
         state.seen.fetch_max(before, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use upcall_linux::poller::When;
 use upcall_linux::{Runtime, Thread, descriptors, slack};
 
 use crate::call::credentials;
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, pass_through};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
@@ -37,7 +38,7 @@ pub fn get_robust_list(thread: &'static Thread, frame: &Frame) -> i64 {
     let Some(whose) = whose else {
         return raw(frame);
     };
-    let head = whose.kernel.robust_list.load(Ordering::Relaxed) as u64;
+    let head = whose.guest().robust_list.load(Ordering::Relaxed) as u64;
     let stored = access::store_u64(frame.rsi as usize, head)
         .and_then(|()| access::store_u64(frame.rdx as usize, 24));
     if stored.is_err() { EFAULT } else { 0 }
@@ -51,7 +52,7 @@ pub fn set_robust_list(runtime: &'static Runtime, thread: &'static Thread, frame
         return EINVAL;
     }
     thread
-        .kernel
+        .guest()
         .robust_list
         .store(frame.rdi as usize, Ordering::Relaxed);
     agents::register(runtime, thread, frame.rdi, SIZE)
@@ -149,7 +150,7 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         }
         libc::PR_GET_TIMERSLACK => thread.kernel.slack.ns() as i64,
         PR_GET_TID_ADDRESS => {
-            let clear = thread.kernel.clear_tid.load(Ordering::Relaxed);
+            let clear = thread.guest().clear_tid.load(Ordering::Relaxed);
             match access::store_u64(at, clear as u64) {
                 Ok(()) => 0,
                 Err(access::Fault) => EFAULT,

@@ -22,6 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use upcall_linux::{Runtime, Thread};
 
 use crate::call::{attributes, keyrings, uring};
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::ground::state::GUEST;
 use crate::ground::{mask, record};
@@ -82,7 +83,7 @@ pub fn change_own(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
         frame.rax as i64,
         libc::SYS_ioprio_set | libc::SYS_set_mempolicy
     );
-    let own = (thread, thread.kernel.tid.load(Ordering::Relaxed));
+    let own = (thread, thread.guest().tid.load(Ordering::Relaxed));
     let mut words = frame.words();
     if matches!(
         frame.rax as i64,
@@ -165,7 +166,7 @@ fn outside(takes_part: bool, frame: &Frame) -> i64 {
 
 /// Serves a call that [`is_for_all`], made by a bound thread.
 pub fn of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
-    outside(thread.kernel.takes_part.load(Ordering::Relaxed), frame)
+    outside(thread.guest().takes_part.load(Ordering::Relaxed), frame)
 }
 
 /// Serves a call that [`is_for_all`], made by a helper. It takes part if it blocks the signal of libc's handler: libc
@@ -181,7 +182,7 @@ pub fn is_for_all(frame: &Frame) -> bool {
 
 /// Serves a call that [`is_for_all`], made by a thread on an activation.
 pub fn change(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    let takes_part = thread.kernel.takes_part.load(Ordering::Relaxed);
+    let takes_part = thread.guest().takes_part.load(Ordering::Relaxed);
     everywhere::change(runtime, frame.words(), |make| {
         let is_made = IS_MADE.swap(takes_part, Ordering::Relaxed);
         if !is_made {

@@ -14,6 +14,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::call::{pi, time};
 use crate::ground::access::{self, Fault};
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::kernel_futex::{
     CLOCK_REALTIME, LOCK_PI, LOCK_PI2, OUTSIDE_CALLS, PRIVATE, SHARED_WAITS, TRYLOCK_PI, UNLOCK_PI,
@@ -159,7 +160,7 @@ fn is_id_word(address: usize, command: u64, value: u32) -> bool {
         GUEST
             .identities
             .find(id)
-            .is_some_and(|thread| thread.kernel.clear_tid.load(Ordering::Relaxed) == address)
+            .is_some_and(|thread| thread.guest().clear_tid.load(Ordering::Relaxed) == address)
     };
     matches!(command, WAIT | WAIT_BITSET)
         && (clears(value as i32) || lifetime::id_beside(address).is_some_and(clears))

@@ -19,6 +19,7 @@ use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::call::ids;
 use crate::ground::access;
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::file::read_file;
 use crate::ground::mask::{self, bit};
@@ -77,7 +78,7 @@ pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -
 fn is_only_one(sender: &'static Thread, signal: i32) -> bool {
     let mut others = false;
     GUEST.identities.each(|thread| {
-        let lives = thread.kernel.tid.load(Ordering::SeqCst) != 0;
+        let lives = thread.guest().tid.load(Ordering::SeqCst) != 0;
         others = lives && !core::ptr::eq(thread, sender) && receivers::accepts(thread, signal);
         !others
     });
@@ -134,7 +135,7 @@ fn queue_to_process(
     information: &Information,
 ) -> i64 {
     // To the kernel the process's id is that of the first thread.
-    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    let id = thread.guest().tid.load(Ordering::Relaxed);
     if is_privileged(information) && id != GUEST.pid.load(Ordering::Relaxed) as i32 {
         return EPERM;
     }
@@ -157,7 +158,7 @@ fn may_be_ours(signal: i32) -> bool {
 /// Returns the thread to which the kernel would give a signal for the process, if that is the first one or the sender.
 fn receiver(sender: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)> {
     let accepts = |thread: &&'static Thread| {
-        let waited_for = thread.kernel.waited_for.load(Ordering::SeqCst);
+        let waited_for = thread.guest().waited_for.load(Ordering::SeqCst);
         (!signal::blocked_by(thread) | waited_for) & bit(signal) != 0
     };
     let thread = GUEST
@@ -165,7 +166,7 @@ fn receiver(sender: &'static Thread, signal: i32) -> Option<(&'static Thread, i3
         .first()
         .filter(accepts)
         .or_else(|| Some(sender).filter(accepts))?;
-    Some((thread, thread.kernel.tid.load(Ordering::SeqCst)))
+    Some((thread, thread.guest().tid.load(Ordering::SeqCst)))
 }
 
 /// Sends a signal for the process to the thread that must get it. Returns `None` if the kernel must send it.

@@ -7,6 +7,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::call::table::row_of;
 use crate::call::{again, serve};
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{self, Frame, NEVER, pass_through};
 use crate::ground::record;
 use crate::ground::state::GUEST;
@@ -14,7 +15,7 @@ use crate::thread::bound;
 
 /// Serves a call of a bound thread.
 pub fn serve(thread: &'static Thread, frame: &mut Frame) {
-    let state = &thread.kernel;
+    let state = thread.guest();
     let own = core::ptr::from_ref(frame) as usize;
     // As for other threads, so that a handler finds the thread at its call.
     let before = state.frame.swap(own, Ordering::Relaxed);
@@ -61,7 +62,7 @@ pub fn call([number, words @ ..]: [u64; 7]) -> i64 {
 /// Serves a call about the thread with this id, which stands in the word with this index. It may be the calling thread or
 /// another one.
 pub fn to_thread(thread: &'static Thread, frame: &mut Frame, id: i32, index: usize) -> Option<i64> {
-    let own = thread.kernel.tid.load(Ordering::Relaxed);
+    let own = thread.guest().tid.load(Ordering::Relaxed);
     if id == own {
         let mut asked = frame.clone();
         let of_kernel = record::kernel_id(thread)? as u64;

@@ -10,6 +10,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::call::futex::{self, Answer, failed, wait, wait_outside, wake};
 use crate::ground::access::{self, Fault};
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::kernel_futex::{
     LOCK_PI, LOCK_PI2, TRYLOCK_PI, UNLOCK_PI, takes_pi, wake_kernel,
@@ -51,7 +52,9 @@ fn own_thread() -> Option<&'static Thread> {
 }
 
 fn own_tid() -> u32 {
-    own_thread().map_or(0, |thread| thread.kernel.tid.load(Ordering::Relaxed) as u32)
+    own_thread().map_or(0, |thread| {
+        thread.guest().tid.load(Ordering::Relaxed) as u32
+    })
 }
 
 /// Tries to take the word. Returns `None` if another thread owns it.

@@ -7,6 +7,7 @@ use upcall_linux::{Runtime, Thread, base};
 
 use crate::call::again;
 use crate::call::table::{Row, row_of};
+use crate::ground::attributes::Attributes;
 use crate::ground::caller::{self, Caller};
 use crate::ground::entry::{self, Frame};
 use crate::ground::record;
@@ -63,7 +64,7 @@ fn ending(runtime: &'static Runtime) -> Caller {
         None => caller::identify(runtime),
     };
     match caller {
-        Caller::Thread(thread, _) if thread.kernel.lent.load(Ordering::Relaxed) => {
+        Caller::Thread(thread, _) if thread.guest().lent.load(Ordering::Relaxed) => {
             Caller::Outside(None)
         }
         // SAFETY: the register leads to the activation.
@@ -137,7 +138,7 @@ pub fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
             }
         },
     };
-    if thread.kernel.lent.load(Ordering::Relaxed) {
+    if thread.guest().lent.load(Ordering::Relaxed) {
         outside(frame);
         return;
     }
@@ -158,7 +159,7 @@ pub fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
         signal::forget_left(thread, frame.rsp as usize);
         frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame, row)) as u64;
         deadlines::came_back(runtime, thread);
-        if thread.kernel.bound.load(Ordering::Relaxed) != 0 {
+        if thread.guest().bound.load(Ordering::Relaxed) != 0 {
             bound::go(runtime, thread);
         }
     }
@@ -179,7 +180,7 @@ pub fn once_more(runtime: &'static Runtime, thread: &'static Thread, frame: &Fra
 /// Serves a call that is not made again: a handler that comes now finds the thread behind the call.
 #[inline(always)]
 pub fn in_call(thread: &'static Thread, frame: &mut Frame, serve: impl FnOnce(&mut Frame)) {
-    let state = &thread.kernel.frame;
+    let state = &thread.guest().frame;
     frame.made.set(1);
     state.store(core::ptr::from_mut(frame) as usize, Ordering::Relaxed);
     serve(frame);

@@ -23,6 +23,7 @@ use crate::call::of_bound::{self, to_thread};
 use crate::call::{
     attributes, futex, helpers, ids, io, kill, poll, procfs, segments, serve, time, uring,
 };
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, mode};
 use crate::ground::mask;
 use crate::ground::state::GUEST;
@@ -758,12 +759,12 @@ fn with_runtime(frame: &mut Frame, refused: i64) -> Answer {
 }
 
 fn id(thread: &'static Thread) -> i64 {
-    i64::from(thread.kernel.tid.load(Ordering::Relaxed))
+    i64::from(thread.guest().tid.load(Ordering::Relaxed))
 }
 
 fn set_tid_address(thread: &'static Thread, frame: &Frame) -> i64 {
     let address = frame.rdi as usize;
-    thread.kernel.clear_tid.store(address, Ordering::Relaxed);
+    thread.guest().clear_tid.store(address, Ordering::Relaxed);
     id(thread)
 }
 

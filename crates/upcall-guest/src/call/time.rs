@@ -7,6 +7,7 @@ use upcall_linux::{Runtime, Thread, clock, cpu_time};
 
 use crate::call::time;
 use crate::ground::access::nanoseconds;
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, NEVER, pass_through, program_call, raw_syscall};
 use crate::ground::record;
 use crate::ground::state::GUEST;
@@ -235,7 +236,7 @@ pub fn create_timer(runtime: &'static Runtime, thread: &'static Thread, frame: &
                 Some(tid) => call[1] = time::clock_of_kernel_thread(tid),
                 None => {
                     call[1] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
-                    let id = whose.kernel.tid.load(Ordering::Relaxed);
+                    let id = whose.guest().tid.load(Ordering::Relaxed);
                     return bound::change(runtime, (whose, id), &[call]);
                 }
             }

@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread, activations, base};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::kernel_tid;
 use crate::ground::state::{self, GUEST};
@@ -90,7 +91,7 @@ pub fn is_outside() -> bool {
     }
     // SAFETY: the pseudo-register is set.
     match unsafe { base::current_thread() } {
-        Some(thread) => thread.kernel.lent.load(Ordering::Relaxed),
+        Some(thread) => thread.guest().lent.load(Ordering::Relaxed),
         // A mark has none.
         // SAFETY: as above.
         None => is_mark(unsafe { base::current() }),
@@ -115,7 +116,7 @@ pub fn own_thread() -> Option<&'static Thread> {
     if !base::is_set() {
         return None;
     }
-    current_thread().filter(|thread| !thread.kernel.lent.load(Ordering::Relaxed))
+    current_thread().filter(|thread| !thread.guest().lent.load(Ordering::Relaxed))
 }
 
 /// What runs on the calling kernel thread, whatever its register holds.
@@ -177,7 +178,7 @@ fn claim(activation: &Activation) -> Caller {
 #[inline(always)]
 pub fn give_back(thread: &Thread) {
     let own = thread.kernel.program_base.load(Ordering::Relaxed);
-    if own != 0 && !thread.kernel.lent.load(Ordering::Relaxed) {
+    if own != 0 && !thread.guest().lent.load(Ordering::Relaxed) {
         // SAFETY: the program's code runs next.
         unsafe { base::write(own) };
     }
@@ -189,7 +190,7 @@ pub fn give_back(thread: &Thread) {
 #[inline(never)]
 pub fn forget_base(thread: &Thread) {
     // SAFETY: the thread was found by the register.
-    if !thread.kernel.lent.load(Ordering::Relaxed) && !unsafe { base::is_inside() } {
+    if !thread.guest().lent.load(Ordering::Relaxed) && !unsafe { base::is_inside() } {
         thread.kernel.program_base.store(0, Ordering::Relaxed);
     }
 }

@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use upcall_core::Slot;
 use upcall_linux::{Runtime, Thread, sys};
 
+use crate::ground::attributes::Attributes;
+
 /// The first id of a user-level thread.
 pub const FIRST: i32 = 1 << 28;
 const MOST: usize = 1 << 22;
@@ -101,7 +103,7 @@ impl Identities {
             let index = self.next.fetch_add(1, Ordering::Relaxed) as usize % MOST;
             if table[index].replace_if(None, Some(thread)) {
                 let id = agent.unwrap_or(FIRST + index as i32);
-                thread.kernel.tid.store(id, Ordering::Relaxed);
+                thread.guest().tid.store(id, Ordering::Relaxed);
                 if let Some(place) = self.place_of(id) {
                     // Release: pairs with the Acquire in `index_of`.
                     place.store(index as u32 + 1, Ordering::Release);
@@ -114,7 +116,7 @@ impl Identities {
 
     /// Takes a thread's id back, if it still has one.
     pub fn release(&self, thread: &'static Thread) {
-        let id = thread.kernel.tid.load(Ordering::Relaxed);
+        let id = thread.guest().tid.load(Ordering::Relaxed);
         if self.first.replace_if(Some(thread), None) {
             return;
         }
@@ -138,7 +140,7 @@ impl Identities {
 
     /// Returns the thread with that id.
     pub fn find(&self, id: i32) -> Option<&'static Thread> {
-        let has_it = |thread: &&Thread| thread.kernel.tid.load(Ordering::Relaxed) == id;
+        let has_it = |thread: &&Thread| thread.guest().tid.load(Ordering::Relaxed) == id;
         if id < FIRST
             && let Some(first) = self.first().filter(has_it)
         {

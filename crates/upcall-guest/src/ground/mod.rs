@@ -1,8 +1,9 @@
 //! What all other rooms use: registers and frames, the entry, raw system calls, access to the program's memory, memory of
-//! its own, the process-wide state, and who makes a call.
+//! its own, what is kept with the process and with each thread, and who makes a call.
 
 pub mod access;
 pub mod arch;
+pub mod attributes;
 pub mod caller;
 pub mod entry;
 pub mod file;

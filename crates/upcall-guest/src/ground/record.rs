@@ -6,6 +6,7 @@ use core::sync::atomic::{
 
 use upcall_linux::{Activation, Thread, base};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::caller;
 use crate::ground::identity::kernel_tid;
 
@@ -64,7 +65,7 @@ pub fn current_thread() -> Option<&'static Thread> {
 
 /// Returns a thread's record, if it is bound, or about to be.
 pub fn of(thread: &'static Thread) -> Option<&'static Bound> {
-    let record = thread.kernel.bound.load(Ordering::Acquire) as *const Bound;
+    let record = thread.guest().bound.load(Ordering::Acquire) as *const Bound;
     // SAFETY: 0, or a record, which is never unmapped.
     unsafe { record.as_ref() }
 }

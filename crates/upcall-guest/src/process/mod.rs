@@ -25,6 +25,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::poller::prepared;
 use upcall_linux::{Thread, activations, affinity, base, descriptors, preempt, spawn};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, mode, raw_syscall};
 use crate::ground::state::{self, GUEST, is_lent};
 use crate::ground::{caller, kernel_futex, mask};
@@ -147,7 +148,7 @@ fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'stati
 
 fn lend(thread: Option<&'static Thread>, lent: bool) {
     match thread {
-        Some(thread) => thread.kernel.lent.store(lent, Ordering::SeqCst),
+        Some(thread) => thread.guest().lent.store(lent, Ordering::SeqCst),
         None => state::set_lent(lent),
     }
 }
@@ -184,7 +185,7 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
         None
     };
     let lent = thread.map_or(is_lent(), |thread| {
-        thread.kernel.lent.load(Ordering::SeqCst)
+        thread.guest().lent.load(Ordering::SeqCst)
     });
     match (frame.rax != 0, lent) {
         (true, true) => {

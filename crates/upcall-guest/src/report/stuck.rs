@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use upcall_linux::{Inside, Thread};
 
 use crate::call::direct;
+use crate::ground::attributes::Attributes;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
 use crate::report::backtrace;
@@ -57,7 +58,7 @@ pub fn await_stuck() -> Option<Vec<Waiter>> {
             let name = names::get(thread);
             let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
             waiters.push(Waiter {
-                tid: thread.kernel.tid.load(Ordering::Relaxed),
+                tid: thread.guest().tid.load(Ordering::Relaxed),
                 name: String::from_utf8_lossy(name).into_owned(),
                 frames: thread
                     .saved()
@@ -91,7 +92,7 @@ pub fn look(inside: &Inside) {
         if is_counted(thread) {
             waiting += 1;
             all_wait &=
-                thread.waits_for_word() && thread.kernel.waited_for.load(Ordering::SeqCst) == 0;
+                thread.waits_for_word() && thread.guest().waited_for.load(Ordering::SeqCst) == 0;
         }
         all_wait
     });

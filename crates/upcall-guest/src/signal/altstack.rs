@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::mask::set_kernel_mask;
 use crate::ground::state::GUEST;
@@ -43,7 +44,7 @@ const NONE: libc::stack_t = libc::stack_t {
 /// Returns the alternate stack of a thread, as it was set.
 pub(super) fn of(thread: &Thread) -> libc::stack_t {
     let [address, size, flags] = thread
-        .kernel
+        .guest()
         .altstack
         .each_ref()
         .map(|word| word.load(Ordering::Relaxed));
@@ -60,7 +61,7 @@ fn keep(thread: &Thread, stack: &libc::stack_t) {
         stack.ss_size,
         stack.ss_flags as u32 as usize,
     ];
-    for (slot, word) in thread.kernel.altstack.iter().zip(words) {
+    for (slot, word) in thread.guest().altstack.iter().zip(words) {
         // SeqCst: as `want` says.
         slot.store(word, Ordering::SeqCst);
     }
@@ -141,7 +142,7 @@ fn is_shared(thread: &'static Thread) -> bool {
     let range = |of: &'static Thread| {
         // SeqCst: as `want` says.
         let [start, size, _] = of
-            .kernel
+            .guest()
             .altstack
             .each_ref()
             .map(|w| w.load(Ordering::SeqCst));

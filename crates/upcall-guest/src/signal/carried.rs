@@ -20,6 +20,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::Thread;
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::{FIRST, kernel_tid};
 use crate::ground::state::GUEST;
@@ -159,14 +160,14 @@ impl Carried {
     /// Sends it on. The caller runs as a handler of the thread's, on an activation.
     pub fn deliver(&self, thread: &'static Thread) {
         // As a wait that a signal of the runtime's own has disturbed.
-        thread.kernel.disturbed.store(true, Ordering::Relaxed);
+        thread.guest().disturbed.store(true, Ordering::Relaxed);
         self.send_on();
     }
 
     /// As [`Carried::deliver`], in the handler on an outside kernel thread.
     pub fn deliver_from_outside(&self) {
         match record::current_thread() {
-            Some(own) if own.kernel.tid.load(Ordering::Relaxed) == self.id => {
+            Some(own) if own.guest().tid.load(Ordering::Relaxed) == self.id => {
                 // To itself a kernel thread may send any information.
                 pending::queue_to(kernel_tid(), self.signal, &self.information);
             }

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use upcall_core::Role;
 use upcall_linux::{Activation, Inside, Thread, base, preempt};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, set_kernel_mask};
@@ -28,7 +29,7 @@ pub fn deferred(inside: Inside) {
     // through.
     let held = mask | blocked_by(thread);
     let inbox = &inside.kernel.inbox;
-    let is_stopped = thread.kernel.stopped.load(Ordering::Relaxed);
+    let is_stopped = thread.guest().stopped.load(Ordering::Relaxed);
     if is_stopped {
         // `own_signal` delivers it at its end.
         while let Some((signal, information)) = inbox.take() {

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use upcall_core::{Machine, SpinLock};
 use upcall_linux::{Runtime, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::mask;
 
 use mask::bit;
@@ -71,7 +72,7 @@ impl List {
     pub fn of(thread: &'static Thread) -> Self {
         List {
             numbers: &thread.kernel.pending,
-            first: &thread.kernel.queue,
+            first: &thread.guest().queue,
         }
     }
 

@@ -59,6 +59,7 @@ use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt, sys, turns};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, kernel_mask, set_kernel_mask};
@@ -144,7 +145,7 @@ unsafe fn serve(
         let meaning = unsafe { preempt::meaning(information) };
         everywhere::make_requested_call(activation);
         if let Some(thread) = activation.thread() {
-            thread.kernel.disturbed.store(true, Ordering::Relaxed);
+            thread.guest().disturbed.store(true, Ordering::Relaxed);
         }
         match meaning {
             preempt::Meaning::Call => return entered,
@@ -201,7 +202,7 @@ unsafe fn serve(
     show_mask(thread, context);
     altstack::show(thread, context);
     let mask = handler_mask(thread, signal, context);
-    let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *mut Frame;
+    let frame = thread.guest().frame.swap(0, Ordering::Relaxed) as *mut Frame;
     let base = thread.kernel.program_base.load(Ordering::Relaxed);
     let pc = registers[libc::REG_RIP as usize] as usize;
     let is_in_program = frame.is_null() && !sud::range().contains(&pc);
@@ -252,7 +253,7 @@ unsafe fn serve(
         user_dispatch::keep(thread, goes_on.then_some(&left));
     }
     if goes_on {
-        let state = &thread.kernel.frame;
+        let state = &thread.guest().frame;
         state.store(frame as usize, Ordering::Relaxed);
         if interrupted {
             runtime.resume_blocking();
@@ -265,7 +266,7 @@ unsafe fn serve(
 /// Returns true if a signal meets code in which no handler of the program may run: the runtime, or what the runtime's
 /// own signal does on the stack of a thread that it has stopped.
 fn meets_runtime(activation: &Activation) -> bool {
-    let stopped = |thread: &Thread| thread.kernel.stopped.load(Ordering::Relaxed);
+    let stopped = |thread: &Thread| thread.guest().stopped.load(Ordering::Relaxed);
     activation.is_inside() || activation.thread().is_some_and(stopped)
 }
 
@@ -329,7 +330,7 @@ unsafe fn blocked(
         end_by(signal, code);
         return;
     }
-    thread.kernel.disturbed.store(true, Ordering::Relaxed);
+    thread.guest().disturbed.store(true, Ordering::Relaxed);
     let runtime = activation.runtime();
     let interrupted = activation.is_in_call();
     runtime.kernel().set_inside();
@@ -338,7 +339,7 @@ unsafe fn blocked(
         runtime.interrupt_blocking();
     }
     let inside = runtime.enter();
-    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    let id = thread.guest().tid.load(Ordering::Relaxed);
     pending::send(&inside, (thread, id), signal, words);
     inside.leave();
     if interrupted {
@@ -516,8 +517,8 @@ unsafe fn defer(
 /// Returns the mask of the current thread while its handler for `signal` runs.
 fn handler_mask(thread: &'static Thread, signal: i32, context: *const libc::ucontext_t) -> u64 {
     // A handler that interrupts rt_sigsuspend(2) or a call like it runs under the call's mask.
-    let waited_for = thread.kernel.waited_for.load(Ordering::Relaxed);
-    let before = if thread.kernel.suspended.load(Ordering::Relaxed) {
+    let waited_for = thread.guest().waited_for.load(Ordering::Relaxed);
+    let before = if thread.guest().suspended.load(Ordering::Relaxed) {
         !waited_for
     } else {
         frame_mask(context)
@@ -562,7 +563,7 @@ unsafe fn call(
     }
     let takes_part = signal == everywhere::SETXID;
     if takes_part {
-        thread.kernel.takes_part.store(true, Ordering::Relaxed);
+        thread.guest().takes_part.store(true, Ordering::Relaxed);
     }
     // SAFETY: on an activation. If this becomes the child of a fork, it goes on with the copy of this one.
     let activation = unsafe { base::current() };
@@ -571,7 +572,7 @@ unsafe fn call(
     unsafe { call_handler(signal, information, context) };
     caller::take_back(activation, thread);
     if takes_part {
-        thread.kernel.takes_part.store(false, Ordering::Relaxed);
+        thread.guest().takes_part.store(false, Ordering::Relaxed);
     }
 }
 

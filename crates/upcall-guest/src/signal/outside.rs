@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Thread, base, preempt};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::Frame;
 use crate::ground::mask::{ALL, set_kernel_mask};
 use crate::ground::record;
@@ -56,7 +57,7 @@ pub(super) unsafe fn serve(
     let mask = action_mask(signal, frame_mask(context));
     set_mask(mask);
     set_kernel_mask(dispatch::blockable(mask));
-    let frame = thread.kernel.frame.swap(0, Ordering::Relaxed) as *mut Frame;
+    let frame = thread.guest().frame.swap(0, Ordering::Relaxed) as *mut Frame;
     // SAFETY: in the kernel's frame.
     let call = || unsafe { call(thread, signal, information, context) };
     let goes_on = if frame.is_null() {
@@ -81,7 +82,10 @@ pub(super) unsafe fn serve(
     }
     set_kernel_mask(ALL);
     if goes_on {
-        thread.kernel.frame.store(frame as usize, Ordering::Relaxed);
+        thread
+            .guest()
+            .frame
+            .store(frame as usize, Ordering::Relaxed);
     }
     let after = frame_mask(context);
     set_mask(after);

@@ -21,6 +21,7 @@ use upcall_core::kernel::Vessels;
 use upcall_linux::arch::own_syscalls;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, Progress, give_up, progress, raw_syscall};
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{self, ALL, bit, set_kernel_mask};
@@ -59,7 +60,7 @@ pub(super) unsafe fn own_signal(
     if activation.is_in_call() {
         // SAFETY: the kernel's frame.
         let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-        let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
+        let frame = thread.guest().frame.load(Ordering::Relaxed) as *const Frame;
         // SAFETY: as in `on_signal`.
         if let Some(frame) = unsafe { frame.as_ref() } {
             note_progress(frame, registers);
@@ -81,18 +82,18 @@ pub(super) unsafe fn own_signal(
         return;
     }
     // One that stops it again in this handler leaves everything to this one.
-    let is_first = !thread.kernel.stopped.load(Ordering::Relaxed);
+    let is_first = !thread.guest().stopped.load(Ordering::Relaxed);
     let mut taken = None;
     if is_first {
         taken = pending::take_back(activation).or_else(|| take_expired(thread));
-        thread.kernel.stopped.store(true, Ordering::Relaxed);
+        thread.guest().stopped.store(true, Ordering::Relaxed);
     }
     let mask = activation.kernel.mask.load(Ordering::Relaxed);
     take_up(runtime, mask, meaning);
     if is_first && is_in_program(thread, context) && goes_to_own(runtime, thread, &mut taken) {
         let mask = thread.kernel.mask.load(Ordering::Relaxed);
         set_frame_mask(context, dispatch::blockable(mask));
-        thread.kernel.stopped.store(false, Ordering::Relaxed);
+        thread.guest().stopped.store(false, Ordering::Relaxed);
         return;
     }
     // From here to the end the thread stays on its activation, perhaps another one by now.
@@ -101,7 +102,7 @@ pub(super) unsafe fn own_signal(
     let mask = thread.kernel.mask.load(Ordering::Relaxed);
     set_frame_mask(context, mask & !preempt::OWN);
     if is_first {
-        thread.kernel.stopped.store(false, Ordering::Relaxed);
+        thread.guest().stopped.store(false, Ordering::Relaxed);
         deliver_at_end(runtime, thread, taken, mask);
     }
 }
@@ -119,7 +120,7 @@ fn take_expired(thread: &'static Thread) -> Option<(i32, pending::Information)> 
 fn is_in_program(thread: &'static Thread, context: *const libc::ucontext_t) -> bool {
     // SAFETY: the kernel's frame.
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as usize;
-    thread.kernel.frame.load(Ordering::Relaxed) == 0 && !sud::range().contains(&pc)
+    thread.guest().frame.load(Ordering::Relaxed) == 0 && !sud::range().contains(&pc)
 }
 
 /// Moves a stopped thread that another one has bound to its kernel thread, with the signals that were taken back for it.
@@ -129,7 +130,7 @@ fn goes_to_own(
     thread: &'static Thread,
     taken: &mut Option<(i32, pending::Information)>,
 ) -> bool {
-    if thread.kernel.bound.load(Ordering::Relaxed) == 0 || !(hooks().go_stopped)(runtime, thread) {
+    if thread.guest().bound.load(Ordering::Relaxed) == 0 || !(hooks().go_stopped)(runtime, thread) {
         return false;
     }
     if let (Some((signal, information)), Some(own)) = (taken.take(), record::kernel_id(thread)) {
@@ -227,7 +228,7 @@ pub(super) unsafe fn is_stand_in(
     thread: &'static Thread,
     information: *const libc::siginfo_t,
 ) -> bool {
-    let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
+    let frame = thread.guest().frame.load(Ordering::Relaxed) as *const Frame;
     // SAFETY: null, or the frame of the thread's call; of this signal siginfo_t has the number at that offset.
     unsafe {
         let number = information.cast::<u8>().add(CALL_NUMBER).cast::<i32>();

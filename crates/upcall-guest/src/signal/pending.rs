@@ -27,6 +27,7 @@ use upcall_core::kernel::Vessels;
 use upcall_core::state::thread::Claim;
 use upcall_linux::{Activation, Inside, Runtime, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;
@@ -46,7 +47,7 @@ pub fn for_thread(thread: &'static Thread) -> u64 {
 
 /// Returns true if a signal is pending for which the thread waits, or is about to wait.
 pub fn are_waited_for(thread: &'static Thread) -> bool {
-    for_thread(thread) & thread.kernel.waited_for.load(Ordering::SeqCst) != 0
+    for_thread(thread) & thread.guest().waited_for.load(Ordering::SeqCst) != 0
 }
 
 /// Called when the runtime starts. Gets some memory for signals, in case there is none later.
@@ -78,7 +79,7 @@ pub enum Sent {
 
 /// Returns true if the object still is the thread of that id.
 fn is_thread(thread: &'static Thread, id: i32) -> bool {
-    thread.kernel.tid.load(Ordering::SeqCst) == id
+    thread.guest().tid.load(Ordering::SeqCst) == id
 }
 
 /// Adds a signal to what the thread has not seen yet and, if it `interrupts`, claims the thread. Returns true if the caller
@@ -94,7 +95,7 @@ fn enqueue(
     if !is_thread(thread, id) {
         return Err(Sent::Gone);
     }
-    let outside = thread.kernel.outside_tid.load(Ordering::SeqCst);
+    let outside = thread.guest().outside_tid.load(Ordering::SeqCst);
     if outside != 0 {
         // Under the lock, without which the thread cannot end.
         return Err(send_outside(outside, id, signal, information));
@@ -174,7 +175,10 @@ pub fn holds_while(
 pub fn move_outside(runtime: &'static Runtime, thread: &'static Thread, kernel_id: i32) {
     {
         let _pool = POOL.lock(runtime.kernel());
-        thread.kernel.outside_tid.store(kernel_id, Ordering::SeqCst);
+        thread
+            .guest()
+            .outside_tid
+            .store(kernel_id, Ordering::SeqCst);
     }
     loop {
         let list = List::of(thread);
@@ -242,7 +246,7 @@ pub fn pass_shared(inside: &Inside, thread: &'static Thread, set: u64) {
 pub fn close(inside: &Inside, thread: &'static Thread) {
     {
         let _pool = POOL.lock(inside.runtime().kernel());
-        thread.kernel.tid.store(0, Ordering::SeqCst);
+        thread.guest().tid.store(0, Ordering::SeqCst);
     }
     pass_shared(inside, thread, !0);
     let list = List::of(thread);
@@ -316,7 +320,7 @@ fn send_to(
         _ => {}
     }
     let interrupts =
-        || !blocked || thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
+        || !blocked || thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
     match enqueue(
         runtime,
         (thread, id),
@@ -338,7 +342,7 @@ fn send_to(
 /// have looked already, and be carried by nobody before its call: that must not wait any more.
 fn call_carrier(runtime: &'static Runtime, thread: &'static Thread) {
     // After `waited_for` was seen: each wait begins with 0 before that.
-    thread.kernel.forbidden.store(1, Ordering::SeqCst);
+    thread.guest().forbidden.store(1, Ordering::SeqCst);
     // Running, or about to: the activation that installs it looks at its pending signals after
     // it has noted itself as carrier. A trip through the kernel makes both stores visible.
     for _ in 0..2 {
@@ -424,7 +428,7 @@ pub fn hold(
     signal: i32,
     information: &Information,
 ) {
-    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    let id = thread.guest().tid.load(Ordering::Relaxed);
     let found = (signal, information);
     if enqueue(activation.runtime(), (thread, id), found, true, || false) == Err(Sent::Full) {
         queue_to_kernel(activation, signal, information);
@@ -536,7 +540,7 @@ fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bo
         .append(runtime, PROCESS, (signal, information), true);
     if kept {
         GUEST.identities.each(|thread| {
-            if thread.kernel.waited_for.load(Ordering::SeqCst) & bit(signal) != 0 {
+            if thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0 {
                 call_carrier(runtime, thread);
             }
             true
@@ -582,7 +586,7 @@ pub fn take(set: u64) -> Option<(i32, Information)> {
 /// Called when the kernel thread becomes an activation: its pending signals wait for its thread, which may be carried by
 /// another one soon.
 pub fn adopt(inside: &Inside, thread: &'static Thread) {
-    let id = thread.kernel.tid.load(Ordering::Relaxed);
+    let id = thread.guest().tid.load(Ordering::Relaxed);
     loop {
         let set = upcall_linux::own_pending() & thread.kernel.mask.load(Ordering::Relaxed);
         let Some((signal, information)) = (set != 0).then(|| take(set)).flatten() else {

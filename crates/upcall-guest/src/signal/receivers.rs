@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_linux::{Runtime, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::mask;
 use crate::ground::state::GUEST;
 use crate::signal;
@@ -71,9 +72,9 @@ fn one_that_computes(runtime: &'static Runtime, signal: i32) -> Option<(&'static
 /// Returns the thread and its id, if it accepts the signal and no kernel thread is its own. It may end at any moment: the
 /// sender checks the id again.
 fn takes(thread: &'static Thread, signal: i32) -> Option<(&'static Thread, i32)> {
-    let id = thread.kernel.tid.load(Ordering::SeqCst);
+    let id = thread.guest().tid.load(Ordering::SeqCst);
     // To those outside the kernel gives it by itself.
-    let is_outside = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
+    let is_outside = thread.guest().outside_tid.load(Ordering::Relaxed) != 0;
     (id != 0 && !is_outside && accepts(thread, signal)).then_some((thread, id))
 }
 

@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::Thread;
 
 use super::altstack;
+use crate::ground::attributes::Attributes;
 
 /// The place is on the thread's alternate stack. Places are even.
 const ON_ALTERNATE: usize = 1;
@@ -23,7 +24,7 @@ fn is_on_alternate(thread: &Thread, place: usize) -> bool {
 
 /// Calls a handler that returns into the runtime, which must be there for that in the child of a fork.
 pub(super) fn returning(thread: &'static Thread, call: impl FnOnce()) {
-    let word = &thread.kernel.called_back;
+    let word = &thread.guest().called_back;
     let local = 0u64;
     let here = core::ptr::from_ref(&local) as usize;
     forget_left(thread, here);
@@ -41,7 +42,7 @@ pub(super) fn returning(thread: &'static Thread, call: impl FnOnce()) {
 /// Returns true if the thread is in such a handler.
 #[inline]
 pub fn is_called_back(thread: &Thread) -> bool {
-    thread.kernel.called_back.load(Ordering::Relaxed) != 0
+    thread.guest().called_back.load(Ordering::Relaxed) != 0
 }
 
 /// Called when the thread makes a call with this stack pointer: forgets the handlers that it has left.
@@ -55,7 +56,7 @@ pub fn forget_left(thread: &Thread, stack_pointer: usize) {
 #[cold]
 #[inline(never)]
 fn look(thread: &Thread, stack_pointer: usize) {
-    let word = thread.kernel.called_back.load(Ordering::Relaxed);
+    let word = thread.guest().called_back.load(Ordering::Relaxed);
     let was_on_alternate = word & ON_ALTERNATE != 0;
     let left = match (was_on_alternate, is_on_alternate(thread, stack_pointer)) {
         (true, false) => true,
@@ -64,6 +65,6 @@ fn look(thread: &Thread, stack_pointer: usize) {
         _ => stack_pointer > word & !ON_ALTERNATE,
     };
     if left {
-        thread.kernel.called_back.store(0, Ordering::Relaxed);
+        thread.guest().called_back.store(0, Ordering::Relaxed);
     }
 }

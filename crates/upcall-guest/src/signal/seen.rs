@@ -6,6 +6,7 @@ use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
 use upcall_linux::{Activation, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::Frame;
 
 /// No handler of the program ran during the call.
@@ -20,7 +21,7 @@ pub const SEEN: u32 = 2;
 /// Notes that the current thread's call has left something behind. It will not be made again, and cancellation must not
 /// forget its result.
 pub fn note_made(thread: &'static Thread) {
-    let frame = thread.kernel.frame.load(Ordering::Relaxed) as *const Frame;
+    let frame = thread.guest().frame.load(Ordering::Relaxed) as *const Frame;
     // SAFETY: null, or the frame of the thread's system call, which lives until the call is over.
     if let Some(frame) = unsafe { frame.as_ref() } {
         frame.made.set(1);

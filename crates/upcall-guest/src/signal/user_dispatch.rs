@@ -20,6 +20,7 @@ use std::sync::OnceLock;
 
 use upcall_linux::{Runtime, Thread, base};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{self, Frame, raw_syscall};
 use crate::ground::mask::MASK_BIT;
 use crate::ground::state::GUEST;
@@ -76,7 +77,7 @@ pub fn set(thread: &'static Thread, frame: &Frame) -> i64 {
     if let Some(error) = refuses(frame) {
         return error;
     }
-    let own = &thread.kernel.user_dispatch;
+    let own = &thread.guest().user_dispatch;
     own.on.store(0, Ordering::Relaxed);
     if frame.rsi == OFF {
         return 0;
@@ -124,12 +125,12 @@ fn dispatching_thread() -> Option<&'static Thread> {
     let thread = caller::own_thread()?;
     // SAFETY: the pseudo-register leads to the activation of a thread.
     let inside = unsafe { base::is_inside() };
-    (!inside && thread.kernel.user_dispatch.on.load(Ordering::Relaxed) != 0).then_some(thread)
+    (!inside && thread.guest().user_dispatch.on.load(Ordering::Relaxed) != 0).then_some(thread)
 }
 
 /// Returns what the thread's selector says about a call.
 fn decide(thread: &'static Thread, frame: &Frame) -> u8 {
-    let own = &thread.kernel.user_dispatch;
+    let own = &thread.guest().user_dispatch;
     let offset = (frame.rip as usize).wrapping_sub(own.start.load(Ordering::Relaxed));
     if offset < own.length.load(Ordering::Relaxed) {
         return ALLOW;
@@ -152,30 +153,30 @@ fn decide(thread: &'static Thread, frame: &Frame) -> u8 {
 // Not inlined: its frame would be part of every call's.
 #[inline(never)]
 fn raise(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) {
-    let state = &thread.kernel;
+    let (state, own) = (&thread.kernel, thread.guest());
     let is_blocked = state.mask.load(Ordering::Relaxed) & MASK_BIT != 0;
     if is_blocked || signal::disposition(libc::SIGSYS) != Disposition::Handled {
         end_process(libc::SIGSYS);
     }
-    let own = &state.user_dispatch.answer;
+    let answer_at = &own.user_dispatch.answer;
     let answer = Answer {
         registers: Cell::new([0; 23]),
         came: Cell::new(false),
-        outer: own.load(Ordering::Relaxed),
+        outer: answer_at.load(Ordering::Relaxed),
         seen: state.seen.load(Ordering::Relaxed),
-        called_back: state.called_back.load(Ordering::Relaxed),
+        called_back: own.called_back.load(Ordering::Relaxed),
     };
-    own.store(core::ptr::from_ref(&answer) as usize, Ordering::Relaxed);
+    answer_at.store(core::ptr::from_ref(&answer) as usize, Ordering::Relaxed);
     // It is over: a handler sees the thread after it.
     frame.made.set(1);
     let place = core::ptr::from_mut(frame) as usize;
-    state.frame.store(place, Ordering::Relaxed);
-    let id = state.tid.load(Ordering::Relaxed);
+    own.frame.store(place, Ordering::Relaxed);
+    let id = own.tid.load(Ordering::Relaxed);
     let inside = runtime.enter();
     let information = information(frame);
     pending::send(&inside, (thread, id), libc::SIGSYS, &information);
     inside.leave();
-    state.frame.store(0, Ordering::Relaxed);
+    own.frame.store(0, Ordering::Relaxed);
     restore(thread, &answer);
     if answer.came.get() {
         write_back(frame, &answer.registers.get());
@@ -209,7 +210,7 @@ fn write_back(frame: &mut Frame, registers: &[i64; 23]) {
 pub unsafe fn is_raised(thread: &'static Thread, information: *const libc::siginfo_t) -> bool {
     // SAFETY: the caller's promise.
     let is_marked = unsafe { (*information).si_errno as u32 == sud::MARK };
-    is_marked && thread.kernel.user_dispatch.answer.load(Ordering::Relaxed) != 0
+    is_marked && thread.guest().user_dispatch.answer.load(Ordering::Relaxed) != 0
 }
 
 /// Shows the program's handler the call's number in rax, as the kernel would, and no mark.
@@ -225,19 +226,17 @@ pub unsafe fn show(number: u64, information: *mut libc::siginfo_t, registers: &m
 
 /// What the thread had before the call.
 fn restore(thread: &'static Thread, answer: &Answer) {
-    let state = &thread.kernel;
+    let (state, own) = (&thread.kernel, thread.guest());
     state.seen.store(answer.seen, Ordering::Relaxed);
-    state
-        .called_back
-        .store(answer.called_back, Ordering::Relaxed);
-    let own = &state.user_dispatch.answer;
-    own.store(answer.outer, Ordering::Relaxed);
+    own.called_back.store(answer.called_back, Ordering::Relaxed);
+    let answer_at = &own.user_dispatch.answer;
+    answer_at.store(answer.outer, Ordering::Relaxed);
 }
 
 /// Called when the handler has returned: to where the thread was, with these registers, or (`None`) elsewhere, which ends
 /// the call.
 pub fn keep(thread: &'static Thread, registers: Option<&[i64; 23]>) {
-    let answer = thread.kernel.user_dispatch.answer.load(Ordering::Relaxed) as *const Answer;
+    let answer = thread.guest().user_dispatch.answer.load(Ordering::Relaxed) as *const Answer;
     // SAFETY: null, or on the stack of the thread, in `raise`.
     let Some(answer) = (unsafe { answer.as_ref() }) else {
         return;

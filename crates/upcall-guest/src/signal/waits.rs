@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Runtime, Thread, preempt};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, pass_through, program_call};
 use crate::ground::{access, mask};
 use crate::signal::seen::UNSEEN;
@@ -24,8 +25,8 @@ const EINVAL: i64 = -(libc::EINVAL as i64);
 pub fn blocked_by(thread: &Thread) -> u64 {
     // SeqCst: pairs with `wait_for_signals`. A thread that meets it half-way finds everything blocked, and this thread
     // looks for what was left to it then.
-    if thread.kernel.suspended.load(Ordering::SeqCst) {
-        !thread.kernel.waited_for.load(Ordering::SeqCst)
+    if thread.guest().suspended.load(Ordering::SeqCst) {
+        !thread.guest().waited_for.load(Ordering::SeqCst)
     } else {
         thread.kernel.mask.load(Ordering::SeqCst)
     }
@@ -40,7 +41,7 @@ fn wait_for_signals(
     words: &[u64; 7],
     (set, suspended): (u64, bool),
 ) -> i64 {
-    let state = &thread.kernel;
+    let state = thread.guest();
     state.forbidden.store(0, Ordering::Relaxed);
     state.suspended.store(suspended, Ordering::SeqCst);
     state.waited_for.store(set, Ordering::SeqCst);

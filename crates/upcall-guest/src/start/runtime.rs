@@ -12,6 +12,7 @@ use upcall_linux::{
 };
 
 use crate::call::credentials;
+use crate::ground::attributes::Attributes;
 use crate::ground::mask;
 use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
 use crate::report::{stats, stuck};
@@ -84,8 +85,10 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     runtime
         .kernel()
         .adopt(&inside, thread, mask | alone::hidden());
+    let tid = inside.kernel.tid.load(Ordering::Relaxed);
+    thread.guest().tid.store(tid, Ordering::Relaxed);
     thread
-        .kernel
+        .guest()
         .robust_list
         .store(robust_list, Ordering::Relaxed);
     agents::adopt_leader(thread);

@@ -35,6 +35,7 @@ use upcall_core::kernel::Vessels;
 use upcall_core::{Errno, Machine, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread, activations, affinity, spawn};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
 use crate::ground::record::{Bound, LAST, of};
 use crate::ground::state::GUEST;
@@ -276,7 +277,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
     const TRAPPED: i64 = -(libc::ENOSYS as i64);
     const NO_SUCH_THREAD: i64 = -(libc::ESRCH as i64);
     // A thread of the crate: its shell, which runs other threads after it, must stay on activations.
-    if whose.0.kernel.shell.load(Ordering::Relaxed) != 0 {
+    if whose.0.guest().shell.load(Ordering::Relaxed) != 0 {
         return -i64::from(libc::EPERM);
     }
     let inside = runtime.enter();
@@ -291,7 +292,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
                 && pending::holds_while(runtime, (thread, id), || {
                     let own = ptr::from_ref(record) as usize;
                     let (set, get) = (Ordering::AcqRel, Ordering::Relaxed);
-                    let is_first = thread.kernel.bound.compare_exchange(0, own, set, get);
+                    let is_first = thread.guest().bound.compare_exchange(0, own, set, get);
                     is_first.is_ok()
                 });
             if bound {
@@ -334,7 +335,7 @@ pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
 /// As [`go`], for a thread that was stopped in the program's code, and that another one has bound. Returns true if it went:
 /// then all signals are blocked. A thread that visits the runtime is not sent back from here.
 pub fn go_stopped(runtime: &'static Runtime, thread: &'static Thread) -> bool {
-    let was_there = thread.kernel.outside_tid.load(Ordering::Relaxed) != 0;
+    let was_there = thread.guest().outside_tid.load(Ordering::Relaxed) != 0;
     match of(thread).filter(|_| !was_there && !signal::is_called_back(thread)) {
         Some(record) => {
             depart(runtime, record);
@@ -411,8 +412,8 @@ pub fn exit(thread: &'static Thread, status: u64) -> ! {
 
 /// Called when a thread begins, in a block that may have been another's.
 pub fn forget(thread: &'static Thread) {
-    thread.kernel.bound.store(0, Ordering::Relaxed);
-    thread.kernel.outside_tid.store(0, Ordering::Relaxed);
+    thread.guest().bound.store(0, Ordering::Relaxed);
+    thread.guest().outside_tid.store(0, Ordering::Relaxed);
 }
 
 /// Called when a thread has ended, inside the runtime. Its kernel thread ends too.

@@ -20,9 +20,10 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use upcall_core::{Machine, Rank, SpinLock};
-use upcall_linux::{Inside, Job, Runtime, Thread, cpu_time};
+use upcall_linux::{Inside, Runtime, Thread, cpu_time};
 
 use crate::ground::access;
+use crate::ground::attributes::{Attributes, Job};
 use crate::ground::entry::Frame;
 use crate::ground::state::{GUEST, Policy};
 use crate::signal::pending;
@@ -94,12 +95,12 @@ pub fn order() -> bool {
 /// Returns true if a thread has asked for deadlines, which count.
 #[inline]
 pub fn has(thread: &'static Thread) -> bool {
-    order() && load(&thread.kernel.job.period) != 0
+    order() && load(&thread.guest().job.period) != 0
 }
 
 /// Called when a thread begins, or has no deadlines any more.
 pub fn forget(thread: &'static Thread) {
-    thread.kernel.job.period.store(0, Ordering::Relaxed);
+    thread.guest().job.period.store(0, Ordering::Relaxed);
 }
 
 /// Serves calls that ask for deadlines, or how a thread that has them is scheduled. Returns `None` for other calls.
@@ -118,7 +119,7 @@ pub fn serve(
             _ => None,
         },
         libc::SYS_sched_getscheduler if has => Some(i64::from(libc::SCHED_DEADLINE)),
-        libc::SYS_sched_getattr if has => Some(write(&whose.0.kernel.job, frame)),
+        libc::SYS_sched_getattr if has => Some(write(&whose.0.guest().job, frame)),
         _ => None,
     }
 }
@@ -185,7 +186,7 @@ fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), wanted: Opti
     let before = cpu_time::of(whose.0);
     let changed = pending::while_it_lives(runtime, whose, |inside| {
         let _jobs = JOBS.lock(runtime.kernel());
-        let job = &whose.0.kernel.job;
+        let job = &whose.0.guest().job;
         let rank = match wanted {
             Some(wanted) => {
                 job.runtime.store(wanted.runtime, Ordering::Relaxed);
@@ -214,7 +215,7 @@ fn alter(runtime: &'static Runtime, thread: &'static Thread, alter: impl FnOnce(
         let _jobs = JOBS.lock(runtime.kernel());
         // Another thread may have taken its deadlines away.
         if has(thread) {
-            let due = alter(&thread.kernel.job);
+            let due = alter(&thread.guest().job);
             lending::set_own(&inside, thread, rank(due));
         }
     }
@@ -224,7 +225,7 @@ fn alter(runtime: &'static Runtime, thread: &'static Thread, alter: impl FnOnce(
 /// Called when the calling thread is about to sleep until then, perhaps into its next job: it wakes as urgent as that job.
 #[inline]
 pub fn will_wake(runtime: &'static Runtime, thread: &'static Thread, when: u64) {
-    if has(thread) && when >= load(&thread.kernel.job.next) {
+    if has(thread) && when >= load(&thread.guest().job.next) {
         alter(runtime, thread, |job| {
             when.saturating_add(load(&job.deadline))
         });
@@ -241,7 +242,7 @@ pub fn came_back(runtime: &'static Runtime, thread: &'static Thread) {
 
 #[cold]
 fn renew(runtime: &'static Runtime, thread: &'static Thread) {
-    let job = &thread.kernel.job;
+    let job = &thread.guest().job;
     let now = runtime.kernel().now();
     let is_new = now >= load(&job.next);
     if is_new || lending::own_rank(thread) != rank(load(&job.due)) {
@@ -257,7 +258,7 @@ fn renew(runtime: &'static Runtime, thread: &'static Thread) {
 
 /// Ends the calling thread's job, and waits for the next release.
 pub fn end_job(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    let next = load(&thread.kernel.job.next);
+    let next = load(&thread.guest().job.next);
     while runtime.kernel().now() < next {
         // Handlers may run meanwhile.
         sleep::sleep(runtime, thread, frame, next, 0);
@@ -279,7 +280,7 @@ pub fn tick(inside: &Inside, thread: &'static Thread) {
         return;
     }
     let _jobs = JOBS.lock(inside.runtime().kernel());
-    let job = &thread.kernel.job;
+    let job = &thread.guest().job;
     let had = cpu_time::of(thread);
     if had.saturating_sub(load(&job.before)) >= load(&job.runtime) {
         job.before.store(had, Ordering::Relaxed);

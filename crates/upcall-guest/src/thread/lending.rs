@@ -19,6 +19,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use upcall_core::{Rank, SpinLock};
 use upcall_linux::{Inside, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::caller;
 use crate::ground::state::{GUEST, Policy};
 use crate::thread::{deadlines, scheduling, shell};
@@ -52,7 +53,7 @@ impl Asks {
 
 /// Called when the runtime starts, with its first thread.
 pub fn adopt_first(first: &'static Thread) {
-    first.kernel.lent_rank.store(u64::MAX, Ordering::Relaxed);
+    first.guest().lent_rank.store(u64::MAX, Ordering::Relaxed);
 }
 
 /// Returns true if threads have ranks. Then [`took`] and [`freed`] must be called.
@@ -70,7 +71,7 @@ pub fn begin(inside: &Inside, thread: &'static Thread, asks: Asks) {
 
 /// Gives a new thread what its creator has. Inside the runtime.
 pub fn inherit(inside: &Inside, (creator, thread): (Option<&'static Thread>, &'static Thread)) {
-    let state = &thread.kernel;
+    let state = thread.guest();
     state.locks.store(0, Ordering::Relaxed);
     state.waits_for.store(0, Ordering::Relaxed);
     state.tag.store(0, Ordering::Relaxed);
@@ -94,7 +95,7 @@ pub fn inherit(inside: &Inside, (creator, thread): (Option<&'static Thread>, &'s
 
 /// Called when a thread asks for something. Inside the runtime.
 pub fn ask(inside: &Inside, thread: &'static Thread, asks: Asks) {
-    thread.kernel.tag.store(asks.tag, Ordering::Relaxed);
+    thread.guest().tag.store(asks.tag, Ordering::Relaxed);
     change(inside, thread, asks);
 }
 
@@ -110,19 +111,19 @@ pub fn change(inside: &Inside, thread: &'static Thread, asks: Asks) {
 
 /// Returns what a thread asks for, or the program's policy for it.
 pub fn own_rank(thread: &'static Thread) -> Rank {
-    Rank(thread.kernel.own_rank.load(Ordering::Relaxed))
+    Rank(thread.guest().own_rank.load(Ordering::Relaxed))
 }
 
 /// Gives a thread a rank of its own. Inside the runtime.
 pub fn set_own(inside: &Inside, thread: &'static Thread, rank: Rank) {
     let _lending = LENDING.lock(inside.runtime().kernel());
-    thread.kernel.own_rank.store(rank.0, Ordering::Relaxed);
+    thread.guest().own_rank.store(rank.0, Ordering::Relaxed);
     publish(inside, thread);
 }
 
 /// With `LENDING` locked.
 fn publish(inside: &Inside, thread: &'static Thread) {
-    let lent = Rank(thread.kernel.lent_rank.load(Ordering::Relaxed));
+    let lent = Rank(thread.guest().lent_rank.load(Ordering::Relaxed));
     inside.set_rank(thread, own_rank(thread).min(lent));
 }
 
@@ -130,8 +131,8 @@ fn publish(inside: &Inside, thread: &'static Thread) {
 #[cold]
 pub fn took(holder: &AtomicU32) {
     if let Some(thread) = caller::own_thread() {
-        thread.kernel.locks.fetch_add(1, Ordering::Relaxed);
-        let name = thread.kernel.tid.load(Ordering::Relaxed) as u32;
+        thread.guest().locks.fetch_add(1, Ordering::Relaxed);
+        let name = thread.guest().tid.load(Ordering::Relaxed) as u32;
         holder.store(name, Ordering::Relaxed);
     }
 }
@@ -140,7 +141,7 @@ pub fn took(holder: &AtomicU32) {
 #[cold]
 pub fn took_awaited() {
     if let Some(thread) = caller::own_thread() {
-        thread.kernel.locks.fetch_add(1, Ordering::Relaxed);
+        thread.guest().locks.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -175,7 +176,7 @@ pub fn mark_and_lend<E>(
         let marked = mark();
         if let Ok(true) = marked {
             if first && let Some(holder) = GUEST.identities.find(name as i32) {
-                holder.kernel.locks.fetch_add(1, Ordering::Relaxed);
+                holder.guest().locks.fetch_add(1, Ordering::Relaxed);
             }
             lend_to(&inside, name);
         }
@@ -192,7 +193,7 @@ fn lend_to(inside: &Inside, holder: u32) {
         return;
     };
     let rank = own.rank();
-    own.kernel.waits_for.store(holder, Ordering::Relaxed);
+    own.guest().waits_for.store(holder, Ordering::Relaxed);
     let mut name = holder;
     for _ in 0..LONGEST_CHAIN {
         let Some(holds) = GUEST.identities.find(name as i32) else {
@@ -201,9 +202,9 @@ fn lend_to(inside: &Inside, holder: u32) {
         if name == 0 || holds.rank() <= rank {
             break;
         }
-        holds.kernel.lent_rank.store(rank.0, Ordering::Relaxed);
+        holds.guest().lent_rank.store(rank.0, Ordering::Relaxed);
         inside.set_rank(holds, rank);
-        name = holds.kernel.waits_for.load(Ordering::Relaxed);
+        name = holds.guest().waits_for.load(Ordering::Relaxed);
     }
 }
 
@@ -211,7 +212,7 @@ fn lend_to(inside: &Inside, holder: u32) {
 #[cold]
 pub fn waited() {
     if let Some(thread) = caller::own_thread() {
-        thread.kernel.waits_for.store(0, Ordering::Relaxed);
+        thread.guest().waits_for.store(0, Ordering::Relaxed);
     }
 }
 
@@ -235,7 +236,7 @@ fn give_back(awaited: bool, forget: impl FnOnce(u32)) {
     let Some(thread) = caller::own_thread() else {
         return;
     };
-    let state = &thread.kernel;
+    let state = thread.guest();
     let was_last = || {
         let one_less = |locks: u32| locks.checked_sub(1);
         let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use upcall_core::{Errno, Machine};
 use upcall_linux::{Inside, Runtime, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{self, Frame, mode, raw_syscall};
 use crate::ground::state::GUEST;
 use crate::ground::{access, caller, mask};
@@ -264,7 +265,6 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
         .new_thread()
         .inspect_err(|_| agents::take_back(inside.runtime(), agent))?;
     let state = &thread.kernel;
-    state.begin(&creator.kernel);
     agents::appoint(thread, agent);
     let flag = |bit: i32| request.flags & bit as u64 != 0;
     if flag(libc::CLONE_SETTLS) {
@@ -283,7 +283,10 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
         CLEARED.store(request.child_tid - base, Ordering::Relaxed);
     }
     if flag(libc::CLONE_CHILD_CLEARTID) {
-        state.clear_tid.store(request.child_tid, Ordering::Relaxed);
+        thread
+            .guest()
+            .clear_tid
+            .store(request.child_tid, Ordering::Relaxed);
     }
     if flag(libc::CLONE_PARENT_SETTID) {
         // As the kernel, which ignores the error too.
@@ -320,12 +323,13 @@ fn note_first_id_word(request: &Request) {
     let Some(first) = GUEST.identities.first() else {
         return;
     };
-    let state = &first.kernel;
+    let state = first.guest();
     if state.clear_tid.load(Ordering::Relaxed) != 0 || request.tls == 0 {
         return;
     }
     let offset = request.child_tid.wrapping_sub(request.tls);
-    let word = state
+    let word = first
+        .kernel
         .thread_pointer
         .load(Ordering::Relaxed)
         .wrapping_add(offset);
@@ -341,7 +345,7 @@ extern "C" fn begin(copy: usize, runtime: usize, _: usize) -> ! {
         let runtime = &*(runtime as *const Runtime);
         runtime.arrive().leave();
         if let Some(thread) = caller::current_thread() {
-            if thread.kernel.bound.load(Ordering::Relaxed) != 0 {
+            if thread.guest().bound.load(Ordering::Relaxed) != 0 {
                 bound::go(runtime, thread);
             }
             caller::give_back(thread);
@@ -426,7 +430,7 @@ fn ended(inside: &Inside, thread: &'static Thread, _: usize) -> Option<&'static 
         end_process();
     }
     end_with_the_last();
-    let clear = thread.kernel.clear_tid.swap(0, Ordering::Relaxed);
+    let clear = thread.guest().clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
     pending::close(inside, thread);
     bound::ended(inside.runtime(), thread);

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use upcall_linux::{Runtime, Thread};
 
 use crate::ground::access::{self, Fault};
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
@@ -35,14 +36,14 @@ fn raw(number: i64, words: [u64; 6]) -> i64 {
 /// Returns the name of a thread, with zeros at its end.
 pub fn get(thread: &'static Thread) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
-    for (half, word) in bytes.chunks_exact_mut(8).zip(&thread.kernel.name) {
+    for (half, word) in bytes.chunks_exact_mut(8).zip(&thread.guest().name) {
         half.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
     bytes
 }
 
 fn set(thread: &'static Thread, name: &[u8; LENGTH]) {
-    for (half, word) in name.chunks_exact(8).zip(&thread.kernel.name) {
+    for (half, word) in name.chunks_exact(8).zip(&thread.guest().name) {
         let half = half.iter().rev();
         word.store(
             half.fold(0, |word, &byte| word << 8 | u64::from(byte)),
@@ -122,13 +123,13 @@ pub fn set_own(thread: &'static Thread, at: usize) -> i64 {
         }
     }
     set(thread, &bytes);
-    name_in_kernel(thread, thread.kernel.tid.load(Ordering::Relaxed), &bytes);
+    name_in_kernel(thread, thread.guest().tid.load(Ordering::Relaxed), &bytes);
     0
 }
 
 /// PR_GET_NAME.
 pub fn get_own(thread: &'static Thread, at: usize) -> i64 {
-    for (index, word) in thread.kernel.name.iter().enumerate() {
+    for (index, word) in thread.guest().name.iter().enumerate() {
         if access::store_u64(at + 8 * index, word.load(Ordering::Relaxed)).is_err() {
             return -i64::from(libc::EFAULT);
         }

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Inside, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::{access, kernel_futex};
 
@@ -17,7 +18,7 @@ const FUTEX_WAITERS: u32 = 0x8000_0000;
 
 /// Returns true if the thread holds none: the list ends where it begins.
 pub fn is_empty(thread: &'static Thread) -> bool {
-    let head = thread.kernel.robust_list.load(Ordering::Relaxed);
+    let head = thread.guest().robust_list.load(Ordering::Relaxed);
     head == 0 || access::load_u64(head) == Ok(head as u64)
 }
 
@@ -33,18 +34,18 @@ pub fn of_kernel_thread() -> usize {
 
 /// Returns true if the thread holds or takes any lock, as far as its list says.
 pub fn holds(thread: &'static Thread) -> bool {
-    let head = thread.kernel.robust_list.load(Ordering::Relaxed);
+    let head = thread.guest().robust_list.load(Ordering::Relaxed);
     !is_empty(thread) || head != 0 && access::load_u64(head.wrapping_add(16)) != Ok(0)
 }
 
 /// Marks every lock that the thread still holds as orphaned and wakes a waiter of each. Inside the
 /// runtime.
 pub fn release_all(inside: &Inside, thread: &'static Thread) {
-    let head = thread.kernel.robust_list.swap(0, Ordering::Relaxed);
+    let head = thread.guest().robust_list.swap(0, Ordering::Relaxed);
     if head == 0 {
         return;
     }
-    let tid = thread.kernel.tid.load(Ordering::Relaxed) as u32;
+    let tid = thread.guest().tid.load(Ordering::Relaxed) as u32;
     // struct robust_list_head: next, futex_offset, list_op_pending
     let word = |address: usize| access::load_u64(address).map(|value| value as usize);
     let (Ok(mut entry), Ok(offset), Ok(pending)) = (

@@ -21,6 +21,7 @@ use core::sync::atomic::Ordering;
 use upcall_core::Rank;
 use upcall_linux::{Inside, Runtime, Thread};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
@@ -62,7 +63,7 @@ struct Request {
 impl Request {
     fn of(thread: &'static Thread) -> Self {
         let [policy, priority, nice, resets] = thread
-            .kernel
+            .guest()
             .asked_urgency
             .load(Ordering::Relaxed)
             .to_le_bytes();
@@ -208,7 +209,7 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     let Some(who) = named(frame) else {
         return raw(frame);
     };
-    let own = thread.kernel.tid.load(Ordering::Relaxed);
+    let own = thread.guest().tid.load(Ordering::Relaxed);
     let id = if who == 0 { own } else { who };
     let Some(whose) = GUEST.identities.find(id) else {
         return if who >= FIRST { ESRCH } else { raw(frame) };
@@ -433,7 +434,7 @@ fn get_attributes(has: Request, frame: &Frame) -> i64 {
 
 fn change(inside: &Inside, thread: &'static Thread, wants: Request) {
     thread
-        .kernel
+        .guest()
         .asked_urgency
         .store(wants.word(), Ordering::Relaxed);
     lending::set_own(inside, thread, wants.rank());

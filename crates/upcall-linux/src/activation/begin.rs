@@ -23,7 +23,6 @@ impl Linux {
             .kernel
             .thread_pointer
             .store(pointer, Ordering::Relaxed);
-        thread.kernel.tid.store(tid, Ordering::Relaxed);
         state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
         thread.kernel.mask.store(mask, Ordering::Relaxed);
         thread.kernel.slack.adopt();

@@ -1,6 +1,10 @@
 //! What the backend keeps with each activation and with each thread.
 //!
 //! The rooms above work with it. It is declared here, below them, so that they need not import each other.
+//!
+//! An attribute of a thread belongs to the lowest layer that touches it. [`LinuxThread`] has those of the backend, and
+//! room for those of the layer above, which the backend does not know. Each layer has a function `begin` that names all
+//! attributes of its own.
 
 pub mod activations;
 pub mod base;
@@ -8,11 +12,13 @@ mod begin;
 pub mod cpu_time;
 mod inbox;
 mod linux;
+mod room;
 pub mod slack;
 mod waits;
 
 pub use inbox::{Inbox, Noted, OWN, SIGNAL};
 pub use linux::{Hooks, Linux, Settings};
+pub use room::Room;
 pub use waits::Poller;
 pub(crate) use waits::{Choice, DESCRIPTORS, Descriptor, Entry, Known, Node, READERS};
 
@@ -137,121 +143,31 @@ impl LinuxActivation {
     }
 }
 
-/// What a thread asked for with SCHED_DEADLINE, and the job that it is in; all in nanoseconds. Kept by the guest.
-#[derive(Default)]
-pub struct Job {
-    /// Processor time that each job takes.
-    pub runtime: AtomicU64,
-    /// When a job must be done, after its release.
-    pub deadline: AtomicU64,
-    /// From one release to the next one. 0: the thread has asked for nothing.
-    pub period: AtomicU64,
-    /// When this job must be done, of CLOCK_MONOTONIC.
-    pub due: AtomicU64,
-    /// When the next one is released.
-    pub next: AtomicU64,
-    /// Processor time that the thread had had when this one began.
-    pub before: AtomicU64,
-}
-
-/// The program's own Syscall User Dispatch. Kept by the guest.
-#[derive(Default)]
-pub struct UserDispatch {
-    /// Not 0: it is on.
-    pub on: AtomicU32,
-    /// Where calls are let through.
-    pub start: AtomicUsize,
-    /// How much of that.
-    pub length: AtomicUsize,
-    /// Where the byte is that says what happens elsewhere, or 0.
-    pub selector: AtomicUsize,
-    /// Where the answer goes to a call that is not made, or 0.
-    pub answer: AtomicUsize,
-}
-
-/// What the kernel would keep with a thread, were it a kernel thread.
+/// What the kernel would keep with a thread, were it a kernel thread, as far as the backend itself uses it. The rest is
+/// in [`Room`].
 #[derive(Default)]
 pub struct LinuxThread {
     /// The thread pointer (FS base).
     pub thread_pointer: AtomicUsize,
     /// What the program has put into the register that is the activation's pseudo-register (the GS base), or 0: it
-    /// has put nothing there. True while the thread is in the runtime. Kept by the guest.
+    /// has put nothing there. True while the thread is in the runtime.
     pub program_base: AtomicUsize,
-    /// Its id: the number that libc and the program know.
-    pub tid: AtomicI32,
     /// Blocked signals.
     pub mask: AtomicU64,
-    /// The alternate signal stack: address, size, flags. Size 0 when disabled. Kept by the guest.
-    pub altstack: [AtomicUsize; 3],
     /// Signals sent to the thread that it has not seen yet.
     pub pending: AtomicU64,
-    /// What runs it again when it has ended, or 0. Kept by the guest.
-    pub shell: AtomicUsize,
-    /// Where to store 0 and wake when the thread ends (set_tid_address).
-    pub clear_tid: AtomicUsize,
-    /// The robust list (set_robust_list).
-    pub robust_list: AtomicUsize,
-    /// The kernel thread that stands for it in the kernel, or 0. Kept by the guest.
-    pub agent: AtomicUsize,
-    /// The system call in which it is: the address of the registers at its site, or 0.
-    pub frame: AtomicUsize,
-    /// Set while the runtime's own signal has stopped it in its own code: the kernel's frame on its stack is
-    /// its exact state, and what comes for it is delivered when that frame returns. Kept by the guest.
-    pub stopped: AtomicBool,
-    /// Set while a child of vfork runs on the thread's memory: its calls are not the thread's.
-    pub lent: AtomicBool,
-    /// The signals that sigtimedwait waits for, or that a call with a mask of its own lets through.
-    pub waited_for: AtomicU64,
-    /// Whether it is in a call with a mask of its own. Kept by the guest.
-    pub suspended: AtomicBool,
-    /// 1 when the call that it is about to make must not wait. Kept by the guest.
-    pub forbidden: AtomicU32,
-    /// The queue behind `pending`. Kept by the guest.
-    pub queue: AtomicUsize,
-    /// Where the outermost handler was called that returns into the runtime, or 0. Kept by the guest.
-    pub called_back: AtomicUsize,
-    /// The record of the kernel thread of its own that it has or is to have, or 0. Kept by the guest.
-    pub bound: AtomicUsize,
-    /// The id of that kernel thread once signals for the thread go there, or 0. Kept by the guest.
-    pub outside_tid: AtomicI32,
-    /// Whether it is in the handler by which libc has all threads take part in a change of identity. Kept by the guest.
-    pub takes_part: AtomicBool,
-    /// Whether handlers ran since the current system call began. Kept by the guest.
+    /// Whether handlers ran since the current system call began.
     pub seen: AtomicU32,
-    /// Whether a signal of the runtime's own came since it was last cleared, which may have cut a call short. Kept
-    /// by the guest.
-    pub disturbed: AtomicBool,
     /// Processor time used, up to when it last stopped running ([`cpu_time`]).
     pub cpu_ns: AtomicU64,
-    /// The policy and priority that it has asked for. Kept by the guest.
-    pub asked_urgency: AtomicU32,
-    /// Its own rank, the most urgent one lent to it (`u64::MAX`: none), how many mutexes it holds, and the number of the
-    /// thread that holds the one that it waits for. The guest's, where threads have ranks.
-    pub own_rank: AtomicU64,
-    /// See `own_rank`.
-    pub lent_rank: AtomicU64,
-    /// See `own_rank`.
-    pub locks: AtomicU32,
-    /// See `own_rank`.
-    pub waits_for: AtomicU32,
-    /// The shell that it is making.
-    pub makes: AtomicUsize,
-    /// What the program's policy knows of it: the number that the program gave it, and the policy's own.
-    pub tag: AtomicU64,
-    /// See `tag`.
-    pub advised: AtomicU64,
-    /// The job that it is in, if it has asked for deadlines. Kept by the guest.
-    pub job: Job,
-    /// What calls the program wants to have dispatched to its own handler.
-    pub user_dispatch: UserDispatch,
     /// Its timer slack.
     pub slack: Slack,
     /// The processors that it has asked for.
     pub asked: Asked,
-    /// Its name (PR_SET_NAME), 16 bytes.
-    pub name: [AtomicU64; 2],
     /// Whether it blocks or parks in a wait for several descriptors.
     pub(crate) choice: Choice,
     /// Its place in the list of the first descriptor that it waits for.
     pub(crate) node: Node,
+    /// What the layer above keeps.
+    pub room: Room,
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use upcall_core::Machine;
 use upcall_core::runtime::{Advice, Transition};
+use upcall_guest::attributes::Attributes;
 use upcall_guest::{lending, shell};
 use upcall_linux::{Runtime, Thread};
 
@@ -104,14 +105,14 @@ impl Adviser {
 
     /// The thread's number; a new one, if it was not known.
     fn id_of(&mut self, block: &'static Thread) -> Id {
-        let id = Id(block.kernel.advised.load(Ordering::Relaxed));
+        let id = Id(block.guest().advised.load(Ordering::Relaxed));
         if id.0 != 0 && self.threads.known(id).is_some() {
             return id;
         }
         self.last += 1;
         let id = Id(self.last);
-        block.kernel.advised.store(id.0, Ordering::Relaxed);
-        let tag = block.kernel.tag.load(Ordering::Relaxed);
+        block.guest().advised.store(id.0, Ordering::Relaxed);
+        let tag = block.guest().tag.load(Ordering::Relaxed);
         self.threads.add(id, block, tag);
         id
     }
@@ -119,7 +120,7 @@ impl Adviser {
     fn tell(&mut self, block: &'static Thread, transition: Transition) {
         let why = match transition {
             Transition::Ended => {
-                let id = Id(block.kernel.advised.load(Ordering::Relaxed));
+                let id = Id(block.guest().advised.load(Ordering::Relaxed));
                 if self.threads.known(id).is_some() {
                     self.policy.ended(&mut self.threads, id);
                     self.threads.remove(id);

@@ -1,10 +1,10 @@
 //! What a policy knows of the threads.
 
 use std::collections::BTreeMap;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use std::sync::atomic::Ordering;
 
 use upcall_core::Rank;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use upcall_guest::lending;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 type Block = &'static upcall_linux::Thread;
@@ -102,7 +102,7 @@ impl Threads {
         let known = Known {
             block,
             // Its creator's, until the policy says another.
-            rank: Rank(block.kernel.own_rank.load(Ordering::Relaxed)),
+            rank: lending::own_rank(block),
             is_blocked: false,
             tag,
         };

@@ -18,6 +18,7 @@ use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
 use crate::call::procfs;
+use crate::ground::attributes::Attributes;
 use crate::ground::caller;
 use crate::ground::entry::{Frame, NEVER, program_call};
 use crate::signal::seen;
@@ -194,14 +195,14 @@ fn call(
 /// Called when a call begins that a signal of the runtime's own may cut short.
 pub fn begin_undisturbed() {
     if let Some(thread) = caller::current_thread() {
-        thread.kernel.disturbed.store(false, Ordering::Relaxed);
+        thread.guest().disturbed.store(false, Ordering::Relaxed);
     }
 }
 
 /// Returns true if a signal of the runtime's own, and no handler of the program's, has come since then.
 pub fn was_disturbed() -> bool {
     caller::current_thread().is_some_and(|thread| {
-        thread.kernel.disturbed.load(Ordering::Relaxed)
+        thread.guest().disturbed.load(Ordering::Relaxed)
             && thread.kernel.seen.load(Ordering::Relaxed) == seen::UNSEEN
     })
 }

@@ -14,6 +14,7 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
 use crate::ground::access::{self, Fault};
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::state::GUEST;
 use crate::ground::text::put_number;
@@ -70,7 +71,7 @@ fn each_id(mut visit: impl FnMut(i32)) {
     let first = GUEST.pid.load(Ordering::Relaxed) as i32;
     visit(first);
     GUEST.identities.each(|thread| {
-        let id = thread.kernel.tid.load(Ordering::Relaxed);
+        let id = thread.guest().tid.load(Ordering::Relaxed);
         if id != first {
             visit(id);
         }

@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use upcall_core::Errno;
 use upcall_linux::{Runtime, Thread, base, own_pending, own_syscall, spawn};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::mask;
 use crate::ground::state::GUEST;
@@ -156,7 +157,7 @@ pub fn adopt_leader(thread: &'static Thread) {
     let leader = leader.filter(|_| super::are_used());
     if leader.is_some() {
         let pid = GUEST.pid.load(Ordering::Relaxed) as i32;
-        thread.kernel.tid.store(pid, Ordering::SeqCst);
+        thread.guest().tid.store(pid, Ordering::SeqCst);
     }
     appoint(thread, leader);
 }

@@ -33,6 +33,7 @@ use core::sync::atomic::{
 use upcall_core::{Errno, Machine, SpinLock};
 use upcall_linux::{Runtime, Thread, spawn};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
 use crate::ground::{caller, kernel_futex, record};
 use crate::signal::everywhere;
@@ -94,7 +95,7 @@ pub fn forget() {
 
 /// Returns the thread's agent, if it has one.
 pub fn of(thread: &'static Thread) -> Option<&'static Agent> {
-    let agent = thread.kernel.agent.load(Ordering::Relaxed) as *const Agent;
+    let agent = thread.guest().agent.load(Ordering::Relaxed) as *const Agent;
     // SAFETY: null, or an agent, whose memory is there for ever.
     unsafe { agent.as_ref() }
 }
@@ -102,7 +103,7 @@ pub fn of(thread: &'static Thread) -> Option<&'static Agent> {
 /// Makes the agent the thread's.
 pub fn appoint(thread: &'static Thread, agent: Option<&'static Agent>) {
     let address = agent.map_or(0, |agent| core::ptr::from_ref(agent) as usize);
-    thread.kernel.agent.store(address, Ordering::Relaxed);
+    thread.guest().agent.store(address, Ordering::Relaxed);
 }
 
 /// Returns an agent for a new thread; `None` in programs that need none. Inside the runtime.
@@ -327,7 +328,7 @@ pub fn dismiss(runtime: &'static Runtime, thread: &'static Thread, free_id: impl
         return;
     }
     appoint(thread, None);
-    thread.kernel.robust_list.store(0, Ordering::Relaxed);
+    thread.guest().robust_list.store(0, Ordering::Relaxed);
     free_id();
     agent.put([libc::SYS_exit as u64, 0, 0, 0, 0, 0, 0]);
     if holds {

@@ -27,6 +27,7 @@ use upcall_core::runtime::{Step, Transition};
 use upcall_core::{Errno, Slot};
 use upcall_linux::{Inside, Linux, Runtime, Thread, sys};
 
+use crate::ground::attributes::Attributes;
 use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
 use crate::thread::lending::{self, Asks};
@@ -193,13 +194,13 @@ fn create(
 /// Called before the calling thread makes this shell's thread.
 fn makes(shell: usize) {
     if let Some(creator) = caller::own_thread() {
-        creator.kernel.makes.store(shell, Ordering::Relaxed);
+        creator.guest().makes.store(shell, Ordering::Relaxed);
     }
 }
 
 /// Returns what the thread asks for that this thread is making.
 pub fn asked_by(creator: &'static Thread) -> Option<Asks> {
-    let shell = creator.kernel.makes.load(Ordering::Relaxed) as *const Shell;
+    let shell = creator.guest().makes.load(Ordering::Relaxed) as *const Shell;
     // SAFETY: null, or a shell, whose memory is there for ever.
     unsafe { shell.as_ref() }?.asks
 }
@@ -215,7 +216,7 @@ pub(crate) extern "C" fn main(shell: *mut c_void) -> *mut c_void {
         .thread
         .store(core::ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     thread
-        .kernel
+        .guest()
         .shell
         .store(core::ptr::from_ref(shell) as usize, Ordering::Relaxed);
     loop {
@@ -306,7 +307,7 @@ fn wake(inside: &Inside, shell: &'static Shell, ended: Ended<Linux>) {
 
 /// Returns the shell of a thread.
 pub fn of(thread: &'static Thread) -> Option<&'static Shell> {
-    let shell = thread.kernel.shell.load(Ordering::Relaxed) as *const Shell;
+    let shell = thread.guest().shell.load(Ordering::Relaxed) as *const Shell;
     // SAFETY: null, or the thread's shell, whose memory is there for ever.
     unsafe { shell.as_ref() }
 }

@@ -15,6 +15,7 @@ use std::sync::Mutex;
 
 use upcall_linux::{Thread, base};
 
+use crate::ground::attributes::Attributes;
 use crate::rewrite::object;
 use crate::signal;
 use crate::thread::robust;
@@ -240,8 +241,7 @@ fn uncancel(word: usize) -> u32 {
 /// Returns true if the kernel would have nothing to take back.
 #[inline]
 fn is_plain(thread: &'static Thread) -> bool {
-    let state = &thread.kernel;
-    state.altstack[1].load(Ordering::Relaxed) == 0
-        && state.pending.load(Ordering::Relaxed) == 0
+    thread.guest().altstack[1].load(Ordering::Relaxed) == 0
+        && thread.kernel.pending.load(Ordering::Relaxed) == 0
         && robust::is_empty(thread)
 }
