@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::futex::{self, Deadline};
+use crate::waiting::{self, Deadline};
 
 /// A thread of the process, which may have ended.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl Thread {
     pub fn unpark(&self) {
         // Release: pairs with the Acquire in `park_until`.
         if self.0.token.swap(NOTIFIED, Ordering::Release) == PARKED {
-            futex::wake(&self.0.token, 1);
+            waiting::wake(&self.0.token, 1);
         }
     }
 
@@ -117,7 +117,7 @@ impl Thread {
             token.swap(EMPTY, Ordering::Acquire);
             return;
         }
-        while futex::wait(token, PARKED, deadline) && token.load(Ordering::Relaxed) == PARKED {}
+        while waiting::wait(token, PARKED, deadline) && token.load(Ordering::Relaxed) == PARKED {}
         token.swap(EMPTY, Ordering::Acquire);
     }
 }

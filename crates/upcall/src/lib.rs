@@ -46,8 +46,6 @@ mod current;
 mod deadlock;
 #[cfg(not(loom))]
 mod error;
-#[cfg_attr(loom, path = "models/futex.rs")]
-mod futex;
 #[cfg(not(loom))]
 pub mod future;
 #[cfg(not(loom))]
@@ -74,6 +72,8 @@ pub mod sync;
 pub mod thread;
 #[cfg(not(loom))]
 pub mod time;
+#[cfg_attr(loom, path = "models/waiting.rs")]
+mod waiting;
 #[cfg_attr(all(loom, not(test)), allow(dead_code))]
 pub mod workers;
 

@@ -5,22 +5,22 @@
 
 use std::sync::atomic::AtomicU32;
 
-use crate::futex;
 use crate::sync::{Barrier, Condvar, Semaphore};
+use crate::waiting;
 
-pub use crate::futex::Deadline;
 pub use crate::sync::mutex::Raw as Mutex;
 pub use crate::sync::rwlock_raw::Raw as RwLock;
+pub use crate::waiting::Deadline;
 
 /// Waits until the word is woken ([`wake`]), provided that it is `expected`, or until `deadline`. May return early.
 /// Returns true if the deadline did not pass.
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> bool {
-    futex::wait(word, expected, deadline)
+    waiting::wait(word, expected, deadline)
 }
 
 /// Wakes at most `count` of those that wait for the word, and returns how many.
 pub fn wake(word: &AtomicU32, count: u32) -> u32 {
-    futex::wake(word, count)
+    waiting::wake(word, count)
 }
 
 /// [`Condvar::wait`] with a lock that the caller has, until `deadline`; returns true if it did not pass.

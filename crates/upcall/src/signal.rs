@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::futex::{self, AtomicU32};
+use crate::waiting::{self, AtomicU32};
 
 const EMPTY: u32 = 0;
 const SET: u32 = 1;
@@ -21,7 +21,7 @@ impl Signal {
     pub(crate) fn set(&self) {
         // Release: pairs with the Acquire in `wait`.
         if self.0.swap(SET, Ordering::Release) == AWAITED {
-            futex::wake(&self.0, 1);
+            waiting::wake(&self.0, 1);
         }
     }
 
@@ -33,7 +33,7 @@ impl Signal {
                 self.0
                     .compare_exchange(EMPTY, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
             if empty.is_ok() {
-                futex::wait(&self.0, AWAITED, None);
+                waiting::wait(&self.0, AWAITED, None);
             }
         }
     }

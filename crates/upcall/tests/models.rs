@@ -165,8 +165,8 @@ const FAULTS: &[Fault] = &[
     (
         "a_writer_is_alone",
         "sync/rwlock_raw.rs",
-        "if !futex::wait(&self.writers_woken, woken, deadline)",
-        "let woken = woken.max(self.writers_woken.load(Ordering::Relaxed));\n            if !futex::wait(&self.writers_woken, woken, deadline)",
+        "if !waiting::wait(&self.writers_woken, woken, deadline)",
+        "let woken = woken.max(self.writers_woken.load(Ordering::Relaxed));\n            if !waiting::wait(&self.writers_woken, woken, deadline)",
     ),
     // The gate stays shut for nobody.
     (

@@ -259,7 +259,7 @@ pub(crate) fn poll(files: &mut [libc::pollfd], left: Option<Duration>) -> io::Re
 /// A moment before which no deadline differs from any other, and CLOCK_MONOTONIC in it, in nanoseconds.
 fn base() -> &'static (Instant, u64) {
     static BASE: LazyLock<(Instant, u64)> =
-        LazyLock::new(|| (Instant::now(), crate::futex::now_ns()));
+        LazyLock::new(|| (Instant::now(), crate::waiting::now_ns()));
     &BASE
 }
 

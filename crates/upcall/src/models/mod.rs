@@ -1,4 +1,4 @@
-//! Models of what waits: the code itself on loom's atomics, with a futex of loom's (`futex`).
+//! Models of what waits: the code itself on loom's atomics, with a futex of loom's (`models/waiting.rs`).
 //!
 //! ```text
 //! LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p upcall --lib models::
@@ -31,7 +31,7 @@ fn check_less(less: usize, execution: impl Fn() + Sync + Send + 'static) {
     let mut checker = loom::model::Builder::new();
     checker.preemption_bound = Some(checker.preemption_bound.unwrap_or(3).saturating_sub(less));
     checker.check(move || {
-        crate::futex::begin();
+        crate::waiting::begin();
         execution();
     });
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::futex::{self, AtomicU32};
+use crate::waiting::{self, AtomicU32};
 
 /// Threads wait until a number of them is there. Then the barrier can be used again. As [`std::sync::Barrier`].
 ///
@@ -74,7 +74,7 @@ impl Barrier {
         if before % self.threads == self.threads - 1 {
             // Release: pairs with the Acquire below.
             self.rounds.fetch_add(1, Ordering::Release);
-            futex::wake(&self.rounds, u32::MAX);
+            waiting::wake(&self.rounds, u32::MAX);
             return BarrierWaitResult(true);
         }
         let round = (before / self.threads) as u32;
@@ -84,7 +84,7 @@ impl Barrier {
             if over.wrapping_sub(round).cast_signed() > 0 {
                 return BarrierWaitResult(false);
             }
-            futex::wait(&self.rounds, over, None);
+            waiting::wait(&self.rounds, over, None);
         }
     }
 }

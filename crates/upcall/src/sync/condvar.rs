@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::MutexGuard;
 use super::mutex::Raw;
-use crate::futex::{self, AtomicU32, Deadline};
+use crate::waiting::{self, AtomicU32, Deadline};
 
 /// A condition that threads wait for, each with a [`Mutex`](super::Mutex) that protects what the condition is about.
 /// As [`std::sync::Condvar`]. A thread may wake up without a notification, and must check the condition again.
@@ -152,7 +152,7 @@ impl Condvar {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let notified = self.notified.load(Ordering::Relaxed);
         mutex.unlock();
-        let in_time = futex::wait(&self.notified, notified, deadline);
+        let in_time = waiting::wait(&self.notified, notified, deadline);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         mutex.lock();
         in_time
@@ -187,7 +187,7 @@ impl Condvar {
     #[cold]
     fn wake(&self, count: u32) {
         self.notified.fetch_add(1, Ordering::Relaxed);
-        futex::wake(&self.notified, count);
+        waiting::wake(&self.notified, count);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The thread that holds a mutex, where threads have ranks: a waiting thread lends it its own
 //! (`upcall_guest::lending`).
 
-use crate::futex::AtomicU32;
+use crate::waiting::AtomicU32;
 
 /// The holder's number, or 0.
 pub(super) struct Holder(

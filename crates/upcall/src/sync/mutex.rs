@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::holder::Holder;
 use super::poison::{self, Flag};
-use crate::futex::{self, AtomicU32, Deadline, Patience, Waited};
+use crate::waiting::{self, AtomicU32, Deadline, Patience, Waited};
 
 const FREE: u32 = 0;
 /// Somebody has it.
@@ -129,7 +129,7 @@ impl Raw {
             let frees = |rest| self.change(state, rest, Ordering::Release);
             let freed = if self.wants_wake(state) {
                 // If no waiter is there, none would clear `WOKEN`.
-                futex::change_and_wake(&self.state, |is_awaited| {
+                waiting::change_and_wake(&self.state, |is_awaited| {
                     frees(if is_awaited { WOKEN } else { FREE }).is_ok()
                 })
             } else {
@@ -183,7 +183,7 @@ impl Raw {
                 continue;
             }
             self.holder.lend();
-            (takes, puts) = match futex::wait_or_say(&self.state, awaited, deadline) {
+            (takes, puts) = match waiting::wait_or_say(&self.state, awaited, deadline) {
                 Waited::Woken => (WOKEN, AWAITED),
                 // Woken by nobody: the flags are what others have said.
                 Waited::Changed => (0, 0),

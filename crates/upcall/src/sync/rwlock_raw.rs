@@ -17,7 +17,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::futex::{self, AtomicU32, Deadline, Patience};
+use crate::waiting::{self, AtomicU32, Deadline, Patience};
 
 /// A writer is inside.
 const WRITER: u32 = 1 << 31;
@@ -199,7 +199,7 @@ impl Raw {
                 state = now;
                 continue;
             }
-            if !futex::wait(&self.state, state | READERS, deadline) {
+            if !waiting::wait(&self.state, state | READERS, deadline) {
                 return self.try_read();
             }
             state = self.look(admits_readers);
@@ -221,7 +221,7 @@ impl Raw {
             if self.mark(state, WRITERS).is_err() {
                 continue;
             }
-            if !futex::wait(&self.writers_woken, woken, deadline) {
+            if !waiting::wait(&self.writers_woken, woken, deadline) {
                 return self.give_up_writing();
             }
         }
@@ -301,7 +301,7 @@ impl Raw {
             }
         }
         if state & READERS != 0 {
-            futex::wake(&self.state, u32::MAX);
+            waiting::wake(&self.state, u32::MAX);
         }
         if state & WRITERS != 0 {
             self.wake_writer();
@@ -313,7 +313,7 @@ impl Raw {
     fn wake_writer(&self) -> bool {
         // Release: pairs with the Acquire in `wait_to_write`.
         self.writers_woken.fetch_add(1, Ordering::Release);
-        futex::wake(&self.writers_woken, 1) != 0
+        waiting::wake(&self.writers_woken, 1) != 0
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::futex::{self, AtomicU64, Deadline};
+use crate::waiting::{self, AtomicU64, Deadline};
 
 /// One that waits, or is about to; below it the permits are counted.
 const WAITS: u64 = 1 << 32;
@@ -102,7 +102,7 @@ impl Semaphore {
             if self.take(WAITS, false) {
                 return true;
             }
-            if !futex::wait(futex::low(&self.state), 0, deadline) {
+            if !waiting::wait(waiting::low(&self.state), 0, deadline) {
                 return self.take(WAITS, true);
             }
         }
@@ -141,7 +141,7 @@ impl Semaphore {
             }
         }
         if state >= WAITS {
-            futex::wake(futex::low(&self.state), 1);
+            waiting::wake(waiting::low(&self.state), 1);
         }
         true
     }

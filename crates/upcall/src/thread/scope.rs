@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::{Builder, JoinHandle, Result, Thread, ended_early};
-use crate::futex;
+use crate::waiting;
 
 /// A scope in which threads may borrow from outside of it. See [`scope`].
 #[derive(Debug)]
@@ -61,7 +61,7 @@ where
         // Acquire: pairs with the Release in `Counted::drop`: what the threads did is done.
         match running.load(Ordering::Acquire) {
             0 => break,
-            left => futex::wait(running, left, None),
+            left => waiting::wait(running, left, None),
         };
     }
     match result {
@@ -80,7 +80,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `scope`.
         if self.0.running.fetch_sub(1, Ordering::Release) == 1 {
-            futex::wake(&self.0.running, 1);
+            waiting::wake(&self.0.running, 1);
         }
     }
 }

@@ -71,7 +71,7 @@ impl Asks {
     pub(super) fn of_guest(self) -> upcall_guest::lending::Asks {
         upcall_guest::lending::Asks {
             priority: self.priority,
-            deadline: self.deadline.map(crate::futex::moment),
+            deadline: self.deadline.map(crate::waiting::moment),
             tag: self.tag,
         }
     }

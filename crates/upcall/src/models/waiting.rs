@@ -1,4 +1,4 @@
-//! In the place of `crate::futex` under loom: its atomics, and a futex as the manual promises one.
+//! In the place of `crate::waiting` under loom: its atomics, and a futex as the manual promises one.
 //!
 //! For a waker, a look at the word and the start of a wait are one step. All such steps are in one order, as under a
 //! lock. The kernel and the core do the same. A wait with a deadline may end at any moment, and is still in the list
@@ -162,7 +162,7 @@ impl Deadline {
     }
 }
 
-/// As in `crate::futex`.
+/// As in `crate::waiting`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waited {
     Woken,
