@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::Thread;
 
-use crate::call::futex;
+use crate::call::futex_calls;
 use crate::ground::access;
 use crate::ground::attributes::Attributes;
 use crate::ground::entry::Frame;
@@ -73,7 +73,7 @@ fn repeat(
 /// futex only if that has no time limit.
 fn restarts(frame: &Frame) -> bool {
     let number = frame.rax as i64;
-    if number == libc::SYS_futex && futex::is_wait(frame) && frame.r10 != 0 {
+    if number == libc::SYS_futex && futex_calls::is_wait(frame) && frame.r10 != 0 {
         return false;
     }
     !matches!(
@@ -148,7 +148,7 @@ impl Timeout {
     fn in_kernel(frame: &mut Frame) -> Self {
         let is_a_time = match frame.rax as i64 {
             libc::SYS_clock_nanosleep => frame.rsi & libc::TIMER_ABSTIME as u64 != 0,
-            libc::SYS_futex => !futex::waits_for_a_while(frame),
+            libc::SYS_futex => !futex_calls::waits_for_a_while(frame),
             _ => false,
         };
         if is_a_time {

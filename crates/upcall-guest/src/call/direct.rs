@@ -7,7 +7,7 @@ use upcall_core::kernel::Vessels;
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
-use crate::call::futex;
+use crate::call::futex_calls;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
 use crate::signal::seen::UNSEEN;
@@ -26,7 +26,7 @@ pub fn wait(
     let address = word.as_ptr() as usize;
     // The lock under which waiters are woken orders this load with changes of the word.
     let read = || Ok(word.load(Ordering::Relaxed));
-    -(futex::wait_for(runtime, address, read, expected, u32::MAX, deadline) as i32)
+    -(futex_calls::wait_for(runtime, address, read, expected, u32::MAX, deadline) as i32)
 }
 
 /// The threads that may run while a thread looks at a word.
@@ -56,7 +56,7 @@ pub fn company(runtime: &'static Runtime) -> Company {
 /// Wakes at most `count` waiters of the word, kernel threads among them. Returns how many.
 #[inline]
 pub fn wake(runtime: &'static Runtime, word: &AtomicU32, count: u32) -> u32 {
-    futex::wake(runtime, word.as_ptr() as usize, count, u32::MAX) as u32
+    futex_calls::wake(runtime, word.as_ptr() as usize, count, u32::MAX) as u32
 }
 
 /// Changes a word and wakes one of its waiters. `change` gets true if a thread of the runtime waits: that thread is woken,
@@ -68,7 +68,7 @@ pub fn change_and_wake(
     word: *const AtomicU32,
     change: impl FnOnce(bool) -> bool,
 ) -> bool {
-    futex::change_and_wake(runtime, word as usize, change)
+    futex_calls::change_and_wake(runtime, word as usize, change)
 }
 
 /// Returns the runtime of the process, if it has one.

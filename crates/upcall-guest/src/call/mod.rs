@@ -4,7 +4,7 @@ pub mod again;
 pub mod attributes;
 pub mod credentials;
 pub mod direct;
-pub mod futex;
+pub mod futex_calls;
 pub mod helpers;
 pub mod ids;
 pub mod io;

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Runtime, Thread};
 
-use crate::call::futex::{self, Answer, failed, wait, wait_outside, wake};
+use crate::call::futex_calls::{self, Answer, failed, wait, wait_outside, wake};
 use crate::ground::access::{self, Fault};
 use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, raw_syscall};
@@ -106,7 +106,7 @@ fn wake_here(runtime: &'static Runtime, address: usize, count: u32) -> Answer {
     if left == 0 {
         return woken;
     }
-    woken + futex::wake_from_outside(runtime, address, left, u32::MAX)
+    woken + futex_calls::wake_from_outside(runtime, address, left, u32::MAX)
 }
 
 /// Returns true if the word names an owner that is neither a live thread of this process nor a helper.

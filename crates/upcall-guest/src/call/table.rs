@@ -21,7 +21,7 @@ use upcall_linux::{Runtime, Thread, descriptors};
 use crate::call::credentials::{self, LSM_SET_SELF_ATTR};
 use crate::call::of_bound::{self, to_thread};
 use crate::call::{
-    attributes, futex, helpers, ids, io, kill, poll, procfs, segments, serve, time, uring,
+    attributes, futex_calls, helpers, ids, io, kill, poll, procfs, segments, serve, time, uring,
 };
 use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, mode};
@@ -470,18 +470,18 @@ static ROWS: &[Row] = &[
     // Waiting for words.
     row(&[libc::SYS_futex])
         .child(|frame| {
-            futex::outside(frame);
+            futex_calls::outside(frame);
             Some(frame.rax as i64)
         })
-        .bound(|thread, frame| Some(futex::of_bound(thread, frame)))
+        .bound(|thread, frame| Some(futex_calls::of_bound(thread, frame)))
         .thread(|runtime, _, frame| {
-            futex::serve(runtime, frame).or_else(|| Some(futex::shared(runtime, frame)))
+            futex_calls::serve(runtime, frame).or_else(|| Some(futex_calls::shared(runtime, frame)))
         })
         .at_once(|runtime, thread, frame| {
-            let wakes = futex::is_wake(frame);
+            let wakes = futex_calls::is_wake(frame);
             if wakes {
                 serve::in_call(thread, frame, |frame| {
-                    frame.rax = futex::serve_wake(runtime, frame) as u64;
+                    frame.rax = futex_calls::serve_wake(runtime, frame) as u64;
                 });
             }
             wakes
