@@ -31,7 +31,7 @@ pub struct Options {
     /// The time slice in nanoseconds.
     pub slice_ns: u64,
     /// Take turns with the user's other programs under the runtime.
-    pub gang: bool,
+    pub takes_turns: bool,
     /// Which ready thread runs first.
     pub policy: Policy,
 }
@@ -82,7 +82,7 @@ pub struct Guest {
     pub(crate) sentinel: AtomicBool,
     pub(crate) probe: AtomicU32,
     pub(crate) slice_ns: AtomicU64,
-    pub(crate) gang: AtomicBool,
+    pub(crate) takes_turns: AtomicBool,
     policy: AtomicU32,
     /// The process's own id, which is also its first thread's.
     pub pid: AtomicU32,
@@ -108,7 +108,7 @@ pub static GUEST: Guest = Guest {
     sentinel: AtomicBool::new(false),
     probe: AtomicU32::new(Probe::Perf as u32),
     slice_ns: AtomicU64::new(5_000_000),
-    gang: AtomicBool::new(false),
+    takes_turns: AtomicBool::new(false),
     policy: AtomicU32::new(Policy::ForkedFirst as u32),
     pid: AtomicU32::new(0),
     identities: Identities::new(),
@@ -126,7 +126,8 @@ impl Guest {
         self.sentinel.store(options.sentinel, Ordering::Relaxed);
         self.probe.store(options.probe as u32, Ordering::Relaxed);
         self.slice_ns.store(options.slice_ns, Ordering::Relaxed);
-        self.gang.store(options.gang, Ordering::Relaxed);
+        self.takes_turns
+            .store(options.takes_turns, Ordering::Relaxed);
         self.policy.store(options.policy as u32, Ordering::Relaxed);
     }
 

@@ -31,7 +31,7 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
         bytes: [0; 2048],
         len: 0,
     };
-    let turns = runtime.kernel().gang().report().unwrap_or_default();
+    let turns = runtime.kernel().turns().report().unwrap_or_default();
     let (refused, failed) = dispatch::state();
     let values: [u64; ROWS.len()] = [
         runtime.vps().len() as u64,
@@ -68,7 +68,7 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
              (errno {errno}); see upcall doctor syscall-user-dispatch"
         );
     }
-    if let Some(trouble) = runtime.kernel().gang().trouble() {
+    if let Some(trouble) = runtime.kernel().turns().trouble() {
         let _ = writeln!(
             text,
             "upcall: no turns with other programs: {}; see upcall doctor turns",

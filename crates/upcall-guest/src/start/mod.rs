@@ -272,7 +272,7 @@ impl Options {
             ),
             probe: Probe::Proc,
             slice_ns: number("UPCALL_SLICE_US").map_or(5_000_000, |us| us * 1000),
-            gang: number("UPCALL_GANG").unwrap_or(1) != 0,
+            takes_turns: number("UPCALL_GANG").unwrap_or(1) != 0,
             policy: Policy::ForkedFirst,
         };
         options.probe = match read("UPCALL_PROBE").as_deref() {

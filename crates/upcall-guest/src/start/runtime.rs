@@ -50,7 +50,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
             _ => Probe::Perf,
         },
         slice_ns: GUEST.slice_ns.load(Ordering::Relaxed),
-        gang: GUEST.gang.load(Ordering::Relaxed),
+        takes_turns: GUEST.takes_turns.load(Ordering::Relaxed),
         hooks: Hooks {
             may_start: dispatch::may_start,
             begin: signal::begin,
@@ -75,7 +75,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     let mut processors = [0u32; 1024];
     let count = choose_processors(&mut processors);
     let adopted = runtime.adopt(&processors[..count]);
-    let (inside, thread) = adopted.inspect_err(|_| kernel.gang().leave(kernel.now()))?;
+    let (inside, thread) = adopted.inspect_err(|_| kernel.turns().leave(kernel.now()))?;
     attempt.succeeds();
     if was_forked_in_handler() {
         // What is there leads to the parent's runtime.
@@ -175,7 +175,7 @@ pub fn at_exit() {
         return;
     };
     let kernel = runtime.kernel();
-    kernel.gang().leave(kernel.now());
+    kernel.turns().leave(kernel.now());
     if GUEST.stats.load(Ordering::Relaxed) {
         stats::print(runtime, GUEST.report_to.load(Ordering::Relaxed));
     }

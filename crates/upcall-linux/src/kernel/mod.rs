@@ -16,7 +16,7 @@ use crate::state::{
     Poller, Settings, Thread, activations, base, cpu_time, slack,
 };
 use crate::sys::{self, descriptors, memory, vdso};
-use crate::turns::Gang;
+use crate::turns::Turns;
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
@@ -44,10 +44,10 @@ impl Linux {
             watch: Watch::default(),
             first: Slot::empty(),
             // Without a registry the kernel alone divides the processors; the counters and `doctor` say why.
-            gang: if settings.gang {
-                Gang::join(pid)
+            turns: if settings.takes_turns {
+                Turns::join(pid)
             } else {
-                Gang::none()
+                Turns::none()
             },
         })
     }
@@ -135,7 +135,7 @@ impl Linux {
 impl Drop for Linux {
     /// There was no memory for the runtime: the others need not wait for this process.
     fn drop(&mut self) {
-        self.gang.leave(vdso::monotonic_ns());
+        self.turns.leave(vdso::monotonic_ns());
     }
 }
 
@@ -261,7 +261,7 @@ unsafe impl Vessels for Linux {
                 };
             }
             IN_POLL => self.poller.kick(),
-            IN_TURN => self.gang.wake(),
+            IN_TURN => self.turns.wake(),
             _ => {}
         }
     }
@@ -363,7 +363,7 @@ impl Poll for Linux {
         waiting.store(AWAKE, Ordering::Relaxed);
         if waits_for_turn {
             // Perhaps nobody else is awake to find out that the turn has come.
-            self.gang.look(activation, &activation.kernel.sleeps);
+            self.turns.look(activation, &activation.kernel.sleeps);
         }
         list
     }
@@ -422,7 +422,7 @@ impl Share for Linux {
         pace::tick(activation);
         cpu_time::slice(thread, self.settings.slice_ns);
         (self.settings.hooks.tick)(inside, thread);
-        self.gang.tick(activation, &activation.kernel.sleeps);
+        self.turns.tick(activation, &activation.kernel.sleeps);
     }
 
     #[inline]
@@ -432,7 +432,7 @@ impl Share for Linux {
 
     #[inline]
     fn may_run(&self, vp: &'static Vp<Self>) -> bool {
-        self.gang.may_run(vp.processor())
+        self.turns.may_run(vp.processor())
     }
 
     fn await_turn(&self, activation: &Activation, seen: u32) {
@@ -440,7 +440,7 @@ impl Share for Linux {
             return;
         }
         let waiting = &activation.kernel.waiting;
-        self.gang.sleep(activation, &activation.kernel.sleeps, || {
+        self.turns.sleep(activation, &activation.kernel.sleeps, || {
             activation.wake_word().load(Ordering::SeqCst) != seen
         });
         waiting.store(AWAKE, Ordering::Relaxed);
@@ -448,11 +448,11 @@ impl Share for Linux {
 
     #[inline]
     fn is_contended(&self) -> bool {
-        self.gang.is_contended()
+        self.turns.is_contended()
     }
 
     #[inline]
     fn resting(&self, activation: &Activation) {
-        self.gang.resting(activation, activation.vp().processor());
+        self.turns.resting(activation, activation.vp().processor());
     }
 }

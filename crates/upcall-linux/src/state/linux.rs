@@ -7,7 +7,7 @@ use upcall_core::{Errno, Slot};
 use crate::blocked::observe::Probe;
 use crate::blocked::watch::Watch;
 use crate::state::{Activation, Inside, Poller, Thread};
-use crate::turns::Gang;
+use crate::turns::Turns;
 
 /// What the layer above does at events that are its own.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Time slice in nanoseconds.
     pub slice_ns: u64,
     /// Take turns with the user's other programs under the runtime.
-    pub gang: bool,
+    pub takes_turns: bool,
     /// Callbacks.
     pub hooks: Hooks,
 }
@@ -58,7 +58,7 @@ pub struct Linux {
     pub(crate) watch: Watch,
     /// The activation of the process's first kernel thread.
     pub(crate) first: Slot<Activation>,
-    pub(crate) gang: Gang,
+    pub(crate) turns: Turns,
 }
 
 impl Linux {
@@ -68,8 +68,8 @@ impl Linux {
     }
 
     /// The turns with other processes.
-    pub fn gang(&self) -> &Gang {
-        &self.gang
+    pub fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// The process.

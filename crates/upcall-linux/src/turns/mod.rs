@@ -13,7 +13,7 @@
 //! 3. A virtual processor that idles makes its processor free at once, and wakes the process that waits for it. While some
 //!    process waits, a standby is up for every system call, so that blocking counts as idling.
 //! 4. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
-//!    `Gang::wake` rings the bell.
+//!    `Turns::wake` rings the bell.
 //!
 //! Rejected: yielding to the half of one's own program that was preempted. Against another program that spins, the yield
 //! lasts no longer than a tick. Rejected: shorter slices of the kernel's. The pieces that spinning programs do between two
@@ -53,7 +53,7 @@ pub struct Report {
 }
 
 /// This process's part in the turns.
-pub struct Gang {
+pub struct Turns {
     state: Option<&'static State>,
     /// Why it has none, if it was to have one.
     trouble: Option<Trouble>,
@@ -122,10 +122,10 @@ fn sleeps() -> u64 {
     }
 }
 
-impl Gang {
+impl Turns {
     /// Takes no part.
     pub fn none() -> Self {
-        Gang {
+        Turns {
             state: None,
             trouble: None,
         }
@@ -133,7 +133,7 @@ impl Gang {
 
     /// Joins the other processes of the user. Where that fails the process runs without turns.
     pub fn join(pid: i32) -> Self {
-        Self::try_join(pid).unwrap_or_else(|trouble| Gang {
+        Self::try_join(pid).unwrap_or_else(|trouble| Turns {
             state: None,
             trouble: Some(trouble),
         })
@@ -163,7 +163,7 @@ impl Gang {
             (&raw mut (*inner).room).write([Member::default(); SLOTS]);
             &*place
         };
-        Ok(Gang {
+        Ok(Turns {
             state: Some(state),
             trouble: None,
         })
@@ -250,7 +250,7 @@ impl Gang {
         }
     }
 
-    /// Sleeps until its process may be on, or [`Gang::wake`]; at once if `is_due` says so.
+    /// Sleeps until its process may be on, or [`Turns::wake`]; at once if `is_due` says so.
     pub(crate) fn sleep<K: Kernel>(
         &self,
         activation: &Activation<K>,
@@ -277,7 +277,7 @@ impl Gang {
         }
     }
 
-    /// Wakes the activations in [`Gang::sleep`].
+    /// Wakes the activations in [`Turns::sleep`].
     pub(crate) fn wake(&self) {
         if let Some(state) = self.state {
             state.registry.ring(state.registry.id());
@@ -484,14 +484,14 @@ mod tests {
 
     #[test]
     fn what_a_process_that_has_left_still_runs_waits_for_no_turn() {
-        let gang = Gang::try_join(std::process::id() as i32).unwrap();
-        let state = gang.state.unwrap();
+        let turns = Turns::try_join(std::process::id() as i32).unwrap();
+        let state = turns.state.unwrap();
         for processor in [0, 70] {
             let (word, bit) = Set::place(processor);
             state.processors.stopped[word].store(bit, Ordering::SeqCst);
-            assert!(!gang.may_run(processor));
+            assert!(!turns.may_run(processor));
         }
-        gang.leave(1);
-        assert!(gang.may_run(0) && gang.may_run(70));
+        turns.leave(1);
+        assert!(turns.may_run(0) && turns.may_run(70));
     }
 }

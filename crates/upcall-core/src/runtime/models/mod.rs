@@ -15,7 +15,7 @@
 //! | `turnstile` (who decides about turns), `accepted` (masks of signals: `upcall_guest::masks`) | `small` |
 //! | heirs, displaced and unsettled activations (`vp`, `standby`) | none: the simulated machine, where nothing is reordered |
 //! | `upcall_linux::turns::registry`: who has which slot | its own models (shuttle); its content, by `fuzz/` and proptest: it may be anything |
-//! | `gang`: busy and stopped processors | none: relaxed sets, right again at the next tick |
+//! | `turns`: busy and stopped processors | none: relaxed sets, right again at the next tick |
 //! | `observe`: the newest record of a ring that the kernel writes | none: one read of 16 bits behind the kernel's head. It may be old; the word's compare-and-swap decides. Its content, by `fuzz/` |
 //! | `asked`, and `patch::TABLES` in the guest | none: written once, by one, and then published (Release, Acquire) |
 //! | `descriptors`, `load`, `pace`, `watch`, `affinity`, `slack`, the poller's `known` and counters, `stats` | none: hints and counts; who acts on them asks the kernel or a lock |
@@ -25,7 +25,7 @@
 //! | the guest's `identity`, `timers`, `names`: slots taken by compare-and-swap | none: a slot names its owner, which is asked again under `pending`'s lock |
 //! | the guest's `signal::actions` | none, and it is not atomic: who looks while another thread changes an action can see parts of both |
 //! | the guest's `process::everywhere`, `preempt::owes_call` | none: one caller under a lock; a signal carries the rest |
-//! | the guest's counts of kernel waits (`futex`) | none: a count, then the kernel's look at the word; no checker has that |
+//! | the guest's counts of kernel waits (`kernel_futex`) | none: a count, then the kernel's look at the word; no checker has that |
 //!
 //! Not modelled, since no checker can:
 //! - that a kernel thread sees its own loads and stores in order from its signal handlers
