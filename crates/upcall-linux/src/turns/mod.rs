@@ -2,7 +2,7 @@
 //!
 //! The kernel slices the time of each processor without regard to the others. When two programs that spin share
 //! processors, half of each program wastes its slices waiting for the other half. So processes under this runtime take
-//! turns by the rules of `policy`, through the memory of [`registry`]. That needs no daemon and no privilege.
+//! turns by `rules`, through the memory of [`registry`]. That needs no daemon and no privilege.
 //!
 //! 1. A virtual processor that has computed for a whole time slice, and hardly blocked or idled in it, makes its processor
 //!    *busy*. Programs that mostly wait never do so, and never take part.
@@ -27,11 +27,11 @@ use upcall_core::{Activation, Errno, Kernel, Turnstile, Vp};
 
 use crate::sys::memory;
 
-mod policy;
 pub mod registry;
+mod rules;
 
-use policy::{Member, Phase, Set, TIMES, Times};
 use registry::{Registry, SLOTS, Trouble};
+use rules::{Member, Phase, Set, TIMES, Times};
 
 /// A virtual processor without a tick for this time, in nanoseconds, does not compute: it is blocked.
 const UNHEARD_NS: u64 = 60_000_000;
@@ -193,7 +193,7 @@ impl Turns {
             id: state.registry.id(),
             ..Member::default()
         };
-        let verdict = policy::decide(&gone, &room[..count], now, &state.times);
+        let verdict = rules::decide(&gone, &room[..count], now, &state.times);
         for id in bits(verdict.offers) {
             state.registry.offer(id, now);
         }
@@ -371,7 +371,7 @@ impl State {
             beat: now,
         };
         let others = &inner.room[..count];
-        let verdict = policy::decide(&me, others, now, &self.times);
+        let verdict = rules::decide(&me, others, now, &self.times);
         if verdict.gives_up {
             inner.apart_until = now + self.times.apart;
         }

@@ -3,7 +3,7 @@
 use std::boxed::Box;
 use std::cell::Cell;
 
-use super::super::policy::{TIMES, decide};
+use super::super::rules::{TIMES, decide};
 use super::*;
 
 /// Takes words from the bytes until there are none.
@@ -126,7 +126,7 @@ fn run(shared: &'static Shared, script: &mut Script<'_>) -> Option<()> {
                 );
                 let verdict = decide(&mine, &room[..count], now, &TIMES);
                 assert_eq!((verdict.offers | verdict.holders) & (1 << me), 0);
-                // Rule 4 of the policy, whatever they say: looked at in time, it goes on in time.
+                // Rule 4, whatever they say: looked at in time, it goes on in time.
                 if !matches!(mine.phase, Phase::Waiting { .. }) {
                     since = now;
                 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use proptest::prelude::*;
 
-use super::super::policy::{TIMES, decide};
+use super::super::rules::{TIMES, decide};
 use super::*;
 
 const MS: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 //!
 //! A file (`place` says where) holds a header and one [`Slot`] for each process. Zeros are the valid beginning, so its
 //! creators need no order among them. Every word is a hint: it is read as a number and bounded, and can cost no more than
-//! the policy says (see `turns::policy`). A process that needs a slot takes one whose process is gone.
+//! the rules say (see `turns::rules`). A process that needs a slot takes one whose process is gone.
 //!
 //! Rejected: a lock that each member holds, to show by its release that the member died. A child of fork(2) inherits the
 //! lock, and a stopped process keeps it.
@@ -13,7 +13,7 @@ use core::ptr;
 
 use upcall_core::sync::{AtomicU32, AtomicU64, Ordering};
 
-use super::policy::{Member, Phase, Set};
+use super::rules::{Member, Phase, Set};
 use crate::sys::procfs::Path;
 use crate::sys::{self, error, memory};
 

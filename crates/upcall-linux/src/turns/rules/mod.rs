@@ -94,7 +94,7 @@ pub struct Member {
     pub beat: u64,
 }
 
-/// The times of the policy, in nanoseconds.
+/// The times of the rules, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     /// A turn, when others wait.
