@@ -10,12 +10,9 @@
 //! `WOKEN`. The kernel does not tell that, so without a runtime `WOKEN` is never set.
 
 use std::cell::UnsafeCell;
-use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::Ordering;
-use std::sync::{LockResult, TryLockError, TryLockResult};
+use std::sync::{LockResult, TryLockResult};
 use std::time::Duration;
 
 use super::holder::Holder;
@@ -233,14 +230,9 @@ pub struct Mutex<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value moves along; the lock itself belongs to no thread.
-unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+super::lock!(Mutex, try_lock);
 // SAFETY: of the threads that share it one at a time has access to the value.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
-
-// A panic in the midst of a change is what poisoning tells of.
-impl<T: ?Sized> UnwindSafe for Mutex<T> {}
-impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 
 /// Access to what a [`Mutex`] protects. Dropping the guard unlocks the mutex.
 ///
@@ -254,14 +246,13 @@ impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 /// ```
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized + 'a> {
-    mutex: &'a Mutex<T>,
+    lock: &'a Mutex<T>,
     holder: poison::Holder,
     /// Freed by the thread that took it, as in std.
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared access to the value.
-unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+super::guard!(MutexGuard, mutable);
 
 impl<T> Mutex<T> {
     constant! {
@@ -274,16 +265,6 @@ impl<T> Mutex<T> {
                 value: UnsafeCell::new(value),
             }
         }
-    }
-
-    /// Returns the value, without the mutex.
-    ///
-    /// # Errors
-    ///
-    /// The mutex is poisoned; the error holds the value.
-    pub fn into_inner(self) -> LockResult<T> {
-        let Mutex { poison, value, .. } = self;
-        poison.answer(value.into_inner())
     }
 }
 
@@ -303,74 +284,30 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Errors
     ///
-    /// [`TryLockError::WouldBlock`]: it is not free; [`TryLockError::Poisoned`]: as [`Mutex::lock`].
+    /// `TryLockError::WouldBlock`: it is not free; `TryLockError::Poisoned`: as [`Mutex::lock`].
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        if self.raw.try_lock() {
-            Ok(self.guard()?)
-        } else {
-            Err(TryLockError::WouldBlock)
-        }
+        super::attempt(self.raw.try_lock(), || self.guard())
     }
 
     /// Locks the mutex. Waits until it is free, with a time limit. pthread_mutex_timedlock(3).
     ///
     /// # Errors
     ///
-    /// [`TryLockError::WouldBlock`]: it was not free in time; [`TryLockError::Poisoned`]: as [`Mutex::lock`].
+    /// `TryLockError::WouldBlock`: it was not free in time; `TryLockError::Poisoned`: as [`Mutex::lock`].
     #[inline]
     pub fn lock_timeout(&self, timeout: Duration) -> TryLockResult<MutexGuard<'_, T>> {
-        if self.raw.lock_timeout(timeout) {
-            Ok(self.guard()?)
-        } else {
-            Err(TryLockError::WouldBlock)
-        }
+        super::attempt(self.raw.lock_timeout(timeout), || self.guard())
     }
 
     /// The mutex was just taken.
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
         self.poison.answer(MutexGuard {
-            mutex: self,
+            lock: self,
             holder: self.poison.holder(),
             not_send: PhantomData,
         })
-    }
-
-    /// Returns true if the mutex is poisoned at some moment.
-    #[inline]
-    pub fn is_poisoned(&self) -> bool {
-        self.poison.get()
-    }
-
-    /// Clears the poisoning: the caller has found the value right, or has put it right.
-    ///
-    /// ```
-    /// let mutex = upcall::sync::Mutex::new(1);
-    /// let panicked = std::panic::catch_unwind(|| {
-    ///     let _guard = mutex.lock().unwrap();
-    ///     panic!("in the midst");
-    /// });
-    /// assert!(panicked.is_err() && mutex.is_poisoned());
-    /// let mut guard = mutex.lock().unwrap_or_else(|poisoned| {
-    ///     mutex.clear_poison();
-    ///     poisoned.into_inner()
-    /// });
-    /// *guard = 2;
-    /// drop(guard);
-    /// assert_eq!(*mutex.lock().unwrap(), 2);
-    /// ```
-    pub fn clear_poison(&self) {
-        self.poison.clear();
-    }
-
-    /// Returns the value. The caller has the mutex to itself and needs no lock.
-    ///
-    /// # Errors
-    ///
-    /// The mutex is poisoned; the error holds the reference.
-    pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        self.poison.answer(self.value.get_mut())
     }
 }
 
@@ -378,69 +315,21 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// The lock of the guard, for a wait without it.
     #[inline]
     pub(super) fn raw(&self) -> &'a Raw {
-        &self.mutex.raw
+        &self.lock.raw
     }
 
     /// The guard again after a wait without the lock.
     #[inline]
     pub(super) fn answer(self) -> LockResult<Self> {
-        let poison = &self.mutex.poison;
+        let poison = &self.lock.poison;
         poison.answer(self)
-    }
-}
-
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard has the lock.
-        unsafe { &*self.mutex.value.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard has the lock, and is borrowed as a whole.
-        unsafe { &mut *self.mutex.value.get() }
     }
 }
 
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.mutex.poison.release(&self.holder);
-        self.mutex.raw.unlock();
-    }
-}
-
-impl<T: Default> Default for Mutex<T> {
-    fn default() -> Self {
-        Mutex::new(T::default())
-    }
-}
-
-impl<T> From<T> for Mutex<T> {
-    fn from(value: T) -> Self {
-        Mutex::new(value)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::debug_lock(f, "Mutex", self.try_lock(), self.is_poisoned())
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
+        self.lock.poison.release(&self.holder);
+        self.lock.raw.unlock();
     }
 }

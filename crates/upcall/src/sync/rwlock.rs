@@ -1,12 +1,9 @@
 //! Readers and writers (Courtois, Heymans and Parnas, *Concurrent Control with "Readers" and "Writers"*, 1971).
 
 use std::cell::UnsafeCell;
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
-use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{LockResult, TryLockError, TryLockResult};
+use std::sync::{LockResult, TryLockResult};
 use std::time::Duration;
 
 use super::poison::{self, Flag};
@@ -35,14 +32,9 @@ pub struct RwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value moves along; the lock itself belongs to no thread.
-unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
+super::lock!(RwLock, try_read);
 // SAFETY: threads that share it share the value, or have it one at a time.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
-
-// A panic in the midst of a change is what poisoning tells of.
-impl<T: ?Sized> UnwindSafe for RwLock<T> {}
-impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
 /// Shared access to what a [`RwLock`] protects, until the guard is dropped.
 ///
@@ -74,10 +66,8 @@ pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared access to the value.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
+super::guard!(RwLockReadGuard);
+super::guard!(RwLockWriteGuard, mutable);
 
 impl<T> RwLock<T> {
     constant! {
@@ -90,16 +80,6 @@ impl<T> RwLock<T> {
                 value: UnsafeCell::new(value),
             }
         }
-    }
-
-    /// Returns the value, without the lock.
-    ///
-    /// # Errors
-    ///
-    /// The lock is poisoned; the error holds the value.
-    pub fn into_inner(self) -> LockResult<T> {
-        let RwLock { poison, value, .. } = self;
-        poison.answer(value.into_inner())
     }
 }
 
@@ -124,36 +104,28 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Errors
     ///
-    /// [`TryLockError::WouldBlock`]: a writer is inside or waits; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    /// `TryLockError::WouldBlock`: a writer is inside or waits; `TryLockError::Poisoned`: as [`RwLock::read`].
     ///
     /// # Panics
     ///
     /// As [`RwLock::read`].
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        if self.raw.try_read() {
-            Ok(self.reader()?)
-        } else {
-            Err(TryLockError::WouldBlock)
-        }
+        super::attempt(self.raw.try_read(), || self.reader())
     }
 
     /// As [`RwLock::read`], with a time limit. pthread_rwlock_timedrdlock(3).
     ///
     /// # Errors
     ///
-    /// [`TryLockError::WouldBlock`]: not in time; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    /// `TryLockError::WouldBlock`: not in time; `TryLockError::Poisoned`: as [`RwLock::read`].
     ///
     /// # Panics
     ///
     /// As [`RwLock::read`].
     #[inline]
     pub fn read_timeout(&self, timeout: Duration) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        if self.raw.read_timeout(timeout) {
-            Ok(self.reader()?)
-        } else {
-            Err(TryLockError::WouldBlock)
-        }
+        super::attempt(self.raw.read_timeout(timeout), || self.reader())
     }
 
     /// Waits until no thread is inside. Then the caller may change the value. pthread_rwlock_wrlock(3). A thread that
@@ -172,28 +144,20 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Errors
     ///
-    /// [`TryLockError::WouldBlock`]: a thread is inside; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    /// `TryLockError::WouldBlock`: a thread is inside; `TryLockError::Poisoned`: as [`RwLock::read`].
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        if self.raw.try_write() {
-            Ok(self.writer()?)
-        } else {
-            Err(TryLockError::WouldBlock)
-        }
+        super::attempt(self.raw.try_write(), || self.writer())
     }
 
     /// As [`RwLock::write`], with a time limit. pthread_rwlock_timedwrlock(3).
     ///
     /// # Errors
     ///
-    /// [`TryLockError::WouldBlock`]: not in time; [`TryLockError::Poisoned`]: as [`RwLock::read`].
+    /// `TryLockError::WouldBlock`: not in time; `TryLockError::Poisoned`: as [`RwLock::read`].
     #[inline]
     pub fn write_timeout(&self, timeout: Duration) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        if self.raw.write_timeout(timeout) {
-            Ok(self.writer()?)
-        } else {
-            Err(TryLockError::WouldBlock)
-        }
+        super::attempt(self.raw.write_timeout(timeout), || self.writer())
     }
 
     /// A reader has just entered.
@@ -213,26 +177,6 @@ impl<T: ?Sized> RwLock<T> {
             holder: self.poison.holder(),
             not_send: PhantomData,
         })
-    }
-
-    /// Returns true if the lock is poisoned at some moment.
-    #[inline]
-    pub fn is_poisoned(&self) -> bool {
-        self.poison.get()
-    }
-
-    /// Clears the poisoning: the caller has found the value right, or has put it right.
-    pub fn clear_poison(&self) {
-        self.poison.clear();
-    }
-
-    /// Returns the value. The caller has the lock to itself and needs no lock.
-    ///
-    /// # Errors
-    ///
-    /// The lock is poisoned; the error holds the reference.
-    pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        self.poison.answer(self.value.get_mut())
     }
 }
 
@@ -260,34 +204,6 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     }
 }
 
-impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: a reader is inside, and so no writer.
-        unsafe { &*self.lock.value.get() }
-    }
-}
-
-impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the writer is inside, and nobody else.
-        unsafe { &*self.lock.value.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed as a whole.
-        unsafe { &mut *self.lock.value.get() }
-    }
-}
-
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
@@ -300,47 +216,5 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     fn drop(&mut self) {
         self.lock.poison.release(&self.holder);
         self.lock.raw.end_write();
-    }
-}
-
-impl<T: Default> Default for RwLock<T> {
-    fn default() -> Self {
-        RwLock::new(T::default())
-    }
-}
-
-impl<T> From<T> for RwLock<T> {
-    fn from(value: T) -> Self {
-        RwLock::new(value)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::debug_lock(f, "RwLock", self.try_read(), self.is_poisoned())
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }
