@@ -100,3 +100,47 @@ pub fn wait(
         }
     }
 }
+
+/// `Read`, for what is read through a shared reference.
+macro_rules! read_by_reference {
+    ($name:ident) => {
+        impl std::io::Read for $name {
+            #[inline]
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                (&*self).read(buffer)
+            }
+
+            fn read_vectored(
+                &mut self,
+                buffers: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                (&*self).read_vectored(buffers)
+            }
+        }
+    };
+}
+pub(crate) use read_by_reference;
+
+/// `Write`, for what is written through a shared reference.
+macro_rules! write_by_reference {
+    ($name:ident) => {
+        impl std::io::Write for $name {
+            #[inline]
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                (&*self).write(bytes)
+            }
+
+            fn write_vectored(
+                &mut self,
+                buffers: &[std::io::IoSlice<'_>],
+            ) -> std::io::Result<usize> {
+                (&*self).write_vectored(buffers)
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}
+pub(crate) use write_by_reference;

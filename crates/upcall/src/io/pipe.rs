@@ -138,31 +138,8 @@ impl Write for &PipeWriter {
     }
 }
 
-impl Read for PipeReader {
-    #[inline]
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buffer)
-    }
-
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        (&*self).read_vectored(buffers)
-    }
-}
-
-impl Write for PipeWriter {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&*self).write(bytes)
-    }
-
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(buffers)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+super::read_by_reference!(PipeReader);
+super::write_by_reference!(PipeWriter);
 
 #[inline]
 fn raw(end: &impl AsFd) -> i32 {

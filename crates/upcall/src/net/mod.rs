@@ -24,7 +24,7 @@ pub use unix::{UnixDatagram, UnixIncoming, UnixListener, UnixStream};
 
 /// What all sockets have.
 macro_rules! socket {
-    ($name:ident, $std:ty) => {
+    ($name:ident, $std:ty, $address:ty) => {
         impl $name {
             /// Takes a socket of std's and makes it non-blocking. All processes that share it are affected.
             ///
@@ -56,6 +56,15 @@ macro_rules! socket {
             pub fn try_clone(&self) -> std::io::Result<Self> {
                 let other = self.0.get().try_clone()?;
                 Ok($name(crate::io::source::Source::new(other)))
+            }
+
+            /// Returns the address of this side.
+            ///
+            /// # Errors
+            ///
+            /// Those of getsockname(2).
+            pub fn local_addr(&self) -> std::io::Result<$address> {
+                self.0.get().local_addr()
             }
 
             /// Returns the error that the socket has to report, and clears it (SO_ERROR).
@@ -119,3 +128,28 @@ macro_rules! socket {
     };
 }
 use socket;
+
+/// What all sockets have that accept connections.
+macro_rules! listener {
+    ($name:ident, $stream:ident, $incoming:ident) => {
+        impl $name {
+            /// Returns an iterator over all connections, one after the other.
+            pub fn incoming(&self) -> $incoming<'_> {
+                $incoming(self)
+            }
+        }
+
+        /// The iterator of a listener's `incoming`. It never ends.
+        #[derive(Debug)]
+        pub struct $incoming<'a>(&'a $name);
+
+        impl Iterator for $incoming<'_> {
+            type Item = std::io::Result<$stream>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                Some(self.0.accept().map(|(stream, _)| stream))
+            }
+        }
+    };
+}
+use listener;

@@ -46,9 +46,9 @@ pub(super) fn send<T: AsFd>(source: &Source<T>, bytes: &[u8]) -> io::Result<usiz
     })
 }
 
-/// `Read` and `Write`, and `peek`; `glues` as for [`read`].
+/// What all streams have; `glues` as for [`read`].
 macro_rules! stream {
-    ($name:ident, glues: $glues:expr) => {
+    ($name:ident, $address:ty, glues: $glues:expr) => {
         impl $name {
             /// Reads without taking anything away (MSG_PEEK). Waits as reading does.
             ///
@@ -57,6 +57,24 @@ macro_rules! stream {
             /// Those of recv(2); `TimedOut` when the deadline has passed.
             pub fn peek(&self, buffer: &mut [u8]) -> std::io::Result<usize> {
                 super::stream::receive(&self.0, buffer, libc::MSG_PEEK)
+            }
+
+            /// Returns the other side's address.
+            ///
+            /// # Errors
+            ///
+            /// Those of getpeername(2).
+            pub fn peer_addr(&self) -> std::io::Result<$address> {
+                self.0.get().peer_addr()
+            }
+
+            /// Ends reading, writing or both, also for threads that wait. See shutdown(2).
+            ///
+            /// # Errors
+            ///
+            /// Those of shutdown(2).
+            pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
+                self.0.get().shutdown(how)
             }
         }
 
@@ -94,37 +112,8 @@ macro_rules! stream {
             }
         }
 
-        impl std::io::Read for $name {
-            #[inline]
-            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-                (&*self).read(buffer)
-            }
-
-            fn read_vectored(
-                &mut self,
-                buffers: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                (&*self).read_vectored(buffers)
-            }
-        }
-
-        impl std::io::Write for $name {
-            #[inline]
-            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                (&*self).write(bytes)
-            }
-
-            fn write_vectored(
-                &mut self,
-                buffers: &[std::io::IoSlice<'_>],
-            ) -> std::io::Result<usize> {
-                (&*self).write_vectored(buffers)
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
+        crate::io::read_by_reference!($name);
+        crate::io::write_by_reference!($name);
     };
 }
 pub(super) use stream;

@@ -1,19 +1,19 @@
 //! TCP.
 
 use std::io;
-use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{self, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use super::socket;
 use super::stream::stream;
+use super::{listener, socket};
 use crate::io::source::{self, Direction, Source};
 
 /// A connection. See tcp(7).
 pub struct TcpStream(Source<net::TcpStream>);
 
-socket!(TcpStream, net::TcpStream);
-stream!(TcpStream, glues: true);
+socket!(TcpStream, net::TcpStream, SocketAddr);
+stream!(TcpStream, SocketAddr, glues: true);
 
 impl TcpStream {
     /// Connects to the first of the addresses that answers. Each attempt may take as long as the kernel tries (about
@@ -43,33 +43,6 @@ impl TcpStream {
     pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<Self> {
         // Waits in poll(2), on a non-blocking socket.
         Self::from_std(net::TcpStream::connect_timeout(address, timeout)?)
-    }
-
-    /// Returns the other side's address.
-    ///
-    /// # Errors
-    ///
-    /// Those of getpeername(2).
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().peer_addr()
-    }
-
-    /// Returns the address of this side.
-    ///
-    /// # Errors
-    ///
-    /// Those of getsockname(2).
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().local_addr()
-    }
-
-    /// Ends reading, writing or both, also for threads that wait. See shutdown(2).
-    ///
-    /// # Errors
-    ///
-    /// Those of shutdown(2).
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.get().shutdown(how)
     }
 
     /// Returns true if small pieces are sent at once (TCP_NODELAY).
@@ -112,7 +85,8 @@ impl TcpStream {
 /// A socket that accepts connections. See listen(2).
 pub struct TcpListener(Source<net::TcpListener>);
 
-socket!(TcpListener, net::TcpListener);
+socket!(TcpListener, net::TcpListener, SocketAddr);
+listener!(TcpListener, TcpStream, Incoming);
 
 impl TcpListener {
     /// Listens at the first of the addresses that is free, with SO_REUSEADDR and room for 128 connections that are not
@@ -149,31 +123,5 @@ impl TcpListener {
             .as_socket()
             .ok_or_else(|| io::Error::other("a connection of TCP without an address of IP"))?;
         Ok((TcpStream(Source::new(socket.into())), address))
-    }
-
-    /// Returns an iterator over all connections, one after the other.
-    pub fn incoming(&self) -> Incoming<'_> {
-        Incoming(self)
-    }
-
-    /// Returns the address at which it listens.
-    ///
-    /// # Errors
-    ///
-    /// Those of getsockname(2).
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().local_addr()
-    }
-}
-
-/// The iterator of [`TcpListener::incoming`]. It never ends.
-#[derive(Debug)]
-pub struct Incoming<'a>(&'a TcpListener);
-
-impl Iterator for Incoming<'_> {
-    type Item = io::Result<TcpStream>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.0.accept().map(|(stream, _)| stream))
     }
 }

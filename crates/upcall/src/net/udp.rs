@@ -10,7 +10,7 @@ use crate::io::source::{Direction, Source};
 /// A socket for datagrams. See udp(7).
 pub struct UdpSocket(Source<net::UdpSocket>);
 
-socket!(UdpSocket, net::UdpSocket);
+socket!(UdpSocket, net::UdpSocket, SocketAddr);
 
 impl UdpSocket {
     /// Makes a socket at the first of the addresses that is free.
@@ -83,15 +83,6 @@ impl UdpSocket {
     /// As [`UdpSocket::send_to`].
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         send(&self.0, bytes)
-    }
-
-    /// Returns the address of this side.
-    ///
-    /// # Errors
-    ///
-    /// Those of getsockname(2).
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().local_addr()
     }
 
     /// Returns the address to which it is connected.

@@ -5,15 +5,15 @@ use std::net::Shutdown;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
-use super::socket;
 use super::stream::{receive, send, stream};
+use super::{listener, socket};
 use crate::io::source::{Direction, Source};
 
 /// A connection on this machine. See unix(7).
 pub struct UnixStream(Source<net::UnixStream>);
 
-socket!(UnixStream, net::UnixStream);
-stream!(UnixStream, glues: false);
+socket!(UnixStream, net::UnixStream, SocketAddr);
+stream!(UnixStream, SocketAddr, glues: false);
 
 impl UnixStream {
     /// Connects to a listener in the file system. If the listener's queue is full, this blocks an activation until
@@ -35,39 +35,13 @@ impl UnixStream {
         let (one, other) = net::UnixStream::pair()?;
         Ok((Self::from_std(one)?, Self::from_std(other)?))
     }
-
-    /// Ends reading, writing or both, also for threads that wait. See shutdown(2).
-    ///
-    /// # Errors
-    ///
-    /// Those of shutdown(2).
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.get().shutdown(how)
-    }
-
-    /// Returns the other side's address.
-    ///
-    /// # Errors
-    ///
-    /// Those of getpeername(2).
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().peer_addr()
-    }
-
-    /// Returns the address of this side.
-    ///
-    /// # Errors
-    ///
-    /// Those of getsockname(2).
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().local_addr()
-    }
 }
 
 /// A Unix socket that accepts connections. Its file stays when it is closed.
 pub struct UnixListener(Source<net::UnixListener>);
 
-socket!(UnixListener, net::UnixListener);
+socket!(UnixListener, net::UnixListener, SocketAddr);
+listener!(UnixListener, UnixStream, UnixIncoming);
 
 impl UnixListener {
     /// Listens at a free place of the file system.
@@ -89,38 +63,12 @@ impl UnixListener {
         let (stream, address) = self.0.until_done(Direction::In, call)?;
         Ok((UnixStream::from_std(stream)?, address))
     }
-
-    /// Returns an iterator over all connections, one after the other.
-    pub fn incoming(&self) -> UnixIncoming<'_> {
-        UnixIncoming(self)
-    }
-
-    /// Returns the address at which it listens.
-    ///
-    /// # Errors
-    ///
-    /// Those of getsockname(2).
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().local_addr()
-    }
-}
-
-/// The iterator of [`UnixListener::incoming`]. It never ends.
-#[derive(Debug)]
-pub struct UnixIncoming<'a>(&'a UnixListener);
-
-impl Iterator for UnixIncoming<'_> {
-    type Item = io::Result<UnixStream>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.0.accept().map(|(stream, _)| stream))
-    }
 }
 
 /// A Unix socket for datagrams.
 pub struct UnixDatagram(Source<net::UnixDatagram>);
 
-socket!(UnixDatagram, net::UnixDatagram);
+socket!(UnixDatagram, net::UnixDatagram, SocketAddr);
 
 impl UnixDatagram {
     /// Makes a socket at a free place of the file system.
@@ -207,14 +155,5 @@ impl UnixDatagram {
     /// Those of shutdown(2).
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.0.get().shutdown(how)
-    }
-
-    /// Returns the address of this side.
-    ///
-    /// # Errors
-    ///
-    /// Those of getsockname(2).
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.get().local_addr()
     }
 }
