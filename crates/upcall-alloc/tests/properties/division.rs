@@ -6,7 +6,7 @@ use upcall_alloc::{Priority, Rules, SpaceSharing};
 
 use crate::history::{History, histories, without_spells};
 use crate::mutants::{Coarse, Leveller, NeverLends, NeverRecalls};
-use crate::world::{Seats, Step, World, play};
+use crate::world::{Standings, Step, World, watch};
 use crate::{Verdict, breaks, holds};
 
 /// §4.1: no processor idles as long as there is work. Here: while any space wants one, none is free,
@@ -18,8 +18,8 @@ fn no_processor_idles_while_a_space_wants_one() {
 }
 
 fn conserves_work<R: Rules>(history: &History) -> Verdict {
-    play(history, |world: &World<R>, step: &Step| {
-        if !step.after.values().any(|seat| seat.standing.hungry()) {
+    watch(history, |world: &World<R>, step: &Step| {
+        if !step.after.values().any(|space| space.hungry()) {
             return Ok(());
         }
         let over = |&&since_ns: &&u64| since_ns + history.spell_ns <= step.now_ns;
@@ -29,7 +29,6 @@ fn conserves_work<R: Rules>(history: &History) -> Verdict {
             _ => Err(format!("{idle} idle processors are wanted after {step:?}")),
         }
     })
-    .map(drop)
 }
 
 /// §4.1: among spaces of the same priority the processors are divided evenly. Here: no space that wants more has two
@@ -41,8 +40,8 @@ fn equals_are_divided_evenly() {
 }
 
 fn is_even<R: Rules>(history: &History) -> Verdict {
-    play(history, |_: &World<R>, step: &Step| {
-        let standings = || step.after.values().map(|seat| seat.standing);
+    watch(history, |_: &World<R>, step: &Step| {
+        let standings = || step.after.values().copied();
         for poor in standings().filter(|standing| standing.hungry()) {
             let mut equals = standings().filter(|rich| rich.priority == poor.priority);
             if let Some(rich) = equals.find(|rich| rich.running() > poor.running() + 1) {
@@ -51,7 +50,6 @@ fn is_even<R: Rules>(history: &History) -> Verdict {
         }
         Ok(())
     })
-    .map(drop)
 }
 
 /// §4.1: what some spaces do not need of their share is divided evenly among the rest. Here: the
@@ -63,11 +61,10 @@ fn what_one_does_not_need_goes_to_the_others() {
 }
 
 fn is_the_division<R: Rules>(history: &History) -> Verdict {
-    play(history, |world: &World<R>, step: &Step| {
+    watch(history, |world: &World<R>, step: &Step| {
         let expected = from_scratch(&step.after, world.processors.len());
         let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for seat in step.after.values() {
-            let standing = seat.standing;
+        for standing in step.after.values() {
             let level = found.entry(standing.priority).or_default();
             level.push((standing.want, standing.running()));
         }
@@ -91,15 +88,14 @@ fn is_the_division<R: Rules>(history: &History) -> Verdict {
         }
         Ok(())
     })
-    .map(drop)
 }
 
 /// The whole processors that each space is due, by priority and in the order of wants: as many for
 /// all as there are, no more than wanted, most important first.
-fn from_scratch(seats: &Seats, processors: usize) -> BTreeMap<Priority, Vec<u32>> {
+fn from_scratch(standings: &Standings, processors: usize) -> BTreeMap<Priority, Vec<u32>> {
     let mut left = processors;
     let mut divisions = BTreeMap::new();
-    for (priority, wants) in by_priority(seats).into_iter().rev() {
+    for (priority, wants) in by_priority(standings).into_iter().rev() {
         let filled = |level: u32| {
             wants
                 .iter()
@@ -118,9 +114,9 @@ fn from_scratch(seats: &Seats, processors: usize) -> BTreeMap<Priority, Vec<u32>
 }
 
 /// What a level gets in all.
-fn due_sum(seats: &Seats, priority: Priority, processors: usize) -> usize {
+fn due_sum(standings: &Standings, priority: Priority, processors: usize) -> usize {
     let mut left = processors;
-    for (level, wants) in by_priority(seats).into_iter().rev() {
+    for (level, wants) in by_priority(standings).into_iter().rev() {
         let got = total(&wants, left);
         if level == priority {
             return got;
@@ -135,11 +131,11 @@ fn total(wants: &[u32], left: usize) -> usize {
     wanted.min(left)
 }
 
-fn by_priority(seats: &Seats) -> BTreeMap<Priority, Vec<u32>> {
+fn by_priority(standings: &Standings) -> BTreeMap<Priority, Vec<u32>> {
     let mut levels: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for seat in seats.values() {
-        let level = levels.entry(seat.standing.priority).or_default();
-        level.push(seat.standing.want);
+    for space in standings.values() {
+        let level = levels.entry(space.priority).or_default();
+        level.push(space.want);
     }
     levels.values_mut().for_each(|wants| wants.sort());
     levels
@@ -154,8 +150,8 @@ fn no_space_waits_while_a_lower_one_runs() {
 }
 
 fn respects_priorities<R: Rules>(history: &History) -> Verdict {
-    play(history, |_: &World<R>, step: &Step| {
-        let standings = || step.after.values().map(|seat| seat.standing);
+    watch(history, |_: &World<R>, step: &Step| {
+        let standings = || step.after.values().copied();
         let highest = standings()
             .filter(|standing| standing.hungry())
             .map(|s| s.priority)
@@ -166,7 +162,6 @@ fn respects_priorities<R: Rules>(history: &History) -> Verdict {
             Some(low) => Err(format!("{low:?} while {highest:?} waits after {step:?}")),
         }
     })
-    .map(drop)
 }
 
 /// §3.2: a space that has lent idle processors can count on getting them back when it needs them. Here: the call that
@@ -178,23 +173,23 @@ fn who_lent_a_processor_has_it_back_at_once() {
 }
 
 fn gives_back<R: Rules>(history: &History) -> Verdict {
-    play(history, |world: &World<R>, step: &Step| {
+    watch(history, |world: &World<R>, step: &Step| {
         let crate::history::Event::Need { space, .. } = step.event else {
             return Ok(());
         };
         let id = world.spaces[space % world.spaces.len()];
-        let standing = step.after[&id].standing;
-        let higher = |seat: &&crate::world::Seat| seat.standing.priority > standing.priority;
+        let standing = step.after[&id];
+        let higher = |other: &&upcall_alloc::Standing| other.priority > standing.priority;
         let taken: u32 = step
             .after
             .values()
             .filter(higher)
-            .map(|seat| seat.standing.held)
+            .map(|standing| standing.held)
             .sum();
         let equals = step
             .after
             .values()
-            .filter(|seat| seat.standing.priority == standing.priority);
+            .filter(|space| space.priority == standing.priority);
         let share = (world.processors.len() as u32 - taken) / equals.count() as u32;
         if standing.running() < share.min(standing.want) {
             return Err(format!(
@@ -203,5 +198,4 @@ fn gives_back<R: Rules>(history: &History) -> Verdict {
         }
         Ok(())
     })
-    .map(drop)
 }

@@ -6,7 +6,7 @@ use upcall_alloc::{Change, ProcessorId, Rules, SpaceId, SpaceSharing};
 
 use crate::history::{Event, History, SLICE, histories};
 use crate::mutants::{NewestRestFirst, Restless, TakesTheBusy};
-use crate::world::{Seats, Step, World, play};
+use crate::world::{Standings, Step, World, watch};
 use crate::{Verdict, breaks, holds};
 
 /// §3.1: each space knows which processors it has been given. Here: the changes, put together, say which space has
@@ -28,7 +28,7 @@ fn tells_all_but_the_second(history: &History) -> Verdict {
 
 fn tells<R: Rules>(history: &History, reads: fn(usize) -> bool) -> Verdict {
     let mut owners: BTreeMap<ProcessorId, SpaceId> = BTreeMap::new();
-    play(history, |world: &World<R>, step: &Step| {
+    watch(history, |world: &World<R>, step: &Step| {
         for (index, change) in step.changes.iter().enumerate() {
             let moves = step
                 .changes
@@ -65,7 +65,6 @@ fn tells<R: Rules>(history: &History, reads: fn(usize) -> bool) -> Verdict {
         }
         Ok(())
     })
-    .map(drop)
 }
 
 /// §4.1: space-sharing reduces the number of re-allocations. Here: besides turns that are due,
@@ -77,7 +76,7 @@ fn only_what_must_move_moves() {
 }
 
 fn moves_least<R: Rules>(history: &History) -> Verdict {
-    play(history, |_: &World<R>, step: &Step| {
+    watch(history, |_: &World<R>, step: &Step| {
         let gained = |id: &SpaceId| {
             step.changes
                 .iter()
@@ -105,7 +104,6 @@ fn moves_least<R: Rules>(history: &History) -> Verdict {
         }
         Ok(())
     })
-    .map(drop)
 }
 
 /// Whether a change is one of a remainder between two that have had it, and not had it, for a slice.
@@ -114,8 +112,7 @@ fn is_turn(step: &Step, change: &Change) -> bool {
     let (Some(from), Some(to)) = (ends(change.from), ends(change.to)) else {
         return false;
     };
-    let [[from, from_after], [to, to_after]] =
-        [from, to].map(|ends| ends.map(|seat| seat.standing));
+    let [[from, from_after], [to, to_after]] = [from, to];
     let since_ns = from.given.ns.max(to.lost.ns);
     let equals = from_after.priority == to_after.priority;
     equals && from_after.held + 1 == to_after.held && since_ns + SLICE <= step.now_ns
@@ -126,8 +123,7 @@ fn is_turn(step: &Step, change: &Change) -> bool {
 fn fewest(step: &Step) -> usize {
     let waiting = waiting(&step.after);
     let (mut needed, mut remainders, mut keepers) = (0, 0, 0);
-    for (id, seat) in &step.after {
-        let now = seat.standing;
+    for (id, now) in &step.after {
         let due = match waiting {
             None => now.want,
             Some((priority, _)) if now.priority > priority => now.want,
@@ -136,7 +132,7 @@ fn fewest(step: &Step) -> usize {
         };
         let gone = |change: &&Change| change.from == Some(*id) && change.to.is_none();
         let before = step.before.get(id);
-        let had = before.map_or(0, |seat| seat.standing.held);
+        let had = before.map_or(0, |space| space.held);
         let had = had - step.changes.iter().filter(gone).count() as u32;
         needed += due.saturating_sub(had) as usize;
         remainders += now.running().saturating_sub(due) as usize;
@@ -147,15 +143,10 @@ fn fewest(step: &Step) -> usize {
 }
 
 /// The priority at which spaces wait, and the processors that each of them has.
-fn waiting(seats: &Seats) -> Option<(upcall_alloc::Priority, u32)> {
-    let hungry = seats.values().filter(|seat| seat.standing.hungry());
-    let first = hungry.max_by_key(|seat| {
-        (
-            seat.standing.priority,
-            std::cmp::Reverse(seat.standing.running()),
-        )
-    })?;
-    Some((first.standing.priority, first.standing.running()))
+fn waiting(standings: &Standings) -> Option<(upcall_alloc::Priority, u32)> {
+    let hungry = standings.values().filter(|space| space.hungry());
+    let first = hungry.max_by_key(|space| (space.priority, std::cmp::Reverse(space.running())))?;
+    Some((first.priority, first.running()))
 }
 
 /// §3.2 (Table 3): a processor that a space reports as idle is what others get when they need one. Here: no space
@@ -167,12 +158,12 @@ fn what_rests_is_taken_before_what_runs() {
 }
 
 fn spares_the_busy<R: Rules>(history: &History) -> Verdict {
-    play(history, |world: &World<R>, step: &Step| {
+    watch(history, |world: &World<R>, step: &Step| {
         // A space that gives a processor away has no use for it. A space that lost one that it used wants it back.
         let by_force = |change: &&Change| {
             let loser = change.from.and_then(|id| step.after.get(&id));
             let used = !step.rested.contains_key(&change.processor);
-            used && change.to.is_some() && loser.is_some_and(|seat| seat.standing.hungry())
+            used && change.to.is_some() && loser.is_some_and(|space| space.hungry())
         };
         match step.changes.iter().find(by_force) {
             Some(change) if world.free() + world.rested().len() > 0 => {
@@ -181,7 +172,6 @@ fn spares_the_busy<R: Rules>(history: &History) -> Verdict {
             _ => Ok(()),
         }
     })
-    .map(drop)
 }
 
 /// §3.2: idle processors should be left where work is likely to be created soon. Here: one that no space wants stays
@@ -193,7 +183,7 @@ fn idle_processors_are_left_where_work_is_likely() {
 }
 
 fn leaves_the_likely<R: Rules>(history: &History) -> Verdict {
-    play(history, |world: &World<R>, step: &Step| {
+    watch(history, |world: &World<R>, step: &Step| {
         for change in &step.changes {
             let Some(since) = step.rested.get(&change.processor) else {
                 continue;
@@ -214,5 +204,4 @@ fn leaves_the_likely<R: Rules>(history: &History) -> Verdict {
         }
         Ok(())
     })
-    .map(drop)
 }

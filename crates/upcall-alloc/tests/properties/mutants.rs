@@ -22,16 +22,34 @@ impl Rules for NeverRecalls {
     }
 }
 
-/// Evens out only differences of three.
-pub struct Coarse;
+/// Does nothing about a difference of `MORE`.
+pub struct Tolerates<const MORE: u32>;
 
-impl Rules for Coarse {
+impl<const MORE: u32> Rules for Tolerates<MORE> {
     fn verdict(terms: &Terms, now_ns: u64, claimant: &Standing, holder: &Standing) -> Verdict {
         let equals = claimant.priority == holder.priority;
-        if equals && holder.held == claimant.held + 2 {
+        if equals && holder.held == claimant.held + MORE {
             return Verdict::Never;
         }
         SpaceSharing::verdict(terms, now_ns, claimant, holder)
+    }
+}
+
+/// Evens out only differences of three.
+pub type Coarse = Tolerates<2>;
+/// Leaves remainders where they are.
+pub type NoTurns = Tolerates<1>;
+
+/// What a policy does that decides otherwise only among equals: the claimant has the processor now if it `takes` it.
+fn among_equals(
+    [claimant, holder]: [&Standing; 2],
+    usual: Verdict,
+    takes: impl FnOnce() -> bool,
+) -> Verdict {
+    match claimant.priority == holder.priority {
+        false => usual,
+        true if takes() => Verdict::Now,
+        true => Verdict::Never,
     }
 }
 
@@ -87,19 +105,6 @@ pub struct Hasty;
 impl Rules for Hasty {
     fn due_ns(terms: &Terms, _: &Standing, holder: &Standing) -> u64 {
         holder.given.ns + terms.slice_ns
-    }
-}
-
-/// Leaves remainders where they are.
-pub struct NoTurns;
-
-impl Rules for NoTurns {
-    fn verdict(terms: &Terms, now_ns: u64, claimant: &Standing, holder: &Standing) -> Verdict {
-        let equals = claimant.priority == holder.priority;
-        if equals && holder.held == claimant.held + 1 {
-            return Verdict::Never;
-        }
-        SpaceSharing::verdict(terms, now_ns, claimant, holder)
     }
 }
 
@@ -174,15 +179,11 @@ impl Rules for InProportion {
     }
 
     fn verdict(terms: &Terms, now_ns: u64, claimant: &Standing, holder: &Standing) -> Verdict {
-        if claimant.priority != holder.priority {
-            return SpaceSharing::verdict(terms, now_ns, claimant, holder);
-        }
-        let after = Self::share(claimant.held + 1, claimant.want);
-        if after < Self::share(holder.held, holder.want) {
-            Verdict::Now
-        } else {
-            Verdict::Never
-        }
+        let usual = SpaceSharing::verdict(terms, now_ns, claimant, holder);
+        among_equals([claimant, holder], usual, || {
+            let after = Self::share(claimant.held + 1, claimant.want);
+            after < Self::share(holder.held, holder.want)
+        })
     }
 }
 
@@ -205,14 +206,8 @@ impl Rules for SmallestFirst {
     }
 
     fn verdict(terms: &Terms, now_ns: u64, claimant: &Standing, holder: &Standing) -> Verdict {
-        if claimant.priority != holder.priority {
-            return SpaceSharing::verdict(terms, now_ns, claimant, holder);
-        }
-        if claimant.want < holder.want {
-            Verdict::Now
-        } else {
-            Verdict::Never
-        }
+        let usual = SpaceSharing::verdict(terms, now_ns, claimant, holder);
+        among_equals([claimant, holder], usual, || claimant.want < holder.want)
     }
 }
 

@@ -4,7 +4,7 @@ use upcall_alloc::{Rules, SpaceId, SpaceSharing, Standing};
 
 use crate::history::{History, SLICE, histories};
 use crate::mutants::{NeverLends, NoSpell};
-use crate::world::{Seat, Step, World, play};
+use crate::world::{Step, World, watch};
 use crate::{Verdict, breaks, holds};
 
 /// §4.2: an idle processor waits for a short time before it may be given to others. Here: within
@@ -16,13 +16,12 @@ fn an_idle_processor_is_kept_for_a_short_spell() {
 }
 
 fn keeps_for_a_spell<R: Rules>(history: &History) -> Verdict {
-    play(history, |_: &World<R>, step: &Step| {
+    watch(history, |_: &World<R>, step: &Step| {
         // What the spaces have while the changes are made one after the other.
         let mut now = step.before.clone();
-        for (id, seat) in &mut now {
+        for (id, space) in &mut now {
             let after = step.after.get(id);
-            seat.standing.priority =
-                after.map_or(seat.standing.priority, |seat| seat.standing.priority);
+            space.priority = after.map_or(space.priority, |space| space.priority);
         }
         let known = |id: &Option<SpaceId>| id.filter(|id| step.after.contains_key(id));
         for change in &step.changes {
@@ -30,14 +29,14 @@ fn keeps_for_a_spell<R: Rules>(history: &History) -> Verdict {
             let since_ns = step.rested.get(&change.processor);
             let kept = since_ns.is_some_and(|since| since + history.spell_ns > step.now_ns);
             if let (true, Some(from), Some(to)) = (kept, from, to) {
-                let held = now.get(&to).map_or(0, |seat| seat.standing.held);
+                let held = now.get(&to).map_or(0, |space| space.held);
                 let taker = Standing {
                     held,
-                    ..step.after[&to].standing
+                    ..step.after[&to]
                 };
                 let right = now
                     .values()
-                    .any(|seat| may_take(&taker, &seat.standing, step.now_ns));
+                    .any(|space| may_take(&taker, space, step.now_ns));
                 if !right {
                     return Err(format!(
                         "{from:?} loses {change:?} within the spell by {step:?}"
@@ -45,24 +44,21 @@ fn keeps_for_a_spell<R: Rules>(history: &History) -> Verdict {
                 }
             }
             let mut count = |id: Option<SpaceId>, by: i32| {
-                if let Some(seat) = id.and_then(|id| now.get_mut(&id)) {
-                    seat.standing.held = seat.standing.held.saturating_add_signed(by);
+                if let Some(space) = id.and_then(|id| now.get_mut(&id)) {
+                    space.held = space.held.saturating_add_signed(by);
                 }
             };
             count(from, -1);
             count(to, 1);
             if let Some(id) = to {
-                now.entry(id).or_insert_with(|| Seat {
-                    standing: Standing {
-                        held: 1,
-                        ..step.after[&id].standing
-                    },
+                now.entry(id).or_insert(Standing {
+                    held: 1,
+                    ..step.after[&id]
                 });
             }
         }
         Ok(())
     })
-    .map(drop)
 }
 
 /// Whether a space may take a processor from another that has `other.held`, as if those were in use.
@@ -83,8 +79,8 @@ fn a_spell_ends_in_time() {
 }
 
 fn ends_in_time<R: Rules>(history: &History) -> Verdict {
-    play(history, |world: &World<R>, step: &Step| {
-        let waits = step.after.values().any(|seat| seat.standing.hungry());
+    watch(history, |world: &World<R>, step: &Step| {
+        let waits = step.after.values().any(|space| space.hungry());
         let Some(oldest) = world.rested().values().min().filter(|_| waits) else {
             return Ok(());
         };
@@ -96,5 +92,4 @@ fn ends_in_time<R: Rules>(history: &History) -> Verdict {
             )),
         }
     })
-    .map(drop)
 }

@@ -12,7 +12,7 @@ use crate::history::{Event, History, SLICE, of_equals};
 use crate::mutants::{
     Courteous, Grudging, Hasty, LastFirst, NewestLoses, NoTurns, Restless, Ungrateful,
 };
-use crate::world::{Seats, Step, World, play};
+use crate::world::{Standings, Step, World, play};
 use crate::{Verdict, breaks, holds};
 
 /// Plays `history`, lets the spells end, then passes time as long as every contestant has several
@@ -23,7 +23,7 @@ fn then_nothing<R: Rules>(
 ) -> Verdict {
     let mut world = play(history, |_: &World<R>, _| Ok(()))?;
     world.play(Event::Pass { ns: SLICE }, &mut |_, _| Ok(()))?;
-    let contest = Contest::of(&world.seats());
+    let contest = Contest::of(&world.standings());
     let slices = 2 * (contest.contestants.len() as u64 + 1);
     for _ in 0..8 {
         let ns = slices * SLICE / 8;
@@ -42,18 +42,18 @@ struct Contest {
 }
 
 impl Contest {
-    fn of(seats: &Seats) -> Self {
-        let hungry = seats.values().filter(|seat| seat.standing.hungry());
-        let Some(share) = hungry.map(|seat| seat.standing.running()).min() else {
+    fn of(standings: &Standings) -> Self {
+        let hungry = standings.values().filter(|space| space.hungry());
+        let Some(share) = hungry.map(|standing| standing.running()).min() else {
             return Contest {
                 share: 0,
                 remainder: 0,
                 contestants: Vec::new(),
             };
         };
-        let wants = seats.iter().filter(|(_, seat)| seat.standing.want > share);
+        let wants = standings.iter().filter(|(_, space)| space.want > share);
         let contestants: Vec<_> = wants.map(|(&id, _)| id).collect();
-        let extra = |id: &SpaceId| seats[id].standing.running() - share;
+        let extra = |id: &SpaceId| standings[id].running() - share;
         Contest {
             share,
             remainder: contestants.iter().map(extra).sum(),
@@ -119,8 +119,8 @@ fn takes_turns<R: Rules>(history: &History) -> Verdict {
     then_nothing(history, &mut |_: &World<R>, step: &Step| {
         let passed = step.now_ns - last_ns.unwrap_or(step.now_ns);
         last_ns = Some(step.now_ns);
-        for (id, seat) in &step.before {
-            *used.entry(*id).or_default() += (u64::from(seat.standing.running()) * passed) as i64;
+        for (id, space) in &step.before {
+            *used.entry(*id).or_default() += (u64::from(space.running()) * passed) as i64;
         }
         let contestants = Contest::of(&step.before).contestants;
         for (index, one) in contestants.iter().enumerate() {
@@ -155,7 +155,7 @@ fn reaches_all<R: Rules>(history: &History) -> Verdict {
             return Ok(());
         }
         for id in &contest.contestants {
-            let has = step.before[id].standing.running() > contest.share;
+            let has = step.before[id].running() > contest.share;
             let since = had.entry(*id).or_insert(step.now_ns);
             if has {
                 *since = step.now_ns;
@@ -184,7 +184,7 @@ fn serves_who_used_less<R: Rules>(history: &History) -> Verdict {
         world.play(Event::Pass { ns }, &mut |_, _| Ok(()))
     };
     pass(&mut world, 1)?;
-    let contest = Contest::of(&world.seats());
+    let contest = Contest::of(&world.standings());
     let Some(&modest) = contest.contestants.first() else {
         return Ok(());
     };
@@ -200,14 +200,17 @@ fn serves_who_used_less<R: Rules>(history: &History) -> Verdict {
     say(&mut world, contest.share + 1);
     let mut served = contest.remainder == 0;
     let mut look = |_: &World<R>, step: &Step| {
-        served |= step.before[&modest].standing.held > contest.share;
-        served |= step.after[&modest].standing.held > contest.share;
+        served |= step.before[&modest].held > contest.share;
+        served |= step.after[&modest].held > contest.share;
         Ok(())
     };
     world.play(Event::Pass { ns: SLICE }, &mut look)?;
     match served {
         true => Ok(()),
-        false => Err(format!("{modest:?} still waits among {:?}", world.seats())),
+        false => Err(format!(
+            "{modest:?} still waits among {:?}",
+            world.standings()
+        )),
     }
 }
 
@@ -251,7 +254,7 @@ fn keeps_the_order<R: Rules>(history: &History) -> Verdict {
     let end_ns = world.now_ns + bound;
     for &event in late {
         let mut look = |_: &World<R>, step: &Step| {
-            served |= step.after[&patient].standing.running() > 0;
+            served |= step.after[&patient].running() > 0;
             match served || step.now_ns <= end_ns {
                 true => Ok(()),
                 false => Err(format!("it waits for more than {bound} ns, at {step:?}")),

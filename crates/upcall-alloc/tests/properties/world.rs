@@ -7,15 +7,8 @@ use upcall_alloc::{Allocator, Change, Priority, ProcessorId, Rules, SpaceId, Sta
 use crate::Verdict;
 use crate::history::{Event, History};
 
-/// A space at some moment.
-#[derive(Clone, Debug)]
-pub struct Seat {
-    /// What decides about it.
-    pub standing: Standing,
-}
-
-/// All spaces at some moment.
-pub type Seats = BTreeMap<SpaceId, Seat>;
+/// All spaces at some moment: what decides about each.
+pub type Standings = BTreeMap<SpaceId, Standing>;
 
 /// One call.
 #[derive(Debug)]
@@ -25,9 +18,9 @@ pub struct Step {
     /// When.
     pub now_ns: u64,
     /// The spaces before.
-    pub before: Seats,
+    pub before: Standings,
     /// The spaces after.
-    pub after: Seats,
+    pub after: Standings,
     /// The answer.
     pub changes: Vec<Change>,
     /// Since when each resting processor rested, before the call.
@@ -65,12 +58,9 @@ impl<R: Rules> World<R> {
     }
 
     /// All spaces now.
-    pub fn seats(&self) -> Seats {
-        let seat = |(id, space): (SpaceId, &upcall_alloc::Space)| {
-            let standing = space.standing();
-            (id, Seat { standing })
-        };
-        self.allocator.spaces().map(seat).collect()
+    pub fn standings(&self) -> Standings {
+        let spaces = self.allocator.spaces();
+        spaces.map(|(id, space)| (id, space.standing())).collect()
     }
 
     /// How many processors no space has.
@@ -106,7 +96,7 @@ impl<R: Rules> World<R> {
     }
 
     fn step(&mut self, event: Event, observe: &mut impl FnMut(&Self, &Step) -> Verdict) -> Verdict {
-        let before = self.seats();
+        let before = self.standings();
         let Some(changes) = self.call(event) else {
             return Ok(());
         };
@@ -126,7 +116,7 @@ impl<R: Rules> World<R> {
             event,
             now_ns,
             before,
-            after: self.seats(),
+            after: self.standings(),
             changes,
             rested,
         };
@@ -200,4 +190,12 @@ pub fn play<R: Rules>(
         world.play(event, &mut observe)?;
     }
     Ok(world)
+}
+
+/// Plays a history to its end, to see what `observe` says.
+pub fn watch<R: Rules>(
+    history: &History,
+    observe: impl FnMut(&World<R>, &Step) -> Verdict,
+) -> Verdict {
+    play(history, observe).map(drop)
 }
