@@ -41,7 +41,7 @@ pub enum Unfit {
     /// The kernel could not execute it either.
     Broken(String),
     /// For another processor or class.
-    Foreign(String),
+    OtherMachine(String),
     /// It loads no libraries.
     Static(String),
     /// Its C library is not glibc.
@@ -124,7 +124,7 @@ pub fn examine_library(path: &Path) -> Result<(), String> {
     };
     look().map(drop).map_err(|unfit| match unfit {
         Unfit::Broken(evidence)
-        | Unfit::Foreign(evidence)
+        | Unfit::OtherMachine(evidence)
         | Unfit::Static(evidence)
         | Unfit::OtherLibc(evidence)
         | Unfit::Sanitizer(evidence) => evidence,
@@ -149,14 +149,14 @@ fn header(file: &[u8]) -> Result<Header, Unfit> {
             2 => "big-endian",
             _ => "of no known byte order",
         };
-        return Err(Unfit::Foreign(format!(
+        return Err(Unfit::OtherMachine(format!(
             "its header says {class}, {order}; this is for 64-bit, little-endian x86-64"
         )));
     }
     let header = Elf::parse_header(file)
         .map_err(|error| Unfit::Broken(format!("its header cannot be read: {error}")))?;
     if header.e_machine != EM_X86_64 {
-        return Err(Unfit::Foreign(format!(
+        return Err(Unfit::OtherMachine(format!(
             "its header says {} (e_machine {}); this is for x86-64",
             machine_to_str(header.e_machine),
             header.e_machine

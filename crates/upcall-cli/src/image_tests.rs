@@ -23,6 +23,17 @@ impl Default for Crafted {
     }
 }
 
+/// The file is refused for that reason, with that evidence.
+macro_rules! assert_unfit {
+    ($file:expr, $reason:ident, $evidence:expr) => {
+        let verdict = examine($file);
+        assert!(
+            matches!(&verdict, Err(Unfit::$reason(evidence)) if evidence.contains($evidence)),
+            "{verdict:?}"
+        );
+    };
+}
+
 impl Crafted {
     fn bytes(&self) -> Vec<u8> {
         const LOADED_AT: u64 = 0x40_0000;
@@ -113,18 +124,12 @@ fn a_static_program_is_refused() {
         linker: None,
         ..Crafted::default()
     };
-    assert!(matches!(
-        examine(&no_linker.bytes()),
-        Err(Unfit::Static(evidence)) if evidence.contains("PT_INTERP")
-    ));
+    assert_unfit!(&no_linker.bytes(), Static, "PT_INTERP");
     let no_libc = Crafted {
         needed: vec!["libother.so.1"],
         ..Crafted::default()
     };
-    assert!(matches!(
-        examine(&no_libc.bytes()),
-        Err(Unfit::Static(evidence)) if evidence.contains("libother.so.1")
-    ));
+    assert_unfit!(&no_libc.bytes(), Static, "libother.so.1");
 }
 
 #[test]
@@ -134,10 +139,7 @@ fn musl_is_refused_by_name() {
         needed: vec!["libc.musl-x86_64.so.1"],
         ..Crafted::default()
     };
-    assert!(matches!(
-        examine(&musl.bytes()),
-        Err(Unfit::OtherLibc(evidence)) if evidence.contains("ld-musl")
-    ));
+    assert_unfit!(&musl.bytes(), OtherLibc, "ld-musl");
 }
 
 #[test]
@@ -147,22 +149,13 @@ fn other_processors_are_refused() {
         linker: Some("/lib/ld-linux-aarch64.so.1"),
         ..Crafted::default()
     };
-    assert!(matches!(
-        examine(&arm.bytes()),
-        Err(Unfit::Foreign(evidence)) if evidence.contains("183")
-    ));
+    assert_unfit!(&arm.bytes(), OtherMachine, "183");
     let mut narrow = Crafted::default().bytes();
     narrow[EI_CLASS] = 1;
-    assert!(matches!(
-        examine(&narrow),
-        Err(Unfit::Foreign(evidence)) if evidence.contains("32-bit")
-    ));
+    assert_unfit!(&narrow, OtherMachine, "32-bit");
     let mut big = Crafted::default().bytes();
     big[EI_DATA] = 2;
-    assert!(matches!(
-        examine(&big),
-        Err(Unfit::Foreign(evidence)) if evidence.contains("big-endian")
-    ));
+    assert_unfit!(&big, OtherMachine, "big-endian");
 }
 
 #[test]
@@ -171,18 +164,12 @@ fn sanitizers_are_refused_shared_or_linked_in() {
         needed: vec!["libtsan.so.2", "libc.so.6"],
         ..Crafted::default()
     };
-    assert!(matches!(
-        examine(&shared.bytes()),
-        Err(Unfit::Sanitizer(evidence)) if evidence.contains("libtsan")
-    ));
+    assert_unfit!(&shared.bytes(), Sanitizer, "libtsan");
     let linked = Crafted {
         symbols: vec!["main", "__tsan_init"],
         ..Crafted::default()
     };
-    assert!(matches!(
-        examine(&linked.bytes()),
-        Err(Unfit::Sanitizer(evidence)) if evidence.contains("__tsan_init")
-    ));
+    assert_unfit!(&linked.bytes(), Sanitizer, "__tsan_init");
     let alike = Crafted {
         symbols: vec!["my__tsan_init", "__tsan_init_2"],
         ..Crafted::default()

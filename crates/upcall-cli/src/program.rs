@@ -148,7 +148,7 @@ fn refuse(path: &Path, unfit: Unfit) -> Verdict {
         Unfit::Broken(evidence) => {
             return Verdict::NotExecutable(format!("{}: {evidence}", path.display()));
         }
-        Unfit::Foreign(evidence) => (
+        Unfit::OtherMachine(evidence) => (
             "is built for another processor architecture",
             evidence,
             "build it for x86-64",

@@ -1,5 +1,6 @@
 //! `upcall run` as its users see it: what it passes on, and how it says no.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,6 +13,13 @@ const STATUS_7: &str = "int main(void) { return 7; }\n";
 
 fn output(mut command: Command) -> Output {
     command.output().expect("upcall starts")
+}
+
+/// Runs `words` with a guest library that does nothing.
+fn run(directory: &Path, words: impl IntoIterator<Item: AsRef<OsStr>>) -> Output {
+    let mut command = run_with_empty_guest(directory);
+    command.args(words);
+    output(command)
 }
 
 /// A refusal has status 125, nothing on standard output and four lines that name the way out.
@@ -30,9 +38,7 @@ fn assert_refused(output: &Output, evidence: &str) {
 #[test]
 fn the_exit_status_is_the_program_s_and_nothing_is_added() {
     let directory = directory("status");
-    let mut command = run_with_empty_guest(&directory);
-    command.args(["sh", "-c", "echo out; echo err >&2; exit 7"]);
-    let done = output(command);
+    let done = run(&directory, ["sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!(done.status.code(), Some(7));
     assert_eq!(stdout(&done), "out\n");
     assert_eq!(stderr(&done), "err\n");
@@ -41,9 +47,12 @@ fn the_exit_status_is_the_program_s_and_nothing_is_added() {
 #[test]
 fn death_by_a_signal_is_passed_on() {
     let directory = directory("signal");
-    let mut command = run_with_empty_guest(&directory);
-    command.args(["sh", "-c", "kill -KILL $$"]);
-    assert_eq!(output(command).status.signal(), Some(9));
+    assert_eq!(
+        run(&directory, ["sh", "-c", "kill -KILL $$"])
+            .status
+            .signal(),
+        Some(9)
+    );
 }
 
 #[test]
@@ -166,9 +175,7 @@ fn the_guest_library_comes_before_what_is_preloaded_already() {
 #[test]
 fn more_virtual_processors_than_are_allowed_is_warned_of() {
     let directory = directory("warned");
-    let mut command = run_with_empty_guest(&directory);
-    command.args(["-p", "1024", "true"]);
-    let done = output(command);
+    let done = run(&directory, ["-p", "1024", "true"]);
     assert_eq!(done.status.code(), Some(0));
     assert!(stderr(&done).starts_with("upcall: warning: 1024 virtual processors"));
     assert_eq!(stderr(&done).lines().count(), 1);
@@ -185,9 +192,7 @@ fn wrong_usage_is_125() {
         vec!["--backend", "observed", "true"],
         vec!["--no-such-flag", "true"],
     ] {
-        let mut command = run_with_empty_guest(&directory);
-        command.args(&words);
-        let done = output(command);
+        let done = run(&directory, &words);
         assert_eq!(done.status.code(), Some(125), "{words:?}");
         assert!(done.stdout.is_empty() && !done.stderr.is_empty());
     }
@@ -213,9 +218,7 @@ fn what_does_not_exist_is_127_and_what_cannot_be_executed_126() {
         (&cut, 126),
         (&object, 126),
     ] {
-        let mut command = run_with_empty_guest(&directory);
-        command.arg("--or-native").arg(program);
-        let done = output(command);
+        let done = run(&directory, ["--or-native".as_ref(), program.as_os_str()]);
         let text = stderr(&done);
         assert_eq!(done.status.code(), Some(status), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
@@ -232,9 +235,7 @@ fn a_static_program_is_refused_or_run_as_it_is() {
         println!("skipped: no static C library here: {error}");
         return;
     }
-    let mut command = run_with_empty_guest(&directory);
-    command.arg(&program);
-    assert_refused(&output(command), "PT_INTERP");
+    assert_refused(&run(&directory, [&program]), "PT_INTERP");
 
     for asked in ["flag", "variable"] {
         let mut command = run_with_empty_guest(&directory);
@@ -256,9 +257,7 @@ fn a_static_program_is_refused_or_run_as_it_is() {
         format!("#!{}\n", program.display()),
         0o755,
     );
-    let mut command = run_with_empty_guest(&directory);
-    command.arg(script);
-    assert_refused(&output(command), "PT_INTERP");
+    assert_refused(&run(&directory, [script]), "PT_INTERP");
 }
 
 #[test]
@@ -267,9 +266,7 @@ fn a_set_user_id_program_is_refused() {
     let source = file(&directory, "status.c", STATUS_7, 0o644);
     let program = directory.join("status");
     compile(&[], &source, &program).expect("cc compiles");
-    let mut command = run_with_empty_guest(&directory);
-    command.arg(&program);
-    assert_eq!(output(command).status.code(), Some(7));
+    assert_eq!(run(&directory, [&program]).status.code(), Some(7));
     for (mode, evidence) in [(0o4755, "set-user-ID"), (0o2755, "set-group-ID")] {
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("its mode");
         let kept = fs::metadata(&program).expect("it is there").permissions();
@@ -277,15 +274,13 @@ fn a_set_user_id_program_is_refused() {
             println!("skipped: this file system does not keep mode {mode:04o}");
             continue;
         }
-        let mut command = run_with_empty_guest(&directory);
-        command.arg(&program);
-        assert_refused(&output(command), evidence);
+        assert_refused(&run(&directory, [&program]), evidence);
     }
 }
 
 #[test]
 fn other_processors_and_other_c_libraries_are_refused() {
-    let directory = directory("foreign");
+    let directory = directory("other_machine");
     let source = file(&directory, "status.c", STATUS_7, 0o644);
     let program = directory.join("status");
     compile(&[], &source, &program).expect("cc compiles");
@@ -294,9 +289,7 @@ fn other_processors_and_other_c_libraries_are_refused() {
     let mut arm = good.clone();
     arm[18..20].copy_from_slice(&183u16.to_le_bytes());
     let arm = file(&directory, "arm", arm, 0o755);
-    let mut command = run_with_empty_guest(&directory);
-    command.arg(arm);
-    assert_refused(&output(command), "e_machine 183");
+    assert_refused(&run(&directory, [arm]), "e_machine 183");
 
     let name = b"/lib64/ld-linux-x86-64.so.2";
     let at = good
@@ -307,9 +300,7 @@ fn other_processors_and_other_c_libraries_are_refused() {
     let other = b"/lib/ld-musl-x86_64.so.1\0\0\0";
     musl[at..at + name.len()].copy_from_slice(other);
     let musl = file(&directory, "musl", musl, 0o755);
-    let mut command = run_with_empty_guest(&directory);
-    command.arg(musl);
-    assert_refused(&output(command), "ld-musl");
+    assert_refused(&run(&directory, [musl]), "ld-musl");
 }
 
 #[test]
@@ -319,16 +310,12 @@ fn sanitizers_and_valgrind_are_refused() {
     let program = directory.join("status");
     match compile(&["-fsanitize=thread"], &source, &program) {
         Ok(()) => {
-            let mut command = run_with_empty_guest(&directory);
-            command.arg(&program);
-            assert_refused(&output(command), "tsan");
+            assert_refused(&run(&directory, [&program]), "tsan");
         }
         Err(error) => println!("skipped: no thread sanitizer here: {error}"),
     }
     let valgrind = file(&directory, "valgrind", "#!/bin/sh\n", 0o755);
-    let mut command = run_with_empty_guest(&directory);
-    command.arg(valgrind);
-    assert_refused(&output(command), "valgrind");
+    assert_refused(&run(&directory, [valgrind]), "valgrind");
 }
 
 #[test]
@@ -338,9 +325,7 @@ fn scripts_are_run_by_their_interpreters() {
     let through_env = file(&directory, "env", "#!/usr/bin/env sh\nexit 7\n", 0o755);
     let without_line = file(&directory, "without", "exit 7\n", 0o755);
     for script in [with_line, through_env, without_line] {
-        let mut command = run_with_empty_guest(&directory);
-        command.arg(&script);
-        let done = output(command);
+        let done = run(&directory, [&script]);
         assert_eq!(done.status.code(), Some(7), "{script:?}: {}", stderr(&done));
         assert_eq!(stderr(&done), "");
     }
@@ -351,9 +336,7 @@ fn scripts_are_run_by_their_interpreters() {
         format!("#!{}\n", itself.display()),
         0o755,
     );
-    let mut command = run_with_empty_guest(&directory);
-    command.arg(itself);
-    assert_eq!(output(command).status.code(), Some(126));
+    assert_eq!(run(&directory, [itself]).status.code(), Some(126));
 }
 
 #[test]
