@@ -71,8 +71,8 @@
 //! - *Stride, and weights as in CFS or EEVDF*: they time-slice everything in proportion, where space-sharing wants
 //!   nearly nothing to move; a weight that follows the stated need rewards overstating.
 //! - *Levels of feedback*, or an account of the time used: levels are gamed by giving up just before the level would
-//!   sink, and need a periodic amnesty against starvation; of accounts see `rules.rs`. A place in line does what they
-//!   are for.
+//!   sink, and need a periodic amnesty against starvation; accounts drift apart while there is no contest. A place
+//!   in line does what they are for.
 //! - *Recomputing the division at each call*: O(n), and ties must then be broken so that little moves. Moving one
 //!   processor at a time, from the space that has most to the space that has least, reaches the same division, and
 //!   stops where nothing is gained.

@@ -49,15 +49,6 @@
 //! are, it has by 2. less than a slice more than *r*/*k* of the time there, and less than a slice less here. (For an
 //! understatement each change of what is stated counts as a change, too. An overstatement may change as it likes: it
 //! is one of the same contestant.)
-//!
-//! *Rejected*: an account of the processor time used, by which the space that has used most gives way to the one that
-//! has used least. Accounts drift apart while there is no contest; what limits that (a credit, a clamp when a turn
-//! ends) are more states, in some of which a holder is never the one with most. Its bounds could only be found by
-//! search, and grew with the search.
-//!
-//! *Rejected*: turns that end after a slice even if the next space has waited for less. With 99 processors for 100
-//! spaces, 99 would move in each slice instead of one, to no fairer division: all that is gained is waits of less than
-//! a slice.
 
 use core::cmp::Reverse;
 

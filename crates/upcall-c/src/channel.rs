@@ -1,9 +1,6 @@
 //! Channels: a ring of elements under a mutex, with a condition for each side.
 //!
 //! The memory of a bounded channel is there from the start; an unbounded one grows by doubling.
-//!
-//! Rejected: std's channels, which are faster: their elements have a type, and no size that is known when the
-//! program runs.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::UnsafeCell;

@@ -3,9 +3,6 @@
 //! A key is a place in a table; its number of uses (odd: in use) makes a value that was set for an earlier key of the
 //! same place count as none. A thread's values are in a block that it owns by one word of thread-local
 //! storage, with a destructor, so that they end with a thread however it ends: returned, exited, of pthreads.
-//!
-//! Rejected: keys of pthread_key_create(3). A thread that has set one of their values ends by libc's hand, and its
-//! shell with it: some thousands of nanoseconds instead of some tens.
 
 use std::cell::RefCell;
 use std::ffi::c_void;

@@ -7,8 +7,6 @@
 //! No function panics: what could be wrong is asked first and answered with an error number, and memory is asked for
 //! where it may be refused. Exceptions and forced unwinding (pthread_exit(3)) pass through the frame that called the
 //! thread's function, which has nothing to clean up.
-//!
-//! Rejected: a header made by a tool. It would say what Rust has, and not what a C program needs to know.
 
 /// The functions of a group, in the form that C calls. They leave errno as it was, whatever they call.
 macro_rules! c_functions {

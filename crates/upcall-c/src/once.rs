@@ -1,6 +1,4 @@
 //! `upcall_once_t`: three states, and one bit that says that somebody waits.
-//!
-//! Rejected: `std::sync::Once`, whose bytes are std's own affair, and which takes a panic for a failure.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,9 +5,6 @@
 //!    `--or-native` asks for that.
 //! 3. Put the settings into the environment and execute: no process in between, so signals,
 //!    limits, descriptors and the exit status are the program's own.
-//!
-//! Rejected: a parent process that waits and repeats the exit status. It would have to pass
-//! on every signal, stop and terminal change, and never quite does.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -29,11 +29,6 @@
 //! the kernel refuses every kernel thread beyond one a virtual processor, so that the core, which
 //! works on without standbys, loses a processor with each thread that blocks; and an idle virtual
 //! processor spins, as that of the original FastThreads.
-//!
-//! *Rejected:* the machine of `upcall-sim` with another policy. It asks every vessel at every
-//! point, which is right for finding bugs and quadratic for ten thousand processors. *Rejected:* a model
-//! of the core, or charging it the host's processor time: the one proves nothing about the
-//! core, the other gives another answer at each run.
 
 pub mod costs;
 pub mod latency;

@@ -4,8 +4,7 @@
 //! thread, or with that of the process.
 //!
 //! *Not done:* calls that need a kernel thread of the thread's own: ptrace(2), pidfd_open(2), and F_OWNER_TID except for
-//! the first thread and bound ones. *Rejected:* to bind a thread when a descriptor of it is made (PIDFD_THREAD). A signal
-//! that is sent by such a descriptor to a parked thread would arrive when its call is over, and not interrupt the call.
+//! the first thread and bound ones.
 
 use core::sync::atomic::Ordering;
 

@@ -11,9 +11,6 @@
 //! The hooks may switch to another thread and come back on another activation. They must use well under 16 KiB of stack:
 //! libc gives back the unused part of a dying thread's stack (`madvise`) from 16 KiB below its own frame on, and small
 //! stacks are legal.
-//!
-//! Rejected: handing the handler the seven call registers only. A new thread starts as a copy of its creator's registers,
-//! and a signal needs them all.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, Ordering};

@@ -13,9 +13,6 @@
 //! Nobody waits for the lock, because the holder may be preempted, or have stayed behind when the process was forked. A
 //! request that finds it locked gets a chunk of its own, and a block that is freed then is lost.
 //!
-//! Rejected: `#[global_allocator]`. It would be that of every program that links the crate. Rejected: never to use a block
-//! again. The first scan alone asks for five megabytes, and to touch them takes longer than the lists.
-//!
 //! # Upcall safety
 //!
 //! As the rewriter's: for start-up and program context.

@@ -2,9 +2,6 @@
 //!
 //! Code is written while it is also executable: the writing thread, or another one, may be executing the same page (a stub,
 //! or libc's code around it). Then the page gets its old protection back at once.
-//!
-//! Rejected: writing through `/proc/self/mem`, which needs no protection change: hardened kernels forbid it, and it is no
-//! more atomic.
 
 use std::ops::Range;
 

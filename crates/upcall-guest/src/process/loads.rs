@@ -20,9 +20,6 @@
 //! Any other mapping that becomes executable may hold anything at any time, so dispatch is switched on before the program
 //! gets it. A compiler at run time whose code makes no system call then pays a few tens of nanoseconds at each system call
 //! for nothing.
-//!
-//! Rejected: rewriting at the loader's system calls (mmap, or the mprotect after relocation). At the first the unwind table
-//! is not mapped yet; the second is not made for every object, and the object's place in the list is unknown.
 
 use std::arch::naked_asm;
 use std::ops::Range;

@@ -13,9 +13,6 @@
 //!    memory (process_vm_readv(2)), and judges a bad pointer in the real call.
 //! 3. If the call fails the mapping is unmapped. If it succeeds, the mapping is gone with the memory. But a child that
 //!    borrows its parent's memory (vfork, posix_spawn) leaves a note in `BORROWED`, and the parent unmaps it.
-//!
-//! Rejected: to pass a path in /proc/self/fd. The descriptor would have to stay open across execve, where programs count
-//! and close descriptors.
 
 use core::ffi::{CStr, c_char};
 use core::ptr;

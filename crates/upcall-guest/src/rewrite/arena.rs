@@ -6,8 +6,6 @@
 //! program's heap grows above it.
 //!
 //! An arena starts with four pointers, the entries, through which its stubs call.
-//!
-//! Rejected: one mapping for each object. Ten objects would mean ten mappings and no common range.
 
 use std::ops::Range;
 

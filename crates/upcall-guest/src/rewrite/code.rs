@@ -3,9 +3,6 @@
 //! A window may be overwritten only if nothing jumps into its middle, so the set of targets may be too large but never too
 //! small: direct branches, jump tables, landing pads, `endbr64`, and every address inside the function that some
 //! instruction takes. [`incoming`] adds branches from other functions (a `.cold` part returning to its hot part, for one).
-//!
-//! Rejected: a control-flow graph. It would find the targets that really occur. We need those that could, and a superset
-//! needs no graph.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -2,9 +2,6 @@
 //!
 //! An [`Object`] is a description (addresses only). An [`Image`] is a readable view of one. So the same decoder works on
 //! live memory, on a file that is not loaded and on the hand-assembled functions of the tests.
-//!
-//! Rejected: reading `/proc/self/maps`. It names mappings, not objects, needs parsing, and does not tell where the unwind
-//! table is; `dl_iterate_phdr` gives what the loader itself uses.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::{CStr, c_int, c_void};

@@ -3,9 +3,6 @@
 //! Nobody executes the code that is written. At start the process has one kernel thread, and code of an object that is
 //! loaded later is rewritten before any of it runs (`process::loads`). So windows are overwritten completely, after the
 //! jump with `int3`: a jump into a window that the analysis has missed fails loudly.
-//!
-//! Rejected: rewriting under running threads, by one store of eight or sixteen bytes where those of the jump lie in as many
-//! that are aligned. It works, and nobody needs it.
 
 use std::ops::Range;
 use std::sync::Mutex;

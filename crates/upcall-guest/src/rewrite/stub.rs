@@ -22,8 +22,7 @@
 //! ([`Row`]): unwinders and signal code see the original instead.
 //!
 //! Instructions that do not depend on their address are copied byte for byte; the others go
-//! through the encoder of the decoder's library. Rejected: re-encoding all of them, which may
-//! choose other bytes for no gain.
+//! through the encoder of the decoder's library.
 
 use std::ops::Range;
 

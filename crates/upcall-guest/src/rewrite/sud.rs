@@ -8,11 +8,7 @@
 //!
 //! The kernel lets one contiguous range of program counters through, and consults a selector byte elsewhere. The range is
 //! the executable segment that holds this crate: raw calls wherever they are inlined, signal return, and the stubs near us,
-//! whose area is part of it. The byte is a constant BLOCK. Rejected: switching the byte on every entry and exit. It would
-//! have to be found without TLS, for the kernel thread and not for the user-level thread that runs on it. Rejected: a range
-//! of one section of raw calls, which would put a call and a return around each of them. Rejected: to switch dispatch off
-//! for a call at a far stub. A preemption at that moment would leave it off on another kernel thread; no call is made there
-//! while dispatch is on (`process::create`).
+//! whose area is part of it. The byte is a constant BLOCK.
 //!
 //! A call that traps while SIGSYS is blocked kills the process. So while dispatch is on, code that serves the program's
 //! calls leaves `mask::MASK_BIT` out of every mask that it sets (`upcall_linux::preempt::OWN`, `signal::alone`), and

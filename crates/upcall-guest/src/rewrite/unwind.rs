@@ -3,9 +3,6 @@
 //! Linear decoding is right only from a known start. Stripped objects have no symbols, but every compiler emits an unwind
 //! entry (FDE) for each function, and `.eh_frame_hdr` has a sorted table of them. The language-specific data of an FDE also
 //! names landing pads, which no jump shows.
-//!
-//! Rejected: disassembling the whole text from its first byte. One table of data in the text throws it off, and it reads
-//! megabytes where a few hundred functions matter.
 
 use std::ops::Range;
 

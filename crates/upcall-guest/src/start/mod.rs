@@ -10,9 +10,6 @@
 //! 2. Nothing may be called that needs a constructor of libc, of libgcc or of the program's `malloc`.
 //! 3. The loader keeps this promise to one object, the last one that asks for it. So the library counts the kernel threads.
 //!    If there is more than one, it leaves the program unchanged, and reports that in one line.
-//!
-//! Rejected: adopting kernel threads that exist already. Each of them may be anywhere in libc, on a stack and in a system
-//! call that the runtime knows nothing of.
 
 mod runtime;
 

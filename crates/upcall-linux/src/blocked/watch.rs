@@ -10,10 +10,6 @@
 //! - a sentinel finds an owner blocked, and was itself kept from running since the owner last ran.
 //!
 //! It ends [`LASTS_NS`] after the last of them.
-//!
-//! Rejected: an ordinary standby that sleeps and looks, always, in place of the sentinel. Its wake-ups cost every program
-//! half a percent and more, and it notices the block a millisecond late on an idle machine. Rejected: one at nice 19. It
-//! costs 1.4 % of the processor, and a process that computes still starves it.
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 

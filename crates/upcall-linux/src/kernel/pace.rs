@@ -20,9 +20,6 @@
 //!
 //! Two programs that crowd each other are not likely to draw the same moment. As soon as one has left, step 2 keeps the
 //! other. If both move at once, they meet on the new processor and draw again, from twice the span.
-//!
-//! Rejected: binding to all allowed processors, so that the kernel decides. Activations of one virtual processor would run
-//! side by side, and the switch to the standby would no longer be the upcall.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -8,8 +8,6 @@
 //! A wait counts as ended from inside if the program has meanwhile written to a pipe, or to a descriptor that is neither a
 //! pipe nor a socket (an eventfd). A thread blocks until that has happened several times in a row. Then it parks until it
 //! has not happened for long.
-//!
-//! Rejected: changing with every wait. A parked thread's event disturbs a blocked one, and the two change for ever.
 
 use core::sync::atomic::Ordering;
 

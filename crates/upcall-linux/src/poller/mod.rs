@@ -16,11 +16,6 @@
 //! watch would break the program's registration, it is removed ([`Poller::give_way`]).
 //!
 //! The same instance has a timerfd for the deadlines of all threads, and an eventfd that wakes the activation in it.
-//!
-//! Rejected: one-shot registrations, which need a system call for each wait. Rejected: an epoll instance for each thread
-//! that waits for several descriptors: that takes two system calls for each descriptor and wait, and a descriptor for each
-//! thread. Rejected: a flag instead of the count of edges: of two threads that both tried in vain, one would take the
-//! flag, and the other would park although there is something to read.
 
 pub mod choice;
 mod forget;

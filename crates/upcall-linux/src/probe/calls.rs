@@ -1,6 +1,4 @@
 //! The system calls without which no thread can be served. A container's filter may forbid any of them.
-//!
-//! Rejected: finding out when the first thread is made. The program is running by then, and can only be told EAGAIN.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

@@ -7,8 +7,6 @@
 //! 3. The child ends with `_exit`, with 0 or an errno. The parent waits with `__WALL`.
 //!
 //! Other threads may hold malloc's lock while the body runs, so the body allocates nothing.
-//!
-//! Rejected: `fork`, whose handlers (`pthread_atfork`) are the program's code.
 
 use std::io;
 

@@ -10,9 +10,6 @@
 //!
 //! The running program corrects a wrong choice when its standby takes processor time that its threads wanted (`pace`):
 //! somebody may load a scheduler while the program runs.
-//!
-//! Rejected: reading the scheduler's features in debugfs, which only root may do. Rejected: measuring in the program's own
-//! process: every program that starts without `upcall run` would pay for it.
 
 use std::fs;
 use std::io::Write;

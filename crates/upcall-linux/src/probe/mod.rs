@@ -8,9 +8,6 @@
 //!   has a time limit of its own.
 //! - A probe that cannot reach a verdict says *does not work*, with the error as evidence. The slower path is always
 //!   right.
-//!
-//! Rejected: one cached table of results. A process can enter a sandbox between two probes, and the one caller that is in
-//! a hurry (the runtime's start) wants only two of the features.
 
 mod calls;
 mod cgroup;

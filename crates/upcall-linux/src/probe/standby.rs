@@ -11,9 +11,6 @@
 //! 2. The other computes until it has used [`COMPUTE_NS`] of processor time itself, and then raises the stop word. CFS
 //!    alternates in steps of 1.5 to 4 ms, so that is several steps.
 //! 3. The standby's share is its processor time, divided by the sum of both.
-//!
-//! Rejected: the kernel's version. Distributions backport, and schedulers are loadable. Rejected: two threads instead of
-//! two processes. The probe must be callable before threads exist.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

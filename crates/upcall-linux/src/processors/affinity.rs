@@ -12,9 +12,6 @@
 //! and every activation binds itself again at its next chance.
 //!
 //! A change to exactly the processor to which an activation is bound already cannot be seen.
-//!
-//! Rejected: an unbound kernel thread as a witness of the allowed set. It would cost every program one more kernel thread
-//! for a rare event.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 

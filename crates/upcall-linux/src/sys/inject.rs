@@ -14,9 +14,6 @@
 //!   what it needs (`refused FILE:LINE clone`). The program sees the last kind.
 //!
 //! A call that the program asks for itself never fails here: the program would see an error that it does not see natively.
-//!
-//! Rejected: a seccomp filter or ptrace(2) from outside. A filter cannot draw by chance. A tracer stops every kernel thread
-//! at every call, which is another scheduler than the one under test.
 
 use core::panic::Location;
 use core::ptr;

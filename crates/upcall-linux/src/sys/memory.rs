@@ -3,8 +3,6 @@
 //!
 //! Everything mapped between [`attempt`] and [`Attempt::succeeds`] is noted. The process has one kernel thread then, so
 //! nobody else maps memory.
-//!
-//! Rejected: giving back in each place that fails. Each place would have to know what the places before it have taken.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 

@@ -14,11 +14,6 @@
 //!    process waits, a standby is up for every system call, so that blocking counts as idling.
 //! 4. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
 //!    `Turns::wake` rings the bell.
-//!
-//! Rejected: yielding to the half of one's own program that was preempted. Against another program that spins, the yield
-//! lasts no longer than a tick. Rejected: shorter slices of the kernel's. The pieces that spinning programs do between two
-//! meetings are shorter still. Rejected: the idle scheduling class for a program that must wait. Leaving that class takes a
-//! privilege.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

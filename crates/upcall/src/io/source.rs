@@ -15,9 +15,6 @@
 //! that comes meanwhile is an edge, which the parking thread finds or waits for. This does not hold after an edge for
 //! an end, an error or urgent data, because there may be no second one. It does not hold on Unix's sockets either,
 //! where a read ends before what another process has sent, or before descriptors (unix(7)).
-//!
-//! Rejected: one eventfd for all time, which the woken thread reads. Of two that wait, the first one would take the
-//! event from the second.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};

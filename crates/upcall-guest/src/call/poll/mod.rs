@@ -12,9 +12,6 @@
 //! ([`upcall_linux::poller::choice`]). It also blocks when a descriptor cannot be watched, and for sets of more than
 //! [`BOUND`] descriptors: each costs the runtime a lock and a place in a list, in a section in which nothing else can run,
 //! and few threads of a program wait for many descriptors.
-//!
-//! Rejected: an epoll instance for each waiting thread (see [`upcall_linux::poller`]); parking first and trying later,
-//! which costs a ready descriptor a switch.
 
 mod question;
 

@@ -3,8 +3,7 @@
 //!
 //! A read of the beginning of the file is changed, by whatever descriptor. All other text is the kernel's, and new at each
 //! read. If the new number is longer and the text fills the program's memory, the descriptor's position goes back by the
-//! bytes that are pushed out. *Rejected:* a file in memory instead of the kernel's, as for `comm`: a program that keeps the
-//! descriptor would read the same figures for ever.
+//! bytes that are pushed out.
 //!
 //! *Not done:* vectors; pread(2) where the text fills the memory; the files of single threads; `/proc/PID` as others read
 //! it.

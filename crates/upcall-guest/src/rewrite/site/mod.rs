@@ -13,8 +13,6 @@
 //! Windows whose first instruction alone covers the jump (mostly `mov $nr,%eax`) are preferred. Their other instructions
 //! stay unchanged, so that a thread which was stopped between them, or whose system call the kernel restarts, is not
 //! disturbed ([`Window::is_quiet`]).
-//!
-//! Rejected: a list of known libc builds with their sites. It is wrong on the first update.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -5,8 +5,6 @@
 //! is taken for a call costs a little time at each system call, and a call that is taken for data goes to the kernel
 //! unseen. Bytes are taken for a call if the bytes before them, decoded from some start, load at least two of its registers
 //! by plain instructions, or its number, and plain instructions follow.
-//!
-//! Rejected: section headers. They are not loaded, and the tables are in the text section.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 

@@ -3,9 +3,6 @@
 //! A file (`place` says where) holds a header and one [`Slot`] for each process. Zeros are the valid beginning, so its
 //! creators need no order among them. Every word is a hint: it is read as a number and bounded, and can cost no more than
 //! the rules say (see `turns::rules`). A process that needs a slot takes one whose process is gone.
-//!
-//! Rejected: a lock that each member holds, to show by its release that the member died. A child of fork(2) inherits the
-//! lock, and a stopped process keeps it.
 
 #[cfg(not(any(loom, shuttle)))]
 use core::mem::offset_of;

@@ -9,11 +9,6 @@
 //!    other. Members that were killed leave the file to the next program of this user there.
 //! 4. Somebody may cut the file short while it is mapped. The next access then raises SIGBUS. The handler ([`mend`]) puts
 //!    private memory in the place. The member is alone in that memory, and goes on without turns.
-//!
-//! Rejected: a name from the environment (`XDG_RUNTIME_DIR`). Two processes with different values would not see each other.
-//! Rejected: a sealed memfd, which cannot be cut short. It has no name by which others find it, and the process that made it
-//! would have to keep a descriptor. Rejected: reading and writing the file instead of mapping it. Offers are made by
-//! compare-and-swap.
 
 use core::sync::atomic::AtomicBool;
 use std::string::String;

@@ -17,12 +17,6 @@
 //!
 //! Every member computes this for itself and writes its own phase only. So nothing needs a lock that a dead process could
 //! hold. Rule 3 puts right at the next time slice what crossed.
-//!
-//! Rejected: turns computed from the clock alone. They need no message, but processors idle between one member's late stop
-//! and the next one's start, and idle again when the member whose turn it is has nothing to do. Rejected: one turn for all,
-//! which stops members that share no processor. Rejected: disregarding only the member for which others have waited too
-//! long: a hostile process can be any number of members, one after another. Rejected: one turn by force after the longest
-//! time: the next wait follows at once.
 
 /// Processors, by number modulo [`Set::BITS`]: a collision costs a needless turn, no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -16,9 +16,6 @@
 //!
 //! Unwinding: at every instruction the caller is the original code at `rip`, with the site's stack pointer and callee-saved
 //! registers from the frame. Debuggers, exceptions and cancellation see no stub.
-//!
-//! Rejected: passing the stub's data in a table searched by return address: a search on every system call instead of two
-//! `lea`. Rejected: `vzeroupper` before the hook: the upper halves belong to the program.
 
 use core::arch::global_asm;
 use core::mem::offset_of;

@@ -3,8 +3,6 @@
 //! One instruction executes all calls on behalf of the program, so that signal code can tell by the program counter if a
 //! call was made ([`progress`]). The stubs near us lie in our own text, with all of our system-call instructions, because
 //! Syscall User Dispatch lets one contiguous range through ([`crate::rewrite::sud`]).
-//!
-//! Rejected: `libc::syscall`. Its instruction is one of those that we rewrite.
 
 use core::arch::{asm, global_asm};
 use core::cell::Cell;
