@@ -11,64 +11,50 @@ use crate::stats::Summary;
 const VERSION: u32 = 1;
 
 /// A line of `--json`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Record<'a> {
-    v: u32,
-    workload: &'a str,
-    runtime: &'a str,
-    workers: usize,
-    unit: &'a str,
-    min: f64,
-    median: f64,
-    n: usize,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    variant: &'a str,
-    p90: f64,
-    max: f64,
-    /// The runtime's version.
-    version: &'a str,
-    /// Whether all bounds hold; absent for runtimes that have none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    holds: Option<bool>,
-}
-
-/// What a record says beside its figures.
-#[derive(Clone, Copy, Debug)]
-pub struct Heading<'a> {
+    pub v: u32,
     /// The workload's name.
     pub workload: &'a str,
-    /// The variant, or nothing.
-    pub variant: &'a str,
     /// The runtime's name.
     pub runtime: &'a str,
-    /// The runtime's version.
-    pub version: &'a str,
     /// How many processors the program could use.
     pub workers: usize,
     /// The unit of the figures.
     pub unit: &'a str,
-    /// Whether the bounds hold, if there are any.
+    pub min: f64,
+    pub median: f64,
+    pub n: usize,
+    /// The variant, or nothing.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub variant: &'a str,
+    pub p90: f64,
+    pub max: f64,
+    /// The runtime's version.
+    pub version: &'a str,
+    /// Whether all bounds hold; absent for runtimes that have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
 }
 
-/// The JSON line, without its end.
-pub fn line(heading: &Heading<'_>, figures: &Summary) -> String {
-    let record = Record {
-        v: VERSION,
-        workload: heading.workload,
-        runtime: heading.runtime,
-        workers: heading.workers,
-        unit: heading.unit,
-        min: rounded(figures.min),
-        median: rounded(figures.median),
-        n: figures.n,
-        variant: heading.variant,
-        p90: rounded(figures.p90),
-        max: rounded(figures.max),
-        version: heading.version,
-        holds: heading.holds,
-    };
-    serde_json::to_string(&record).expect("a flat structure of numbers and texts")
+impl Record<'_> {
+    /// A record of these figures, which does not say yet of what they are.
+    pub fn of(figures: &Summary) -> Self {
+        Record {
+            v: VERSION,
+            min: rounded(figures.min),
+            median: rounded(figures.median),
+            n: figures.n,
+            p90: rounded(figures.p90),
+            max: rounded(figures.max),
+            ..Record::default()
+        }
+    }
+
+    /// The JSON line, without its end.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("a flat structure of numbers and texts")
+    }
 }
 
 /// To a thousandth, which is more than any clock here resolves.
@@ -80,22 +66,20 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn heading() -> Heading<'static> {
-        Heading {
+    fn record(figures: &[f64]) -> Record<'static> {
+        Record {
             workload: "yield",
-            variant: "",
             runtime: "upcall",
             version: "0.1.0",
             workers: 1,
             unit: "ns",
-            holds: None,
+            ..Record::of(&Summary::of(figures).unwrap())
         }
     }
 
     #[test]
     fn the_line_begins_as_documented() {
-        let figures = Summary::of(&[80.5, 81.25, 90.0]).unwrap();
-        let line = line(&heading(), &figures);
+        let line = record(&[80.5, 81.25, 90.0]).line();
         let expected = r#"{"v":1,"workload":"yield","runtime":"upcall","workers":1,"unit":"ns","min":80.5,"median":81.25,"n":3,"#;
         assert!(line.starts_with(expected), "{line}");
         assert!(
@@ -106,13 +90,12 @@ mod tests {
 
     #[test]
     fn further_fields_follow() {
-        let figures = Summary::of(&[1.0]).unwrap();
-        let heading = Heading {
+        let record = Record {
             variant: "pipe",
             holds: Some(false),
-            ..heading()
+            ..record(&[1.0])
         };
-        let value: serde_json::Value = serde_json::from_str(&line(&heading, &figures)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&record.line()).unwrap();
         assert_eq!(value["variant"], "pipe");
         assert_eq!(value["holds"], false);
         assert_eq!(value["p90"], 1.0);

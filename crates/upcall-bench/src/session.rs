@@ -15,7 +15,7 @@ use crate::measure::Bench;
 use crate::noise::Watch;
 use crate::outcome::{Outcome, outcomes};
 use crate::problem::{Problem, print};
-use crate::record::{self, Heading};
+use crate::record::Record;
 use crate::runtime::{self, Runtimes};
 use crate::table::{self, Row};
 
@@ -204,7 +204,7 @@ fn show(
         let Some(figures) = figures else {
             continue;
         };
-        let heading = Heading {
+        let record = Record {
             workload: choice.workload.name,
             variant: outcome.variant,
             runtime: runtime.name.as_str(),
@@ -212,8 +212,9 @@ fn show(
             workers,
             unit: outcome.unit,
             holds: holds(runtime.name),
+            ..Record::of(figures)
         };
-        lines.push_str(&record::line(&heading, figures));
+        lines.push_str(&record.line());
         lines.push('\n');
         rows.push(Row {
             runtime: runtime.name.as_str(),

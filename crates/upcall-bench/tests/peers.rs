@@ -2,15 +2,15 @@
 //! workloads. One that is not installed is skipped aloud; that is found out here in another way than
 //! by the harness, so that a peer that does not build any more is no skipped test.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+mod common;
 
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::Scratch;
 use upcall_bench::guarded::{Trust, Way};
 use upcall_bench::{BenchArgs, RuntimeName};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_upcall-workload");
 
 /// What all of them have.
 const FORKS: &[&str] = &[
@@ -34,46 +34,16 @@ const WAITS: &[&str] = &[
 /// What those have besides whose threads can wait for descriptors.
 const DESCRIPTORS: &[&str] = &["http", "idle_connections", "pipe_exchange"];
 
-/// A directory that goes away with the test.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Runs `workloads`, all if there are none, for a moment on `runtime` alone. Returns its records.
 fn run(runtime: RuntimeName, workloads: &[&str], workers: usize) -> Vec<serde_json::Value> {
-    let name = runtime.as_str();
-    let scratch = format!("upcall-bench-{name}-{workers}-{}", std::process::id());
     // Not the shared temporary directory: nothing is built or executed there.
-    let scratch = Scratch(Path::new(env!("CARGO_TARGET_TMPDIR")).join(scratch));
-    let args = BenchArgs {
-        workloads: workloads.iter().map(|name| name.to_string()).collect(),
-        runtime: vec![runtime],
+    let scratch = Scratch::new(&format!("{}-{workers}", runtime.as_str()));
+    let (fine, records) = common::records(&BenchArgs {
         workers: Some(workers),
-        rounds: 1,
-        json: true,
-        counts: false,
-        check: false,
-        list: false,
-        quick: true,
-        timeout: Duration::from_secs(60),
-        slice: Duration::from_millis(5),
-        upcall: None,
-        before: None,
-        workload_program: Some(PROGRAM.into()),
-        cache: Some(scratch.0.clone()),
-    };
-    let mut out = Vec::new();
-    let fine = upcall_bench::run(&args, &mut out).unwrap_or_else(|problem| panic!("{problem}"));
+        ..common::quick(&scratch, workloads, &[runtime])
+    });
     assert!(fine, "a program failed; see above");
-    let text = String::from_utf8(out).expect("text");
-    let records = text.lines().map(serde_json::from_str);
     records
-        .map(|record| record.expect("a JSON object"))
-        .collect()
 }
 
 /// Checks that `runtime` has figures of these workloads, and of no others.

@@ -3,15 +3,15 @@
 //! The runs are as short as they can be and nothing here is a time limit: how fast a workload is
 //! depends on the machine, that it reports what it should does not.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
 
+use common::{PROGRAM, Scratch, records as lines};
 use upcall_bench::{BenchArgs, RuntimeName};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_upcall-workload");
 
 /// The same with the crate upcall.
 const CRATE_PROGRAM: &str = env!("CARGO_BIN_EXE_upcall-workload-crate");
@@ -252,62 +252,22 @@ fn bad_command_lines_are_refused_with_a_reason() {
     }
 }
 
-/// A directory that goes away with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let path = place.join(format!("upcall-bench-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    /// A command that stands where `upcall` will: `run -p N -- PROGRAM ...` runs PROGRAM.
-    fn stand_in(&self, before: &str) -> PathBuf {
-        let path = self.0.join("upcall");
-        let check = r#"[ "$1 $2 $4" = "run -p --" ] || exit 125"#;
-        let script = format!("#!/bin/sh\n{check}\nshift 4\n{before}\nexec \"$@\"\n");
-        std::fs::write(&path, script).expect("a script");
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("executable");
-        path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A command that stands where `upcall` will: `run -p N -- PROGRAM ...` runs PROGRAM.
+fn stand_in(scratch: &Scratch, before: &str) -> PathBuf {
+    let path = scratch.0.join("upcall");
+    let check = r#"[ "$1 $2 $4" = "run -p --" ] || exit 125"#;
+    let script = format!("#!/bin/sh\n{check}\nshift 4\n{before}\nexec \"$@\"\n");
+    std::fs::write(&path, script).expect("a script");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("executable");
+    path
 }
 
 fn quick(scratch: &Scratch, workloads: &[&str], runtime: &[RuntimeName]) -> BenchArgs {
     BenchArgs {
-        workloads: workloads.iter().map(|name| name.to_string()).collect(),
-        runtime: runtime.to_vec(),
-        workers: None,
-        rounds: 1,
-        json: true,
-        check: false,
-        counts: false,
-        list: false,
-        quick: true,
-        timeout: Duration::from_secs(60),
-        slice: Duration::from_millis(5),
-        upcall: Some(scratch.stand_in("")),
-        before: None,
-        workload_program: Some(PROGRAM.into()),
+        upcall: Some(stand_in(scratch, "")),
         cache: Some(scratch.0.join("cache")),
+        ..common::quick(scratch, workloads, runtime)
     }
-}
-
-fn lines(args: &BenchArgs) -> (bool, Vec<serde_json::Value>) {
-    let mut out = Vec::new();
-    let fine = upcall_bench::run(args, &mut out).unwrap_or_else(|problem| panic!("{problem}"));
-    let text = String::from_utf8(out).expect("text");
-    let lines = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a JSON object"));
-    (fine, lines.collect())
 }
 
 #[test]
@@ -421,7 +381,7 @@ fn a_failing_program_is_reported_and_fails_the_run() {
         &["yield"],
         &[RuntimeName::Upcall, RuntimeName::Nptl],
     );
-    args.upcall = Some(scratch.stand_in("echo broken >&2; exit 9"));
+    args.upcall = Some(stand_in(&scratch, "echo broken >&2; exit 9"));
     let (fine, lines) = lines(&args);
     assert!(!fine);
     assert_eq!(lines.len(), 1);

@@ -25,7 +25,7 @@ use std::process::Command;
 use crate::args::BenchArgs;
 use crate::child::Failure;
 use crate::problem::{Problem, print};
-use crate::record::{self, Heading};
+use crate::record::Record;
 use crate::stats::Summary;
 use crate::workload::counted::BATCH;
 use table::{Row, Verdict};
@@ -169,16 +169,16 @@ fn count(_: &Path, _: &Operation, _: &BenchArgs) -> Result<Row, Failure> {
 
 fn json(row: &Row) -> String {
     let line = |unit, value: f64| {
-        let heading = Heading {
+        let figures = Summary::of(&[value])?;
+        let record = Record {
             workload: &row.name,
-            variant: "",
             runtime: "crate",
             version: env!("CARGO_PKG_VERSION"),
             workers: 1,
             unit,
-            holds: None,
+            ..Record::of(&figures)
         };
-        Summary::of(&[value]).map(|figures| record::line(&heading, &figures) + "\n")
+        Some(record.line() + "\n")
     };
     let lines = [
         line("instructions", row.instructions),
