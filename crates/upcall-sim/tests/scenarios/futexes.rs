@@ -342,7 +342,7 @@ fn requeue() {
                 left.fetch_sub(1, Ordering::SeqCst);
             })
         });
-        let threads = threads.collect();
+        let threads: Vec<_> = threads.collect();
         for _ in 0..me.some(20) {
             me.steps(5);
             me.requeue(first, second, 0);
@@ -407,7 +407,6 @@ fn a_deadline_that_has_passed_sets_no_alarm() {
                 }
             })
         });
-        let threads = threads.collect();
         join_all(me, threads);
         assert_eq!(me.space.alarms.get(), 0);
     });

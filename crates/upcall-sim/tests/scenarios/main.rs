@@ -13,8 +13,9 @@ use upcall_sim::{Descriptor, Gate, Handle, Me, explore, explore_less};
 /// Longer than any run.
 const FOREVER: u64 = 1 << 40;
 
-fn join_all(me: Me, handles: Vec<Handle>) {
-    for handle in handles {
+/// Starts all of them, if that has not been done yet, and waits for their ends.
+fn join_all(me: Me, handles: impl IntoIterator<Item = Handle>) {
+    for handle in handles.into_iter().collect::<Vec<_>>() {
         me.join(handle);
     }
 }
@@ -46,7 +47,6 @@ fn create_and_join() {
                 me.join(child);
             })
         });
-        let threads = threads.collect();
         join_all(me, threads);
     });
 }
@@ -98,7 +98,6 @@ fn contention() {
                 }
             })
         });
-        let threads = threads.collect();
         join_all(me, threads);
         assert_eq!(
             u64::from(total.load(Ordering::SeqCst)),
@@ -121,7 +120,6 @@ fn blocking_calls() {
                 }
             })
         });
-        let threads = threads.collect();
         join_all(me, threads);
     });
 }
@@ -134,7 +132,7 @@ fn spares_end() {
         for _ in 0..me.some(2) {
             let threads =
                 (0..me.some(20)).map(|_| me.spawn(|me| me.call(200_000 + me.machine.pick(2_000))));
-            let threads = threads.collect();
+            let threads: Vec<_> = threads.collect();
             me.steps(4);
             join_all(me, threads);
         }
@@ -157,7 +155,7 @@ fn sleepers_beside_a_call() {
                 }
             })
         });
-        let threads = threads.collect();
+        let threads: Vec<_> = threads.collect();
         for _ in 0..me.some(15) {
             me.call(50_000);
             me.sleep(2_000);
@@ -181,7 +179,6 @@ fn page_faults() {
                 }
             })
         });
-        let threads = threads.collect();
         join_all(me, threads);
     });
 }
@@ -291,7 +288,6 @@ fn everything() {
                 }
             })
         });
-        let threads = threads.collect();
         join_all(me, threads);
     });
 }
@@ -307,7 +303,7 @@ fn sleepers_beside_a_page_fault() {
                 }
             })
         });
-        let threads = threads.collect();
+        let threads: Vec<_> = threads.collect();
         for _ in 0..15 {
             me.fault(50_000);
             me.sleep(2_000);
@@ -420,7 +416,6 @@ fn makers_meet_page_faults() {
                 }
             })
         });
-        let threads = threads.collect();
         join_all(me, threads);
     });
 }
@@ -447,7 +442,6 @@ fn a_page_fault_after_a_call() {
                 }
             })
         });
-        let threads = threads.collect();
         join_all(me, threads);
     });
 }
@@ -468,7 +462,7 @@ fn the_kernel_gives_threads_again() {
                     }
                 })
             });
-            let threads = threads.collect();
+            let threads: Vec<_> = threads.collect();
             me.steps(10);
             me.yield_now();
             me.relieve();

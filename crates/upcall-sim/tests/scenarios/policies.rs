@@ -112,7 +112,6 @@ fn a_policy_ranks_threads() {
             }
         });
         let threads = (0..me.some(6)).map(|_| me.spawn(move |me| lives(me, mutex, 6)));
-        let threads = threads.collect();
         join_all(me, threads);
         end(me, over, adviser);
     });
@@ -214,7 +213,6 @@ fn groups_take_turns() {
             let group = index as usize % NR_GROUPS;
             me.spawn_in(group, move |me| lives(me, mutex, 4))
         });
-        let threads = threads.collect();
         join_all(me, threads);
         end(me, over, adviser);
     });
@@ -253,7 +251,6 @@ fn who_is_held_runs_when_nothing_else_does() {
             }
         });
         let threads = (0..me.some(4)).map(|_| me.spawn(move |me| lives(me, mutex, 4)));
-        let threads = threads.collect();
         join_all(me, threads);
         end(me, over, adviser);
     });
@@ -307,7 +304,7 @@ fn divide(me: Me, depth: u64, made: &Rc<RefCell<Vec<u64>>>) {
             divide(me, depth - 1, &made);
         })
     });
-    join_all(me, halves.into());
+    join_all(me, halves);
 }
 
 /// On one virtual processor, of threads among which work is divided the last one made runs first, also under a
@@ -348,7 +345,7 @@ fn a_policy_that_loops_runs_last() {
                 me.sleep(1_000);
             })
         });
-        join_all(me, threads.collect());
+        join_all(me, threads);
         end(me, over, adviser);
     });
 }

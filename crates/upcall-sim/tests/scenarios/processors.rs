@@ -59,7 +59,7 @@ fn a_page_fault_when_a_processor_is_back() {
                     }
                 })
             });
-            let others = others.collect();
+            let others: Vec<_> = others.collect();
             me.steps(20);
             me.lose_processors(1..vps, until);
             me.join(caller);
@@ -84,7 +84,7 @@ fn virtual_processors_move() {
                 }
             })
         });
-        let threads = threads.collect();
+        let threads: Vec<_> = threads.collect();
         for _ in 0..me.some(30) {
             me.steps(10);
             let (one, other) = (me.machine.pick(vps), me.machine.pick(vps));

@@ -25,7 +25,7 @@ fn computes(me: Me) {
             }
         })
     });
-    join_all(me, threads.collect());
+    join_all(me, threads);
     let all = me.some(6) * me.some(4);
     assert_eq!(u64::from(counted.load(Ordering::SeqCst)), all);
 }
@@ -44,7 +44,7 @@ fn waits(me: Me) {
             }
         })
     });
-    join_all(me, threads.collect());
+    join_all(me, threads);
 }
 
 /// A program without a runtime.

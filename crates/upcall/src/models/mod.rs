@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 
 use crate::signal::Signal;
 use crate::sync::{Condvar, Mutex, RwLock, RwLockWriteGuard, Semaphore};
@@ -34,6 +34,25 @@ fn check_less(less: usize, execution: impl Fn() + Sync + Send + 'static) {
         crate::waiting::begin();
         execution();
     });
+}
+
+/// Starts a thread that does something with what it shares.
+fn spawn<T: 'static, R: 'static>(
+    shared: &Arc<T>,
+    body: impl FnOnce(&T) -> R + 'static,
+) -> JoinHandle<R> {
+    let shared = shared.clone();
+    thread::spawn(move || body(&shared))
+}
+
+/// Starts some such threads, which have numbers.
+fn several<T: 'static, R: 'static>(
+    count: usize,
+    shared: &Arc<T>,
+    body: impl FnOnce(&T, usize) -> R + Copy + 'static,
+) -> Vec<JoinHandle<R>> {
+    let numbered = |number| spawn(shared, move |shared| body(shared, number));
+    (0..count).map(numbered).collect()
 }
 
 /// A value whose accesses loom watches.
@@ -61,12 +80,7 @@ impl Watched {
 fn a_mutex_has_one_holder_and_wakes_who_waits() {
     check(|| {
         let mutex = Arc::new(Mutex::new(Watched::default()));
-        let others: Vec<_> = (0..2)
-            .map(|_| {
-                let mutex = mutex.clone();
-                thread::spawn(move || mutex.lock().unwrap().add())
-            })
-            .collect();
+        let others = several(2, &mutex, move |mutex, _| mutex.lock().unwrap().add());
         mutex.lock().unwrap().add();
         for other in others {
             other.join().unwrap();
@@ -79,18 +93,12 @@ fn a_mutex_has_one_holder_and_wakes_who_waits() {
 fn a_mutex_whose_waiter_gives_up_wakes_the_others() {
     check(|| {
         let mutex = Arc::new(Mutex::new(Watched::default()));
-        let gives_up = {
-            let mutex = mutex.clone();
-            thread::spawn(move || {
-                if let Ok(value) = mutex.lock_timeout(SOME) {
-                    value.add();
-                }
-            })
-        };
-        let waits = {
-            let mutex = mutex.clone();
-            thread::spawn(move || mutex.lock().unwrap().add())
-        };
+        let gives_up = spawn(&mutex, move |mutex| {
+            if let Ok(value) = mutex.lock_timeout(SOME) {
+                value.add();
+            }
+        });
+        let waits = spawn(&mutex, move |mutex| mutex.lock().unwrap().add());
         mutex.lock().unwrap().add();
         gives_up.join().unwrap();
         waits.join().unwrap();
@@ -137,12 +145,7 @@ fn a_mutex_ends_with_its_last_user() {
                 mutex.end();
             }
         };
-        let others: Vec<_> = (0..2)
-            .map(|_| {
-                let mutex = mutex.clone();
-                thread::spawn(move || uses(&mutex))
-            })
-            .collect();
+        let others = several(2, &mutex, move |mutex, _| uses(&mutex));
         uses(&mutex);
         for other in others {
             other.join().unwrap();
@@ -156,17 +159,12 @@ fn a_notification_of_a_change_is_not_missed() {
     for held in [false, true] {
         check(move || {
             let both = Arc::new((Mutex::new(0), Condvar::new()));
-            let waits: Vec<_> = (0..2)
-                .map(|_| {
-                    let both = both.clone();
-                    thread::spawn(move || {
-                        let (value, changed) = &*both;
-                        let value = value.lock().unwrap();
-                        let mut value = changed.wait_while(value, |value| *value == 0).unwrap();
-                        *value -= 1;
-                    })
-                })
-                .collect();
+            let waits = several(2, &both, move |both, _| {
+                let (value, changed) = &*both;
+                let value = value.lock().unwrap();
+                let mut value = changed.wait_while(value, |value| *value == 0).unwrap();
+                *value -= 1;
+            });
             for _ in 0..2 {
                 let mut value = both.0.lock().unwrap();
                 *value += 1;
@@ -186,23 +184,17 @@ fn a_notification_of_a_change_is_not_missed() {
 fn all_are_notified_and_one_gives_up() {
     check(|| {
         let both = Arc::new((Mutex::new(false), Condvar::new()));
-        let waits = {
-            let both = both.clone();
-            thread::spawn(move || {
-                let (over, changed) = &*both;
-                drop(changed.wait_while(over.lock().unwrap(), |over| !*over));
-            })
-        };
-        let gives_up = {
-            let both = both.clone();
-            thread::spawn(move || {
-                let (over, changed) = &*both;
-                let (over, result) = changed
-                    .wait_timeout_while(over.lock().unwrap(), SOME, |over| !*over)
-                    .unwrap();
-                assert!(*over != result.timed_out());
-            })
-        };
+        let waits = spawn(&both, move |both| {
+            let (over, changed) = &*both;
+            drop(changed.wait_while(over.lock().unwrap(), |over| !*over));
+        });
+        let gives_up = spawn(&both, move |both| {
+            let (over, changed) = &*both;
+            let (over, result) = changed
+                .wait_timeout_while(over.lock().unwrap(), SOME, |over| !*over)
+                .unwrap();
+            assert!(*over != result.timed_out());
+        });
         *both.0.lock().unwrap() = true;
         both.1.notify_all();
         waits.join().unwrap();
@@ -239,14 +231,8 @@ fn a_permit_is_taken_once_and_not_waited_for_in_vain() {
 fn a_permit_is_not_lost_where_one_gives_up() {
     check(|| {
         let permits = Arc::new(Semaphore::new(0));
-        let gives_up = {
-            let permits = permits.clone();
-            thread::spawn(move || permits.acquire_timeout(SOME))
-        };
-        let waits = {
-            let permits = permits.clone();
-            thread::spawn(move || permits.acquire())
-        };
+        let gives_up = spawn(&permits, move |permits| permits.acquire_timeout(SOME));
+        let waits = spawn(&permits, move |permits| permits.acquire());
         permits.release();
         permits.release();
         let taken = gives_up.join().unwrap();
@@ -261,10 +247,7 @@ fn a_permit_is_not_lost_where_one_gives_up() {
 fn a_semaphore_ends_with_its_last_user() {
     check(|| {
         let permits = Shared::new(Semaphore::new(0));
-        let gives = {
-            let permits = permits.clone();
-            thread::spawn(move || permits.get().release())
-        };
+        let gives = spawn(&permits, move |permits| permits.get().release());
         permits.get().acquire();
         permits.end();
         gives.join().unwrap();
@@ -276,12 +259,7 @@ fn a_semaphore_ends_with_its_last_user() {
 fn a_writer_is_alone_and_wakes_who_waits() {
     check_less(1, || {
         let lock = Arc::new(RwLock::new(Watched::default()));
-        let writers: Vec<_> = (0..2)
-            .map(|_| {
-                let lock = lock.clone();
-                thread::spawn(move || lock.write().unwrap().add())
-            })
-            .collect();
+        let writers = several(2, &lock, move |lock, _| lock.write().unwrap().add());
         assert!(lock.read().unwrap().get() <= 2);
         for writer in writers {
             writer.join().unwrap();
@@ -295,12 +273,7 @@ fn a_writer_is_alone_and_wakes_who_waits() {
 fn readers_let_a_writer_in_and_it_wakes_them() {
     check(|| {
         let lock = Arc::new(RwLock::new(Watched::default()));
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                let lock = lock.clone();
-                thread::spawn(move || lock.read().unwrap().get())
-            })
-            .collect();
+        let readers = several(2, &lock, move |lock, _| lock.read().unwrap().get());
         lock.write().unwrap().add();
         for reader in readers {
             assert!(reader.join().unwrap() <= 1);
@@ -314,14 +287,10 @@ fn a_writer_that_gives_up_lets_readers_in() {
     check(|| {
         let lock = Arc::new(RwLock::new(Watched::default()));
         let inside = lock.read().unwrap();
-        let gives_up = {
-            let lock = lock.clone();
-            thread::spawn(move || assert!(lock.write_timeout(SOME).is_err()))
-        };
-        let reads = {
-            let lock = lock.clone();
-            thread::spawn(move || lock.read().unwrap().get())
-        };
+        let gives_up = spawn(&lock, move |lock| {
+            assert!(lock.write_timeout(SOME).is_err())
+        });
+        let reads = spawn(&lock, move |lock| lock.read().unwrap().get());
         // The reader inside does not leave before both are done.
         gives_up.join().unwrap();
         assert_eq!(reads.join().unwrap(), 0);
@@ -336,18 +305,12 @@ fn a_writer_that_gives_up_passes_its_wake_up_on() {
     check_less(1, || {
         let lock = Arc::new(RwLock::new(Watched::default()));
         let inside = lock.write().unwrap();
-        let gives_up = {
-            let lock = lock.clone();
-            thread::spawn(move || {
-                if let Ok(value) = lock.write_timeout(SOME) {
-                    value.add();
-                }
-            })
-        };
-        let writes = {
-            let lock = lock.clone();
-            thread::spawn(move || lock.write().unwrap().add())
-        };
+        let gives_up = spawn(&lock, move |lock| {
+            if let Ok(value) = lock.write_timeout(SOME) {
+                value.add();
+            }
+        });
+        let writes = spawn(&lock, move |lock| lock.write().unwrap().add());
         drop(inside);
         gives_up.join().unwrap();
         writes.join().unwrap();
@@ -361,15 +324,10 @@ fn a_writer_that_has_waited_wakes_the_next() {
     check_less(3, || {
         let lock = Arc::new(RwLock::new(Watched::default()));
         let inside = lock.write().unwrap();
-        let others: Vec<_> = (0..3)
-            .map(|number| {
-                let lock = lock.clone();
-                thread::spawn(move || match number {
-                    0 => assert!(lock.read().unwrap().get() <= 2),
-                    _ => lock.write().unwrap().add(),
-                })
-            })
-            .collect();
+        let others = several(3, &lock, move |lock, number| match number {
+            0 => assert!(lock.read().unwrap().get() <= 2),
+            _ => lock.write().unwrap().add(),
+        });
         // The others come and wait.
         thread::yield_now();
         drop(inside);
@@ -385,15 +343,10 @@ fn a_writer_that_becomes_a_reader_lets_readers_in() {
     check(|| {
         let lock = Arc::new(RwLock::new(Watched::default()));
         let writes = lock.write().unwrap();
-        let others: Vec<_> = (0..2)
-            .map(|number| {
-                let lock = lock.clone();
-                thread::spawn(move || match number {
-                    0 => lock.read().unwrap().get(),
-                    _ => lock.read_timeout(SOME).map_or(1, |value| value.get()),
-                })
-            })
-            .collect();
+        let others = several(2, &lock, move |lock, number| match number {
+            0 => lock.read().unwrap().get(),
+            _ => lock.read_timeout(SOME).map_or(1, |value| value.get()),
+        });
         writes.add();
         let reads = RwLockWriteGuard::downgrade(writes);
         // The reader inside does not leave before they are done.
@@ -408,16 +361,13 @@ fn a_writer_that_becomes_a_reader_lets_readers_in() {
 fn a_signal_comes_with_what_was_done_before() {
     check(|| {
         let both = Arc::new((Signal::new(), Signal::new(), Watched::default()));
-        let other = {
-            let both = both.clone();
-            thread::spawn(move || {
-                for _ in 0..2 {
-                    both.2.add();
-                    both.0.set();
-                    both.1.wait();
-                }
-            })
-        };
+        let other = spawn(&both, move |both| {
+            for _ in 0..2 {
+                both.2.add();
+                both.0.set();
+                both.1.wait();
+            }
+        });
         for round in 1..=2 {
             both.0.wait();
             assert_eq!(both.2.get(), round);
