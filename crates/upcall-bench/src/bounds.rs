@@ -36,21 +36,17 @@ pub enum Limit {
     OneSlice,
 }
 
-/// One bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// The runtime for which it holds.
     pub runtime: RuntimeName,
     /// The figure.
     pub statistic: Statistic,
-    /// Its limit.
     pub limit: Limit,
 }
 
 /// The answer to whether a bound holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds.
     Holds,
     /// It does not.
     Broken,
@@ -68,7 +64,6 @@ impl Bound {
         }
     }
 
-    /// A bound on the median.
     pub const fn median(limit: Limit) -> Self {
         Self {
             runtime: RuntimeName::Upcall,

@@ -83,7 +83,6 @@ const OPENMP_SOURCES: &[(&str, &str)] = &[("pair.c", include_str!("../peers/open
 pub struct Built {
     /// Where it is.
     pub program: PathBuf,
-    /// The version of what built it.
     pub version: String,
 }
 
@@ -155,7 +154,6 @@ pub fn rust_peer(cache: &Path, package: &str) -> Result<Built, String> {
     Ok(Built { program, version })
 }
 
-/// The version of `package` in the lock file of the Rust peers.
 fn locked_version(package: &str) -> Option<&'static str> {
     let name = format!("name = \"{package}\"");
     let (_, lock) = RUST_SOURCES
@@ -334,7 +332,6 @@ mod tests {
         std::fs::remove_dir_all(cache).unwrap();
     }
 
-    /// The names of the files in a folder of this package.
     fn files(folder: &str) -> BTreeSet<String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);

@@ -28,7 +28,6 @@ pub struct Variant {
     pub name: &'static str,
     /// Parameters of the program.
     pub params: &'static [&'static str],
-    /// The runtimes that have a program for it.
     pub runtimes: &'static [RuntimeName],
     /// How many processors it may use, if that is not what the workload says.
     pub workers: Option<usize>,
@@ -47,10 +46,8 @@ impl Variant {
     }
 }
 
-/// A workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Its name.
     pub name: &'static str,
     /// What it measures, in a few words.
     pub about: &'static str,
@@ -60,9 +57,7 @@ pub struct Workload {
     pub workers: usize,
     /// How its figures come about.
     pub kind: Kind,
-    /// The unit of its figures.
     pub unit: &'static str,
-    /// Its variants.
     pub variants: &'static [Variant],
 }
 

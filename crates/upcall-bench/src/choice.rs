@@ -7,9 +7,7 @@ use crate::problem::Problem;
 /// A workload with the variants of it that were asked for.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The workload.
     pub workload: &'static Workload,
-    /// Some of its variants.
     pub variants: Vec<&'static Variant>,
 }
 
@@ -41,7 +39,6 @@ pub fn choose(names: &[String]) -> Result<Vec<Choice>, Problem> {
     Ok(WORKLOADS.iter().filter_map(choice).collect())
 }
 
-/// The name of a variant with its workload's.
 pub fn full_name(workload: &Workload, variant: &str) -> String {
     let slash = if variant.is_empty() { "" } else { "/" };
     format!("{}{slash}{variant}", workload.name)

@@ -13,11 +13,9 @@ use crate::stats::{Summary, lost_percent};
 
 /// Figures of one variant, one of each runtime that has them, and what must hold for ours.
 pub struct Outcome {
-    /// The variant that was run.
     pub run: &'static Variant,
     /// The name of what is shown of it.
     pub variant: &'static str,
-    /// The unit of the figures.
     pub unit: &'static str,
     /// What must hold.
     pub bounds: &'static [Bound],
@@ -25,7 +23,6 @@ pub struct Outcome {
     pub figures: Vec<Option<Summary>>,
 }
 
-/// The outcomes of `choice` on `runtimes`.
 pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) -> Vec<Outcome> {
     let kind = choice.workload.kind;
     let mut all = Vec::new();

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::stats::Summary;
 
-/// The version of the line.
 const VERSION: u32 = 1;
 
 /// A line of `--json`.
@@ -20,7 +19,6 @@ pub struct Record<'a> {
     pub runtime: &'a str,
     /// How many processors the program could use.
     pub workers: usize,
-    /// The unit of the figures.
     pub unit: &'a str,
     pub min: f64,
     pub median: f64,

@@ -13,20 +13,16 @@ use crate::problem::Problem;
 /// A runtime that can be measured here.
 #[derive(Clone, Debug)]
 pub struct Runtime {
-    /// Its name.
     pub name: RuntimeName,
-    /// Its version.
     pub version: String,
     /// What starts the program, if it cannot be started directly.
     starter: Option<Starter>,
-    /// The program that has the workloads.
     program: PathBuf,
 }
 
 /// A command that runs programs.
 #[derive(Clone, Debug)]
 enum Starter {
-    /// The upcall command.
     Upcall(PathBuf),
     /// Java's virtual machine; the program is the directory with the classes.
     Java(PathBuf),

@@ -14,11 +14,9 @@ use crate::stats::quantity;
 pub struct Row {
     /// The runtime's name.
     pub runtime: &'static str,
-    /// Its figures.
     pub figures: Summary,
 }
 
-/// A verdict in a word.
 pub fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "holds",

@@ -12,7 +12,6 @@ use common::Scratch;
 use upcall_bench::guarded::{Trust, Way};
 use upcall_bench::{BenchArgs, RuntimeName};
 
-/// What all of them have.
 const FORKS: &[&str] = &[
     "fib_30",
     "fork_batch",

@@ -13,7 +13,6 @@ use std::process::{Command, Output};
 use common::{PROGRAM, Scratch, records as lines};
 use upcall_bench::{BenchArgs, RuntimeName};
 
-/// The same with the crate upcall.
 const CRATE_PROGRAM: &str = env!("CARGO_BIN_EXE_upcall-workload-crate");
 
 fn workload(program: &str, words: &[&str]) -> Output {

@@ -244,7 +244,6 @@ fn offset_of(headers: &[ProgramHeader], address: u64) -> Option<u64> {
         })
 }
 
-/// The bytes of the file that a program header covers.
 fn contents<'a>(file: &'a [u8], entry: &ProgramHeader) -> Option<&'a [u8]> {
     file.get(range(entry.p_offset, entry.p_filesz)?)
 }

@@ -6,7 +6,6 @@ use upcall_linux::statistics::ROWS;
 use crate::args::Cli;
 use crate::refusal::Refusal;
 
-/// The completion script for a shell.
 pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "upcall", &mut script);

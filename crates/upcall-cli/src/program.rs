@@ -28,7 +28,6 @@ pub enum Verdict {
     Refused {
         /// What is wrong with it, to follow "it".
         reason: &'static str,
-        /// The evidence.
         evidence: String,
         /// What to do about it, apart from running it natively.
         remedy: &'static str,

@@ -9,7 +9,6 @@ pub struct Refusal {
     pub what: String,
     /// The evidence.
     pub checked: String,
-    /// The remedy.
     pub remedy: String,
     /// Where to read more.
     pub more: &'static str,

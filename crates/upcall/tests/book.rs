@@ -17,7 +17,6 @@ fn pages() -> Vec<(PathBuf, String)> {
     pages
 }
 
-/// What stands between `begin` and `end`, each time.
 fn between<'a>(text: &'a str, begin: &'a str, end: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(begin)
         .skip(1)

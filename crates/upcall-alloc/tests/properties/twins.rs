@@ -31,7 +31,6 @@ pub struct Story {
     pub phases: Vec<Phase>,
 }
 
-/// Stories.
 pub fn stories() -> impl Strategy<Value = Story> {
     let ns = prop_oneof![1 => 1..SLICE, 2 => 1..SLICE * 8, 1 => 1..SLICE * 50];
     let other = prop_oneof![4 => Just(None), 1 => (0..64_usize, 0..12_u32).prop_map(Some)];

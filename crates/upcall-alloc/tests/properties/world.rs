@@ -17,9 +17,7 @@ pub struct Step {
     pub event: Event,
     /// When.
     pub now_ns: u64,
-    /// The spaces before.
     pub before: Standings,
-    /// The spaces after.
     pub after: Standings,
     /// The answer.
     pub changes: Vec<Change>,
@@ -29,13 +27,11 @@ pub struct Step {
 
 /// The machine under test.
 pub struct World<R: Rules> {
-    /// The allocator.
     pub allocator: Allocator<R>,
     /// The time.
     pub now_ns: u64,
     /// The spaces, in the order of their joining.
     pub spaces: Vec<SpaceId>,
-    /// The processors that are there.
     pub processors: Vec<ProcessorId>,
     rested: BTreeMap<ProcessorId, u64>,
 }
@@ -74,7 +70,6 @@ impl<R: Rules> World<R> {
         &self.rested
     }
 
-    /// Plays one event.
     pub fn play(
         &mut self,
         event: Event,

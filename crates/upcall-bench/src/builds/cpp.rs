@@ -28,7 +28,6 @@ pub struct Library {
     package: &'static str,
     /// The header that defines `macro`.
     header: &'static str,
-    /// The macro that is the version.
     version: &'static str,
     /// What to link with.
     libraries: &'static [&'static str],
@@ -46,7 +45,6 @@ pub const TBB: Library = Library {
     remark: "",
 };
 
-/// Boost.Fiber.
 pub const BOOST: Library = Library {
     name: "boost",
     package: "libboost-fiber-dev",
@@ -84,7 +82,6 @@ pub fn peer(cache: &Path, library: &Library) -> Result<Built, String> {
     built.map_err(|why| missing(library, &why))
 }
 
-/// The version of an installed library.
 fn version(library: &Library) -> Result<String, String> {
     let mut command = Command::new("c++");
     command.args(["-E", "-P", "-x", "c++", "-"]);

@@ -40,7 +40,6 @@ use crate::child::Failure;
 /// What was counted between two marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Instructions.
     pub instructions: u64,
     /// Those of them that no other processor comes in between.
     pub locked: u64,

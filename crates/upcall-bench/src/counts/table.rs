@@ -21,9 +21,7 @@ const SLACK: f64 = 0.5;
 /// What one operation takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its name.
     pub name: String,
-    /// Instructions, all of them.
     pub instructions: f64,
     /// Those of them that no other processor comes in between.
     pub locked: f64,
@@ -34,7 +32,6 @@ pub struct Row {
 /// What a row is beside the recorded one.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
-    /// As it was.
     Same,
     /// Other than recorded, within the margin or below, or not recorded yet.
     Other(String),

@@ -34,9 +34,7 @@ pub type Samples = BTreeMap<(&'static str, &'static str, usize), Vec<f64>>;
 pub struct Bench<'a> {
     /// The command line.
     pub args: &'a BenchArgs,
-    /// The runtimes.
     pub runtimes: &'a Runtimes,
-    /// The processors of this process.
     pub allowed: Processors,
     /// Where the cold file is.
     pub cache: PathBuf,
@@ -53,13 +51,9 @@ pub struct Bench<'a> {
 /// One program to run: a variant of a workload on a runtime.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// The workload.
     pub workload: &'static Workload,
-    /// Its variant.
     pub variant: &'static Variant,
-    /// The runtime.
     pub runtime: &'a Runtime,
-    /// Its index.
     pub index: usize,
 }
 
@@ -98,7 +92,6 @@ impl<'a> Bench<'a> {
         self.progress.suspend(|| eprintln!("upcall bench: {text}"));
     }
 
-    /// Measures all variants of `choice` on all runtimes.
     pub fn measure(&mut self, choice: &Choice) -> Samples {
         let mut samples = Samples::new();
         let mut trouble = Trouble::default();

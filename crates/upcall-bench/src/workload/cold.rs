@@ -16,7 +16,6 @@ use super::Failure;
 /// Bytes from one touched page to the next: more than the kernel reads around a fault.
 pub const STRIDE: usize = 256 * 1024;
 
-/// A cold mapping.
 pub struct ColdFile {
     base: *const u8,
     pages: usize,

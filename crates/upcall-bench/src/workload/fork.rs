@@ -109,7 +109,6 @@ pub fn sumtime_by(params: &Params, sum: impl Fn(u64) -> u64) -> Result<Figures, 
     timed(samples, 1, || right(sum(black_box(n)), n * (n + 1) / 2))
 }
 
-/// The sum of the numbers from `first` to `last`.
 fn sum<T: Threads>(first: u64, last: u64) -> u64 {
     if first >= last {
         return first;

@@ -173,7 +173,6 @@ fn command(mut args: impl Iterator<Item = String>) -> Result<(String, Params), F
     Params::parse(args).map(|params| (name, params))
 }
 
-/// Runs one of `programs` in this process.
 fn run(programs: &[(&str, Body)], name: &str, params: &Params) -> Result<Figures, Failure> {
     let Some((_, body)) = programs.iter().find(|(known, _)| *known == name) else {
         let mut known: Vec<_> = programs.iter().map(|(known, _)| *known).collect();

@@ -58,7 +58,6 @@ impl Program for TicketLock {
     }
 }
 
-/// A barrier of two that spins.
 #[derive(Default)]
 struct SpinBarrier {
     arrived: AtomicUsize,

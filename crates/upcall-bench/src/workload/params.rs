@@ -46,7 +46,6 @@ impl Params {
         }
     }
 
-    /// The text under `key`.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.used.borrow_mut().push(key.into());
         self.words.get(key).map(String::as_str)

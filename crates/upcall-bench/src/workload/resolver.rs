@@ -23,7 +23,6 @@ union Control {
     bytes: [u8; 64],
 }
 
-/// Sends the descriptor `fd` over the socket `socket`.
 pub fn send_descriptor(socket: RawFd, fd: RawFd) -> Result<(), Failure> {
     let mut byte = 1u8;
     let mut part = libc::iovec {

@@ -81,7 +81,6 @@ fn allowed() -> io::Result<libc::cpu_set_t> {
     }
 }
 
-/// Computes on all processors.
 fn rival(processors: usize) -> io::Result<()> {
     thread::scope(|scope| {
         for _ in 0..processors {

@@ -4,7 +4,6 @@
 use super::{Scenario, add_one, all_wait, is, join_all, on_each, word};
 use crate::world::{Kind, Slices, World};
 
-/// The scenarios of this module.
 pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     vec![
         Scenario {

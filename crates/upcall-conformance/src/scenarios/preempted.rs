@@ -9,7 +9,6 @@ use crate::world::{Slices, World};
 /// How often the threads meet before, while and after processors are forbidden.
 const MEETINGS: u32 = 6;
 
-/// The scenarios of this module.
 pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     vec![
         Scenario {

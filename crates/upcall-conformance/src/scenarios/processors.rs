@@ -6,7 +6,6 @@ use crate::world::{Kind, World};
 /// How long a program rests.
 const REST_NS: u64 = 20_000_000;
 
-/// The scenarios of this module.
 pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     vec![
         Scenario {

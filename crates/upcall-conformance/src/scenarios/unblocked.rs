@@ -10,7 +10,6 @@ use crate::world::{Kind, World};
 /// How many steps a thread computes while a less urgent one comes back. Coming back takes fewer.
 const MORE_URGENT_STEPS: u32 = 2000;
 
-/// The scenarios of this module.
 pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
     vec![
         Scenario {

@@ -275,7 +275,6 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Returns all of them.
     pub fn calls(&self) -> &[[u64; 7]] {
         &self.calls[..self.count]
     }

@@ -104,7 +104,6 @@ pub fn serve(runtime: &'static Runtime, frame: &Frame) -> i64 {
     }
 }
 
-/// As [`serve`], on an outside kernel thread.
 pub fn serve_outside(frame: &Frame) -> i64 {
     match words(frame) {
         // SAFETY: the program's own call.

@@ -13,7 +13,6 @@ use crate::ground::record;
 use crate::ground::state::GUEST;
 use crate::thread::bound;
 
-/// Serves a call of a bound thread.
 pub fn serve(thread: &'static Thread, frame: &mut Frame) {
     let state = thread.guest();
     let own = core::ptr::from_ref(frame) as usize;

@@ -99,7 +99,6 @@ impl Row {
     }
 }
 
-/// Returns the row of a call.
 #[inline]
 pub fn row_of(number: u64) -> &'static Row {
     let index = INDEX.get(number as usize).copied().unwrap_or(0);

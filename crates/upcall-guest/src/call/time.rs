@@ -208,7 +208,6 @@ pub fn getrusage(thread: &'static Thread, frame: &Frame) -> i64 {
     usage(frame, || cpu_time::of(thread))
 }
 
-/// As [`getrusage`], for a bound thread.
 pub fn usage_of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
     usage(frame, || used_by_bound(thread))
 }

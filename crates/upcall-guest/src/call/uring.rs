@@ -77,7 +77,6 @@ pub fn wait(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Fram
     if submitted > 0 { submitted } else { answer }
 }
 
-/// Returns the flags for the kernel in place of `flags`.
 fn passed_on(flags: u32) -> u32 {
     let has = |some: u32| flags & some != 0;
     // The kernel refuses wrong combinations.

@@ -185,7 +185,6 @@ pub(crate) fn hooks() -> (Hook, Hook) {
     (hook_in(&HANDLER), hook_in(&AFTER))
 }
 
-/// Returns the hook now installed as handler.
 pub(crate) fn handler() -> Hook {
     hook_in(&HANDLER)
 }

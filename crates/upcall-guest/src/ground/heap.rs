@@ -146,7 +146,6 @@ unsafe fn unmap(chunk: *mut Chunk) {
 }
 
 impl State {
-    /// Returns a block of a class, and its chunk.
     fn block(&mut self, class: u32) -> Option<(usize, *mut Chunk)> {
         let list = &mut self.lists[(class - SMALLEST) as usize];
         // SAFETY: blocks in the lists and chunks are ours and mapped.

@@ -138,7 +138,6 @@ impl Identities {
         (number as usize).checked_sub(1)
     }
 
-    /// Returns the thread with that id.
     pub fn find(&self, id: i32) -> Option<&'static Thread> {
         let has_it = |thread: &&Thread| thread.guest().tid.load(Ordering::Relaxed) == id;
         if id < FIRST

@@ -12,7 +12,6 @@ pub fn put_number(into: &mut [u8], number: u32) -> usize {
     digits as usize
 }
 
-/// Returns the number with which a text begins.
 pub fn leading_number(text: &[u8]) -> Option<u32> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     let number = digits.fold((0u32, false), |(number, _), byte| {

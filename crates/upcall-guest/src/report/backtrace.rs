@@ -85,7 +85,6 @@ pub fn frames(saved: upcall_core::arch::Saved, tables: &[Tables<'_>]) -> Vec<usi
     frames
 }
 
-/// Returns the registers in the caller's frame.
 fn caller(tables: &Tables<'_>, ip: usize, registers: &Registers) -> Option<Registers> {
     let entry = tables.entry(ip).filter(|entry| entry.contains(ip as u64))?;
     let mut context = UnwindContext::new();

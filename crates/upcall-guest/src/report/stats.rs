@@ -24,7 +24,6 @@ impl Write for Text {
     }
 }
 
-/// Prints the counters of a runtime.
 pub fn print(runtime: &'static Runtime, descriptor: i32) {
     let stats = runtime.stats();
     let mut text = Text {

@@ -97,7 +97,6 @@ impl Writer {
         }
     }
 
-    /// An opcode followed by the distance to `target`.
     fn relative(&mut self, opcode: &[u8], target: usize) -> Result<(), Reason> {
         self.bytes.extend_from_slice(opcode);
         let distance = (target as i64) - (self.here() as i64 + 4);

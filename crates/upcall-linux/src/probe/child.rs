@@ -75,7 +75,6 @@ impl Child {
         }
     }
 
-    /// Waits for its end.
     pub(super) fn wait(self) -> Ended {
         let mut status = 0;
         loop {

@@ -52,7 +52,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A feature that works.
     pub(crate) fn works(name: &'static str, evidence: impl Into<String>) -> Self {
         Self {
             name,

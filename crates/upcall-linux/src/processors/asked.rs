@@ -66,7 +66,6 @@ fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed) & (u32::MAX >> 10)
 }
 
-/// What one thread has asked for.
 #[derive(Default)]
 pub struct Asked(AtomicU32);
 

@@ -13,7 +13,6 @@ use crate::sys::procfs::{Path, numbers};
 pub(crate) trait Home {
     /// Where it lives.
     fn processor(&self) -> u32;
-    /// Moves it.
     fn move_to(&self, processor: u32);
 }
 

@@ -17,7 +17,6 @@ enum Values {
     Number(u64, u64),
     /// Yes or no, as for the flags; read as 1 or 0.
     YesOrNo,
-    /// One of these words.
     Word(&'static [&'static str]),
     /// A number of virtual processors, or a range of numbers; read as a number.
     Processors,
@@ -69,7 +68,6 @@ impl fmt::Display for Meaningless {
 }
 
 impl Values {
-    /// The value as the runtime reads it.
     fn read(&self, value: &str) -> Option<String> {
         match self {
             Values::Number(least, most) => {

@@ -45,7 +45,6 @@ impl Machine {
         Ok(())
     }
 
-    /// At each step of a thread.
     pub(crate) fn watch_step(&self) -> Result<(), String> {
         let mut broken = AT_EACH_STEP
             .iter()

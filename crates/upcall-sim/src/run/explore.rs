@@ -8,7 +8,6 @@ use crate::setup::style::Style;
 pub struct Explore {
     /// Which vessel ran last on each processor.
     current: Vec<usize>,
-    /// Which ran last.
     last: usize,
     /// A vessel whose processor others have, and for how many more choices.
     stalled: Option<(usize, u64)>,

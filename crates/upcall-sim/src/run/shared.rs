@@ -40,7 +40,6 @@ impl Shared {
         unsafe { &*self.0 }
     }
 
-    /// A run begins.
     pub(crate) fn begin(&self, plan: &Plan) {
         let text = plan.to_string();
         let length = text.len().min(PLAN);

@@ -67,7 +67,6 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// All of them.
     pub const ALL: [Feature; 15] = [
         Feature::Stepping,
         Feature::Moves,
@@ -86,7 +85,6 @@ impl Feature {
         Feature::Deaths,
     ];
 
-    /// As a plan names it.
     pub fn name(self) -> &'static str {
         match self {
             Feature::Moves => "moves",

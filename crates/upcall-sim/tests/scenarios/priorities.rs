@@ -7,7 +7,6 @@ use upcall_sim::{Handle, Me, explore};
 
 use crate::{join_all, lock, unlock};
 
-/// Some rank around the common one.
 fn some_rank(me: Me) -> u64 {
     Rank::COMMON.0 - 3 + me.machine.pick(6)
 }

@@ -45,7 +45,6 @@ impl Timed {
         activation.kernel.0.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// An activation's vessel is this one.
     pub(crate) fn set_vessel(&self, activation: &'static Activation<Self>, vessel: usize) {
         activation.kernel.0.store(vessel + 1, Ordering::Relaxed);
         self.machine()

@@ -296,12 +296,10 @@ impl Machine {
         matches!(self.scheduling, Scheduling::Allocated(_))
     }
 
-    /// Looks at one vessel.
     pub(crate) fn vessel<R>(&self, index: usize, look: impl FnOnce(&Vessel) -> R) -> R {
         look(&self.vessels.borrow()[index])
     }
 
-    /// Looks at the vessel that runs.
     pub(crate) fn me<R>(&self, look: impl FnOnce(&Vessel) -> R) -> R {
         self.vessel(self.running.get(), look)
     }
@@ -444,7 +442,6 @@ impl Machine {
         });
     }
 
-    /// Interrupts a vessel.
     pub(crate) fn interrupt(&self, index: usize) {
         let (doing, on_processor) = self.vessel(index, |vessel| {
             vessel.interrupted.set(true);
@@ -505,7 +502,6 @@ impl Machine {
         stacks.pop().unwrap()
     }
 
-    /// A stack is free again.
     pub(crate) fn free_stack(&self, stack: usize) {
         self.stacks.borrow_mut().push(stack);
     }

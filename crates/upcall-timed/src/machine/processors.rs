@@ -22,7 +22,6 @@ pub(crate) enum Serves {
     Threads(usize),
 }
 
-/// A processor.
 pub(crate) struct Processor {
     pub(crate) serves: Cell<Serves>,
     pub(crate) current: Cell<Option<usize>>,

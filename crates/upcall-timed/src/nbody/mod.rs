@@ -35,7 +35,6 @@ pub struct Body {
     pub mass: f64,
 }
 
-/// A cell of the tree.
 struct Cell {
     centre: Vector,
     half: f64,
@@ -104,7 +103,6 @@ pub fn plummer(count: usize, seed: u64) -> Vec<Body> {
     bodies.collect()
 }
 
-/// The attraction of `mass` at `there` on a body at `here`.
 fn attraction(here: &Vector, there: &Vector, mass: f64) -> Vector {
     let apart: Vector = std::array::from_fn(|axis| there[axis] - here[axis]);
     let squared = SOFT + apart.iter().map(|part| part * part).sum::<f64>();

@@ -108,7 +108,6 @@ impl Cache {
     }
 }
 
-/// What the threads share.
 struct Shared {
     problem: Problem,
     bodies: RefCell<Vec<Body>>,

@@ -5,7 +5,6 @@ use std::env;
 use std::process::Command;
 use std::time::Duration;
 
-/// What a case is called, and the case.
 pub type Case = (&'static str, fn());
 
 const MODE: &str = "UPCALL_SYNC_TEST_VPS";

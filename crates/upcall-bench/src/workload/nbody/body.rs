@@ -90,7 +90,6 @@ pub(super) fn add(one: &Vector, other: &Vector, times: f64) -> Vector {
     ]
 }
 
-/// The square of its length.
 #[inline(always)]
 pub(super) fn squared(vector: &Vector) -> f64 {
     vector[0] * vector[0] + vector[1] * vector[1] + vector[2] * vector[2]

@@ -108,7 +108,6 @@ impl State {
         }
     }
 
-    /// A page is there.
     fn put(&mut self, index: usize, page: Page) {
         self.slots[index] = Slot {
             frame: Frame::Present(page),
@@ -120,7 +119,6 @@ impl State {
 
 /// A package's mutex around the state.
 type Lock<T> = <T as Threads>::Mutex<State>;
-/// Its conditions.
 type Condition<T> = <Lock<T> as Mutex<State>>::Condition;
 
 /// The cache, of a package of threads.
@@ -191,7 +189,6 @@ impl<T: Threads> Cache<T> {
         (state.lookups, state.misses)
     }
 
-    /// A page, as soon as it is there.
     fn page(&self, number: u32) -> Page {
         let index = number as usize;
         let mut state = self.state.lock();

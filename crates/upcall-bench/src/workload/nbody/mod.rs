@@ -114,7 +114,6 @@ pub fn sequential(bodies: &mut [Body], problem: Problem) {
     });
 }
 
-/// What the threads of one step share.
 struct Step<T: Threads> {
     cache: Arc<Cache<T>>,
     /// Where the bodies are, in the order of the tree.

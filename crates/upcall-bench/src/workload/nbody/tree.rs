@@ -24,9 +24,7 @@ const LEVELS: u32 = 21;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Cell {
-    /// Its mass.
     mass: f64,
-    /// Its centre of mass.
     centre: Vector,
     /// A body that is nearer than this, squared, looks at its parts. Zero for a body.
     open_within: f64,

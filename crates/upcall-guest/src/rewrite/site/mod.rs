@@ -28,7 +28,6 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 pub const SYSCALL_LENGTH: usize = 2;
 /// The length of `jmp rel32`, the least that a window covers.
 pub const JUMP_LENGTH: usize = 5;
-/// `rt_sigreturn`.
 const SIGRETURN: u32 = libc::SYS_rt_sigreturn as u32;
 
 /// Why a site stays as it is.

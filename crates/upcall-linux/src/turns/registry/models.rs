@@ -25,7 +25,6 @@ fn shared() -> &'static Shared {
 /// The number of no process.
 const DEAD: u32 = i32::MAX as u32;
 
-/// A process that lives until it is dropped.
 struct Living(std::process::Child);
 
 impl Living {

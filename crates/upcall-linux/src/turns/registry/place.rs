@@ -109,7 +109,6 @@ pub(super) fn attach(path: Path) -> Result<Attached, Trouble> {
     })
 }
 
-/// What an open file is.
 fn status(file: &File) -> Result<libc::stat, i32> {
     // SAFETY: all-zero is a valid stat; fstat fills it in.
     let (status, answer) = unsafe {

@@ -23,7 +23,6 @@
 pub struct Set(pub [u64; Set::WORDS]);
 
 impl Set {
-    /// Words of a set.
     pub const WORDS: usize = 4;
     /// Processors that are told apart.
     pub const BITS: u32 = Set::WORDS as u32 * u64::BITS;
@@ -62,13 +61,9 @@ pub enum Phase {
     #[default]
     Resting,
     /// Has its turn.
-    On {
-        /// Since when.
-        since: u64,
-    },
+    On { since: u64 },
     /// Wants a turn.
     Waiting {
-        /// Since when.
         since: u64,
         /// When somebody last offered it the turn and was not answered; 0: not so.
         offered: u64,
@@ -82,7 +77,6 @@ pub struct Member {
     pub id: u32,
     /// The processors that it uses continuously.
     pub busy: Set,
-    /// Its phase.
     pub phase: Phase,
     /// When it was last heard of.
     pub beat: u64,
@@ -103,7 +97,6 @@ pub(super) struct Times {
     pub apart: u64,
 }
 
-/// The times in use.
 pub(super) const TIMES: Times = Times {
     turn: 20_000_000,
     stale: 100_000_000,
@@ -115,7 +108,6 @@ pub(super) const TIMES: Times = Times {
 /// What a member should do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Verdict {
-    /// Its phase from now on.
     pub phase: Phase,
     /// It has waited too long, and takes no part from now on.
     pub gives_up: bool,

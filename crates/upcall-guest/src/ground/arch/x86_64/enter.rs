@@ -341,7 +341,6 @@ pub enum Entry {
     AfterWide,
 }
 
-/// Returns the address of an entry.
 pub fn entry(entry: Entry) -> usize {
     let function = match entry {
         Entry::Enter => upcall_enter as *const (),

@@ -78,7 +78,6 @@ pub struct Placed {
 /// of a complete frame or 0, and a word for [`OnSignal`].
 pub type Place =
     unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t, usize) -> Placed;
-/// Serves the signal.
 pub type OnSignal = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t, usize);
 
 static PLACE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
