@@ -25,8 +25,8 @@ pub(crate) enum Kind {
     Shell,
     /// Made by pthread_create(3), here.
     Libc,
-    /// Made by somebody else.
-    Foreign,
+    /// Made elsewhere, and given a record when it asked for it.
+    Adopted,
 }
 
 /// What is to be done for a thread that not every thread wants.
@@ -189,7 +189,7 @@ impl Record {
     /// would be told at the next.
     pub(crate) fn take_right(&self) -> bool {
         let is_there =
-            self.kind != Kind::Foreign && self.right.load(Ordering::Relaxed) == right::HANDLE;
+            self.kind != Kind::Adopted && self.right.load(Ordering::Relaxed) == right::HANDLE;
         self.right.store(right::USED, Ordering::Relaxed);
         is_there
     }
@@ -340,7 +340,7 @@ pub(crate) fn own() -> Option<&'static Record> {
 /// The calling thread's record, made if need be.
 pub(crate) fn current() -> Option<&'static Record> {
     own().or_else(|| {
-        let record = Record::new(Kind::Foreign, nothing, ptr::null_mut(), 0).boxed(1)?;
+        let record = Record::new(Kind::Adopted, nothing, ptr::null_mut(), 0).boxed(1)?;
         adopt(record);
         Some(record)
     })

@@ -156,7 +156,7 @@ unsafe fn serve(
             }
             _ => {}
         }
-        if meaning != preempt::Meaning::Foreign {
+        if meaning != preempt::Meaning::OfProgram {
             // SAFETY: as the kernel passed it.
             unsafe { own_signal(activation, meaning, context) };
             return entered;

@@ -92,7 +92,7 @@ unsafe fn place_frame(
     }
     // SAFETY: as the kernel passed it.
     let own = signal == preempt::SIGNAL
-        && unsafe { preempt::meaning(information) } != preempt::Meaning::Foreign;
+        && unsafe { preempt::meaning(information) } != preempt::Meaning::OfProgram;
     // SAFETY: as the kernel passed it.
     let handled = !own && unsafe { is_handled(thread, signal, information) };
     // SAFETY: as the kernel passed it; of this signal, raised by an instruction, it has an address.

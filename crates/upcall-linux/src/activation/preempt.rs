@@ -63,8 +63,8 @@ pub enum Meaning {
     Call,
     /// A timer of the layer above: [`timer_mark`] of this number.
     Timer(u32),
-    /// Somebody else's: the program's.
-    Foreign,
+    /// The program's.
+    OfProgram,
 }
 
 /// Whose signal it is.
@@ -86,7 +86,7 @@ pub unsafe fn meaning(information: *const libc::siginfo_t) -> Meaning {
         // come often and would be missed.
         (SI_USER, _) if information.pid_or_timer == 0 => Meaning::Interrupt,
         (SI_TKILL, _) if BY_NUMBER.load(Ordering::Relaxed) => Meaning::Interrupt,
-        _ => Meaning::Foreign,
+        _ => Meaning::OfProgram,
     }
 }
 

@@ -3,7 +3,7 @@
 //! The sets and the rules are in `processors::affinity`. This module applies them to the activations of the process.
 
 pub use crate::processors::affinity::{Set, WORDS, allowed, note, release};
-use crate::processors::affinity::{foreign_mask, look};
+use crate::processors::affinity::{look, mask_of_others};
 use crate::state::{Activation, Linux};
 use upcall_core::Machine;
 
@@ -34,5 +34,5 @@ fn look_at(activation: &Activation, always: bool) {
 /// Whether the calling kernel thread has the mask by which this activation bound itself, and no other
 /// one that somebody has given it since.
 pub fn is_ours(activation: &Activation) -> bool {
-    foreign_mask(0, &activation.kernel.binding).is_none()
+    mask_of_others(0, &activation.kernel.binding).is_none()
 }

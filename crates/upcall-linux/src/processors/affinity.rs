@@ -180,26 +180,26 @@ pub(crate) fn look(
     if !(always || is_time(now)) || CHANGING.swap(true, Ordering::Acquire) {
         return;
     }
-    let foreign = foreign_mask(0, own).or_else(|| {
+    let by_others = mask_of_others(0, own).or_else(|| {
         let (tid, binding) = first?;
-        foreign_mask(tid, binding)
+        mask_of_others(tid, binding)
     });
     let stale = STALE.swap(false, Ordering::Relaxed);
     let grow = now >= NEXT_GROWTH.load(Ordering::Relaxed);
-    if foreign.is_some() || stale || grow {
+    if by_others.is_some() || stale || grow {
         NEXT_GROWTH.store(now + GROW_EVERY_NS, Ordering::Relaxed);
         // What the machine grants of what is wanted.
         apply(&load(&WANTED));
         let mut granted = of_kernel_thread(0);
-        if let Some(foreign) = foreign
-            && foreign != granted
+        if let Some(wanted) = by_others
+            && wanted != granted
         {
             // Not the machine's doing: somebody wants it so.
-            store(&WANTED, &foreign);
+            store(&WANTED, &wanted);
             asked::forget_all();
-            granted = foreign;
+            granted = wanted;
         }
-        if foreign.is_some() || granted != allowed() {
+        if by_others.is_some() || granted != allowed() {
             store(&ALLOWED, &granted);
             placement::spread(homes, &granted);
             GENERATION.fetch_add(1, Ordering::Relaxed);
@@ -223,8 +223,9 @@ fn is_time(now: u64) -> bool {
             )
             .is_ok()
 }
-/// The mask of a kernel thread, if it is not the one that the activation bound itself to.
-pub(crate) fn foreign_mask(tid: i32, binding: &Binding) -> Option<Set> {
+
+/// Returns the mask of a kernel thread, if it is not the one that the activation bound itself to.
+pub(crate) fn mask_of_others(tid: i32, binding: &Binding) -> Option<Set> {
     let before = binding.processor()?;
     let mask = of_kernel_thread(tid);
     // It may be binding itself right now.

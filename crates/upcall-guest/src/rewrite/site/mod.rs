@@ -214,12 +214,12 @@ fn scan_part(
             .filter_map(|s| s.window.as_ref().ok())
             .map(|w| w.range.clone())
             .collect();
-        let foreign = incoming(image, tables, part, &windows);
-        if foreign.is_empty() {
+        let entered = incoming(image, tables, part, &windows);
+        if entered.is_empty() {
             break;
         }
         for code in &mut functions {
-            let inside = foreign.range(code.range.clone());
+            let inside = entered.range(code.range.clone());
             code.targets.extend(inside.copied());
         }
         chosen = choose_all(&functions, &candidates);

@@ -129,7 +129,7 @@ fn a_full_registry_says_so() {
 }
 
 #[test]
-fn foreign_and_strange_files_are_left_alone() {
+fn files_of_others_and_strange_ones_are_left_alone() {
     let open = |place: &Place, mode| {
         let file = OpenOptions::new()
             .write(true)
