@@ -160,7 +160,7 @@ fn is_there(args: &BenchArgs, this: &Path, program: &Path) -> Result<(), Problem
 
 /// # Errors
 ///
-/// Others can have put `program` there who could not replace `this`.
+/// Others could have put `program` there, and could not replace `this`.
 fn found_beside(this: &Path, program: &Path) -> Result<(), String> {
     let trust = Trust::of_command(this);
     trust.guarded(program, Way::OfFile).map(drop)

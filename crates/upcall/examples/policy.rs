@@ -22,7 +22,7 @@ struct Stride {
 impl Policy for Stride {
     fn ready(&mut self, threads: &mut Threads, thread: Id, why: Why) -> Rank {
         const STRIDE: u64 = 1 << 20;
-        // Who comes, or comes back, begins where the others are.
+        // A thread that comes, or comes back, begins where the others are.
         let least = self.passes.values().min().copied().unwrap_or(0);
         let pass = self.passes.entry(thread).or_insert(least);
         *pass = (*pass).max(least);

@@ -32,14 +32,14 @@ const FAULTS: &[Fault] = &[
         "self.change(state, rest, Ordering::Release)",
         "self.change(state, rest, Ordering::Relaxed)",
     ),
-    // Who was woken takes it as if nobody else waited.
+    // The woken thread takes it as if nobody else waited.
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
         "Waited::Woken => (WOKEN, AWAITED),",
         "Waited::Woken => (WOKEN, 0),",
     ),
-    // Who was woken leaves the mark that somebody was.
+    // The woken thread leaves the mark that somebody was.
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
@@ -225,7 +225,7 @@ const FAULTS: &[Fault] = &[
         "swap(EMPTY, Ordering::Acquire)",
         "swap(EMPTY, Ordering::Relaxed)",
     ),
-    // Who waits is not woken.
+    // The waiting thread is not woken.
     ("a_signal_comes_with", "signal.rs", "== AWAITED", "== EMPTY"),
     // What was set before the wait is forgotten.
     (
@@ -234,7 +234,7 @@ const FAULTS: &[Fault] = &[
         "while self.0.swap(EMPTY, Ordering::Acquire) != SET {",
         "self.0.swap(EMPTY, Ordering::Relaxed);\n        while self.0.swap(EMPTY, Ordering::Acquire) != SET {",
     ),
-    // Who waits is not told that all is solved.
+    // Waiting threads are not told that all is solved.
     (
         "workers_end_when",
         "workers.rs",

@@ -146,7 +146,7 @@ fn readers_come_in_when_a_writer_gives_up() {
         });
         for _ in 0..3 {
             scope.spawn(|| {
-                // Behind the writer, which keeps out who tries, or after it.
+                // Behind the writer, which keeps out readers that try, or after it.
                 while lock.try_read().is_ok() && !over.load(Ordering::Relaxed) {
                     thread::yield_now();
                 }

@@ -49,7 +49,7 @@ fn many_parked_threads_need_few_activations() {
     }
 }
 
-/// Locks a file anew; waits for whoever has it.
+/// Opens a file and locks it, once the thread that has it unlocks it.
 fn lock(path: &str) -> File {
     let file = File::open(path).expect("opens");
     // SAFETY: a file of ours.

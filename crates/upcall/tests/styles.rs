@@ -241,7 +241,7 @@ fn actors_receive_all_and_end_with_their_addresses() {
 
 fn an_actor_that_panics_says_so() {
     let (address, handle) = actor::spawn(Adds(0), 4);
-    // Who waits for a reply, and who waits for a place, is told.
+    // A thread that waits for a reply is told, and so is one that waits for a place.
     let asks: Vec<_> = (0..8)
         .map(|_| {
             let address = address.clone();

@@ -1,4 +1,4 @@
-/* The policy "priority", on one virtual processor: the more urgent first, whoever asks for it and when. */
+/* The policy "priority", on one virtual processor: the more urgent first, whichever thread asks for it and when. */
 #include "check.h"
 
 static upcall_semaphore_t gate = UPCALL_SEMAPHORE_INITIALIZER(0);
@@ -46,7 +46,7 @@ static void *holds_a_mutex(void *letter)
     return NULL;
 }
 
-/* Who has a mutex that a more urgent thread waits for runs before those between the two. */
+/* The holder of a mutex that a more urgent thread waits for runs before those between the two. */
 static void lending(void)
 {
     memset(order, 0, sizeof order);

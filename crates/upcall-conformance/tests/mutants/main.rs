@@ -133,7 +133,7 @@ const MUTANTS: &[Mutant] = &[
         "State::Runtime => return vp.replace(word, activation, State::Runtime),\n                \
          State::Granted | State::Rung => return false,",
     ),
-    // Lists that are not locked: seen only by who is preempted between two instructions.
+    // Lists that are not locked: seen only by a thread that is preempted between two instructions.
     of_runtime(
         "preempt_in_runtime",
         READY,

@@ -27,7 +27,7 @@ const SI_TKILL: i32 = -6;
 const SI_TIMER: i32 = -2;
 const SIGEV_THREAD_ID: i32 = 4;
 
-/// The first slice of an activation, in nanoseconds: who begins to compute is known early.
+/// The first slice of an activation, in nanoseconds. It is short, so that one that computes is known early.
 const FIRST_SLICE_NS: u64 = 1_000_000;
 
 /// The fields of siginfo_t that a queued signal or a timer sets.

@@ -74,7 +74,7 @@ unsafe fn start(
     (begin, argument): (extern "C" fn(usize) -> !, usize),
     prepare: impl FnOnce(),
 ) -> Result<(), Errno> {
-    // Before the signals are blocked: who holds the lock may wait for this activation's handler.
+    // Before the signals are blocked: the thread that holds the lock may wait for this activation's handler.
     let guard = STARTS.lock(runtime.kernel());
     prepare();
     // The child starts with the signals blocked: its pseudo-register is not set yet.

@@ -18,7 +18,7 @@ use crate::sys::processor_time;
 /// Milliseconds between two looks.
 const EVERY_MS: isize = 2;
 const LASTS_NS: u64 = 1_000_000_000;
-/// A sentinel that was kept from running for so long is starved, nanoseconds.
+/// A sentinel that was kept from running for this time is starved, nanoseconds.
 const LATE_NS: u64 = 3_000_000;
 
 /// Whether owners are watched.

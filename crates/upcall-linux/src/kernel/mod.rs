@@ -121,7 +121,7 @@ impl Linux {
     /// Prepares a sleep: whether nothing has come that forbids it.
     fn lie_down(&self, activation: &Activation, how: u32) -> bool {
         let state = &activation.kernel;
-        // First the mark, then the mask: who changes what the mask depends on looks at the mark.
+        // First the mark, then the mask: a thread that changes what the mask depends on looks at the mark.
         state.waiting.store(how, Ordering::SeqCst);
         self.set_resting_mask(activation);
         if !state.inbox.is_empty() {

@@ -11,7 +11,7 @@ use crate::state::{Inside, Linux, Runtime, activations, base};
 /// When a number is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// The program is about to close it: who waits keeps the file.
+    /// The program is about to close it: threads that wait keep the file.
     Before,
     /// The program has closed it; in between another thread may have come to wait for it. Who waits
     /// tries again.

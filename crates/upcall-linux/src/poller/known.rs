@@ -45,7 +45,7 @@ impl Known {
         }
     }
 
-    /// Under the entry's lock, or whoever knows the kind has learned it for nothing.
+    /// The caller holds the entry's lock. Otherwise a thread that learns the kind may learn it of the wrong file.
     pub(super) fn forget(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl Poller {
             word & KIND
         };
         let new = kept | what | mark << EPOCH_SHIFT;
-        // Whoever was faster knows better: it may be another file by now.
+        // Another thread was faster, and knows better: it may be another file by now.
         let _ = known
             .word
             .compare_exchange(word, new, Ordering::Relaxed, Ordering::Relaxed);

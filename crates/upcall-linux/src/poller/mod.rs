@@ -106,7 +106,7 @@ impl Poller {
         control(self.epoll, operation, descriptor, events, data)
     }
 
-    /// Makes the one who sits in [`Poller::collect`] return.
+    /// Makes the activation that sits in [`Poller::collect`] return.
     pub(crate) fn kick(&self) {
         let one = 1u64;
         // SAFETY: reads eight bytes.
@@ -151,7 +151,7 @@ impl Poller {
             )
         };
         if answer < 0 {
-            // A filter of the program's forbids it. Whoever sits there already must not sit too long.
+            // A filter of the program's forbids it. An activation that sits there already must not sit too long.
             self.has_no_alarm.store(true, Ordering::SeqCst);
             self.kick();
         }
@@ -206,7 +206,7 @@ impl Poller {
         for event in &events[..count.max(0) as usize] {
             let (bits, data) = (event.events, event.u64);
             match data {
-                // The edge is gone for the one who sleeps in the seat: another.
+                // The edge is gone for the activation that sleeps in the seat: another one.
                 KICK if visitor => self.kick(),
                 KICK => {}
                 ALARM => expire = true,

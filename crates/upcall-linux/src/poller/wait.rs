@@ -16,7 +16,7 @@ pub struct Wants(pub(super) u32);
 
 /// The meaning of an edge that is everybody's.
 pub(super) const ANY: u32 = 7;
-/// Set in every node: who wants nothing still wants to hear of errors.
+/// Set in every node: a thread that wants nothing else still hears of errors.
 const ERRORS: u32 = 4;
 /// After which a descriptor is tried again that can be neither watched nor blocked on.
 const PAUSE_NS: u64 = 1_000_000;
@@ -146,7 +146,7 @@ impl Poller {
         }
     }
 
-    /// An edge: counts it and wakes who waits for it. Under the entry's lock.
+    /// Counts an edge and wakes the threads that wait for it. The caller holds the entry's lock.
     pub(super) fn edge(
         &self,
         descriptor: usize,
@@ -324,7 +324,7 @@ impl Poller {
         }
     }
 
-    /// Leaves all lists. Says whether a descriptor was moved, if that is wanted.
+    /// Leaves all lists. Returns true if a descriptor was moved, if that is wanted.
     fn end(
         &self,
         runtime: &'static Runtime,

@@ -248,7 +248,7 @@ fn stand_by(
     if unsafe { libc::write(ready, [1u8].as_ptr().cast(), 1) } != 1 {
         return Err(errno());
     }
-    // Acquire: pairs with the Release of whoever stops this.
+    // Acquire: pairs with the Release of the process that stops this.
     while shared.stop.load(Ordering::Acquire) == 0 {
         relax();
     }

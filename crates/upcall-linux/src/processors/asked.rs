@@ -50,7 +50,7 @@ impl Kept {
             for (own, word) in self.words.iter().zip(set.0) {
                 own.store(word, Ordering::Relaxed);
             }
-            // Release: pairs with the Acquire of who finds it.
+            // Release: pairs with the Acquire of the thread that finds it.
             self.state.store(KEPT, Ordering::Release);
         }
         free.is_ok()

@@ -59,7 +59,7 @@ struct State {
     times: Times,
     processors: Processors,
     decisions: Turnstile,
-    /// Belongs to whoever is inside of `decisions`.
+    /// Belongs to the activation inside of `decisions`.
     inner: UnsafeCell<Inner>,
     left: AtomicBool,
     sleepers: AtomicU32,
@@ -86,7 +86,7 @@ struct Inner {
     room: [Member; SLOTS],
 }
 
-/// Whom to wake after a decision: one bit each.
+/// The members to wake after a decision: one bit each.
 struct Calls {
     rings: u64,
     offers: u64,
@@ -195,7 +195,7 @@ impl Turns {
         state.registry.leave();
     }
 
-    /// Whether a virtual processor may run on its processor now.
+    /// Returns true if a virtual processor may run on its processor now.
     #[inline]
     pub(crate) fn may_run(&self, processor: u32) -> bool {
         let Some(state) = self.state else { return true };
@@ -203,7 +203,7 @@ impl Turns {
         state.processors.stopped[word].load(Ordering::Relaxed) & bit == 0
     }
 
-    /// Whether another process waits for a processor of this one.
+    /// Returns true if another process waits for a processor of this one.
     #[inline]
     pub(crate) fn is_contended(&self) -> bool {
         self.state.is_some_and(|state| state.registry.is_wanted())
@@ -245,7 +245,7 @@ impl Turns {
         }
     }
 
-    /// Sleeps until its process may be on, or [`Turns::wake`]; at once if `is_due` says so.
+    /// Sleeps until its process may be on, or until [`Turns::wake`]. Does not sleep if `is_due` returns true.
     pub(crate) fn sleep<K: Kernel>(
         &self,
         activation: &Activation<K>,
@@ -253,7 +253,7 @@ impl Turns {
         is_due: impl Fn() -> bool,
     ) {
         let Some(state) = self.state else { return };
-        // Before the look: whoever changes something afterwards finds a sleeper.
+        // Before the look: an activation that changes something afterwards finds a sleeper.
         state.sleepers.fetch_add(1, Ordering::SeqCst);
         let bell = state.registry.bell();
         if !is_due() && !self.may_run(activation.vp().processor()) {
@@ -318,7 +318,7 @@ impl State {
             let now = current.runtime().kernel().now();
             (now, self.decide_once(inner, current, now))
         };
-        // Outside: who is woken may take this processor at once.
+        // Outside: a process that is woken may take this processor at once.
         let call = |(now, calls): (u64, Calls)| {
             for id in bits(calls.rings) {
                 self.registry.ring(id);
@@ -335,7 +335,7 @@ impl State {
     }
 
     /// Nobody decides for a process that has left: all its virtual processors may run. A decision that
-    /// was being made meanwhile may stop some once more, so who made it does this again.
+    /// was being made meanwhile may stop some once more, so the activation that made it does this again.
     fn release(&self) {
         for word in &self.processors.stopped {
             word.store(0, Ordering::SeqCst);
@@ -405,7 +405,7 @@ impl State {
         for id in bits(verdict.holders) {
             registry.want(id);
         }
-        // Processors that were busy and are not: who waits may have them before its turn.
+        // Processors that were busy and are not: a process that waits may have them before its turn.
         let before = core::mem::replace(&mut inner.busy_before, busy);
         let freed = Set(core::array::from_fn(|at| before.0[at] & !busy.0[at]));
         if !freed.is_empty() {
@@ -466,7 +466,7 @@ impl State {
         u64::from(asleep) << self.registry.id()
     }
 
-    /// Whether a virtual processor may stay where it is.
+    /// Returns true if a virtual processor may stay where it is.
     fn may_stay<K: Kernel>(&self, vp: &'static Vp<K>) -> bool {
         let (word, bit) = Set::place(vp.processor());
         self.processors.stopped[word].load(Ordering::Relaxed) & bit == 0

@@ -340,7 +340,7 @@ fn who_comes_back_runs() {
     });
 }
 
-/// As above, where what comes back is a thread that was parked: the poller delivers it, and whoever runs on
+/// As above, where what comes back is a thread that was parked: the poller delivers it, and the thread that runs on
 /// its virtual processor chooses again, though it was inside the runtime then.
 #[test]
 fn who_was_waited_for_runs() {

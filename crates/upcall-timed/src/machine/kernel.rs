@@ -96,7 +96,7 @@ unsafe impl upcall_core::Machine for Timed {
     fn yield_processor(&self) {
         let machine = self.machine();
         machine.charge(self.space().costs.trap);
-        // Who does not know of other virtual processors spins in place.
+        // A thread system that does not know of other virtual processors spins in place.
         if self.space().kind != Kind::Bound {
             machine.give_way();
         }

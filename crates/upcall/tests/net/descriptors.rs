@@ -98,7 +98,7 @@ pub fn a_number_that_is_used_again_under_a_wait() {
         give_time();
         other_writer.write_all(b"n").unwrap();
         assert_eq!(again(), *b"n");
-        // Nobody can read the first one any more but who waits for it.
+        // Nobody can read the first one any more but the thread that waits for it.
         let _ = writer.write(b"o");
         drop(writer);
         drop(other_writer);

@@ -245,7 +245,7 @@ pub fn who_waits_for_a_mutex_lends_its_priority() {
     }
 }
 
-/// What was lent is given back: the holder does not go on before who is more urgent by itself.
+/// What was lent is given back: the holder does not go on before a thread that is more urgent by itself.
 pub fn what_was_lent_is_given_back() {
     start(1, Priority);
     thread::set_priority(99);

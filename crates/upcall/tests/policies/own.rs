@@ -100,7 +100,7 @@ pub fn a_policy_is_told_of_all_transitions() {
             .collect();
         let counts = &notes.0;
         let made = THREADS + THREADS / 2;
-        // Of who has come and gone before it could look, a policy is not told.
+        // A policy is not told of threads that come and go before it can look.
         while get(&counts.created) < made {
             thread::yield_now();
         }

@@ -39,7 +39,7 @@ pub fn panics_come_back() {
         .unwrap();
 }
 
-/// The result is dropped once, by whoever comes last.
+/// The result is dropped once, by the thread that comes last.
 pub fn who_drops_the_handle_drops_the_result() {
     struct Counts(Arc<AtomicU32>);
     impl Drop for Counts {

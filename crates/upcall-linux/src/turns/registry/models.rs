@@ -53,7 +53,7 @@ fn a_slot_has_one_process_however_many_join_at_once() {
         let shared = shared();
         shared.slots[0].pid.store(DEAD, Ordering::Relaxed);
         shared.nr_used.store(1, Ordering::Relaxed);
-        // Whoever buries the dead one has a slot of its own.
+        // The member that buries the dead one has a slot of its own.
         let watcher = Registry {
             shared,
             id: 63,

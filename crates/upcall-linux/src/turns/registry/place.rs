@@ -306,7 +306,7 @@ pub fn look() -> Result<usize, Trouble> {
     }
 }
 
-/// The path as text, for those who report about it.
+/// The path as text, for reports.
 pub fn path() -> String {
     String::from_utf8_lossy(name().as_bytes()).into_owned()
 }

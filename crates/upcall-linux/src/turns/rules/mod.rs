@@ -183,7 +183,7 @@ fn successors(me: &Member, others: &[Member], now: u64, times: &Times) -> u64 {
     }
 }
 
-/// Those of `chosen` that nobody who is on hinders any more.
+/// Those of `chosen` that no member which is on hinders any more.
 fn ready(chosen: u64, me: &Member, others: &[Member], now: u64, times: &Times) -> u64 {
     let all = || others.iter().filter(|other| other.id != me.id).chain([me]);
     all()
