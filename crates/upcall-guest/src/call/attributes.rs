@@ -7,6 +7,7 @@ use upcall_linux::poller::When;
 use upcall_linux::{Runtime, Thread, descriptors, slack};
 
 use crate::call::credentials;
+use crate::call::of_bound::raw;
 use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, pass_through};
 use crate::ground::identity::FIRST;
@@ -23,11 +24,6 @@ const EBADF: i64 = -(libc::EBADF as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
 const EPERM: i64 = -(libc::EPERM as i64);
 const ESRCH: i64 = -(libc::ESRCH as i64);
-
-fn raw(frame: &Frame) -> i64 {
-    // SAFETY: the program's own call, as it made it.
-    (unsafe { frame.raw() }) as i64
-}
 
 /// get_robust_list(2), for the calling thread or by id.
 pub fn get_robust_list(thread: &'static Thread, frame: &Frame) -> i64 {
@@ -209,8 +205,7 @@ pub fn close(runtime: &'static Runtime, frame: &Frame) -> i64 {
     names::closes(runtime, descriptor as u32, descriptor as u32);
     let poller = runtime.kernel().poller();
     poller.forget(runtime, descriptor, When::Before);
-    // SAFETY: the program's own call.
-    let answer = runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    let answer = runtime.blocking(|| raw(frame));
     // Another thread may have registered it in between, and the kernel has forgotten it now. A thread that waits for the
     // next file of this number tries again.
     poller.forget(runtime, descriptor, When::After);
@@ -222,8 +217,7 @@ pub fn duplicate(runtime: &'static Runtime, frame: &Frame) -> i64 {
     if descriptors::is_ours(frame.rdi as i32) || descriptors::is_ours(frame.rsi as i32) {
         return EBADF;
     }
-    // SAFETY: the program's own call.
-    let call = || runtime.blocking(|| unsafe { frame.raw() }) as i64;
+    let call = || runtime.blocking(|| raw(frame));
     if frame.rdi as i32 == frame.rsi as i32 {
         return call();
     }

@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use upcall_linux::{Runtime, Thread};
 
+use crate::call::of_bound::raw;
 use crate::call::{attributes, keyrings, uring};
 use crate::ground::attributes::Attributes;
 use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
@@ -147,16 +148,14 @@ fn refused(frame: &Frame) -> i64 {
 /// Serves a call that [`is_for_all`], made by an outside kernel thread, which makes it for itself. If this is the last call
 /// of a change (`takes_part` is false) and no thread on an activation took part, the activations follow now.
 fn outside(takes_part: bool, frame: &Frame) -> i64 {
-    // SAFETY: the program's own call.
-    let raw = || unsafe { frame.raw() } as i64;
     let Some(runtime) = GUEST.runtime().filter(|_| !takes_part) else {
-        return raw();
+        return raw(frame);
     };
     // While the lock is held no handler of the program may run here: it might make such a call.
     let before = mask::change_kernel_mask(mask::ALL);
     let answer = everywhere::change(runtime, frame.words(), |make| {
         match IS_MADE.swap(false, Ordering::Relaxed) {
-            true => raw(),
+            true => raw(frame),
             false => make(),
         }
     });

@@ -7,6 +7,8 @@ use core::sync::atomic::Ordering;
 use upcall_linux::poller::When;
 use upcall_linux::{Runtime, descriptors};
 
+use crate::call::of_bound::raw;
+use crate::call::table::FIONBIO;
 use crate::call::{attributes, poll};
 use crate::ground::entry::Frame;
 use crate::ground::state::GUEST;
@@ -14,14 +16,6 @@ use crate::ground::{mask, record};
 use crate::thread::{affinity, deadlines, names, scheduling};
 
 const EBADF: i64 = -(libc::EBADF as i64);
-/// The ioctl that sets or clears O_NONBLOCK.
-const FIONBIO: u64 = 0x5421;
-
-/// Makes the call as it stands.
-fn raw(frame: &Frame) -> i64 {
-    // SAFETY: the program's own call, as it made it.
-    (unsafe { frame.raw() }) as i64
-}
 
 /// close(2).
 pub fn close(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {

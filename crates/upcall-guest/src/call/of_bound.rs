@@ -41,6 +41,7 @@ fn once(thread: &'static Thread, frame: &mut Frame) {
 }
 
 /// Makes the call as it stands.
+#[inline]
 pub fn raw(frame: &Frame) -> i64 {
     // SAFETY: the program's own call, as it made it.
     (unsafe { frame.raw() }) as i64

@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Thread, base};
 
+use crate::call::of_bound::raw;
 use crate::ground::entry::Frame;
 use crate::ground::{access, mask};
 
@@ -28,8 +29,7 @@ pub fn arch_prctl(thread: &'static Thread, frame: &Frame) -> i64 {
             activation.kernel.note_thread_pointer(thread, wanted);
         }),
         ARCH_GET_GS => answer(frame, state.program_base.load(Ordering::Relaxed)),
-        // SAFETY: the program's own call.
-        _ => (unsafe { frame.raw() }) as i64,
+        _ => raw(frame),
     }
 }
 
@@ -45,8 +45,7 @@ pub fn answer(frame: &Frame, own: usize) -> i64 {
 fn set(frame: &Frame, keep: impl FnOnce(usize)) -> i64 {
     let mask = mask::change_kernel_mask(mask::ALL);
     let ours = base::read();
-    // SAFETY: the program's own call.
-    let answer = (unsafe { frame.raw() }) as i64;
+    let answer = raw(frame);
     // SAFETY: restores the value that was there, on the same kernel thread.
     unsafe { base::write(ours) };
     if answer == 0 {

@@ -127,7 +127,7 @@ static INDEX: [u8; NUMBERS] = {
 };
 
 /// The ioctl that sets or clears O_NONBLOCK.
-const FIONBIO: u64 = 0x5421;
+pub const FIONBIO: u64 = 0x5421;
 /// The request by which a child asks to be traced.
 const PTRACE_TRACEME: u64 = 0;
 const ENOSYS: i64 = -(libc::ENOSYS as i64);
