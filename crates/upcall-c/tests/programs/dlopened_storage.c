@@ -1,4 +1,4 @@
-/* Thread-local storage of a library that was loaded before the first thread is new in each, whichever thread has touched it. */
+/* Thread-local storage of a library that was loaded before the first thread is new in each thread, whichever touched it. */
 #include <dlfcn.h>
 
 #include "check.h"

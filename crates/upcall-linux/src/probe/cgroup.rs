@@ -147,6 +147,18 @@ mod tests {
         }
     }
 
+    fn groups<'a>(
+        membership: &'a str,
+        mounts: &'a str,
+        read: &'a dyn Fn(&Path) -> Option<String>,
+    ) -> Groups<'a> {
+        Groups {
+            membership,
+            mounts,
+            read,
+        }
+    }
+
     #[test]
     fn the_tightest_level_counts_in_version_2() {
         let read = machine(&[
@@ -155,11 +167,7 @@ mod tests {
             ("/sys/fs/cgroup/a/b/pids.max", "max\n"),
             ("/sys/fs/cgroup/a/pids.max", "512\n"),
         ]);
-        let groups = Groups {
-            membership: "0::/a/b\n",
-            mounts: V2_MOUNT,
-            read: &read,
-        };
+        let groups = groups("0::/a/b\n", V2_MOUNT, &read);
         let quota = groups.cpu_quota().expect("a quota");
         assert!((quota.processors - 1.5).abs() < 1e-9);
         assert_eq!(quota.file, Path::new("/sys/fs/cgroup/a/cpu.max"));
@@ -178,11 +186,11 @@ mod tests {
             ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
             ("/sys/fs/cgroup/pids/inner/pids.max", "100\n"),
         ]);
-        let groups = Groups {
-            membership: "4:cpu,cpuacct:/x\n8:pids:/docker/7/inner\n0::/\n",
-            mounts: V1_MOUNTS,
-            read: &read,
-        };
+        let groups = groups(
+            "4:cpu,cpuacct:/x\n8:pids:/docker/7/inner\n0::/\n",
+            V1_MOUNTS,
+            &read,
+        );
         let quota = groups.cpu_quota().expect("a quota");
         assert!((quota.processors - 0.5).abs() < 1e-9);
         assert_eq!(groups.pids_max().map(|(max, _)| max), Some(100));
@@ -192,11 +200,7 @@ mod tests {
     fn no_bound_is_no_bound() {
         let read = machine(&[("/sys/fs/cgroup/cpu.max", "max 100000\n")]);
         for (membership, mounts) in [("0::/\n", V2_MOUNT), ("0::/\n", ""), ("", V2_MOUNT)] {
-            let groups = Groups {
-                membership,
-                mounts,
-                read: &read,
-            };
+            let groups = groups(membership, mounts, &read);
             assert_eq!(groups.cpu_quota(), None);
             assert_eq!(groups.pids_max(), None);
         }
@@ -231,11 +235,7 @@ mod tests {
             // A kernel without control groups.
             ("", "", true, true),
         ] {
-            let groups = Groups {
-                membership,
-                mounts,
-                read: &read,
-            };
+            let groups = groups(membership, mounts, &read);
             let seen = (groups.shows("cpu"), groups.shows("pids"));
             assert_eq!(seen, (cpu, pids), "{membership:?} {mounts:?}");
         }
@@ -244,11 +244,7 @@ mod tests {
     #[test]
     fn a_group_outside_the_namespace_is_bounded_by_the_visible_root() {
         let read = machine(&[("/sys/fs/cgroup/cpu.max", "200000 100000\n")]);
-        let groups = Groups {
-            membership: "0::/../../other\n",
-            mounts: V2_MOUNT,
-            read: &read,
-        };
+        let groups = groups("0::/../../other\n", V2_MOUNT, &read);
         assert!((groups.cpu_quota().expect("a quota").processors - 2.0).abs() < 1e-9);
     }
 }
