@@ -10,7 +10,7 @@ use upcall_linux::Thread;
 
 use crate::call::futex_calls;
 use crate::ground::access;
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::Frame;
 use crate::signal;
 use crate::signal::seen::{SEEN_RESTART, UNSEEN};

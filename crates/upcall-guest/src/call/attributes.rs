@@ -8,7 +8,7 @@ use upcall_linux::{Runtime, Thread, descriptors, slack};
 
 use crate::call::credentials;
 use crate::call::of_bound::raw;
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, pass_through};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;

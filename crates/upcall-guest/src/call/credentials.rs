@@ -23,7 +23,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::call::of_bound::raw;
 use crate::call::{attributes, keyrings, uring};
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::ground::state::GUEST;
 use crate::ground::{mask, record};

@@ -14,7 +14,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::call::{pi, time};
 use crate::ground::access::{self, Fault};
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::kernel_futex::{
     CLOCK_REALTIME, LOCK_PI, LOCK_PI2, OUTSIDE_CALLS, PRIVATE, SHARED_WAITS, TRYLOCK_PI, UNLOCK_PI,

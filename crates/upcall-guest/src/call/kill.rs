@@ -19,7 +19,7 @@ use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::call::ids;
 use crate::ground::access;
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::file::read_file;
 use crate::ground::mask::{self, bit};

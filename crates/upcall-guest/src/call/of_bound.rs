@@ -7,7 +7,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::call::table::row_of;
 use crate::call::{again, serve};
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{self, Frame, NEVER, pass_through};
 use crate::ground::record;
 use crate::ground::state::GUEST;

@@ -10,7 +10,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::call::futex_calls::{self, Answer, failed, wait, wait_outside, wake};
 use crate::ground::access::{self, Fault};
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::kernel_futex::{
     LOCK_PI, LOCK_PI2, TRYLOCK_PI, UNLOCK_PI, takes_pi, wake_kernel,

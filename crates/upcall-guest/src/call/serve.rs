@@ -7,7 +7,7 @@ use upcall_linux::{Runtime, Thread, base};
 
 use crate::call::again;
 use crate::call::table::{Row, row_of};
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller::{self, Caller};
 use crate::ground::entry::{self, Frame};
 use crate::ground::record;

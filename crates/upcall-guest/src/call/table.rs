@@ -23,7 +23,7 @@ use crate::call::of_bound::{self, to_thread};
 use crate::call::{
     attributes, futex_calls, helpers, ids, io, kill, poll, procfs, segments, serve, time, uring,
 };
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode};
 use crate::ground::mask;
 use crate::ground::state::GUEST;

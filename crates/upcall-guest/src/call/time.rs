@@ -7,7 +7,7 @@ use upcall_linux::{Runtime, Thread, clock, cpu_time};
 
 use crate::call::time;
 use crate::ground::access::nanoseconds;
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, NEVER, pass_through, program_call, raw_syscall};
 use crate::ground::record;
 use crate::ground::state::GUEST;

@@ -8,7 +8,7 @@ use upcall_core::Rank;
 use upcall_linux::Thread;
 
 /// A thread's attributes.
-pub trait Attributes {
+pub trait GuestAttributes {
     /// Those of the guest.
     fn guest(&self) -> &GuestThread;
 
@@ -17,7 +17,7 @@ pub trait Attributes {
     fn begin(&self, creator: &Self);
 }
 
-impl Attributes for Thread {
+impl GuestAttributes for Thread {
     #[inline]
     fn guest(&self) -> &GuestThread {
         // SAFETY: only the guest uses the room, and only here. Zeros are integers and flags.
@@ -233,7 +233,7 @@ impl GuestThread {
 mod tests {
     use super::*;
 
-    /// Attributes of which each byte is this one.
+    /// GuestAttributes of which each byte is this one.
     fn filled(byte: u8) -> Box<GuestThread> {
         let mut one = Box::new(GuestThread::default());
         // SAFETY: all are integers, flags, and pointers that nobody follows; 0 and 1 are flags.

@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread, activations, base};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::kernel_tid;
 use crate::ground::state::{self, GUEST};

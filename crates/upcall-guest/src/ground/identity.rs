@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use upcall_core::Slot;
 use upcall_linux::{Runtime, Thread, sys};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 
 /// The first id of a user-level thread.
 pub const FIRST: i32 = 1 << 28;

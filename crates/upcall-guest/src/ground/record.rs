@@ -6,7 +6,7 @@ use core::sync::atomic::{
 
 use upcall_linux::{Activation, Thread, base};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::identity::kernel_tid;
 

@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::poller::prepared;
 use upcall_linux::{Thread, activations, affinity, base, descriptors, preempt, spawn};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode, raw_syscall};
 use crate::ground::state::{self, GUEST, is_lent};
 use crate::ground::{caller, kernel_futex, mask};

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use upcall_linux::{Inside, Thread};
 
 use crate::call::direct;
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
 use crate::report::backtrace;

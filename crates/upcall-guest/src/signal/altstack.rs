@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::{Activation, Runtime, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::mask::set_kernel_mask;
 use crate::ground::state::GUEST;

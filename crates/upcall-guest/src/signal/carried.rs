@@ -20,7 +20,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::Thread;
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::{FIRST, kernel_tid};
 use crate::ground::state::GUEST;

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use upcall_core::Role;
 use upcall_linux::{Activation, Inside, Thread, base, preempt};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, set_kernel_mask};

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use upcall_core::{Machine, SpinLock};
 use upcall_linux::{Runtime, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::mask;
 
 use mask::bit;

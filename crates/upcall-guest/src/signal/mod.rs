@@ -59,7 +59,7 @@ use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt, sys, turns};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, kernel_mask, set_kernel_mask};

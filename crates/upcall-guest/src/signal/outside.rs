@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Thread, base, preempt};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::Frame;
 use crate::ground::mask::{ALL, set_kernel_mask};
 use crate::ground::record;

@@ -21,7 +21,7 @@ use upcall_core::kernel::Vessels;
 use upcall_linux::arch::own_syscalls;
 use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, Progress, give_up, progress, raw_syscall};
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{self, ALL, bit, set_kernel_mask};

@@ -27,7 +27,7 @@ use upcall_core::kernel::Vessels;
 use upcall_core::state::thread::Claim;
 use upcall_linux::{Activation, Inside, Runtime, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_linux::{Runtime, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::mask;
 use crate::ground::state::GUEST;
 use crate::signal;

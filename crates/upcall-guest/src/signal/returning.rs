@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::Thread;
 
 use super::altstack;
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 
 /// The place is on the thread's alternate stack. Places are even.
 const ON_ALTERNATE: usize = 1;

@@ -6,7 +6,7 @@ use upcall_core::WakeReason;
 use upcall_core::futex::Waited;
 use upcall_linux::{Activation, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::Frame;
 
 /// No handler of the program ran during the call.

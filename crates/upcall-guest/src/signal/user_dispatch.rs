@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 
 use upcall_linux::{Runtime, Thread, base};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{self, Frame, raw_syscall};
 use crate::ground::mask::MASK_BIT;
 use crate::ground::state::GUEST;

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Runtime, Thread, preempt};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, pass_through, program_call};
 use crate::ground::{access, mask};
 use crate::signal::seen::UNSEEN;

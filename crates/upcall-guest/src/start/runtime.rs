@@ -12,7 +12,7 @@ use upcall_linux::{
 };
 
 use crate::call::credentials;
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::mask;
 use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
 use crate::report::{stats, stuck};

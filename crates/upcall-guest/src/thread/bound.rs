@@ -35,7 +35,7 @@ use upcall_core::kernel::Vessels;
 use upcall_core::{Errno, Machine, SpinLock};
 use upcall_linux::{Activation, Runtime, Thread, activations, affinity, spawn};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
 use crate::ground::record::{Bound, LAST, of};
 use crate::ground::state::GUEST;

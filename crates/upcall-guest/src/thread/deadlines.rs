@@ -23,7 +23,7 @@ use upcall_core::{Machine, Rank, SpinLock};
 use upcall_linux::{Inside, Runtime, Thread, cpu_time};
 
 use crate::ground::access;
-use crate::ground::attributes::{Attributes, Job};
+use crate::ground::attributes::{GuestAttributes, Job};
 use crate::ground::entry::Frame;
 use crate::ground::state::{GUEST, Policy};
 use crate::signal::pending;

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use upcall_core::{Rank, SpinLock};
 use upcall_linux::{Inside, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::state::{GUEST, Policy};
 use crate::thread::{deadlines, scheduling, shell};

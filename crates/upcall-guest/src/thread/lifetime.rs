@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use upcall_core::{Errno, Machine};
 use upcall_linux::{Inside, Runtime, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{self, Frame, mode, raw_syscall};
 use crate::ground::state::GUEST;
 use crate::ground::{access, caller, mask};

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use upcall_linux::{Runtime, Thread};
 
 use crate::ground::access::{self, Fault};
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_linux::{Inside, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::{access, kernel_futex};
 

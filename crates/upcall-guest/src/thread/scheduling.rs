@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering;
 use upcall_core::Rank;
 use upcall_linux::{Inside, Runtime, Thread};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use upcall_core::Machine;
 use upcall_core::runtime::{Advice, Transition};
-use upcall_guest::attributes::Attributes;
+use upcall_guest::attributes::GuestAttributes;
 use upcall_guest::{lending, shell};
 use upcall_linux::{Runtime, Thread};
 

@@ -18,7 +18,7 @@ use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
 use crate::call::procfs;
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::entry::{Frame, NEVER, program_call};
 use crate::signal::seen;

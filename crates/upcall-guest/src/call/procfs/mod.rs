@@ -14,7 +14,7 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
 use crate::ground::access::{self, Fault};
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::state::GUEST;
 use crate::ground::text::put_number;

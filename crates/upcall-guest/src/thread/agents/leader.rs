@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use upcall_core::Errno;
 use upcall_linux::{Runtime, Thread, base, own_pending, own_syscall, spawn};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::mask;
 use crate::ground::state::GUEST;

@@ -33,7 +33,7 @@ use core::sync::atomic::{
 use upcall_core::{Errno, Machine, SpinLock};
 use upcall_linux::{Runtime, Thread, spawn};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
 use crate::ground::{caller, kernel_futex, record};
 use crate::signal::everywhere;

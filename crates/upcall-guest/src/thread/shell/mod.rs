@@ -27,7 +27,7 @@ use upcall_core::runtime::{Step, Transition};
 use upcall_core::{Errno, Slot};
 use upcall_linux::{Inside, Linux, Runtime, Thread, sys};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
 use crate::thread::lending::{self, Asks};

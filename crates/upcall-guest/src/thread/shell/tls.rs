@@ -15,7 +15,7 @@ use std::sync::Mutex;
 
 use upcall_linux::{Thread, base};
 
-use crate::ground::attributes::Attributes;
+use crate::ground::attributes::GuestAttributes;
 use crate::rewrite::object;
 use crate::signal;
 use crate::thread::robust;
