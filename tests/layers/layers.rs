@@ -39,7 +39,15 @@ fn upcall_core() {
         "crates/upcall-core",
         &[
             &["arch", "machine", "rank", "stats", "sync"],
-            &["accepted", "edges", "lock", "slot", "turnstile", "vp_set"],
+            &[
+                "accepted",
+                "edges",
+                "lock",
+                "numbered",
+                "slot",
+                "turnstile",
+                "vp_set",
+            ],
             &["memory", "stack"],
             &["state"],
             &["kernel"],

@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 
 use crate::kernel::Attributes;
 use crate::machine::Machine;
-use crate::state::thread::{Claim, QUEUED, RUNNING as RUNS, Thread, WakeReason};
+use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::sync::{AtomicUsize, Ordering};
 
 const RUNNING: usize = 0;
@@ -161,7 +161,7 @@ impl<K: Attributes> Ending<K> {
         thread
             .wait_key
             .store(self.address() | MARK, Ordering::Relaxed);
-        thread.state.store(QUEUED, Ordering::Relaxed);
+        thread.state.store(Phase::Queued, Ordering::Relaxed);
         let mut word = self.word.load(Ordering::Relaxed);
         let hangs = loop {
             if word == OVER {
@@ -176,7 +176,7 @@ impl<K: Attributes> Ending<K> {
         if hangs && (!kernel.is_interrupted(thread) || !self.withdraw(thread)) {
             return true;
         }
-        thread.state.store(RUNS, Ordering::Relaxed);
+        thread.state.store(Phase::Running, Ordering::Relaxed);
         false
     }
 }

@@ -189,7 +189,7 @@ impl<K: Poll> Heap<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::thread::{PARKED, READY, RUNNING};
+    use crate::state::thread::Phase;
     use crate::testing::{Bare, numbers, rounds};
     use core::sync::atomic::AtomicBool;
     use std::collections::BTreeMap;
@@ -215,7 +215,7 @@ mod tests {
                         let deadline = now + pick(1000);
                         let slack = pick(3) * 50;
                         kernel.slack.store(slack, Ordering::Relaxed);
-                        thread.state.store(PARKED, Ordering::Relaxed);
+                        thread.state.store(Phase::Parked, Ordering::Relaxed);
                         timers.insert(&kernel, thread, deadline);
                         model.insert((deadline + slack, number), deadline);
                     }
@@ -229,7 +229,7 @@ mod tests {
                         timers.expire(&kernel, now, &mut list);
                         let mut last = 0;
                         while let Some(expired) = list.pop_front() {
-                            assert_eq!(expired.state.load(Ordering::Relaxed), READY);
+                            assert_eq!(expired.state.load(Ordering::Relaxed), Phase::Ready);
                             let at = threads
                                 .iter()
                                 .position(|thread| core::ptr::eq(*thread, expired));
@@ -269,7 +269,7 @@ mod tests {
         let threads: [&Thread<Bare>; 3] = kernel.threads();
         let timers = Timers::new(&kernel).unwrap();
         for (thread, deadline) in threads.into_iter().zip([1000, 1040, 1060]) {
-            thread.state.store(PARKED, Ordering::Relaxed);
+            thread.state.store(Phase::Parked, Ordering::Relaxed);
             timers.insert(&kernel, thread, deadline);
             assert_eq!(kernel.alarm.load(Ordering::Relaxed), 1050);
         }
@@ -289,7 +289,7 @@ mod tests {
         let timers = Timers::new(&kernel).unwrap();
         for (thread, deadline, slack) in [(late, 1000, 500), (exact, 1100, 0)] {
             kernel.slack.store(slack, Ordering::Relaxed);
-            thread.state.store(PARKED, Ordering::Relaxed);
+            thread.state.store(Phase::Parked, Ordering::Relaxed);
             timers.insert(&kernel, thread, deadline);
         }
         assert_eq!(kernel.alarm.load(Ordering::Relaxed), 1100);
@@ -315,15 +315,15 @@ mod tests {
                 }
             });
             let late = (0..ROUNDS).find(|round| {
-                thread.state.store(PARKED, Ordering::Relaxed);
+                thread.state.store(Phase::Parked, Ordering::Relaxed);
                 timers.insert(&kernel, thread, 1);
                 for _ in 0..round % 64 {
                     core::hint::spin_loop();
                 }
                 thread.claim(WakeReason::Woken);
-                thread.state.store(RUNNING, Ordering::SeqCst);
+                thread.state.store(Phase::Running, Ordering::SeqCst);
                 timers.remove(&kernel, thread);
-                thread.state.store(PARKED, Ordering::SeqCst);
+                thread.state.store(Phase::Parked, Ordering::SeqCst);
                 for _ in 0..64 {
                     core::hint::spin_loop();
                 }
@@ -345,7 +345,7 @@ mod tests {
         timers.remove(&kernel, two);
         timers.remove(&kernel, two);
         let mut list = ThreadList::new();
-        one.state.store(PARKED, Ordering::Relaxed);
+        one.state.store(Phase::Parked, Ordering::Relaxed);
         timers.expire(&kernel, 4, &mut list);
         assert!(list.is_empty());
         timers.expire(&kernel, 5, &mut list);

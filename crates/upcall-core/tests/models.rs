@@ -153,20 +153,20 @@ const FAULTS: &[Fault] = &[
     (
         "futex::an_event_noted_while_a_thread_parks",
         "runtime/passage.rs",
-        ".compare_exchange(PARKING, PARKED, Ordering::SeqCst, Ordering::Acquire)",
-        ".compare_exchange(PARKING, PARKED, Ordering::AcqRel, Ordering::Acquire)",
+        "Phase::Parked,\n            Ordering::SeqCst,",
+        "Phase::Parked,\n            Ordering::AcqRel,",
     ),
     (
         "futex::an_event_noted_while_a_thread_parks",
         "state/thread.rs",
-        "let mut state = PARKED;",
+        "let mut state = Phase::Parked;",
         "let mut state = self.state.load(Ordering::Acquire);",
     ),
     (
         "futex::a_wake_up_and_a_deadline",
         "state/thread.rs",
-        "PARKED => (READY, Claim::Ready),",
-        "PARKED | READY => (READY, Claim::Ready),",
+        "Phase::Parked => (Phase::Ready, Claim::Ready),",
+        "Phase::Parked | Phase::Ready => (Phase::Ready, Claim::Ready),",
     ),
     (
         "futex::an_edge_that_comes",
@@ -256,7 +256,7 @@ const FAULTS: &[Fault] = &[
         "precedence::what_happens_is_told",
         "runtime/policy.rs",
         "let claims = core::mem::take(&mut told.adviser_waits)\n            && adviser",
-        "drop(told);\n        let mut told = self.policy.told.lock(&self.kernel);\n        let claims = core::mem::take(&mut told.adviser_waits)\n            && adviser.state.load(Ordering::Relaxed) == crate::state::thread::PARKED\n            && adviser",
+        "drop(told);\n        let mut told = self.policy.told.lock(&self.kernel);\n        let claims = core::mem::take(&mut told.adviser_waits)\n            && adviser.state.load(Ordering::Relaxed) == crate::state::thread::Phase::Parked\n            && adviser",
     ),
     (
         "precedence::an_adviser_whose_time_is_over",

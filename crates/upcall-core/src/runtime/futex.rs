@@ -21,7 +21,7 @@ use crate::lock::{Guard, SpinLock};
 use crate::machine::Errno;
 use crate::runtime::{After, Runtime, Transition};
 use crate::state::inside::Inside;
-use crate::state::thread::{Claim, PARKING, QUEUED, Thread, WakeReason};
+use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::Vp;
 use crate::sync::{CHECKED, fence_after_locked};
 
@@ -237,7 +237,11 @@ impl<K: Kernel> Runtime<K> {
             return Err(refusal);
         }
         let simple = deadline.is_none() && !self.kernel.is_interrupted(thread);
-        let state = if simple { QUEUED } else { PARKING };
+        let state = if simple {
+            Phase::Queued
+        } else {
+            Phase::Parking
+        };
         thread.state.store(state, Ordering::Relaxed);
         thread.wait_mask.store(mask, Ordering::Relaxed);
         queue.push(thread);
@@ -263,7 +267,7 @@ impl<K: Kernel> Runtime<K> {
             return ending::interrupt(key, thread);
         }
         if let Some(mut queue) = self.futexes.bucket_of(&self.kernel, thread)
-            && thread.state.load(Ordering::Relaxed) == QUEUED
+            && thread.state.load(Ordering::Relaxed) == Phase::Queued
         {
             queue.remove(thread);
             return thread.claim_in_bucket(WakeReason::Interrupted);

@@ -15,7 +15,7 @@ use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
-use crate::state::thread::{CLAIMED, Claim, PARKED, PARKING, Thread, WakeReason};
+use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::State;
 
 /// So many activations, beside four a virtual processor, may be away for waits that could park.
@@ -297,10 +297,12 @@ impl<K: Kernel> Inside<K> {
     pub fn finish_park(&self, thread: &'static Thread<K>) {
         // Pairs with `Thread::claim`. SeqCst: whoever has an event for the thread notes it before it
         // tries to claim the thread; here the thread can be claimed before the note is looked for.
-        match thread
-            .state
-            .compare_exchange(PARKING, PARKED, Ordering::SeqCst, Ordering::Acquire)
-        {
+        match thread.state.compare_exchange(
+            Phase::Parking,
+            Phase::Parked,
+            Ordering::SeqCst,
+            Ordering::Acquire,
+        ) {
             Ok(_) => {
                 if self.runtime().kernel.is_interrupted(thread)
                     && thread.claim(WakeReason::Interrupted) == Claim::Ready
@@ -309,8 +311,7 @@ impl<K: Kernel> Inside<K> {
                 }
             }
             Err(state) => {
-                debug_assert_eq!(state & 0xff, CLAIMED);
-                thread.reason.store(state >> 8, Ordering::Relaxed);
+                thread.reason.store(state.reason(), Ordering::Relaxed);
                 self.make_ready(thread);
             }
         }

@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
+use crate::numbered::{AtomicEnum, numbered_enum};
 use crate::rank::Rank;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
@@ -21,7 +22,7 @@ use crate::state::activation::Activation;
 use crate::state::inside::Inside;
 use crate::state::thread::{Claim, Thread, WakeReason};
 use crate::state::vp::Vp;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::AtomicU64;
 
 /// The adviser's rank: before all others.
 const ADVISER: Rank = Rank(0);
@@ -33,18 +34,18 @@ const LISTED: u32 = 1 << 31;
 /// The same: after those it waits, perhaps again.
 const WAITS: u32 = 1 << 30;
 
-/// How ready threads of one rank are ordered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Order {
-    /// They take turns; a new thread that divides its creator's work ([`Inside::make_ready_forked`]) goes first.
-    ForkedFirst = 0,
-    /// They take turns; every new thread goes first, for a time slice.
-    Lifo = 1,
-    /// They take turns.
-    RoundRobin = 2,
-    /// First come, first served: a thread runs until it waits or gives way.
-    Fifo = 3,
+numbered_enum! {
+    /// How ready threads of one rank are ordered.
+    pub enum Order {
+        /// They take turns; a new thread that divides its creator's work ([`Inside::make_ready_forked`]) goes first.
+        ForkedFirst = 0,
+        /// They take turns; every new thread goes first, for a time slice.
+        Lifo = 1,
+        /// They take turns.
+        RoundRobin = 2,
+        /// First come, first served: a thread runs until it waits or gives way.
+        Fifo = 3,
+    }
 }
 
 /// What happens to a thread.
@@ -130,7 +131,7 @@ enum What<K: Kernel> {
 
 /// What a runtime has of its policy.
 pub(super) struct Policy<K: Kernel> {
-    order: AtomicU32,
+    order: AtomicEnum<Order>,
     adviser: Slot<Thread<K>>,
     told: SpinLock<Told<K>>,
     /// How often the adviser has asked for more, and what that was at the last tick that found it running.
@@ -182,7 +183,7 @@ impl<K: Kernel> Told<K> {
 impl<K: Kernel> Policy<K> {
     pub(super) fn new() -> Self {
         Policy {
-            order: AtomicU32::new(Order::ForkedFirst as u32),
+            order: AtomicEnum::new(Order::ForkedFirst),
             adviser: Slot::empty(),
             told: SpinLock::new(Told {
                 head: None,
@@ -199,34 +200,24 @@ impl<K: Kernel> Policy<K> {
     pub(super) fn appoint(&self, thread: &'static Thread<K>) -> bool {
         self.adviser.replace_if(None, Some(thread))
     }
-
-    #[inline]
-    fn order(&self) -> Order {
-        match self.order.load(Ordering::Relaxed) {
-            0 => Order::ForkedFirst,
-            1 => Order::Lifo,
-            2 => Order::RoundRobin,
-            _ => Order::Fifo,
-        }
-    }
 }
 
 impl<K: Kernel> Runtime<K> {
     /// How threads of one rank are ordered from here on; [`Order::ForkedFirst`] otherwise.
     pub fn set_order(&self, order: Order) {
-        self.policy.order.store(order as u32, Ordering::Relaxed);
+        self.policy.order.store(order, Ordering::Relaxed);
     }
 
     /// Whether a thread gives way to its equals when its time slice ends.
     #[inline]
     pub(super) fn takes_turns(&self) -> bool {
-        self.policy.order() != Order::Fifo
+        self.policy.order.load(Ordering::Relaxed) != Order::Fifo
     }
 
     /// Whether a new thread goes before its equals; `forked`: it divides its creator's work.
     #[inline]
     pub(super) fn goes_first(&self, forked: bool) -> bool {
-        match self.policy.order() {
+        match self.policy.order.load(Ordering::Relaxed) {
             Order::ForkedFirst => forked,
             Order::Lifo => true,
             Order::RoundRobin | Order::Fifo => false,

@@ -6,7 +6,7 @@ use crate::rank::Rank;
 use crate::runtime::Runtime;
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
-use crate::state::thread::{HELD, READY, RUNNING, Thread};
+use crate::state::thread::{Phase, Thread};
 use crate::state::thread_list::ThreadList;
 use crate::state::vp::Vp;
 use crate::sync::{AtomicBool, Ordering};
@@ -61,15 +61,15 @@ impl<K: Kernel> Inside<K> {
             return;
         }
         match thread.state.load(Ordering::SeqCst) {
-            READY => {
+            Phase::Ready => {
                 let near = self.vp();
                 let mut lists = runtime.vps().iter();
                 if lists.any(|vp| vp.ready.replace(&runtime.kernel, thread)) {
                     runtime.announce(near, thread);
                 }
             }
-            HELD => self.release_held(thread),
-            RUNNING => {
+            Phase::Held => self.release_held(thread),
+            Phase::Running => {
                 if let Some(carrier) = thread.carrier() {
                     let here = core::ptr::eq(carrier, self.activation);
                     runtime.ask_owner(carrier.vp(), !here);
@@ -104,9 +104,9 @@ impl<K: Kernel> Runtime<K> {
     fn hold(&'static self, thread: &'static Thread<K>) -> bool {
         let mut held = self.ranks.held.lock(&self.kernel);
         // SeqCst: who changes the rank looks at the state afterwards, with `held` locked if it is `Held`.
-        thread.state.store(HELD, Ordering::SeqCst);
+        thread.state.store(Phase::Held, Ordering::SeqCst);
         if thread.rank() != Rank::HELD {
-            thread.state.store(READY, Ordering::Relaxed);
+            thread.state.store(Phase::Ready, Ordering::Relaxed);
             return false;
         }
         held.push_back(thread);

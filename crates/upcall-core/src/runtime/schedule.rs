@@ -10,7 +10,7 @@ use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::inside::Inside;
-use crate::state::thread::{RUNNING, Thread};
+use crate::state::thread::{Phase, Thread};
 use crate::state::vp::{State, Vp};
 
 impl<K: Kernel> Inside<K> {
@@ -227,7 +227,7 @@ impl<K: Kernel> Inside<K> {
         if vp.only_computes.load(Ordering::Relaxed) {
             runtime.fill_seat(vp);
         }
-        thread.state.store(RUNNING, Ordering::Relaxed);
+        thread.state.store(Phase::Running, Ordering::Relaxed);
         thread.carrier.set(Some(self.activation), Ordering::Release);
         self.thread.set(Some(thread), Ordering::Relaxed);
         if runtime.is_ranked() {

@@ -22,7 +22,7 @@ use crate::lock::spin;
 use crate::machine::Machine;
 use crate::rank::Rank;
 use crate::state::ranked::Ranked;
-use crate::state::thread::{READY, Thread};
+use crate::state::thread::{Phase, Thread};
 use crate::state::thread_list::ThreadList;
 
 /// New threads of a program that divides its work by them: the last one made runs first, which bounds how many
@@ -277,26 +277,26 @@ impl<K: Machine> ReadyList<K> {
 
     #[inline]
     pub(crate) fn push_back(&self, kernel: &K, thread: &'static Thread<K>) {
-        thread.state.store(READY, Ordering::Relaxed);
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
         self.with(kernel, |len| Some(len + 1), |list| list.push_back(thread));
     }
 
     #[inline]
     pub(crate) fn push_front(&self, kernel: &K, thread: &'static Thread<K>) {
-        thread.state.store(READY, Ordering::Relaxed);
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
         self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
     }
 
     /// Puts a new thread in, before all others of its rank.
     #[inline]
     pub(crate) fn push_forked(&self, kernel: &K, thread: &'static Thread<K>) {
-        thread.state.store(READY, Ordering::Relaxed);
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
         self.with(kernel, |len| Some(len + 1), |list| list.push_forked(thread));
     }
 
     /// Puts a thread in whose time slice has ended: it waits behind those that were woken.
     pub(crate) fn push_spent(&self, kernel: &K, thread: &'static Thread<K>) {
-        thread.state.store(READY, Ordering::Relaxed);
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
         self.with(kernel, |len| Some(len + 1), |list| list.push_spent(thread));
     }
 
@@ -315,14 +315,14 @@ impl<K: Machine> ReadyList<K> {
     /// Puts a thread in behind all others of its rank.
     #[inline]
     pub(crate) fn push_last(&self, kernel: &K, thread: &'static Thread<K>) {
-        thread.state.store(READY, Ordering::Relaxed);
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
         self.with(kernel, |len| Some(len + 1), |list| list.push_last(thread));
     }
 
     /// Puts a thread at the end and takes the first, which may be the same.
     #[inline]
     pub(crate) fn exchange(&self, kernel: &K, thread: &'static Thread<K>) -> &'static Thread<K> {
-        thread.state.store(READY, Ordering::Relaxed);
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
         let first = self.with(kernel, Some, |list| {
             list.push_last(thread);
             list.pop_front()
@@ -406,7 +406,7 @@ mod tests {
                     assert_eq!(thread.is_some(), expected.is_some());
                     if let (Some(thread), Some(expected)) = (thread, expected) {
                         assert!(core::ptr::eq(thread, expected));
-                        assert_eq!(thread.state.load(Ordering::Relaxed), READY);
+                        assert_eq!(thread.state.load(Ordering::Relaxed), Phase::Ready);
                         outside.push_back(thread);
                     }
                 }

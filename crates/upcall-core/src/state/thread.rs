@@ -24,37 +24,59 @@ use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::arch;
 use crate::machine::Machine;
 use crate::memory::Recycled;
+use crate::numbered::{AtomicEnum, Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
 use crate::state::activation::Activation;
 
-/// Why a parked thread runs again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum WakeReason {
-    /// What it waited for happened.
-    Woken = 0,
-    /// Its deadline passed.
-    TimedOut = 1,
-    /// Something for the thread itself came in between (a signal).
-    Interrupted = 2,
+numbered_enum! {
+    /// Why a parked thread runs again.
+    pub enum WakeReason {
+        /// What it waited for happened.
+        Woken = 0,
+        /// Its deadline passed.
+        TimedOut = 1,
+        /// Something for the thread itself came in between (a signal).
+        Interrupted = 2,
+    }
 }
 
-pub(crate) const RUNNING: u32 = 0;
-pub(crate) const PARKING: u32 = 1;
-pub(crate) const PARKED: u32 = 2;
-pub(crate) const CLAIMED: u32 = 3;
-pub(crate) const READY: u32 = 4;
-pub(crate) const QUEUED: u32 = 5;
-pub(crate) const HELD: u32 = 6;
+numbered_enum! {
+    /// See the module's text. `Claimed` has the reason with it, so that it is published with the claim.
+    pub(crate) enum Phase {
+        Running = 0,
+        Parking = 1,
+        Parked = 2,
+        Ready = 3,
+        Queued = 4,
+        Held = 5,
+        ClaimedWoken = 6,
+        ClaimedTimedOut = 7,
+        ClaimedInterrupted = 8,
+    }
+}
+
+impl Phase {
+    /// `Claimed` for this reason.
+    #[inline(always)]
+    fn claimed(reason: WakeReason) -> Self {
+        Phase::of(Phase::ClaimedWoken.number() + reason.number())
+    }
+
+    /// Why a thread was claimed that is `Claimed`.
+    #[inline(always)]
+    pub(crate) fn reason(self) -> WakeReason {
+        WakeReason::of(self.number().wrapping_sub(Phase::ClaimedWoken.number()))
+    }
+}
 
 /// A user-level thread. Lives in recycled memory: a reference stays valid, its identity does not.
 #[repr(C, align(64))]
 pub struct Thread<K: Machine> {
     /// Stack pointer of the saved registers while it does not run.
     pub(crate) context: AtomicUsize,
-    pub(crate) state: AtomicU32,
-    pub(crate) reason: AtomicU32,
+    pub(crate) state: AtomicEnum<Phase>,
+    pub(crate) reason: AtomicEnum<WakeReason>,
     /// Neighbours in the one list that holds the thread (ready list, free list, list of claimed).
     pub(crate) next: Slot<Thread<K>>,
     /// Where that list goes both ways.
@@ -92,7 +114,7 @@ impl<K: Machine> Thread<K> {
     /// Declares the current thread findable by [`Thread::claim`];
     /// [`Inside::park_until_claimed`](crate::Inside::park_until_claimed) must follow.
     pub fn begin_park(&self) {
-        self.state.store(PARKING, Ordering::Release);
+        self.state.store(Phase::Parking, Ordering::Release);
     }
 
     /// The activation that carries the thread, if it runs (or is stopped by the kernel).
@@ -102,29 +124,34 @@ impl<K: Machine> Thread<K> {
 
     /// Whether it runs on some activation, as far as one can know from outside.
     pub fn is_running(&self) -> bool {
-        self.state.load(Ordering::Acquire) == RUNNING
+        self.state.load(Ordering::Acquire) == Phase::Running
     }
 
     /// Whether it waits for a virtual processor, as far as one can know from outside.
     pub fn is_ready(&self) -> bool {
-        self.state.load(Ordering::Acquire) == READY
+        self.state.load(Ordering::Acquire) == Phase::Ready
     }
 
     /// Whether it is ready and put aside ([`Rank::HELD`]), as far as one can know from outside.
     pub fn is_held(&self) -> bool {
-        self.state.load(Ordering::Acquire) == HELD
+        self.state.load(Ordering::Acquire) == Phase::Held
     }
 
     /// Whether it waits for a word that another thread, or a signal, will change. As far as one can know from
     /// outside.
     pub fn waits_for_word(&self) -> bool {
-        matches!(self.state.load(Ordering::SeqCst), PARKED | QUEUED)
-            && self.wait_key.load(Ordering::SeqCst) != 0
+        matches!(
+            self.state.load(Ordering::SeqCst),
+            Phase::Parked | Phase::Queued
+        ) && self.wait_key.load(Ordering::SeqCst) != 0
     }
 
     /// Where it is, if it is parked, as far as one can know from outside.
     pub fn saved(&self) -> Option<arch::Saved> {
-        let parked = matches!(self.state.load(Ordering::Acquire), PARKED | QUEUED);
+        let parked = matches!(
+            self.state.load(Ordering::Acquire),
+            Phase::Parked | Phase::Queued
+        );
         // SAFETY: the context of a thread is there for as long as it is parked.
         parked.then(|| unsafe { arch::saved(self.context.load(Ordering::Relaxed)) })
     }
@@ -148,15 +175,13 @@ impl<K: Machine> Thread<K> {
     /// Claims a parked thread for `reason`. The caller that gets [`Claim::Ready`] must make the
     /// thread ready; for the other answers there is nothing to do.
     pub fn claim(&self, reason: WakeReason) -> Claim {
-        // The reason travels in the state so that it is published with the claim.
-        let claimed = CLAIMED | (reason as u32) << 8;
         // A guess and not a load: whoever claims has made a note before, and a locked operation
         // must stand between the two.
-        let mut state = PARKED;
+        let mut state = Phase::Parked;
         loop {
             let (next, claim) = match state {
-                PARKED => (READY, Claim::Ready),
-                PARKING => (claimed, Claim::Soon),
+                Phase::Parked => (Phase::Ready, Claim::Ready),
+                Phase::Parking => (Phase::claimed(reason), Claim::Soon),
                 _ => return Claim::Lost,
             };
             // SeqCst: pairs with itself and with `Inside::finish_park`, which may turn one state
@@ -167,7 +192,7 @@ impl<K: Machine> Thread<K> {
             {
                 Ok(_) => {
                     if claim == Claim::Ready {
-                        self.reason.store(reason as u32, Ordering::Relaxed);
+                        self.reason.store(reason, Ordering::Relaxed);
                     }
                     return claim;
                 }
@@ -180,9 +205,9 @@ impl<K: Machine> Thread<K> {
     #[inline]
     pub(crate) fn claim_in_bucket(&self, reason: WakeReason) -> Claim {
         // Relaxed: `Queued` comes and goes under the lock alone.
-        if self.state.load(Ordering::Relaxed) == QUEUED {
-            self.state.store(READY, Ordering::Relaxed);
-            self.reason.store(reason as u32, Ordering::Relaxed);
+        if self.state.load(Ordering::Relaxed) == Phase::Queued {
+            self.state.store(Phase::Ready, Ordering::Relaxed);
+            self.reason.store(reason, Ordering::Relaxed);
             Claim::Ready
         } else {
             self.claim(reason)
@@ -191,11 +216,7 @@ impl<K: Machine> Thread<K> {
 
     /// Why it was last woken. Only for the thread itself.
     pub fn wake_reason(&self) -> WakeReason {
-        match self.reason.load(Ordering::Relaxed) {
-            1 => WakeReason::TimedOut,
-            2 => WakeReason::Interrupted,
-            _ => WakeReason::Woken,
-        }
+        self.reason.load(Ordering::Relaxed)
     }
 }
 
@@ -218,8 +239,8 @@ impl<K: Machine> Recycled for Thread<K> {
     fn initial() -> Self {
         Thread {
             context: AtomicUsize::new(0),
-            state: AtomicU32::new(RUNNING),
-            reason: AtomicU32::new(0),
+            state: AtomicEnum::new(Phase::Running),
+            reason: AtomicEnum::new(WakeReason::Woken),
             next: Slot::empty(),
             previous: Slot::empty(),
             carrier: Slot::empty(),
@@ -270,8 +291,8 @@ mod tests {
                     await_round(&asked, round);
                     // The step of `Inside::finish_park`.
                     let _ = thread.state.compare_exchange(
-                        PARKING,
-                        PARKED,
+                        Phase::Parking,
+                        Phase::Parked,
                         Ordering::SeqCst,
                         Ordering::Acquire,
                     );
@@ -279,7 +300,7 @@ mod tests {
                 }
             });
             for round in 1..=ROUNDS {
-                thread.state.store(PARKING, Ordering::Release);
+                thread.state.store(Phase::Parking, Ordering::Release);
                 asked.store(round, Ordering::Release);
                 for _ in 0..round % 1000 {
                     std::hint::black_box(round);

@@ -24,28 +24,29 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::lock::SpinLock;
 use crate::machine::Machine;
+use crate::numbered::{Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
 use crate::state::activation::Activation;
 use crate::state::activation_list::ActivationList;
 use crate::state::ready::ReadyList;
 
-/// What the owner of a virtual processor does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub enum State {
-    /// Runs its thread's own code.
-    User = 0,
-    /// Is inside the runtime.
-    Runtime = 1,
-    /// Is in a system call of its thread.
-    Kernel = 2,
-    /// Waits for something to run.
-    Idle = 3,
-    /// Was given the processor, with its thread inside, and has not run since.
-    Granted = 4,
-    /// Was given the processor, or told to look for work, without a thread, and has not run since.
-    Rung = 5,
+numbered_enum! {
+    /// What the owner of a virtual processor does.
+    pub enum State {
+        /// Runs its thread's own code.
+        User = 0,
+        /// Is inside the runtime.
+        Runtime = 1,
+        /// Is in a system call of its thread.
+        Kernel = 2,
+        /// Waits for something to run.
+        Idle = 3,
+        /// Was given the processor, with its thread inside, and has not run since.
+        Granted = 4,
+        /// Was given the processor, or told to look for work, without a thread, and has not run since.
+        Rung = 5,
+    }
 }
 
 const STATE: usize = 7;
@@ -90,14 +91,8 @@ impl<K: Machine> Word<K> {
     /// What the owner does.
     #[inline]
     pub fn state(self) -> State {
-        match self.bits & STATE {
-            0 => State::User,
-            1 => State::Runtime,
-            2 => State::Kernel,
-            3 => State::Idle,
-            4 => State::Granted,
-            _ => State::Rung,
-        }
+        // SAFETY: words are only made from a `State`.
+        unsafe { State::of_known((self.bits & STATE) as u32) }
     }
 
     /// Whether this activation is the owner.

@@ -118,9 +118,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_event_is_lost",
         file: "runtime/passage.rs",
-        text: "thread.reason.store(state >> 8, Ordering::Relaxed);
+        text: "thread.reason.store(state.reason(), Ordering::Relaxed);
                 self.make_ready(thread);",
-        instead: "thread.reason.store(state >> 8, Ordering::Relaxed);",
+        instead: "thread.reason.store(state.reason(), Ordering::Relaxed);",
         scenario: "descriptors",
     },
     Mutant {
@@ -277,8 +277,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_is_kept_back_is_held",
         file: "runtime/precedence.rs",
-        text: "HELD => self.release_held(thread),",
-        instead: "HELD => {}",
+        text: "Phase::Held => self.release_held(thread),",
+        instead: "Phase::Held => {}",
         scenario: "policies::groups_take_turns",
     },
     // It is ready, and nobody is called for it.

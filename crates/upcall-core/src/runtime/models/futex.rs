@@ -11,7 +11,7 @@ use crate::Edges;
 use crate::lock::SpinLock;
 use crate::runtime::Runtime;
 use crate::runtime::futex::Waited;
-use crate::state::thread::{Claim, RUNNING, Thread, WakeReason};
+use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::sync::AtomicU32;
 
 type Rt = &'static Runtime<Checked>;
@@ -52,7 +52,7 @@ fn signal(runtime: Rt, thread: Th) -> Claim {
 /// The thread is ready once, and runs again.
 fn runs_again(runtime: Rt, thread: Th) -> WakeReason {
     assert_eq!(all_ready(runtime), [core::ptr::from_ref(thread)]);
-    thread.state.store(RUNNING, Ordering::Relaxed);
+    thread.state.store(Phase::Running, Ordering::Relaxed);
     runtime.clean_up(thread);
     assert_eq!(thread.wait_key.load(Ordering::Relaxed), 0);
     thread.wake_reason()

@@ -71,7 +71,7 @@ use crate::runtime::Runtime;
 use crate::state::activation::Activation;
 #[cfg(loom)]
 use crate::state::inside::Inside;
-use crate::state::thread::{READY, Thread};
+use crate::state::thread::{Phase, Thread};
 #[cfg(loom)]
 use crate::state::vp::Vp;
 
@@ -130,7 +130,7 @@ fn all_ready(runtime: &'static Runtime<Checked>) -> Vec<*const Thread<Checked>> 
     let mut found = Vec::new();
     for vp in runtime.vps() {
         while let Some(thread) = vp.ready.pop(runtime.kernel()) {
-            assert_eq!(thread.state.load(Ordering::Relaxed), READY);
+            assert_eq!(thread.state.load(Ordering::Relaxed), Phase::Ready);
             found.push(core::ptr::from_ref(thread));
         }
     }

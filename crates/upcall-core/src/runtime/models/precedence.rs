@@ -9,7 +9,7 @@ use super::kernel::{self, Checked};
 use super::{all_ready, check, inside, owner, runtime, threads};
 use crate::rank::Rank;
 use crate::runtime::{Advice, Runtime, Transition};
-use crate::state::thread::{Claim, PARKED, Thread, WakeReason};
+use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 
 type Rt = &'static Runtime<Checked>;
 
@@ -101,7 +101,7 @@ fn a_thread_that_is_more_urgent_when_it_is_ready_has_somebody_choose_again() {
         let [one, other] = [&runtime.vps()[0], &runtime.vps()[1]];
         let [wakes] = threads(runtime);
         wakes.rank.store(10, Ordering::Relaxed);
-        wakes.state.store(PARKED, Ordering::Relaxed);
+        wakes.state.store(Phase::Parked, Ordering::Relaxed);
         runtime.ranks.begin();
         for vp in [one, other] {
             vp.rank.store(5, Ordering::Relaxed);
