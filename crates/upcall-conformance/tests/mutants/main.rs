@@ -169,8 +169,8 @@ const MUTANTS: &[Mutant] = &[
     of_standby(
         "block",
         OBSERVE,
-        "PROC => cheap_doubt ||",
-        "PROC => !cheap_doubt &&",
+        "Probe::Proc => cheap_doubt ||",
+        "Probe::Proc => !cheap_doubt &&",
     ),
     // Blocked outside of any call: a page fault.
     of_standby(
@@ -188,8 +188,8 @@ const MUTANTS: &[Mutant] = &[
     of_standby(
         "need",
         KERNEL,
-        "IN_POLL => self.poller.kick(),",
-        "IN_POLL => {}",
+        "Sleeps::InPoll => self.poller.kick(),",
+        "Sleeps::InPoll => {}",
     ),
     of_standby(
         "idle",

@@ -11,6 +11,7 @@ use core::sync::atomic::{
 };
 
 use upcall_core::Errno;
+use upcall_core::numbered::{AtomicEnum, numbered_enum};
 use upcall_linux::Runtime;
 use upcall_linux::observe::Probe;
 
@@ -36,24 +37,25 @@ pub struct Options {
     pub policy: Policy,
 }
 
-/// Which ready thread runs first. From [`Policy::Priority`] on by ranks.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u32)]
-pub enum Policy {
-    /// Threads take turns; a new one of the crate goes first.
-    ForkedFirst = 0,
-    /// As that, and every new thread goes first.
-    Lifo = 1,
-    /// Threads take turns.
-    RoundRobin = 2,
-    /// Threads run until they wait or give way.
-    Fifo = 3,
-    /// By the scheduling policies and priorities that threads ask for; equals take turns.
-    Priority = 4,
-    /// By the deadlines that threads ask for; equals, and those without, take turns.
-    Deadline = 5,
-    /// By what the program's own policy says; equals take turns.
-    Advised = 6,
+numbered_enum! {
+    /// Which ready thread runs first. From [`Policy::Priority`] on by ranks.
+    #[derive(PartialOrd, Ord)]
+    pub enum Policy {
+        /// Threads take turns; a new one of the crate goes first.
+        ForkedFirst = 0,
+        /// As that, and every new thread goes first.
+        Lifo = 1,
+        /// Threads take turns.
+        RoundRobin = 2,
+        /// Threads run until they wait or give way.
+        Fifo = 3,
+        /// By the scheduling policies and priorities that threads ask for; equals take turns.
+        Priority = 4,
+        /// By the deadlines that threads ask for; equals, and those without, take turns.
+        Deadline = 5,
+        /// By what the program's own policy says; equals take turns.
+        Advised = 6,
+    }
 }
 
 impl Policy {
@@ -80,10 +82,10 @@ pub struct Guest {
     /// close before they end.
     pub(crate) report_to: AtomicI32,
     pub(crate) sentinel: AtomicBool,
-    pub(crate) probe: AtomicU32,
+    pub(crate) probe: AtomicEnum<Probe>,
     pub(crate) slice_ns: AtomicU64,
     pub(crate) takes_turns: AtomicBool,
-    policy: AtomicU32,
+    policy: AtomicEnum<Policy>,
     /// The process's own id, which is also its first thread's.
     pub pid: AtomicU32,
     /// Threads of the program by id.
@@ -106,10 +108,10 @@ pub static GUEST: Guest = Guest {
     stats: AtomicBool::new(false),
     report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
-    probe: AtomicU32::new(Probe::Perf as u32),
+    probe: AtomicEnum::new(Probe::Perf),
     slice_ns: AtomicU64::new(5_000_000),
     takes_turns: AtomicBool::new(false),
-    policy: AtomicU32::new(Policy::ForkedFirst as u32),
+    policy: AtomicEnum::new(Policy::ForkedFirst),
     pid: AtomicU32::new(0),
     identities: Identities::new(),
     living: AtomicUsize::new(0),
@@ -124,11 +126,11 @@ impl Guest {
         self.vps.store(options.vps, Ordering::Relaxed);
         self.stats.store(options.stats, Ordering::Relaxed);
         self.sentinel.store(options.sentinel, Ordering::Relaxed);
-        self.probe.store(options.probe as u32, Ordering::Relaxed);
+        self.probe.store(options.probe, Ordering::Relaxed);
         self.slice_ns.store(options.slice_ns, Ordering::Relaxed);
         self.takes_turns
             .store(options.takes_turns, Ordering::Relaxed);
-        self.policy.store(options.policy as u32, Ordering::Relaxed);
+        self.policy.store(options.policy, Ordering::Relaxed);
     }
 
     /// [`Options::slice_ns`].
@@ -144,15 +146,7 @@ impl Guest {
     /// [`Options::policy`].
     #[inline]
     pub fn policy(&self) -> Policy {
-        match self.policy.load(Ordering::Relaxed) {
-            0 => Policy::ForkedFirst,
-            1 => Policy::Lifo,
-            2 => Policy::RoundRobin,
-            3 => Policy::Fifo,
-            4 => Policy::Priority,
-            5 => Policy::Deadline,
-            _ => Policy::Advised,
-        }
+        self.policy.load(Ordering::Relaxed)
     }
 
     /// Returns true if threads have ranks.

@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::runtime::Order;
 use upcall_core::{Errno, Machine};
-use upcall_linux::observe::Probe;
 use upcall_linux::{
     Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, memory, placement,
     preempt, turns,
@@ -44,11 +43,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     let attempt = memory::attempt();
     let linux = Linux::open(Settings {
         sentinel: GUEST.sentinel.load(Ordering::Relaxed),
-        probe: match GUEST.probe.load(Ordering::Relaxed) {
-            2 => Probe::Proc,
-            3 => Probe::Yields,
-            _ => Probe::Perf,
-        },
+        probe: GUEST.probe.load(Ordering::Relaxed),
         slice_ns: GUEST.slice_ns.load(Ordering::Relaxed),
         takes_turns: GUEST.takes_turns.load(Ordering::Relaxed),
         hooks: Hooks {

@@ -23,7 +23,7 @@ use upcall_core::{Machine, Role};
 
 use crate::activation::preempt;
 use crate::state::Linux;
-use crate::state::{AWAKE, Activation, Inside, Runtime};
+use crate::state::{Activation, Inside, Runtime, Sleeps};
 use crate::sys;
 
 impl Linux {
@@ -56,7 +56,7 @@ impl Linux {
     }
 
     fn nudge_one(&self, activation: &Activation) {
-        if activation.kernel.waiting.load(Ordering::SeqCst) != AWAKE {
+        if activation.kernel.waiting.load(Ordering::SeqCst) != Sleeps::Nowhere {
             activation.wake_word().fetch_add(1, Ordering::SeqCst);
             self.wake(activation);
         } else if activation.role() == Role::Standby {

@@ -17,25 +17,26 @@
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use upcall_core::Waiting;
+use upcall_core::numbered::{AtomicEnum, numbered_enum};
 
 use crate::sys::procfs::Path;
 use crate::sys::{self, descriptors, error, processor_time};
 
-/// A way to learn whether an activation is blocked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Probe {
-    /// perf_event_open(2) with context-switch records.
-    Perf = 1,
-    /// /proc/self/task/T/syscall.
-    Proc = 2,
-    /// Its processor time across yields of the standby.
-    Yields = 3,
+numbered_enum! {
+    /// A way to learn whether an activation is blocked.
+    #[derive(Default)]
+    pub enum Probe {
+        /// None: there is no kernel thread.
+        #[default]
+        None = 0,
+        /// perf_event_open(2) with context-switch records.
+        Perf = 1,
+        /// /proc/self/task/T/syscall.
+        Proc = 2,
+        /// Its processor time across yields of the standby.
+        Yields = 3,
+    }
 }
-
-const PERF: u32 = Probe::Perf as u32;
-const PROC: u32 = Probe::Proc as u32;
-const YIELDS: u32 = Probe::Yields as u32;
 
 const PAGE: usize = 4096;
 const PERF_RECORD_MISC_SWITCH_OUT: u16 = 1 << 13;
@@ -132,8 +133,7 @@ pub struct Observer {
     /// needed.
     syscall_file: AtomicI32,
     stat_file: AtomicI32,
-    /// The probe: a number of [`Probe`].
-    probe: AtomicU32,
+    probe: AtomicEnum<Probe>,
     /// For [`Probe::Yields`]: its processor time at the last look, nanoseconds, and looks since that
     /// found the same.
     ran_ns: AtomicU64,
@@ -155,12 +155,12 @@ impl Observer {
                 }
             }
         }
-        self.probe.store(probe as u32, Ordering::Release);
+        self.probe.store(probe, Ordering::Release);
     }
 
     /// The kernel thread ends.
     pub(crate) fn close(&self) {
-        self.probe.store(0, Ordering::Relaxed);
+        self.probe.store(Probe::None, Ordering::Relaxed);
         self.empty_ring();
         for file in [&self.syscall_file, &self.stat_file] {
             let file = file.swap(0, Ordering::Relaxed);
@@ -193,13 +193,13 @@ impl Observer {
     /// Whether the activation, whose kernel thread this is, is blocked. Called by the standby.
     pub(crate) fn is_blocked(&self, tid: i32, cheap_doubt: bool) -> bool {
         match self.probe.load(Ordering::Acquire) {
-            PERF => self.switched_out(),
-            PROC => cheap_doubt || self.waits_in_kernel(tid),
-            YIELDS => {
+            Probe::Perf => self.switched_out(),
+            Probe::Proc => cheap_doubt || self.waits_in_kernel(tid),
+            Probe::Yields => {
                 self.has_not_run(tid)
                     && (cheap_doubt || self.state(tid).is_none_or(|it| it != b'R'))
             }
-            _ => false,
+            Probe::None => false,
         }
     }
 

@@ -12,8 +12,8 @@ use upcall_core::{Errno, Machine, Role, Slot, ThreadList, Vp, Waiting};
 use crate::activation::{preempt, spawn};
 use crate::blocked::watch::Watch;
 use crate::state::{
-    AWAKE, Activation, IN_FUTEX, IN_POLL, IN_TURN, Inside, Linux, LinuxActivation, LinuxThread,
-    Poller, Settings, Thread, activations, base, cpu_time, slack,
+    Activation, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps, Thread,
+    activations, base, cpu_time, slack,
 };
 use crate::sys::{self, descriptors, memory, vdso};
 use crate::turns::Turns;
@@ -119,13 +119,13 @@ impl Linux {
     }
 
     /// Prepares a sleep: whether nothing has come that forbids it.
-    fn lie_down(&self, activation: &Activation, how: u32) -> bool {
+    fn lie_down(&self, activation: &Activation, how: Sleeps) -> bool {
         let state = &activation.kernel;
         // First the mark, then the mask: a thread that changes what the mask depends on looks at the mark.
         state.waiting.store(how, Ordering::SeqCst);
         self.set_resting_mask(activation);
         if !state.inbox.is_empty() {
-            state.waiting.store(AWAKE, Ordering::Relaxed);
+            state.waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
             return false;
         }
         true
@@ -229,7 +229,7 @@ unsafe impl Vessels for Linux {
     }
 
     fn sleep(&self, activation: &Activation, seen: u32) {
-        if !self.lie_down(activation, IN_FUTEX) {
+        if !self.lie_down(activation, Sleeps::InFutex) {
             return;
         }
         activation.kernel.glance.forget();
@@ -244,12 +244,12 @@ unsafe impl Vessels for Linux {
                 0
             )
         };
-        waiting.store(AWAKE, Ordering::Relaxed);
+        waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
     }
 
     fn wake(&self, activation: &Activation) {
         match activation.kernel.waiting.load(Ordering::SeqCst) {
-            IN_FUTEX => {
+            Sleeps::InFutex => {
                 // SAFETY: wakes on an address; touches no memory.
                 unsafe {
                     sys!(
@@ -260,9 +260,9 @@ unsafe impl Vessels for Linux {
                     )
                 };
             }
-            IN_POLL => self.poller.kick(),
-            IN_TURN => self.turns.wake(),
-            _ => {}
+            Sleeps::InPoll => self.poller.kick(),
+            Sleeps::InTurn => self.turns.wake(),
+            Sleeps::Nowhere => {}
         }
     }
 
@@ -352,7 +352,7 @@ impl Poll for Linux {
         let Some(seen) = wait else {
             return self.poller.collect(runtime, true, 0);
         };
-        if !self.lie_down(activation, IN_POLL) {
+        if !self.lie_down(activation, Sleeps::InPoll) {
             return self.poller.collect(runtime, false, 0);
         }
         let waiting = &activation.kernel.waiting;
@@ -360,7 +360,7 @@ impl Poll for Linux {
         let waits_for_turn = block && self.waits_for_turn(activation);
         let timeout_ms = if block { self.pause(waits_for_turn) } else { 0 };
         let list = self.poller.collect(runtime, false, timeout_ms);
-        waiting.store(AWAKE, Ordering::Relaxed);
+        waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
         if waits_for_turn {
             // Perhaps nobody else is awake to find out that the turn has come.
             self.turns.look(activation, &activation.kernel.sleeps);
@@ -436,14 +436,14 @@ impl Share for Linux {
     }
 
     fn await_turn(&self, activation: &Activation, seen: u32) {
-        if !self.lie_down(activation, IN_TURN) {
+        if !self.lie_down(activation, Sleeps::InTurn) {
             return;
         }
         let waiting = &activation.kernel.waiting;
         self.turns.sleep(activation, &activation.kernel.sleeps, || {
             activation.wake_word().load(Ordering::SeqCst) != seen
         });
-        waiting.store(AWAKE, Ordering::Relaxed);
+        waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
     }
 
     #[inline]

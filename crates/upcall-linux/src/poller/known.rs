@@ -5,24 +5,27 @@
 
 use core::sync::atomic::Ordering;
 
+use upcall_core::numbered::{Numbered, numbered_enum};
+
 use super::{Poller, Wants, Watch};
 use crate::state::{Known, Runtime};
 
-/// What kind of file a descriptor is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u8)]
-pub enum Kind {
-    /// Nothing yet, or the kernel did not say.
-    #[default]
-    Unknown = 0,
-    /// A pipe or FIFO.
-    Pipe = 1,
-    /// A socket.
-    Socket = 2,
-    /// A regular file, directory, block device, or one of memory (/dev/zero): its calls do not wait for anybody.
-    File = 3,
-    /// Anything else.
-    Other = 4,
+numbered_enum! {
+    /// What kind of file a descriptor is for.
+    #[derive(Default)]
+    pub enum Kind {
+        /// Nothing yet, or the kernel did not say.
+        #[default]
+        Unknown = 0,
+        /// A pipe or FIFO.
+        Pipe = 1,
+        /// A socket.
+        Socket = 2,
+        /// A regular file, directory, block device, or one of memory (/dev/zero): its calls do not wait for anybody.
+        File = 3,
+        /// Anything else.
+        Other = 4,
+    }
 }
 
 const KIND: u32 = 0xf;
@@ -36,13 +39,7 @@ const EPOCH_SHIFT: u32 = 8;
 
 impl Known {
     fn kind(&self) -> Kind {
-        match self.word.load(Ordering::Relaxed) & KIND {
-            1 => Kind::Pipe,
-            2 => Kind::Socket,
-            3 => Kind::File,
-            4 => Kind::Other,
-            _ => Kind::Unknown,
-        }
+        Kind::of(self.word.load(Ordering::Relaxed) & KIND)
     }
 
     /// The caller holds the entry's lock. Otherwise a thread that learns the kind may learn it of the wrong file.
@@ -163,7 +160,7 @@ impl Poller {
             self.highest.fetch_max(descriptor as u32, Ordering::Relaxed);
             self.known[descriptor as usize]
                 .word
-                .store(kind as u32, Ordering::Relaxed);
+                .store(kind.number(), Ordering::Relaxed);
         }
         inside.leave();
         kind

@@ -24,6 +24,8 @@ pub(crate) use waits::{Choice, DESCRIPTORS, Descriptor, Entry, Known, Node, READ
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use upcall_core::numbered::{AtomicEnum, numbered_enum};
+
 use crate::blocked::observe::Observer;
 use crate::blocked::watch::Glance;
 use crate::processors::asked::Asked;
@@ -42,11 +44,15 @@ pub type Runtime = upcall_core::Runtime<Linux>;
 /// See [`upcall_core::Inside`].
 pub type Inside = upcall_core::Inside<Linux>;
 
-/// Where an activation sleeps: what [`Linux::wake`](crate::state::Linux) must do.
-pub(crate) const AWAKE: u32 = 0;
-pub(crate) const IN_FUTEX: u32 = 1;
-pub(crate) const IN_POLL: u32 = 2;
-pub(crate) const IN_TURN: u32 = 3;
+numbered_enum! {
+    /// Where an activation sleeps: what [`Linux::wake`](crate::state::Linux) must do.
+    pub(crate) enum Sleeps {
+        Nowhere = 0,
+        InFutex = 1,
+        InPoll = 2,
+        InTurn = 3,
+    }
+}
 
 /// What the backend keeps with each activation.
 pub struct LinuxActivation {
@@ -56,7 +62,7 @@ pub struct LinuxActivation {
     pub(crate) binding: Binding,
     /// How its last time slice went.
     pub(crate) slice: Slice,
-    pub(crate) waiting: AtomicU32,
+    pub(crate) waiting: AtomicEnum<Sleeps>,
     /// The timer of its time slices plus one, or 0.
     pub(crate) timer: AtomicI32,
     /// When one was last asked for.
@@ -98,7 +104,7 @@ impl Default for LinuxActivation {
             tid: AtomicI32::new(0),
             binding: Binding::default(),
             slice: Slice::default(),
-            waiting: AtomicU32::new(AWAKE),
+            waiting: AtomicEnum::new(Sleeps::Nowhere),
             timer: AtomicI32::new(0),
             timer_tried_ns: AtomicU64::new(0),
             thread_pointer: AtomicUsize::new(0),
@@ -133,7 +139,7 @@ impl LinuxActivation {
         self.slice.forget();
         self.glance.forget();
         self.timer_tried_ns.store(0, Ordering::Relaxed);
-        self.waiting.store(AWAKE, Ordering::Relaxed);
+        self.waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         self.mask.store(0, Ordering::Relaxed);
         self.at_hand.store(0, Ordering::Relaxed);
