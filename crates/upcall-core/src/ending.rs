@@ -19,6 +19,7 @@ use core::marker::PhantomData;
 use crate::kernel::Attributes;
 use crate::machine::Machine;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
+use crate::state::wait::Wait;
 use crate::sync::{AtomicUsize, Ordering};
 
 const RUNNING: usize = 0;
@@ -26,10 +27,6 @@ const OVER: usize = 1;
 const DROPPED: usize = 2;
 const LEAVING: usize = 3;
 const OUTSIDE: usize = 4;
-
-/// What a thread's wait key has beside the address of the word in which it waits; those of futexes are
-/// multiples of four.
-const MARK: usize = 2;
 
 /// See the module's text.
 #[repr(transparent)]
@@ -159,8 +156,8 @@ impl<K: Attributes> Ending<K> {
         let own = core::ptr::from_ref(thread) as usize;
         // Before the compare-and-swap, which stands between it and the look for a signal: see `Runtime::interrupt`.
         thread
-            .wait_key
-            .store(self.address() | MARK, Ordering::Relaxed);
+            .wait
+            .store(Wait::End(self.address()), Ordering::Relaxed);
         thread.state.store(Phase::Queued, Ordering::Relaxed);
         let mut word = self.word.load(Ordering::Relaxed);
         let hangs = loop {
@@ -181,16 +178,10 @@ impl<K: Attributes> Ending<K> {
     }
 }
 
-/// Whether a thread with this wait key waits for an end.
-#[inline]
-pub(crate) fn is_key(key: usize) -> bool {
-    key % 4 == MARK
-}
-
-/// Something has come for a thread with this wait key, which [`is_key`].
-pub(crate) fn interrupt<K: Machine>(key: usize, thread: &'static Thread<K>) -> Claim {
+/// Something has come for a thread that waits for the end at this address ([`Wait::End`]).
+pub(crate) fn interrupt<K: Machine>(ending: usize, thread: &'static Thread<K>) -> Claim {
     // SAFETY: the address of an `Ending`, which is there for ever, as the module's text demands.
-    let ending = unsafe { &*((key - MARK) as *const Ending<K>) };
+    let ending = unsafe { &*(ending as *const Ending<K>) };
     if !ending.withdraw(thread) {
         return Claim::Lost;
     }

@@ -105,8 +105,8 @@ const FAULTS: &[Fault] = &[
     (
         "futex::a_signal_for_a_thread_that_begins_to_wait",
         "runtime/futex.rs",
-        "thread.wait_key.store(key, Ordering::Relaxed);\n        let mut queue = bucket.lock(&self.kernel);\n        fence_after_locked();",
-        "let mut queue = bucket.lock(&self.kernel);\n        fence_after_locked();\n        thread.wait_key.store(key, Ordering::Relaxed);",
+        "thread.wait.set_key(key, Ordering::Relaxed);\n        let mut queue = bucket.lock(&self.kernel);\n        fence_after_locked();",
+        "let mut queue = bucket.lock(&self.kernel);\n        fence_after_locked();\n        thread.wait.set_key(key, Ordering::Relaxed);",
     ),
     (
         "futex::a_signal_for_a_thread_that_begins_to_wait",
@@ -129,7 +129,7 @@ const FAULTS: &[Fault] = &[
     (
         "futex::a_thread_that_is_moved",
         "runtime/futex.rs",
-        "if thread.wait_key.load(Ordering::Relaxed) == key {\n                return Some(queue);",
+        "if thread.wait.has_key(key) {\n                return Some(queue);",
         "if true {\n                return Some(queue);",
     ),
     (

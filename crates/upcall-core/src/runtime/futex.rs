@@ -23,6 +23,7 @@ use crate::runtime::{After, Runtime, Transition};
 use crate::state::inside::Inside;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::Vp;
+use crate::state::wait::Wait;
 use crate::sync::{CHECKED, fence_after_locked};
 
 /// So many and more are all: in which order they are woken says nothing.
@@ -53,16 +54,14 @@ impl<K: Kernel> Queue<K> {
     fn remove(&mut self, thread: &'static Thread<K>) {
         self.unlink(thread);
         // Release: pairs with the Acquire in `Futexes::withdraw`.
-        thread.wait_key.store(0, Ordering::Release);
+        thread.wait.store(Wait::Nothing, Ordering::Release);
     }
 
     /// The first waiter of `key` with a common bit in `mask`, from that place on.
     fn next(from: Option<&'static Thread<K>>, key: usize, mask: u32) -> Option<&'static Thread<K>> {
         let mut at = from;
         while let Some(thread) = at {
-            if thread.wait_key.load(Ordering::Relaxed) == key
-                && thread.wait_mask.load(Ordering::Relaxed) & mask != 0
-            {
+            if thread.wait.has_key(key) && thread.wait_mask.load(Ordering::Relaxed) & mask != 0 {
                 break;
             }
             at = thread.wait_next.get(Ordering::Relaxed);
@@ -134,13 +133,10 @@ impl<K: Kernel> Futexes<K> {
         loop {
             // SeqCst: pairs with the Release in `Queue::remove`, and with the store in
             // `Inside::futex_wait` that comes before its look for a signal.
-            let key = thread.wait_key.load(Ordering::SeqCst);
-            if key == 0 || ending::is_key(key) {
-                return None;
-            }
+            let key = thread.wait.key(Ordering::SeqCst)?;
             let queue = self.bucket(key).lock(kernel);
             // A requeue may have moved it between the look and the lock.
-            if thread.wait_key.load(Ordering::Relaxed) == key {
+            if thread.wait.has_key(key) {
                 return Some(queue);
             }
         }
@@ -222,7 +218,7 @@ impl<K: Kernel> Runtime<K> {
         let bucket = self.futexes.bucket(key);
         // Before the lock, whose locked instruction stands between it and the look for a signal:
         // whoever has one finds the key, or is found. Pairs with `Runtime::interrupt`.
-        thread.wait_key.store(key, Ordering::Relaxed);
+        thread.wait.set_key(key, Ordering::Relaxed);
         let mut queue = bucket.lock(&self.kernel);
         fence_after_locked();
         let refusal = if !matches() {
@@ -233,7 +229,7 @@ impl<K: Kernel> Runtime<K> {
             None
         };
         if let Some(refusal) = refusal {
-            thread.wait_key.store(0, Ordering::Relaxed);
+            thread.wait.store(Wait::Nothing, Ordering::Relaxed);
             return Err(refusal);
         }
         let simple = deadline.is_none() && !self.kernel.is_interrupted(thread);
@@ -262,9 +258,8 @@ impl<K: Kernel> Runtime<K> {
     /// [`Attributes::is_interrupted`](crate::kernel::Attributes::is_interrupted) finds, with a locked instruction.
     pub fn interrupt(&'static self, thread: &'static Thread<K>) -> Claim {
         // SeqCst: pairs with the store in `Ending::hang`, which comes before its look for a signal.
-        let key = thread.wait_key.load(Ordering::SeqCst);
-        if ending::is_key(key) {
-            return ending::interrupt(key, thread);
+        if let Wait::End(ending) = thread.wait.load(Ordering::SeqCst) {
+            return ending::interrupt(ending, thread);
         }
         if let Some(mut queue) = self.futexes.bucket_of(&self.kernel, thread)
             && thread.state.load(Ordering::Relaxed) == Phase::Queued
@@ -381,7 +376,7 @@ impl<K: Kernel> Inside<K> {
             if from != to {
                 // Never without a key: a thread that was claimed meanwhile would think itself out.
                 source.unlink(thread);
-                thread.wait_key.store(to, Ordering::Release);
+                thread.wait.set_key(to, Ordering::Release);
                 match &mut target {
                     Some(target) => target.push(thread),
                     None => source.push(thread),
@@ -419,10 +414,10 @@ impl<K: Kernel> Inside<K> {
 
     /// Parks the current thread until a deadline or an interruption.
     pub fn sleep_until(self, deadline: u64) -> (Self, Waited) {
-        // A key that nobody can wake: the thread's own address plus one is no word's address.
-        let key = self
+        let own = self
             .thread()
-            .map_or(1, |thread| core::ptr::from_ref(thread) as usize + 1);
+            .map_or(0, |own| core::ptr::from_ref(own) as usize);
+        let key = Wait::Sleep(own).bits();
         self.futex_wait(key, u32::MAX, Some(deadline), || true)
     }
 
@@ -446,7 +441,7 @@ impl<K: Kernel> Inside<K> {
             ending.address(),
         );
         if let Some(thread) = inside.thread() {
-            thread.wait_key.store(0, Ordering::Relaxed);
+            thread.wait.store(Wait::Nothing, Ordering::Relaxed);
         }
         inside
     }

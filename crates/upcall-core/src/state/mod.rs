@@ -8,3 +8,4 @@ pub(crate) mod ready;
 pub mod thread;
 pub(crate) mod thread_list;
 pub mod vp;
+pub(crate) mod wait;

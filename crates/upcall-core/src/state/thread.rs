@@ -28,6 +28,7 @@ use crate::numbered::{AtomicEnum, Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
 use crate::state::activation::Activation;
+use crate::state::wait::{Wait, WaitWord};
 
 numbered_enum! {
     /// Why a parked thread runs again.
@@ -63,6 +64,10 @@ impl Phase {
         Phase::of(Phase::ClaimedWoken.number() + reason.number())
     }
 
+    fn is_parked(self) -> bool {
+        matches!(self, Phase::Parked | Phase::Queued)
+    }
+
     /// Why a thread was claimed that is `Claimed`.
     #[inline(always)]
     pub(crate) fn reason(self) -> WakeReason {
@@ -86,8 +91,7 @@ pub struct Thread<K: Machine> {
 
     pub(crate) wait_next: Slot<Thread<K>>,
     pub(crate) wait_previous: Slot<Thread<K>>,
-    /// What it waits for: a futex address, or what the backend puts here; 0 when nothing.
-    pub(crate) wait_key: AtomicUsize,
+    pub(crate) wait: WaitWord,
     pub(crate) wait_mask: AtomicU32,
     /// 1 + its place in the deadline heap; 0 when it has no deadline. Guarded by the heap's lock.
     pub(crate) heap_place: AtomicU32,
@@ -137,21 +141,16 @@ impl<K: Machine> Thread<K> {
         self.state.load(Ordering::Acquire) == Phase::Held
     }
 
-    /// Whether it waits for a word that another thread, or a signal, will change. As far as one can know from
-    /// outside.
+    /// Whether it waits for what another thread, or a signal, will change: a word, or another thread's end. As far
+    /// as one can know from outside.
     pub fn waits_for_word(&self) -> bool {
-        matches!(
-            self.state.load(Ordering::SeqCst),
-            Phase::Parked | Phase::Queued
-        ) && self.wait_key.load(Ordering::SeqCst) != 0
+        self.state.load(Ordering::SeqCst).is_parked()
+            && self.wait.load(Ordering::SeqCst) != Wait::Nothing
     }
 
     /// Where it is, if it is parked, as far as one can know from outside.
     pub fn saved(&self) -> Option<arch::Saved> {
-        let parked = matches!(
-            self.state.load(Ordering::Acquire),
-            Phase::Parked | Phase::Queued
-        );
+        let parked = self.state.load(Ordering::Acquire).is_parked();
         // SAFETY: the context of a thread is there for as long as it is parked.
         parked.then(|| unsafe { arch::saved(self.context.load(Ordering::Relaxed)) })
     }
@@ -246,7 +245,7 @@ impl<K: Machine> Recycled for Thread<K> {
             carrier: Slot::empty(),
             wait_next: Slot::empty(),
             wait_previous: Slot::empty(),
-            wait_key: AtomicUsize::new(0),
+            wait: WaitWord::none(),
             wait_mask: AtomicU32::new(0),
             heap_place: AtomicU32::new(0),
             deadline: AtomicU64::new(0),

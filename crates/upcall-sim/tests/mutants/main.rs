@@ -448,7 +448,7 @@ const MUTANTS: &[Mutant] = &[
         "if from != to {",
         "if from != to && target.is_some() && moved < 2 {",
     ),
-    of_futex("thread.wait_key.store(to, Ordering::Release);", ""),
+    of_futex("thread.wait.set_key(to, Ordering::Release);", ""),
     // A signal counts as a wake-up.
     of_futex(
         "return thread.claim_in_bucket(WakeReason::Interrupted);",

@@ -12,6 +12,7 @@ use crate::lock::SpinLock;
 use crate::runtime::Runtime;
 use crate::runtime::futex::Waited;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
+use crate::state::wait::Wait;
 use crate::sync::AtomicU32;
 
 type Rt = &'static Runtime<Checked>;
@@ -54,11 +55,11 @@ fn runs_again(runtime: Rt, thread: Th) -> WakeReason {
     assert_eq!(all_ready(runtime), [core::ptr::from_ref(thread)]);
     thread.state.store(Phase::Running, Ordering::Relaxed);
     runtime.clean_up(thread);
-    assert_eq!(thread.wait_key.load(Ordering::Relaxed), 0);
+    assert_eq!(thread.wait.load(Ordering::Relaxed), Wait::Nothing);
     thread.wake_reason()
 }
 
-/// The pair of `wait_key` and the thread's note, without a deadline: the bucket's lock decides.
+/// The pair of `wait` and the thread's note, without a deadline: the bucket's lock decides.
 #[test]
 fn a_signal_for_a_thread_that_begins_to_wait_is_not_slept_through() {
     check(160, || {
