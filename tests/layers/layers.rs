@@ -42,6 +42,7 @@ fn upcall_core() {
             &[
                 "accepted",
                 "edges",
+                "list",
                 "lock",
                 "numbered",
                 "slot",

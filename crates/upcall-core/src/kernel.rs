@@ -29,8 +29,7 @@
 use crate::machine::{Errno, Machine};
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
-use crate::state::thread::Thread;
-use crate::state::thread_list::ThreadList;
+use crate::state::thread::{Thread, ThreadList};
 use crate::state::vp::Vp;
 
 /// All groups together.

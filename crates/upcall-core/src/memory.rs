@@ -5,19 +5,16 @@
 
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
 
+use crate::list::{Linked, Stack};
 use crate::lock::SpinLock;
 use crate::machine::{Errno, Machine};
-use crate::slot::Slot;
 
 /// Bytes asked from the kernel at a time.
 const CHUNK: usize = 1 << 18;
 
 /// An object that a slab can hold.
-pub(crate) trait Recycled: Sized + 'static {
-    /// The link used while the object is free.
-    fn free_link(&self) -> &Slot<Self>;
+pub(crate) trait Recycled: Linked {
     /// A new object in its initial state.
     fn initial() -> Self;
     /// Memory for more of them.
@@ -27,7 +24,7 @@ pub(crate) trait Recycled: Sized + 'static {
 }
 
 struct Free<T: 'static> {
-    head: Option<&'static T>,
+    list: Stack<T>,
     next: usize,
     end: usize,
 }
@@ -35,10 +32,10 @@ struct Free<T: 'static> {
 /// A pool of recycled objects.
 pub(crate) struct Slab<T: 'static>(SpinLock<Free<T>>);
 
-impl<T: Recycled + Sync> Slab<T> {
+impl<T: Recycled> Slab<T> {
     pub(crate) const fn new() -> Self {
         Slab(SpinLock::new(Free {
-            head: None,
+            list: Stack::new(),
             next: 0,
             end: 0,
         }))
@@ -51,8 +48,7 @@ impl<T: Recycled + Sync> Slab<T> {
     /// What [`Machine::map`] reports when memory is exhausted.
     pub(crate) fn take<K: Machine>(&self, kernel: &K) -> Result<(&'static T, bool), Errno> {
         let mut free = self.0.lock(kernel);
-        if let Some(object) = free.head {
-            free.head = object.free_link().get(Ordering::Relaxed);
+        if let Some(object) = free.list.pop() {
             return Ok((object, false));
         }
         if free.end - free.next < size_of::<T>() {
@@ -73,8 +69,6 @@ impl<T: Recycled + Sync> Slab<T> {
 
     /// Gives an object back. The caller keeps no right to it.
     pub(crate) fn give<K: Machine>(&self, kernel: &K, object: &'static T) {
-        let mut free = self.0.lock(kernel);
-        object.free_link().set(free.head, Ordering::Relaxed);
-        free.head = Some(object);
+        self.0.lock(kernel).list.push(object);
     }
 }

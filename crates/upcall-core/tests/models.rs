@@ -85,8 +85,8 @@ const FAULTS: &[Fault] = &[
     ),
     (
         "lists::memory_is_handed_out_once",
-        "memory.rs",
-        "free.head = object.free_link().get(Ordering::Relaxed);",
+        "list.rs",
+        "self.first = object.after().get(Relaxed);",
         "",
     ),
     (
@@ -135,7 +135,7 @@ const FAULTS: &[Fault] = &[
     (
         "futex::a_thread_that_is_moved",
         "runtime/futex.rs",
-        "source.unlink(thread);",
+        "source.0.remove(thread);",
         "source.remove(thread);",
     ),
     (

@@ -7,8 +7,7 @@ use crate::memory::Slab;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::stack::StackPool;
-use crate::state::activation::{ACTIVATION_STACK, Activation, Role};
-use crate::state::activation_list::ActivationList;
+use crate::state::activation::{ACTIVATION_STACK, Activation, ActivationList, Role};
 use crate::state::vp::Vp;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -45,7 +44,7 @@ impl<K: Kernel> Activations<K> {
     /// An ended activation whose kernel thread is gone.
     fn exhume(&self, kernel: &K) -> Option<&'static Activation<K>> {
         let mut ended = self.ended.lock(kernel);
-        let last = ended.first()?;
+        let last = ended.first?;
         if !kernel.is_gone(last) {
             return None;
         }

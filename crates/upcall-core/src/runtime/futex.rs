@@ -17,9 +17,11 @@ use core::sync::atomic::Ordering;
 
 use crate::ending::{self, Ending};
 use crate::kernel::Kernel;
+use crate::list::{Chain, Chained, Linked};
 use crate::lock::{Guard, SpinLock};
 use crate::machine::Errno;
 use crate::runtime::{After, Runtime, Transition};
+use crate::slot::Slot;
 use crate::state::inside::Inside;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::Vp;
@@ -31,28 +33,30 @@ const ALL: usize = i32::MAX as usize;
 
 const BUCKETS: usize = if CHECKED { 2 } else { 1 << 14 };
 
-struct Queue<K: Kernel> {
-    head: Option<&'static Thread<K>>,
-    tail: Option<&'static Thread<K>>,
+/// The threads that hang in one bucket.
+struct Queue<K: Kernel>(Chain<Thread<K>, Hangs>);
+
+/// The chain of a bucket.
+struct Hangs;
+
+impl<K: Kernel> Linked<Hangs> for Thread<K> {
+    #[inline(always)]
+    fn after(&self) -> &Slot<Self> {
+        &self.wait_next
+    }
 }
 
-// SAFETY: references to threads, whose fields are atomics, behind a lock.
-unsafe impl<K: Kernel> Send for Queue<K> {}
+impl<K: Kernel> Chained<Hangs> for Thread<K> {
+    #[inline(always)]
+    fn before(&self) -> &Slot<Self> {
+        &self.wait_previous
+    }
+}
 
 impl<K: Kernel> Queue<K> {
-    fn push(&mut self, thread: &'static Thread<K>) {
-        thread.wait_next.set(None, Ordering::Relaxed);
-        thread.wait_previous.set(self.tail, Ordering::Relaxed);
-        match self.tail {
-            Some(tail) => tail.wait_next.set(Some(thread), Ordering::Relaxed),
-            None => self.head = Some(thread),
-        }
-        self.tail = Some(thread);
-    }
-
     /// Takes a thread out. Afterwards it may go its way without the lock.
     fn remove(&mut self, thread: &'static Thread<K>) {
-        self.unlink(thread);
+        self.0.remove(thread);
         // Release: pairs with the Acquire in `Futexes::withdraw`.
         thread.wait.store(Wait::Nothing, Ordering::Release);
     }
@@ -73,24 +77,11 @@ impl<K: Kernel> Queue<K> {
     #[cold]
     fn most_urgent(&self, key: usize, mask: u32) -> Option<&'static Thread<K>> {
         let next = |from| Self::next(from, key, mask);
-        let first = next(self.head);
+        let first = next(self.0.first);
         let all = core::iter::successors(first, |thread| {
             next(thread.wait_next.get(Ordering::Relaxed))
         });
         all.min_by_key(|thread| thread.rank())
-    }
-
-    fn unlink(&mut self, thread: &'static Thread<K>) {
-        let next = thread.wait_next.get(Ordering::Relaxed);
-        let previous = thread.wait_previous.get(Ordering::Relaxed);
-        match previous {
-            Some(previous) => previous.wait_next.set(next, Ordering::Relaxed),
-            None => self.head = next,
-        }
-        match next {
-            Some(next) => next.wait_previous.set(previous, Ordering::Relaxed),
-            None => self.tail = previous,
-        }
     }
 }
 
@@ -240,7 +231,7 @@ impl<K: Kernel> Runtime<K> {
         };
         thread.state.store(state, Ordering::Relaxed);
         thread.wait_mask.store(mask, Ordering::Relaxed);
-        queue.push(thread);
+        queue.0.push(thread);
         if let Some(deadline) = deadline {
             self.timers.insert(&self.kernel, thread, deadline);
         }
@@ -305,7 +296,7 @@ impl<K: Kernel> Inside<K> {
     ) -> Option<usize> {
         let runtime = self.runtime();
         let mut queue = runtime.futexes.bucket(key).lock(&runtime.kernel);
-        let is_awaited = Queue::next(queue.head, key, u32::MAX).is_some();
+        let is_awaited = Queue::next(queue.0.first, key, u32::MAX).is_some();
         change(is_awaited).then(|| runtime.wake_queue(self.vp(), &mut queue, key, 1, u32::MAX))
     }
 }
@@ -320,7 +311,7 @@ impl<K: Kernel> Runtime<K> {
         mask: u32,
     ) -> usize {
         let by_rank = self.is_ranked() && count < ALL;
-        let mut from = queue.head;
+        let mut from = queue.0.first;
         let mut woken = 0;
         while woken < count {
             let found = if by_rank {
@@ -367,7 +358,7 @@ impl<K: Kernel> Inside<K> {
         }
         let woken = runtime.wake_queue(self.vp(), &mut source, from, wake, u32::MAX);
         let mut moved = 0;
-        let mut at = source.head;
+        let mut at = source.0.first;
         while moved < requeue
             && let Some(thread) = Queue::next(at, from, u32::MAX)
         {
@@ -375,11 +366,11 @@ impl<K: Kernel> Inside<K> {
             // Those that are where they shall go keep their places, and count.
             if from != to {
                 // Never without a key: a thread that was claimed meanwhile would think itself out.
-                source.unlink(thread);
+                source.0.remove(thread);
                 thread.wait.set_key(to, Ordering::Release);
                 match &mut target {
-                    Some(target) => target.push(thread),
-                    None => source.push(thread),
+                    Some(target) => target.0.push(thread),
+                    None => source.0.push(thread),
                 }
             }
             moved += 1;

@@ -13,6 +13,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
+use crate::list::{Linked, List};
 use crate::lock::SpinLock;
 use crate::numbered::{AtomicEnum, numbered_enum};
 use crate::rank::Rank;
@@ -141,14 +142,19 @@ pub(super) struct Policy<K: Kernel> {
 
 /// Threads to which something has happened, linked through themselves.
 struct Told<K: Kernel> {
-    head: Option<&'static Thread<K>>,
-    tail: Option<&'static Thread<K>>,
+    threads: List<Thread<K>, Happened>,
     idle: bool,
     adviser_waits: bool,
 }
 
-// SAFETY: references to threads, whose fields are atomics, behind a lock.
-unsafe impl<K: Kernel> Send for Told<K> {}
+/// The list of threads to which something has happened.
+struct Happened;
+
+impl<K: Kernel> Linked<Happened> for Thread<K> {
+    fn after(&self) -> &Slot<Self> {
+        &self.told_next
+    }
+}
 
 impl<K: Kernel> Told<K> {
     fn add(&mut self, thread: &'static Thread<K>, transition: Transition) {
@@ -158,22 +164,13 @@ impl<K: Kernel> Told<K> {
         if before & LISTED != 0 {
             return;
         }
-        thread.told_next.set(None, Ordering::Relaxed);
-        match self.tail {
-            Some(tail) => tail.told_next.set(Some(thread), Ordering::Relaxed),
-            None => self.head = Some(thread),
-        }
-        self.tail = Some(thread);
+        self.threads.push_back(thread);
     }
 
     fn take(&mut self) -> Option<Advice<K>> {
-        let Some(thread) = self.head else {
+        let Some(thread) = self.threads.pop_front() else {
             return core::mem::take(&mut self.idle).then_some(Advice::Idle);
         };
-        self.head = thread.told_next.get(Ordering::Relaxed);
-        if self.head.is_none() {
-            self.tail = None;
-        }
         let transitions = thread.told.load(Ordering::Relaxed);
         thread.told.store(0, Ordering::Relaxed);
         Some(Advice::Thread(thread, Transitions(transitions & !LISTED)))
@@ -186,8 +183,7 @@ impl<K: Kernel> Policy<K> {
             order: AtomicEnum::new(Order::ForkedFirst),
             adviser: Slot::empty(),
             told: SpinLock::new(Told {
-                head: None,
-                tail: None,
+                threads: List::new(),
                 idle: false,
                 adviser_waits: false,
             }),

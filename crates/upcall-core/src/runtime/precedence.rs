@@ -6,8 +6,7 @@ use crate::rank::Rank;
 use crate::runtime::Runtime;
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
-use crate::state::thread::{Phase, Thread};
-use crate::state::thread_list::ThreadList;
+use crate::state::thread::{Phase, Thread, ThreadList};
 use crate::state::vp::Vp;
 use crate::sync::{AtomicBool, Ordering};
 

@@ -14,7 +14,7 @@ use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::state::activation::{Activation, Role};
 use crate::state::inside::Inside;
-use crate::state::thread_list::ThreadList;
+use crate::state::thread::ThreadList;
 use crate::state::vp::{State, Vp};
 
 /// A busy virtual processor looks at the poller this often, in nanoseconds, if nobody sits in it.

@@ -5,8 +5,7 @@ use core::sync::atomic::Ordering;
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
 use crate::runtime::Runtime;
-use crate::state::activation::{Activation, Role};
-use crate::state::activation_list::ActivationList;
+use crate::state::activation::{Activation, ActivationList, Role};
 use crate::state::inside::Inside;
 use crate::state::vp::Vp;
 use crate::sync::AtomicBool;
@@ -156,7 +155,7 @@ impl<K: Kernel> Inside<K> {
 impl<K: Kernel> Runtime<K> {
     /// Wakes some spare, or a new one, for the poller's seat. Returns true if there is one.
     pub(super) fn call_spare(&'static self, vp: &'static Vp<K>) -> bool {
-        let spare = self.spares.pool.lock(&self.kernel).list.first();
+        let spare = self.spares.pool.lock(&self.kernel).list.first;
         if let Some(activation) = spare {
             activation.notify();
         } else if let Some(activation) = self.spawn_activation(vp, false) {

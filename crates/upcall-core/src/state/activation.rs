@@ -18,6 +18,7 @@ use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Orde
 
 #[cfg(doc)]
 use crate::arch;
+use crate::list::{Linked, Stack};
 use crate::machine::{Errno, Machine};
 use crate::memory::Recycled;
 use crate::slot::Slot;
@@ -40,6 +41,9 @@ pub enum Role {
     /// Sleeps or polls as the idle owner of its virtual processor.
     Resting = 4,
 }
+
+/// Activations linked through themselves. An activation is in one such list at a time.
+pub(crate) type ActivationList<K> = Stack<Activation<K>>;
 
 /// Bytes of an activation's own stack, guard included.
 pub(crate) const ACTIVATION_STACK: usize = 64 << 10;
@@ -221,11 +225,14 @@ impl<K: Machine> Activation<K> {
     }
 }
 
-impl<K: Machine> Recycled for Activation<K> {
-    fn free_link(&self) -> &Slot<Self> {
+impl<K: Machine> Linked for Activation<K> {
+    #[inline(always)]
+    fn after(&self) -> &Slot<Self> {
         &self.next
     }
+}
 
+impl<K: Machine> Recycled for Activation<K> {
     fn map<Any: Machine>(kernel: &Any, length: usize) -> Result<NonNull<u8>, Errno> {
         kernel.map_activations(length)
     }

@@ -4,7 +4,7 @@
 //! that had the processor before (Anderson §4.2 keeps one list per processor for locality). Other
 //! virtual processors steal from the front: the thread that has waited longest. Last in, first
 //! out, FastThreads' choice, starves threads of programs that were written for a fair kernel; a program that
-//! says that it divides its work by threads has it ([`Forked`]), for a time slice.
+//! says that it divides its work by threads has it ([`ReadyList::push_forked`]), for a time slice.
 //! A thread whose time slice has ended waits behind those that were woken ([`ReadyList::push_spent`]): one that
 //! waits most of the time, as a thread that takes samples, need not wait for a whole slice of each that
 //! computes. This lets nobody starve: a slice's end puts one of the threads that were woken there as well, a thread that
@@ -18,69 +18,19 @@
 use crate::sync::UnsafeCell;
 use crate::sync::{AtomicUsize, Ordering};
 
+use crate::list::Chain;
 use crate::lock::spin;
 use crate::machine::Machine;
 use crate::rank::Rank;
 use crate::state::ranked::Ranked;
-use crate::state::thread::{Phase, Thread};
-use crate::state::thread_list::ThreadList;
-
-/// New threads of a program that divides its work by them: the last one made runs first, which bounds how many
-/// there are at a time by their depth; others steal the first one made, which has most work left. When a
-/// time slice ends they are in the queue as all others are.
-struct Forked<K: Machine> {
-    oldest: Option<&'static Thread<K>>,
-    newest: Option<&'static Thread<K>>,
-}
-
-impl<K: Machine> Forked<K> {
-    #[inline]
-    fn push(&mut self, thread: &'static Thread<K>) {
-        thread.next.set(None, Ordering::Relaxed);
-        thread.previous.set(self.newest, Ordering::Relaxed);
-        match self.newest {
-            Some(newest) => newest.next.set(Some(thread), Ordering::Relaxed),
-            None => self.oldest = Some(thread),
-        }
-        self.newest = Some(thread);
-    }
-
-    #[inline]
-    fn pop_newest(&mut self) -> Option<&'static Thread<K>> {
-        let thread = self.newest?;
-        self.remove(thread);
-        Some(thread)
-    }
-
-    fn pop_oldest(&mut self) -> Option<&'static Thread<K>> {
-        let thread = self.oldest?;
-        self.remove(thread);
-        Some(thread)
-    }
-
-    fn remove(&mut self, thread: &'static Thread<K>) {
-        let next = thread.next.get(Ordering::Relaxed);
-        let previous = thread.previous.get(Ordering::Relaxed);
-        match previous {
-            Some(previous) => previous.next.set(next, Ordering::Relaxed),
-            None => self.oldest = next,
-        }
-        match next {
-            Some(next) => next.previous.set(previous, Ordering::Relaxed),
-            None => self.newest = previous,
-        }
-    }
-
-    fn contains(&self, thread: &'static Thread<K>) -> bool {
-        core::iter::successors(self.oldest, |one| one.next.get(Ordering::Relaxed))
-            .any(|one| core::ptr::eq(one, thread))
-    }
-}
+use crate::state::thread::{Phase, Thread, ThreadList};
 
 /// Ready threads, the most urgent first.
 struct Queue<K: Machine> {
-    /// Of the common rank, and before the others of it.
-    forked: Forked<K>,
+    /// Of the common rank, and before the others of it: new threads of a program that divides its work by them. The
+    /// last one made runs first, which bounds how many there are at a time by their depth; others steal the
+    /// first one made, which has most work left. When a time slice ends they are in the queue as all others are.
+    forked: Chain<Thread<K>>,
     common: ThreadList<K>,
     /// Of the common rank, and after the others of it: threads whose time slice has ended.
     spent: ThreadList<K>,
@@ -117,7 +67,7 @@ impl<K: Machine> Queue<K> {
         if !self.ranked.is_empty() && self.first()?.1 != Rank::COMMON {
             return self.ranked.pop_front();
         }
-        match self.forked.pop_newest() {
+        match self.forked.pop_last() {
             None => match self.common.pop_front() {
                 None => self.spent.pop_front(),
                 common => common,
@@ -147,7 +97,7 @@ impl<K: Machine> Queue<K> {
             return self.ranked.pop_front();
         }
         match self.common.pop_front() {
-            None => match self.forked.pop_oldest() {
+            None => match self.forked.pop_first() {
                 None => self.spent.pop_front(),
                 forked => forked,
             },
@@ -157,7 +107,7 @@ impl<K: Machine> Queue<K> {
 
     /// New threads are as all others from here on; with `all` also those whose slice has ended.
     fn age(&mut self, all: bool) {
-        while let Some(thread) = self.forked.pop_oldest() {
+        while let Some(thread) = self.forked.pop_first() {
             self.common.push_back(thread);
         }
         if all {
@@ -167,7 +117,11 @@ impl<K: Machine> Queue<K> {
 
     /// The first, and the rank with which it came.
     fn first(&self) -> Option<(&'static Thread<K>, Rank)> {
-        let common = self.forked.newest.or(self.common.head).or(self.spent.head);
+        let common = self
+            .forked
+            .last
+            .or(self.common.first())
+            .or(self.spent.first());
         let common = common.map(|thread| (thread, Rank::COMMON));
         match self.ranked.first() {
             Some((_, rank)) if rank > Rank::COMMON && common.is_some() => common,
@@ -180,13 +134,14 @@ impl<K: Machine> Queue<K> {
     /// place already keeps it.
     fn replace(&mut self, thread: &'static Thread<K>) -> bool {
         let rank = thread.rank();
+        let is_it = |one: &'static Thread<K>| core::ptr::eq(one, thread);
         let listed = if self.ranked.contains(thread) {
             thread.listed_rank()
-        } else if self.forked.contains(thread) {
+        } else if self.forked.iter().any(is_it) {
             self.forked.remove(thread);
             self.common.push_back(thread);
             Rank::COMMON
-        } else if self.common.contains(thread) || self.spent.contains(thread) {
+        } else if self.common.iter().any(is_it) || self.spent.iter().any(is_it) {
             Rank::COMMON
         } else {
             return false;
@@ -223,10 +178,7 @@ impl<K: Machine> ReadyList<K> {
         ReadyList {
             word: AtomicUsize::new(0),
             list: UnsafeCell::new(Queue {
-                forked: Forked {
-                    oldest: None,
-                    newest: None,
-                },
+                forked: Chain::new(),
                 common: ThreadList::new(),
                 spent: ThreadList::new(),
                 ranked: Ranked::new(),

@@ -22,6 +22,7 @@ use intrusive_collections::RBTreeAtomicLink;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::arch;
+use crate::list::{Chained, Linked, List};
 use crate::machine::Machine;
 use crate::memory::Recycled;
 use crate::numbered::{AtomicEnum, Numbered, numbered_enum};
@@ -230,11 +231,24 @@ pub enum Claim {
     Lost,
 }
 
-impl<K: Machine> Recycled for Thread<K> {
-    fn free_link(&self) -> &Slot<Self> {
+/// Threads linked through themselves. A thread is in one such list at a time.
+pub type ThreadList<K> = List<Thread<K>>;
+
+impl<K: Machine> Linked for Thread<K> {
+    #[inline(always)]
+    fn after(&self) -> &Slot<Self> {
         &self.next
     }
+}
 
+impl<K: Machine> Chained for Thread<K> {
+    #[inline(always)]
+    fn before(&self) -> &Slot<Self> {
+        &self.previous
+    }
+}
+
+impl<K: Machine> Recycled for Thread<K> {
     fn initial() -> Self {
         Thread {
             context: AtomicUsize::new(0),

@@ -27,8 +27,7 @@ use crate::machine::Machine;
 use crate::numbered::{Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
-use crate::state::activation::Activation;
-use crate::state::activation_list::ActivationList;
+use crate::state::activation::{Activation, ActivationList};
 use crate::state::ready::ReadyList;
 
 numbered_enum! {
@@ -289,11 +288,11 @@ impl<K: Machine> Displaced<K> {
 
     /// The rank of the thread in the last displaced.
     pub(crate) fn first_rank(&self) -> Option<Rank> {
-        self.list.first()?.thread().map(|thread| thread.rank())
+        self.list.first?.thread().map(|thread| thread.rank())
     }
 
     pub(crate) fn pop(&mut self) -> Option<&'static Activation<K>> {
-        let activation = self.list.take(|_| true)?;
+        let activation = self.list.pop()?;
         activation.displaced.store(false, Ordering::Relaxed);
         Some(activation)
     }

@@ -310,8 +310,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "another one was made later",
         file: "state/ready.rs",
-        text: "match self.forked.pop_newest() {",
-        instead: "match self.forked.pop_oldest() {",
+        text: "match self.forked.pop_last() {",
+        instead: "match self.forked.pop_first() {",
         scenario: "policies::forked_threads_run_last_made_first",
     },
     Mutant {

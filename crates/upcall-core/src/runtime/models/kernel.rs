@@ -16,8 +16,7 @@ use shuttle::{sync::Condvar, sync::Mutex, thread};
 use crate::kernel::{Attributes, Poll, Share, Vessels, Watch};
 use crate::machine::{Errno, Machine};
 use crate::state::activation::Activation;
-use crate::state::thread::Thread;
-use crate::state::thread_list::ThreadList;
+use crate::state::thread::{Thread, ThreadList};
 use crate::sync::{AtomicBool, AtomicU32, UnsafeCell};
 
 std::thread_local! {
