@@ -58,7 +58,7 @@ pub use numbered::{AtomicEnum, Numbered};
 pub use rank::Rank;
 pub use runtime::{Runtime, futex};
 pub use slot::Slot;
-pub use state::activation::{Activation, Role};
+pub use state::activation::{Activation, Activity};
 pub use state::inside::Inside;
 pub use state::thread::{Thread, ThreadList, WakeReason};
 pub use state::vp::Vp;

@@ -80,7 +80,7 @@ const FAULTS: &[Fault] = &[
     (
         "lists::an_activation_of_the_pool",
         "runtime/spares.rs",
-        "if self.role() != Role::Spare {\n                return false;\n            }",
+        "if self.activity() != Activity::Spare {\n                return false;\n            }",
         "",
     ),
     (

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::kernel::{Attributes, Poll, Share, Vessels, Watch};
-use upcall_core::{Activation, Errno, Inside, Role, ThreadList, Waiting};
+use upcall_core::{Activation, Activity, Errno, Inside, ThreadList, Waiting};
 
 use crate::machine::policy::Call;
 use crate::machine::sim::{Number, Signals, Sim, Vp};
@@ -111,7 +111,7 @@ unsafe impl Vessels for Sim {
         let machine = self.machine();
         machine.point(Call::Spawn);
         // It inherits the idle class, and would run threads there.
-        if machine.style.sentinel && !watches && self.current().role() == Role::Standby {
+        if machine.style.sentinel && !watches && self.current().activity() == Activity::Standby {
             machine.fail("a sentinel starts an activation for threads".into());
         }
         let alive = self.space().alive.get();

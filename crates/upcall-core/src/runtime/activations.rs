@@ -7,7 +7,7 @@ use crate::memory::Slab;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::stack::StackPool;
-use crate::state::activation::{ACTIVATION_STACK, Activation, ActivationList, Role};
+use crate::state::activation::{ACTIVATION_STACK, Activation, ActivationList, Activity};
 use crate::state::vp::Vp;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -141,7 +141,7 @@ impl<K: Kernel> Runtime<K> {
             self.refused();
             return None;
         };
-        activation.set_role(Role::Reserved);
+        activation.set_activity(Activity::Reserved);
         if self.kernel.spawn(activation, watches).is_err() {
             self.refused();
             activation.bury();

@@ -115,7 +115,7 @@ impl<K: Kernel> Runtime<K> {
         if let Some(owner) = vp.bequeathed.get(Ordering::Relaxed) {
             vp.bequeathed.set(None, Ordering::Relaxed);
             // In a call it looks by itself when it returns.
-            if !owner.in_call.load(Ordering::Relaxed) {
+            if !owner.is_in_call() {
                 self.unsettle(vp, owner);
             }
             owner.tell_of_absent(vp);

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::state::activation::{Activation, Role};
+use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Inside;
 use crate::state::vp::{State, Vp, Word};
 
@@ -41,7 +41,7 @@ impl<K: Kernel> Inside<K> {
                 match word.state() {
                     State::Rung | State::Runtime => {
                         vp.set(self.activation, State::Runtime);
-                        self.set_role(Role::Carrier);
+                        self.set_activity(Activity::Running);
                         runtime.inherit(vp);
                         return;
                     }
@@ -55,9 +55,9 @@ impl<K: Kernel> Inside<K> {
                 }
                 continue;
             }
-            match self.role() {
-                Role::Standby => self.stand_by(vp),
-                Role::Spare => {
+            match self.activity() {
+                Activity::Standby => self.stand_by(vp),
+                Activity::Spare => {
                     if runtime.is_surplus(runtime.spares.len(&runtime.kernel)) {
                         if self.stays() {
                             // Another one, in its place.
@@ -68,8 +68,11 @@ impl<K: Kernel> Inside<K> {
                     }
                     self.rest(seen);
                 }
-                Role::Reserved => runtime.kernel.sleep(self.activation, seen),
-                Role::Carrier | Role::Resting => self.activation.retire_from(Role::Carrier),
+                Activity::Reserved => runtime.kernel.sleep(self.activation, seen),
+                Activity::Running | Activity::Resting => {
+                    self.activation.retire_from(Activity::Running);
+                }
+                Activity::InCall => runtime.kernel.broken("in a call without a thread"),
             }
         }
     }
@@ -77,12 +80,12 @@ impl<K: Kernel> Inside<K> {
     /// Rests while it owns the idle virtual processor; perhaps it does not any more afterwards, and is
     /// a spare.
     fn rest_as_owner(&self, vp: &'static Vp<K>, rest: impl FnOnce()) {
-        self.change_role(Role::Carrier, Role::Resting);
+        self.change_activity(Activity::Running, Activity::Resting);
         let word = vp.word();
         if word.is_owned_by(self.activation) && word.state() == State::Idle {
             rest();
         }
-        self.change_role(Role::Resting, Role::Carrier);
+        self.change_activity(Activity::Resting, Activity::Running);
     }
 
     /// Events that came while the activation had no thread.
@@ -156,7 +159,7 @@ impl<K: Kernel> Inside<K> {
         let word = vp.word();
         if word.is_owned_by(self.activation) && word.state() == State::Rung {
             vp.set(self.activation, State::Runtime);
-            self.set_role(Role::Carrier);
+            self.set_activity(Activity::Running);
             if vp.bequeathed.get(Ordering::Relaxed).is_some() {
                 // It lost the virtual processor in its sleep, and is its heir now.
                 runtime.inherit(vp);

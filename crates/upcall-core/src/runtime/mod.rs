@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::machine::Errno;
 use crate::memory::Slab;
 use crate::rank::Rank;
-use crate::state::activation::{Activation, Role};
+use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Inside;
 use crate::state::thread::Thread;
 use crate::state::vp::{State, Vp};
@@ -121,7 +121,7 @@ impl<K: Kernel> Runtime<K> {
                 vp.write(Vp::new(index as u32, processor, owner));
                 owner.vp.set(Some(&*vp), Ordering::Relaxed);
             }
-            owner.set_role(Role::Carrier);
+            owner.set_activity(Activity::Running);
         }
         // SAFETY: written just now, mapped for ever.
         let first = unsafe { &*place };

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
-use crate::state::activation::Activation;
+use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Inside;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::State;
@@ -124,7 +124,7 @@ impl<K: Kernel> Runtime<K> {
     #[inline]
     fn return_from_kernel(&'static self) -> Inside<K> {
         let inside = self.mark_inside();
-        inside.in_call.store(false, Ordering::Relaxed);
+        inside.set_activity(Activity::Running);
         if inside.step(State::Kernel, State::Runtime) {
             self.vps.clear_idle(inside.vp());
             inside
@@ -189,7 +189,7 @@ impl<K: Kernel> Inside<K> {
     #[inline]
     fn step_into_kernel(self) -> bool {
         let (runtime, vp) = (self.runtime(), self.vp());
-        self.in_call.store(true, Ordering::Relaxed);
+        self.set_activity(Activity::InCall);
         if runtime.standby_is_awake(vp) {
             self.set(State::Kernel);
         } else if !runtime.is_left()

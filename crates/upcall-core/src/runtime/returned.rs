@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
-use crate::state::activation::{Activation, Role};
+use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Inside;
 use crate::state::vp::{State, Vp, Word};
 
@@ -121,7 +121,7 @@ impl<K: Kernel> Inside<K> {
                     if vp.replace(word, self.activation, State::Runtime) {
                         runtime.vps.clear_idle(vp);
                         if !word.is_owned_by(self.activation) {
-                            owner.retire_from(Role::Resting);
+                            owner.retire_from(Activity::Resting);
                         }
                         return true;
                     }

@@ -1,6 +1,6 @@
 //! The poller: somebody waits for descriptors and deadlines in [`Poll::poll`](crate::kernel::Poll::poll), one activation at a time.
 //!
-//! The poller is not a role of its own: an idle owner or a spare sits there instead of sleeping when
+//! The poller is not an activity of its own: an idle owner or a spare sits there instead of sleeping when
 //! nobody else does. Busy virtual processors look there now and then while the seat is empty.
 //!
 //! A page fault of the poller's own delays every event until the page is there, as the first page
@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
-use crate::state::activation::{Activation, Role};
+use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Inside;
 use crate::state::thread::ThreadList;
 use crate::state::vp::{State, Vp};
@@ -121,7 +121,7 @@ impl<K: Kernel> Inside<K> {
             }
             if runtime.work_waits_for(vp) && runtime.kernel.is_blocked(word.owner(), false) {
                 // Out of the pool first, so that it does not call itself.
-                if self.role() == Role::Spare && !self.leave_spares() {
+                if self.activity() == Activity::Spare && !self.leave_spares() {
                     return;
                 }
                 self.take_over(vp, word);
@@ -137,8 +137,8 @@ impl<K: Kernel> Inside<K> {
         }
         runtime.stats.unblocked.add();
         // Out of the pool first: nobody else may give it work meanwhile.
-        let spare = self.role() == Role::Spare && self.leave_spares();
-        let free = spare || self.change_role(Role::Resting, Role::Carrier);
+        let spare = self.activity() == Activity::Spare && self.leave_spares();
+        let free = spare || self.change_activity(Activity::Resting, Activity::Running);
         let vp = self.vp();
         if free && !runtime.is_ranked() && runtime.kernel.may_run(vp) && self.acquire(vp, true) {
             // Before anything else, a displaced activation included.
@@ -149,7 +149,7 @@ impl<K: Kernel> Inside<K> {
             }
         }
         if spare {
-            self.activation.retire_from(Role::Carrier);
+            self.activation.retire_from(Activity::Running);
         }
         runtime.add_ready(vp, list);
         runtime.choose_again(vp);

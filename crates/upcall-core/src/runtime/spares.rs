@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use crate::kernel::Kernel;
 use crate::lock::SpinLock;
 use crate::runtime::Runtime;
-use crate::state::activation::{Activation, ActivationList, Role};
+use crate::state::activation::{Activation, ActivationList, Activity};
 use crate::state::inside::Inside;
 use crate::state::vp::Vp;
 use crate::sync::AtomicBool;
@@ -54,13 +54,13 @@ impl<K: Kernel> Spares<K> {
 }
 
 impl<K: Kernel> Activation<K> {
-    /// Puts an activation without work into the pool, if it has this role.
-    pub(super) fn retire_from(&'static self, role: Role) {
+    /// Puts an activation without work into the pool, if it does this.
+    pub(super) fn retire_from(&'static self, from: Activity) {
         let runtime = self.runtime();
         let retires = runtime.spares.change(&runtime.kernel, |pool| {
             // Who rests now may be somebody's owner again by the time that its successor comes here.
-            let rests = role == Role::Resting && self.vp().word().is_owned_by(self);
-            let retires = !rests && self.change_role(role, Role::Spare);
+            let rests = from == Activity::Resting && self.vp().word().is_owned_by(self);
+            let retires = !rests && self.change_activity(from, Activity::Spare);
             if retires {
                 pool.list.push(self);
                 pool.len += 1;
@@ -68,15 +68,15 @@ impl<K: Kernel> Activation<K> {
             retires
         });
         // Others look at the pool themselves on their way to sleep.
-        if retires && role == Role::Resting {
+        if retires && from == Activity::Resting {
             runtime.end_surplus();
         }
     }
 }
 
 impl<K: Kernel> Runtime<K> {
-    /// A spare activation, or a new one, for `vp`, in role `Reserved`: it sleeps until it has been
-    /// given a role or a grant and [`Activation::notify`] wakes it.
+    /// A spare activation, or a new one, for `vp`, `Reserved`: it sleeps until it has been
+    /// made a standby or an owner and [`Activation::notify`] wakes it.
     pub(super) fn take_spare(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
         self.take_pooled(vp)
             .or_else(|| self.spawn_activation(vp, false))
@@ -90,7 +90,7 @@ impl<K: Kernel> Runtime<K> {
             if let Some(activation) = spare {
                 pool.len -= 1;
                 activation.vp.set(Some(vp), Ordering::Relaxed);
-                activation.set_role(Role::Reserved);
+                activation.set_activity(Activity::Reserved);
             }
             (spare, pool.len)
         });
@@ -111,7 +111,7 @@ impl<K: Kernel> Inside<K> {
     /// pool ([`Runtime::standby_is_awake`]), and if there are not, the poller does the work.
     pub(super) fn take_spare_for(&self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
         let runtime = self.runtime();
-        if self.role() != Role::Standby {
+        if self.activity() != Activity::Standby {
             return runtime.take_spare(vp);
         }
         let spare = runtime.take_pooled(vp);
@@ -127,7 +127,7 @@ impl<K: Kernel> Inside<K> {
 impl<K: Kernel> Activation<K> {
     /// A reserved activation is not needed after all.
     pub(super) fn give_back(&'static self) {
-        self.retire_from(Role::Reserved);
+        self.retire_from(Activity::Reserved);
         self.notify();
     }
 }
@@ -137,7 +137,7 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn leave_spares(&self) -> bool {
         let runtime = self.runtime();
         runtime.spares.change(&runtime.kernel, |pool| {
-            if self.role() != Role::Spare {
+            if self.activity() != Activity::Spare {
                 return false;
             }
             if !pool.list.remove(self.activation) {
@@ -146,7 +146,7 @@ impl<K: Kernel> Inside<K> {
                     .broken("a spare activation outside of the pool");
             }
             pool.len -= 1;
-            self.set_role(Role::Carrier);
+            self.set_activity(Activity::Running);
             true
         })
     }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::state::activation::Role;
+use crate::state::activation::Activity;
 use crate::state::inside::Inside;
 use crate::state::vp::{State, Vp, Word};
 use crate::sync::CHECKED;
@@ -36,7 +36,7 @@ impl<K: Kernel> Runtime<K> {
         }
         if self.kernel.needs_heirs()
             && self.spares.are_few()
-            && self.kernel.current().role() != Role::Standby
+            && self.kernel.current().activity() != Activity::Standby
             && let Some(spare) = self.spawn_activation(vp, false)
         {
             spare.give_back();
@@ -72,7 +72,7 @@ impl<K: Kernel> Runtime<K> {
             if let Some(activation) = standby {
                 if vp.standby.replace_if(None, Some(activation)) {
                     self.vps.clear_unwatched(vp);
-                    activation.set_role(Role::Standby);
+                    activation.set_activity(Activity::Standby);
                     activation.notify();
                 } else {
                     activation.give_back();
@@ -108,7 +108,7 @@ impl<K: Kernel> Inside<K> {
             return false;
         }
         self.runtime().vps.set_unwatched(vp);
-        self.set_role(Role::Carrier);
+        self.set_activity(Activity::Running);
         true
     }
 

@@ -1,15 +1,21 @@
 //! An activation: the kernel thread that serves as vessel for threads (Anderson §3.1).
 //!
-//! | role | what it does |
-//! |---|---|
-//! | `Carrier` | runs a thread, or is blocked in the kernel with one, or is displaced with one |
-//! | `Standby` | waits, runnable, for the owner of its virtual processor to block |
-//! | `Spare` | is in the pool: sleeps or polls |
-//! | `Resting` | sleeps or polls as idle owner; whoever takes the processor from it makes it `Spare` |
-//! | `Reserved` | sleeps; somebody has taken it and is about to give it another role |
+//! What it is doing is one word, [`Activity`]. The word of its virtual processor says whether it is the owner.
 //!
-//! A `Carrier` or `Standby` changes its own role and nobody else does. The others are changed
-//! under the pool's lock, except that an activation that stops resting says so by compare-and-swap.
+//! | from | to | when | by | how |
+//! |---|---|---|---|---|
+//! | `Reserved` | `Running` | it arrives as owner | itself | store |
+//! | `Reserved` | `Standby` | it is put at the side of an owner | the one that reserved it | store |
+//! | `Reserved` | `Spare` | it is not needed after all | the one that reserved it | pool's lock |
+//! | `Running` | `InCall` | its thread goes into an announced system call | itself, as owner in `Runtime` | store |
+//! | `InCall` | `Running` | its thread is back from the call | itself, before it looks whether it is the owner | store |
+//! | `Running` | `Resting` | it sleeps as idle owner | itself | compare-and-swap |
+//! | `Resting` | `Running` | it does not sleep any more | itself | compare-and-swap; store if it was rung |
+//! | `Resting` | `Spare` | it was replaced | its successor | pool's lock, compare-and-swap |
+//! | `Standby` | `Running` | it becomes the owner | itself | store |
+//! | `Running` | `Spare` | it has neither a thread nor a virtual processor | itself | pool's lock |
+//! | `Spare` | `Running` | it has something to do, or ends | itself | pool's lock |
+//! | `Spare` | `Reserved` | it is taken | the one that takes it | pool's lock |
 
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -26,20 +32,22 @@ use crate::stack;
 use crate::state::thread::Thread;
 use crate::state::vp::Vp;
 
-/// What an activation is for at the moment.
+/// What an activation is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Role {
-    /// Runs a thread or is stopped with one.
-    Carrier = 0,
-    /// Waits for the owner of its virtual processor to block.
-    Standby = 1,
-    /// Sleeps in the pool.
-    Spare = 2,
-    /// Sleeps until whoever took it from the pool says what for.
-    Reserved = 3,
+pub enum Activity {
+    /// Runs a thread, or the runtime on its own stack; or is stopped with a thread outside of any announced call.
+    Running = 0,
+    /// Its thread is in an announced system call, which may block.
+    InCall = 1,
+    /// Waits, runnable, for the owner of its virtual processor to block.
+    Standby = 2,
+    /// Is in the pool: sleeps or polls.
+    Spare = 3,
+    /// Sleeps. Somebody has taken it, and is about to give it something to do.
+    Reserved = 4,
     /// Sleeps or polls as the idle owner of its virtual processor.
-    Resting = 4,
+    Resting = 5,
 }
 
 /// Activations linked through themselves. An activation is in one such list at a time.
@@ -69,9 +77,7 @@ pub struct Activation<K: Machine> {
 
     /// Counts wake-ups; it sleeps on this word.
     pub(crate) wake: AtomicU32,
-    pub(crate) role: AtomicU32,
-    /// Its thread is in an announced system call.
-    pub(crate) in_call: AtomicBool,
+    activity: AtomicU32,
     /// It is in its virtual processor's displaced list. Guarded by that list's lock.
     pub(crate) displaced: AtomicBool,
     /// How many have replaced it while it was blocked, or are about to try. The mark of the one that has is
@@ -121,28 +127,31 @@ impl<K: Machine> Activation<K> {
         unsafe { vp.unwrap_unchecked() }
     }
 
-    /// Its role now.
-    pub fn role(&self) -> Role {
-        match self.role.load(Ordering::Acquire) {
-            0 => Role::Carrier,
-            1 => Role::Standby,
-            2 => Role::Spare,
-            3 => Role::Reserved,
-            _ => Role::Resting,
+    /// What it is doing now.
+    #[inline]
+    pub fn activity(&self) -> Activity {
+        match self.activity.load(Ordering::Acquire) {
+            0 => Activity::Running,
+            1 => Activity::InCall,
+            2 => Activity::Standby,
+            3 => Activity::Spare,
+            4 => Activity::Reserved,
+            _ => Activity::Resting,
         }
     }
 
-    /// Changes the role from exactly `from`; says whether it did. SeqCst: an idle owner rests
-    /// before it looks whether it was replaced, who replaces it looks whether it rests afterwards.
-    pub(crate) fn change_role(&self, from: Role, to: Role) -> bool {
-        self.role
+    /// Changes what it is doing from exactly `from`. Returns whether it did. SeqCst: an idle owner rests
+    /// before it looks whether it was replaced; its successor looks afterwards whether it rests.
+    pub(crate) fn change_activity(&self, from: Activity, to: Activity) -> bool {
+        self.activity
             .compare_exchange(from as u32, to as u32, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
     }
 
-    pub(crate) fn set_role(&self, role: Role) {
-        // Release: pairs with the Acquire in `role`.
-        self.role.store(role as u32, Ordering::Release);
+    #[inline]
+    pub(crate) fn set_activity(&self, activity: Activity) {
+        // Release: pairs with the Acquire in `activity`.
+        self.activity.store(activity as u32, Ordering::Release);
     }
 
     /// The top of its own stack.
@@ -194,7 +203,7 @@ impl<K: Machine> Activation<K> {
     /// Whether it owns its virtual processor and is in a system call of its thread; also true for
     /// one that was replaced while it was in one, because it has not looked since.
     pub fn is_in_call(&self) -> bool {
-        self.in_call.load(Ordering::Relaxed)
+        self.activity.load(Ordering::Relaxed) == Activity::InCall as u32
     }
 
     /// Whether it was replaced while it was blocked, and has not come back yet; or somebody is about to replace it.
@@ -248,8 +257,7 @@ impl<K: Machine> Recycled for Activation<K> {
             control: AtomicU64::new(0),
             runtime: AtomicPtr::new(core::ptr::null_mut()),
             wake: AtomicU32::new(0),
-            role: AtomicU32::new(Role::Reserved as u32),
-            in_call: AtomicBool::new(false),
+            activity: AtomicU32::new(Activity::Reserved as u32),
             displaced: AtomicBool::new(false),
             marks: AtomicU32::new(0),
             stays: AtomicBool::new(false),

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::Role;
+use upcall_core::Activity;
 use upcall_linux::{Activation, Inside, Thread, base, preempt};
 
 use crate::ground::attributes::GuestAttributes;
@@ -81,7 +81,7 @@ pub fn pass_on(inside: &Inside) {
     }
     inside.kernel.at_hand.store(0, Ordering::SeqCst);
     // A standby may not sleep for long, and takes signals for parked threads meanwhile.
-    if inside.role() == Role::Standby {
+    if inside.activity() == Activity::Standby {
         inside.runtime().kernel().set_resting_mask(inside);
     }
 }

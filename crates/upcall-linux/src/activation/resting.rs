@@ -19,7 +19,7 @@
 use core::sync::atomic::Ordering;
 
 use upcall_core::kernel::Vessels;
-use upcall_core::{Machine, Role};
+use upcall_core::{Activity, Machine};
 
 use crate::activation::preempt;
 use crate::state::Linux;
@@ -59,7 +59,7 @@ impl Linux {
         if activation.kernel.waiting.load(Ordering::SeqCst) != Sleeps::Nowhere {
             activation.wake_word().fetch_add(1, Ordering::SeqCst);
             self.wake(activation);
-        } else if activation.role() == Role::Standby {
+        } else if activation.activity() == Activity::Standby {
             activation.attend(Activation::DEFERRED);
         }
     }

@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_core::kernel::{Attributes, Poll, Share, Vessels};
-use upcall_core::{Errno, Machine, Role, Slot, ThreadList, Vp, Waiting};
+use upcall_core::{Activity, Errno, Machine, Slot, ThreadList, Vp, Waiting};
 
 use crate::activation::{preempt, spawn};
 use crate::blocked::watch::Watch;
@@ -98,7 +98,7 @@ impl Linux {
         let standby = unsafe { base::current() };
         let state = &standby.kernel;
         if !state.sentinel.load(Ordering::Relaxed) {
-            if standby.role() == Role::Standby {
+            if standby.activity() == Activity::Standby {
                 state.sentinel.store(true, Ordering::Relaxed);
                 spawn::become_sentinel();
             }

@@ -1,6 +1,6 @@
 //! What must hold when nothing can run.
 
-use upcall_core::{Rank, Role};
+use upcall_core::{Activity, Rank};
 
 use super::Invariant;
 use crate::machine::advice::Last;
@@ -136,11 +136,11 @@ pub fn superfluous_activations_end(
         else {
             continue;
         };
-        match activation.role() {
-            Role::Standby => standing_by += 1,
-            Role::Reserved => reserved += 1,
-            Role::Spare => spare += 1,
-            Role::Carrier | Role::Resting => idle += 1,
+        match activation.activity() {
+            Activity::Standby => standing_by += 1,
+            Activity::Reserved => reserved += 1,
+            Activity::Spare => spare += 1,
+            Activity::Running | Activity::InCall | Activity::Resting => idle += 1,
         }
     }
     let counts = [

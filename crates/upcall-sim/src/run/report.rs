@@ -43,14 +43,15 @@ impl Machine {
                 let activation = vessel.activation.get();
                 let is = |what: fn(&Activation<Sim>) -> bool| activation.is_some_and(what);
                 text += &format!(
-                    "vessel {index}: {:?}, processor {}, role {:?}, thread {}, in call {}, absent {}, wake {}\n",
+                    "vessel {index}: {:?}, processor {}, {:?}, thread {}, absent {}, wake {}\n",
                     vessel.doing.get(),
                     vessel.processor.get(),
-                    activation.map(Activation::role),
+                    activation.map(Activation::activity),
                     is(|activation| activation.thread().is_some()),
-                    is(Activation::is_in_call),
                     is(Activation::is_absent),
-                    activation.map_or(0, |activation| activation.wake_word().load(Ordering::Relaxed)),
+                    activation.map_or(0, |activation| activation
+                        .wake_word()
+                        .load(Ordering::Relaxed)),
                 );
             });
         }

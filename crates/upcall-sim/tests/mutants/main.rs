@@ -127,7 +127,7 @@ const MUTANTS: &[Mutant] = &[
         caught_by: "somebody_waits_for_events",
         file: "runtime/seat.rs",
         text: "if !runtime.seat.take(self.activation) {",
-        instead: "if self.role() != Role::Spare || !runtime.seat.take(self.activation) {",
+        instead: "if self.activity() != Activity::Spare || !runtime.seat.take(self.activation) {",
         scenario: "sleepers_beside_a_call",
     },
     Mutant {

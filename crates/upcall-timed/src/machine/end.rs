@@ -72,12 +72,11 @@ impl Machine {
         }
         for (index, vessel) in self.vessels.borrow().iter().enumerate().take(32) {
             text += &format!(
-                "vessel {index} of {}: {:?} on {:?}, role {:?}, in call {}\n",
+                "vessel {index} of {}: {:?} on {:?}, {:?}\n",
                 vessel.space,
                 vessel.doing.get(),
                 vessel.processor.get(),
-                vessel.activation.get().map(Activation::role),
-                vessel.activation.get().is_some_and(Activation::is_in_call),
+                vessel.activation.get().map(Activation::activity),
             );
         }
         text

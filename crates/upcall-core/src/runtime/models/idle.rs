@@ -7,14 +7,18 @@ use loom::thread;
 use super::kernel::{self, Checked};
 use super::{check, inside, owner, runtime, threads};
 use crate::runtime::Runtime;
-use crate::state::activation::{Activation, Role};
+use crate::state::activation::{Activation, Activity};
 use crate::state::vp::{State, Vp};
 
 type Rt = &'static Runtime<Checked>;
 
-fn another(runtime: Rt, vp: &'static Vp<Checked>, role: Role) -> &'static Activation<Checked> {
+fn another(
+    runtime: Rt,
+    vp: &'static Vp<Checked>,
+    activity: Activity,
+) -> &'static Activation<Checked> {
     let activation = runtime.new_activation(Some(vp)).unwrap();
-    activation.set_role(role);
+    activation.set_activity(activity);
     activation
 }
 
@@ -24,7 +28,7 @@ pub(super) fn two_busy() -> (Rt, [&'static Activation<Checked>; 2]) {
     let vps = runtime.vps();
     vps[1].set(owner(&vps[1]), State::Runtime);
     let standbys = [0, 1].map(|at| {
-        let standby = another(runtime, &vps[at], Role::Standby);
+        let standby = another(runtime, &vps[at], Activity::Standby);
         vps[at].standby.set(Some(standby), Ordering::Relaxed);
         runtime.vps.clear_unwatched(&vps[at]);
         standby

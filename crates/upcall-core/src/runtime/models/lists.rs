@@ -9,7 +9,7 @@ use super::kernel::Checked;
 use super::{all_ready, check, inside, runtime, threads};
 use crate::lock::SpinLock;
 use crate::stack::StackPool;
-use crate::state::activation::Role;
+use crate::state::activation::Activity;
 use crate::vp_set::VpSet;
 
 #[test]
@@ -143,17 +143,17 @@ fn an_activation_of_the_pool_is_given_to_one() {
         let runtime = runtime(1);
         let vp = &runtime.vps()[0];
         let spare = runtime.new_activation(Some(vp)).unwrap();
-        spare.set_role(Role::Reserved);
+        spare.set_activity(Activity::Reserved);
         // Whoever has it counts in its link, which is not an atomic's business.
         let use_it = move || {
             let Some(taken) = runtime.take_spare(vp) else {
                 return false;
             };
             assert!(core::ptr::eq(taken, spare));
-            assert_eq!(taken.role(), Role::Reserved);
+            assert_eq!(taken.activity(), Activity::Reserved);
             true
         };
-        let giver = thread::spawn(move || spare.retire_from(Role::Reserved));
+        let giver = thread::spawn(move || spare.retire_from(Activity::Reserved));
         let mine = use_it();
         // As one that is about to end takes itself out.
         let left = !mine && inside(runtime, spare).leave_spares();

@@ -7,7 +7,7 @@ use loom::thread;
 use super::kernel::Checked;
 use super::{check, inside, owner, runtime};
 use crate::runtime::Runtime;
-use crate::state::activation::{Activation, Role};
+use crate::state::activation::{Activation, Activity};
 use crate::state::vp::{State, Vp};
 
 type Rt = &'static Runtime<Checked>;
@@ -20,7 +20,7 @@ fn touch(runtime: Rt) {
 
 fn another(runtime: Rt, vp: &'static Vp<Checked>) -> &'static Activation<Checked> {
     let activation = runtime.new_activation(Some(vp)).unwrap();
-    activation.set_role(Role::Standby);
+    activation.set_activity(Activity::Standby);
     activation
 }
 
