@@ -72,7 +72,11 @@ impl<K: Kernel> Inside<K> {
                 Activity::Running | Activity::Resting => {
                     self.activation.retire_from(Activity::Running);
                 }
-                Activity::InCall => runtime.kernel.broken("in a call without a thread"),
+                Activity::InCall | Activity::Displaced => {
+                    runtime
+                        .kernel
+                        .broken("in a call, or displaced, without a thread");
+                }
             }
         }
     }

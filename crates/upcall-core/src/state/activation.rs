@@ -9,6 +9,8 @@
 //! | `Reserved` | `Spare` | it is not needed after all | the one that reserved it | pool's lock |
 //! | `Running` | `InCall` | its thread goes into an announced system call | itself, as owner in `Runtime` | store |
 //! | `InCall` | `Running` | its thread is back from the call | itself, before it looks whether it is the owner | store |
+//! | `Running` | `Displaced` | its virtual processor was taken while its thread ran program code | the new owner | displaced list's lock |
+//! | `Displaced` | `Running` | it is granted the processor, or runs again unasked | the one that grants; itself | displaced list's lock |
 //! | `Running` | `Resting` | it sleeps as idle owner | itself | compare-and-swap |
 //! | `Resting` | `Running` | it does not sleep any more | itself | compare-and-swap; store if it was rung |
 //! | `Resting` | `Spare` | it was replaced | its successor | pool's lock, compare-and-swap |
@@ -40,14 +42,16 @@ pub enum Activity {
     Running = 0,
     /// Its thread is in an announced system call, which may block.
     InCall = 1,
+    /// Is in the displaced list of its virtual processor, with its thread.
+    Displaced = 2,
     /// Waits, runnable, for the owner of its virtual processor to block.
-    Standby = 2,
+    Standby = 3,
     /// Is in the pool: sleeps or polls.
-    Spare = 3,
+    Spare = 4,
     /// Sleeps. Somebody has taken it, and is about to give it something to do.
-    Reserved = 4,
+    Reserved = 5,
     /// Sleeps or polls as the idle owner of its virtual processor.
-    Resting = 5,
+    Resting = 6,
 }
 
 /// Activations linked through themselves. An activation is in one such list at a time.
@@ -78,8 +82,6 @@ pub struct Activation<K: Machine> {
     /// Counts wake-ups; it sleeps on this word.
     pub(crate) wake: AtomicU32,
     activity: AtomicU32,
-    /// It is in its virtual processor's displaced list. Guarded by that list's lock.
-    pub(crate) displaced: AtomicBool,
     /// How many have replaced it while it was blocked, or are about to try. The mark of the one that has is
     /// there until it comes back.
     pub(crate) marks: AtomicU32,
@@ -133,9 +135,10 @@ impl<K: Machine> Activation<K> {
         match self.activity.load(Ordering::Acquire) {
             0 => Activity::Running,
             1 => Activity::InCall,
-            2 => Activity::Standby,
-            3 => Activity::Spare,
-            4 => Activity::Reserved,
+            2 => Activity::Displaced,
+            3 => Activity::Standby,
+            4 => Activity::Spare,
+            5 => Activity::Reserved,
             _ => Activity::Resting,
         }
     }
@@ -211,11 +214,6 @@ impl<K: Machine> Activation<K> {
         self.marks.load(Ordering::Acquire) != 0
     }
 
-    /// Whether it was displaced, at some moment, and not granted the processor since.
-    pub fn is_displaced(&self) -> bool {
-        self.displaced.load(Ordering::Relaxed)
-    }
-
     /// Whether it was replaced outside of any announced call, and whoever runs instead has not told it
     /// yet.
     pub fn is_unsettled(&'static self) -> bool {
@@ -258,7 +256,6 @@ impl<K: Machine> Recycled for Activation<K> {
             runtime: AtomicPtr::new(core::ptr::null_mut()),
             wake: AtomicU32::new(0),
             activity: AtomicU32::new(Activity::Reserved as u32),
-            displaced: AtomicBool::new(false),
             marks: AtomicU32::new(0),
             stays: AtomicBool::new(false),
             next: Slot::empty(),

@@ -27,7 +27,7 @@ use crate::machine::Machine;
 use crate::numbered::{Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
-use crate::state::activation::{Activation, ActivationList};
+use crate::state::activation::{Activation, ActivationList, Activity};
 use crate::state::ready::ReadyList;
 
 numbered_enum! {
@@ -283,7 +283,7 @@ impl<K: Machine> Displaced<K> {
 
     pub(crate) fn push(&mut self, activation: &'static Activation<K>) {
         self.list.push(activation);
-        activation.displaced.store(true, Ordering::Relaxed);
+        activation.set_activity(Activity::Displaced);
     }
 
     /// The rank of the thread in the last displaced.
@@ -293,16 +293,16 @@ impl<K: Machine> Displaced<K> {
 
     pub(crate) fn pop(&mut self) -> Option<&'static Activation<K>> {
         let activation = self.list.pop()?;
-        activation.displaced.store(false, Ordering::Relaxed);
+        activation.set_activity(Activity::Running);
         Some(activation)
     }
 
     /// Takes this activation out, if it is still here.
     pub(crate) fn remove(&mut self, activation: &'static Activation<K>) -> bool {
-        if !activation.displaced.load(Ordering::Relaxed) {
+        if activation.activity() != Activity::Displaced {
             return false;
         }
-        activation.displaced.store(false, Ordering::Relaxed);
+        activation.set_activity(Activity::Running);
         self.list.remove(activation)
     }
 }

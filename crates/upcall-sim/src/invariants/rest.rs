@@ -140,7 +140,8 @@ pub fn superfluous_activations_end(
             Activity::Standby => standing_by += 1,
             Activity::Reserved => reserved += 1,
             Activity::Spare => spare += 1,
-            Activity::Running | Activity::InCall | Activity::Resting => idle += 1,
+            Activity::Running | Activity::Resting => idle += 1,
+            Activity::InCall | Activity::Displaced => {}
         }
     }
     let counts = [

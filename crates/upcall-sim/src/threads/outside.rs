@@ -3,6 +3,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use upcall_core::Activity;
+
 use crate::machine::policy::Call;
 use crate::machine::{Doing, Machine};
 use crate::threads::Me;
@@ -133,7 +135,8 @@ impl Me {
                 let activation = vessel.activation.get();
                 // An owner that has a mark was not replaced: somebody is about to try.
                 let is_stopped = activation.is_some_and(|one| {
-                    one.is_displaced() || one.is_absent() && !one.vp().word().is_owned_by(one)
+                    one.activity() == Activity::Displaced
+                        || one.is_absent() && !one.vp().word().is_owned_by(one)
                 });
                 vessel
                     .has_to_follow
