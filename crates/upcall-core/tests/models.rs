@@ -241,6 +241,18 @@ const FAULTS: &[Fault] = &[
         "vp.word().is_owned_by(self.activation)",
     ),
     (
+        "owner::an_owner_that_an_heir_replaces",
+        "runtime/returned.rs",
+        "bequest.replace_if(Some(self.activation), None);",
+        "",
+    ),
+    (
+        "owner::an_owner_on_a_page_fault",
+        "runtime/returned.rs",
+        "let displaced = list.remove(self.activation);",
+        "let displaced = false;",
+    ),
+    (
         "owner::an_owner_that_leaves",
         "runtime/preempted.rs",
         "                State::Runtime if afar => self.kernel.interrupt(owner),\n",

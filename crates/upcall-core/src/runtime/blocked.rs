@@ -13,7 +13,7 @@ use crate::kernel::{Kernel, Waiting};
 use crate::runtime::Runtime;
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
-use crate::state::vp::{State, Vp, Word};
+use crate::state::vp::{Displaced, State, Vp, Word};
 
 impl<K: Kernel> Runtime<K> {
     /// Replaces the owner in `word`, which is blocked. Returns whether it did. The mark is there before the
@@ -37,6 +37,26 @@ impl<K: Kernel> Runtime<K> {
         self.stats.absent.down();
         false
     }
+
+    /// As [`Runtime::replace_blocked`], where the owner has perhaps announced no call: then it is unsettled. It is
+    /// before it can run again, since that begins with the list's lock.
+    pub(super) fn replace_unsettled(
+        &'static self,
+        vp: &'static Vp<K>,
+        word: Word<K>,
+        next: &'static Activation<K>,
+        state: State,
+    ) -> bool {
+        if word.state() == State::Kernel {
+            return self.replace_blocked(vp, word, next, state);
+        }
+        let mut list = vp.displaced.lock(&self.kernel);
+        let replaced = self.replace_blocked(vp, word, next, state);
+        if replaced {
+            self.unsettle(vp, &mut list, word.owner());
+        }
+        replaced
+    }
 }
 
 impl<K: Kernel> Inside<K> {
@@ -50,8 +70,12 @@ impl<K: Kernel> Inside<K> {
             let Some(next) = displaced.pop() else { return };
             if runtime.replace_blocked(vp, word, next, State::Granted) {
                 vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
+                // In `Kernel` it looks by itself when it returns.
+                if word.state() != State::Kernel {
+                    runtime.unsettle(vp, &mut displaced, owner);
+                }
                 drop(displaced);
-                runtime.owner_blocked(vp, owner, word);
+                runtime.owner_blocked(vp, owner);
                 if runtime.is_ranked() {
                     next.publish_rank();
                 }
@@ -64,8 +88,8 @@ impl<K: Kernel> Inside<K> {
             let Some(next) = self.take_spare_for(vp) else {
                 return;
             };
-            if runtime.replace_blocked(vp, word, next, State::Rung) {
-                runtime.owner_blocked(vp, owner, word);
+            if runtime.replace_unsettled(vp, word, next, State::Rung) {
+                runtime.owner_blocked(vp, owner);
                 next.notify();
             } else {
                 next.give_back();
@@ -74,9 +98,9 @@ impl<K: Kernel> Inside<K> {
         }
         // Still the standby if it does not succeed: an owner that is about to go into its next call
         // may rely on it. The next one is called when there is something for it to guard.
-        if runtime.replace_blocked(vp, word, self.activation, State::Runtime) {
+        if runtime.replace_unsettled(vp, word, self.activation, State::Runtime) {
             self.quit_standby(vp);
-            runtime.owner_blocked(vp, owner, word);
+            runtime.owner_blocked(vp, owner);
         }
     }
 
@@ -93,14 +117,14 @@ impl<K: Kernel> Inside<K> {
         vp.heir.set(None, Ordering::Relaxed);
         // Before the heir can arrive, which may call at once.
         runtime.retire_standby(vp);
-        vp.bequeathed.set(Some(word.owner()), Ordering::Relaxed);
+        heir.bequest.set(Some(word.owner()), Ordering::Relaxed);
         if runtime.replace_blocked(vp, word, heir, State::Rung) {
             runtime.vps.clear_idle(vp);
             heir.notify();
             self.await_call(vp);
             return;
         }
-        vp.bequeathed.set(None, Ordering::Relaxed);
+        heir.bequest.set(None, Ordering::Relaxed);
         if !vp.heir.replace_if(None, Some(heir)) {
             heir.give_back();
         }
@@ -110,36 +134,32 @@ impl<K: Kernel> Inside<K> {
 
 impl<K: Kernel> Runtime<K> {
     /// An activation arrives as owner of `vp`, perhaps as heir.
-    pub(super) fn inherit(&'static self, vp: &'static Vp<K>) {
+    pub(super) fn inherit(&'static self, heir: &'static Activation<K>, vp: &'static Vp<K>) {
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
-        if let Some(owner) = vp.bequeathed.get(Ordering::Relaxed) {
-            vp.bequeathed.set(None, Ordering::Relaxed);
-            // In a call it looks by itself when it returns.
-            if !owner.is_in_call() {
-                self.unsettle(vp, owner);
+        if let Some(owner) = heir.bequest.get(Ordering::Relaxed) {
+            if owner.is_in_call() {
+                // It looks by itself when it returns.
+                heir.bequest.set(None, Ordering::Relaxed);
+            } else {
+                let mut list = vp.displaced.lock(&self.kernel);
+                // Not if it is back by now.
+                if heir.bequest.replace_if(Some(owner), None) {
+                    self.unsettle(vp, &mut list, owner);
+                }
             }
             owner.tell_of_absent(vp);
         }
     }
 
-    fn unsettle(&'static self, vp: &'static Vp<K>, owner: &'static Activation<K>) {
-        vp.displaced.lock(&self.kernel).push_unsettled(owner);
+    fn unsettle(&self, vp: &'static Vp<K>, list: &mut Displaced<K>, owner: &'static Activation<K>) {
+        list.push_unsettled(owner);
         vp.has_unsettled.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn owner_blocked(
-        &'static self,
-        vp: &'static Vp<K>,
-        owner: &'static Activation<K>,
-        word: Word<K>,
-    ) {
+    pub(super) fn owner_blocked(&'static self, vp: &'static Vp<K>, owner: &'static Activation<K>) {
         self.vps.clear_idle(vp);
         // A ready thread runs first; those that come back get their chance afterwards.
         vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
-        // In `Kernel` it looks by itself when it returns.
-        if word.state() != State::Kernel {
-            self.unsettle(vp, owner);
-        }
         // Last: this may make the adviser ready, which takes a while.
         owner.tell_of_absent(vp);
     }
@@ -154,7 +174,7 @@ impl<K: Kernel> Runtime<K> {
         }
         let mut list = vp.displaced.lock(&self.kernel);
         while let Some(activation) = list.pop_unsettled() {
-            if activation.is_absent() && self.kernel.waiting(activation) == Waiting::Deaf {
+            if self.kernel.waiting(activation) == Waiting::Deaf {
                 self.kernel.interrupt(activation);
             }
         }

@@ -42,7 +42,7 @@ impl<K: Kernel> Inside<K> {
                     State::Rung | State::Runtime => {
                         vp.set(self.activation, State::Runtime);
                         self.set_activity(Activity::Running);
-                        runtime.inherit(vp);
+                        runtime.inherit(self.activation, vp);
                         return;
                     }
                     State::Idle => {
@@ -72,10 +72,8 @@ impl<K: Kernel> Inside<K> {
                 Activity::Running | Activity::Resting => {
                     self.activation.retire_from(Activity::Running);
                 }
-                Activity::InCall | Activity::Displaced => {
-                    runtime
-                        .kernel
-                        .broken("in a call, or displaced, without a thread");
+                Activity::InCall | Activity::Displaced | Activity::Unsettled => {
+                    runtime.kernel.broken("replaced without a thread");
                 }
             }
         }
@@ -164,9 +162,9 @@ impl<K: Kernel> Inside<K> {
         if word.is_owned_by(self.activation) && word.state() == State::Rung {
             vp.set(self.activation, State::Runtime);
             self.set_activity(Activity::Running);
-            if vp.bequeathed.get(Ordering::Relaxed).is_some() {
+            if self.bequest.get(Ordering::Relaxed).is_some() {
                 // It lost the virtual processor in its sleep, and is its heir now.
-                runtime.inherit(vp);
+                runtime.inherit(self.activation, vp);
             }
             runtime.kernel.bind(self.activation);
             return true;

@@ -76,10 +76,23 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         // Out of the list before anything else: whoever is in it may be granted the processor, and
         // its link is the spare pool's.
-        let displaced = self.leave_displaced(vp);
+        let mut list = vp.displaced.lock(&runtime.kernel);
+        let displaced = list.remove(self.activation);
+        if displaced {
+            vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
+        }
         // Not by store: the standby may see that it was granted while blocked.
         let granted = !displaced && vp.step(self.activation, State::Granted, State::Runtime);
-        if !displaced && !granted {
+        let is_back = !displaced && !granted;
+        if is_back {
+            // An heir that has not arrived is still the owner, and need not unsettle it.
+            let bequest = &vp.word().owner().bequest;
+            if bequest.holds(self.activation, Ordering::Relaxed) {
+                bequest.replace_if(Some(self.activation), None);
+            }
+        }
+        drop(list);
+        if is_back {
             self.end_absence();
             self.tell_of_current(Transition::Unblocked);
         }
@@ -141,8 +154,8 @@ impl<K: Kernel> Inside<K> {
                 State::User => {
                     // Displaced by the owner, it runs again perhaps because that one has blocked.
                     if !displace && runtime.kernel.is_blocked(owner, false) {
-                        if runtime.replace_blocked(vp, word, self.activation, State::Runtime) {
-                            runtime.owner_blocked(vp, owner, word);
+                        if runtime.replace_unsettled(vp, word, self.activation, State::Runtime) {
+                            runtime.owner_blocked(vp, owner);
                             return true;
                         }
                         continue;
@@ -168,9 +181,9 @@ impl<K: Kernel> Inside<K> {
         // unnoticed, and must not be granted the processor before it is back. Another standby notices that
         // such an owner was granted the processor, and takes it over then.
         if runtime.kernel.needs_heirs() && runtime.kernel.is_blocked(owner, false) {
-            let replaced = runtime.replace_blocked(vp, word, self.activation, State::Runtime);
+            let replaced = runtime.replace_unsettled(vp, word, self.activation, State::Runtime);
             if replaced {
-                runtime.owner_blocked(vp, owner, word);
+                runtime.owner_blocked(vp, owner);
             }
             return replaced;
         }
@@ -209,17 +222,5 @@ impl<K: Kernel> Runtime<K> {
         // If it was given another rank while it was stopped, it sees so when it regains the processor.
         vp.set(activation, State::Granted);
         true
-    }
-}
-
-impl<K: Kernel> Inside<K> {
-    /// Returns true if the activation was displaced and not yet granted the processor again.
-    fn leave_displaced(&self, vp: &'static Vp<K>) -> bool {
-        let mut displaced = vp.displaced.lock(&self.runtime().kernel);
-        let was = displaced.remove(self.activation);
-        if was {
-            vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
-        }
-        was
     }
 }

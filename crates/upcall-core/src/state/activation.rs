@@ -11,6 +11,8 @@
 //! | `InCall` | `Running` | its thread is back from the call | itself, before it looks whether it is the owner | store |
 //! | `Running` | `Displaced` | its virtual processor was taken while its thread ran program code | the new owner | displaced list's lock |
 //! | `Displaced` | `Running` | it is granted the processor, or runs again unasked | the one that grants; itself | displaced list's lock |
+//! | `Running` | `Unsettled` | it was replaced on a page fault | its successor, or the heir | displaced list's lock |
+//! | `Unsettled` | `Running` | it is told, or runs again untold | the owner that settles; itself | displaced list's lock |
 //! | `Running` | `Resting` | it sleeps as idle owner | itself | compare-and-swap |
 //! | `Resting` | `Running` | it does not sleep any more | itself | compare-and-swap; store if it was rung |
 //! | `Resting` | `Spare` | it was replaced | its successor | pool's lock, compare-and-swap |
@@ -44,14 +46,17 @@ pub enum Activity {
     InCall = 1,
     /// Is in the displaced list of its virtual processor, with its thread.
     Displaced = 2,
+    /// Was replaced with its thread outside of any announced call, and nobody has told it yet: is in that list of its
+    /// virtual processor.
+    Unsettled = 3,
     /// Waits, runnable, for the owner of its virtual processor to block.
-    Standby = 3,
+    Standby = 4,
     /// Is in the pool: sleeps or polls.
-    Spare = 4,
+    Spare = 5,
     /// Sleeps. Somebody has taken it, and is about to give it something to do.
-    Reserved = 5,
+    Reserved = 6,
     /// Sleeps or polls as the idle owner of its virtual processor.
-    Resting = 6,
+    Resting = 7,
 }
 
 /// Activations linked through themselves. An activation is in one such list at a time.
@@ -87,11 +92,10 @@ pub struct Activation<K: Machine> {
     pub(crate) marks: AtomicU32,
     /// It never ends: the kernel keeps something with its kernel thread that would go with it.
     pub(crate) stays: AtomicBool,
-    /// Link in the one list that holds it (displaced, spares, free).
+    /// Link in the one list that holds it (displaced, unsettled, spares, ended, free).
     pub(crate) next: Slot<Activation<K>>,
-    /// Membership and link of the list of those that must learn that they were replaced.
-    pub(crate) unsettled: AtomicBool,
-    pub(crate) next_unsettled: Slot<Activation<K>>,
+    /// Of an heir: the owner whose virtual processor it was given, until one of the two arrives.
+    pub(crate) bequest: Slot<Activation<K>>,
     /// Link in the list of all activations, which only grows.
     pub(crate) next_known: Slot<Activation<K>>,
 
@@ -136,9 +140,10 @@ impl<K: Machine> Activation<K> {
             0 => Activity::Running,
             1 => Activity::InCall,
             2 => Activity::Displaced,
-            3 => Activity::Standby,
-            4 => Activity::Spare,
-            5 => Activity::Reserved,
+            3 => Activity::Unsettled,
+            4 => Activity::Standby,
+            5 => Activity::Spare,
+            6 => Activity::Reserved,
             _ => Activity::Resting,
         }
     }
@@ -217,8 +222,13 @@ impl<K: Machine> Activation<K> {
     /// Whether it was replaced outside of any announced call, and whoever runs instead has not told it
     /// yet.
     pub fn is_unsettled(&'static self) -> bool {
-        self.unsettled.load(Ordering::Relaxed)
-            || self.vp().bequeathed.holds(self, Ordering::Relaxed)
+        self.activity() == Activity::Unsettled
+            || self
+                .vp()
+                .word()
+                .owner()
+                .bequest
+                .holds(self, Ordering::Relaxed)
     }
 
     /// Keeps it from ending although it may be superfluous.
@@ -259,8 +269,7 @@ impl<K: Machine> Recycled for Activation<K> {
             marks: AtomicU32::new(0),
             stays: AtomicBool::new(false),
             next: Slot::empty(),
-            unsettled: AtomicBool::new(false),
-            next_unsettled: Slot::empty(),
+            bequest: Slot::empty(),
             next_known: Slot::empty(),
             kernel: K::ActivationState::default(),
         }

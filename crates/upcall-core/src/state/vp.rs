@@ -112,8 +112,6 @@ pub struct Vp<K: Machine> {
     /// standby that is awake has one, so that it never holds a lock, which others would wait for
     /// while it does not get to run.
     pub(crate) heir: Slot<Activation<K>>,
-    /// The owner from which the heir was given the processor, until the heir arrives.
-    pub(crate) bequeathed: Slot<Activation<K>>,
     /// Somebody is creating or waking a standby.
     pub(crate) calling: AtomicBool,
     pub(crate) displaced: SpinLock<Displaced<K>>,
@@ -148,7 +146,6 @@ impl<K: Machine> Vp<K> {
             ready: ReadyList::new(),
             standby: Slot::empty(),
             heir: Slot::empty(),
-            bequeathed: Slot::empty(),
             calling: AtomicBool::new(false),
             displaced: SpinLock::new(Displaced::none()),
             nr_displaced: AtomicU32::new(0),
@@ -245,11 +242,12 @@ impl<K: Machine> Vp<K> {
     }
 }
 
-/// The displaced activations of one virtual processor, last displaced first.
+/// The activations of one virtual processor that were replaced while their threads ran program code, the last ones first.
+/// One that runs again takes itself out before anything else.
 pub(crate) struct Displaced<K: Machine> {
     list: ActivationList<K>,
-    /// Those that blocked outside of any announced call and do not know yet.
-    unsettled: Option<&'static Activation<K>>,
+    /// Those that blocked, and were not told yet.
+    unsettled: ActivationList<K>,
 }
 
 // SAFETY: references to activations, whose fields are atomics, behind a lock.
@@ -259,25 +257,18 @@ impl<K: Machine> Displaced<K> {
     pub(crate) fn none() -> Self {
         Displaced {
             list: ActivationList::new(),
-            unsettled: None,
+            unsettled: ActivationList::new(),
         }
     }
 
-    /// An activation may be here and, if it came back meanwhile, in another list: it has a link
-    /// of its own for this one.
     pub(crate) fn push_unsettled(&mut self, activation: &'static Activation<K>) {
-        if !activation.unsettled.swap(true, Ordering::Relaxed) {
-            activation
-                .next_unsettled
-                .set(self.unsettled, Ordering::Relaxed);
-            self.unsettled = Some(activation);
-        }
+        self.unsettled.push(activation);
+        activation.set_activity(Activity::Unsettled);
     }
 
     pub(crate) fn pop_unsettled(&mut self) -> Option<&'static Activation<K>> {
-        let activation = self.unsettled?;
-        self.unsettled = activation.next_unsettled.get(Ordering::Relaxed);
-        activation.unsettled.store(false, Ordering::Relaxed);
+        let activation = self.unsettled.take(|_| true)?;
+        activation.set_activity(Activity::Running);
         Some(activation)
     }
 
@@ -297,12 +288,15 @@ impl<K: Machine> Displaced<K> {
         Some(activation)
     }
 
-    /// Takes this activation out, if it is still here.
+    /// Takes this activation out, if it is still here. Returns whether it was displaced.
     pub(crate) fn remove(&mut self, activation: &'static Activation<K>) -> bool {
-        if activation.activity() != Activity::Displaced {
-            return false;
-        }
+        let activity = activation.activity();
+        match activity {
+            Activity::Displaced => self.list.remove(activation),
+            Activity::Unsettled => self.unsettled.remove(activation),
+            _ => return false,
+        };
         activation.set_activity(Activity::Running);
-        self.list.remove(activation)
+        activity == Activity::Displaced
     }
 }

@@ -141,7 +141,7 @@ pub fn superfluous_activations_end(
             Activity::Reserved => reserved += 1,
             Activity::Spare => spare += 1,
             Activity::Running | Activity::Resting => idle += 1,
-            Activity::InCall | Activity::Displaced => {}
+            Activity::InCall | Activity::Displaced | Activity::Unsettled => {}
         }
     }
     let counts = [

@@ -59,7 +59,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "one_activation_runs_on_each_processor",
         file: "runtime/returned.rs",
-        text: "let displaced = self.leave_displaced(vp);",
+        text: "let displaced = list.remove(self.activation);",
         instead: "let displaced = false;",
         scenario: "blocking_calls",
     },

@@ -6,14 +6,14 @@
 //!
 //! | lock-free | checked by |
 //! |---|---|
-//! | a virtual processor's word, `marks`, `attention` (`vp`, `blocked`, `returned`) | `owner` |
+//! | a virtual processor's word, `marks`, `attention`; displaced and unsettled activations (`vp`, `blocked`, `returned`) | `owner` |
 //! | going to sleep and waking: idle owners, standbys and who calls them, the poller's seat (`idle`, `standby`, `seat`) | `idle` |
 //! | a thread's state, parking and claims; futex buckets and keys; deadlines; `edges` | `futex` |
 //! | a thread's end, against who joins it or drops its handle (`ending`) | `ending` |
 //! | `lock`, `ready`, `vp_set`, `spares`, `memory`, `stack`, known activations, `slot` | `lists`, `stealing` |
 //! | the rank that a virtual processor runs, against ready lists (`rank`, `urgency`) | `urgency` |
 //! | `turnstile` (who decides about turns), `accepted` (masks of signals: `upcall_guest::masks`) | `small` |
-//! | heirs, displaced and unsettled activations (`vp`, `standby`) | none: the simulated machine, where nothing is reordered |
+//! | heirs on their way (`vp`, `standby`) | none: the simulated machine, where nothing is reordered |
 //! | `upcall_linux::turns::registry`: who has which slot | its own models (shuttle); its content, by `fuzz/` and proptest: it may be anything |
 //! | `turns`: busy and stopped processors | none: relaxed sets, right again at the next tick |
 //! | `observe`: the newest record of a ring that the kernel writes | none: one read of 16 bits behind the kernel's head. It may be old; the word's compare-and-swap decides. Its content, by `fuzz/` |

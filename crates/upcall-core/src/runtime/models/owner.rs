@@ -172,6 +172,55 @@ fn a_displaced_owner_that_comes_back_is_not_absent() {
     });
 }
 
+/// The owner runs again while it is replaced by `take`. It is in no list of those that were when it goes to the pool.
+fn come_back_against(
+    take: impl Fn(Rt, [&'static Activation<Checked>; 2]) -> bool + Copy + Sync + Send + 'static,
+) {
+    check(300, move || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let (first, second) = (owner(vp), another(runtime, vp));
+        vp.set(first, State::User);
+        let taker = thread::spawn(move || take(runtime, [first, second]));
+        let kept = vp.step(first, State::User, State::Runtime);
+        if !kept {
+            assert_eq!(inside(runtime, first).come_back(vp), (false, false));
+            first.retire_from(Activity::Running);
+        }
+        assert!(kept != taker.join().unwrap());
+        assert!(vp.displaced.lock(&runtime.kernel).pop_unsettled().is_none());
+        assert!(kept != inside(runtime, first).leave_spares());
+    });
+}
+
+#[test]
+fn an_owner_on_a_page_fault_is_unsettled_until_it_comes_back() {
+    come_back_against(|runtime, [first, second]| {
+        let (vp, word) = (first.vp(), first.vp().word());
+        word.is_owned_by(first)
+            && word.state() == State::User
+            && runtime.replace_unsettled(vp, word, second, State::Runtime)
+    });
+}
+
+/// The heir unsettles it, or it has come before the heir.
+#[test]
+fn an_owner_that_an_heir_replaces_is_unsettled_until_it_comes_back() {
+    come_back_against(|runtime, [first, second]| {
+        let (vp, word) = (first.vp(), first.vp().word());
+        if !word.is_owned_by(first) || word.state() != State::User {
+            return false;
+        }
+        // As `bequeath` does.
+        second.bequest.set(Some(first), Ordering::Relaxed);
+        let replaced = runtime.replace_blocked(vp, word, second, State::Runtime);
+        if replaced {
+            runtime.inherit(second, vp);
+        }
+        replaced
+    });
+}
+
 /// The owner leaves the runtime, and looks for notes afterwards; somebody leaves one, and looks
 /// afterwards whether the owner has left.
 #[test]
