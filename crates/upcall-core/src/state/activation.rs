@@ -1,10 +1,11 @@
 //! An activation: the kernel thread that serves as vessel for threads (Anderson §3.1).
 //!
-//! What it is doing is one word, [`Activity`]. The word of its virtual processor says whether it is the owner.
+//! What an activation is doing is one word, [`Activity`]. Whether it owns its virtual processor is in that one's word
+//! (`vp.rs`). The table has every change; where it says `store`, nobody else changes the word at that time.
 //!
 //! | from | to | when | by | how |
 //! |---|---|---|---|---|
-//! | `Reserved` | `Running` | it arrives as owner | itself | store |
+//! | `Reserved` | `Running` | it arrives as owner, rung or as heir | itself | store |
 //! | `Reserved` | `Standby` | it is put at the side of an owner | the one that reserved it | store |
 //! | `Reserved` | `Spare` | it is not needed after all | the one that reserved it | pool's lock |
 //! | `Running` | `InCall` | its thread goes into an announced system call | itself, as owner in `Runtime` | store |
@@ -14,12 +15,21 @@
 //! | `Running` | `Unsettled` | it was replaced on a page fault | its successor, or the heir | displaced list's lock |
 //! | `Unsettled` | `Running` | it is told, or runs again untold | the owner that settles; itself | displaced list's lock |
 //! | `Running` | `Resting` | it sleeps as idle owner | itself | compare-and-swap |
-//! | `Resting` | `Running` | it does not sleep any more | itself | compare-and-swap; store if it was rung |
+//! | `Resting` | `Running` | it does not sleep any more | itself | compare-and-swap |
 //! | `Resting` | `Spare` | it was replaced | its successor | pool's lock, compare-and-swap |
 //! | `Standby` | `Running` | it becomes the owner | itself | store |
 //! | `Running` | `Spare` | it has neither a thread nor a virtual processor | itself | pool's lock |
 //! | `Spare` | `Running` | it has something to do, or ends | itself | pool's lock |
 //! | `Spare` | `Reserved` | it is taken | the one that takes it | pool's lock |
+//! | `Running` | `Reserved` | it has ended, and begins anew as another kernel thread | its creator | store |
+//!
+//! `InCall`, `Displaced` and `Unsettled` have a thread; `Standby`, `Spare`, `Reserved` and `Resting` have none.
+//!
+//! What else an activation keeps of its own state is no activity:
+//! - `inside`, `attention`: the backend finds them by their offset, and others leave notes in any activity;
+//! - `marks`: several that would replace it leave theirs before they try, while it may store its activity;
+//! - `bequest`: of a reserved one, who was the owner before;
+//! - `stays`: once and for all.
 
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -40,14 +50,15 @@ use crate::state::vp::Vp;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Activity {
-    /// Runs a thread, or the runtime on its own stack; or is stopped with a thread outside of any announced call.
+    /// Runs a thread, or the runtime on its own stack. Perhaps it is blocked outside of any announced call, or was replaced
+    /// and knows it, or is to learn it at its next step.
     Running = 0,
     /// Its thread is in an announced system call, which may block.
     InCall = 1,
     /// Is in the displaced list of its virtual processor, with its thread.
     Displaced = 2,
-    /// Was replaced with its thread outside of any announced call, and nobody has told it yet: is in that list of its
-    /// virtual processor.
+    /// Was replaced while it was blocked outside of any announced call, and nobody has told it: is in that list of its
+    /// virtual processor, with its thread.
     Unsettled = 3,
     /// Waits, runnable, for the owner of its virtual processor to block.
     Standby = 4,
