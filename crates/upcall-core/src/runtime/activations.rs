@@ -99,6 +99,13 @@ impl<K: Kernel> Activation<K> {
         // anybody else knew of the activation.
         unsafe { &*pointer }
     }
+
+    /// Keeps an ended activation until its kernel thread is gone.
+    pub(super) fn bury(&'static self) {
+        let runtime = self.runtime();
+        runtime.stats.activations.down();
+        runtime.activations.ended.lock(&runtime.kernel).push(self);
+    }
 }
 
 impl<K: Kernel> Runtime<K> {
@@ -165,14 +172,5 @@ impl<K: Kernel> Runtime<K> {
         // Seen by the caller's own activation when it is about to end, and by others with what the
         // caller publishes afterwards.
         self.activations.all_stay.store(true, Ordering::Relaxed);
-    }
-}
-
-impl<K: Kernel> Activation<K> {
-    /// Keeps an ended activation until its kernel thread is gone.
-    pub(super) fn bury(&'static self) {
-        let runtime = self.runtime();
-        runtime.stats.activations.down();
-        runtime.activations.ended.lock(&runtime.kernel).push(self);
     }
 }

@@ -57,6 +57,54 @@ impl<K: Kernel> Runtime<K> {
         }
         replaced
     }
+
+    /// An activation arrives as owner of `vp`, perhaps as heir.
+    pub(super) fn inherit(&'static self, heir: &'static Activation<K>, vp: &'static Vp<K>) {
+        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
+        if let Some(owner) = heir.bequest.get(Ordering::Relaxed) {
+            if owner.is_in_call() {
+                // It looks by itself when it returns.
+                heir.bequest.set(None, Ordering::Relaxed);
+            } else {
+                let mut list = vp.displaced.lock(&self.kernel);
+                // Not if it is back by now.
+                if heir.bequest.replace_if(Some(owner), None) {
+                    self.unsettle(vp, &mut list, owner);
+                }
+            }
+            owner.tell_of_absent(vp);
+        }
+    }
+
+    fn unsettle(&self, vp: &'static Vp<K>, list: &mut Displaced<K>, owner: &'static Activation<K>) {
+        list.push_unsettled(owner);
+        vp.has_unsettled.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn owner_blocked(&'static self, vp: &'static Vp<K>, owner: &'static Activation<K>) {
+        self.vps.clear_idle(vp);
+        // A ready thread runs first; those that come back get their chance afterwards.
+        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
+        // Last: this may make the adviser ready, which takes a while.
+        owner.tell_of_absent(vp);
+    }
+
+    /// Activations that blocked outside of any announced call must learn, before their threads go on,
+    /// that they were replaced. One whose wait an interruption would cut short learns it at its
+    /// next step into the runtime or at the end of its slice. Not done at once: the thread that
+    /// runs instead comes first.
+    pub(super) fn settle(&'static self, vp: &'static Vp<K>) {
+        if !vp.has_unsettled.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut list = vp.displaced.lock(&self.kernel);
+        while let Some(activation) = list.pop_unsettled() {
+            if self.kernel.waiting(activation) == Waiting::Deaf {
+                self.kernel.interrupt(activation);
+            }
+        }
+        vp.has_unsettled.store(false, Ordering::Relaxed);
+    }
 }
 
 impl<K: Kernel> Inside<K> {
@@ -129,55 +177,5 @@ impl<K: Kernel> Inside<K> {
             heir.give_back();
         }
         runtime.rouse_standby(vp);
-    }
-}
-
-impl<K: Kernel> Runtime<K> {
-    /// An activation arrives as owner of `vp`, perhaps as heir.
-    pub(super) fn inherit(&'static self, heir: &'static Activation<K>, vp: &'static Vp<K>) {
-        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
-        if let Some(owner) = heir.bequest.get(Ordering::Relaxed) {
-            if owner.is_in_call() {
-                // It looks by itself when it returns.
-                heir.bequest.set(None, Ordering::Relaxed);
-            } else {
-                let mut list = vp.displaced.lock(&self.kernel);
-                // Not if it is back by now.
-                if heir.bequest.replace_if(Some(owner), None) {
-                    self.unsettle(vp, &mut list, owner);
-                }
-            }
-            owner.tell_of_absent(vp);
-        }
-    }
-
-    fn unsettle(&self, vp: &'static Vp<K>, list: &mut Displaced<K>, owner: &'static Activation<K>) {
-        list.push_unsettled(owner);
-        vp.has_unsettled.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn owner_blocked(&'static self, vp: &'static Vp<K>, owner: &'static Activation<K>) {
-        self.vps.clear_idle(vp);
-        // A ready thread runs first; those that come back get their chance afterwards.
-        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
-        // Last: this may make the adviser ready, which takes a while.
-        owner.tell_of_absent(vp);
-    }
-
-    /// Activations that blocked outside of any announced call must learn, before their threads go on,
-    /// that they were replaced. One whose wait an interruption would cut short learns it at its
-    /// next step into the runtime or at the end of its slice. Not done at once: the thread that
-    /// runs instead comes first.
-    pub(super) fn settle(&'static self, vp: &'static Vp<K>) {
-        if !vp.has_unsettled.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut list = vp.displaced.lock(&self.kernel);
-        while let Some(activation) = list.pop_unsettled() {
-            if self.kernel.waiting(activation) == Waiting::Deaf {
-                self.kernel.interrupt(activation);
-            }
-        }
-        vp.has_unsettled.store(false, Ordering::Relaxed);
     }
 }

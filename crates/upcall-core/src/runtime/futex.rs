@@ -187,97 +187,7 @@ impl<K: Kernel> Inside<K> {
         runtime.clean_up(thread);
         (inside, Waited::Ended(thread.wake_reason()))
     }
-}
 
-impl<K: Kernel> Runtime<K> {
-    /// What a thread does that was woken.
-    pub(crate) fn clean_up(&self, thread: &'static Thread<K>) {
-        self.futexes.withdraw(&self.kernel, thread);
-        self.timers.remove(&self.kernel, thread);
-    }
-
-    /// Puts `thread` into the bucket of `key`, whose lock it leaves to the step that must follow when
-    /// its registers are saved: that step and its argument.
-    pub(crate) fn hang(
-        &'static self,
-        thread: &'static Thread<K>,
-        key: usize,
-        mask: u32,
-        deadline: Option<u64>,
-        matches: impl FnOnce() -> bool,
-    ) -> Result<(After<K>, usize), Waited> {
-        let bucket = self.futexes.bucket(key);
-        // Before the lock, whose locked instruction stands between it and the look for a signal:
-        // whoever has one finds the key, or is found. Pairs with `Runtime::interrupt`.
-        thread.wait.set_key(key, Ordering::Relaxed);
-        let mut queue = bucket.lock(&self.kernel);
-        fence_after_locked();
-        let refusal = if !matches() {
-            Some(Waited::Mismatch)
-        } else if deadline.is_some_and(|deadline| deadline <= self.kernel.now()) {
-            Some(Waited::Ended(WakeReason::TimedOut))
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
-            thread.wait.store(Wait::Nothing, Ordering::Relaxed);
-            return Err(refusal);
-        }
-        let simple = deadline.is_none() && !self.kernel.is_interrupted(thread);
-        let state = if simple {
-            Phase::Queued
-        } else {
-            Phase::Parking
-        };
-        thread.state.store(state, Ordering::Relaxed);
-        thread.wait_mask.store(mask, Ordering::Relaxed);
-        queue.0.push(thread);
-        if let Some(deadline) = deadline {
-            self.timers.insert(&self.kernel, thread, deadline);
-        }
-        core::mem::forget(queue);
-        let after = if simple {
-            unlock_bucket
-        } else {
-            finish_in_bucket
-        };
-        Ok((after, core::ptr::from_ref(bucket) as usize))
-    }
-
-    /// Claims a parked thread for something that is the thread's own, as [`Thread::claim`] with
-    /// [`WakeReason::Interrupted`]; it may be parked in a futex. The caller has made a note that
-    /// [`Attributes::is_interrupted`](crate::kernel::Attributes::is_interrupted) finds, with a locked instruction.
-    pub fn interrupt(&'static self, thread: &'static Thread<K>) -> Claim {
-        // SeqCst: pairs with the store in `Ending::hang`, which comes before its look for a signal.
-        if let Wait::End(ending) = thread.wait.load(Ordering::SeqCst) {
-            return ending::interrupt(ending, thread);
-        }
-        if let Some(mut queue) = self.futexes.bucket_of(&self.kernel, thread)
-            && thread.state.load(Ordering::Relaxed) == Phase::Queued
-        {
-            queue.remove(thread);
-            return thread.claim_in_bucket(WakeReason::Interrupted);
-        }
-        thread.claim(WakeReason::Interrupted)
-    }
-
-    /// As [`Inside::futex_wake`], for a kernel thread that is no activation.
-    pub fn futex_wake_from_outside(&'static self, key: usize, count: usize, mask: u32) -> usize {
-        let Some(vp) = self.vps().first() else {
-            return 0;
-        };
-        let woken = {
-            let mut queue = self.futexes.bucket(key).lock(&self.kernel);
-            self.wake_queue(vp, &mut queue, key, count, mask)
-        };
-        if woken > 0 {
-            self.choose_again_from_afar(vp);
-        }
-        woken
-    }
-}
-
-impl<K: Kernel> Inside<K> {
     /// Wakes at most `count` threads that wait for `key` with a common bit in `mask`. Returns how
     /// many.
     pub fn futex_wake(&self, key: usize, count: usize, mask: u32) -> usize {
@@ -299,44 +209,7 @@ impl<K: Kernel> Inside<K> {
         let is_awaited = Queue::next(queue.0.first, key, u32::MAX).is_some();
         change(is_awaited).then(|| runtime.wake_queue(self.vp(), &mut queue, key, 1, u32::MAX))
     }
-}
 
-impl<K: Kernel> Runtime<K> {
-    fn wake_queue(
-        &'static self,
-        vp: &'static Vp<K>,
-        queue: &mut Queue<K>,
-        key: usize,
-        count: usize,
-        mask: u32,
-    ) -> usize {
-        let by_rank = self.is_ranked() && count < ALL;
-        let mut from = queue.0.first;
-        let mut woken = 0;
-        while woken < count {
-            let found = if by_rank {
-                queue.most_urgent(key, mask)
-            } else {
-                Queue::next(from, key, mask)
-            };
-            let Some(thread) = found else {
-                break;
-            };
-            from = thread.wait_next.get(Ordering::Relaxed);
-            // Claimed while it is in the queue, so that it is this wait that ends: a thread that is
-            // out of the queue may already wait for something else.
-            let claim = thread.claim_in_bucket(WakeReason::Woken);
-            queue.remove(thread);
-            if claim == Claim::Ready {
-                self.make_ready_on(vp, thread);
-            }
-            woken += usize::from(claim != Claim::Lost);
-        }
-        woken
-    }
-}
-
-impl<K: Kernel> Inside<K> {
     /// Wakes at most `wake` waiters of `from` and moves at most `requeue` others to `to`, provided
     /// that `matches` says so under both locks. Returns (woken, moved), or nothing on a mismatch.
     pub fn futex_requeue(
@@ -435,6 +308,127 @@ impl<K: Kernel> Inside<K> {
             thread.wait.store(Wait::Nothing, Ordering::Relaxed);
         }
         inside
+    }
+}
+
+impl<K: Kernel> Runtime<K> {
+    /// What a thread does that was woken.
+    pub(crate) fn clean_up(&self, thread: &'static Thread<K>) {
+        self.futexes.withdraw(&self.kernel, thread);
+        self.timers.remove(&self.kernel, thread);
+    }
+
+    /// Puts `thread` into the bucket of `key`, whose lock it leaves to the step that must follow when
+    /// its registers are saved: that step and its argument.
+    pub(crate) fn hang(
+        &'static self,
+        thread: &'static Thread<K>,
+        key: usize,
+        mask: u32,
+        deadline: Option<u64>,
+        matches: impl FnOnce() -> bool,
+    ) -> Result<(After<K>, usize), Waited> {
+        let bucket = self.futexes.bucket(key);
+        // Before the lock, whose locked instruction stands between it and the look for a signal:
+        // whoever has one finds the key, or is found. Pairs with `Runtime::interrupt`.
+        thread.wait.set_key(key, Ordering::Relaxed);
+        let mut queue = bucket.lock(&self.kernel);
+        fence_after_locked();
+        let refusal = if !matches() {
+            Some(Waited::Mismatch)
+        } else if deadline.is_some_and(|deadline| deadline <= self.kernel.now()) {
+            Some(Waited::Ended(WakeReason::TimedOut))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            thread.wait.store(Wait::Nothing, Ordering::Relaxed);
+            return Err(refusal);
+        }
+        let simple = deadline.is_none() && !self.kernel.is_interrupted(thread);
+        let state = if simple {
+            Phase::Queued
+        } else {
+            Phase::Parking
+        };
+        thread.state.store(state, Ordering::Relaxed);
+        thread.wait_mask.store(mask, Ordering::Relaxed);
+        queue.0.push(thread);
+        if let Some(deadline) = deadline {
+            self.timers.insert(&self.kernel, thread, deadline);
+        }
+        core::mem::forget(queue);
+        let after = if simple {
+            unlock_bucket
+        } else {
+            finish_in_bucket
+        };
+        Ok((after, core::ptr::from_ref(bucket) as usize))
+    }
+
+    /// Claims a parked thread for something that is the thread's own, as [`Thread::claim`] with
+    /// [`WakeReason::Interrupted`]; it may be parked in a futex. The caller has made a note that
+    /// [`Attributes::is_interrupted`](crate::kernel::Attributes::is_interrupted) finds, with a locked instruction.
+    pub fn interrupt(&'static self, thread: &'static Thread<K>) -> Claim {
+        // SeqCst: pairs with the store in `Ending::hang`, which comes before its look for a signal.
+        if let Wait::End(ending) = thread.wait.load(Ordering::SeqCst) {
+            return ending::interrupt(ending, thread);
+        }
+        if let Some(mut queue) = self.futexes.bucket_of(&self.kernel, thread)
+            && thread.state.load(Ordering::Relaxed) == Phase::Queued
+        {
+            queue.remove(thread);
+            return thread.claim_in_bucket(WakeReason::Interrupted);
+        }
+        thread.claim(WakeReason::Interrupted)
+    }
+
+    /// As [`Inside::futex_wake`], for a kernel thread that is no activation.
+    pub fn futex_wake_from_outside(&'static self, key: usize, count: usize, mask: u32) -> usize {
+        let Some(vp) = self.vps().first() else {
+            return 0;
+        };
+        let woken = {
+            let mut queue = self.futexes.bucket(key).lock(&self.kernel);
+            self.wake_queue(vp, &mut queue, key, count, mask)
+        };
+        if woken > 0 {
+            self.choose_again_from_afar(vp);
+        }
+        woken
+    }
+
+    fn wake_queue(
+        &'static self,
+        vp: &'static Vp<K>,
+        queue: &mut Queue<K>,
+        key: usize,
+        count: usize,
+        mask: u32,
+    ) -> usize {
+        let by_rank = self.is_ranked() && count < ALL;
+        let mut from = queue.0.first;
+        let mut woken = 0;
+        while woken < count {
+            let found = if by_rank {
+                queue.most_urgent(key, mask)
+            } else {
+                Queue::next(from, key, mask)
+            };
+            let Some(thread) = found else {
+                break;
+            };
+            from = thread.wait_next.get(Ordering::Relaxed);
+            // Claimed while it is in the queue, so that it is this wait that ends: a thread that is
+            // out of the queue may already wait for something else.
+            let claim = thread.claim_in_bucket(WakeReason::Woken);
+            queue.remove(thread);
+            if claim == Claim::Ready {
+                self.make_ready_on(vp, thread);
+            }
+            woken += usize::from(claim != Claim::Lost);
+        }
+        woken
     }
 }
 

@@ -189,16 +189,7 @@ impl<K: Kernel> Inside<K> {
             self.rest_as_owner(vp, || self.rest(seen));
         }
     }
-}
 
-impl<K: Kernel> Runtime<K> {
-    /// Whether there is something to run there as soon as the owner blocks.
-    pub(super) fn work_waits_for(&self, vp: &'static Vp<K>) -> bool {
-        vp.has_ready() || vp.nr_displaced.load(Ordering::Relaxed) != 0
-    }
-}
-
-impl<K: Kernel> Inside<K> {
     /// The processor is another address space's now: sleeps, as idle owner whom nobody rings, until
     /// it is ours again. What comes back from the kernel may take the virtual processor meanwhile.
     /// Returns whether the activation still owns it, in state `Runtime`.
@@ -234,16 +225,7 @@ impl<K: Kernel> Inside<K> {
         }
         self.reclaim_and_look(vp)
     }
-}
 
-impl<K: Kernel> Runtime<K> {
-    pub(super) fn work_waits(&self, vp: &'static Vp<K>) -> bool {
-        let has_ready = |other: &'static Vp<K>| other.has_ready().then_some(());
-        vp.has_ready() || self.vps.find_ready(vp, has_ready).is_some()
-    }
-}
-
-impl<K: Kernel> Inside<K> {
     /// While activations are absent: lets those that came back have the processor for a moment.
     /// Returns whether the activation still owns its virtual processor.
     pub(super) fn let_return(&self) -> bool {
@@ -273,6 +255,16 @@ impl<K: Kernel> Inside<K> {
 }
 
 impl<K: Kernel> Runtime<K> {
+    /// Whether there is something to run there as soon as the owner blocks.
+    pub(super) fn work_waits_for(&self, vp: &'static Vp<K>) -> bool {
+        vp.has_ready() || vp.nr_displaced.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn work_waits(&self, vp: &'static Vp<K>) -> bool {
+        let has_ready = |other: &'static Vp<K>| other.has_ready().then_some(());
+        vp.has_ready() || self.vps.find_ready(vp, has_ready).is_some()
+    }
+
     /// Threads may have been announced to a virtual processor that is busy with another one now, and
     /// who sat in the poller may have become its owner: a page fault is announced to nobody. Not where
     /// standbys have heirs: each call would take one from the pool.

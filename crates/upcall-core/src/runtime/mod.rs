@@ -279,9 +279,7 @@ impl<K: Kernel> Inside<K> {
         runtime.stats.created.add();
         runtime.make_ready_new(self.vp(), thread, forked);
     }
-}
 
-impl<K: Kernel> Inside<K> {
     /// The runtime.
     #[inline(always)]
     pub fn runtime(&self) -> &'static Runtime<K> {

@@ -219,55 +219,7 @@ impl<K: Kernel> Runtime<K> {
             Order::RoundRobin | Order::Fifo => false,
         }
     }
-}
 
-impl<K: Kernel> Inside<K> {
-    /// The current thread is the adviser from here on, until it ends. Returns true if it is: there is one at most.
-    pub fn become_adviser(&self) -> bool {
-        let runtime = self.runtime();
-        let Some(thread) = self.thread() else {
-            return false;
-        };
-        let becomes = runtime.policy.appoint(thread);
-        if becomes {
-            runtime.ranks.begin();
-            thread.rank.store(ADVISER.0, Ordering::SeqCst);
-        }
-        becomes
-    }
-
-    /// There is no adviser from here on: nobody is told anything. Called by the adviser.
-    pub fn dismiss_adviser(&self) {
-        let runtime = self.runtime();
-        let mut told = runtime.policy.told.lock(&runtime.kernel);
-        if let Some(adviser) = runtime.policy.adviser.get(Ordering::Relaxed) {
-            // Late or not, it has only to end.
-            adviser.rank.store(ADVISER.0, Ordering::SeqCst);
-        }
-        runtime.policy.adviser.set(None, Ordering::Release);
-        // What the next one was told would be of long ago.
-        while told.take().is_some() {}
-    }
-
-    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Machine::now`](crate::Machine::now)).
-    pub fn await_transition(self, deadline: Option<u64>) -> (Self, Advice<K>) {
-        let runtime = self.runtime();
-        let Some(thread) = self.thread() else {
-            runtime.kernel.broken("an adviser without a thread");
-        };
-        // One asks: the adviser. It may have been less urgent for having taken too long.
-        let answers = runtime.policy.answers.load(Ordering::Relaxed);
-        runtime.policy.answers.store(answers + 1, Ordering::Relaxed);
-        thread.rank.store(ADVISER.0, Ordering::SeqCst);
-        if let Some(advice) = runtime.ask(thread) {
-            return (self, advice);
-        }
-        let inside = self.park_until_claimed(thread, deadline);
-        (inside, runtime.heed())
-    }
-}
-
-impl<K: Kernel> Runtime<K> {
     /// What has happened while the adviser waited, which it does not any more.
     pub(super) fn heed(&'static self) -> Advice<K> {
         let mut told = self.policy.told.lock(&self.kernel);
@@ -298,33 +250,7 @@ impl<K: Kernel> Runtime<K> {
             self.tell_adviser(vp, What::Happened(thread, transition));
         }
     }
-}
 
-impl<K: Kernel> Activation<K> {
-    /// The activation was replaced on `vp` since it is blocked in the kernel with its thread.
-    #[inline]
-    pub(super) fn tell_of_absent(&'static self, vp: &'static Vp<K>) {
-        let runtime = self.runtime();
-        if runtime.is_ranked() {
-            runtime.tell_adviser(vp, What::Absent(self));
-        }
-    }
-}
-
-impl<K: Kernel> Inside<K> {
-    /// Something happens to the thread that the caller is: the adviser is told, if there is one.
-    #[inline]
-    pub fn tell_of_current(&self, transition: Transition) {
-        let runtime = self.runtime();
-        if runtime.is_ranked()
-            && let Some(thread) = self.thread()
-        {
-            runtime.tell(self.vp(), thread, transition);
-        }
-    }
-}
-
-impl<K: Kernel> Runtime<K> {
     /// `vp` has nothing to run. Returns true if the adviser will be told.
     #[inline]
     pub(super) fn tell_idle(&'static self, vp: &'static Vp<K>) -> bool {
@@ -398,6 +324,74 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn is_adviser(&self, thread: &'static Thread<K>) -> bool {
         let adviser = self.policy.adviser.get(Ordering::Relaxed);
         adviser.is_some_and(|adviser| core::ptr::eq(adviser, thread))
+    }
+}
+
+impl<K: Kernel> Inside<K> {
+    /// The current thread is the adviser from here on, until it ends. Returns true if it is: there is one at most.
+    pub fn become_adviser(&self) -> bool {
+        let runtime = self.runtime();
+        let Some(thread) = self.thread() else {
+            return false;
+        };
+        let becomes = runtime.policy.appoint(thread);
+        if becomes {
+            runtime.ranks.begin();
+            thread.rank.store(ADVISER.0, Ordering::SeqCst);
+        }
+        becomes
+    }
+
+    /// There is no adviser from here on: nobody is told anything. Called by the adviser.
+    pub fn dismiss_adviser(&self) {
+        let runtime = self.runtime();
+        let mut told = runtime.policy.told.lock(&runtime.kernel);
+        if let Some(adviser) = runtime.policy.adviser.get(Ordering::Relaxed) {
+            // Late or not, it has only to end.
+            adviser.rank.store(ADVISER.0, Ordering::SeqCst);
+        }
+        runtime.policy.adviser.set(None, Ordering::Release);
+        // What the next one was told would be of long ago.
+        while told.take().is_some() {}
+    }
+
+    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Machine::now`](crate::Machine::now)).
+    pub fn await_transition(self, deadline: Option<u64>) -> (Self, Advice<K>) {
+        let runtime = self.runtime();
+        let Some(thread) = self.thread() else {
+            runtime.kernel.broken("an adviser without a thread");
+        };
+        // One asks: the adviser. It may have been less urgent for having taken too long.
+        let answers = runtime.policy.answers.load(Ordering::Relaxed);
+        runtime.policy.answers.store(answers + 1, Ordering::Relaxed);
+        thread.rank.store(ADVISER.0, Ordering::SeqCst);
+        if let Some(advice) = runtime.ask(thread) {
+            return (self, advice);
+        }
+        let inside = self.park_until_claimed(thread, deadline);
+        (inside, runtime.heed())
+    }
+
+    /// Something happens to the thread that the caller is: the adviser is told, if there is one.
+    #[inline]
+    pub fn tell_of_current(&self, transition: Transition) {
+        let runtime = self.runtime();
+        if runtime.is_ranked()
+            && let Some(thread) = self.thread()
+        {
+            runtime.tell(self.vp(), thread, transition);
+        }
+    }
+}
+
+impl<K: Kernel> Activation<K> {
+    /// The activation was replaced on `vp` since it is blocked in the kernel with its thread.
+    #[inline]
+    pub(super) fn tell_of_absent(&'static self, vp: &'static Vp<K>) {
+        let runtime = self.runtime();
+        if runtime.is_ranked() {
+            runtime.tell_adviser(vp, What::Absent(self));
+        }
     }
 }
 

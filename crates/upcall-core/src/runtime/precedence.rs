@@ -45,59 +45,7 @@ impl<K: Kernel> Runtime<K> {
         // looks after that (`is_chosen`).
         self.ranks.used.load(Ordering::Relaxed)
     }
-}
 
-impl<K: Kernel> Inside<K> {
-    /// Gives a thread a rank, which counts at once: a ready thread changes its place, one that runs gives
-    /// way to who is more urgent now.
-    pub fn set_rank(&self, thread: &'static Thread<K>, rank: Rank) {
-        let runtime = self.runtime();
-        if rank != Rank::COMMON {
-            runtime.ranks.begin();
-        }
-        // SeqCst: who has the thread in its hands reads the rank after it has made it ready or running.
-        if thread.rank.swap(rank.0, Ordering::SeqCst) == rank.0 || !runtime.is_ranked() {
-            return;
-        }
-        match thread.state.load(Ordering::SeqCst) {
-            Phase::Ready => {
-                let near = self.vp();
-                let mut lists = runtime.vps().iter();
-                if lists.any(|vp| vp.ready.replace(&runtime.kernel, thread)) {
-                    runtime.announce(near, thread);
-                }
-            }
-            Phase::Held => self.release_held(thread),
-            Phase::Running => {
-                if let Some(carrier) = thread.carrier() {
-                    let here = core::ptr::eq(carrier, self.activation);
-                    runtime.ask_owner(carrier.vp(), !here);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// A thread that was held has another rank now.
-    fn release_held(&self, thread: &'static Thread<K>) {
-        let runtime = self.runtime();
-        if runtime.ranks.held.lock(&runtime.kernel).remove(thread) {
-            let near = self.vp();
-            runtime.push_back(near, thread);
-            runtime.announce(near, thread);
-        }
-    }
-
-    /// Returns true if the thread of this activation, which came back, is less urgent than that of the owner.
-    pub(super) fn is_less_urgent(&self, owner: &'static Activation<K>) -> bool {
-        match (self.thread(), owner.thread()) {
-            (Some(comes), Some(runs)) => comes.rank() > runs.rank(),
-            _ => false,
-        }
-    }
-}
-
-impl<K: Kernel> Runtime<K> {
     /// Puts a thread aside that came out of a ready list with [`Rank::HELD`]. Returns true if it still has it.
     #[cold]
     fn hold(&'static self, thread: &'static Thread<K>) -> bool {
@@ -177,33 +125,7 @@ impl<K: Kernel> Runtime<K> {
         }
         rung
     }
-}
 
-impl<K: Kernel> Activation<K> {
-    /// The activation, which owns its virtual processor, runs its thread from here on: if the rank of that
-    /// has changed, or somebody is more urgent, it chooses again.
-    #[cold]
-    pub(super) fn publish_rank(&'static self) {
-        let runtime = self.runtime();
-        let Some(thread) = self.thread() else {
-            return;
-        };
-        let vp = self.vp();
-        let rank = thread.rank();
-        // SeqCst: see `claims`.
-        vp.rank.store(rank.0, Ordering::SeqCst);
-        if !runtime.is_adviser(thread) {
-            vp.idle_told.store(false, Ordering::Relaxed);
-        }
-        if thread.rank() != rank || rank == Rank::HELD || runtime.is_more_urgent_waiting(vp, rank) {
-            self.attend(Activation::<K>::RESCHEDULE);
-        } else {
-            runtime.pass_on(vp);
-        }
-    }
-}
-
-impl<K: Kernel> Runtime<K> {
     /// As [`Runtime::is_more_urgent_ready`], or stopped in an activation that was displaced from `vp`.
     fn is_more_urgent_waiting(&'static self, vp: &'static Vp<K>, rank: Rank) -> bool {
         self.displaced_rank(vp).is_some_and(|first| first < rank)
@@ -273,6 +195,80 @@ impl<K: Kernel> Runtime<K> {
         let least = busy.max_by_key(|vp| vp.rank.load(Ordering::SeqCst));
         if let Some(vp) = least.filter(|vp| vp.rank.load(Ordering::SeqCst) > rank.0) {
             self.ask_owner(vp, !core::ptr::eq(vp, near));
+        }
+    }
+}
+
+impl<K: Kernel> Inside<K> {
+    /// Gives a thread a rank, which counts at once: a ready thread changes its place, one that runs gives
+    /// way to who is more urgent now.
+    pub fn set_rank(&self, thread: &'static Thread<K>, rank: Rank) {
+        let runtime = self.runtime();
+        if rank != Rank::COMMON {
+            runtime.ranks.begin();
+        }
+        // SeqCst: who has the thread in its hands reads the rank after it has made it ready or running.
+        if thread.rank.swap(rank.0, Ordering::SeqCst) == rank.0 || !runtime.is_ranked() {
+            return;
+        }
+        match thread.state.load(Ordering::SeqCst) {
+            Phase::Ready => {
+                let near = self.vp();
+                let mut lists = runtime.vps().iter();
+                if lists.any(|vp| vp.ready.replace(&runtime.kernel, thread)) {
+                    runtime.announce(near, thread);
+                }
+            }
+            Phase::Held => self.release_held(thread),
+            Phase::Running => {
+                if let Some(carrier) = thread.carrier() {
+                    let here = core::ptr::eq(carrier, self.activation);
+                    runtime.ask_owner(carrier.vp(), !here);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A thread that was held has another rank now.
+    fn release_held(&self, thread: &'static Thread<K>) {
+        let runtime = self.runtime();
+        if runtime.ranks.held.lock(&runtime.kernel).remove(thread) {
+            let near = self.vp();
+            runtime.push_back(near, thread);
+            runtime.announce(near, thread);
+        }
+    }
+
+    /// Returns true if the thread of this activation, which came back, is less urgent than that of the owner.
+    pub(super) fn is_less_urgent(&self, owner: &'static Activation<K>) -> bool {
+        match (self.thread(), owner.thread()) {
+            (Some(comes), Some(runs)) => comes.rank() > runs.rank(),
+            _ => false,
+        }
+    }
+}
+
+impl<K: Kernel> Activation<K> {
+    /// The activation, which owns its virtual processor, runs its thread from here on: if the rank of that
+    /// has changed, or somebody is more urgent, it chooses again.
+    #[cold]
+    pub(super) fn publish_rank(&'static self) {
+        let runtime = self.runtime();
+        let Some(thread) = self.thread() else {
+            return;
+        };
+        let vp = self.vp();
+        let rank = thread.rank();
+        // SeqCst: see `claims`.
+        vp.rank.store(rank.0, Ordering::SeqCst);
+        if !runtime.is_adviser(thread) {
+            vp.idle_told.store(false, Ordering::Relaxed);
+        }
+        if thread.rank() != rank || rank == Rank::HELD || runtime.is_more_urgent_waiting(vp, rank) {
+            self.attend(Activation::<K>::RESCHEDULE);
+        } else {
+            runtime.pass_on(vp);
         }
     }
 }

@@ -25,115 +25,7 @@ impl<K: Kernel> Inside<K> {
     pub fn make_ready_forked(&self, thread: &'static Thread<K>) {
         self.runtime().make_ready_new(self.vp(), thread, true);
     }
-}
 
-impl<K: Kernel> Runtime<K> {
-    #[inline]
-    pub(crate) fn make_ready_new(
-        &'static self,
-        vp: &'static Vp<K>,
-        thread: &'static Thread<K>,
-        forked: bool,
-    ) {
-        self.tell(vp, thread, Transition::Created);
-        if self.goes_first(forked) {
-            vp.ready.push_forked(&self.kernel, thread);
-            self.vps.set_ready(vp);
-        } else {
-            self.push_back(vp, thread);
-        }
-        self.announce(vp, thread);
-    }
-
-    #[inline]
-    pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        self.tell(vp, thread, Transition::Unblocked);
-        self.push_back(vp, thread);
-        if !self.announce(vp, thread) && vp.only_computes() {
-            self.give_way_to_woken(vp);
-        }
-    }
-
-    /// A thread was woken where threads only compute, and no virtual processor is idle: if one of these has
-    /// woken it, that gives way at once, as to a wake-up in the kernel. It goes on before those whose slice has ended. Threads
-    /// with ranks have been told already.
-    #[cold]
-    fn give_way_to_woken(&'static self, vp: &'static Vp<K>) {
-        if !self.is_ranked() && vp.word().owner().thread().is_some() {
-            self.ask_owner(vp, false);
-        }
-    }
-
-    /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
-    /// there is none, no busy one may block unnoticed from here on, be it on a page fault. Whoever
-    /// comes out of idleness, or becomes the owner, looks for threads that were announced meanwhile:
-    /// who was rung may find something else to run. Returns true if one was put to work.
-    #[inline]
-    pub(crate) fn announce_ready(&'static self, vp: &'static Vp<K>) -> bool {
-        let rung = self.vps.any_idle() && self.ring(vp.index());
-        // SeqCst: the thread was made visible before; a standby declares itself asleep before the
-        // virtual processor leaves the idleness that let it, and the owner looks afterwards.
-        if !rung && self.vps.any_unwatched() {
-            self.watch_busy();
-        }
-        rung
-    }
-
-    /// The next thread for a virtual processor: its own, or one that waits elsewhere.
-    #[inline(always)]
-    pub(super) fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
-        if self.is_ranked() {
-            return self.most_urgent(vp);
-        }
-        match vp.ready.pop(&self.kernel) {
-            None => self.steal_thread(vp),
-            own => own,
-        }
-    }
-
-    fn steal_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
-        self.vps.find_ready(vp, |other| {
-            let thread = other.ready.steal(&self.kernel);
-            if thread.is_some() {
-                self.stats.stolen.add();
-            } else {
-                self.forget_empty(other);
-            }
-            thread
-        })
-    }
-
-    /// A ready list was found empty: takes it out of `has_ready`, if it still is.
-    pub(super) fn forget_empty(&self, vp: &'static Vp<K>) {
-        vp.ready.if_empty(&self.kernel, || {
-            self.vps.clear_ready(vp);
-        });
-    }
-
-    /// Puts a thread at the end of the ready list of `vp`. Whose list is not empty is in `has_ready`,
-    /// or somebody is here; whoever looks there in vain takes it out, with the list locked: so who puts
-    /// a thread in afterwards finds it missing.
-    #[inline]
-    pub(super) fn push_back(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.push_back(&self.kernel, thread);
-        self.vps.set_ready(vp);
-    }
-
-    /// The same behind all, those included whose time slice has ended.
-    #[inline]
-    pub(super) fn push_last(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.push_last(&self.kernel, thread);
-        self.vps.set_ready(vp);
-    }
-
-    /// The same at the front.
-    pub(super) fn push_front(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.push_front(&self.kernel, thread);
-        self.vps.set_ready(vp);
-    }
-}
-
-impl<K: Kernel> Inside<K> {
     /// The life of an activation on its own stack, from the top after every thread that it ran.
     #[inline(always)]
     pub(super) fn carry_on(&self) -> ! {
@@ -243,5 +135,111 @@ impl<K: Kernel> Inside<K> {
                 self.control.load(Ordering::Relaxed),
             )
         }
+    }
+}
+
+impl<K: Kernel> Runtime<K> {
+    #[inline]
+    pub(crate) fn make_ready_new(
+        &'static self,
+        vp: &'static Vp<K>,
+        thread: &'static Thread<K>,
+        forked: bool,
+    ) {
+        self.tell(vp, thread, Transition::Created);
+        if self.goes_first(forked) {
+            vp.ready.push_forked(&self.kernel, thread);
+            self.vps.set_ready(vp);
+        } else {
+            self.push_back(vp, thread);
+        }
+        self.announce(vp, thread);
+    }
+
+    #[inline]
+    pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        self.tell(vp, thread, Transition::Unblocked);
+        self.push_back(vp, thread);
+        if !self.announce(vp, thread) && vp.only_computes() {
+            self.give_way_to_woken(vp);
+        }
+    }
+
+    /// A thread was woken where threads only compute, and no virtual processor is idle: if one of these has
+    /// woken it, that gives way at once, as to a wake-up in the kernel. It goes on before those whose slice has ended. Threads
+    /// with ranks have been told already.
+    #[cold]
+    fn give_way_to_woken(&'static self, vp: &'static Vp<K>) {
+        if !self.is_ranked() && vp.word().owner().thread().is_some() {
+            self.ask_owner(vp, false);
+        }
+    }
+
+    /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
+    /// there is none, no busy one may block unnoticed from here on, be it on a page fault. Whoever
+    /// comes out of idleness, or becomes the owner, looks for threads that were announced meanwhile:
+    /// who was rung may find something else to run. Returns true if one was put to work.
+    #[inline]
+    pub(crate) fn announce_ready(&'static self, vp: &'static Vp<K>) -> bool {
+        let rung = self.vps.any_idle() && self.ring(vp.index());
+        // SeqCst: the thread was made visible before; a standby declares itself asleep before the
+        // virtual processor leaves the idleness that let it, and the owner looks afterwards.
+        if !rung && self.vps.any_unwatched() {
+            self.watch_busy();
+        }
+        rung
+    }
+
+    /// The next thread for a virtual processor: its own, or one that waits elsewhere.
+    #[inline(always)]
+    pub(super) fn next_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+        if self.is_ranked() {
+            return self.most_urgent(vp);
+        }
+        match vp.ready.pop(&self.kernel) {
+            None => self.steal_thread(vp),
+            own => own,
+        }
+    }
+
+    fn steal_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+        self.vps.find_ready(vp, |other| {
+            let thread = other.ready.steal(&self.kernel);
+            if thread.is_some() {
+                self.stats.stolen.add();
+            } else {
+                self.forget_empty(other);
+            }
+            thread
+        })
+    }
+
+    /// A ready list was found empty: takes it out of `has_ready`, if it still is.
+    pub(super) fn forget_empty(&self, vp: &'static Vp<K>) {
+        vp.ready.if_empty(&self.kernel, || {
+            self.vps.clear_ready(vp);
+        });
+    }
+
+    /// Puts a thread at the end of the ready list of `vp`. Whose list is not empty is in `has_ready`,
+    /// or somebody is here; whoever looks there in vain takes it out, with the list locked: so who puts
+    /// a thread in afterwards finds it missing.
+    #[inline]
+    pub(super) fn push_back(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_back(&self.kernel, thread);
+        self.vps.set_ready(vp);
+    }
+
+    /// The same behind all, those included whose time slice has ended.
+    #[inline]
+    pub(super) fn push_last(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_last(&self.kernel, thread);
+        self.vps.set_ready(vp);
+    }
+
+    /// The same at the front.
+    pub(super) fn push_front(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_front(&self.kernel, thread);
+        self.vps.set_ready(vp);
     }
 }

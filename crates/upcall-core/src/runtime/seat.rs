@@ -78,6 +78,12 @@ impl<K: Kernel> Runtime<K> {
                 .wrapping_sub(vp.polled_ns.load(Ordering::Relaxed))
                 >= POLL_EVERY_NS
     }
+
+    pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
+        while let Some(thread) = list.pop_front() {
+            self.make_ready_on(vp, thread);
+        }
+    }
 }
 
 impl<K: Kernel> Inside<K> {
@@ -153,13 +159,5 @@ impl<K: Kernel> Inside<K> {
         }
         runtime.add_ready(vp, list);
         runtime.choose_again(vp);
-    }
-}
-
-impl<K: Kernel> Runtime<K> {
-    pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
-        while let Some(thread) = list.pop_front() {
-            self.make_ready_on(vp, thread);
-        }
     }
 }

@@ -72,6 +72,12 @@ impl<K: Kernel> Activation<K> {
             runtime.end_surplus();
         }
     }
+
+    /// A reserved activation is not needed after all.
+    pub(super) fn give_back(&'static self) {
+        self.retire_from(Activity::Reserved);
+        self.notify();
+    }
 }
 
 impl<K: Kernel> Runtime<K> {
@@ -103,6 +109,40 @@ impl<K: Kernel> Runtime<K> {
         }
         spare
     }
+
+    /// Wakes some spare, or a new one, for the poller's seat. Returns true if there is one.
+    pub(super) fn call_spare(&'static self, vp: &'static Vp<K>) -> bool {
+        let spare = self.spares.pool.lock(&self.kernel).list.first;
+        if let Some(activation) = spare {
+            activation.notify();
+        } else if let Some(activation) = self.spawn_activation(vp, false) {
+            activation.give_back();
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Whether there are more spares than what is really blocked justifies.
+    pub(super) fn is_surplus(&self, spares: u64) -> bool {
+        self.activations.may_end()
+            && spares > 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get()
+    }
+
+    /// Wakes a spare that may end, if there are too many.
+    pub(super) fn end_surplus(&'static self) {
+        let next = {
+            let pool = self.spares.pool.lock(&self.kernel);
+            if !self.is_surplus(pool.len) {
+                return;
+            }
+            let mut all = pool.list.iter();
+            all.find(|&one| !self.seat.is_held_by(one) && !one.stays())
+        };
+        if let Some(next) = next {
+            next.notify();
+        }
+    }
 }
 
 impl<K: Kernel> Inside<K> {
@@ -122,17 +162,7 @@ impl<K: Kernel> Inside<K> {
         }
         spare
     }
-}
 
-impl<K: Kernel> Activation<K> {
-    /// A reserved activation is not needed after all.
-    pub(super) fn give_back(&'static self) {
-        self.retire_from(Activity::Reserved);
-        self.notify();
-    }
-}
-
-impl<K: Kernel> Inside<K> {
     /// A spare takes itself out of the pool. Returns true if it still was in it.
     pub(super) fn leave_spares(&self) -> bool {
         let runtime = self.runtime();
@@ -150,52 +180,12 @@ impl<K: Kernel> Inside<K> {
             true
         })
     }
-}
 
-impl<K: Kernel> Runtime<K> {
-    /// Wakes some spare, or a new one, for the poller's seat. Returns true if there is one.
-    pub(super) fn call_spare(&'static self, vp: &'static Vp<K>) -> bool {
-        let spare = self.spares.pool.lock(&self.kernel).list.first;
-        if let Some(activation) = spare {
-            activation.notify();
-        } else if let Some(activation) = self.spawn_activation(vp, false) {
-            activation.give_back();
-        } else {
-            return false;
-        }
-        true
-    }
-
-    /// Whether there are more spares than what is really blocked justifies.
-    pub(super) fn is_surplus(&self, spares: u64) -> bool {
-        self.activations.may_end()
-            && spares > 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get()
-    }
-}
-
-impl<K: Kernel> Inside<K> {
     pub(super) fn end_activation(&self) -> ! {
         let runtime = self.runtime();
         self.activation.bury();
         // The others went to sleep when more were blocked: each wakes the next.
         runtime.end_surplus();
         runtime.kernel.exit_activation(self)
-    }
-}
-
-impl<K: Kernel> Runtime<K> {
-    /// Wakes a spare that may end, if there are too many.
-    pub(super) fn end_surplus(&'static self) {
-        let next = {
-            let pool = self.spares.pool.lock(&self.kernel);
-            if !self.is_surplus(pool.len) {
-                return;
-            }
-            let mut all = pool.list.iter();
-            all.find(|&one| !self.seat.is_held_by(one) && !one.stays())
-        };
-        if let Some(next) = next {
-            next.notify();
-        }
     }
 }

@@ -100,6 +100,22 @@ impl<K: Kernel> Runtime<K> {
         }
         true
     }
+
+    /// The standby of `vp` is about to sleep, or unable to act.
+    pub(super) fn retire_standby(&self, vp: &'static Vp<K>) {
+        self.vps.set_unwatched(vp);
+    }
+
+    /// Ends the sleep of the standby of `vp` in the books. Returns true if it was asleep.
+    pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
+        self.vps.clear_unwatched(vp)
+    }
+
+    /// Whether there would be anything to do if the owner of `vp` blocked. Not for the displaced,
+    /// which run then, and look by themselves.
+    fn has_reason(&self, vp: &'static Vp<K>) -> bool {
+        self.work_waits(vp) || self.seat_is_wanted() || self.kernel.is_contended()
+    }
 }
 
 impl<K: Kernel> Inside<K> {
@@ -133,27 +149,7 @@ impl<K: Kernel> Inside<K> {
             runtime.kernel.sleep(self.activation, seen);
         }
     }
-}
 
-impl<K: Kernel> Runtime<K> {
-    /// The standby of `vp` is about to sleep, or unable to act.
-    pub(super) fn retire_standby(&self, vp: &'static Vp<K>) {
-        self.vps.set_unwatched(vp);
-    }
-
-    /// Ends the sleep of the standby of `vp` in the books. Returns true if it was asleep.
-    pub(super) fn rouse_standby(&self, vp: &'static Vp<K>) -> bool {
-        self.vps.clear_unwatched(vp)
-    }
-
-    /// Whether there would be anything to do if the owner of `vp` blocked. Not for the displaced,
-    /// which run then, and look by themselves.
-    fn has_reason(&self, vp: &'static Vp<K>) -> bool {
-        self.work_waits(vp) || self.seat_is_wanted() || self.kernel.is_contended()
-    }
-}
-
-impl<K: Kernel> Inside<K> {
     /// Sleeps as standby, unless there is a reason to go on, which is asked when the books say that it
     /// sleeps: who makes one later finds it so and calls.
     fn sleep_unless(&self, vp: &'static Vp<K>, seen: u32, has_reason: impl FnOnce() -> bool) {
