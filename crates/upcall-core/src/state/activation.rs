@@ -41,33 +41,34 @@ use crate::arch;
 use crate::list::{Linked, Stack};
 use crate::machine::{Errno, Machine};
 use crate::memory::Recycled;
+use crate::numbered::{AtomicEnum, numbered_enum};
 use crate::slot::Slot;
 use crate::stack;
 use crate::state::thread::Thread;
 use crate::state::vp::Vp;
 
-/// What an activation is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Activity {
-    /// Runs a thread, or the runtime on its own stack. Perhaps it is blocked outside of any announced call, or was replaced
-    /// and knows it, or is to learn it at its next step.
-    Running = 0,
-    /// Its thread is in an announced system call, which may block.
-    InCall = 1,
-    /// Is in the displaced list of its virtual processor, with its thread.
-    Displaced = 2,
-    /// Was replaced while it was blocked outside of any announced call, and nobody has told it: is in that list of its
-    /// virtual processor, with its thread.
-    Unsettled = 3,
-    /// Waits, runnable, for the owner of its virtual processor to block.
-    Standby = 4,
-    /// Is in the pool: sleeps or polls.
-    Spare = 5,
-    /// Sleeps. Somebody has taken it, and is about to give it something to do.
-    Reserved = 6,
-    /// Sleeps or polls as the idle owner of its virtual processor.
-    Resting = 7,
+numbered_enum! {
+    /// What an activation is doing.
+    pub enum Activity {
+        /// Runs a thread, or the runtime on its own stack. Perhaps it is blocked outside of any announced call, or was replaced
+        /// and knows it, or is to learn it at its next step.
+        Running = 0,
+        /// Its thread is in an announced system call, which may block.
+        InCall = 1,
+        /// Is in the displaced list of its virtual processor, with its thread.
+        Displaced = 2,
+        /// Was replaced while it was blocked outside of any announced call, and nobody has told it: is in that list of its
+        /// virtual processor, with its thread.
+        Unsettled = 3,
+        /// Waits, runnable, for the owner of its virtual processor to block.
+        Standby = 4,
+        /// Is in the pool: sleeps or polls.
+        Spare = 5,
+        /// Sleeps. Somebody has taken it, and is about to give it something to do.
+        Reserved = 6,
+        /// Sleeps or polls as the idle owner of its virtual processor.
+        Resting = 7,
+    }
 }
 
 /// Activations linked through themselves. An activation is in one such list at a time.
@@ -97,7 +98,7 @@ pub struct Activation<K: Machine> {
 
     /// Counts wake-ups; it sleeps on this word.
     pub(crate) wake: AtomicU32,
-    activity: AtomicU32,
+    activity: AtomicEnum<Activity>,
     /// How many have replaced it while it was blocked, or are about to try. The mark of the one that has is
     /// there until it comes back.
     pub(crate) marks: AtomicU32,
@@ -147,30 +148,21 @@ impl<K: Machine> Activation<K> {
     /// What it is doing now.
     #[inline]
     pub fn activity(&self) -> Activity {
-        match self.activity.load(Ordering::Acquire) {
-            0 => Activity::Running,
-            1 => Activity::InCall,
-            2 => Activity::Displaced,
-            3 => Activity::Unsettled,
-            4 => Activity::Standby,
-            5 => Activity::Spare,
-            6 => Activity::Reserved,
-            _ => Activity::Resting,
-        }
+        self.activity.load(Ordering::Acquire)
     }
 
     /// Changes what it is doing from exactly `from`. Returns whether it did. SeqCst: an idle owner rests
     /// before it looks whether it was replaced; its successor looks afterwards whether it rests.
     pub(crate) fn change_activity(&self, from: Activity, to: Activity) -> bool {
         self.activity
-            .compare_exchange(from as u32, to as u32, Ordering::SeqCst, Ordering::Relaxed)
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
     }
 
     #[inline]
     pub(crate) fn set_activity(&self, activity: Activity) {
         // Release: pairs with the Acquire in `activity`.
-        self.activity.store(activity as u32, Ordering::Release);
+        self.activity.store(activity, Ordering::Release);
     }
 
     /// The top of its own stack.
@@ -222,7 +214,7 @@ impl<K: Machine> Activation<K> {
     /// Whether it owns its virtual processor and is in a system call of its thread; also true for
     /// one that was replaced while it was in one, because it has not looked since.
     pub fn is_in_call(&self) -> bool {
-        self.activity.load(Ordering::Relaxed) == Activity::InCall as u32
+        self.activity.load(Ordering::Relaxed) == Activity::InCall
     }
 
     /// Whether it was replaced while it was blocked, and has not come back yet; or somebody is about to replace it.
@@ -276,7 +268,7 @@ impl<K: Machine> Recycled for Activation<K> {
             control: AtomicU64::new(0),
             runtime: AtomicPtr::new(core::ptr::null_mut()),
             wake: AtomicU32::new(0),
-            activity: AtomicU32::new(Activity::Reserved as u32),
+            activity: AtomicEnum::new(Activity::Reserved),
             marks: AtomicU32::new(0),
             stays: AtomicBool::new(false),
             next: Slot::empty(),
