@@ -28,7 +28,7 @@
 
 use crate::machine::{Errno, Machine};
 use crate::state::activation::Activation;
-use crate::state::inside::Inside;
+use crate::state::inside::{Entered, Inside};
 use crate::state::thread::{Thread, ThreadList};
 use crate::state::vp::Vp;
 
@@ -114,7 +114,7 @@ pub trait Attributes: Machine {
     /// Deals with events that were deferred while the activation was inside the runtime and are not the
     /// runtime's own (signals for the program). Leaves the runtime, since events for the thread that runs on
     /// the activation must find it outside.
-    fn deferred(&self, inside: Inside<Self>)
+    fn deferred(&self, inside: Entered<Self>)
     where
         Self: Kernel,
     {

@@ -59,7 +59,7 @@ pub use rank::Rank;
 pub use runtime::{Runtime, futex};
 pub use slot::Slot;
 pub use state::activation::{Activation, Activity};
-pub use state::inside::Inside;
+pub use state::inside::{Entered, Inside};
 pub use state::thread::{Thread, ThreadList, WakeReason};
 pub use state::vp::Vp;
 pub use turnstile::Turnstile;

@@ -237,19 +237,19 @@ const FAULTS: &[Fault] = &[
     (
         "owner::a_displaced_owner_that_comes_back",
         "runtime/returned.rs",
-        "vp.step(self.activation, State::Granted, State::Runtime)",
-        "vp.word().is_owned_by(self.activation)",
+        "vp.step(self.activation(), State::Granted, State::Runtime)",
+        "vp.word().is_owned_by(self.activation())",
     ),
     (
         "owner::an_owner_that_an_heir_replaces",
         "runtime/returned.rs",
-        "bequest.replace_if(Some(self.activation), None);",
+        "bequest.replace_if(Some(self.activation()), None);",
         "",
     ),
     (
         "owner::an_owner_on_a_page_fault",
         "runtime/returned.rs",
-        "let displaced = list.remove(self.activation);",
+        "let displaced = list.remove(self.activation());",
         "let displaced = false;",
     ),
     (
@@ -321,8 +321,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_standby_that_goes_to_sleep",
         "runtime/standby.rs",
-        "if !has_reason() {\n            runtime.kernel.sleep(self.activation, seen);\n        }",
-        "let _ = has_reason;\n        runtime.kernel.sleep(self.activation, seen);",
+        "if !has_reason() {\n            runtime.kernel.sleep(self.activation(), seen);\n        }",
+        "let _ = has_reason;\n        runtime.kernel.sleep(self.activation(), seen);",
     ),
     (
         "idle::a_standby_that_goes_to_sleep",

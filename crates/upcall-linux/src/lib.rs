@@ -46,8 +46,8 @@ pub use processors::placement;
 pub use settings::vp_range::VpRange;
 pub use settings::{statistics, variables, vp_range};
 pub use state::{
-    Activation, Hooks, Inbox, Inside, Linux, LinuxActivation, LinuxThread, Noted, Room, Runtime,
-    Settings, Thread, Vp, activations, base, cpu_time, slack,
+    Activation, Entered, Hooks, Inbox, Inside, Linux, LinuxActivation, LinuxThread, Noted, Room,
+    Runtime, Settings, Thread, Vp, activations, base, cpu_time, slack,
 };
 #[cfg(feature = "inject")]
 pub use sys::inject;

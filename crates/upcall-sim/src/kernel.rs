@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::kernel::{Attributes, Poll, Share, Vessels, Watch};
-use upcall_core::{Activation, Activity, Errno, Inside, ThreadList, Waiting};
+use upcall_core::{Activation, Activity, Entered, Errno, Inside, ThreadList, Waiting};
 
 use crate::machine::policy::Call;
 use crate::machine::sim::{Number, Signals, Sim, Vp};
@@ -206,7 +206,7 @@ impl Attributes for Sim {
         thread.kernel.pending.load(Ordering::SeqCst)
     }
 
-    fn deferred(&self, inside: Inside<Self>) {
+    fn deferred(&self, inside: Entered<Self>) {
         if let Some(thread) = inside.thread()
             && thread.kernel.pending.swap(false, Ordering::SeqCst)
         {

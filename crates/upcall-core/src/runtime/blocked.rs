@@ -146,7 +146,7 @@ impl<K: Kernel> Inside<K> {
         }
         // Still the standby if it does not succeed: an owner that is about to go into its next call
         // may rely on it. The next one is called when there is something for it to guard.
-        if runtime.replace_unsettled(vp, word, self.activation, State::Runtime) {
+        if runtime.replace_unsettled(vp, word, self.activation(), State::Runtime) {
             self.quit_standby(vp);
             runtime.owner_blocked(vp, owner);
         }

@@ -22,7 +22,7 @@ use crate::lock::{Guard, SpinLock};
 use crate::machine::Errno;
 use crate::runtime::{After, Runtime, Transition};
 use crate::slot::Slot;
-use crate::state::inside::Inside;
+use crate::state::inside::{Entered, Inside};
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::Vp;
 use crate::state::wait::Wait;
@@ -123,7 +123,7 @@ impl<K: Kernel> Futexes<K> {
     ) -> Option<Guard<'static, Queue<K>>> {
         loop {
             // SeqCst: pairs with the Release in `Queue::remove`, and with the store in
-            // `Inside::futex_wait` that comes before its look for a signal.
+            // `Entered::futex_wait` that comes before its look for a signal.
             let key = thread.wait.key(Ordering::SeqCst)?;
             let queue = self.bucket(key).lock(kernel);
             // A requeue may have moved it between the look and the lock.
@@ -161,7 +161,7 @@ fn lock_two<K: Kernel>(
     }
 }
 
-impl<K: Kernel> Inside<K> {
+impl<K: Kernel> Entered<K> {
     /// Parks the current thread until somebody wakes `key`, provided that `matches` says so under
     /// the key's lock. `deadline` is in nanoseconds of [`Machine::now`](crate::Machine::now).
     pub fn futex_wait(
@@ -188,6 +188,42 @@ impl<K: Kernel> Inside<K> {
         (inside, Waited::Ended(thread.wake_reason()))
     }
 
+    /// Parks the current thread until a deadline or an interruption.
+    pub fn sleep_until(self, deadline: u64) -> (Self, Waited) {
+        let own = self
+            .thread()
+            .map_or(0, |own| core::ptr::from_ref(own) as usize);
+        let key = Wait::Sleep(own).bits();
+        self.futex_wait(key, u32::MAX, Some(deadline), || true)
+    }
+
+    /// Parks the current thread until a thread is over, or something comes for itself: the caller
+    /// looks which.
+    #[inline]
+    pub fn await_end(self, ending: &'static Ending<K>) -> Self {
+        self.tell_of_current(Transition::Blocked);
+        let inside = self.park(
+            |inside, thread, ending| {
+                // SAFETY: as passed below.
+                let ending = unsafe { &*(ending as *const Ending<K>) };
+                if ending.hang(inside.runtime().kernel(), thread) {
+                    return None;
+                }
+                inside
+                    .runtime()
+                    .tell(inside.vp(), thread, Transition::Unblocked);
+                Some(thread)
+            },
+            ending.address(),
+        );
+        if let Some(thread) = inside.thread() {
+            thread.wait.store(Wait::Nothing, Ordering::Relaxed);
+        }
+        inside
+    }
+}
+
+impl<K: Kernel> Inside<K> {
     /// Wakes at most `count` threads that wait for `key` with a common bit in `mask`. Returns how
     /// many.
     pub fn futex_wake(&self, key: usize, count: usize, mask: u32) -> usize {
@@ -274,40 +310,6 @@ impl<K: Kernel> Inside<K> {
             woken += runtime.wake_queue(self.vp(), queue, other, second, u32::MAX);
         }
         woken
-    }
-
-    /// Parks the current thread until a deadline or an interruption.
-    pub fn sleep_until(self, deadline: u64) -> (Self, Waited) {
-        let own = self
-            .thread()
-            .map_or(0, |own| core::ptr::from_ref(own) as usize);
-        let key = Wait::Sleep(own).bits();
-        self.futex_wait(key, u32::MAX, Some(deadline), || true)
-    }
-
-    /// Parks the current thread until a thread is over, or something comes for itself: the caller
-    /// looks which.
-    #[inline]
-    pub fn await_end(self, ending: &'static Ending<K>) -> Self {
-        self.tell_of_current(Transition::Blocked);
-        let inside = self.park(
-            |inside, thread, ending| {
-                // SAFETY: as passed below.
-                let ending = unsafe { &*(ending as *const Ending<K>) };
-                if ending.hang(inside.runtime().kernel(), thread) {
-                    return None;
-                }
-                inside
-                    .runtime()
-                    .tell(inside.vp(), thread, Transition::Unblocked);
-                Some(thread)
-            },
-            ending.address(),
-        );
-        if let Some(thread) = inside.thread() {
-            thread.wait.store(Wait::Nothing, Ordering::Relaxed);
-        }
-        inside
     }
 }
 

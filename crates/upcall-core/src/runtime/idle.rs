@@ -34,15 +34,15 @@ impl<K: Kernel> Inside<K> {
         loop {
             let seen = self.wake.load(Ordering::SeqCst);
             self.look_at_deferred();
-            runtime.kernel.bind(self.activation);
+            runtime.kernel.bind(self.activation());
             let vp = self.vp();
             let word = vp.word();
-            if word.is_owned_by(self.activation) {
+            if word.is_owned_by(self.activation()) {
                 match word.state() {
                     State::Rung | State::Runtime => {
-                        vp.set(self.activation, State::Runtime);
+                        vp.set(self.activation(), State::Runtime);
                         self.set_activity(Activity::Running);
-                        runtime.inherit(self.activation, vp);
+                        runtime.inherit(self.activation(), vp);
                         return;
                     }
                     State::Idle => {
@@ -68,9 +68,9 @@ impl<K: Kernel> Inside<K> {
                     }
                     self.rest(seen);
                 }
-                Activity::Reserved => runtime.kernel.sleep(self.activation, seen),
+                Activity::Reserved => runtime.kernel.sleep(self.activation(), seen),
                 Activity::Running | Activity::Resting => {
-                    self.activation.retire_from(Activity::Running);
+                    self.activation().retire_from(Activity::Running);
                 }
                 Activity::InCall | Activity::Displaced | Activity::Unsettled => {
                     runtime.kernel.broken("replaced without a thread");
@@ -84,7 +84,7 @@ impl<K: Kernel> Inside<K> {
     fn rest_as_owner(&self, vp: &'static Vp<K>, rest: impl FnOnce()) {
         self.change_activity(Activity::Running, Activity::Resting);
         let word = vp.word();
-        if word.is_owned_by(self.activation) && word.state() == State::Idle {
+        if word.is_owned_by(self.activation()) && word.state() == State::Idle {
             rest();
         }
         self.change_activity(Activity::Resting, Activity::Running);
@@ -102,7 +102,7 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn rest(&self, seen: u32) {
         self.look_at_deferred();
         if !self.sit(seen) {
-            self.runtime().kernel.sleep(self.activation, seen);
+            self.runtime().kernel.sleep(self.activation(), seen);
         }
     }
 
@@ -111,14 +111,14 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn idle(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
         if runtime.seat_is_wanted() {
-            let list = runtime.kernel.poll(self.activation, None);
+            let list = runtime.kernel.poll(self.activation(), None);
             if !list.is_empty() {
                 runtime.add_ready(vp, list);
                 return true;
             }
         }
         runtime.vps.set_idle(vp);
-        if !vp.step(self.activation, State::Runtime, State::Idle) {
+        if !vp.step(self.activation(), State::Runtime, State::Idle) {
             runtime.kernel.broken("an idle owner was replaced");
         }
         let began = runtime.kernel.now();
@@ -135,7 +135,7 @@ impl<K: Kernel> Inside<K> {
             }
             runtime.kernel.yield_processor();
             let word = vp.word();
-            if !word.is_owned_by(self.activation) {
+            if !word.is_owned_by(self.activation()) {
                 return false;
             }
             if word.state() == State::Rung {
@@ -153,20 +153,20 @@ impl<K: Kernel> Inside<K> {
     /// The idle owner goes back to work, if it still is the owner.
     fn reclaim(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
-        if vp.step(self.activation, State::Idle, State::Runtime) {
+        if vp.step(self.activation(), State::Idle, State::Runtime) {
             runtime.vps.clear_idle(vp);
-            runtime.kernel.bind(self.activation);
+            runtime.kernel.bind(self.activation());
             return true;
         }
         let word = vp.word();
-        if word.is_owned_by(self.activation) && word.state() == State::Rung {
-            vp.set(self.activation, State::Runtime);
+        if word.is_owned_by(self.activation()) && word.state() == State::Rung {
+            vp.set(self.activation(), State::Runtime);
             self.set_activity(Activity::Running);
             if self.bequest.get(Ordering::Relaxed).is_some() {
                 // It lost the virtual processor in its sleep, and is its heir now.
-                runtime.inherit(self.activation, vp);
+                runtime.inherit(self.activation(), vp);
             }
-            runtime.kernel.bind(self.activation);
+            runtime.kernel.bind(self.activation());
             return true;
         }
         false
@@ -178,13 +178,13 @@ impl<K: Kernel> Inside<K> {
         loop {
             let seen = self.wake.load(Ordering::SeqCst);
             let word = vp.word();
-            if !word.is_owned_by(self.activation) {
+            if !word.is_owned_by(self.activation()) {
                 return false;
             }
             if word.state() != State::Idle || runtime.work_waits(vp) {
                 return true;
             }
-            runtime.kernel.resting(self.activation);
+            runtime.kernel.resting(self.activation());
             runtime.kernel.look_for_deadlock(self);
             self.rest_as_owner(vp, || self.rest(seen));
         }
@@ -201,13 +201,13 @@ impl<K: Kernel> Inside<K> {
         if runtime.work_waits(vp) {
             runtime.announce_ready(vp);
         }
-        if !vp.step(self.activation, State::Runtime, State::Idle) {
+        if !vp.step(self.activation(), State::Runtime, State::Idle) {
             runtime.kernel.broken("an owner that pauses was replaced");
         }
         loop {
             let seen = self.wake.load(Ordering::SeqCst);
             let word = vp.word();
-            if !word.is_owned_by(self.activation) || word.state() != State::Idle {
+            if !word.is_owned_by(self.activation()) || word.state() != State::Idle {
                 break;
             }
             if runtime.kernel.may_run(vp) {
@@ -219,7 +219,7 @@ impl<K: Kernel> Inside<K> {
             let seatless = runtime.seat_is_wanted() && !runtime.call_spare(vp);
             self.rest_as_owner(vp, || {
                 if !seatless || !self.sit(seen) {
-                    runtime.kernel.await_turn(self.activation, seen);
+                    runtime.kernel.await_turn(self.activation(), seen);
                 }
             });
         }
@@ -237,7 +237,7 @@ impl<K: Kernel> Inside<K> {
             return true;
         }
         runtime.settle(vp);
-        vp.set(self.activation, State::Idle);
+        vp.set(self.activation(), State::Idle);
         runtime.kernel.yield_processor();
         vp.offered_ns.store(runtime.kernel.now(), Ordering::Relaxed);
         self.reclaim_and_look(vp)

@@ -10,8 +10,8 @@ use crate::kernel::Kernel;
 use crate::machine::Errno;
 use crate::memory::Slab;
 use crate::rank::Rank;
-use crate::state::activation::{Activation, Activity};
-use crate::state::inside::Inside;
+use crate::state::activation::Activity;
+use crate::state::inside::{Entered, Inside};
 use crate::state::thread::Thread;
 use crate::state::vp::{State, Vp};
 use crate::stats::Stats;
@@ -104,7 +104,7 @@ impl<K: Kernel> Runtime<K> {
     pub fn adopt(
         &'static self,
         processors: &[u32],
-    ) -> Result<(Inside<K>, &'static Thread<K>), Errno> {
+    ) -> Result<(Entered<K>, &'static Thread<K>), Errno> {
         if processors.is_empty() || processors.len() > MAX_VPS {
             return Err(Errno(22));
         }
@@ -136,7 +136,7 @@ impl<K: Kernel> Runtime<K> {
         activation.thread.set(Some(thread), Ordering::Relaxed);
         thread.carrier.set(Some(activation), Ordering::Relaxed);
         first.set(activation, State::Runtime);
-        Ok((self.inside(activation), thread))
+        Ok((Entered::on(activation), thread))
     }
 
     /// Starts the kernel threads of the other virtual processors, which are idle.
@@ -154,15 +154,6 @@ impl<K: Kernel> Runtime<K> {
             self.vps.set_idle(vp);
         }
         Ok(())
-    }
-
-    /// For an activation of this runtime that the caller runs on, and whose mark is set.
-    #[inline(always)]
-    fn inside(&'static self, activation: &'static Activation<K>) -> Inside<K> {
-        Inside {
-            runtime: core::ptr::from_ref(self).cast(),
-            activation,
-        }
     }
 
     /// The kernel underneath.
@@ -278,12 +269,5 @@ impl<K: Kernel> Inside<K> {
         thread.context.store(context, Ordering::Relaxed);
         runtime.stats.created.add();
         runtime.make_ready_new(self.vp(), thread, forked);
-    }
-
-    /// The runtime.
-    #[inline(always)]
-    pub fn runtime(&self) -> &'static Runtime<K> {
-        // SAFETY: `Runtime::inside` puts its own address there, and no runtime is ever freed.
-        unsafe { &*self.runtime.cast() }
     }
 }

@@ -1,6 +1,6 @@
 //! Threads that leave the virtual processors for a kernel thread that is no activation, and come back.
 //!
-//! A thread leaves by [`Inside::park`]: once it is saved, and known to nobody else, that kernel thread continues it.
+//! A thread leaves by [`Entered::park`]: once it is saved, and known to nobody else, that kernel thread continues it.
 //! It comes back the same way: saved, it is made ready, and the kernel thread goes on without it, on a stack of its own.
 
 use core::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::state::inside::Inside;
+use crate::state::inside::Entered;
 use crate::state::thread::Thread;
 
 impl<K: Kernel> Runtime<K> {
@@ -36,10 +36,10 @@ impl<K: Kernel> Runtime<K> {
         stack: usize,
         landing: extern "C" fn(usize, usize, usize) -> !,
         argument: usize,
-    ) -> Inside<K> {
+    ) -> Entered<K> {
         // SAFETY: the context is the thread's own; the caller vouches for the rest.
         unsafe { arch::switch_out(thread.context.as_ptr(), stack, landing, argument, 0, 0) };
-        self.inside(self.kernel.current())
+        Entered::on(self.kernel.current())
     }
 
     /// Makes a thread ready that has come back. Called by a kernel thread that is no activation.

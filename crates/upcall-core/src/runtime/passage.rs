@@ -1,7 +1,7 @@
 //! The passage of a thread through the runtime: entering and leaving, system calls, parking and ending.
 //!
 //! A thread enters the runtime on its own stack ([`Runtime::enter`]), does what it came for, and
-//! leaves ([`Inside::leave`]). When it parks, its registers are saved and the activation goes on
+//! leaves ([`Entered::leave`]). When it parks, its registers are saved and the activation goes on
 //! alone on its own stack, from the top: there the bookkeeping that must follow the saving is
 //! done (`after`), and `Runtime::schedule` picks the next thread. So a thread that others can
 //! find is always a saved thread, and the activation's stack never holds state across a switch.
@@ -14,7 +14,7 @@ use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::{Activation, Activity};
-use crate::state::inside::Inside;
+use crate::state::inside::{Entered, Inside};
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::State;
 
@@ -41,13 +41,13 @@ impl<K: Kernel> Runtime<K> {
     /// virtual processor: the thread may have had to wait for one here, if the processor was given away while
     /// the thread did not look.
     #[inline]
-    pub fn enter(&'static self) -> Inside<K> {
+    pub fn enter(&'static self) -> Entered<K> {
         self.step_in(State::User)
     }
 
     /// Enters the runtime from code that runs while the word of the virtual processor has this state.
     #[inline]
-    fn step_in(&'static self, from: State) -> Inside<K> {
+    fn step_in(&'static self, from: State) -> Entered<K> {
         let inside = self.mark_inside();
         if inside.step(from, State::Runtime) {
             inside
@@ -58,9 +58,9 @@ impl<K: Kernel> Runtime<K> {
 
     /// Sets the mark. The caller looks then whether it owns its virtual processor.
     #[inline]
-    pub(super) fn mark_inside(&'static self) -> Inside<K> {
+    pub(super) fn mark_inside(&'static self) -> Entered<K> {
         self.kernel.set_inside();
-        self.inside(self.kernel.current())
+        Entered::on(self.kernel.current())
     }
 
     /// The first step of a launched thread, which begins inside.
@@ -68,8 +68,8 @@ impl<K: Kernel> Runtime<K> {
     /// # Safety
     ///
     /// The caller is the `landing` of [`Inside::launch`].
-    pub unsafe fn arrive(&'static self) -> Inside<K> {
-        self.inside(self.kernel.current())
+    pub unsafe fn arrive(&'static self) -> Entered<K> {
+        Entered::on(self.kernel.current())
     }
 
     #[cold]
@@ -122,7 +122,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// Called when a system call returns. The caller is not inside the runtime.
     #[inline]
-    fn return_from_kernel(&'static self) -> Inside<K> {
+    fn return_from_kernel(&'static self) -> Entered<K> {
         let inside = self.mark_inside();
         inside.set_activity(Activity::Running);
         if inside.step(State::Kernel, State::Runtime) {
@@ -158,11 +158,11 @@ impl<K: Kernel> Activation<K> {
     /// activation, on the activation's own stack.
     pub unsafe fn main(&'static self) -> ! {
         self.control.store(arch::control(), Ordering::Relaxed);
-        self.runtime().inside(self).carry_on()
+        Entered::on(self).carry_on()
     }
 }
 
-impl<K: Kernel> Inside<K> {
+impl<K: Kernel> Entered<K> {
     /// Leaves the runtime: the thread's own code goes on.
     #[inline]
     pub fn leave(self) {
@@ -224,12 +224,12 @@ impl<K: Kernel> Inside<K> {
                 thread.context.as_ptr(),
                 self.stack_top(),
                 parked::<K, F>,
-                core::ptr::from_ref(self.activation) as usize,
+                core::ptr::from_ref(self.activation()) as usize,
                 &raw const after as usize,
                 argument,
             );
         }
-        runtime.inside(runtime.kernel.current())
+        Entered::on(runtime.kernel.current())
     }
 
     /// Puts the current thread at the end of the ready list and runs another one.
@@ -250,7 +250,7 @@ impl<K: Kernel> Inside<K> {
         )
     }
 
-    /// As [`Inside::park_ready`], where something has come that may have a say in what runs next, and in
+    /// As [`Entered::park_ready`], where something has come that may have a say in what runs next, and in
     /// whether anything may.
     pub(super) fn park_to_choose(self) -> Self {
         self.park(
@@ -293,30 +293,6 @@ impl<K: Kernel> Inside<K> {
         inside
     }
 
-    /// Ends the parking of a saved thread: it is parked, or ready if it was claimed meanwhile.
-    pub fn finish_park(&self, thread: &'static Thread<K>) {
-        // Pairs with `Thread::claim`. SeqCst: whoever has an event for the thread notes it before it
-        // tries to claim the thread; here the thread can be claimed before the note is looked for.
-        match thread.state.compare_exchange(
-            Phase::Parking,
-            Phase::Parked,
-            Ordering::SeqCst,
-            Ordering::Acquire,
-        ) {
-            Ok(_) => {
-                if self.runtime().kernel.is_interrupted(thread)
-                    && thread.claim(WakeReason::Interrupted) == Claim::Ready
-                {
-                    self.make_ready(thread);
-                }
-            }
-            Err(state) => {
-                thread.reason.store(state.reason(), Ordering::Relaxed);
-                self.make_ready(thread);
-            }
-        }
-    }
-
     /// Ends the current thread. `after` is called when nothing runs on its stack any more and
     /// must free the thread.
     #[inline(always)]
@@ -355,6 +331,32 @@ impl<K: Kernel> Inside<K> {
     }
 }
 
+impl<K: Kernel> Inside<K> {
+    /// Ends the parking of a saved thread: it is parked, or ready if it was claimed meanwhile.
+    pub fn finish_park(&self, thread: &'static Thread<K>) {
+        // Pairs with `Thread::claim`. SeqCst: whoever has an event for the thread notes it before it
+        // tries to claim the thread; here the thread can be claimed before the note is looked for.
+        match thread.state.compare_exchange(
+            Phase::Parking,
+            Phase::Parked,
+            Ordering::SeqCst,
+            Ordering::Acquire,
+        ) {
+            Ok(_) => {
+                if self.runtime().kernel.is_interrupted(thread)
+                    && thread.claim(WakeReason::Interrupted) == Claim::Ready
+                {
+                    self.make_ready(thread);
+                }
+            }
+            Err(state) => {
+                thread.reason.store(state.reason(), Ordering::Relaxed);
+                self.make_ready(thread);
+            }
+        }
+    }
+}
+
 /// On the activation's own stack, the thread being saved.
 extern "C" fn parked<K: Kernel, F: Step<K>>(activation: usize, after: usize, argument: usize) -> ! {
     // SAFETY: `park` passes its activation, which lives for ever, and a step in the frame of the thread, which
@@ -365,7 +367,7 @@ extern "C" fn parked<K: Kernel, F: Step<K>>(activation: usize, after: usize, arg
             (after as *const F).read(),
         )
     };
-    let inside = activation.runtime().inside(activation);
+    let inside = Entered::on(activation);
     if let Some(thread) = inside.thread() {
         // SAFETY: it was just saved, and nobody finds it before the step.
         let control = unsafe { arch::saved_control(thread.context.load(Ordering::Relaxed)) };

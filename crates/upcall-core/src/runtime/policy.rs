@@ -2,7 +2,7 @@
 //!
 //! A policy runs in a thread, the *adviser* ([`Inside::become_adviser`]). What happens to the other threads is
 //! noted in them ([`Transition`]), in the order in which it happened first; the adviser takes the notes
-//! ([`Inside::await_transition`]) and answers with ranks ([`Inside::set_rank`]). Nothing waits for the answer:
+//! ([`Entered::await_transition`]) and answers with ranks ([`Inside::set_rank`]). Nothing waits for the answer:
 //! `docs/adr/0003-policies.md` says why.
 //!
 //! Protocol:
@@ -20,7 +20,7 @@ use crate::rank::Rank;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::state::activation::Activation;
-use crate::state::inside::Inside;
+use crate::state::inside::{Entered, Inside};
 use crate::state::thread::{Claim, Thread, WakeReason};
 use crate::state::vp::Vp;
 use crate::sync::AtomicU64;
@@ -327,6 +327,25 @@ impl<K: Kernel> Runtime<K> {
     }
 }
 
+impl<K: Kernel> Entered<K> {
+    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Machine::now`](crate::Machine::now)).
+    pub fn await_transition(self, deadline: Option<u64>) -> (Self, Advice<K>) {
+        let runtime = self.runtime();
+        let Some(thread) = self.thread() else {
+            runtime.kernel.broken("an adviser without a thread");
+        };
+        // One asks: the adviser. It may have been less urgent for having taken too long.
+        let answers = runtime.policy.answers.load(Ordering::Relaxed);
+        runtime.policy.answers.store(answers + 1, Ordering::Relaxed);
+        thread.rank.store(ADVISER.0, Ordering::SeqCst);
+        if let Some(advice) = runtime.ask(thread) {
+            return (self, advice);
+        }
+        let inside = self.park_until_claimed(thread, deadline);
+        (inside, runtime.heed())
+    }
+}
+
 impl<K: Kernel> Inside<K> {
     /// The current thread is the adviser from here on, until it ends. Returns true if it is: there is one at most.
     pub fn become_adviser(&self) -> bool {
@@ -353,23 +372,6 @@ impl<K: Kernel> Inside<K> {
         runtime.policy.adviser.set(None, Ordering::Release);
         // What the next one was told would be of long ago.
         while told.take().is_some() {}
-    }
-
-    /// The adviser waits until something has happened, or until `deadline` (nanoseconds of [`Machine::now`](crate::Machine::now)).
-    pub fn await_transition(self, deadline: Option<u64>) -> (Self, Advice<K>) {
-        let runtime = self.runtime();
-        let Some(thread) = self.thread() else {
-            runtime.kernel.broken("an adviser without a thread");
-        };
-        // One asks: the adviser. It may have been less urgent for having taken too long.
-        let answers = runtime.policy.answers.load(Ordering::Relaxed);
-        runtime.policy.answers.store(answers + 1, Ordering::Relaxed);
-        thread.rank.store(ADVISER.0, Ordering::SeqCst);
-        if let Some(advice) = runtime.ask(thread) {
-            return (self, advice);
-        }
-        let inside = self.park_until_claimed(thread, deadline);
-        (inside, runtime.heed())
     }
 
     /// Something happens to the thread that the caller is: the adviser is told, if there is one.

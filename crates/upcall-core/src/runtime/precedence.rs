@@ -222,7 +222,7 @@ impl<K: Kernel> Inside<K> {
             Phase::Held => self.release_held(thread),
             Phase::Running => {
                 if let Some(carrier) = thread.carrier() {
-                    let here = core::ptr::eq(carrier, self.activation);
+                    let here = core::ptr::eq(carrier, self.activation());
                     runtime.ask_owner(carrier.vp(), !here);
                 }
             }

@@ -32,7 +32,7 @@ impl<K: Kernel> Runtime<K> {
         }
         let word = inside.vp().word();
         let is_in_code = matches!(word.state(), State::User | State::Granted);
-        if word.is_owned_by(inside.activation) && !is_in_code {
+        if word.is_owned_by(inside.activation()) && !is_in_code {
             self.kernel.broken("interrupted outside of any thread");
         }
         let inside = if !inside.step(State::User, State::Runtime) {

@@ -16,10 +16,10 @@ use core::sync::atomic::Ordering;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::{Activation, Activity};
-use crate::state::inside::Inside;
+use crate::state::inside::{Entered, Inside};
 use crate::state::vp::{State, Vp, Word};
 
-impl<K: Kernel> Inside<K> {
+impl<K: Kernel> Entered<K> {
     /// The current thread runs on an activation that may not own its virtual processor any more:
     /// gets one. Afterwards the activation that carries the thread is the owner, in state `Runtime`.
     #[cold]
@@ -38,7 +38,7 @@ impl<K: Kernel> Inside<K> {
                 self.attend(Activation::<K>::RESCHEDULE);
             }
             if runtime.is_ranked() {
-                self.activation.publish_rank();
+                self.activation().publish_rank();
             }
             return self;
         }
@@ -64,7 +64,9 @@ impl<K: Kernel> Inside<K> {
             usize::from(displaced),
         )
     }
+}
 
+impl<K: Kernel> Inside<K> {
     /// The activation runs again, and knows how it was replaced. Returns whether it owns `vp` now, in state
     /// `Runtime`, and whether it was displaced before. There are three cases:
     /// 1. It is in the displaced list: it was displaced.
@@ -77,18 +79,18 @@ impl<K: Kernel> Inside<K> {
         // Out of the list before anything else: whoever is in it may be granted the processor, and
         // its link is the spare pool's.
         let mut list = vp.displaced.lock(&runtime.kernel);
-        let displaced = list.remove(self.activation);
+        let displaced = list.remove(self.activation());
         if displaced {
             vp.nr_displaced.fetch_sub(1, Ordering::Relaxed);
         }
         // Not by store: the standby may see that it was granted while blocked.
-        let granted = !displaced && vp.step(self.activation, State::Granted, State::Runtime);
+        let granted = !displaced && vp.step(self.activation(), State::Granted, State::Runtime);
         let is_back = !displaced && !granted;
         if is_back {
             // An heir that has not arrived is still the owner, and need not unsettle it.
             let bequest = &vp.word().owner().bequest;
-            if bequest.holds(self.activation, Ordering::Relaxed) {
-                bequest.replace_if(Some(self.activation), None);
+            if bequest.holds(self.activation(), Ordering::Relaxed) {
+                bequest.replace_if(Some(self.activation()), None);
             }
         }
         drop(list);
@@ -97,7 +99,7 @@ impl<K: Kernel> Inside<K> {
             self.tell_of_current(Transition::Unblocked);
         }
         // The virtual processor may have moved meanwhile.
-        runtime.kernel.bind(self.activation);
+        runtime.kernel.bind(self.activation());
         if granted {
             return (true, false);
         }
@@ -124,23 +126,23 @@ impl<K: Kernel> Inside<K> {
             let owner = word.owner();
             match word.state() {
                 // It rested as idle owner, and somebody has rung.
-                State::Rung if word.is_owned_by(self.activation) => {
-                    vp.set(self.activation, State::Runtime);
+                State::Rung if word.is_owned_by(self.activation()) => {
+                    vp.set(self.activation(), State::Runtime);
                     return true;
                 }
                 State::Granted | State::Rung | State::Runtime => return false,
                 State::Idle => {
                     vp.only_computes.store(false, Ordering::Relaxed);
-                    if vp.replace(word, self.activation, State::Runtime) {
+                    if vp.replace(word, self.activation(), State::Runtime) {
                         runtime.vps.clear_idle(vp);
-                        if !word.is_owned_by(self.activation) {
+                        if !word.is_owned_by(self.activation()) {
                             owner.retire_from(Activity::Resting);
                         }
                         return true;
                     }
                 }
                 State::Kernel => {
-                    if runtime.replace_blocked(vp, word, self.activation, State::Runtime) {
+                    if runtime.replace_blocked(vp, word, self.activation(), State::Runtime) {
                         runtime.vps.clear_idle(vp);
                         owner.tell_of_absent(vp);
                         // Beside one that was displaced no standby with an heir runs: the displaced one comes first by right.
@@ -154,7 +156,7 @@ impl<K: Kernel> Inside<K> {
                 State::User => {
                     // Displaced by the owner, it runs again perhaps because that one has blocked.
                     if !displace && runtime.kernel.is_blocked(owner, false) {
-                        if runtime.replace_unsettled(vp, word, self.activation, State::Runtime) {
+                        if runtime.replace_unsettled(vp, word, self.activation(), State::Runtime) {
                             runtime.owner_blocked(vp, owner);
                             return true;
                         }
@@ -181,14 +183,14 @@ impl<K: Kernel> Inside<K> {
         // unnoticed, and must not be granted the processor before it is back. Another standby notices that
         // such an owner was granted the processor, and takes it over then.
         if runtime.kernel.needs_heirs() && runtime.kernel.is_blocked(owner, false) {
-            let replaced = runtime.replace_unsettled(vp, word, self.activation, State::Runtime);
+            let replaced = runtime.replace_unsettled(vp, word, self.activation(), State::Runtime);
             if replaced {
                 runtime.owner_blocked(vp, owner);
             }
             return replaced;
         }
         let mut displaced = vp.displaced.lock(&runtime.kernel);
-        if !vp.replace(word, self.activation, State::Runtime) {
+        if !vp.replace(word, self.activation(), State::Runtime) {
             return false;
         }
         displaced.push(owner);

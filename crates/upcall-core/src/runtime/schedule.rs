@@ -31,7 +31,7 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn carry_on(&self) -> ! {
         loop {
             let word = self.vp().word();
-            let arrives = !word.is_owned_by(self.activation) || word.state() != State::Runtime;
+            let arrives = !word.is_owned_by(self.activation()) || word.state() != State::Runtime;
             if arrives {
                 self.wait();
             }
@@ -46,7 +46,7 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         loop {
             let vp = self.vp();
-            debug_assert!(vp.word().is_owned_by(self.activation));
+            debug_assert!(vp.word().is_owned_by(self.activation()));
             self.look_at_deferred();
             if runtime.poller_is_due(vp) {
                 self.look_at_poller(vp);
@@ -120,13 +120,15 @@ impl<K: Kernel> Inside<K> {
             runtime.fill_seat(vp);
         }
         thread.state.store(Phase::Running, Ordering::Relaxed);
-        thread.carrier.set(Some(self.activation), Ordering::Release);
+        thread
+            .carrier
+            .set(Some(self.activation()), Ordering::Release);
         self.thread.set(Some(thread), Ordering::Relaxed);
         if runtime.is_ranked() {
-            self.activation.publish_rank();
+            self.activation().publish_rank();
         }
         vp.count_dispatch();
-        runtime.kernel.install(self.activation, thread);
+        runtime.kernel.install(self.activation(), thread);
         // SAFETY: the thread came from a ready list: its registers are saved and nobody else
         // resumes it.
         unsafe {

@@ -90,7 +90,7 @@ impl<K: Kernel> Inside<K> {
     /// Makes ready whose events have come, without waiting for any.
     pub(super) fn look_at_poller(&self, vp: &'static Vp<K>) {
         let runtime = self.runtime();
-        let list = runtime.kernel.poll(self.activation, None);
+        let list = runtime.kernel.poll(self.activation(), None);
         vp.polled_ns.store(runtime.kernel.now(), Ordering::Relaxed);
         runtime.add_ready(vp, list);
     }
@@ -98,12 +98,12 @@ impl<K: Kernel> Inside<K> {
     /// Polls, if nobody else does. Returns true if it did.
     pub(super) fn sit(&self, seen: u32) -> bool {
         let runtime = self.runtime();
-        if !runtime.seat.take(self.activation) {
+        if !runtime.seat.take(self.activation()) {
             return false;
         }
         // Perhaps it was woken to end, and is needed here.
         runtime.end_surplus();
-        let list = runtime.kernel.poll(self.activation, Some(seen));
+        let list = runtime.kernel.poll(self.activation(), Some(seen));
         runtime.seat.leave();
         if list.is_empty() {
             // The last deadline may have been nobody's.
@@ -155,7 +155,7 @@ impl<K: Kernel> Inside<K> {
             }
         }
         if spare {
-            self.activation.retire_from(Activity::Running);
+            self.activation().retire_from(Activity::Running);
         }
         runtime.add_ready(vp, list);
         runtime.choose_again(vp);

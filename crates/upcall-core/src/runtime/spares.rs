@@ -170,7 +170,7 @@ impl<K: Kernel> Inside<K> {
             if self.activity() != Activity::Spare {
                 return false;
             }
-            if !pool.list.remove(self.activation) {
+            if !pool.list.remove(self.activation()) {
                 runtime
                     .kernel
                     .broken("a spare activation outside of the pool");
@@ -183,7 +183,7 @@ impl<K: Kernel> Inside<K> {
 
     pub(super) fn end_activation(&self) -> ! {
         let runtime = self.runtime();
-        self.activation.bury();
+        self.activation().bury();
         // The others went to sleep when more were blocked: each wakes the next.
         runtime.end_surplus();
         runtime.kernel.exit_activation(self)

@@ -120,7 +120,7 @@ impl<K: Kernel> Runtime<K> {
 
 impl<K: Kernel> Inside<K> {
     pub(super) fn quit_standby(&self, vp: &'static Vp<K>) -> bool {
-        if !vp.standby.replace_if(Some(self.activation), None) {
+        if !vp.standby.replace_if(Some(self.activation()), None) {
             return false;
         }
         self.runtime().vps.set_unwatched(vp);
@@ -146,7 +146,7 @@ impl<K: Kernel> Inside<K> {
             if !runtime.vps.is_unwatched(vp) {
                 return;
             }
-            runtime.kernel.sleep(self.activation, seen);
+            runtime.kernel.sleep(self.activation(), seen);
         }
     }
 
@@ -156,10 +156,10 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         runtime.retire_standby(vp);
         if !has_reason() {
-            runtime.kernel.sleep(self.activation, seen);
+            runtime.kernel.sleep(self.activation(), seen);
         }
         runtime.rouse_standby(vp);
-        runtime.kernel.bind(self.activation);
+        runtime.kernel.bind(self.activation());
     }
 
     /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle, or has
@@ -168,11 +168,11 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn stand_by(&self, vp: &'static Vp<K>) {
         let runtime = self.runtime();
         let mut looks = 0;
-        while vp.standby.holds(self.activation, Ordering::Relaxed) {
+        while vp.standby.holds(self.activation(), Ordering::Relaxed) {
             let seen = self.wake.load(Ordering::SeqCst);
             self.look_at_deferred();
             let word = vp.word();
-            if word.is_owned_by(self.activation) {
+            if word.is_owned_by(self.activation()) {
                 self.quit_standby(vp);
                 return;
             }
@@ -211,7 +211,7 @@ impl<K: Kernel> Inside<K> {
                 State::Runtime | State::Rung => {}
             }
             // The virtual processor may have moved to another processor.
-            runtime.kernel.bind(self.activation);
+            runtime.kernel.bind(self.activation());
             runtime.kernel.yield_processor();
         }
     }

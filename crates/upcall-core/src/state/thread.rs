@@ -117,7 +117,7 @@ pub struct Thread<K: Machine> {
 
 impl<K: Machine> Thread<K> {
     /// Declares the current thread findable by [`Thread::claim`];
-    /// [`Inside::park_until_claimed`](crate::Inside::park_until_claimed) must follow.
+    /// [`Entered::park_until_claimed`](crate::Entered::park_until_claimed) must follow.
     pub fn begin_park(&self) {
         self.state.store(Phase::Parking, Ordering::Release);
     }

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use upcall_core::Activity;
-use upcall_linux::{Activation, Inside, Thread, base, preempt};
+use upcall_linux::{Activation, Entered, Inside, Thread, base, preempt};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
@@ -16,7 +16,7 @@ use super::{blocked_by, returning};
 
 /// Called when signals were deferred on an activation. Delivers them to its thread, outside of the runtime, or passes
 /// them on. See [`upcall_core::kernel::Attributes::deferred`].
-pub fn deferred(inside: Inside) {
+pub fn deferred(inside: Entered) {
     let Some(thread) = inside.thread() else {
         return inside.leave_quietly();
     };

@@ -88,7 +88,7 @@ fn one_at_a_time<R>(runtime: &'static Runtime, act: impl FnOnce(Option<&Activati
     // A helper is not inside the runtime and need not leave.
     let inside = (!caller::is_outside()).then(|| runtime.enter());
     let guard = ONE_AT_A_TIME.lock(runtime.kernel());
-    let result = act(inside.as_deref());
+    let result = act(inside.as_deref().map(|inside| &**inside));
     drop(guard);
     if let Some(inside) = inside {
         inside.leave();

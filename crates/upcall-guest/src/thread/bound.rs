@@ -297,7 +297,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
                 });
             if bound {
                 // The thread may never make a call. One that is installed later looks at the end of its time slice.
-                if let Some(carrier) = thread.carrier().filter(|&own| !ptr::eq(own, &*inside)) {
+                if let Some(carrier) = thread.carrier().filter(|&own| !ptr::eq(own, &**inside)) {
                     carrier.attend(Activation::DEFERRED);
                     runtime.kernel().interrupt(carrier);
                 }

@@ -12,8 +12,8 @@ use upcall_core::{Activity, Errno, Machine, Slot, ThreadList, Vp, Waiting};
 use crate::activation::{preempt, spawn};
 use crate::blocked::watch::Watch;
 use crate::state::{
-    Activation, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps, Thread,
-    activations, base, cpu_time, slack,
+    Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
+    Thread, activations, base, cpu_time, slack,
 };
 use crate::sys::{self, descriptors, memory, vdso};
 use crate::turns::Turns;
@@ -337,7 +337,7 @@ impl Attributes for Linux {
         state.pending.load(Ordering::SeqCst) & !state.mask.load(Ordering::Relaxed) != 0
     }
 
-    fn deferred(&self, inside: Inside) {
+    fn deferred(&self, inside: Entered) {
         (self.settings.hooks.deferred)(inside);
     }
 

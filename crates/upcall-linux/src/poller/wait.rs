@@ -7,7 +7,7 @@ use upcall_core::state::thread::Claim;
 use upcall_core::{Edges, Errno, Machine, ThreadList, WakeReason};
 
 use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, slot};
-use crate::state::{Descriptor, Inside, Linux, Node, Runtime, Thread};
+use crate::state::{Descriptor, Entered, Linux, Node, Runtime, Thread};
 use crate::sys::{descriptors, error};
 
 /// What a thread waits for: any of these. Errors and hang-ups come unasked.
@@ -419,7 +419,7 @@ pub fn pause(runtime: &'static Runtime) -> Readiness {
 }
 
 /// Parks the current thread for a moment, instead of waiting for what cannot be watched now.
-fn pause_inside(inside: Inside, deadline: Option<u64>) -> Readiness {
+fn pause_inside(inside: Entered, deadline: Option<u64>) -> Readiness {
     let later = inside.runtime().kernel().now().saturating_add(PAUSE_NS);
     let until = deadline.map_or(later, |deadline| deadline.min(later));
     let (inside, waited) = inside.sleep_until(until);

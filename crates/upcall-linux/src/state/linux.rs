@@ -6,7 +6,7 @@ use upcall_core::{Errno, Slot};
 
 use crate::blocked::observe::Probe;
 use crate::blocked::watch::Watch;
-use crate::state::{Activation, Inside, Poller, Thread};
+use crate::state::{Activation, Entered, Inside, Poller, Thread};
 use crate::turns::Turns;
 
 /// What the layer above does at events that are its own.
@@ -20,7 +20,7 @@ pub struct Hooks {
     pub begin: fn(),
     /// Signals of the program were deferred on an activation; leaves the runtime. See
     /// [`upcall_core::kernel::Attributes::deferred`].
-    pub deferred: fn(Inside),
+    pub deferred: fn(Entered),
     /// The same where the activation has no thread. See [`upcall_core::kernel::Attributes::pass_on`].
     pub pass_on: fn(&Inside),
     /// The signals that an activation without a thread should take on behalf of parked threads: the

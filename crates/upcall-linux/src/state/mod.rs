@@ -41,6 +41,8 @@ pub type Vp = upcall_core::Vp<Linux>;
 pub type Thread = upcall_core::Thread<Linux>;
 /// A runtime on Linux.
 pub type Runtime = upcall_core::Runtime<Linux>;
+/// See [`upcall_core::Entered`].
+pub type Entered = upcall_core::Entered<Linux>;
 /// See [`upcall_core::Inside`].
 pub type Inside = upcall_core::Inside<Linux>;
 

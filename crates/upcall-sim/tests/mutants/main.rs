@@ -59,7 +59,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "one_activation_runs_on_each_processor",
         file: "runtime/returned.rs",
-        text: "let displaced = list.remove(self.activation);",
+        text: "let displaced = list.remove(self.activation());",
         instead: "let displaced = false;",
         scenario: "blocking_calls",
     },
@@ -126,8 +126,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "somebody_waits_for_events",
         file: "runtime/seat.rs",
-        text: "if !runtime.seat.take(self.activation) {",
-        instead: "if self.activity() != Activity::Spare || !runtime.seat.take(self.activation) {",
+        text: "if !runtime.seat.take(self.activation()) {",
+        instead: "if self.activity() != Activity::Spare || !runtime.seat.take(self.activation()) {",
         scenario: "sleepers_beside_a_call",
     },
     Mutant {
@@ -363,7 +363,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_comes_back_is_on_its_processor",
         file: "runtime/returned.rs",
-        text: "runtime.kernel.bind(self.activation);
+        text: "runtime.kernel.bind(self.activation());
         if granted {",
         instead: "if granted {",
         scenario: "processors::virtual_processors_move",
@@ -372,10 +372,10 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who_comes_back_is_on_its_processor",
         file: "runtime/returned.rs",
-        text: "runtime.kernel.bind(self.activation);
+        text: "runtime.kernel.bind(self.activation());
         if granted {",
         instead: "if !displaced {
-            runtime.kernel.bind(self.activation);
+            runtime.kernel.bind(self.activation());
         }
         if granted {",
         scenario: "processors::virtual_processors_move",

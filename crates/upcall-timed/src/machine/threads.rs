@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_core::kernel::Vessels;
-use upcall_core::{Inside, Runtime};
+use upcall_core::{Entered, Runtime};
 
 use super::kernel::Timed;
 use super::setup::Kind;
@@ -280,7 +280,7 @@ impl Me {
     }
 
     /// An operation inside the runtime, which may go on on another activation.
-    fn at_user_level(self, cost: u64, operation: impl FnOnce(Inside<Timed>) -> Inside<Timed>) {
+    fn at_user_level(self, cost: u64, operation: impl FnOnce(Entered<Timed>) -> Entered<Timed>) {
         self.machine.charge(cost);
         let runtime = self.runtime();
         operation(runtime.enter()).leave();

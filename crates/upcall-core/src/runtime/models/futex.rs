@@ -6,11 +6,12 @@ use loom::thread;
 use std::boxed::Box;
 
 use super::kernel::Checked;
-use super::{all_ready, check, here, inside, runtime, threads};
+use super::{all_ready, check, here, runtime, threads};
 use crate::Edges;
 use crate::lock::SpinLock;
 use crate::runtime::Runtime;
 use crate::runtime::futex::Waited;
+use crate::state::inside::Entered;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::wait::Wait;
 use crate::sync::AtomicU32;
@@ -45,7 +46,7 @@ fn signal(runtime: Rt, thread: Th) -> Claim {
             7,
             "claimed before it was saved"
         );
-        inside(runtime, runtime.vps()[1].word().owner()).make_ready(thread);
+        Entered::on(runtime.vps()[1].word().owner()).make_ready(thread);
     }
     claim
 }
@@ -95,7 +96,7 @@ fn an_event_noted_while_a_thread_parks_is_not_slept_through() {
             thread.kernel.0.store(1, Ordering::Release);
             if thread.claim(WakeReason::Interrupted) == Claim::Ready {
                 assert_eq!(thread.context.load(Ordering::Relaxed), 7);
-                inside(runtime, runtime.vps()[1].word().owner()).make_ready(thread);
+                Entered::on(runtime.vps()[1].word().owner()).make_ready(thread);
             }
         });
         thread.begin_park();
@@ -169,7 +170,7 @@ fn a_waiter_sees_the_word_or_is_seen_by_the_waker() {
         let waker = thread::spawn(move || {
             // The program's own store.
             value.store(1, Ordering::Relaxed);
-            inside(runtime, runtime.vps()[1].word().owner()).futex_wake(KEY, 1, u32::MAX)
+            Entered::on(runtime.vps()[1].word().owner()).futex_wake(KEY, 1, u32::MAX)
         });
         let hung = runtime.hang(thread, KEY, u32::MAX, None, || {
             value.load(Ordering::Relaxed) == 0
@@ -199,7 +200,7 @@ fn an_edge_that_comes_while_a_thread_parks_is_seen_or_wakes_it() {
             edges.count();
             if *waits && thread.claim(WakeReason::Woken) == Claim::Ready {
                 assert_eq!(thread.context.load(Ordering::Relaxed), 7);
-                inside(runtime, runtime.vps()[1].word().owner()).make_ready(thread);
+                Entered::on(runtime.vps()[1].word().owner()).make_ready(thread);
             }
         });
         let tries_again = {

@@ -5,9 +5,10 @@ use core::sync::atomic::Ordering;
 use loom::thread;
 
 use super::kernel::{self, Checked};
-use super::{check, inside, owner, runtime, threads};
+use super::{check, owner, runtime, threads};
 use crate::runtime::Runtime;
 use crate::state::activation::{Activation, Activity};
+use crate::state::inside::Entered;
 use crate::state::vp::{State, Vp};
 
 type Rt = &'static Runtime<Checked>;
@@ -46,7 +47,7 @@ fn a_thread_that_is_made_ready_while_an_owner_falls_idle_is_not_left_lying() {
             kernel::act_as(owner(busy));
             runtime.make_ready_on(busy, ready);
         });
-        assert!(inside(runtime, owner(idle)).idle(idle));
+        assert!(Entered::on(owner(idle)).idle(idle));
         assert_eq!(idle.word().state(), State::Runtime);
         maker.join().unwrap();
         assert_eq!(super::all_ready(runtime), [core::ptr::from_ref(ready)]);
@@ -65,7 +66,7 @@ fn a_standby_that_goes_to_sleep_notices_a_thread_that_is_made_ready() {
             runtime.make_ready_on(blocked, ready);
         });
         kernel::act_as(standby);
-        inside(runtime, standby).stand_by(blocked);
+        Entered::on(standby).stand_by(blocked);
         assert!(blocked.word().is_owned_by(standby));
         maker.join().unwrap();
     });
@@ -87,7 +88,7 @@ fn a_thread_that_is_made_ready_while_the_owner_enters_a_call_finds_a_standby() {
             use crate::kernel::Vessels as _;
             runtime.kernel.sleep(standby, seen);
             runtime.rouse_standby(entering);
-            inside(runtime, standby).stand_by(entering);
+            Entered::on(standby).stand_by(entering);
         });
         let maker = thread::spawn(move || {
             kernel::act_as(owner(busy));
@@ -107,8 +108,8 @@ fn one_at_a_time_sits_in_the_pollers_seat() {
         // Rung already: whoever sits down gets up at once.
         one.wake.store(1, Ordering::Relaxed);
         two.wake.store(1, Ordering::Relaxed);
-        let other = thread::spawn(move || inside(runtime, one).rest(0));
-        inside(runtime, two).rest(0);
+        let other = thread::spawn(move || Entered::on(one).rest(0));
+        Entered::on(two).rest(0);
         other.join().unwrap();
         assert!(runtime.seat.is_empty());
     });

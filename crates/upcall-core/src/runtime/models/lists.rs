@@ -6,10 +6,11 @@ use std::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use super::kernel::Checked;
-use super::{all_ready, check, inside, runtime, threads};
+use super::{all_ready, check, runtime, threads};
 use crate::lock::SpinLock;
 use crate::stack::StackPool;
 use crate::state::activation::Activity;
+use crate::state::inside::Entered;
 use crate::vp_set::VpSet;
 
 #[test]
@@ -156,7 +157,7 @@ fn an_activation_of_the_pool_is_given_to_one() {
         let giver = thread::spawn(move || spare.retire_from(Activity::Reserved));
         let mine = use_it();
         // As one that is about to end takes itself out.
-        let left = !mine && inside(runtime, spare).leave_spares();
+        let left = !mine && Entered::on(spare).leave_spares();
         giver.join().unwrap();
         let late = use_it();
         assert_eq!(u32::from(mine) + u32::from(left) + u32::from(late), 1);

@@ -70,7 +70,7 @@ use crate::runtime::Runtime;
 #[cfg(loom)]
 use crate::state::activation::Activation;
 #[cfg(loom)]
-use crate::state::inside::Inside;
+use crate::state::inside::Entered;
 use crate::state::thread::{Phase, Thread};
 #[cfg(loom)]
 use crate::state::vp::Vp;
@@ -101,19 +101,10 @@ fn runtime(nr_vps: u32) -> &'static Runtime<Checked> {
     runtime
 }
 
-/// For an activation that a thread of the model plays.
-#[cfg(loom)]
-fn inside(
-    runtime: &'static Runtime<Checked>,
-    activation: &'static Activation<Checked>,
-) -> Inside<Checked> {
-    runtime.inside(activation)
-}
-
 /// For the activation that the calling thread of the model plays.
 #[cfg(loom)]
-fn here(runtime: &'static Runtime<Checked>) -> Inside<Checked> {
-    inside(runtime, runtime.kernel.current())
+fn here(runtime: &'static Runtime<Checked>) -> Entered<Checked> {
+    Entered::on(runtime.kernel.current())
 }
 
 fn threads<const N: usize>(runtime: &'static Runtime<Checked>) -> [&'static Thread<Checked>; N] {

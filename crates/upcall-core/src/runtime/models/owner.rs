@@ -5,9 +5,10 @@ use core::sync::atomic::Ordering;
 use loom::thread;
 
 use super::kernel::Checked;
-use super::{check, inside, owner, runtime};
+use super::{check, owner, runtime};
 use crate::runtime::Runtime;
 use crate::state::activation::{Activation, Activity};
+use crate::state::inside::Entered;
 use crate::state::vp::{State, Vp};
 
 type Rt = &'static Runtime<Checked>;
@@ -74,7 +75,7 @@ fn an_idle_owner_goes_on_with_one_order() {
         vp.set(first, State::Idle);
         let ringer = thread::spawn(move || runtime.grant_idle(vp, vp.word()));
         let comer = thread::spawn(move || {
-            let has = inside(runtime, second).acquire(vp, false);
+            let has = Entered::on(second).acquire(vp, false);
             if has {
                 touch(runtime);
             }
@@ -132,7 +133,7 @@ fn an_owner_that_was_replaced_comes_back_once() {
         let takers = [another(runtime, vp), another(runtime, vp)].map(take);
         let kept = vp.step(first, State::Kernel, State::Runtime);
         if !kept {
-            assert_eq!(inside(runtime, first).come_back(vp), (false, false));
+            assert_eq!(Entered::on(first).come_back(vp), (false, false));
         }
         let taken: u32 = takers
             .map(|taker| taker.join().unwrap().into())
@@ -163,7 +164,7 @@ fn a_displaced_owner_that_comes_back_is_not_absent() {
                 && word.state() == State::Granted
                 && runtime.replace_blocked(vp, word, standby, State::Runtime)
         });
-        let (owns, displaced) = inside(runtime, first).come_back(vp);
+        let (owns, displaced) = Entered::on(first).come_back(vp);
         let granted = granter.join().unwrap();
         let replaced = late.join().unwrap();
         assert!(granted != displaced && owns == (granted && !replaced));
@@ -184,12 +185,12 @@ fn come_back_against(
         let taker = thread::spawn(move || take(runtime, [first, second]));
         let kept = vp.step(first, State::User, State::Runtime);
         if !kept {
-            assert_eq!(inside(runtime, first).come_back(vp), (false, false));
+            assert_eq!(Entered::on(first).come_back(vp), (false, false));
             first.retire_from(Activity::Running);
         }
         assert!(kept != taker.join().unwrap());
         assert!(vp.displaced.lock(&runtime.kernel).pop_unsettled().is_none());
-        assert!(kept != inside(runtime, first).leave_spares());
+        assert!(kept != Entered::on(first).leave_spares());
     });
 }
 

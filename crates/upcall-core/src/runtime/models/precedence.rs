@@ -6,9 +6,10 @@ use loom::thread;
 
 use super::idle::two_busy;
 use super::kernel::{self, Checked};
-use super::{all_ready, check, inside, owner, runtime, threads};
+use super::{all_ready, check, owner, runtime, threads};
 use crate::rank::Rank;
 use crate::runtime::{Advice, Runtime, Transition};
+use crate::state::inside::Entered;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 
 type Rt = &'static Runtime<Checked>;
@@ -32,7 +33,7 @@ fn a_more_urgent_thread_is_chosen_or_has_who_chooses_choose_again() {
         });
         let activation = owner(chooses);
         let first = runtime.next_thread(chooses).expect("one is ready");
-        let runs = inside(runtime, activation).is_chosen(first);
+        let runs = Entered::on(activation).is_chosen(first);
         maker.join().unwrap();
         assert!(!runs || core::ptr::eq(first, urgent) || activation.wants_attention());
     });
@@ -49,7 +50,7 @@ fn a_held_thread_with_another_rank_is_chosen_or_ready() {
         runtime.push_back(chooses, held);
         let frees = thread::spawn(move || {
             kernel::act_as(owner(busy));
-            inside(runtime, owner(busy)).set_rank(held, Rank::COMMON);
+            Entered::on(owner(busy)).set_rank(held, Rank::COMMON);
         });
         let chosen = runtime.next_thread(chooses);
         frees.join().unwrap();
@@ -82,7 +83,7 @@ fn what_happens_is_told_or_wakes_the_adviser() {
         let tells = thread::spawn(move || create(runtime, other));
         let mut advice = runtime.ask(adviser);
         if advice.is_none() {
-            inside(runtime, activation).finish_park(adviser);
+            Entered::on(activation).finish_park(adviser);
         }
         tells.join().unwrap();
         let woken = all_ready(runtime) == [core::ptr::from_ref(adviser)];
@@ -111,7 +112,7 @@ fn a_thread_that_is_more_urgent_when_it_is_ready_has_somebody_choose_again() {
             assert_eq!(wakes.claim(WakeReason::Woken), Claim::Ready);
             runtime.make_ready_on(other, wakes);
         });
-        inside(runtime, owner(one)).set_rank(wakes, Rank(1));
+        Entered::on(owner(one)).set_rank(wakes, Rank(1));
         maker.join().unwrap();
         assert!([one, other].iter().any(|vp| owner(vp).wants_attention()));
     });
@@ -123,14 +124,14 @@ fn an_adviser_whose_time_is_over_is_not_woken_from_its_next_wait() {
         let (runtime, [adviser, other]) = advised();
         let activation = owner(&runtime.vps()[0]);
         assert!(runtime.ask(adviser).is_none());
-        inside(runtime, activation).finish_park(adviser);
+        Entered::on(activation).finish_park(adviser);
         let tells = thread::spawn(move || create(runtime, other));
         let is_late = adviser.claim(WakeReason::TimedOut) == Claim::Ready;
         if is_late {
             runtime.heed();
             // For something else.
             adviser.begin_park();
-            inside(runtime, activation).finish_park(adviser);
+            Entered::on(activation).finish_park(adviser);
         }
         tells.join().unwrap();
         assert_eq!(adviser.is_ready(), !is_late);
