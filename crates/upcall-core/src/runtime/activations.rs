@@ -74,10 +74,10 @@ impl<K: Kernel> Activations<K> {
             activation.stack.store(stack, Ordering::Relaxed);
             // Before it is known: whoever visits it may ask for its virtual processor.
             activation.vp.set(vp, Ordering::Relaxed);
-            activation.runtime.store(
-                core::ptr::from_ref(runtime).cast_mut().cast(),
-                Ordering::Relaxed,
-            );
+            // SAFETY: it is not known yet.
+            unsafe {
+                activation.runtime.set(core::ptr::from_ref(runtime).cast());
+            }
             loop {
                 let head = self.known.get(Ordering::Acquire);
                 activation.next_known.set(head, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl<K: Kernel> Activation<K> {
     /// The runtime it belongs to.
     #[inline]
     pub fn runtime(&self) -> &'static Runtime<K> {
-        let pointer = self.runtime.load(Ordering::Relaxed).cast();
+        let pointer = self.runtime.get().cast();
         // SAFETY: `Activations::create` put the address of its runtime there, which is never freed, before
         // anybody else knew of the activation.
         unsafe { &*pointer }

@@ -31,6 +31,7 @@
 //! - `bequest`: of a reserved one, who was the owner before;
 //! - `stays`: once and for all.
 
+use core::cell::UnsafeCell;
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -77,6 +78,31 @@ pub(crate) type ActivationList<K> = Stack<Activation<K>>;
 /// Bytes of an activation's own stack, guard included.
 pub(crate) const ACTIVATION_STACK: usize = 64 << 10;
 
+/// An address that is written once, before anybody else knows of the activation. It is no atomic, so that a look at it
+/// that is not needed costs nothing.
+pub(crate) struct Fixed(UnsafeCell<*const ()>);
+
+// SAFETY: not written while several know of it.
+unsafe impl Send for Fixed {}
+// SAFETY: the same.
+unsafe impl Sync for Fixed {}
+
+impl Fixed {
+    /// # Safety
+    ///
+    /// Nobody else knows of the activation.
+    pub(crate) unsafe fn set(&self, address: *const ()) {
+        // SAFETY: the caller's promise.
+        unsafe { *self.0.get() = address };
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> *const () {
+        // SAFETY: nobody writes it any more.
+        unsafe { *self.0.get() }
+    }
+}
+
 /// An activation. The first words are read through a segment register by the backend.
 #[repr(C, align(64))]
 pub struct Activation<K: Machine> {
@@ -94,7 +120,7 @@ pub struct Activation<K: Machine> {
     /// The processor's [`arch::Control`] while no thread runs: that of the last one.
     pub(crate) control: AtomicU64,
     /// The runtime it belongs to: see [`Activation::runtime`](Activation#method.runtime).
-    pub(crate) runtime: AtomicPtr<()>,
+    pub(crate) runtime: Fixed,
 
     /// Counts wake-ups; it sleeps on this word.
     pub(crate) wake: AtomicU32,
@@ -266,7 +292,7 @@ impl<K: Machine> Recycled for Activation<K> {
             vp: Slot::empty(),
             stack: AtomicUsize::new(0),
             control: AtomicU64::new(0),
-            runtime: AtomicPtr::new(core::ptr::null_mut()),
+            runtime: Fixed(UnsafeCell::new(core::ptr::null())),
             wake: AtomicU32::new(0),
             activity: AtomicEnum::new(Activity::Reserved),
             marks: AtomicU32::new(0),
