@@ -6,17 +6,17 @@
 //! it has no clock, no randomness, no system call and no global state of its own, so that the
 //! same code runs on Linux and on a simulated kernel.
 //!
-//! Where to start reading: [`Vp`] (who may run on a processor, one word), then [`Runtime`]
-//! (what happens at each upcall and downcall), then [`futex`] (how threads wait).
+//! Where to start reading: [`Vp`] (which activation may run on a processor, one word), then [`Runtime`]
+//! (what happens at each upcall and downcall), then `runtime/futex.rs` (how threads wait).
 //!
 //! # Invariants
 //!
 //! 1. A processor has one owner: the activation that [`Vp`]'s word names. Only the owner runs
-//!    threads; whoever finds out that it is not the owner gives its thread to the ready list or
-//!    takes the processor by the same word.
+//!    threads. An activation that learns that it is not the owner gives its thread to the ready list
+//!    or takes the processor by the same word.
 //! 2. A thread is in one place: running on one activation, in one ready list, parked, or stopped
 //!    inside an activation that the kernel preempted.
-//! 3. A stopped owner inside the runtime (state [`state::vp::State::Runtime`]) is never replaced: it is
+//! 3. A stopped owner inside the runtime (state [`State::Runtime`]) is never replaced: it is
 //!    continued first (critical-section recovery, Anderson §3.3).
 //! 4. No thread waits while a less urgent one runs, beyond the way of a call ([`rank`]).
 //! 5. Nothing here allocates from a heap or calls libc: memory comes from [`Machine::map`].
@@ -40,7 +40,7 @@ pub mod rank;
 pub mod runtime;
 mod slot;
 pub mod stack;
-pub mod state;
+mod state;
 pub mod stats;
 pub mod sync;
 #[cfg(test)]
@@ -56,10 +56,10 @@ pub use lock::{Guard, SpinLock};
 pub use machine::{Errno, Machine};
 pub use numbered::{AtomicEnum, Numbered};
 pub use rank::Rank;
-pub use runtime::{Runtime, futex};
+pub use runtime::{Runtime, Waited};
 pub use slot::Slot;
 pub use state::activation::{Activation, Activity};
 pub use state::inside::{Entered, Inside};
-pub use state::thread::{Thread, ThreadList, WakeReason};
-pub use state::vp::Vp;
+pub use state::thread::{Claim, Thread, ThreadList, WakeReason};
+pub use state::vp::{State, Vp, Word};
 pub use turnstile::Turnstile;

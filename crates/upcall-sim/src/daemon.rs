@@ -10,7 +10,7 @@
 //! nothing: all spaces join again, and its words are those of its first division.
 
 use upcall_alloc::{Allocator, Priority, ProcessorId, Terms};
-use upcall_core::state::vp::State;
+use upcall_core::State;
 
 use crate::machine::daemon::{Life, Stopped};
 use crate::machine::space::Space;

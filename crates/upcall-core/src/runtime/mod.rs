@@ -20,7 +20,7 @@ use crate::vp_set::MAX_VPS;
 
 mod activations;
 mod blocked;
-pub mod futex;
+mod futex;
 mod idle;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
@@ -44,6 +44,7 @@ use self::seat::Seat;
 use self::spares::Spares;
 use self::vps::Vps;
 
+pub use futex::Waited;
 pub use passage::{After, Step};
 pub use policy::{Advice, Order, Transition, Transitions};
 

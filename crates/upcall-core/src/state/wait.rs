@@ -22,7 +22,7 @@ const END: usize = 2;
 
 impl Wait {
     /// The word. That of a `Word` or a `Sleep` is the thread's *key*: it hangs in the key's bucket
-    /// ([`crate::futex`]).
+    /// (`runtime/futex.rs`).
     #[inline(always)]
     pub(crate) const fn bits(self) -> usize {
         match self {

@@ -8,8 +8,8 @@
 
 use core::sync::atomic::Ordering;
 
+use upcall_core::Waited;
 use upcall_core::WakeReason;
-use upcall_core::futex::Waited;
 use upcall_linux::{Runtime, Thread};
 
 use crate::call::{pi, time};

@@ -22,9 +22,9 @@
 
 use core::sync::atomic::Ordering;
 
+use upcall_core::Claim;
 use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
-use upcall_core::state::thread::Claim;
 use upcall_linux::{Activation, Inside, Runtime, Thread};
 
 use crate::ground::attributes::GuestAttributes;

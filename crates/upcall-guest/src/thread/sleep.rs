@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::futex::Waited;
+use upcall_core::Waited;
 use upcall_core::{Machine, WakeReason};
 use upcall_linux::{Runtime, Thread, base};
 

@@ -24,7 +24,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use upcall_core::Machine;
-use upcall_core::state::vp::State;
+use upcall_core::State;
 
 use crate::processors::{affinity, load, placement};
 use crate::state::{Activation, Runtime, Vp};

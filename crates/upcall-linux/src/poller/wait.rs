@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_core::futex::Waited;
-use upcall_core::state::thread::Claim;
+use upcall_core::Claim;
+use upcall_core::Waited;
 use upcall_core::{Edges, Errno, Machine, ThreadList, WakeReason};
 
 use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, slot};

@@ -1,6 +1,6 @@
 //! What must hold between any two steps.
 
-use upcall_core::state::vp::State;
+use upcall_core::State;
 
 use super::{Invariant, word};
 use crate::machine::books::Books;

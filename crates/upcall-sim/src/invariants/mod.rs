@@ -18,7 +18,7 @@ mod rest;
 mod steps;
 
 use upcall_core::Runtime;
-use upcall_core::state::vp::State;
+use upcall_core::State;
 
 use crate::machine::books::Books;
 use crate::machine::sim::{Sim, Vp};

@@ -1,7 +1,7 @@
 //! What must hold at each step of a thread.
 
 use upcall_core::Rank;
-use upcall_core::state::vp::State;
+use upcall_core::State;
 
 use super::{StepInvariant, word};
 use crate::machine::sim::Sim;

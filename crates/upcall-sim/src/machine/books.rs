@@ -1,6 +1,6 @@
 //! What the [`invariants`](crate::invariants) remember of an address space.
 
-use upcall_core::state::vp::State;
+use upcall_core::State;
 
 /// What the invariants remember of an address space.
 #[derive(Default)]

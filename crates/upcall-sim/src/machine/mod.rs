@@ -26,7 +26,7 @@ use std::collections::BinaryHeap;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 
-use upcall_core::state::vp::State;
+use upcall_core::State;
 use upcall_core::{Activation, arch};
 
 use crate::machine::arena::Arena;

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-use upcall_core::state::thread::Claim;
+use upcall_core::Claim;
 use upcall_core::{Runtime, ThreadList, WakeReason};
 
 use crate::machine::advice::Advice;

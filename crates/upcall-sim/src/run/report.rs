@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use upcall_core::Activation;
-use upcall_core::state::vp::State;
+use upcall_core::State;
 
 use crate::machine::sim::Sim;
 use crate::machine::space::Space;

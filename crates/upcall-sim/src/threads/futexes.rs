@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use upcall_core::Waited;
 use upcall_core::WakeReason;
-use upcall_core::futex::Waited;
 
 use crate::threads::Me;
 

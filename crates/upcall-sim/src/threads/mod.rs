@@ -7,9 +7,9 @@ pub(crate) mod outside;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use upcall_core::futex::Waited;
+use upcall_core::Claim;
+use upcall_core::Waited;
 use upcall_core::kernel::Vessels;
-use upcall_core::state::thread::Claim;
 use upcall_core::{Activation, Machine as _, Rank, Runtime, WakeReason};
 
 use crate::daemon;

@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use upcall_core::Waited;
 use upcall_core::WakeReason;
-use upcall_core::futex::Waited;
 use upcall_sim::{Handle, Me, explore};
 
 use super::join_all;
