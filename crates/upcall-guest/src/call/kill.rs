@@ -182,7 +182,6 @@ fn send(
     sent.then_some(0)
 }
 
-/// Called inside the runtime.
 fn deliver(
     inside: &Inside,
     sender: &'static Thread,

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::Slot;
-use upcall_linux::{Runtime, Thread, sys};
+use upcall_linux::{Inside, Runtime, Thread, sys};
 
 use crate::ground::attributes::GuestAttributes;
 
@@ -86,14 +86,15 @@ impl Identities {
         Some(())
     }
 
-    /// Gives a new thread an id: its agent's, if it has one. Inside the runtime. `None` when memory or ids are
+    /// Gives a new thread an id: its agent's, if it has one. `None` when memory or ids are
     /// exhausted.
     pub fn assign(
         &self,
-        runtime: &'static Runtime,
+        inside: &Inside,
         thread: &'static Thread,
         agent: Option<i32>,
     ) -> Option<i32> {
+        let runtime = inside.runtime();
         Self::mapped(&self.table, runtime)?;
         if agent.is_some() {
             Self::mapped(&self.agents, runtime)?;

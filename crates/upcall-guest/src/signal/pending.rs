@@ -601,7 +601,7 @@ pub fn adopt(inside: &Inside, thread: &'static Thread) {
     }
 }
 
-/// Takes the process's signals in `set` and passes each on. Inside the runtime.
+/// Takes the process's signals in `set` and passes each on.
 pub fn pass_pending(inside: &Inside, set: u64) {
     let mut left = set;
     while let Some((signal, information)) = take(left) {

@@ -9,7 +9,7 @@ use upcall_linux::{Inside, Runtime};
 use crate::signal::{masks, receivers};
 
 /// Waits until all signals in `set` that no thread accepts are pending in the kernel, if they are pending at all. From then
-/// on they stay there until some thread accepts them. Inside the runtime.
+/// on they stay there until some thread accepts them.
 pub fn settle(inside: &Inside, set: u64) {
     let mut open = set & masks::passable();
     while open != 0 {

@@ -201,7 +201,7 @@ pub fn note(index: u32) {
     }
 }
 
-/// Sends the signals of the timers that have fired. Inside the runtime.
+/// Sends the signals of the timers that have fired.
 pub fn pass_on(inside: &Inside) {
     if FIRED.load(Ordering::Relaxed) == 0 || FIRED.swap(0, Ordering::SeqCst) == 0 {
         return;

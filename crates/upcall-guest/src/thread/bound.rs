@@ -33,7 +33,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::kernel::Vessels;
 use upcall_core::{Errno, Machine, SpinLock};
-use upcall_linux::{Activation, Runtime, Thread, activations, affinity, spawn};
+use upcall_linux::{Activation, Inside, Runtime, Thread, activations, affinity, spawn};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
@@ -82,14 +82,14 @@ impl Bound {
         unsafe { raw_syscall(libc::SYS_futex, words) };
     }
 
-    /// Has the kernel thread make a call, and waits for the answer. Inside the runtime.
-    fn call(&'static self, runtime: &'static Runtime, call: [u64; 7]) -> i64 {
+    /// Has the kernel thread make a call, and waits for the answer.
+    fn call(&'static self, inside: &Inside, call: [u64; 7]) -> i64 {
         for (own, word) in self.call.iter().zip(call) {
             own.store(word, Ordering::Relaxed);
         }
         self.set_state(CALL);
         while self.state.load(Ordering::Acquire) == CALL {
-            runtime.kernel().yield_processor();
+            inside.runtime().kernel().yield_processor();
         }
         self.answer.load(Ordering::Relaxed)
     }
@@ -98,8 +98,9 @@ impl Bound {
 const WAIT_PRIVATE: u64 = 128;
 const WAKE_PRIVATE: u64 = 129;
 
-/// Returns a record for a thread, with a kernel thread that waits. Inside the runtime.
-fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static Bound, Errno> {
+/// Returns a record for a thread, with a kernel thread that waits.
+fn start(inside: &Inside, thread: &'static Thread) -> Result<&'static Bound, Errno> {
+    let runtime = inside.runtime();
     dispatch::may_start()?;
     let record = take(runtime)?;
     record
@@ -174,10 +175,10 @@ fn give(runtime: &'static Runtime, record: &'static Bound) {
     records.free = Some(record);
 }
 
-/// Called when its kernel thread has no thread to carry any more. Inside the runtime.
-fn end(runtime: &'static Runtime, record: &'static Bound) {
+/// Called when its kernel thread has no thread to carry any more.
+fn end(inside: &Inside, record: &'static Bound) {
     record.set_state(END);
-    give(runtime, record);
+    give(inside.runtime(), record);
 }
 
 /// Takes the first steps of the kernel thread, with all signals blocked.
@@ -283,10 +284,10 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
     let inside = runtime.enter();
     let (thread, id) = whose;
     let mut is_trapped = false;
-    let answer = match start(runtime, thread) {
+    let answer = match start(&inside, thread) {
         Err(Errno(number)) => -i64::from(number),
         Ok(record) => {
-            let mut answers = calls.iter().map(|&call| record.call(runtime, call));
+            let mut answers = calls.iter().map(|&call| record.call(&inside, call));
             let answer = answers.next().unwrap_or(0);
             let bound = answer >= 0
                 && pending::holds_while(runtime, (thread, id), || {
@@ -305,7 +306,7 @@ pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &
                 record.has_descriptors.store(has, Ordering::Relaxed);
                 answers.last().unwrap_or(answer)
             } else {
-                end(runtime, record);
+                end(&inside, record);
                 is_trapped = answer == TRAPPED;
                 if answer < 0 { answer } else { NO_SUCH_THREAD }
             }
@@ -416,11 +417,11 @@ pub fn forget(thread: &'static Thread) {
     thread.guest().outside_tid.store(0, Ordering::Relaxed);
 }
 
-/// Called when a thread has ended, inside the runtime. Its kernel thread ends too.
-pub fn ended(runtime: &'static Runtime, thread: &'static Thread) {
+/// Called when a thread has ended. Its kernel thread ends too.
+pub fn ended(inside: &Inside, thread: &'static Thread) {
     if let Some(record) = of(thread) {
         forget(thread);
-        end(runtime, record);
+        end(inside, record);
     }
 }
 

@@ -273,7 +273,7 @@ pub fn end_job(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame
     0
 }
 
-/// Called at the end of a time slice of a thread, which is parked, inside the runtime. A job that has had its runtime is
+/// Called at the end of a time slice of a thread, which is parked. A job that has had its runtime is
 /// due a period later.
 pub fn tick(inside: &Inside, thread: &'static Thread) {
     if !has(thread) {

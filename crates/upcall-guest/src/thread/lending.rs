@@ -62,14 +62,14 @@ pub fn lends() -> bool {
     GUEST.has_ranks()
 }
 
-/// Called when a thread of the crate begins, in a block that may have been another's. Inside the runtime.
+/// Called when a thread of the crate begins, in a block that may have been another's.
 #[cold]
 pub fn begin(inside: &Inside, thread: &'static Thread, asks: Asks) {
     inherit(inside, (inside.thread(), thread));
     ask(inside, thread, asks);
 }
 
-/// Gives a new thread what its creator has. Inside the runtime.
+/// Gives a new thread what its creator has.
 pub fn inherit(inside: &Inside, (creator, thread): (Option<&'static Thread>, &'static Thread)) {
     let state = thread.guest();
     state.locks.store(0, Ordering::Relaxed);
@@ -93,13 +93,13 @@ pub fn inherit(inside: &Inside, (creator, thread): (Option<&'static Thread>, &'s
     }
 }
 
-/// Called when a thread asks for something. Inside the runtime.
+/// Called when a thread asks for something.
 pub fn ask(inside: &Inside, thread: &'static Thread, asks: Asks) {
     thread.guest().tag.store(asks.tag, Ordering::Relaxed);
     change(inside, thread, asks);
 }
 
-/// As [`ask`], of a thread that keeps its tag. Inside the runtime.
+/// As [`ask`], of a thread that keeps its tag.
 pub fn change(inside: &Inside, thread: &'static Thread, asks: Asks) {
     if let Some(priority) = asks.priority {
         scheduling::ask(inside, thread, priority);
@@ -114,7 +114,7 @@ pub fn own_rank(thread: &'static Thread) -> Rank {
     Rank(thread.guest().own_rank.load(Ordering::Relaxed))
 }
 
-/// Gives a thread a rank of its own. Inside the runtime.
+/// Gives a thread a rank of its own.
 pub fn set_own(inside: &Inside, thread: &'static Thread, rank: Rank) {
     let _lending = LENDING.lock(inside.runtime().kernel());
     thread.guest().own_rank.store(rank.0, Ordering::Relaxed);

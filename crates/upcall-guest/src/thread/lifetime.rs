@@ -259,11 +259,11 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
             .broken("a thread is made without a creator");
     };
     note_first_id_word(request);
-    let agent = agents::create(inside.runtime())?;
+    let agent = agents::create(inside)?;
     let thread = inside
         .runtime()
         .new_thread()
-        .inspect_err(|_| agents::take_back(inside.runtime(), agent))?;
+        .inspect_err(|_| agents::take_back(inside, agent))?;
     let state = &thread.kernel;
     agents::appoint(thread, agent);
     let flag = |bit: i32| request.flags & bit as u64 != 0;
@@ -274,9 +274,9 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
     lending::inherit(inside, (Some(creator), thread));
     // Only now: signals for the process may be passed to it as soon as it has an id.
     let id = agent.map(agents::Agent::tid);
-    let Some(tid) = GUEST.identities.assign(inside.runtime(), thread, id) else {
+    let Some(tid) = GUEST.identities.assign(inside, thread, id) else {
         inside.runtime().free_thread(thread);
-        agents::take_back(inside.runtime(), agent);
+        agents::take_back(inside, agent);
         return Err(Errno(libc::EAGAIN));
     };
     if request.child_tid > base {
@@ -433,7 +433,7 @@ fn ended(inside: &Inside, thread: &'static Thread, _: usize) -> Option<&'static 
     let clear = thread.guest().clear_tid.swap(0, Ordering::Relaxed);
     GUEST.identities.release(thread);
     pending::close(inside, thread);
-    bound::ended(inside.runtime(), thread);
+    bound::ended(inside, thread);
     let shell = shell::of(thread);
     inside.runtime().free_thread(thread);
     if clear != 0 && access::store_u32(clear, 0).is_ok() {

@@ -440,7 +440,7 @@ fn change(inside: &Inside, thread: &'static Thread, wants: Request) {
     lending::set_own(inside, thread, wants.rank());
 }
 
-/// As sched_setscheduler(2) with SCHED_RR, for a thread of the crate. Inside the runtime.
+/// As sched_setscheduler(2) with SCHED_RR, for a thread of the crate.
 pub fn ask(inside: &Inside, thread: &'static Thread, priority: u8) {
     let mut wants = Request::of(thread);
     if GUEST.orders_by_priority() && wants.take(libc::SCHED_RR, i32::from(priority)).is_ok() {
@@ -448,7 +448,7 @@ pub fn ask(inside: &Inside, thread: &'static Thread, priority: u8) {
     }
 }
 
-/// Gives the first thread the policy, priority and nice value of the process. Inside the runtime.
+/// Gives the first thread the policy, priority and nice value of the process.
 pub fn adopt_first(inside: &Inside, thread: &'static Thread) {
     let own = match GUEST.orders_by_priority() {
         true => Request::of_kernel(),
@@ -457,7 +457,7 @@ pub fn adopt_first(inside: &Inside, thread: &'static Thread) {
     change(inside, thread, own);
 }
 
-/// Called for a new thread, before it is ready. Inside the runtime.
+/// Called for a new thread, before it is ready.
 pub fn inherit(inside: &Inside, (creator, thread): (Option<&'static Thread>, &'static Thread)) {
     let own = creator.map_or_else(Request::default, |creator| Request::of(creator).inherited());
     change(inside, thread, own);

@@ -6,7 +6,7 @@ use upcall_core::kernel::Vessels;
 use upcall_core::{Errno, SpinLock};
 
 use crate::activation::preempt;
-use crate::state::{Activation, Runtime, base};
+use crate::state::{Activation, Inside, Runtime, base};
 use crate::sys::{self, arch, error};
 
 /// Exactly what the C library asks for: there are filters that let nothing else through.
@@ -43,7 +43,7 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
 }
 
 /// Starts a kernel thread of the runtime's own that is no activation: at `begin(argument)`, with the signals in [`BLOCKED`] blocked. Its
-/// id is in `tid` when this returns, and until it is gone. Inside the runtime.
+/// id is in `tid` when this returns, and until it is gone.
 ///
 /// # Errors
 ///
@@ -53,14 +53,14 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
 ///
 /// The stack that ends at `stack` is writable and free; `begin` does not return; `tid` is there for as long.
 pub unsafe fn start_aside(
-    runtime: &'static Runtime,
+    inside: &Inside,
     stack: usize,
     tid: &AtomicI32,
     begin: extern "C" fn(usize) -> !,
     argument: usize,
 ) -> Result<(), Errno> {
     // SAFETY: the caller's conditions.
-    unsafe { start(runtime, (stack, tid), (begin, argument), || {}) }
+    unsafe { start(inside.runtime(), (stack, tid), (begin, argument), || {}) }
 }
 
 /// Starts a kernel thread; `prepare` is called when none other is being started.

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::state::{Activation, Thread};
+use crate::state::{Activation, Inside, Thread};
 
 /// What a thread has of it.
 #[derive(Default)]
@@ -58,8 +58,8 @@ impl Slack {
     }
 }
 
-/// The current thread changes its own; 0 or less: back to what it began with. Inside the runtime.
-pub fn set(activation: &Activation, thread: &'static Thread, ns: i64) {
+/// The current thread changes its own; 0 or less: back to what it began with.
+pub fn set(inside: &Inside, thread: &'static Thread, ns: i64) {
     let slack = &thread.kernel.slack;
     let ns = match u64::try_from(ns) {
         Ok(ns) if ns != 0 => ns,
@@ -67,7 +67,7 @@ pub fn set(activation: &Activation, thread: &'static Thread, ns: i64) {
     };
     slack.now.store(ns, Ordering::Relaxed);
     DIFFERS.store(true, Ordering::Relaxed);
-    install(activation, thread);
+    install(inside, thread);
 }
 
 /// The thread is about to run on the calling activation.

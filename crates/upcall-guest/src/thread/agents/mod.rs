@@ -31,7 +31,7 @@ use core::sync::atomic::{
 };
 
 use upcall_core::{Errno, Machine, SpinLock};
-use upcall_linux::{Runtime, Thread, spawn};
+use upcall_linux::{Inside, Runtime, Thread, spawn};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
@@ -106,21 +106,22 @@ pub fn appoint(thread: &'static Thread, agent: Option<&'static Agent>) {
     thread.guest().agent.store(address, Ordering::Relaxed);
 }
 
-/// Returns an agent for a new thread; `None` in programs that need none. Inside the runtime.
+/// Returns an agent for a new thread; `None` in programs that need none.
 ///
 /// # Errors
 ///
 /// The kernel's error when it gives no memory or no kernel thread.
-pub fn create(runtime: &'static Runtime) -> Result<Option<&'static Agent>, Errno> {
+pub fn create(inside: &Inside) -> Result<Option<&'static Agent>, Errno> {
     if !are_used() {
         return Ok(None);
     }
+    let runtime = inside.runtime();
     let agent = room(runtime)?;
     // SAFETY: the stack above the agent is free, since its kernel thread is gone or was never there; `serve` does
     // not return.
     let started = unsafe {
         spawn::start_aside(
-            runtime,
+            inside,
             agent.stack_top(),
             &agent.tid,
             serve,
@@ -167,7 +168,7 @@ fn map(runtime: &'static Runtime) -> Result<&'static Agent, Errno> {
 }
 
 /// Has every idle agent make the call that each kernel thread of the process must make. No kernel thread is started
-/// meanwhile. Inside the runtime.
+/// meanwhile.
 pub fn change(runtime: &'static Runtime) {
     let each = |visit: &dyn Fn(&'static Agent)| {
         let mut at = KNOWN.load(Ordering::Acquire);
@@ -346,10 +347,10 @@ pub fn dismiss(runtime: &'static Runtime, thread: &'static Thread, free_id: impl
     inside.leave();
 }
 
-/// Called if the thread was not made after all. Inside the runtime.
-pub fn take_back(runtime: &'static Runtime, agent: Option<&'static Agent>) {
+/// Called if the thread was not made after all.
+pub fn take_back(inside: &Inside, agent: Option<&'static Agent>) {
     if let Some(agent) = agent {
         agent.put([libc::SYS_exit as u64, 0, 0, 0, 0, 0, 0]);
-        agent.put_back(runtime);
+        agent.put_back(inside.runtime());
     }
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use upcall_core::stack::StackPool;
 use upcall_core::{Errno, Machine, Slot, SpinLock};
-use upcall_linux::{Activation, Inside, Runtime, Thread};
+use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::ground::state::GUEST;
 
@@ -119,11 +119,11 @@ impl Pools {
         unsafe { first.as_ref() }
     }
 
-    /// Returns the lists of the virtual processor of an activation that owns it, inside the runtime.
+    /// Returns the lists of the virtual processor of the activation, which owns it.
     #[inline]
-    fn local(&self, activation: &Activation) -> &Lists {
+    fn local(&self, inside: &Inside) -> &Lists {
         // SAFETY: there are as many as virtual processors, behind the structure.
-        unsafe { &(*self.local.as_ptr().add(activation.vp().index() as usize)).0 }
+        unsafe { &(*self.local.as_ptr().add(inside.vp().index() as usize)).0 }
     }
 }
 
@@ -132,7 +132,7 @@ pub fn forget() {
     POOLS.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// Returns a free shell, and its thread. Inside the runtime.
+/// Returns a free shell, and its thread.
 #[inline]
 pub(super) fn take(inside: &Inside, class: usize) -> Option<(&'static Shell, &'static Thread)> {
     let pools = Pools::of(inside.runtime())?;
@@ -144,7 +144,7 @@ pub(super) fn take(inside: &Inside, class: usize) -> Option<(&'static Shell, &'s
     Some((shell, shell.thread()?))
 }
 
-/// Called when a shell has neither a thread of the crate nor a handle. Inside the runtime.
+/// Called when a shell has neither a thread of the crate nor a handle.
 #[inline]
 pub(super) fn release(inside: &Inside, shell: &'static Shell) {
     let Some(pools) = Pools::of(inside.runtime()) else {
