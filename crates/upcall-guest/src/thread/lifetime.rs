@@ -264,6 +264,7 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
         .runtime()
         .new_thread()
         .inspect_err(|_| agents::take_back(inside, agent))?;
+    thread.begin(creator);
     let state = &thread.kernel;
     agents::appoint(thread, agent);
     let flag = |bit: i32| request.flags & bit as u64 != 0;
