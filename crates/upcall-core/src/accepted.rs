@@ -1,11 +1,11 @@
 //! Which signals some thread may accept, and which of those a handler of ours would see.
 //!
 //! 1. A thread stores its mask first and then opens what that lets through ([`Accepted::opens`]).
-//! 2. Whoever has a signal asks all threads; where none accepts it, it is closed, and all are asked once
+//! 2. The sender of a signal asks all threads; where none accepts it, it is closed, and all are asked once
 //!    more ([`Accepted::find_or_close`]). So either they are asked after the mask was stored, or the
 //!    thread finds the signal closed and opens it.
-//! 3. Those that sleep have said so before they ask with which mask ([`Accepted::passable`]). Whoever
-//!    makes it wider is told so, and tells those that sleep.
+//! 3. Those that sleep have said so before they ask with which mask ([`Accepted::passable`]). A thread
+//!    that makes it wider is told so, and tells those that sleep.
 
 use crate::sync::{AtomicU64, Ordering};
 

@@ -4,7 +4,7 @@
 //! 2. It enters the list of those to wake, declares itself findable
 //!    ([`Thread::begin_park`](crate::Thread::begin_park)), and looks whether the count has moved
 //!    ([`Edges::any_moved`]).
-//! 3. Whoever has an event counts it first ([`Edges::count`]) and then claims those in the list.
+//! 3. A thread that has an event counts it first ([`Edges::count`]) and then claims those in the list.
 //!
 //! So either the claim finds the thread parking, or the thread finds the event counted.
 
@@ -28,8 +28,8 @@ impl Edges {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether one of these counts is not any more what was seen, asked by a thread that has declared
-    /// itself findable.
+    /// Returns true if one of these counts is not what was seen any more. The caller is a thread that has
+    /// declared itself findable.
     pub fn any_moved<'a>(watched: impl IntoIterator<Item = (&'a Edges, u32)>) -> bool {
         // Pairs with the fence in `count`.
         fence(Ordering::SeqCst);

@@ -10,9 +10,9 @@
 //! | `DROPPED` | the thread runs, and nobody has its handle | the thread |
 //! | `OVER` | it has ended; nothing of it runs | its handle, which gives everything back |
 //!
-//! Whoever takes a waiting thread out of the word makes it ready, and nobody else does: a thread that waits here is
-//! `Queued`, which [`Thread::claim`] leaves alone. Words are never unmapped, since who interrupts
-//! a thread may look at one in which it does not wait any more.
+//! The caller that takes a waiting thread out of the word makes it ready, and nobody else does: a thread that waits
+//! here is `Queued`, which [`Thread::claim`] leaves alone. Words are never unmapped, since a caller that interrupts
+//! a thread may look at one in which the thread does not wait any more.
 
 use core::marker::PhantomData;
 
@@ -57,23 +57,23 @@ impl<K: Machine> Default for Ending<K> {
 }
 
 impl<K: Machine> Ending<K> {
-    /// Another thread begins, whose handle there is. By whoever has given everything back.
+    /// Another thread begins, whose handle there is. Called by the one that has given everything back.
     #[inline]
     pub fn begin(&self) {
         // Relaxed: the thread is made ready, and the handle passed on, afterwards.
         self.word.store(RUNNING, Ordering::Relaxed);
     }
 
-    /// Whether it is over.
+    /// Returns true if it is over.
     #[inline]
     pub fn is_over(&self) -> bool {
-        // SeqCst: who looks whether all threads are over has noted before that it does. Acquire: what the thread
-        // did is seen.
+        // SeqCst: a caller that looks whether all threads are over has noted before that it looks. Acquire: what
+        // the thread did is seen.
         self.word.load(Ordering::SeqCst) == OVER
     }
 
-    /// By the thread: it will end without another step of its own, and its result is there. Says whether anybody
-    /// has its handle; if not, the result is the thread's own to drop.
+    /// Called by the thread: it will end without another step of its own, and its result is there. Returns true if
+    /// anybody has its handle. If not, the result is the thread's own to drop.
     pub fn leave(&self) -> bool {
         // Release: the result. Pairs with the Acquire in `drop_handle`.
         let left = self.change(RUNNING, LEAVING, Ordering::Release);
@@ -94,7 +94,7 @@ impl<K: Machine> Ending<K> {
             if word == DROPPED && !gone {
                 return Ended::Dropped;
             }
-            // Release: the result. Acquire: who waits is saved. SeqCst: see `is_over`.
+            // Release: the result. Acquire: the thread that waits is saved. SeqCst: see `is_over`.
             match self.change(word, OVER, Ordering::SeqCst) {
                 Ok(_) => break,
                 Err(now) => word = now,
@@ -109,8 +109,8 @@ impl<K: Machine> Ending<K> {
         }
     }
 
-    /// By the handle, which is not used any more. `drop_result` is called if the result is the handle's to drop.
-    /// Says whether it is over, so that everything is to be given back.
+    /// Called by the handle, which is not used any more. `drop_result` is called if the result is the handle's to drop.
+    /// Returns true if the thread is over: the caller must then give everything back.
     pub fn drop_handle(&self, drop_result: impl FnOnce()) -> bool {
         // Acquire: the result. Pairs with the Releases in `leave` and `end`.
         match self.change(RUNNING, DROPPED, Ordering::Acquire) {
@@ -123,8 +123,8 @@ impl<K: Machine> Ending<K> {
         }
     }
 
-    /// By a kernel thread that is no activation: says whether it must wait for the lower half of the word to become
-    /// other than what is returned.
+    /// Called by a kernel thread that is no activation. If a value is returned, the caller must wait until the lower
+    /// half of the word is other than that value.
     pub fn hang_outside(&self) -> Option<u32> {
         let mut word = self.word.load(Ordering::Acquire);
         while word != OVER {
@@ -150,8 +150,8 @@ impl<K: Machine> Ending<K> {
 }
 
 impl<K: Attributes> Ending<K> {
-    /// The thread, which is saved, waits. Says whether it does; if not, it is over, or something has come for the
-    /// thread itself, and it runs on.
+    /// The thread, which is saved, waits. Returns true if it does. If not, what it waits for is over, or something
+    /// has come for the thread itself, and it runs on.
     pub(crate) fn hang(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
         let own = core::ptr::from_ref(thread) as usize;
         // Before the compare-and-swap, which stands between it and the look for a signal: see `Runtime::interrupt`.

@@ -9,17 +9,17 @@
 //! pays a comparison where a thread becomes ready, and one where one is chosen.
 //!
 //! Protocol:
-//! 1. Who makes a thread ready puts it into a ready list, then looks at what the virtual processors run
+//! 1. The caller that makes a thread ready puts it into a ready list, then looks at what the virtual processors run
 //!    ([`crate::Vp`]'s `rank`). If nobody is idle and one runs something less urgent, the one that runs the
 //!    least urgent is to choose again.
-//! 2. Who chooses takes the most urgent of all ready lists, says so in its virtual processor's `rank`,
+//! 2. An owner that chooses takes the most urgent of all ready lists, says so in its virtual processor's `rank`,
 //!    and looks at the lists again: what came meanwhile was seen by 1 or is seen here.
-//! 3. Who comes back from the kernel takes its virtual processor from a running thread only if that is
-//!    not more urgent.
+//! 3. An activation that comes back from the kernel takes its virtual processor from a running thread only if
+//!    that thread is not more urgent.
 //!
-//! A thread with the last rank, [`Rank::HELD`], does not run at all: who finds it as the most urgent one puts it
-//! aside, until it gets another rank. Who puts it aside says so in its state and looks at its rank again; who
-//! changes the rank looks at the state afterwards.
+//! A thread with the last rank, [`Rank::HELD`], does not run at all: an owner that finds it as the most urgent one
+//! puts it aside, until it gets another rank. The owner that puts it aside says so in the thread's state and looks at
+//! its rank again. The caller that changes the rank looks at the state afterwards.
 //!
 //! The runtime's part is in `urgency.rs`; how a policy learns what happens to threads, in `policy.rs`. Both looks are at every virtual processor: O(P), in programs
 //! with ranks alone. Rejected: one list for all threads with a rank, which has no such look in 2, and one

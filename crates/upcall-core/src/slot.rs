@@ -32,7 +32,7 @@ impl<T: 'static> Slot<T> {
         self.0.store(address(value), order);
     }
 
-    /// Stores `new` if the slot holds `old`; says whether it did. AcqRel on success.
+    /// Stores `new` if the slot holds `old`. Returns true if it did. AcqRel on success.
     #[inline]
     pub fn replace_if(&self, old: Option<&'static T>, new: Option<&'static T>) -> bool {
         self.0
@@ -45,7 +45,7 @@ impl<T: 'static> Slot<T> {
             .is_ok()
     }
 
-    /// Whether the slot holds exactly this object.
+    /// Returns true if the slot holds exactly this object.
     #[inline]
     pub fn holds(&self, object: &'static T, order: Ordering) -> bool {
         ptr::eq(self.0.load(order), object)

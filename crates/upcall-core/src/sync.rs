@@ -14,7 +14,7 @@ mod machine {
         AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
-    /// Sets a flag and says whether it was set.
+    /// Sets a flag. Returns true if it was set before.
     #[inline(always)]
     pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
         flag.swap(true, order)

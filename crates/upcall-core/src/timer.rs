@@ -105,7 +105,7 @@ impl<K: Poll> Timers<K> {
         }
     }
 
-    /// Whether anybody waits for a deadline.
+    /// Returns true if nobody waits for a deadline.
     pub(crate) fn is_empty(&self, kernel: &K) -> bool {
         self.0.lock(kernel).len == 0
     }

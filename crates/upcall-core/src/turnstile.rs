@@ -1,7 +1,7 @@
 //! One at a time acts, and nobody's asking is lost.
 //!
-//! 1. Whoever has changed something marks that it asks.
-//! 2. It goes in if nobody is inside; otherwise who is inside acts again, or it has not looked yet.
+//! 1. A caller that has changed something marks that it asks.
+//! 2. It goes in if nobody is inside; otherwise the one inside acts again, or has not looked yet.
 //! 3. Inside it takes the mark away, acts on what it finds, and leaves.
 //! 4. Outside it looks for the mark again. The leaving comes before the look, for everybody: one who
 //!    still found it inside has asked before.

@@ -27,7 +27,7 @@ impl VpSet {
         }
     }
 
-    /// Whether there is none, at some moment. SeqCst: a pusher publishes its thread before it
+    /// Returns true if there is none, at some moment. SeqCst: a pusher publishes its thread before it
     /// looks here, an idle processor enters before it looks for threads.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -56,7 +56,7 @@ impl VpSet {
         }
     }
 
-    /// Removes a member; says whether it was one.
+    /// Removes a member. Returns true if it was one.
     #[inline]
     pub(crate) fn remove(&self, index: u32) -> bool {
         let (word, bit) = position(index);

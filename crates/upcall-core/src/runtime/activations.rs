@@ -72,7 +72,7 @@ impl<K: Kernel> Activations<K> {
                 Ordering::Relaxed,
             );
             activation.stack.store(stack, Ordering::Relaxed);
-            // Before it is known: whoever visits it may ask for its virtual processor.
+            // Before it is known: a visitor may ask for its virtual processor.
             activation.vp.set(vp, Ordering::Relaxed);
             // SAFETY: it is not known yet.
             unsafe {
@@ -109,8 +109,8 @@ impl<K: Kernel> Activation<K> {
 }
 
 impl<K: Kernel> Runtime<K> {
-    /// Whether the kernel gives no further activations for now: an owner that blocks has perhaps no
-    /// successor, and everything waits with it. Who can park does.
+    /// Returns true if the kernel gives no further activations for now: an owner that blocks has perhaps no
+    /// successor, and everything waits with it. A thread that can park does.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.activations.short.load(Ordering::Relaxed)

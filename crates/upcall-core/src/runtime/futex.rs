@@ -9,7 +9,7 @@
 //!    which may be met at any time, else `Queued`.
 //! 2. Leave the thread's stack; the lock is opened on the activation's own stack, so that a waker
 //!    who finds the thread finds it saved.
-//! 3. Whoever claims the thread makes it ready. A waker claims it in the queue and then takes it out.
+//! 3. The caller that claims the thread makes it ready. A waker claims it in the queue and then takes it out.
 //! 4. The thread, running again, leaves the queue if it is still in it (timeout, interruption) and
 //!    takes its deadline back.
 
@@ -332,7 +332,7 @@ impl<K: Kernel> Runtime<K> {
     ) -> Result<(After<K>, usize), Waited> {
         let bucket = self.futexes.bucket(key);
         // Before the lock, whose locked instruction stands between it and the look for a signal:
-        // whoever has one finds the key, or is found. Pairs with `Runtime::interrupt`.
+        // the sender of a signal finds the key, or the signal is found. Pairs with `Runtime::interrupt`.
         thread.wait.set_key(key, Ordering::Relaxed);
         let mut queue = bucket.lock(&self.kernel);
         fence_after_locked();

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! An idle owner or a spare is the poller, instead of sleeping, when nobody else is (`seat.rs`). Every sleep follows the same protocol: read the wake word,
-//! look whether there is a reason not to sleep, sleep on the value read; whoever creates a reason
-//! changes the wake word first.
+//! look whether there is a reason not to sleep, sleep on the value read. The caller that creates a
+//! reason changes the wake word first.
 
 use core::sync::atomic::Ordering;
 
@@ -255,7 +255,7 @@ impl<K: Kernel> Inside<K> {
 }
 
 impl<K: Kernel> Runtime<K> {
-    /// Whether there is something to run there as soon as the owner blocks.
+    /// Returns true if there is something to run there as soon as the owner blocks.
     pub(super) fn work_waits_for(&self, vp: &'static Vp<K>) -> bool {
         vp.has_ready() || vp.nr_displaced.load(Ordering::Relaxed) != 0
     }

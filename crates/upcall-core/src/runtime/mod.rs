@@ -182,7 +182,7 @@ impl<K: Kernel> Runtime<K> {
         self.vps.all()
     }
 
-    /// Whether any thread waits for a deadline.
+    /// Returns true if any thread waits for a deadline.
     pub fn has_deadlines(&self) -> bool {
         !self.timers.is_empty(&self.kernel)
     }
@@ -202,8 +202,8 @@ impl<K: Kernel> Runtime<K> {
         self.timers.remove(&self.kernel, thread);
     }
 
-    /// Whether nothing but the backend's events makes any thread ready: all virtual processors are idle, and no thread
-    /// is in the kernel or waits for a time. The answer is certain if it stays the same.
+    /// Returns true if nothing but the backend's events makes any thread ready: all virtual processors are idle, and
+    /// no thread is in the kernel or waits for a time. The answer is certain if it stays the same.
     pub fn is_stuck(&self) -> bool {
         let is_still = |vp: &Vp<K>| {
             vp.word().state() == State::Idle
@@ -235,7 +235,7 @@ impl<K: Kernel> Runtime<K> {
         self.left.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that has happened.
+    /// Returns true if that has happened.
     pub(crate) fn is_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }

@@ -334,7 +334,7 @@ impl<K: Kernel> Entered<K> {
 impl<K: Kernel> Inside<K> {
     /// Ends the parking of a saved thread: it is parked, or ready if it was claimed meanwhile.
     pub fn finish_park(&self, thread: &'static Thread<K>) {
-        // Pairs with `Thread::claim`. SeqCst: whoever has an event for the thread notes it before it
+        // Pairs with `Thread::claim`. SeqCst: a claimer that has an event for the thread notes it before it
         // tries to claim the thread; here the thread can be claimed before the note is looked for.
         match thread.state.compare_exchange(
             Phase::Parking,

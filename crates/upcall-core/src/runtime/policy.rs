@@ -6,7 +6,7 @@
 //! `docs/adr/0003-policies.md` says why.
 //!
 //! Protocol:
-//! 1. Who tells makes the note with the list locked, takes the adviser's mark that it waits, and claims it.
+//! 1. The teller makes the note with the list locked, takes the adviser's mark that it waits, and claims it.
 //! 2. The adviser, which found the list empty with it locked, sets its mark and begins to park under the
 //!    same lock: it is woken, or sees the note.
 
@@ -204,13 +204,13 @@ impl<K: Kernel> Runtime<K> {
         self.policy.order.store(order, Ordering::Relaxed);
     }
 
-    /// Whether a thread gives way to its equals when its time slice ends.
+    /// Returns true if a thread gives way to its equals when its time slice ends.
     #[inline]
     pub(super) fn takes_turns(&self) -> bool {
         self.policy.order.load(Ordering::Relaxed) != Order::Fifo
     }
 
-    /// Whether a new thread goes before its equals; `forked`: it divides its creator's work.
+    /// Returns true if a new thread goes before its equals; `forked`: it divides its creator's work.
     #[inline]
     pub(super) fn goes_first(&self, forked: bool) -> bool {
         match self.policy.order.load(Ordering::Relaxed) {
@@ -272,7 +272,7 @@ impl<K: Kernel> Runtime<K> {
             What::Happened(thread, transition) if !core::ptr::eq(thread, adviser) => {
                 told.add(thread, transition);
             }
-            // With the list locked: whoever comes back takes the mark away before it says so.
+            // With the list locked: an activation that comes back takes the mark away before it says so.
             What::Absent(activation) if activation.is_absent() => match activation.thread() {
                 Some(thread) if !core::ptr::eq(thread, adviser) => {
                     told.add(thread, Transition::Blocked);
@@ -320,7 +320,7 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Whether a thread is the adviser.
+    /// Returns true if a thread is the adviser.
     pub(super) fn is_adviser(&self, thread: &'static Thread<K>) -> bool {
         let adviser = self.policy.adviser.get(Ordering::Relaxed);
         adviser.is_some_and(|adviser| core::ptr::eq(adviser, thread))

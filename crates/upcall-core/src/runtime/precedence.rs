@@ -38,11 +38,11 @@ impl<K: Kernel> Ranks<K> {
 }
 
 impl<K: Kernel> Runtime<K> {
-    /// Whether any thread has had another rank than the common one.
+    /// Returns true if any thread has had another rank than the common one.
     #[inline]
     pub fn is_ranked(&self) -> bool {
-        // Relaxed: who takes a ranked thread out of a list sees what was written before it was put in, and
-        // looks after that (`is_chosen`).
+        // Relaxed: an owner that takes a ranked thread out of a list sees what was written before the thread
+        // was put in, and looks after that (`is_chosen`).
         self.ranks.used.load(Ordering::Relaxed)
     }
 
@@ -50,7 +50,7 @@ impl<K: Kernel> Runtime<K> {
     #[cold]
     fn hold(&'static self, thread: &'static Thread<K>) -> bool {
         let mut held = self.ranks.held.lock(&self.kernel);
-        // SeqCst: who changes the rank looks at the state afterwards, with `held` locked if it is `Held`.
+        // SeqCst: the caller that changes the rank looks at the state afterwards, with `held` locked if it is `Held`.
         thread.state.store(Phase::Held, Ordering::SeqCst);
         if thread.rank() != Rank::HELD {
             thread.state.store(Phase::Ready, Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl<K: Kernel> Runtime<K> {
             // Somebody else may have been quicker; what is there instead is looked at by `claims`.
             if let Some(thread) = place.ready.pop(&self.kernel) {
                 if thread.rank() == Rank::HELD && self.hold(thread) {
-                    // Whoever holds it has to know that there is nothing else.
+                    // The adviser has to know that there is nothing else.
                     vp.idle_told.store(false, Ordering::Relaxed);
                     continue;
                 }
@@ -90,7 +90,7 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Whether a thread that is more urgent than `rank` waits in some ready list.
+    /// Returns true if a thread that is more urgent than `rank` waits in some ready list.
     pub(super) fn is_more_urgent_ready(&'static self, near: &'static Vp<K>, rank: Rank) -> bool {
         let more_urgent = |other: &'static Vp<K>| {
             let first = other.ready.first_rank(&self.kernel);
@@ -101,7 +101,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// The owner of `vp` is about to run a thread of this rank. Returns true if it may.
     pub(super) fn claims(&'static self, vp: &'static Vp<K>, rank: Rank) -> bool {
-        // SeqCst: who makes a more urgent one ready looks here afterwards.
+        // SeqCst: a caller that makes a more urgent one ready looks here afterwards.
         vp.rank.store(rank.0, Ordering::SeqCst);
         !self.is_more_urgent_ready(vp, rank)
     }
@@ -120,7 +120,7 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn announce(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) -> bool {
         let rung = self.announce_ready(vp);
         if !rung && self.is_ranked() {
-            // As it is now: who has changed it since finds the thread in its list, and announces it.
+            // As it is now: a caller that has changed it since finds the thread in its list, and announces it.
             self.preempt_for(vp, thread.rank());
         }
         rung
@@ -139,13 +139,13 @@ impl<K: Kernel> Runtime<K> {
         vp.displaced.lock(&self.kernel).first_rank()
     }
 
-    /// Whether who was displaced from `vp` last is more urgent than all that is ready.
+    /// Returns true if no ready thread is more urgent than the one that was displaced from `vp` last.
     pub(super) fn may_be_granted(&'static self, vp: &'static Vp<K>) -> bool {
         self.displaced_rank(vp)
             .is_none_or(|rank| self.claims(vp, rank))
     }
 
-    /// Whether the thread that runs on `vp`, whose owner was asked to choose again, gives way.
+    /// Returns true if the thread that runs on `vp`, whose owner was asked to choose again, gives way.
     pub(super) fn gives_way(
         &'static self,
         vp: &'static Vp<K>,
@@ -207,7 +207,7 @@ impl<K: Kernel> Inside<K> {
         if rank != Rank::COMMON {
             runtime.ranks.begin();
         }
-        // SeqCst: who has the thread in its hands reads the rank after it has made it ready or running.
+        // SeqCst: an activation that has the thread in its hands reads the rank after it has made it ready or running.
         if thread.rank.swap(rank.0, Ordering::SeqCst) == rank.0 || !runtime.is_ranked() {
             return;
         }

@@ -137,7 +137,7 @@ impl<K: Kernel> Inside<K> {
             self.look_at_poller(vp);
         }
         runtime.fetch_stranded(vp);
-        // With a policy of the program's it is that which says whether the thread runs on.
+        // With a policy of the program's, that policy decides if the thread runs on.
         let advised = runtime.advises_on_slice(thread);
         if !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);

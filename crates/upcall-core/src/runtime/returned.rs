@@ -76,7 +76,7 @@ impl<K: Kernel> Inside<K> {
     /// After that nobody but itself makes it the owner.
     pub(super) fn come_back(&self, vp: &'static Vp<K>) -> (bool, bool) {
         let runtime = self.runtime();
-        // Out of the list before anything else: whoever is in it may be granted the processor, and
+        // Out of the list before anything else: an activation in it may be granted the processor, and
         // its link is the spare pool's.
         let mut list = vp.displaced.lock(&runtime.kernel);
         let displaced = list.remove(self.activation());

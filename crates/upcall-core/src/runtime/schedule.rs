@@ -81,13 +81,13 @@ impl<K: Kernel> Inside<K> {
         }
     }
 
-    /// Whether the first of the ready list is to run; if not, it is back in front. Who asked the owner to
-    /// choose again while it did so may mean this thread, which must not be preempted for having asked.
+    /// Returns true if the first of the ready list is to run. If not, it is back in front. A request to choose again
+    /// that comes while the owner chooses may be for this thread, which its own request must not preempt.
     #[inline]
     pub(super) fn is_chosen(&self, thread: &'static Thread<K>) -> bool {
         let runtime = self.runtime();
         let vp = self.vp();
-        // The claim first: who puts it back does not ask this virtual processor for what it ran before.
+        // The claim first: then `put_back` does not ask this virtual processor because of what it ran before.
         let chosen =
             (!runtime.is_ranked() || runtime.claims(vp, thread.rank())) && !self.is_to_choose();
         if !chosen {
@@ -96,7 +96,7 @@ impl<K: Kernel> Inside<K> {
         chosen
     }
 
-    /// Whether nothing but the ready list has a say in what runs next.
+    /// Returns true if nothing but the ready list has a say in what runs next.
     #[inline]
     pub(super) fn is_plain_turn(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
@@ -178,9 +178,9 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// A thread waits in the ready list of `vp`: an idle virtual processor is put to work, or, if
-    /// there is none, no busy one may block unnoticed from here on, be it on a page fault. Whoever
+    /// there is none, no busy one may block unnoticed from here on, be it on a page fault. An activation that
     /// comes out of idleness, or becomes the owner, looks for threads that were announced meanwhile:
-    /// who was rung may find something else to run. Returns true if one was put to work.
+    /// an owner that was rung may find something else to run. Returns true if one was put to work.
     #[inline]
     pub(crate) fn announce_ready(&'static self, vp: &'static Vp<K>) -> bool {
         let rung = self.vps.any_idle() && self.ring(vp.index());
@@ -223,9 +223,9 @@ impl<K: Kernel> Runtime<K> {
         });
     }
 
-    /// Puts a thread at the end of the ready list of `vp`. Whose list is not empty is in `has_ready`,
-    /// or somebody is here; whoever looks there in vain takes it out, with the list locked: so who puts
-    /// a thread in afterwards finds it missing.
+    /// Puts a thread at the end of the ready list of `vp`. A virtual processor whose list is not empty is in
+    /// `has_ready`, or somebody is here. An activation that looks in its list in vain takes it out of the set,
+    /// with the list locked: so a caller that puts a thread in afterwards finds it missing.
     #[inline]
     pub(super) fn push_back(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         vp.ready.push_back(&self.kernel, thread);

@@ -48,13 +48,13 @@ impl<K: Kernel> Seat<K> {
     }
 
     fn leave(&self) {
-        // Release: pairs with the AcqRel of whoever takes the seat next.
+        // Release: pairs with the AcqRel of the activation that takes the seat next.
         self.0.set(None, Ordering::Release);
     }
 }
 
 impl<K: Kernel> Runtime<K> {
-    /// Whether threads wait for descriptors or deadlines and nobody waits for those.
+    /// Returns true if threads wait for descriptors or deadlines and nobody waits for those.
     #[inline]
     pub(super) fn seat_is_wanted(&self) -> bool {
         self.seat.is_empty() && self.kernel.wants_poller()
@@ -67,7 +67,7 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
-    /// Whether it is time to look at the poller from a busy virtual processor, because nobody
+    /// Returns true if it is time to look at the poller from a busy virtual processor, because nobody
     /// sits in it.
     #[inline]
     pub(super) fn poller_is_due(&self, vp: &'static Vp<K>) -> bool {

@@ -91,7 +91,7 @@ impl<K: Kernel> Runtime<K> {
     /// As [`Runtime::take_spare`], from the pool only.
     fn take_pooled(&'static self, vp: &'static Vp<K>) -> Option<&'static Activation<K>> {
         let (spare, left) = self.spares.change(&self.kernel, |pool| {
-            // Whoever sits in the poller stays there.
+            // A spare that sits in the poller stays there.
             let spare = pool.list.take(|one| !self.seat.is_held_by(one));
             if let Some(activation) = spare {
                 pool.len -= 1;
@@ -123,7 +123,7 @@ impl<K: Kernel> Runtime<K> {
         true
     }
 
-    /// Whether there are more spares than what is really blocked justifies.
+    /// Returns true if there are more spares than what is really blocked justifies.
     pub(super) fn is_surplus(&self, spares: u64) -> bool {
         self.activations.may_end()
             && spares > 2 * self.vps().len() as u64 + SPARES + self.stats.absent.get()

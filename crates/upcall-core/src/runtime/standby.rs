@@ -13,7 +13,7 @@ use crate::sync::CHECKED;
 const LOOKS: u32 = if CHECKED { 0 } else { 4 };
 
 impl<K: Kernel> Runtime<K> {
-    /// Whether somebody notices if the owner of `vp` blocks, and has somebody to call then.
+    /// Returns true if somebody notices when the owner of `vp` blocks, and has somebody to call then.
     #[inline]
     pub(super) fn standby_is_awake(&self, vp: &'static Vp<K>) -> bool {
         !self.vps.is_unwatched(vp)
@@ -111,8 +111,8 @@ impl<K: Kernel> Runtime<K> {
         self.vps.clear_unwatched(vp)
     }
 
-    /// Whether there would be anything to do if the owner of `vp` blocked. Not for the displaced,
-    /// which run then, and look by themselves.
+    /// Returns true if there would be anything to do if the owner of `vp` blocked. Not for the displaced,
+    /// which run then, and look themselves.
     fn has_reason(&self, vp: &'static Vp<K>) -> bool {
         self.work_waits(vp) || self.seat_is_wanted() || self.kernel.is_contended()
     }
@@ -151,7 +151,7 @@ impl<K: Kernel> Inside<K> {
     }
 
     /// Sleeps as standby, unless there is a reason to go on, which is asked when the books say that it
-    /// sleeps: who makes one later finds it so and calls.
+    /// sleeps: a caller that makes one later finds it so and calls.
     fn sleep_unless(&self, vp: &'static Vp<K>, seen: u32, has_reason: impl FnOnce() -> bool) {
         let runtime = self.runtime();
         runtime.retire_standby(vp);
@@ -164,7 +164,7 @@ impl<K: Kernel> Inside<K> {
 
     /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle, or has
     /// for some looks had nothing else to do: a program's sched_yield(2) goes to others then, and not
-    /// here and back. Whoever makes a thread ready calls it.
+    /// here and back. A caller that makes a thread ready calls the standby.
     pub(super) fn stand_by(&self, vp: &'static Vp<K>) {
         let runtime = self.runtime();
         let mut looks = 0;

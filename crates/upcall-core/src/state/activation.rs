@@ -166,8 +166,8 @@ impl<K: Machine> Activation<K> {
     #[inline]
     pub fn vp(&self) -> &'static Vp<K> {
         let vp = self.vp.get(Ordering::Relaxed);
-        // SAFETY: whoever starts an activation gives it a virtual processor before, and later others, never none.
-        // Who reaches one has it from the kernel thread that it is, or from what started ones are put into.
+        // SAFETY: the caller that starts an activation gives it a virtual processor before; it gets others later, never
+        // none. A caller that reaches one has it from its kernel thread, or from what started ones are put into.
         unsafe { vp.unwrap_unchecked() }
     }
 
@@ -207,7 +207,7 @@ impl<K: Machine> Activation<K> {
         &self.wake
     }
 
-    /// Whether it is inside the runtime now. Only its own event handlers may rely on the answer.
+    /// Returns true if it is inside the runtime now. Only its own event handlers may rely on the answer.
     pub fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Relaxed) != 0
     }
@@ -221,7 +221,7 @@ impl<K: Machine> Activation<K> {
         self.attention.swap(0, Ordering::SeqCst)
     }
 
-    /// Whether it was asked to choose again.
+    /// Returns true if it was asked to choose again.
     #[inline]
     pub(crate) fn is_to_choose(&self) -> bool {
         self.attention.load(Ordering::Relaxed) & Self::RESCHEDULE != 0
@@ -232,24 +232,24 @@ impl<K: Machine> Activation<K> {
         self.attention.fetch_or(what, Ordering::SeqCst);
     }
 
-    /// Whether there are notes that it has not attended to.
+    /// Returns true if there are notes that it has not attended to.
     pub fn wants_attention(&self) -> bool {
         self.attention.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether it owns its virtual processor and is in a system call of its thread; also true for
+    /// Returns true if it owns its virtual processor and is in a system call of its thread. Also true for
     /// one that was replaced while it was in one, because it has not looked since.
     pub fn is_in_call(&self) -> bool {
         self.activity.load(Ordering::Relaxed) == Activity::InCall
     }
 
-    /// Whether it was replaced while it was blocked, and has not come back yet; or somebody is about to replace it.
+    /// Returns true if it was replaced while blocked and has not come back yet, or somebody is about to replace it.
     pub fn is_absent(&self) -> bool {
         self.marks.load(Ordering::Acquire) != 0
     }
 
-    /// Whether it was replaced outside of any announced call, and whoever runs instead has not told it
-    /// yet.
+    /// Returns true if it was replaced outside of any announced call, and the activation that runs instead
+    /// has not told it yet.
     pub fn is_unsettled(&'static self) -> bool {
         self.activity() == Activity::Unsettled
             || self
@@ -265,7 +265,7 @@ impl<K: Machine> Activation<K> {
         self.stays.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it never ends.
+    /// Returns true if it never ends.
     pub(crate) fn stays(&self) -> bool {
         self.stays.load(Ordering::Relaxed)
     }

@@ -16,8 +16,8 @@ impl<'a, K: Machine> KeyAdapter<'a> for ByRank<K> {
     }
 }
 
-/// Ready threads that have another rank than the common one, in this order; owned by whoever holds the
-/// value.
+/// Ready threads that have another rank than the common one, in this order. The holder of the value owns
+/// them.
 pub(crate) struct Ranked<K: Machine>(RBTree<ByRank<K>>);
 
 impl<K: Machine> Ranked<K> {

@@ -130,8 +130,8 @@ impl<K: Machine> Queue<K> {
         }
     }
 
-    /// Puts a thread that waits here where its rank belongs; says whether it does wait here. Who has its
-    /// place already keeps it.
+    /// Puts a thread that waits here where its rank belongs. Returns true if it does wait here. A thread that
+    /// has its place already keeps it.
     fn replace(&mut self, thread: &'static Thread<K>) -> bool {
         let rank = thread.rank();
         let is_it = |one: &'static Thread<K>| core::ptr::eq(one, thread);
@@ -292,7 +292,7 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| len.checked_sub(1), Queue::pop_front)?
     }
 
-    /// Whether it is this thread's turn, at some moment.
+    /// Returns true if it is this thread's turn, at some moment.
     pub(crate) fn is_first(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
         let first = self.with(kernel, Some, |list| list.first()).flatten();
         first.is_some_and(|(first, _)| core::ptr::eq(first, thread))
@@ -308,7 +308,7 @@ impl<K: Machine> ReadyList<K> {
         first.flatten()
     }
 
-    /// Puts a thread that waits here where its rank, which has changed, belongs; says whether it does.
+    /// Puts a thread that waits here where its rank, which has changed, belongs. Returns true if it waits here.
     pub(crate) fn replace(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
         self.with(kernel, Some, |list| list.replace(thread))
             .unwrap_or(false)
@@ -371,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Against two lists: who was forked last runs first, and others take who was forked first, after all
+    /// Against two lists: the thread forked last runs first, and others take the thread forked first, after all
     /// that were there before; a slice's end makes them equal.
     #[test]
     fn forked_threads_are_a_stack_for_one_and_a_queue_for_others() {
@@ -422,8 +422,8 @@ mod tests {
         }
     }
 
-    /// Against two queues: who was woken runs before those whose slice has ended; who yields goes behind all, and
-    /// so do those that come later, from then on.
+    /// Against two queues: a woken thread runs before those whose slice has ended. A thread that yields goes behind
+    /// all, and so do those that come later, from then on.
     #[test]
     fn threads_whose_slice_has_ended_wait_behind_those_that_were_woken() {
         let kernel = Bare::new();

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `Running` | the activation that carries it (perhaps stopped in the kernel with it) |
 //! | `Parking` | still its activation, on its way out; it is already findable by wakers |
-//! | `Parked` | the thread: registers saved; whoever claims it makes it ready |
+//! | `Parked` | the thread: registers saved; the caller that claims it makes it ready |
 //! | `Claimed` | a waker came while it was parking: its own activation makes it ready |
-//! | `Queued` | as `Parked`, for whoever holds the lock of the futex bucket in which it hangs |
+//! | `Queued` | as `Parked`, for the holder of the lock of the futex bucket in which it hangs |
 //! | `Ready` | the ready list that holds it |
 //! | `Held` | the list of threads that are ready and may not run ([`Rank::HELD`]) |
 //!
-//! Claiming decides all races between wake-up, timeout and interruption: whoever moves the state
+//! Claiming decides all races between wake-up, timeout and interruption: the claimer that moves the state
 //! away from `Parking` or `Parked` is the one wake-up; everybody else has lost. The thread itself
 //! cleans up afterwards (leaves the wait queue, takes back its deadline), so a claimer needs no
 //! lock but its own. A `Queued` thread waits for one word and for nothing else, which is the most
@@ -127,23 +127,23 @@ impl<K: Machine> Thread<K> {
         self.carrier.get(Ordering::Acquire)
     }
 
-    /// Whether it runs on some activation, as far as one can know from outside.
+    /// Returns true if it runs on some activation, as far as one can know from outside.
     pub fn is_running(&self) -> bool {
         self.state.load(Ordering::Acquire) == Phase::Running
     }
 
-    /// Whether it waits for a virtual processor, as far as one can know from outside.
+    /// Returns true if it waits for a virtual processor, as far as one can know from outside.
     pub fn is_ready(&self) -> bool {
         self.state.load(Ordering::Acquire) == Phase::Ready
     }
 
-    /// Whether it is ready and put aside ([`Rank::HELD`]), as far as one can know from outside.
+    /// Returns true if it is ready and put aside ([`Rank::HELD`]), as far as one can know from outside.
     pub fn is_held(&self) -> bool {
         self.state.load(Ordering::Acquire) == Phase::Held
     }
 
-    /// Whether it waits for what another thread, or a signal, will change: a word, or another thread's end. As far
-    /// as one can know from outside.
+    /// Returns true if it waits for what another thread, or a signal, will change: a word, or another thread's end.
+    /// As far as one can know from outside.
     pub fn waits_for_word(&self) -> bool {
         self.state.load(Ordering::SeqCst).is_parked()
             && self.wait.load(Ordering::SeqCst) != Wait::Nothing
@@ -175,7 +175,7 @@ impl<K: Machine> Thread<K> {
     /// Claims a parked thread for `reason`. The caller that gets [`Claim::Ready`] must make the
     /// thread ready; for the other answers there is nothing to do.
     pub fn claim(&self, reason: WakeReason) -> Claim {
-        // A guess and not a load: whoever claims has made a note before, and a locked operation
+        // A guess and not a load: the claimer has made a note before, and a locked operation
         // must stand between the two.
         let mut state = Phase::Parked;
         loop {
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use crate::testing::{Bare, rounds};
 
-    /// Whoever claims a thread while it finishes parking must not lose to the finishing itself.
+    /// A caller that claims a thread while it finishes parking must not lose to the finishing itself.
     #[test]
     fn a_claim_is_not_lost_while_the_thread_parks() {
         // Each waits for another thread: dear for an interpreter.

@@ -15,7 +15,7 @@
 //! 2. The owner moves between its own states by compare-and-swap from `User`, `Kernel`, `Idle` and
 //!    `Granted`, and by plain store from `Runtime` and `Rung`, which nobody else may leave.
 //! 3. A preempted owner that was replaced is *displaced*: it is in the `displaced` list with its
-//!    thread inside, and whoever gives the processor up grants it to the displaced first.
+//!    thread inside, and an owner that gives the processor up grants it to the displaced first.
 //!
 //! Approach rejected: relying on the activations of a virtual processor being bound to one
 //! processor, which would make plain stores enough; anybody may change the binding from outside.
@@ -94,7 +94,7 @@ impl<K: Machine> Word<K> {
         unsafe { State::of_known((self.bits & STATE) as u32) }
     }
 
-    /// Whether this activation is the owner.
+    /// Returns true if this activation is the owner.
     #[inline]
     pub fn is_owned_by(self, activation: &Activation<K>) -> bool {
         self.bits & !STATE == core::ptr::from_ref(activation) as usize
@@ -185,7 +185,7 @@ impl<K: Machine> Vp<K> {
         self.dispatches.store(count + 1, Ordering::Relaxed);
     }
 
-    /// Whether its threads compute without reaching scheduling points, as far as is known.
+    /// Returns true if its threads compute without reaching scheduling points, as far as is known.
     pub fn only_computes(&self) -> bool {
         self.only_computes.load(Ordering::Relaxed)
     }
@@ -193,7 +193,7 @@ impl<K: Machine> Vp<K> {
     /// Owner and state now.
     #[inline]
     pub fn word(&self) -> Word<K> {
-        // Pairs with the Release of whoever changed it. SeqCst: sleepers declare themselves asleep
+        // Pairs with the Release of the caller that changed it. SeqCst: sleepers declare themselves asleep
         // before they look here.
         Word::from_bits(self.word.load(Ordering::SeqCst))
     }
@@ -203,13 +203,13 @@ impl<K: Machine> Vp<K> {
         self.standby.get(Ordering::Acquire)
     }
 
-    /// Whether threads wait in its ready list, at some moment.
+    /// Returns true if threads wait in its ready list, at some moment.
     #[inline]
     pub fn has_ready(&self) -> bool {
         self.ready.len() != 0
     }
 
-    /// Moves from exactly `from` to (`owner`, `state`); says whether it did.
+    /// Moves from exactly `from` to (`owner`, `state`). Returns true if it did.
     #[inline]
     pub(crate) fn replace(
         &self,
@@ -236,7 +236,7 @@ impl<K: Machine> Vp<K> {
     /// The owner, in a state that nobody else may leave, moves to another.
     #[inline]
     pub(crate) fn set(&self, owner: &'static Activation<K>, state: State) {
-        // Release: what the owner did before is visible to whoever replaces it.
+        // Release: what the owner did before is visible to the activation that replaces it.
         self.word
             .store(Word::new(owner, state).bits, Ordering::Release);
     }

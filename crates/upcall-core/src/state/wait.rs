@@ -69,7 +69,7 @@ impl WaitWord {
         matches!(Wait::of(bits), Wait::Word(_) | Wait::Sleep(_)).then_some(bits)
     }
 
-    /// Whether this is its key. Under a lock of that key's bucket.
+    /// Returns true if this is its key. The caller holds the lock of that key's bucket.
     #[inline(always)]
     pub(crate) fn has_key(&self, key: usize) -> bool {
         self.0.load(Ordering::Relaxed) == key

@@ -86,7 +86,7 @@ fn a_signal_for_a_thread_with_a_deadline_is_not_slept_through() {
     });
 }
 
-/// A thread that parks for something else than a futex; whoever claims it has only stored a note.
+/// A thread that parks for something else than a futex. The thread that claims it has only stored a note.
 #[test]
 fn an_event_noted_while_a_thread_parks_is_not_slept_through() {
     check(160, || {

@@ -105,7 +105,7 @@ fn a_thread_that_is_made_ready_while_the_owner_enters_a_call_finds_a_standby() {
 fn one_at_a_time_sits_in_the_pollers_seat() {
     check(220, || {
         let (runtime, [one, two]) = two_busy();
-        // Rung already: whoever sits down gets up at once.
+        // Rung already: an activation that sits down gets up at once.
         one.wake.store(1, Ordering::Relaxed);
         two.wake.store(1, Ordering::Relaxed);
         let other = thread::spawn(move || Entered::on(one).rest(0));

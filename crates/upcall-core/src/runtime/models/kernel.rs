@@ -34,7 +34,7 @@ pub(super) struct Checked {
     beds: Vec<(Mutex<()>, Condvar)>,
     /// Asked by [`Poll::wants_poller`](crate::kernel::Poll::wants_poller).
     pub(super) wants_poller: AtomicBool,
-    /// Touched by whoever sits in [`Poll::poll`](crate::kernel::Poll::poll).
+    /// Touched by the activation that sits in [`Poll::poll`](crate::kernel::Poll::poll).
     pub(super) seat: UnsafeCell<u32>,
     /// Interruptions sent.
     pub(super) interrupted: AtomicU32,

@@ -145,7 +145,7 @@ fn an_activation_of_the_pool_is_given_to_one() {
         let vp = &runtime.vps()[0];
         let spare = runtime.new_activation(Some(vp)).unwrap();
         spare.set_activity(Activity::Reserved);
-        // Whoever has it counts in its link, which is not an atomic's business.
+        // The thread that has it counts in its link, which is not an atomic's business.
         let use_it = move || {
             let Some(taken) = runtime.take_spare(vp) else {
                 return false;

@@ -14,7 +14,7 @@
 //! | the rank that a virtual processor runs, against ready lists (`rank`, `urgency`) | `urgency` |
 //! | `turnstile` (who decides about turns), `accepted` (masks of signals: `upcall_guest::masks`) | `small` |
 //! | heirs on their way (`vp`, `standby`) | none: the simulated machine, where nothing is reordered |
-//! | `upcall_linux::turns::registry`: who has which slot | its own models (shuttle); its content, by `fuzz/` and proptest: it may be anything |
+//! | `upcall_linux::turns::registry`: the owner of each slot | its own models (shuttle); its content, by `fuzz/` and proptest: it may be anything |
 //! | `turns`: busy and stopped processors | none: relaxed sets, right again at the next tick |
 //! | `observe`: the newest record of a ring that the kernel writes | none: one read of 16 bits behind the kernel's head. It may be old; the word's compare-and-swap decides. Its content, by `fuzz/` |
 //! | `asked`, and `patch::TABLES` in the guest | none: written once, by one, and then published (Release, Acquire) |
@@ -23,7 +23,7 @@
 //! | `Linux::lie_down` and `nudge`: the mark, the mask, the kernel's sleep | `small` has the order; the kernel between is left out |
 //! | the guest's `pending` | none: under one lock; the bits are looked at without it, and again after |
 //! | the guest's `identity`, `timers`, `names`: slots taken by compare-and-swap | none: a slot names its owner, which is asked again under `pending`'s lock |
-//! | the guest's `signal::actions` | none, and it is not atomic: who looks while another thread changes an action can see parts of both |
+//! | the guest's `signal::actions` | none, and it is not atomic: a thread that looks while another one changes an action can see parts of both |
 //! | the guest's `process::everywhere`, `preempt::owes_call` | none: one caller under a lock; a signal carries the rest |
 //! | the guest's counts of kernel waits (`kernel_futex`) | none: a count, then the kernel's look at the word; no checker has that |
 //!

@@ -13,7 +13,7 @@ use crate::{Accepted, Turnstile};
 struct Decided {
     turnstile: Turnstile,
     changes: [AtomicU32; 2],
-    /// Belongs to whoever is inside.
+    /// Belongs to the thread that is inside.
     seen: UnsafeCell<[u32; 2]>,
 }
 
