@@ -1,5 +1,5 @@
-//! A search over a mapped file, of which no page is in memory: a thread for each part of it. Who comes to a page that is
-//! not there waits in the kernel, without having called it; the virtual processor goes on with the others, while many pages
+//! A search over a mapped file, of which no page is in memory: a thread for each part of it. A thread that needs such a
+//! page waits in the kernel, without having called it; the virtual processor goes on with the others, while many pages
 //! are on their way. Threads of the kernel do the same, at their price. So the two take the same time where the
 //! disk is slow, and threads of the runtime win as far as it is fast.
 //!

@@ -96,8 +96,8 @@ pub fn timer_mark(number: u32) -> usize {
 }
 
 /// Starts the time slices of an activation, if it has none yet: of the calling one, or of an owner for
-/// which the calling one stands by. The kernel may refuse a timer (resource limits): whoever looks at
-/// the owner tries again, a slice later at the earliest. Where there never is one, threads that never yield keep
+/// which the calling one stands by. The kernel may refuse a timer (resource limits): the next activation that looks
+/// at the owner tries again, a slice later at the earliest. Where there never is one, threads that never yield keep
 /// their virtual processor; `doctor` says so.
 pub(crate) fn start_slices(activation: &Activation, now_ns: u64, slice_ns: u64) {
     let state = &activation.kernel;
@@ -186,7 +186,7 @@ pub fn note_call(activation: &Activation) {
 }
 
 /// Makes an activation look at [`owes_call`] in its handler, wherever it is. The signal may meet
-/// another of the same number and be dropped: who has it pending looks as well.
+/// another of the same number and be dropped: an activation that has that one pending looks as well.
 pub fn request_call(pid: i32, activation: &Activation) {
     queue(pid, activation, MARK_CALL);
 }

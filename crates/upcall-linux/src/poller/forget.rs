@@ -13,8 +13,8 @@ use crate::state::{Inside, Linux, Runtime, activations, base};
 pub enum When {
     /// The program is about to close it: threads that wait keep the file.
     Before,
-    /// The program has closed it; in between another thread may have come to wait for it. Who waits
-    /// tries again.
+    /// The program has closed it; in between another thread may have come to wait for it. A thread that
+    /// waits tries again.
     After,
 }
 
@@ -66,8 +66,8 @@ impl Poller {
     }
 
     /// The kernel has refused the program to nest epoll instances, perhaps because of a watch of ours:
-    /// removes those that can matter. Who waits tries again, and blocks. Where another thread is about
-    /// that already, it may not have come to its end: who is refused removes them all, too.
+    /// removes those that can matter. A thread that waits tries again, and blocks. Where another thread removes
+    /// them already, it may not have come to its end: a thread that is refused removes them all, too.
     pub fn give_way(&self, runtime: &'static Runtime) {
         // SeqCst, both: pairs with those in `Poller::register`.
         self.shallow.fetch_add(1, Ordering::SeqCst);
@@ -107,7 +107,7 @@ impl Poller {
     }
 
     /// The program has written to a pipe: threads of this process that wait for it are made
-    /// ready at once. The event reaches the poller as well; whoever finds nothing waits again.
+    /// ready at once. The event reaches the poller as well; a thread that finds nothing waits again.
     pub fn written(&self, runtime: &'static Runtime, descriptor: i32) {
         if self.waiters.load(Ordering::Relaxed) == 0 {
             return;

@@ -175,8 +175,8 @@ impl Poller {
         }
     }
 
-    /// The threads whose descriptors or deadlines have come; waits for some event so long (-1: for ever). A
-    /// `visitor` does not sit in the seat: what it finds of wake-ups is meant for another.
+    /// The threads whose descriptors or deadlines have come; waits up to `timeout_ms` for some event (-1: for ever).
+    /// A `visitor` does not sit in the seat: what it finds of wake-ups is meant for another.
     pub(crate) fn collect(
         &self,
         runtime: &'static Runtime,
@@ -254,8 +254,8 @@ impl Poller {
     }
 
     /// A thread is about to block its activation in a call on the descriptor. If that goes on, nobody
-    /// is woken for its edges any more: whoever sits here would find the file drained, and the kernel
-    /// does not even let it return to say so. Outside the runtime.
+    /// is woken for its edges any more: the activation that sits here would find the file drained, and the
+    /// kernel does not even let it return to say so. Outside the runtime.
     #[inline]
     pub fn goes_unwanted(&self, runtime: &'static Runtime, descriptor: i32) {
         let registered = |known: &Known| known.registered.load(Ordering::Relaxed);

@@ -295,8 +295,8 @@ impl Poller {
 
     fn register(&self, descriptor: i32, state: &mut Descriptor) -> bool {
         let known = &self.known[descriptor as usize];
-        // SeqCst, and that of `shallow`: pairs with those in `Poller::give_way`. Who gives way finds
-        // this one, or it is not watched.
+        // SeqCst, and that of `shallow`: pairs with those in `Poller::give_way`. The thread that gives way
+        // finds this one, or it is not watched.
         self.highest.fetch_max(descriptor as u32, Ordering::SeqCst);
         let given_way = self.shallow.load(Ordering::SeqCst) != 0;
         if state.refused || given_way && self.may_be_nested(descriptor as usize) {

@@ -1,6 +1,6 @@
 //! The perf switch ring: an unprivileged record of every context switch of one's own kernel thread.
 //!
-//! The record says whether the switch was a preemption. The standby has to answer exactly that question. The record
+//! The record tells if the switch was a preemption. The standby has to answer exactly that question. The record
 //! wakes nobody, and the standby reads it from memory. It needs `perf_event_paranoid` of 2 or less, or CAP_PERFMON.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -49,7 +49,7 @@ pub struct Poller {
     pub(crate) shallow: AtomicU32,
     /// A kernel thread that is no activation wants all who wait to look again.
     pub(crate) disturbed: AtomicBool,
-    /// The alarm could not be set: whoever waits for events does so until the first deadline only.
+    /// The alarm could not be set: an activation that waits for events does so until the first deadline only.
     pub(crate) has_no_alarm: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Node {
     pub(crate) moved: AtomicI32,
 }
 
-/// A thread's choice. Only the thread, and whoever has claimed it, change it.
+/// A thread's choice. Only the thread, and the caller that has claimed it, change it.
 #[derive(Default)]
 pub(crate) struct Choice {
     /// Below `poller::choice::INSIDE`, how often in a row it was woken from inside; else how often it parks.

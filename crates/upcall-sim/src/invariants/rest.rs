@@ -168,7 +168,7 @@ pub fn the_adviser_knows_who_waits(_: &Machine, _: usize, space: &Space) -> Resu
     let Some(adviser) = advice.adviser.get() else {
         return Ok(());
     };
-    // Where no kernel thread was to be had it may be ready.
+    // Where the kernel gave no kernel thread, the adviser may be ready.
     if !advice.waits.get() || adviser.is_ready() {
         return Ok(());
     }

@@ -34,9 +34,9 @@ pub const AT_EACH_STEP: [(&str, StepInvariant); 5] = [
 const INVERTED_CALLS: u64 = 3;
 
 /// A thread may run so many rounds without a virtual processor, or on a processor that is not its space's.
-/// Who displaced or told it sends the signal before its next point: in the round that was under way
-/// the signal is sent, and in the next the thread passes a point and has it. Who was replaced as blocked
-/// and is not is first put where who replaced it settles what it left, after one point (the time is
+/// The activation that displaced or told it sends the signal before its next point: in the round that was under
+/// way the signal is sent, and in the next the thread passes a point and has it. An activation that was replaced as
+/// blocked and is not is first put where its successor settles what it left, after one point (the time is
 /// noted).
 const ASTRAY_ROUNDS: u64 = 3;
 
@@ -44,7 +44,7 @@ const ASTRAY_ROUNDS: u64 = 3;
 /// resumed by the kernel"): a thread executes only on the activation that owns a virtual processor, or
 /// learns soon that this one does not. Asked at each step of a thread.
 ///
-/// Excused is who was replaced on a page fault, until whoever runs instead has told it; and, if a signal
+/// Excused is an activation replaced on a page fault, until the one that runs instead has told it; and, if a signal
 /// would have cut its wait short, until it enters the runtime, or its slice ends: invariant 3 of
 /// ARCHITECTURE.md.
 ///

@@ -19,8 +19,8 @@ const CALL_SENTINEL: u64 = 16;
 /// it is bound, looks (time, the poller, who has come back, whether the owner is blocked), and chooses.
 const ARRIVE: u64 = 12;
 
-/// In how many rounds a call has an effect: who calls has perhaps to call every virtual processor, and who
-/// is called arrives. Not counted is the time that the kernel takes to wake the latter.
+/// In how many rounds a call has an effect: the caller has perhaps to call every virtual processor, and the
+/// called one arrives. Not counted is the time that the kernel takes to wake the latter.
 pub(crate) fn of_a_call(style: &Style) -> u64 {
     let call = if style.sentinel { CALL_SENTINEL } else { CALL };
     style.processors.len() as u64 * call + ARRIVE

@@ -126,8 +126,8 @@ impl Space {
         self.refused.borrow_mut().insert(vp, false);
     }
 
-    /// A thread is put on a virtual processor, on which another one waits: whoever did that has asked for a
-    /// standby if there is none. A refusal that came in the course of it excuses until the next time.
+    /// A thread is put on a virtual processor, on which another one waits: the activation that did that has asked
+    /// for a standby if there is none. A refusal that came in the course of it excuses until the next time.
     pub(crate) fn dispatches(&self, vp: u32) {
         let mut refused = self.refused.borrow_mut();
         match refused.get_mut(&vp) {
@@ -238,7 +238,7 @@ impl Space {
         self.taken.borrow().contains(&vp)
     }
 
-    /// Whether a virtual processor has not its processor now, whoever says so.
+    /// Returns true if a virtual processor does not have its processor now, by `taken` or by what the daemon says.
     pub(crate) fn lacks_processor(&self, vp: &Vp) -> bool {
         self.lacks(vp.index()) || self.stopped(vp.processor()).is_some()
     }

@@ -161,7 +161,7 @@ impl KernelThread {
         }
     }
 
-    /// Blocks so long.
+    /// Blocks for `time`.
     pub fn call(self, time: u64) {
         let until = self.machine.clock.get() + time;
         self.machine.wait(Doing::Blocked {
@@ -417,7 +417,7 @@ impl Me {
     pub fn yield_now(self) {
         let gives_way = &self.thread.kernel.gives_way;
         let inside = self.runtime.enter();
-        // Not before, nor after: who is preempted keeps its place among its equals.
+        // Not before, nor after: a thread that is preempted keeps its place among its equals.
         gives_way.store(true, Ordering::Relaxed);
         let inside = inside.give_way();
         gives_way.store(false, Ordering::Relaxed);

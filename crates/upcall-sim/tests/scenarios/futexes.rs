@@ -23,7 +23,7 @@ const COUNTS: [usize; 5] = [0, 1, 2, i32::MAX as usize, usize::MAX];
 /// Bits that are common to some, and to all but one.
 const MASKS: [u32; 5] = [1, 2, 3, 4, u32::MAX];
 
-/// No operation takes so long.
+/// Longer than any operation takes.
 const LONG: u64 = 5_000_000;
 
 /// A thread that waits, by the model.
@@ -66,7 +66,7 @@ const fn ended_by(reason: WakeReason) -> u32 {
     reason as u32 + 1
 }
 
-/// The model: who waits, in the order in which the kernel looks.
+/// The model: the threads that wait, in the order in which the kernel looks.
 struct Model {
     me: Me,
     words: [&'static AtomicU32; WORDS as usize],

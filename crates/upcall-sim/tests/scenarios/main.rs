@@ -395,8 +395,8 @@ fn made_before_a_page_fault() {
     });
 }
 
-/// Threads that make others and meet page faults at once, on all virtual processors: whoever takes a virtual
-/// processor over while its standby is being called needs one of its own.
+/// Threads that make others and meet page faults at once, on all virtual processors: an activation that takes a
+/// virtual processor over while its standby is being called needs one of its own.
 #[test]
 fn makers_meet_page_faults() {
     explore("makers_meet_page_faults", |me| {
@@ -446,8 +446,8 @@ fn a_page_fault_after_a_call() {
     });
 }
 
-/// The kernel gives no kernel threads for a while, and then it does: whoever is put on a virtual processor while
-/// another thread waits asks again.
+/// The kernel gives no kernel threads for a while, and then it does: an activation that is put on a virtual
+/// processor while another thread waits asks again.
 #[test]
 fn the_kernel_gives_threads_again() {
     explore("the_kernel_gives_threads_again", |me| {

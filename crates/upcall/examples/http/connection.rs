@@ -20,7 +20,7 @@ const SMALL: usize = 512;
 
 /// A connection whose calls can be bounded in time.
 pub trait Connection: Read + Write {
-    /// All calls together, from now on until this is called again, may last so long.
+    /// All calls together, from now on until this is called again, may last for `time`.
     fn limit(&mut self, time: Duration);
 
     /// Waits until there is something to read, or the end.

@@ -1,6 +1,6 @@
 //! A counting semaphore (Dijkstra's; sem_overview(7)).
 //!
-//! One word counts the permits and those that wait: the operation that gives a permit says whether somebody is to be
+//! One word counts the permits and those that wait: the operation that gives a permit tells if a thread is to be
 //! woken. It is its thread's last access to the semaphore: a thread that has waited for another one's permit may give
 //! the memory back while that one has not returned yet.
 

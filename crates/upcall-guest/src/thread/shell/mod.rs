@@ -72,7 +72,7 @@ pub struct Shell {
 #[repr(align(16))]
 struct Room(#[expect(dead_code, reason = "bytes")] [u8; ROOM]);
 
-// SAFETY: `work` and `room` belong to whoever the state says.
+// SAFETY: `work` and `room` belong to the one that the state names.
 unsafe impl Sync for Shell {}
 
 /// The one right to a thread's result.

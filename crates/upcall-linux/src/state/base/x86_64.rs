@@ -161,7 +161,7 @@ pub unsafe fn is_inside() -> bool {
     inside != 0
 }
 
-/// What the register holds, whoever has written it.
+/// What the register holds, no matter which code has written it.
 #[inline(always)]
 pub fn read() -> usize {
     let base: usize;

@@ -50,7 +50,7 @@ fn members() -> impl Strategy<Value = Vec<Member>> {
 }
 
 proptest! {
-    /// Rule 4: whoever is hostile costs a bounded time. Here all others are, and say something else
+    /// Rule 4: a hostile member costs a bounded time. Here all others are hostile, and say something else
     /// at each look.
     #[test]
     fn nobody_waits_longer_than_the_longest_time_whatever_the_others_say(
