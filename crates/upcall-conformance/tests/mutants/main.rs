@@ -130,7 +130,7 @@ const MUTANTS: &[Mutant] = &[
         "preempt_in_runtime",
         RETURNED,
         "State::Granted | State::Rung | State::Runtime => return false,",
-        "State::Runtime => return vp.replace(word, activation, State::Runtime),\n                \
+        "State::Runtime => return vp.replace(word, self.activation(), State::Runtime),\n                \
          State::Granted | State::Rung => return false,",
     ),
     // Lists that are not locked: seen only by a thread that is preempted between two instructions.

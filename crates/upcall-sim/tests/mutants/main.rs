@@ -79,7 +79,7 @@ const MUTANTS: &[Mutant] = &[
         text: "State::Granted | State::Rung | State::Runtime => return false,",
         instead: "State::Granted | State::Rung => return false,
                 State::Runtime => {
-                    if vp.replace(word, activation, State::Runtime) {
+                    if vp.replace(word, self.activation(), State::Runtime) {
                         return true;
                     }
                 }",
