@@ -233,7 +233,7 @@ impl GuestThread {
 mod tests {
     use super::*;
 
-    /// GuestAttributes of which each byte is this one.
+    /// Attributes of which each byte is this one.
     fn filled(byte: u8) -> Box<GuestThread> {
         let mut one = Box::new(GuestThread::default());
         // SAFETY: all are integers, flags, and pointers that nobody follows; 0 and 1 are flags.
