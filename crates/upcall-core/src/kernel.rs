@@ -97,6 +97,10 @@ pub unsafe trait Vessels: Machine {
 
 /// What the kernel keeps with a thread: registers, attributes, signals.
 pub trait Attributes: Machine {
+    /// Makes the attributes those of a new thread, whatever thread had the memory before. The new thread has
+    /// from its creator what threads inherit. Nobody else knows of the new thread yet.
+    fn begin(&self, thread: &Thread<Self>, creator: &Thread<Self>);
+
     /// Prepares the calling activation to run `thread`: pointer registers and, where they differ,
     /// the attributes that the kernel keeps.
     fn install(&self, _activation: &Activation<Self>, _thread: &'static Thread<Self>) {}

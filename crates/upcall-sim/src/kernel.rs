@@ -163,6 +163,12 @@ unsafe impl Vessels for Sim {
 }
 
 impl Attributes for Sim {
+    fn begin(&self, thread: &Thread, _: &Thread) {
+        thread.kernel.pending.store(false, Ordering::SeqCst);
+        thread.kernel.delivered.store(0, Ordering::SeqCst);
+        thread.kernel.gives_way.store(false, Ordering::SeqCst);
+    }
+
     fn install(&self, activation: &Activation<Self>, thread: &'static Thread) {
         let machine = self.machine();
         machine.point(Call::Install);

@@ -133,7 +133,8 @@ impl<K: Kernel> Runtime<K> {
         let activation = first.word().owner();
         // Its kernel thread is the process's own.
         activation.stay();
-        let thread = self.new_thread()?;
+        // All attributes are in their initial state, since no thread was there before.
+        let thread = self.take_thread()?;
         activation.thread.set(Some(thread), Ordering::Relaxed);
         thread.carrier.set(Some(activation), Ordering::Relaxed);
         first.set(activation, State::Runtime);
@@ -216,12 +217,20 @@ impl<K: Kernel> Runtime<K> {
             && !self.ranks.any_held(&self.kernel)
     }
 
-    /// A new thread that runs nothing yet; see [`Inside::launch`].
+    /// A new thread that runs nothing yet, with what threads inherit from their creator
+    /// ([`Attributes::begin`](crate::kernel::Attributes::begin)); see [`Inside::launch`].
     ///
     /// # Errors
     ///
     /// What [`Machine::map`](crate::Machine::map) reports when memory is exhausted.
-    pub fn new_thread(&self) -> Result<&'static Thread<K>, Errno> {
+    pub fn new_thread(&self, creator: &Thread<K>) -> Result<&'static Thread<K>, Errno> {
+        let thread = self.take_thread()?;
+        self.kernel.begin(thread, creator);
+        Ok(thread)
+    }
+
+    /// Memory of a thread. Its attributes are those of the thread that had it before.
+    fn take_thread(&self) -> Result<&'static Thread<K>, Errno> {
         let (thread, _) = self.threads.take(&self.kernel)?;
         thread.rank.store(Rank::COMMON.0, Ordering::Relaxed);
         self.stats.threads.up();

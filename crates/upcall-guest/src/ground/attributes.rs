@@ -11,10 +11,6 @@ use upcall_linux::Thread;
 pub trait GuestAttributes {
     /// Those of the guest.
     fn guest(&self) -> &GuestThread;
-
-    /// Makes all attributes those of a new thread, whatever thread had the memory before. Called before anybody else
-    /// knows of the new thread, and before it has an id.
-    fn begin(&self, creator: &Self);
 }
 
 impl GuestAttributes for Thread {
@@ -23,11 +19,11 @@ impl GuestAttributes for Thread {
         // SAFETY: only the guest uses the room, and only here. Zeros are integers and flags.
         unsafe { self.kernel.room.of() }
     }
+}
 
-    fn begin(&self, creator: &Self) {
-        self.kernel.begin(&creator.kernel);
-        self.guest().begin(creator.guest());
-    }
+/// Makes the guest's attributes those of a new thread. See [`upcall_linux::Hooks::new_thread`].
+pub fn begin(thread: &Thread, creator: &Thread) {
+    thread.guest().begin(creator.guest());
 }
 
 /// What a thread asked for with SCHED_DEADLINE, and the job that it is in; all in nanoseconds.

@@ -11,7 +11,7 @@ use upcall_linux::{
 };
 
 use crate::call::credentials;
-use crate::ground::attributes::GuestAttributes;
+use crate::ground::attributes::{self, GuestAttributes};
 use crate::ground::mask;
 use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
 use crate::report::{stats, stuck};
@@ -49,6 +49,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
         hooks: Hooks {
             may_start: dispatch::may_start,
             begin: signal::begin,
+            new_thread: attributes::begin,
             deferred: signal::deferred,
             pass_on: signal::pass_on,
             resting_mask: masks::resting,

@@ -262,9 +262,8 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
     let agent = agents::create(inside)?;
     let thread = inside
         .runtime()
-        .new_thread()
+        .new_thread(creator)
         .inspect_err(|_| agents::take_back(inside, agent))?;
-    thread.begin(creator);
     let state = &thread.kernel;
     agents::appoint(thread, agent);
     let flag = |bit: i32| request.flags & bit as u64 != 0;

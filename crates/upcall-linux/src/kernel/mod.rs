@@ -305,6 +305,11 @@ unsafe impl Vessels for Linux {
 }
 
 impl Attributes for Linux {
+    fn begin(&self, thread: &Thread, creator: &Thread) {
+        thread.kernel.begin(&creator.kernel);
+        (self.settings.hooks.new_thread)(thread, creator);
+    }
+
     #[inline(always)]
     fn install(&self, activation: &Activation, thread: &'static Thread) {
         cpu_time::begins(activation);

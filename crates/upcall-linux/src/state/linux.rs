@@ -18,6 +18,9 @@ pub struct Hooks {
     /// The first steps of an activation in its own kernel thread, inside the runtime: what each
     /// kernel thread of the process must have.
     pub begin: fn(),
+    /// A thread is made: its attributes in the layer above become those of a new thread of this creator. See
+    /// [`upcall_core::kernel::Attributes::begin`].
+    pub new_thread: fn(&Thread, &Thread),
     /// Signals of the program were deferred on an activation; leaves the runtime. See
     /// [`upcall_core::kernel::Attributes::deferred`].
     pub deferred: fn(Entered),

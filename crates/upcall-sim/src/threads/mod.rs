@@ -269,10 +269,7 @@ impl Me {
         let done = self.word(0);
         let stack = self.machine.memory(STACK) as usize + STACK;
         let inside = self.runtime.enter();
-        let thread = self.runtime.new_thread().unwrap();
-        thread.kernel.pending.store(false, Ordering::SeqCst);
-        thread.kernel.delivered.store(0, Ordering::SeqCst);
-        thread.kernel.gives_way.store(false, Ordering::SeqCst);
+        let thread = self.runtime.new_thread(self.thread).unwrap();
         thread.kernel.group.set(group);
         // As the guest's: of one that is held the policy, which may have ended, would have to know.
         let rank = self.thread.rank();

@@ -187,6 +187,10 @@ unsafe impl Vessels for Timed {
 }
 
 impl Attributes for Timed {
+    fn begin(&self, thread: &Thread, _: &Thread) {
+        thread.kernel.0.store(false, Ordering::Relaxed);
+    }
+
     fn install(&self, _activation: &Activation<Self>, thread: &'static Thread) {
         self.pay_upcalls();
         let costs = &self.space().costs;

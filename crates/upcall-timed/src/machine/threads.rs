@@ -237,8 +237,8 @@ impl Me {
             return Joint(done);
         }
         self.at_user_level(self.costs().fork, |inside| {
-            let thread = inside.runtime().new_thread().expect("memory");
-            thread.kernel.0.store(false, Ordering::Relaxed);
+            let creator = inside.thread().expect("a thread makes it");
+            let thread = inside.runtime().new_thread(creator).expect("memory");
             // SAFETY: a stack of its own; `user_thread` does not return.
             unsafe { inside.launch(thread, false, stack, user_thread, [argument, 0, 0]) };
             inside

@@ -143,6 +143,10 @@ unsafe impl Vessels for Checked {
 }
 
 impl Attributes for Checked {
+    fn begin(&self, thread: &Thread<Self>, _: &Thread<Self>) {
+        thread.kernel.0.store(0, Ordering::SeqCst);
+    }
+
     fn is_interrupted(&self, thread: &'static Thread<Self>) -> bool {
         thread.kernel.0.load(Ordering::SeqCst) != 0
     }

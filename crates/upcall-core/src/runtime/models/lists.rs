@@ -168,12 +168,12 @@ fn an_activation_of_the_pool_is_given_to_one() {
 fn memory_is_handed_out_once_until_it_comes_back() {
     check(160, || {
         let runtime = runtime(1);
-        let one = runtime.new_thread().unwrap();
+        let one = runtime.take_thread().unwrap();
         let other = thread::spawn(move || {
             runtime.free_thread(one);
-            core::ptr::from_ref(runtime.new_thread().unwrap())
+            core::ptr::from_ref(runtime.take_thread().unwrap())
         });
-        let mine = core::ptr::from_ref(runtime.new_thread().unwrap());
+        let mine = core::ptr::from_ref(runtime.take_thread().unwrap());
         assert_ne!(mine, other.join().unwrap());
     });
 }

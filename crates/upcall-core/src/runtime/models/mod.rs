@@ -108,7 +108,7 @@ fn here(runtime: &'static Runtime<Checked>) -> Entered<Checked> {
 }
 
 fn threads<const N: usize>(runtime: &'static Runtime<Checked>) -> [&'static Thread<Checked>; N] {
-    core::array::from_fn(|_| runtime.new_thread().unwrap())
+    core::array::from_fn(|_| runtime.take_thread().unwrap())
 }
 
 #[cfg(loom)]
