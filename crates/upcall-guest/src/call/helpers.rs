@@ -13,7 +13,7 @@ use crate::call::{attributes, poll};
 use crate::ground::entry::Frame;
 use crate::ground::state::GUEST;
 use crate::ground::{mask, record};
-use crate::thread::{affinity, deadlines, names, scheduling};
+use crate::thread::{affinity, bound, deadlines, names, scheduling};
 
 const EBADF: i64 = -(libc::EBADF as i64);
 
@@ -54,12 +54,16 @@ pub fn close_range(runtime: &'static Runtime, frame: &Frame) -> i64 {
 pub fn about_thread(runtime: &'static Runtime, frame: &mut Frame) -> Option<i64> {
     let id = scheduling::named(frame)?;
     let thread = GUEST.identities.find(id)?;
+    if frame.rax as i64 == libc::SYS_sched_setaffinity {
+        return Some(affinity::set_affinity((thread, id), frame, |call| {
+            bound::change_from_outside(runtime, (thread, id), &[call])
+        }));
+    }
     if let Some(kernel_id) = record::kernel_id(thread) {
         return Some(scheduling::of_bound(frame, kernel_id));
     }
     match frame.rax as i64 {
         libc::SYS_sched_getaffinity => Some(affinity::get_affinity(thread, frame)),
-        libc::SYS_sched_setaffinity => Some(affinity::set_affinity(thread, frame)),
         libc::SYS_sched_getscheduler
         | libc::SYS_sched_getparam
         | libc::SYS_sched_getattr

@@ -1,13 +1,24 @@
-//! The processors that threads ask for: sched_setaffinity(2). A thread keeps running on the virtual processors.
+//! The processors that threads ask for: sched_setaffinity(2). See docs/adr/0031.
+//!
+//! A thread that asks for all processors on which virtual processors may be, and for no other that the machine grants,
+//! stays on the virtual processors. A thread that asks for others is bound ([`bound`]): the kernel keeps its mask, and
+//! decides which masks are wrong.
 
-use upcall_linux::Thread;
+use core::sync::atomic::Ordering;
+
 use upcall_linux::affinity::{self, Set};
+use upcall_linux::{Runtime, Thread};
 
-use crate::ground::access;
+use crate::ground::access::{self, Fault};
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::Frame;
+use crate::ground::record;
+use crate::ground::state::GUEST;
+use crate::thread::{bound, scheduling};
 
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
+const ESRCH: i64 = -(libc::ESRCH as i64);
 
 /// Returns the processors that the thread has asked for, without those that the program may not use, or all that it may
 /// use.
@@ -37,20 +48,59 @@ pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
     bytes as i64
 }
 
-/// sched_setaffinity(2) of a thread, which keeps running on the virtual processors.
+/// sched_setaffinity(2) of the thread with this id. `bind` makes a call for it on a kernel thread of its own, as
+/// [`bound::change`] does.
 // Not inlined, as above.
 #[inline(never)]
-pub fn set_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
-    let mut asked = Set([0; affinity::WORDS]);
-    for (index, word) in asked.0.iter_mut().take(frame.rsi as usize / 8).enumerate() {
-        match access::load_u64(frame.rdx as usize + 8 * index) {
-            Ok(wanted) => *word = wanted,
-            Err(access::Fault) => return EFAULT,
-        }
+pub fn set_affinity(
+    (thread, id): (&'static Thread, i32),
+    frame: &Frame,
+    bind: impl FnOnce([u64; 7]) -> i64,
+) -> i64 {
+    let Ok(asked) = mask_of(frame) else {
+        return EFAULT;
+    };
+    let of_bound = || record::kernel_id(thread).map(|own| scheduling::of_bound(frame, own));
+    let answer = match of_bound() {
+        Some(answer) => answer,
+        None if affinity::is_as_allowed(&asked) => 0,
+        None => match bind(scheduling::about(frame, 0).words()) {
+            // Perhaps another thread has bound it meanwhile.
+            ESRCH if GUEST.identities.find(id).is_some() => of_bound().unwrap_or(ESRCH),
+            answer => answer,
+        },
+    };
+    if answer == 0 {
+        thread.kernel.asked.set(&asked);
     }
-    if asked.and(&affinity::allowed()).is_empty() {
-        return EINVAL;
+    answer
+}
+
+/// Returns the mask that a call of sched_setaffinity(2) passes.
+fn mask_of(frame: &Frame) -> Result<Set, Fault> {
+    let mut mask = Set([0; affinity::WORDS]);
+    let length = frame.rsi as usize;
+    for (index, word) in mask.0.iter_mut().enumerate() {
+        let mut bytes = [0; 8];
+        let given = length.saturating_sub(8 * index).min(8);
+        let at = (frame.rdx as usize).wrapping_add(8 * index);
+        access::load(at, &mut bytes[..given])?;
+        *word = u64::from_le_bytes(bytes);
     }
-    thread.kernel.asked.set(&asked);
-    0
+    Ok(mask)
+}
+
+/// Called when a thread has made another one, with this id. A thread that is bound, and makes it on an activation (in a
+/// handler), passes its processors on.
+pub fn pass_on(runtime: &'static Runtime, creator: &'static Thread, id: i32) {
+    if creator.guest().bound.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    if let (Some(thread), Some(mask)) = (GUEST.identities.find(id), creator.kernel.asked.get())
+        && !affinity::is_as_allowed(&mask)
+    {
+        let (size, at) = (size_of_val(&mask.0) as u64, mask.0.as_ptr() as u64);
+        let call = [libc::SYS_sched_setaffinity as u64, 0, size, at, 0, 0, 0];
+        bound::change(runtime, (thread, id), &[call]);
+    }
 }

@@ -83,13 +83,13 @@ impl Bound {
     }
 
     /// Has the kernel thread make a call, and waits for the answer.
-    fn call(&'static self, inside: &Inside, call: [u64; 7]) -> i64 {
+    fn call(&'static self, runtime: &'static Runtime, call: [u64; 7]) -> i64 {
         for (own, word) in self.call.iter().zip(call) {
             own.store(word, Ordering::Relaxed);
         }
         self.set_state(CALL);
         while self.state.load(Ordering::Acquire) == CALL {
-            inside.runtime().kernel().yield_processor();
+            runtime.kernel().yield_processor();
         }
         self.answer.load(Ordering::Relaxed)
     }
@@ -99,8 +99,7 @@ const WAIT_PRIVATE: u64 = 128;
 const WAKE_PRIVATE: u64 = 129;
 
 /// Returns a record for a thread, with a kernel thread that waits.
-fn start(inside: &Inside, thread: &'static Thread) -> Result<&'static Bound, Errno> {
-    let runtime = inside.runtime();
+fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static Bound, Errno> {
     dispatch::may_start()?;
     let record = take(runtime)?;
     record
@@ -176,9 +175,9 @@ fn give(runtime: &'static Runtime, record: &'static Bound) {
 }
 
 /// Called when its kernel thread has no thread to carry any more.
-fn end(inside: &Inside, record: &'static Bound) {
+fn end(runtime: &'static Runtime, record: &'static Bound) {
     record.set_state(END);
-    give(inside.runtime(), record);
+    give(runtime, record);
 }
 
 /// Takes the first steps of the kernel thread, with all signals blocked.
@@ -275,49 +274,70 @@ pub fn has_descriptors(thread: &'static Thread) -> bool {
 /// `calls` has the number and the words of each, as the thread would make the call for itself. If a filter traps the first
 /// one on the new kernel thread, it traps it on the calling one too, where the program's handler answers it.
 pub fn change(runtime: &'static Runtime, whose: (&'static Thread, i32), calls: &[[u64; 7]]) -> i64 {
-    const TRAPPED: i64 = -(libc::ENOSYS as i64);
-    const NO_SUCH_THREAD: i64 = -(libc::ESRCH as i64);
-    // A thread of the crate: its shell, which runs other threads after it, must stay on activations.
-    if whose.0.guest().shell.load(Ordering::Relaxed) != 0 {
-        return -i64::from(libc::EPERM);
-    }
     let inside = runtime.enter();
-    let (thread, id) = whose;
-    let mut is_trapped = false;
-    let answer = match start(&inside, thread) {
-        Err(Errno(number)) => -i64::from(number),
-        Ok(record) => {
-            let mut answers = calls.iter().map(|&call| record.call(&inside, call));
-            let answer = answers.next().unwrap_or(0);
-            let bound = answer >= 0
-                && pending::holds_while(runtime, (thread, id), || {
-                    let own = ptr::from_ref(record) as usize;
-                    let (set, get) = (Ordering::AcqRel, Ordering::Relaxed);
-                    let is_first = thread.guest().bound.compare_exchange(0, own, set, get);
-                    is_first.is_ok()
-                });
-            if bound {
-                // The thread may never make a call. One that is installed later looks at the end of its time slice.
-                if let Some(carrier) = thread.carrier().filter(|&own| !ptr::eq(own, &**inside)) {
-                    carrier.attend(Activation::DEFERRED);
-                    runtime.kernel().interrupt(carrier);
-                }
-                let has = calls.iter().any(unshares_descriptors);
-                record.has_descriptors.store(has, Ordering::Relaxed);
-                answers.last().unwrap_or(answer)
-            } else {
-                end(&inside, record);
-                is_trapped = answer == TRAPPED;
-                if answer < 0 { answer } else { NO_SUCH_THREAD }
-            }
-        }
-    };
+    let (answer, is_trapped) = bind(runtime, Some(&inside), whose, calls);
     inside.leave();
     match calls {
         // SAFETY: the program's own call, which the same filters meet again.
         [first, ..] if is_trapped => unsafe { program_call(first, &Cell::new(0), &NEVER) as i64 },
         _ => answer,
     }
+}
+
+/// As [`change`], by an outside kernel thread.
+pub fn change_from_outside(
+    runtime: &'static Runtime,
+    whose: (&'static Thread, i32),
+    calls: &[[u64; 7]],
+) -> i64 {
+    // While it holds the runtime's locks no handler may run, which might want the same locks.
+    let before = mask::change_kernel_mask(mask::ALL);
+    let (answer, _) = bind(runtime, None, whose, calls);
+    mask::set_kernel_mask(before);
+    answer
+}
+
+/// Makes the calls on a new kernel thread, and binds the thread to that. Returns the last call's answer, and true if a
+/// filter has trapped the first one. `own`: the caller's activation, if it is on one.
+fn bind(
+    runtime: &'static Runtime,
+    own: Option<&Activation>,
+    (thread, id): (&'static Thread, i32),
+    calls: &[[u64; 7]],
+) -> (i64, bool) {
+    const TRAPPED: i64 = -(libc::ENOSYS as i64);
+    const NO_SUCH_THREAD: i64 = -(libc::ESRCH as i64);
+    // A thread of the crate: its shell, which runs other threads after it, must stay on activations.
+    if thread.guest().shell.load(Ordering::Relaxed) != 0 {
+        return (-i64::from(libc::EPERM), false);
+    }
+    let record = match start(runtime, thread) {
+        Err(Errno(number)) => return (-i64::from(number), false),
+        Ok(record) => record,
+    };
+    let mut answers = calls.iter().map(|&call| record.call(runtime, call));
+    let answer = answers.next().unwrap_or(0);
+    let bound = answer >= 0
+        && pending::holds_while(runtime, (thread, id), || {
+            let own = ptr::from_ref(record) as usize;
+            let (set, get) = (Ordering::AcqRel, Ordering::Relaxed);
+            let is_first = thread.guest().bound.compare_exchange(0, own, set, get);
+            is_first.is_ok()
+        });
+    if !bound {
+        end(runtime, record);
+        let answer = if answer < 0 { answer } else { NO_SUCH_THREAD };
+        return (answer, answer == TRAPPED);
+    }
+    // The thread may never make a call. One that is installed later looks at the end of its time slice.
+    let is_own = |carrier: &Activation| own.is_some_and(|own| ptr::eq(own, carrier));
+    if let Some(carrier) = thread.carrier().filter(|&carrier| !is_own(carrier)) {
+        carrier.attend(Activation::DEFERRED);
+        runtime.kernel().interrupt(carrier);
+    }
+    let has = calls.iter().any(unshares_descriptors);
+    record.has_descriptors.store(has, Ordering::Relaxed);
+    (answers.last().unwrap_or(answer), false)
 }
 
 /// Moves a thread that makes no call to a kernel thread of its own. Not in a handler that returns into the runtime.
@@ -421,7 +441,7 @@ pub fn forget(thread: &'static Thread) {
 pub fn ended(inside: &Inside, thread: &'static Thread) {
     if let Some(record) = of(thread) {
         forget(thread);
-        end(inside, record);
+        end(inside.runtime(), record);
     }
 }
 

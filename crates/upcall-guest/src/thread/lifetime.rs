@@ -22,7 +22,7 @@ use crate::ground::{access, caller, mask};
 use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
 use crate::signal::{dispatch, pending};
-use crate::thread::{agents, bound, lending, outside, robust, scheduling, shell};
+use crate::thread::{affinity, agents, bound, lending, outside, robust, scheduling, shell};
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
 #[derive(Clone, Copy, Debug)]
@@ -246,8 +246,12 @@ fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
         (*copy).wide = core::ptr::null_mut();
     }
     let inside = runtime.enter();
+    let creator = inside.thread();
     let result = launch(&inside, request, place);
     inside.leave();
+    if let (Some(creator), Ok(id)) = (creator, result) {
+        affinity::pass_on(runtime, creator, id);
+    }
     result
 }
 

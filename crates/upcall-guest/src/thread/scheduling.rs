@@ -214,12 +214,16 @@ pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
     let Some(whose) = GUEST.identities.find(id) else {
         return if who >= FIRST { ESRCH } else { raw(frame) };
     };
+    if number == libc::SYS_sched_setaffinity {
+        return affinity::set_affinity((whose, id), frame, |call| {
+            bound::change(runtime, (whose, id), &[call])
+        });
+    }
     if let Some(kernel_id) = record::kernel_id(whose) {
         return of_bound(frame, kernel_id);
     }
     match number {
         libc::SYS_sched_getaffinity => affinity::get_affinity(whose, frame),
-        libc::SYS_sched_setaffinity => affinity::set_affinity(whose, frame),
         _ if GUEST.orders_by_priority() => by_priority(runtime, (whose, id), frame),
         _ if deadlines::order() => by_deadline(runtime, (whose, id), frame),
         _ => by_kernel(runtime, (whose, id), frame),

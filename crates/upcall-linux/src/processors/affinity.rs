@@ -6,6 +6,8 @@
 //!   (`taskset -ap`). All ones if nobody asked for anything.
 //! - *allowed*: the part of it that the machine grants at the moment (cpuset, hotplug).
 //!
+//! A third one, *granted*, is what the machine grants a thread that wants all; it may be out of date.
+//!
 //! If the mask of an activation is not the one to which it bound itself, somebody outside has changed it. [`look`] compares
 //! now and then. It looks at the activation that runs and at the first one: the id of the first one is the id of the
 //! process, so `taskset -p PID` changes that one. After a change every virtual processor gets a processor of the new set,
@@ -29,6 +31,7 @@ const GROW_EVERY_NS: u64 = 1_000_000_000;
 
 static WANTED: [AtomicU64; WORDS] = [const { AtomicU64::new(u64::MAX) }; WORDS];
 static ALLOWED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+static GRANTED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 /// Changes whenever bindings made before do not count any more.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// A binding failed: the set is out of date.
@@ -36,6 +39,9 @@ static STALE: AtomicBool = AtomicBool::new(false);
 static CHANGING: AtomicBool = AtomicBool::new(false);
 static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
 static NEXT_GROWTH: AtomicU64 = AtomicU64::new(0);
+
+/// All processors that there could be.
+const ALL: Set = Set([u64::MAX; WORDS]);
 
 /// A set of processors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +67,11 @@ impl Set {
     /// What it has in common with another one.
     pub fn and(&self, other: &Set) -> Set {
         Set(core::array::from_fn(|index| self.0[index] & other.0[index]))
+    }
+
+    /// Whether it holds all that another one holds.
+    pub fn covers(&self, other: &Set) -> bool {
+        self.and(other) == *other
     }
 
     /// Its processors in order.
@@ -115,21 +126,25 @@ pub fn note() {
     placement::MOVING.store(false, Ordering::Relaxed);
     let given = of_kernel_thread(0);
     // Does it have all that there is because nobody asked for less? Then it may have more later.
-    apply(&Set([u64::MAX; WORDS]));
+    apply(&ALL);
     let all = of_kernel_thread(0);
     apply(&given);
     store(&ALLOWED, &given);
-    let wanted = if all == given {
-        Set([u64::MAX; WORDS])
-    } else {
-        given
-    };
+    store(&GRANTED, &all);
+    let wanted = if all == given { ALL } else { given };
     store(&WANTED, &wanted);
 }
 
 /// The processors that the program may use now.
 pub fn allowed() -> Set {
     load(&ALLOWED)
+}
+
+/// Returns true if a thread with this mask may run on all processors of the virtual processors, and the machine grants
+/// it no other.
+pub fn is_as_allowed(mask: &Set) -> bool {
+    let allowed = allowed();
+    mask.covers(&allowed) && allowed.covers(&mask.and(&load(&GRANTED)))
 }
 
 /// Gives the calling kernel thread, which an activation was bound to and which leaves the runtime, the
@@ -201,6 +216,9 @@ pub(crate) fn look(
         }
         if by_others.is_some() || granted != allowed() {
             store(&ALLOWED, &granted);
+            if load(&WANTED) == ALL {
+                store(&GRANTED, &granted);
+            }
             placement::spread(homes, &granted);
             GENERATION.fetch_add(1, Ordering::Relaxed);
         }
@@ -256,6 +274,7 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), [70]);
         assert_eq!(set.len(), 1);
         assert!(Set::only(5000).is_empty());
+        assert!(ALL.covers(&set) && !set.covers(&ALL) && set.covers(&set));
     }
 
     #[test]

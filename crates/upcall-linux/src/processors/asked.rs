@@ -1,8 +1,9 @@
 //! Keeps which processors threads have asked for (sched_setaffinity(2)).
 //!
-//! A thread runs where the virtual processors are, whatever it asks for. What it asked for still has three uses:
-//! sched_getaffinity(2) answers with it, the threads that it makes inherit it, and the kernel thread is bound to it when
-//! the thread leaves the runtime, to start a process or to execute a program.
+//! A thread that asks for other processors than those of the virtual processors gets a kernel thread of its own, where the
+//! kernel keeps the mask. What is kept here counts until the thread is there: sched_getaffinity(2) answers with it, the
+//! threads that it makes inherit it, and the kernel thread is bound to it when the thread leaves the runtime, to start a
+//! process or to execute a program.
 //!
 //! Each set is kept once and for ever, because few differ. A thread has only the number of a set, so nothing has to be
 //! freed. If no room is left, asking has no effect.

@@ -94,6 +94,7 @@ fn main() {
                 threads_have_names_and_numbers
                 thread_local_storage_is_new_for_each
                 values_of_keys_are_destroyed
+                other_processors_are_refused
                 shells_are_used_again
                 parking_waits_for_a_token
                 parking_in_std_is_ended_by_what_std_calls_the_thread

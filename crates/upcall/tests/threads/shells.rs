@@ -169,3 +169,41 @@ pub fn divided_work_has_few_shells() {
     assert!(count <= 2 * 10, "{count} shells");
     println!("ok {}", stringify!(divided_work_has_few_shells));
 }
+
+/// A thread of the crate stays on the virtual processors: what it cannot have is refused, and not accepted without effect.
+pub fn other_processors_are_refused() {
+    let answers = |mask: libc::cpu_set_t| {
+        // SAFETY: reads a set that is here.
+        match unsafe { libc::sched_setaffinity(0, size_of_val(&mask), &raw const mask) } {
+            0 => 0,
+            _ => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        }
+    };
+    let of_caller = || {
+        // SAFETY: writes a set that is here.
+        unsafe {
+            let mut mask: libc::cpu_set_t = std::mem::zeroed();
+            let size = size_of_val(&mask);
+            assert_eq!(libc::sched_getaffinity(0, size, &raw mut mask), 0);
+            mask
+        }
+    };
+    thread::spawn(move || {
+        let all = of_caller();
+        assert_eq!(answers(all), 0);
+        // SAFETY: a set that is here.
+        let (count, one) = unsafe {
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            let first = (0..libc::CPU_SETSIZE as usize).find(|&it| libc::CPU_ISSET(it, &all));
+            libc::CPU_SET(first.expect("one"), &mut one);
+            (libc::CPU_COUNT(&all), one)
+        };
+        let expected = if count > 1 { libc::EPERM } else { 0 };
+        assert_eq!(answers(one), expected);
+        let after = of_caller();
+        // SAFETY: sets that are here.
+        assert!(unsafe { libc::CPU_EQUAL(&after, &all) });
+    })
+    .join()
+    .unwrap();
+}

@@ -177,7 +177,7 @@ const CALLS: &[(&str, &str)] = &[
     ),
     (
         "sched_getaffinity",
-        "answers_scheduling spin_copies affinity_outside",
+        "answers_scheduling affinity_threads affinity_outside",
     ),
     ("sched_getattr", "answers_scheduling deadlines"),
     ("sched_getparam", "answers_scheduling priorities real_time"),
@@ -191,7 +191,7 @@ const CALLS: &[(&str, &str)] = &[
     ),
     (
         "sched_setaffinity",
-        "answers_scheduling spin_copies crowded_blocks",
+        "answers_scheduling affinity_threads affinity_wider affinity_beside",
     ),
     ("sched_setattr", "answers_scheduling priorities deadlines"),
     ("sched_setparam", "answers_scheduling"),

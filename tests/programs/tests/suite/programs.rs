@@ -36,8 +36,8 @@ programs! {
     memory: clone_small_stack malloc_threads page_faults stack_overflow vdso_small_stack;
     processes: atfork exec_from_thread fork_from_thread fork_in_handler fork_migrating fork_return spawn
         spawn_handlers stop_continue vfork_waits waits_for_own_children;
-    scheduling: affinity_children affinity_outside crowded_blocks helpers_scheduling real_time spin_wait
-        turns_hostile turns_without_spares woken_beside_computing;
+    scheduling: affinity_beside affinity_children affinity_outside affinity_threads affinity_wider crowded_blocks
+        helpers_scheduling real_time spin_wait turns_hostile turns_without_spares woken_beside_computing;
     signals: alarm_main altstack_calls altstack_leaves altstack_parks altstack_per_thread altstack_shared
         altstack_small_stack altstack_switches handler_context kill_parked kill_reader kill_running
         leases_of_threads owner_of_signals pending_at_once registers_in_signals siginfo siglongjmp_segv
@@ -77,6 +77,18 @@ fn script(python: PathBuf, name: &str) -> Program {
     Program::new(python)
         .args(["-B", "-X", "faulthandler"])
         .arg(source::find(name))
+}
+
+/// OpenMP binds its threads only if it is asked to, and by places.
+#[test]
+fn omp_bound() {
+    let case = case("omp_bound");
+    if let Some(program) = case.compile("omp_bound.c") {
+        let program = Program::new(program)
+            .env("OMP_PROC_BIND", "true")
+            .env("OMP_PLACES", "threads");
+        case.verdicts(&program);
+    }
 }
 
 /// A library is loaded by its path, so this program takes an argument.
