@@ -131,6 +131,26 @@ pub fn queue_signal(runtime: &'static Runtime, frame: &Frame) -> i64 {
     send(runtime, (thread, id), frame.rdx as i32, &information)
 }
 
+/// PR_GET_TID_ADDRESS: stores the address of the word that the thread's end clears.
+fn get_cleared_word(thread: &'static Thread, at: usize) -> i64 {
+    let clear = thread.guest().clear_tid.load(Ordering::Relaxed);
+    match access::store_u64(at, clear as u64) {
+        Ok(()) => 0,
+        Err(access::Fault) => EFAULT,
+    }
+}
+
+/// prctl(2) of a bound thread. The kernel knows its name and the rest, but clears another word when the kernel thread
+/// ends.
+pub fn prctl_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    let at = frame.rsi as usize;
+    match frame.rdi as i32 {
+        libc::PR_SET_NAME => Some(names::set_own(thread, at)).filter(|&error| error != 0),
+        PR_GET_TID_ADDRESS => Some(get_cleared_word(thread, at)),
+        _ => None,
+    }
+}
+
 /// prctl(2). The name, the timer slack and the word to clear belong to the thread. A change of privileges binds the thread
 /// ([`credentials`]).
 pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
@@ -145,13 +165,7 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
             0
         }
         libc::PR_GET_TIMERSLACK => thread.kernel.slack.ns() as i64,
-        PR_GET_TID_ADDRESS => {
-            let clear = thread.guest().clear_tid.load(Ordering::Relaxed);
-            match access::store_u64(at, clear as u64) {
-                Ok(()) => 0,
-                Err(access::Fault) => EFAULT,
-            }
-        }
+        PR_GET_TID_ADDRESS => get_cleared_word(thread, at),
         libc::PR_SET_PDEATHSIG => {
             let inside = runtime.enter();
             // The kernel forgets it when the kernel thread ends.

@@ -227,11 +227,7 @@ static ROWS: &[Row] = &[
         })
         // The runtime uses the kernel's Syscall User Dispatch itself.
         .child(|frame| user_dispatch::is_request(frame).then_some(EINVAL))
-        .bound(|thread, frame| {
-            let sets_name = frame.rdi as i32 == libc::PR_SET_NAME;
-            let refused = sets_name.then(|| names::set_own(thread, frame.rsi as usize));
-            refused.filter(|&error| error != 0)
-        })
+        .bound(|thread, frame| attributes::prctl_of_bound(thread, frame))
         .thread(|runtime, thread, frame| {
             Some(if user_dispatch::is_request(frame) {
                 user_dispatch::set(thread, frame)
