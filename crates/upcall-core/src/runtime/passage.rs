@@ -133,6 +133,42 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
+    /// Gives way to other ready threads if the thread has had a turn. Called from the thread's own code, before a call that
+    /// waits for others (a request, a message) and may find that they were faster. A kernel that runs them beside the
+    /// thread makes them so; a thread that never had to wait would keep the processor for a whole slice, and all others
+    /// would be late by so much.
+    #[inline]
+    pub fn end_turn(&'static self) {
+        // A hint: the thread may be on another activation next.
+        let vp = self.kernel.current().vp();
+        if vp.has_ready()
+            && vp.has_had_turn(self.kernel.now())
+            && !self.is_ranked()
+            && self.takes_turns()
+        {
+            self.give_way_to_equals();
+        }
+    }
+
+    #[cold]
+    fn give_way_to_equals(&'static self) {
+        let inside = self.enter();
+        if !inside.vp().has_ready() {
+            inside.leave();
+            return;
+        }
+        let inside = inside.park(
+            |inside, thread, _| {
+                let (runtime, vp) = (inside.runtime(), inside.vp());
+                runtime.tell(vp, thread, Transition::Preempted);
+                runtime.push_back(vp, thread);
+                None
+            },
+            0,
+        );
+        inside.leave();
+    }
+
     /// Gives way to other ready threads. Called from the thread's own code.
     pub fn yield_now(&'static self) {
         self.enter().give_way().leave();
@@ -142,10 +178,12 @@ impl<K: Kernel> Runtime<K> {
 impl<K: Kernel> Activation<K> {
     /// Returns true if a thread that would wait for a pollable descriptor, or sleep, had better block its
     /// activation: its virtual processor only computes, so that the kernel's own wake-up is the fastest
-    /// interruption there is, and few activations are away.
+    /// interruption there is, and few activations are away. Not where threads that were woken wait for each other: a
+    /// thread that comes back from the kernel would go before all of them.
     pub fn prefers_blocking(&self) -> bool {
         let runtime = self.runtime();
         self.vp().only_computes()
+            && !self.vp().woken_wait.load(Ordering::Relaxed)
             && !runtime.is_short()
             && runtime.stats.absent.get() < 4 * runtime.vps().len() as u64 + FEW_AWAY
     }
@@ -279,6 +317,7 @@ impl<K: Kernel> Entered<K> {
         if let Some(deadline) = deadline {
             runtime.arm(thread, deadline);
         }
+        thread.home.set(Some(self.vp()), Ordering::Relaxed);
         let inside = self.park(
             |inside, thread, _| {
                 inside

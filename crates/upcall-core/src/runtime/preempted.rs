@@ -130,8 +130,11 @@ impl<K: Kernel> Inside<K> {
         let dispatches = vp.dispatches.load(Ordering::Relaxed);
         let last = vp.dispatches_at_tick.swap(dispatches, Ordering::Relaxed);
         // Few dispatches in a whole slice: threads that only compute.
-        let computes = dispatches.wrapping_sub(last) < SCHEDULING_POINTS;
+        let chosen = dispatches.wrapping_sub(last);
+        let computes = chosen < SCHEDULING_POINTS;
         vp.only_computes.store(computes, Ordering::Relaxed);
+        let woken_wait = vp.ready.has_woken(&runtime.kernel);
+        vp.woken_wait.store(woken_wait, Ordering::Relaxed);
         if computes && runtime.seat_is_wanted() && !runtime.call_spare(vp) {
             // Nobody else looks while this thread computes.
             self.look_at_poller(vp);
@@ -149,11 +152,10 @@ impl<K: Kernel> Inside<K> {
             }
         }
         runtime.stats.preempted.add();
-        // Where threads come and go, all take turns.
-        vp.ready.age(&runtime.kernel, !computes);
+        vp.ready.age(&runtime.kernel);
         runtime.tell(vp, thread, Transition::Preempted);
         if runtime.takes_turns() {
-            vp.ready.push_spent(&runtime.kernel, thread);
+            vp.ready.push_spent(&runtime.kernel, thread, chosen);
             runtime.vps.set_ready(vp);
         } else {
             // It was stopped for another program, or for a more urgent thread, and has not had its turn.

@@ -160,10 +160,22 @@ impl<K: Kernel> Runtime<K> {
 
     #[inline]
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        self.make_ready_at(vp, thread, false);
+    }
+
+    /// As [`Runtime::make_ready_on`]. `afar`: the caller is perhaps on another processor than `vp`, see
+    /// [`Runtime::choose_again_from_afar`].
+    #[inline]
+    pub(super) fn make_ready_at(
+        &'static self,
+        vp: &'static Vp<K>,
+        thread: &'static Thread<K>,
+        afar: bool,
+    ) {
         self.tell(vp, thread, Transition::Unblocked);
         self.push_back(vp, thread);
         if !self.announce(vp, thread) && vp.only_computes() {
-            self.give_way_to_woken(vp);
+            self.give_way_to_woken(vp, afar);
         }
     }
 
@@ -171,9 +183,11 @@ impl<K: Kernel> Runtime<K> {
     /// woken it, that gives way at once, as to a wake-up in the kernel. It goes on before those whose slice has ended. Threads
     /// with ranks have been told already.
     #[cold]
-    fn give_way_to_woken(&'static self, vp: &'static Vp<K>) {
-        if !self.is_ranked() && vp.word().owner().thread().is_some() {
-            self.ask_owner(vp, false);
+    fn give_way_to_woken(&'static self, vp: &'static Vp<K>, afar: bool) {
+        // Among threads that were woken it waits for its turn, and a signal to another processor is dear.
+        let waits_for_others = afar && vp.woken_wait.load(Ordering::Relaxed);
+        if !self.is_ranked() && !waits_for_others && vp.word().owner().thread().is_some() {
+            self.ask_owner(vp, afar);
         }
     }
 

@@ -79,9 +79,14 @@ impl<K: Kernel> Runtime<K> {
                 >= POLL_EVERY_NS
     }
 
+    /// Makes threads ready whose events have come, as `vp` has found out. Each goes back to the virtual processor on which
+    /// it began to wait, where its data may still be, unless more threads wait there than here.
     pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
         while let Some(thread) = list.pop_front() {
-            self.make_ready_on(vp, thread);
+            let home = thread.home.get(Ordering::Relaxed).unwrap_or(vp);
+            let is_busier = home.ready.len() > vp.ready.len() + 1;
+            let place = if is_busier { vp } else { home };
+            self.make_ready_at(place, thread, !core::ptr::eq(place, vp));
         }
     }
 }

@@ -7,8 +7,11 @@
 //! says that it divides its work by threads has it ([`ReadyList::push_forked`]), for a time slice.
 //! A thread whose time slice has ended waits behind those that were woken ([`ReadyList::push_spent`]): one that
 //! waits most of the time, as a thread that takes samples, need not wait for a whole slice of each that
-//! computes. This lets nobody starve: a slice's end puts one of the threads that were woken there as well, a thread that
-//! yields goes behind all, and after a slice with many scheduling points all are in one queue.
+//! computes. It waits no longer than its share of the processor asks for. The list has a time of its own, as a fair
+//! queue has (Demers, Keshav, Shenker, *Analysis and Simulation of a Fair Queueing Algorithm*, 1989): with each slice
+//! that ends it goes on by one slice, divided by the number of threads that want the processor. A thread that has used
+//! a slice is due when this time has gone on by one slice, and from then on waits among those that were woken. A thread
+//! that yields goes behind all.
 //! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
 //! instruction, and a thread can be put back at the front.
 //!
@@ -25,6 +28,9 @@ use crate::rank::Rank;
 use crate::state::ranked::Ranked;
 use crate::state::thread::{Phase, Thread, ThreadList};
 
+/// A time slice, in the time of a list.
+const SLICE: u64 = 1 << 20;
+
 /// Ready threads, the most urgent first.
 struct Queue<K: Machine> {
     /// Of the common rank, and before the others of it: new threads of a program that divides its work by them. The
@@ -32,8 +38,10 @@ struct Queue<K: Machine> {
     /// first one made, which has most work left. When a time slice ends they are in the queue as all others are.
     forked: Chain<Thread<K>>,
     common: ThreadList<K>,
-    /// Of the common rank, and after the others of it: threads whose time slice has ended.
+    /// Of the common rank, and after the others of it: threads whose time slice has ended, until they are due.
     spent: ThreadList<K>,
+    /// How much of the processor each thread of this list could have had so far: see [`SLICE`].
+    time: u64,
     ranked: Ranked<K>,
 }
 
@@ -69,16 +77,26 @@ impl<K: Machine> Queue<K> {
         }
         match self.forked.pop_last() {
             None => match self.common.pop_front() {
-                None => self.spent.pop_front(),
+                None => self.pop_spent(),
                 common => common,
             },
             forked => forked,
         }
     }
 
-    fn push_spent(&mut self, thread: &'static Thread<K>) {
+    /// Nobody else wants the processor: the time goes on to when the thread is due.
+    fn pop_spent(&mut self) -> Option<&'static Thread<K>> {
+        let thread = self.spent.pop_front()?;
+        self.time = self.time.max(thread.due.load(Ordering::Relaxed));
+        Some(thread)
+    }
+
+    fn push_spent(&mut self, thread: &'static Thread<K>, used: u64) {
         match thread.rank() {
-            Rank::COMMON => self.spent.push_back(thread),
+            Rank::COMMON => {
+                thread.due.store(self.time + used, Ordering::Relaxed);
+                self.spent.push_back(thread);
+            }
             rank => self.ranked.push_back(thread, rank),
         }
     }
@@ -98,20 +116,25 @@ impl<K: Machine> Queue<K> {
         }
         match self.common.pop_front() {
             None => match self.forked.pop_first() {
-                None => self.spent.pop_front(),
+                None => self.pop_spent(),
                 forked => forked,
             },
             common => common,
         }
     }
 
-    /// New threads are as all others from here on; with `all` also those whose slice has ended.
-    fn age(&mut self, all: bool) {
+    /// A slice ends, which `ready` threads have waited for. New threads are as all others from here on, and so are those
+    /// that are due.
+    fn age(&mut self, ready: usize) {
         while let Some(thread) = self.forked.pop_first() {
             self.common.push_back(thread);
         }
-        if all {
-            self.common.append(&mut self.spent);
+        // And the one that has run.
+        self.time += SLICE / (ready as u64 + 1);
+        let is_due = |thread: &Thread<K>| thread.due.load(Ordering::Relaxed) <= self.time;
+        while let Some(thread) = self.spent.first().filter(|&first| is_due(first)) {
+            self.spent.pop_front();
+            self.common.push_back(thread);
         }
     }
 
@@ -181,6 +204,7 @@ impl<K: Machine> ReadyList<K> {
                 forked: Chain::new(),
                 common: ThreadList::new(),
                 spent: ThreadList::new(),
+                time: 0,
                 ranked: Ranked::new(),
             }),
         }
@@ -246,10 +270,13 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| Some(len + 1), |list| list.push_forked(thread));
     }
 
-    /// Puts a thread in whose time slice has ended: it waits behind those that were woken.
-    pub(crate) fn push_spent(&self, kernel: &K, thread: &'static Thread<K>) {
+    /// Puts a thread in at the end of a time slice in which so many were chosen to run after the first one. It waits
+    /// behind those that were woken, until it is due.
+    pub(crate) fn push_spent(&self, kernel: &K, thread: &'static Thread<K>, chosen: u64) {
         thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(kernel, |len| Some(len + 1), |list| list.push_spent(thread));
+        let used = SLICE / (chosen + 1);
+        let announce = |len| Some(len + 1);
+        self.with(kernel, announce, |list| list.push_spent(thread, used));
     }
 
     /// Takes a thread for another virtual processor.
@@ -257,11 +284,19 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| len.checked_sub(1), Queue::steal)?
     }
 
-    /// A time slice ends: threads that were put in by [`ReadyList::push_forked`] are as all others; with `all`
-    /// those of [`ReadyList::push_spent`], too.
-    pub(crate) fn age(&self, kernel: &K, all: bool) {
+    /// A time slice ends: threads that were put in by [`ReadyList::push_forked`] are as all others, and so are those
+    /// of [`ReadyList::push_spent`] that are due.
+    pub(crate) fn age(&self, kernel: &K) {
+        let ready = self.len();
         let announce = |len| (len != 0).then_some(len);
-        self.with(kernel, announce, |list| list.age(all));
+        self.with(kernel, announce, |list| list.age(ready));
+    }
+
+    /// Returns true if threads that were woken wait here, at some moment.
+    pub(crate) fn has_woken(&self, kernel: &K) -> bool {
+        let announce = |len| (len != 0).then_some(len);
+        self.with(kernel, announce, |list| !list.common.is_empty())
+            .unwrap_or(false)
     }
 
     /// Puts a thread in behind all others of its rank.
@@ -407,7 +442,7 @@ mod tests {
                 ),
                 _ => {
                     if pick(8) == 0 {
-                        ready.age(&kernel, false);
+                        ready.age(&kernel);
                         common.append(&mut forked);
                     }
                     continue;
@@ -422,22 +457,24 @@ mod tests {
         }
     }
 
-    /// Against two queues: a woken thread runs before those whose slice has ended. A thread that yields goes behind
-    /// all, and so do those that come later, from then on.
+    /// Against two queues: a woken thread runs before those whose slice has ended and that are not due. A thread that
+    /// yields goes behind all, and so do those that come later, from then on.
     #[test]
     fn threads_whose_slice_has_ended_wait_behind_those_that_were_woken() {
         let kernel = Bare::new();
         let mut pick = numbers(29);
         let threads: [&Thread<Bare>; 32] = kernel.threads();
         let ready = ReadyList::new();
-        let (mut woken, mut spent) = (VecDeque::new(), VecDeque::new());
+        let (mut woken, mut spent) = (VecDeque::new(), VecDeque::<(&Thread<Bare>, u64)>::new());
+        let mut time = 0;
         let mut outside: VecDeque<_> = threads.into();
         for _ in 0..rounds(5000) {
             match pick(7) {
                 0 | 1 => {
                     if let Some(thread) = outside.pop_front() {
-                        ready.push_spent(&kernel, thread);
-                        spent.push_back(thread);
+                        let chosen = pick(3) as u64;
+                        ready.push_spent(&kernel, thread, chosen);
+                        spent.push_back((thread, time + SLICE / (chosen + 1)));
                     }
                 }
                 2 => {
@@ -449,15 +486,21 @@ mod tests {
                 3 if pick(4) == 0 => {
                     if let Some(thread) = outside.pop_front() {
                         ready.push_last(&kernel, thread);
-                        woken.append(&mut spent);
+                        woken.extend(spent.drain(..).map(|(thread, _)| thread));
                         woken.push_back(thread);
                     }
                 }
                 4 if pick(4) == 0 => {
-                    let all = pick(2) == 0;
-                    ready.age(&kernel, all);
-                    if all {
-                        woken.append(&mut spent);
+                    let wait = woken.len() + spent.len();
+                    ready.age(&kernel);
+                    if wait != 0 {
+                        time += SLICE / (wait as u64 + 1);
+                    }
+                    while let Some(&(thread, due)) = spent.front()
+                        && due <= time
+                    {
+                        spent.pop_front();
+                        woken.push_back(thread);
                     }
                 }
                 which => {
@@ -465,7 +508,11 @@ mod tests {
                         0 => ready.pop(&kernel),
                         _ => ready.steal(&kernel),
                     };
-                    let expected = woken.pop_front().or_else(|| spent.pop_front());
+                    let expected = woken.pop_front().or_else(|| {
+                        let (thread, due) = spent.pop_front()?;
+                        time = time.max(due);
+                        Some(thread)
+                    });
                     assert_eq!(taken.is_some(), expected.is_some());
                     if let (Some(taken), Some(expected)) = (taken, expected) {
                         assert!(core::ptr::eq(taken, expected));
@@ -474,9 +521,47 @@ mod tests {
                 }
             }
             assert_eq!(ready.len(), woken.len() + spent.len());
-            if let Some(first) = woken.front().or(spent.front()) {
+            assert_eq!(ready.has_woken(&kernel), !woken.is_empty());
+            if let Some(first) = woken.front().or(spent.front().map(|(thread, _)| thread)) {
                 assert!(ready.is_first(&kernel, first));
             }
         }
+    }
+
+    /// Threads that are woken again and again want all of a processor. A thread that computes has one slice of as many as
+    /// there are threads, all the same.
+    #[test]
+    fn a_thread_that_computes_has_its_share_beside_threads_that_are_always_woken() {
+        const OTHERS: usize = 7;
+        let kernel = Bare::new();
+        let threads: [&Thread<Bare>; OTHERS + 1] = kernel.threads();
+        let ready = ReadyList::new();
+        let computes = threads[0];
+        for thread in threads {
+            ready.push_back(&kernel, thread);
+        }
+        let mut slices = 0;
+        const ALL: usize = 8000;
+        for _ in 0..ALL {
+            // One that is woken runs for a slice in pieces, each of which ends with a wait that is over at once.
+            let mut running = ready.pop(&kernel).unwrap();
+            let mut chosen = 0;
+            while !core::ptr::eq(running, computes) && chosen < 31 {
+                ready.push_back(&kernel, running);
+                running = ready.pop(&kernel).unwrap();
+                chosen += 1;
+            }
+            // What is left of the slice is the one's that computes, or all was the others'.
+            if core::ptr::eq(running, computes) && chosen < 16 {
+                slices += 1;
+            }
+            ready.age(&kernel);
+            ready.push_spent(&kernel, running, chosen);
+        }
+        let share = ALL / (OTHERS + 1);
+        assert!(
+            slices > share / 2,
+            "{slices} of {ALL} slices, {share} are its share"
+        );
     }
 }

@@ -29,6 +29,7 @@ use crate::numbered::{AtomicEnum, Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
 use crate::state::activation::Activation;
+use crate::state::vp::Vp;
 use crate::state::wait::{Wait, WaitWord};
 
 numbered_enum! {
@@ -105,6 +106,11 @@ pub struct Thread<K: Machine> {
     /// Its place among the ranked threads of a ready list, and the rank with which it went there.
     pub(crate) rank_link: RBTreeAtomicLink,
     pub(crate) listed_rank: AtomicU64,
+
+    /// The virtual processor on which it began its last wait.
+    pub(crate) home: Slot<Vp<K>>,
+    /// When it is due, in the time of the ready list that holds it, if its time slice has ended. Guarded by the list's lock.
+    pub(crate) due: AtomicU64,
 
     /// What has happened to it since the adviser looked, and its link in the list of such threads. Guarded by
     /// that list's lock.
@@ -268,6 +274,8 @@ impl<K: Machine> Recycled for Thread<K> {
             rank_link: RBTreeAtomicLink::new(),
             listed_rank: AtomicU64::new(Rank::COMMON.0),
             told: AtomicU32::new(0),
+            home: Slot::empty(),
+            due: AtomicU64::new(0),
             told_next: Slot::empty(),
             kernel: K::ThreadState::default(),
         }

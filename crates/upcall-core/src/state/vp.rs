@@ -101,6 +101,10 @@ impl<K: Machine> Word<K> {
     }
 }
 
+/// How long a thread goes on, in nanoseconds, that waits for others and always finds that they were faster, while threads
+/// are ready.
+const TURN_NS: u64 = 200_000;
+
 /// A virtual processor.
 #[repr(align(128))]
 pub struct Vp<K: Machine> {
@@ -122,6 +126,11 @@ pub struct Vp<K: Machine> {
     pub(crate) spell_ns: AtomicU64,
     /// Its threads compute without reaching scheduling points: the poller's seat may not stay empty.
     pub(crate) only_computes: AtomicBool,
+    /// What `dispatches` was, and when, as the thread that runs was first asked if it has had a turn. Hints.
+    turn: AtomicU64,
+    turn_ns: AtomicU64,
+    /// Threads that were woken waited at the end of the last time slice.
+    pub(crate) woken_wait: AtomicBool,
     /// What `dispatches` was at the end of the last time slice.
     pub(crate) dispatches_at_tick: AtomicU64,
     /// When the poller was last looked at from here, in nanoseconds.
@@ -152,6 +161,9 @@ impl<K: Machine> Vp<K> {
             has_unsettled: AtomicBool::new(false),
             spell_ns: AtomicU64::new(0),
             only_computes: AtomicBool::new(false),
+            turn: AtomicU64::new(0),
+            turn_ns: AtomicU64::new(0),
+            woken_wait: AtomicBool::new(false),
             dispatches_at_tick: AtomicU64::new(0),
             polled_ns: AtomicU64::new(0),
             rank: AtomicU64::new(Rank::COMMON.0),
@@ -183,6 +195,17 @@ impl<K: Machine> Vp<K> {
     pub(crate) fn count_dispatch(&self) {
         let count = self.dispatches.load(Ordering::Relaxed);
         self.dispatches.store(count + 1, Ordering::Relaxed);
+    }
+
+    /// Returns true if the thread that runs has had a turn: [`TURN_NS`] since this was first asked.
+    pub(crate) fn has_had_turn(&self, now: u64) -> bool {
+        let dispatches = self.dispatches.load(Ordering::Relaxed);
+        if self.turn.load(Ordering::Relaxed) != dispatches {
+            self.turn.store(dispatches, Ordering::Relaxed);
+            self.turn_ns.store(now, Ordering::Relaxed);
+            return false;
+        }
+        now.wrapping_sub(self.turn_ns.load(Ordering::Relaxed)) >= TURN_NS
     }
 
     /// Returns true if its threads compute without reaching scheduling points, as far as is known.

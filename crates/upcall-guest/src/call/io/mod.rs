@@ -63,6 +63,9 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
     let wants = wants(frame.rax as i64);
     let mut limit = None;
     let mut moved = 0;
+    if wants == Wants::IN {
+        runtime.end_turn();
+    }
     loop {
         // The call is announced, if it waits or wakes: a thread that is woken can then take the processor over without an
         // interrupt.

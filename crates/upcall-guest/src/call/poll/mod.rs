@@ -34,6 +34,7 @@ const EPOLL_CTL_ADD: u64 = 1;
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    runtime.end_turn();
     let call = Call::of(runtime, frame);
     let Some(mut call) = call else {
         let at = mask_place(frame).map_or(0, |(at, _)| at);
