@@ -389,6 +389,8 @@ impl Poll for Linux {
 
 impl upcall_core::kernel::Watch for Linux {
     fn is_blocked(&self, activation: &Activation, cheap_doubt: bool) -> bool {
+        // SAFETY: activations call this.
+        unsafe { base::current() }.kernel.slice.stands_by();
         if self.uses_sentinels() {
             self.look_as_sentinel(activation);
         }
@@ -424,10 +426,11 @@ impl Share for Linux {
         let activation: &Activation = inside;
         self.bind(activation);
         affinity::tick(activation);
-        pace::tick(activation);
+        let spent = pace::tick(activation, self.turns.is_contended());
         cpu_time::slice(thread, self.settings.slice_ns);
         (self.settings.hooks.tick)(inside, thread);
-        self.turns.tick(activation, &activation.kernel.sleeps);
+        self.turns
+            .tick(activation, &activation.kernel.sleeps, spent);
     }
 
     #[inline]
@@ -449,6 +452,11 @@ impl Share for Linux {
             activation.wake_word().load(Ordering::SeqCst) != seen
         });
         waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
+        if self.may_run(activation.vp()) {
+            let state = &activation.kernel;
+            let tid = state.tid.load(Ordering::Relaxed);
+            state.slice.begins(tid, self.now());
+        }
     }
 
     #[inline]

@@ -26,6 +26,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use upcall_core::Machine;
 use upcall_core::State;
 
+use crate::processors::slice::{Accounted, Spent};
 use crate::processors::{affinity, load, placement};
 use crate::state::{Activation, Runtime, Vp};
 use crate::sys::processor_time;
@@ -67,38 +68,54 @@ static CROWDS: [Crowd; VPS] = [const {
         wrong: AtomicU64::new(0),
     }
 }; VPS];
-/// A slice of the calling activation, the owner of its virtual processor, is over.
-pub(crate) fn tick(activation: &Activation) {
+/// A slice of the calling activation, the owner of its virtual processor, is over. Returns what it had of its processor in
+/// it, if that is `wanted` and known.
+pub(crate) fn tick(activation: &Activation, wanted: bool) -> Option<Spent> {
     let runtime = activation.runtime();
     let kernel = runtime.kernel();
     let now = kernel.now();
     let vp = activation.vp();
-    let (slice, Some(crowd)) = (&activation.kernel.slice, CROWDS.get(vp.index() as usize)) else {
-        return;
+    let slice = &activation.kernel.slice;
+    let crowd = CROWDS.get(vp.index() as usize)?;
+    let began = slice.ends(now);
+    let is_late = now.wrapping_sub(began) >= kernel.settings.slice_ns / 4 * 5;
+    let accounted = if is_late || wanted {
+        slice.account(activation.kernel.tid.load(Ordering::Relaxed), began, now)
+    } else {
+        None
     };
-    let elapsed = slice.ends(now);
-    if elapsed < kernel.settings.slice_ns / 4 * 5 {
+    if !is_late {
         kernel.watch.end(now);
         crowd.look_ns.store(0, Ordering::Relaxed);
         crowd.wrong.store(0, Ordering::Relaxed);
-        return;
+        return accounted.and_then(whole_slice);
     }
-    let Some((ran, waited)) = slice.account(activation.kernel.tid.load(Ordering::Relaxed)) else {
-        return;
-    };
+    let Accounted {
+        spent: Spent { ran, waited, .. },
+        ..
+    } = accounted?;
     let standby = standby_time(vp, crowd);
     if !kernel.uses_sentinels() && standby_is_wrong(crowd, ran, waited, standby) {
         kernel.use_sentinels();
     }
     let others = waited.saturating_sub(standby);
+    let spent = accounted.and_then(whole_slice).map(|spent| Spent {
+        waited: others,
+        ..spent
+    });
     if others * 100 < (others + ran) * CROWDED_PERCENT {
         kernel.watch.end(now);
         crowd.look_ns.store(0, Ordering::Relaxed);
-        return;
+        return spent;
     }
     kernel.watch_owners(now);
     let ours = ran * 100 / (ran + others).max(1);
     consider(runtime, vp, crowd, ours, now);
+    spent
+}
+
+fn whole_slice(accounted: Accounted) -> Option<Spent> {
+    accounted.is_one_slice.then_some(accounted.spent)
 }
 
 /// Processor time that the standby took since this was asked last, nanoseconds.

@@ -14,18 +14,14 @@ const UNIT_NS: u64 = 10_000_000;
 /// The shortest time between two samples, nanoseconds: four units, of which one may be missing.
 const WINDOW_NS: u64 = 40_000_000;
 
-struct Sample {
+/// What each processor had been idle at a moment. All zeros: at no moment.
+pub(crate) struct Sample {
     taken_ns: AtomicU64,
     /// Idle time of each processor, in units, wrapping.
     idle: [AtomicU32; PROCESSORS],
 }
 
-static SAMPLES: [Sample; 2] = [const {
-    Sample {
-        taken_ns: AtomicU64::new(0),
-        idle: [const { AtomicU32::new(0) }; PROCESSORS],
-    }
-}; 2];
+static SAMPLES: [Sample; 2] = [const { Sample::new() }; 2];
 static NEWEST: AtomicU32 = AtomicU32::new(0);
 
 /// Takes a sample if the newest is old enough. Callers take turns.
@@ -35,41 +31,60 @@ pub(crate) fn sample(now: u64) {
         return;
     }
     let other = 1 - newest;
-    let sample = &SAMPLES[other as usize];
-    let mut parser = Parser::default();
-    read_by_pieces::<512>(&Path::new().text(b"/proc/stat"), |bytes| {
-        bytes.iter().all(|&byte| {
-            parser.feed(byte, |processor, idle| {
-                if let Some(place) = sample.idle.get(processor as usize) {
-                    place.store(idle, Ordering::Relaxed);
-                }
-            })
-        })
-    });
-    sample.taken_ns.store(now, Ordering::Relaxed);
+    SAMPLES[other as usize].take(now);
     NEWEST.store(other, Ordering::Relaxed);
 }
 
 /// How much of the time between the last two samples the processor was idle, percent.
 pub(crate) fn idle_percent(processor: u32) -> u64 {
     let newest = NEWEST.load(Ordering::Relaxed) as usize;
-    let (new, old) = (&SAMPLES[newest], &SAMPLES[1 - newest]);
-    let (Some(new_idle), Some(old_idle)) = (
-        new.idle.get(processor as usize),
-        old.idle.get(processor as usize),
-    ) else {
-        return 0;
-    };
-    let between = new
-        .taken_ns
-        .load(Ordering::Relaxed)
-        .wrapping_sub(old.taken_ns.load(Ordering::Relaxed));
-    let units = new_idle
-        .load(Ordering::Relaxed)
-        .wrapping_sub(old_idle.load(Ordering::Relaxed)) as i32;
-    // What waits for a disk is counted as idle and may go back.
-    let idle = u64::from(units.max(0).unsigned_abs()) * UNIT_NS;
-    (idle * 100 / between.max(1)).min(100)
+    SAMPLES[newest].idle_since(&SAMPLES[1 - newest], processor) / 10
+}
+
+impl Sample {
+    pub(crate) const fn new() -> Self {
+        Sample {
+            taken_ns: AtomicU64::new(0),
+            idle: [const { AtomicU32::new(0) }; PROCESSORS],
+        }
+    }
+
+    /// Reads what the kernel says. Callers take turns.
+    pub(crate) fn take(&self, now: u64) {
+        let mut parser = Parser::default();
+        read_by_pieces::<512>(&Path::new().text(b"/proc/stat"), |bytes| {
+            bytes.iter().all(|&byte| {
+                parser.feed(byte, |processor, idle| {
+                    if let Some(place) = self.idle.get(processor as usize) {
+                        place.store(idle, Ordering::Relaxed);
+                    }
+                })
+            })
+        });
+        self.taken_ns.store(now, Ordering::Relaxed);
+    }
+
+    /// When it was taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken_ns.load(Ordering::Relaxed)
+    }
+
+    /// How much of the time since an older sample the processor was idle, in thousandths.
+    pub(crate) fn idle_since(&self, old: &Sample, processor: u32) -> u64 {
+        let (Some(new_idle), Some(old_idle)) = (
+            self.idle.get(processor as usize),
+            old.idle.get(processor as usize),
+        ) else {
+            return 0;
+        };
+        let between = self.taken().wrapping_sub(old.taken());
+        let units = new_idle
+            .load(Ordering::Relaxed)
+            .wrapping_sub(old_idle.load(Ordering::Relaxed)) as i32;
+        // What waits for a disk is counted as idle and may go back.
+        let idle = u64::from(units.max(0).unsigned_abs()) * UNIT_NS;
+        (idle * 1000 / between.max(1)).min(1000)
+    }
 }
 
 /// Reads lines such as `cpu3 user nice system idle iowait …`.

@@ -14,7 +14,7 @@ const fn row(name: &'static str, meaning: &'static str) -> Row {
 }
 
 /// All rows, in the order in which they are printed.
-pub const ROWS: [Row; 22] = [
+pub const ROWS: [Row; 23] = [
     row(
         "virtual processors",
         "How many threads the program can run at once (upcall run -p).",
@@ -90,6 +90,10 @@ pub const ROWS: [Row; 22] = [
     row(
         "waited for turns, us",
         "For how long it waited for that, all together, in microseconds.",
+    ),
+    row(
+        "truces",
+        "How often turns rested for a while, because programs that take none computed on the same processors.",
     ),
     row(
         "sites that cannot be rewritten",

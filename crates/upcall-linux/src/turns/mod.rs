@@ -12,7 +12,9 @@
 //!    deadline finds the virtual processor idle and runs on it for up to a slice. So waiting programs still answer.
 //! 3. A virtual processor that idles makes its processor free at once, and wakes the process that waits for it. While some
 //!    process waits, a standby is up for every system call, so that blocking counts as idling.
-//! 4. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
+//! 4. A process that is on and loses processor time to programs that take no turns makes a truce (`crowd`). All go on then,
+//!    and the kernel divides the processors.
+//! 5. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
 //!    `Turns::wake` rings the bell.
 
 use core::cell::UnsafeCell;
@@ -20,12 +22,17 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::{Activation, Errno, Kernel, Turnstile, Vp};
 
+use crate::processors::placement;
+use crate::processors::slice::Spent;
 use crate::sys::memory;
 
+mod crowd;
 pub mod registry;
 mod rules;
 
+use crowd::{Crowd, Ledger};
 use registry::{Registry, SLOTS, Trouble};
+use rules::truce::{self, Truce};
 use rules::{Member, Phase, Set, TIMES, Times};
 
 /// A virtual processor without a tick for this time, in nanoseconds, does not compute: it is blocked.
@@ -45,6 +52,8 @@ pub struct Report {
     pub turns: u64,
     /// Nanoseconds in which the process waited for a turn.
     pub waited_ns: u64,
+    /// Truces that this process has begun or taken on.
+    pub truces: u64,
 }
 
 /// This process's part in the turns.
@@ -58,6 +67,7 @@ struct State {
     registry: Registry,
     times: Times,
     processors: Processors,
+    ledger: Ledger,
     decisions: Turnstile,
     /// Belongs to the activation inside of `decisions`.
     inner: UnsafeCell<Inner>,
@@ -67,6 +77,7 @@ struct State {
     patience: AtomicU64,
     turns: AtomicU64,
     waited_ns: AtomicU64,
+    truces: AtomicU64,
 }
 
 /// What the activations read and write without a lock.
@@ -83,6 +94,7 @@ struct Inner {
     /// Takes no part before this time.
     apart_until: u64,
     busy_before: Set,
+    crowd: Crowd,
     room: [Member; SLOTS],
 }
 
@@ -155,6 +167,7 @@ impl Turns {
             (&raw mut (*place).times).write(TIMES);
             let inner = (*place).inner.get();
             (&raw mut (*inner).phase).write(Phase::Resting);
+            (&raw mut (*inner).crowd).write(Crowd::default());
             (&raw mut (*inner).room).write([Member::default(); SLOTS]);
             &*place
         };
@@ -169,6 +182,7 @@ impl Turns {
         self.state.map(|state| Report {
             turns: state.turns.load(Ordering::Relaxed),
             waited_ns: state.waited_ns.load(Ordering::Relaxed),
+            truces: state.truces.load(Ordering::Relaxed),
         })
     }
 
@@ -210,8 +224,14 @@ impl Turns {
     }
 
     /// A time slice is over: the current activation owns its virtual processor and computes. `slept` is what this
-    /// keeps with each activation: how often its kernel thread had gone to sleep by itself when last asked.
-    pub(crate) fn tick<K: Kernel>(&self, activation: &Activation<K>, slept: &AtomicU64) {
+    /// keeps with each activation: how often its kernel thread had gone to sleep by itself when last asked. `spent` is what
+    /// it had of its processor, where that is known.
+    pub(crate) fn tick<K: Kernel>(
+        &self,
+        activation: &Activation<K>,
+        slept: &AtomicU64,
+        spent: Option<Spent>,
+    ) {
         let Some(state) = self.state else { return };
         let sleeps = sleeps();
         let before = slept.swap(sleeps, Ordering::Relaxed);
@@ -227,6 +247,10 @@ impl Turns {
             state.processors.free(word, bit);
         }
         state.processors.free_unheard(now);
+        if let Some(spent) = spent {
+            let own = placement::count(activation.runtime().vps(), processor);
+            state.ledger.add(spent, own);
+        }
         state.decide(activation);
     }
 
@@ -359,14 +383,38 @@ impl State {
         };
         registry.publish_busy(busy);
         let count = self.look_around(inner, now);
-        let me = Member {
+        let mut me = Member {
             id: registry.id(),
             busy,
             phase: inner.phase,
             beat: now,
+            truce: inner.crowd.truce,
         };
+        let agreed = truce::in_force(&me, &inner.room[..count], now, &self.times);
+        if agreed != me.truce {
+            self.make_truce(inner, &mut me, agreed, now);
+        }
+        let mut verdict = rules::decide(&me, &inner.room[..count], now, &self.times);
+        let is_on = matches!(me.phase, Phase::On { .. });
+        let mut rings = 0;
+        if is_on
+            && matches!(verdict.phase, Phase::Waiting { .. })
+            && let Some(begun) = self.judge(inner, current, busy, now)
+        {
+            self.make_truce(inner, &mut me, begun, now);
+            verdict = rules::decide(&me, &inner.room[..count], now, &self.times);
+            // All at once: each would have to run before it could wake the next one.
+            rings = inner.room[..count]
+                .iter()
+                .filter(|other| {
+                    matches!(other.phase, Phase::Waiting { .. }) && !other.busy.and(busy).is_empty()
+                })
+                .fold(0, |bits, other| bits | 1 << other.id);
+        }
         let others = &inner.room[..count];
-        let verdict = rules::decide(&me, others, now, &self.times);
+        if !is_on || !verdict.shared.and(busy).is_empty() {
+            self.ledger.not_alone(now);
+        }
         if verdict.gives_up {
             inner.apart_until = now + self.times.apart;
         }
@@ -399,7 +447,7 @@ impl State {
             Ordering::Relaxed,
         );
         let mut calls = Calls {
-            rings: self.stop(current, verdict.off.and(busy), now),
+            rings: rings | self.stop(current, verdict.off.and(busy), now),
             offers: verdict.offers,
         };
         for id in bits(verdict.holders) {
@@ -409,7 +457,7 @@ impl State {
         let before = core::mem::replace(&mut inner.busy_before, busy);
         let freed = Set(core::array::from_fn(|at| before.0[at] & !busy.0[at]));
         if !freed.is_empty() {
-            for other in &inner.room[..count] {
+            for other in others {
                 if verdict.offers & (1 << other.id) == 0
                     && matches!(other.phase, Phase::Waiting { .. })
                     && !other.busy.and(freed).is_empty()
@@ -419,6 +467,35 @@ impl State {
             }
         }
         calls
+    }
+
+    fn make_truce(&self, inner: &mut Inner, me: &mut Member, truce: Truce, now: u64) {
+        me.truce = truce;
+        self.truces.fetch_add(1, Ordering::Relaxed);
+        inner.crowd.make(truce, &self.ledger, now);
+        self.registry.publish_truce(truce);
+    }
+
+    /// A turn is over: the truce that has to begin, if there is one.
+    fn judge<K: Kernel>(
+        &self,
+        inner: &mut Inner,
+        current: &Activation<K>,
+        busy: Set,
+        now: u64,
+    ) -> Option<Truce> {
+        let processors = current
+            .runtime()
+            .vps()
+            .iter()
+            .map(Vp::processor)
+            .filter(|&processor| {
+                let (word, bit) = Set::place(processor);
+                busy.0[word] & bit != 0
+            });
+        inner
+            .crowd
+            .judge(&self.ledger, processors, now, &self.times)
     }
 
     /// Reads the others, without the dead.

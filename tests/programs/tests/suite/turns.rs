@@ -51,6 +51,23 @@ fn programs_that_spin_take_turns() {
     assert_ne!(outcome.counted("waited for turns, us"), 0);
 }
 
+/// The native program computes on both processors.
+#[test]
+fn turns_rest_beside_a_native_program() {
+    let name = "turns_rest_beside_a_native_program";
+    let Some((case, path)) = real_on_two(name, "spin_copies.c") else {
+        return;
+    };
+    let native = Program::new(&path)
+        .args(["0", "spins"])
+        .start(&case.fresh("native"), None);
+    let other = begin(&case, &path, "other", "0");
+    let outcome = begin(&case, &path, "copy", "10000").finish();
+    drop((other, native));
+    check(&case, &outcome);
+    assert_ne!(outcome.counted("truces"), 0);
+}
+
 #[test]
 fn turns_can_be_switched_off() {
     let Some((case, path)) = real_on_two("turns_can_be_switched_off", "spin_copies.c") else {

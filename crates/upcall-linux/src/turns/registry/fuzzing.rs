@@ -3,6 +3,7 @@
 use std::boxed::Box;
 use std::cell::Cell;
 
+use super::super::rules::truce;
 use super::super::rules::{TIMES, decide};
 use super::*;
 
@@ -124,6 +125,8 @@ fn run(shared: &'static Shared, script: &mut Script<'_>) -> Option<()> {
                         .iter()
                         .all(|one| one.id != me && one.id < SLOTS as u32)
                 );
+                mine.truce = truce::in_force(&mine, &room[..count], now, &TIMES);
+                assert!(mine.truce.until <= now + TIMES.longest_truce);
                 let verdict = decide(&mine, &room[..count], now, &TIMES);
                 assert_eq!((verdict.offers | verdict.holders) & (1 << me), 0);
                 // Rule 4, whatever they say: looked at in time, it goes on in time.

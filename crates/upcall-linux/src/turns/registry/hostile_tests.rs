@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use proptest::prelude::*;
 
+use super::super::rules::truce;
 use super::super::rules::{TIMES, decide};
 use super::*;
 
@@ -37,11 +38,13 @@ fn member(id: u32) -> impl Strategy<Value = Member> {
         number().prop_map(|since| Phase::On { since }),
         (number(), number()).prop_map(|(since, offered)| Phase::Waiting { since, offered }),
     ];
-    (busy(), phase, number()).prop_map(move |(busy, phase, beat)| Member {
+    let truce = (number(), number()).prop_map(|(until, length)| Truce { until, length });
+    (busy(), phase, number(), truce).prop_map(move |(busy, phase, beat, truce)| Member {
         id,
         busy,
         phase,
         beat,
+        truce,
     })
 }
 
@@ -67,6 +70,9 @@ proptest! {
         for step in 0..1200u64 {
             let now = start + step * 5 * MS;
             let others = &moods[step as usize % moods.len()];
+            mine.truce = truce::in_force(&mine, others, now, &TIMES);
+            prop_assert!(mine.truce.until <= now + TIMES.longest_truce);
+            prop_assert!(mine.truce.length <= TIMES.longest_truce);
             let verdict = decide(&mine, others, now, &TIMES);
             prop_assert_eq!(verdict.offers & (1 << me), 0);
             prop_assert_eq!(verdict.holders & (1 << me), 0);

@@ -10,6 +10,7 @@ use core::ptr;
 
 use upcall_core::sync::{AtomicU32, AtomicU64, Ordering};
 
+use super::rules::truce::Truce;
 use super::rules::{Member, Phase, Set};
 use crate::sys::procfs::Path;
 use crate::sys::{self, error, memory};
@@ -23,7 +24,7 @@ use place::{Origin, attach, detach, name};
 /// Processes that can take part; the others are scheduled by the kernel alone.
 pub const SLOTS: usize = 64;
 
-const MAGIC: u64 = 0x7570_6361_6c6c_6731;
+const MAGIC: u64 = 0x7570_6361_6c6c_6732;
 const ESRCH: i32 = libc::ESRCH;
 /// How often a file is opened anew that has just been removed.
 const TRIES: u32 = 3;
@@ -48,6 +49,9 @@ pub struct Slot {
     /// Not 0: a competitor waits.
     wanted: AtomicU64,
     busy: [AtomicU64; Set::WORDS],
+    /// When its last truce ends or ended, and how long it was to be.
+    truce_until: AtomicU64,
+    truce_length: AtomicU64,
 }
 
 #[repr(C, align(128))]
@@ -65,6 +69,7 @@ const _: () = {
     assert!(size_of::<Slot>() == 128);
     assert!(offset_of!(Slot, bell) == 4);
     assert!(offset_of!(Slot, busy) == 48);
+    assert!(offset_of!(Slot, truce_until) == 80);
     assert!(offset_of!(Shared, slots) == 128);
     assert!(SIZE == 128 * (SLOTS + 1));
 };
@@ -127,9 +132,8 @@ impl Registry {
                     origin: None,
                 };
                 registry.publish(Phase::Resting);
-                for word in &slot.busy {
-                    word.store(0, Ordering::Relaxed);
-                }
+                registry.publish_busy(Set::default());
+                registry.publish_truce(Truce::default());
                 return Some(registry);
             }
         }
@@ -201,6 +205,13 @@ impl Registry {
         for (word, value) in self.own().busy.iter().zip(busy.0) {
             word.store(value, Ordering::Relaxed);
         }
+    }
+
+    /// Publishes the last truce.
+    pub(crate) fn publish_truce(&self, truce: Truce) {
+        let own = self.own();
+        own.truce_length.store(truce.length, Ordering::Relaxed);
+        own.truce_until.store(truce.until, Ordering::Relaxed);
     }
 
     /// Lets the others know that this process runs.
@@ -301,6 +312,10 @@ impl Slot {
                 (since, _) => Phase::On { since },
             },
             beat: self.beat.load(Ordering::Relaxed),
+            truce: Truce {
+                until: self.truce_until.load(Ordering::Relaxed),
+                length: self.truce_length.load(Ordering::Relaxed),
+            },
         }
     }
 

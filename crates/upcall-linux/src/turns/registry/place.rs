@@ -20,7 +20,7 @@ use crate::sys::memory::{self, REGISTRY};
 use crate::sys::procfs::Path;
 use crate::sys::{self, error};
 
-const NAME: &[u8] = b"/upcall-turns-1-";
+const NAME: &[u8] = b"/upcall-turns-2-";
 const MODE: u32 = 0o600;
 const PAGE: usize = 4096;
 

@@ -108,10 +108,17 @@ fn the_same_process_takes_its_old_slot_over_clean() {
     let mut busy = Set::default();
     busy.0[1] = 1;
     before.publish_busy(busy);
+    let truce = Truce {
+        until: 9,
+        length: 8,
+    };
+    before.publish_truce(truce);
+    assert_eq!(before.me().truce, truce);
     let after = place.join(own_pid()).unwrap();
     assert_eq!(before.id(), after.id());
     assert_eq!(after.me().phase, Phase::Resting);
     assert!(after.me().busy.is_empty());
+    assert_eq!(after.me().truce, Truce::default());
 }
 
 #[test]
@@ -180,8 +187,8 @@ fn the_path_names_user_and_namespace() {
     let path = path();
     // SAFETY: asks only.
     let user = unsafe { libc::geteuid() };
-    let shared = format!("/dev/shm/upcall-turns-1-{user}-");
-    let own = format!("/run/user/{user}/upcall-turns-1-");
+    let shared = format!("/dev/shm/upcall-turns-2-{user}-");
+    let own = format!("/run/user/{user}/upcall-turns-2-");
     assert!(
         path.starts_with(&shared) || path.starts_with(&own),
         "{path}"

@@ -15,8 +15,14 @@
 //!    dead, stopped or hostile, however many, cost a program at most [`Times::longest`] (and the time to its next look) in
 //!    each [`Times::longest`] and [`Times::apart`] together.
 //!
+//! 5. Members that share processors with programs that take no turns make a truce, and then no two compete ([`truce`]).
+//!
 //! Every member computes this for itself and writes its own phase only. So nothing needs a lock that a dead process could
 //! hold. Rule 3 puts right at the next time slice what crossed.
+
+pub(super) mod truce;
+
+use truce::Truce;
 
 /// Processors, by number modulo [`Set::BITS`]: a collision costs a needless turn, no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -80,6 +86,8 @@ pub struct Member {
     pub phase: Phase,
     /// When it was last heard of.
     pub beat: u64,
+    /// Its last truce.
+    pub truce: Truce,
 }
 
 /// The times of the rules, in nanoseconds.
@@ -95,6 +103,14 @@ pub(super) struct Times {
     pub longest: u64,
     /// A member that has waited for the longest time takes no part for this time.
     pub apart: u64,
+    /// A member that has lost so much of its processor time to programs without turns makes a truce, in thousandths.
+    pub loss: u64,
+    /// It must have lost so much of one processor, too. Programs that take less do not compute all the time.
+    pub loss_of_one: u64,
+    pub first_truce: u64,
+    pub longest_truce: u64,
+    /// The processors are watched for so long at least before what was lost counts.
+    pub watch: u64,
 }
 
 pub(super) const TIMES: Times = Times {
@@ -103,6 +119,11 @@ pub(super) const TIMES: Times = Times {
     grace: 30_000_000,
     longest: 1_000_000_000,
     apart: 10_000_000_000,
+    loss: 62,
+    loss_of_one: 300,
+    first_truce: 250_000_000,
+    longest_truce: 2_000_000_000,
+    watch: 100_000_000,
 };
 
 /// What a member should do now.
@@ -119,13 +140,17 @@ pub(super) struct Verdict {
     pub wanted: bool,
     /// The processors that it must leave alone.
     pub off: Set,
+    /// The processors that other members have, too, which are on.
+    pub shared: Set,
 }
 
 impl Member {
-    fn competes(&self, other: &Member) -> bool {
+    fn competes(&self, other: &Member, now: u64, times: &Times) -> bool {
         self.id != other.id
             && !self.busy.and(other.busy).is_empty()
             && (self.busy.len() > 1 || other.busy.len() > 1)
+            && !self.truce.holds(now, times)
+            && !other.truce.holds(now, times)
     }
 
     /// Since when it is on, if it is and was heard of lately. A time that is still to come is that
@@ -171,7 +196,7 @@ fn successors(me: &Member, others: &[Member], now: u64, times: &Times) -> u64 {
             return chosen;
         };
         let hindered = all().any(|other| {
-            other.competes(member)
+            other.competes(member, now, times)
                 && (chosen & (1 << other.id) != 0
                     || other
                         .on_since(now, times)
@@ -189,14 +214,16 @@ fn ready(chosen: u64, me: &Member, others: &[Member], now: u64, times: &Times) -
     all()
         .filter(|member| chosen & (1 << member.id) != 0)
         .filter(|member| {
-            !all().any(|other| other.competes(member) && other.on_since(now, times).is_some())
+            !all().any(|other| {
+                other.competes(member, now, times) && other.on_since(now, times).is_some()
+            })
         })
         .fold(0, |bits, member| bits | 1 << member.id)
 }
 
 /// What `me` should do at `now`. `others` may contain `me`'s own entry, which is disregarded.
 pub(super) fn decide(me: &Member, others: &[Member], now: u64, times: &Times) -> Verdict {
-    let rivals = || others.iter().filter(|other| other.competes(me));
+    let rivals = || others.iter().filter(|other| other.competes(me, now, times));
     let waiting = |since| Phase::Waiting { since, offered: 0 };
     let bit = 1u64 << me.id;
     let as_waiting = |since| Member {
@@ -253,6 +280,10 @@ pub(super) fn decide(me: &Member, others: &[Member], now: u64, times: &Times) ->
         holders: 0,
         wanted: rivals().any(|rival| rival.waits_since(now, times).is_some()),
         off: Set::default(),
+        shared: others
+            .iter()
+            .filter(|other| other.id != me.id && other.on_since(now, times).is_some())
+            .fold(Set::default(), |all, other| all.or(other.busy)),
     };
     if let Phase::Waiting { .. } = phase {
         for rival in rivals() {

@@ -19,6 +19,7 @@ fn member(id: u32, processors: &[u32], phase: Phase, beat: u64) -> Member {
         busy: set(processors),
         phase,
         beat,
+        truce: Truce::default(),
     }
 }
 
@@ -203,7 +204,11 @@ impl Play {
             .map(|at| &self.members[at])
             .collect();
         on.iter()
-            .map(|a| on.iter().filter(|b| a.competes(b)).count())
+            .map(|a| {
+                on.iter()
+                    .filter(|b| a.competes(b, self.now, &TIMES))
+                    .count()
+            })
             .sum()
     }
 }
@@ -292,4 +297,77 @@ fn members_that_crossed_are_apart_after_one_round() {
             play.members
         );
     }
+}
+
+/// As many members as this on the same two processors, one of which has made a truce until then.
+fn play_with_truce(nr_members: u32, until: u64) -> Play {
+    let mut members: Vec<Member> = (0..nr_members)
+        .map(|id| member(id, &[0, 1], waiting(MS), MS))
+        .collect();
+    members[0].phase = on(MS);
+    members[0].truce = Truce {
+        until,
+        length: TIMES.first_truce,
+    };
+    Play {
+        members,
+        now: 2 * MS,
+        gave_up: 0,
+    }
+}
+
+impl Play {
+    /// All decide, one after the other, on what is in force.
+    fn round(&mut self) {
+        for at in 0..self.members.len() {
+            self.now += MS;
+            let agreed = truce::in_force(&self.members[at], &self.members, self.now, &TIMES);
+            self.members[at].truce = agreed;
+            self.step(at);
+        }
+    }
+}
+
+#[test]
+fn programs_beside_native_ones_have_the_share_of_all_and_not_of_one() {
+    let mut play = play_with_truce(8, 200 * MS);
+    play.round();
+    for at in 0..8 {
+        assert!(play.is_on(at), "{at} waits in a truce");
+        let verdict = says(&play.members[at], &play.members, play.now);
+        assert!(verdict.off.is_empty() && !verdict.wanted);
+    }
+    // All are on at once, so no processor tells what programs without turns take.
+    let verdict = says(&play.members[0], &play.members, play.now);
+    assert_eq!(verdict.shared, set(&[0, 1]));
+}
+
+#[test]
+fn turns_begin_anew_when_the_truce_is_over() {
+    let mut play = play_with_truce(8, 200 * MS);
+    play.round();
+    play.now = 201 * MS;
+    play.round();
+    let mut served = [false; 8];
+    for _ in 0..60 {
+        play.round();
+        assert_eq!(play.pairs_of_rivals_on(), 0, "{:?}", play.members);
+        for (at, served) in served.iter_mut().enumerate() {
+            *served |= play.is_on(at);
+        }
+    }
+    assert_eq!(served, [true; 8]);
+}
+
+#[test]
+fn a_truce_between_others_is_not_ours() {
+    let mut play = play_with_truce(2, 200 * MS);
+    for id in 2..4 {
+        play.members.push(member(id, &[4, 5], waiting(MS), MS));
+    }
+    play.round();
+    play.round();
+    assert!(play.is_on(0) && play.is_on(1));
+    assert_eq!(play.pairs_of_rivals_on(), 0);
+    assert!(!(play.is_on(2) && play.is_on(3)), "they take turns");
 }
