@@ -28,6 +28,8 @@ pub enum Limit {
     AtLeast(f64),
     /// At most this many times the native figure.
     TimesNptl(f64),
+    /// At least this part of the native figure.
+    PartOfNptl(f64),
     /// At least as much as each of these peers that has a figure.
     AtLeastPeers(&'static [RuntimeName]),
     /// At most `absolute`, or else at most `times` the native figure.
@@ -112,6 +114,7 @@ impl Bound {
             Limit::AtLeast(limit) => Some(figure >= limit),
             Limit::OneSlice => Some(figure <= slice_ns),
             Limit::TimesNptl(times) => within(times),
+            Limit::PartOfNptl(part) => native.map(|native| figure >= part * self.pick(&native)),
             Limit::AtLeastPeers(peers) => peers
                 .iter()
                 .filter_map(|peer| Some(figure >= self.pick(&of(*peer)?)))
@@ -138,6 +141,7 @@ impl Bound {
             Limit::AtMost(limit) => format!("{which} ≤ {}", value(limit)),
             Limit::AtLeast(limit) => format!("{which} ≥ {}", value(limit)),
             Limit::TimesNptl(times) => format!("{which} ≤ {times} × nptl"),
+            Limit::PartOfNptl(part) => format!("{which} ≥ {part} × nptl"),
             Limit::AtLeastPeers(peers) => {
                 let names: Vec<_> = peers.iter().map(|peer| peer.as_str()).collect();
                 format!("{which} ≥ {}", names.join(", "))
@@ -168,6 +172,14 @@ mod tests {
         assert_eq!(judge(bound, &[3.0], &[2.0]), Verdict::Holds);
         assert_eq!(judge(bound, &[3.1], &[2.0]), Verdict::Broken);
         assert_eq!(judge(bound, &[3.0], &[]), Verdict::Unknown);
+    }
+
+    #[test]
+    fn a_part_needs_the_native_figure() {
+        let bound = Bound::median(Limit::PartOfNptl(0.95));
+        assert_eq!(judge(bound, &[1.9], &[2.0]), Verdict::Holds);
+        assert_eq!(judge(bound, &[1.8], &[2.0]), Verdict::Broken);
+        assert_eq!(judge(bound, &[1.9], &[]), Verdict::Unknown);
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub enum Kind {
     Overhead,
     /// One copy alone, then two copies at once.
     Pair,
+    /// So many copies beside so many native programs; a variant says how many. The figure is the processor time that the
+    /// copies got.
+    Share,
     /// So many copies at once, whose mean time is taken; the program reports what it takes without threads too, when
     /// it is alone.
     Speedup(usize),
@@ -193,6 +196,11 @@ const COMPUTE: &[Bound] = &[
     Bound::max(Limit::OneSlice),
 ];
 const LOST: &[Bound] = &[Bound::median(Limit::AtMost(3.0))];
+/// Neither the copies nor the native programs beside them get less than natively.
+const SHARE: &[Bound] = &[
+    Bound::median(Limit::PartOfNptl(0.95)),
+    Bound::median(Limit::TimesNptl(1.1)),
+];
 const PAIR: &[Bound] = &[Bound::median(Limit::AtLeast(0.5))];
 
 /// The variants into which [`Kind::Overhead`] turns its figures.
@@ -446,6 +454,23 @@ pub const WORKLOADS: &[Workload] = &[
         "2 x alone / two copies at once: parallel regions of OpenMP",
         &[only_pthreads("", &[], PAIR)],
     ),
+    Workload {
+        name: "share",
+        about: "processor time of so many programs of two threads beside so many native ones of one",
+        program: "share",
+        workers: 2,
+        kind: Kind::Share,
+        unit: "ms",
+        variants: &[
+            only_pthreads("2_beside_1", &[], SHARE),
+            only_pthreads("2_beside_2", &[], SHARE),
+            only_pthreads("2_beside_4", &[], SHARE),
+            only_pthreads("3_beside_2", &[], SHARE),
+            only_pthreads("8_beside_1", &[], SHARE),
+            only_pthreads("8_beside_2", &[], SHARE),
+            only_pthreads("8_beside_4", &[], SHARE),
+        ],
+    },
     Workload {
         name: "nbody_speedup",
         about: "N-body against the same without threads (Figure 2 of 1991)",

@@ -224,6 +224,14 @@ fn fixed_work_is_timed_for_each_thread() {
 }
 
 #[test]
+fn share_reports_the_processor_time_that_it_got() {
+    if let Some(found) = figures(&["share", "threads=2", "duration_ms=50"]) {
+        assert_eq!(found["cpu"].len(), 1);
+        assert!(found["cpu"][0] > 0.0, "{found:?}");
+    }
+}
+
+#[test]
 fn copies_that_spin_tell_begin_and_end() {
     for name in ["pair_spin", "pair_ticket", "pair_barrier"] {
         let found = figures(&[name, "operations=20"]).expect("needs nothing special");

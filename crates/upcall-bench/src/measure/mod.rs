@@ -9,6 +9,7 @@
 //!    declines (exit status 77) is left out with its reason.
 
 mod pairs;
+mod share;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -80,7 +81,7 @@ impl<'a> Bench<'a> {
     /// Rounds, the first one included: more of them where a few percent or half of one must show.
     fn rounds(&self, workload: &Workload) -> usize {
         let times = match workload.kind {
-            Kind::Samples | Kind::Pair | Kind::Speedup(_) => 1,
+            Kind::Samples | Kind::Pair | Kind::Share | Kind::Speedup(_) => 1,
             Kind::Loss => 2,
             Kind::Overhead => 3,
         };
@@ -197,6 +198,10 @@ impl<'a> Bench<'a> {
                 let [alone, pair] = pairs::times(self, subject)?;
                 Ok(vec![("alone", vec![alone]), ("pair", vec![pair])])
             }
+            Kind::Share => Ok(vec![(
+                workload.unit,
+                vec![share::of_copies(self, subject)?],
+            )]),
             Kind::Speedup(copies) => {
                 let mut found = self.program(subject, &[])?;
                 let sequential = series(&mut found, "sequential")?;

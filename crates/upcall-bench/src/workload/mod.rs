@@ -38,6 +38,7 @@ mod pipe;
 pub mod posix;
 mod resolver;
 mod semaphore;
+mod share;
 mod signal;
 pub mod threads;
 pub mod uffd;
@@ -129,6 +130,7 @@ const POSIX: &[(&str, Body)] = &[
     ("pair_spin", pair::spin_lock),
     ("pair_ticket", pair::ticket),
     ("resolver", resolver::run),
+    ("share", share::run),
     ("unblock_to_run", unblock::run),
 ];
 
