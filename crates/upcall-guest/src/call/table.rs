@@ -30,7 +30,7 @@ use crate::ground::state::GUEST;
 use crate::process::{self, loads};
 use crate::signal::{self, alone, carried, dispatch, everywhere, settled, timers, user_dispatch};
 use crate::thread::lifetime::{self, Request};
-use crate::thread::{bound, deadlines, names, scheduling};
+use crate::thread::{affinity, bound, deadlines, names, scheduling};
 
 /// The answer. What `None` means stands in the column's row above.
 type Answer = Option<i64>;
@@ -311,9 +311,13 @@ static ROWS: &[Row] = &[
         .helper(helpers::about_thread)
         .bound(|thread, frame| to_thread(thread, frame, frame.rdi as i32, 0))
         .thread(|runtime, thread, frame| Some(scheduling::serve(runtime, thread, frame))),
+    row(&[libc::SYS_sched_getaffinity])
+        .alone(|frame| affinity::before_threads(frame))
+        .helper(helpers::about_thread)
+        .bound(|thread, frame| to_thread(thread, frame, frame.rdi as i32, 0))
+        .thread(|runtime, thread, frame| Some(scheduling::serve(runtime, thread, frame))),
     row(&[
         libc::SYS_sched_setaffinity,
-        libc::SYS_sched_getaffinity,
         libc::SYS_sched_getscheduler,
         libc::SYS_sched_setparam,
         libc::SYS_sched_getparam,

@@ -3,6 +3,11 @@
 //! A thread that asks for all processors on which virtual processors may be, and for no other that the machine grants,
 //! stays on the virtual processors. A thread that asks for others is bound ([`bound`]): the kernel keeps its mask, and
 //! decides which masks are wrong.
+//!
+//! A program with fewer virtual processors than processors is told of as many processors as it has virtual ones: the first
+//! of those that it may use. It makes as many threads as it is told of, and more of them than virtual processors would wait
+//! for each other. The kernel keeps all that it may use, and so do the processes that it starts: one under this runtime is
+//! told the same, and a native one has all.
 
 use core::sync::atomic::Ordering;
 
@@ -20,16 +25,29 @@ const EFAULT: i64 = -(libc::EFAULT as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
 const ESRCH: i64 = -(libc::ESRCH as i64);
 
-/// Returns the processors that the thread has asked for, without those that the program may not use, or all that it may
-/// use.
+/// How many processors the program is told of at most.
+fn most() -> usize {
+    match (GUEST.runtime(), GUEST.vps.load(Ordering::Relaxed)) {
+        (Some(runtime), _) => runtime.vps().len(),
+        (None, 0) => usize::MAX,
+        (None, vps) => vps as usize,
+    }
+}
+
+/// Returns the processors that the thread has asked for, without those that the program may not use, or all of which it
+/// is told.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn get_affinity(thread: &'static Thread, frame: &Frame) -> i64 {
-    let mut mask = affinity::allowed();
-    if let Some(asked) = thread.kernel.asked.get()
-        && !asked.and(&mask).is_empty()
-    {
-        mask = asked.and(&mask);
+    let allowed = affinity::allowed();
+    let mut mask = allowed.first(most());
+    if let Some(asked) = thread.kernel.asked.get() {
+        for within in [mask, allowed] {
+            if !asked.and(&within).is_empty() {
+                mask = asked.and(&within);
+                break;
+            }
+        }
     }
     let mask = mask.0;
     if !frame.rsi.is_multiple_of(8) {
@@ -103,4 +121,28 @@ pub fn pass_on(runtime: &'static Runtime, creator: &'static Thread, id: i32) {
         let call = [libc::SYS_sched_setaffinity as u64, 0, size, at, 0, 0, 0];
         bound::change(runtime, (thread, id), &[call]);
     }
+}
+
+/// sched_getaffinity(2) in a process without a runtime: the kernel's answer, cut down to as many processors as there will be
+/// virtual processors. `None` if the call is about another process, or nothing has to be cut.
+pub fn before_threads(frame: &Frame) -> Option<i64> {
+    let most = most();
+    let who = frame.rdi as u32;
+    if most == usize::MAX || who != 0 && who != GUEST.pid.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: the program's own call, as it made it.
+    let answer = unsafe { frame.raw() } as i64;
+    let mut left = most;
+    for at in (frame.rdx as usize..)
+        .step_by(8)
+        .take(answer.max(0) as usize / 8)
+    {
+        let cut = access::load_u64(at)
+            .and_then(|word| access::store_u64(at, affinity::first_bits(word, &mut left)));
+        if cut.is_err() {
+            return Some(EFAULT);
+        }
+    }
+    Some(answer)
 }

@@ -2,7 +2,9 @@
 //!
 //! The sets and the rules are in `processors::affinity`. This module applies them to the activations of the process.
 
-pub use crate::processors::affinity::{Set, WORDS, allowed, is_as_allowed, note, release};
+pub use crate::processors::affinity::{
+    Set, WORDS, allowed, first_bits, is_as_allowed, note, release,
+};
 use crate::processors::affinity::{look, mask_of_others};
 use crate::state::{Activation, Linux};
 use upcall_core::Machine;

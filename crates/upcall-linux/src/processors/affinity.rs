@@ -79,6 +79,12 @@ impl Set {
         (0..64 * WORDS as u32).filter(|&processor| self.has(processor))
     }
 
+    /// Its first processors, at most so many.
+    pub fn first(&self, most: usize) -> Set {
+        let mut left = most;
+        Set(self.0.map(|word| first_bits(word, &mut left)))
+    }
+
     /// How many processors it holds.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
@@ -88,6 +94,15 @@ impl Set {
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
+}
+
+/// The lowest bits of a word of a set, as many as are `left`, which become fewer.
+pub fn first_bits(mut word: u64, left: &mut usize) -> u64 {
+    while word.count_ones() as usize > *left {
+        word &= !(1 << word.ilog2());
+    }
+    *left -= word.count_ones() as usize;
+    word
 }
 
 /// What the kernel says of a kernel thread; 0 is the caller. Empty when it is gone.
@@ -275,6 +290,19 @@ mod tests {
         assert_eq!(set.len(), 1);
         assert!(Set::only(5000).is_empty());
         assert!(ALL.covers(&set) && !set.covers(&ALL) && set.covers(&set));
+    }
+
+    #[test]
+    fn the_first_processors_of_a_set_are_those_with_the_lowest_numbers() {
+        let mut set = Set([0; WORDS]);
+        set.0[0] = 0b1011_0000;
+        set.0[3] = u64::MAX;
+        let first = |most| set.first(most).iter().collect::<Vec<_>>();
+        assert!(first(0).is_empty());
+        assert_eq!(first(2), [4, 5]);
+        assert_eq!(first(4), [4, 5, 7, 192]);
+        assert_eq!(set.first(67), set);
+        assert_eq!(set.first(usize::MAX), set);
     }
 
     #[test]
