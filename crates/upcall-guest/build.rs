@@ -8,4 +8,21 @@ fn main() {
     for name in ["malloc", "calloc", "realloc", "free", "posix_memalign"] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym={name}=upcall_own_{name}");
     }
+    // Its unwinder is the program's (`unwinder`).
+    for name in [
+        "Backtrace",
+        "GetDataRelBase",
+        "GetIP",
+        "GetIPInfo",
+        "GetLanguageSpecificData",
+        "GetRegionStart",
+        "GetTextRelBase",
+        "Resume",
+        "SetGR",
+        "SetIP",
+    ] {
+        println!(
+            "cargo::rustc-cdylib-link-arg=-Wl,--defsym=_Unwind_{name}=upcall_own__Unwind_{name}"
+        );
+    }
 }

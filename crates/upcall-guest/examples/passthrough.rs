@@ -120,6 +120,7 @@ mod library {
             },
             loader: true,
             beside: false,
+            is_first: |_| true,
         };
         // SAFETY: constructors run before the program's threads; the hooks are this library's.
         unsafe { patch_all(hooks) };

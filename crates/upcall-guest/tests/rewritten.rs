@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use upcall_guest::entry::{self, Frame, raw_syscall};
 use upcall_guest::rewrite::object;
-use upcall_guest::rewrite::patch::{self, ObjectReport};
+use upcall_guest::rewrite::patch::{self, Extent, ObjectReport};
 
 const CAPTURE: i64 = 1_000_001;
 /// The status of a child in which a check failed.
@@ -59,7 +59,7 @@ fn with_libc_rewritten(check: fn(ObjectReport)) {
         unsafe { entry::install(handler, entry::nothing) };
         let libc = object::at(libc::getppid as *const () as usize).expect("libc is loaded");
         // SAFETY: libc stays, and there is one thread.
-        check(unsafe { patch::patch_object(&libc) });
+        check(unsafe { patch::patch_object(&libc, Extent::All) });
         0
     });
     assert_eq!(status, 0);
@@ -71,7 +71,8 @@ fn what_is_rewritten_is_left_alone() {
         assert!(report.patched() > report.sites.len() / 2);
         let libc = object::at(libc::getppid as *const () as usize).expect("libc is loaded");
         // SAFETY: as above.
-        assert_eq!(unsafe { patch::patch_object(&libc) }.patched(), 0);
+        let again = unsafe { patch::patch_object(&libc, Extent::All) };
+        assert_eq!(again.patched(), 0);
     });
 }
 

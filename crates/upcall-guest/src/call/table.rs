@@ -9,6 +9,10 @@
 //! | `thread` | a thread on an activation | the kernel serves the call; if it blocks, the activation is replaced |
 //! | `at_once` | a thread on an activation; asked before `thread` | see `thread` |
 //!
+//! A row may be *early*: its calls must be seen before there is a thread. Their sites are rewritten at start, all others
+//! when the process is made ready for threads ([`ready`](crate::start)). What `alone` does only while dispatch is on, or
+//! for descriptors of the runtime's, makes no row early: by then the process is ready.
+//!
 //! A call that `at_once` serves is never made again. Any other call that was interrupted is made again where the kernel
 //! would have done so ([`crate::call::again`]). A call without a row is served by the kernel for every caller.
 
@@ -25,6 +29,7 @@ use crate::call::{
 };
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode};
+use crate::ground::hooks::hooks;
 use crate::ground::mask;
 use crate::ground::state::GUEST;
 use crate::process::{self, loads};
@@ -56,6 +61,8 @@ pub struct Row {
     pub thread: Served,
     /// See the table.
     pub at_once: Option<AtOnce>,
+    /// See the table.
+    is_early: bool,
 }
 
 const fn row(calls: &'static [i64]) -> Row {
@@ -67,11 +74,23 @@ const fn row(calls: &'static [i64]) -> Row {
         bound: |_, _| None,
         thread: |_, _, _| None,
         at_once: None,
+        is_early: false,
     }
 }
 
 impl Row {
+    /// What must be seen before there is a thread.
     const fn alone(self, alone: Alone) -> Row {
+        Row {
+            alone,
+            is_early: true,
+            ..self
+        }
+    }
+
+    /// What needs to be done only in a process that is ready for threads: while dispatch is on, or with descriptors of
+    /// the runtime's.
+    const fn alone_ready(self, alone: Alone) -> Row {
         Row { alone, ..self }
     }
 
@@ -105,6 +124,11 @@ pub fn row_of(number: u64) -> &'static Row {
     &ROWS[usize::from(index)]
 }
 
+/// Returns true if a call with this number, `None` where it is not known, must be seen before there is a thread.
+pub fn is_early(number: Option<u32>) -> bool {
+    number.is_none_or(|number| row_of(number.into()).is_early)
+}
+
 /// The numbers of calls are below this.
 const NUMBERS: usize = 512;
 
@@ -135,6 +159,7 @@ const EBADF: i64 = -(libc::EBADF as i64);
 const EINVAL: i64 = -(libc::EINVAL as i64);
 const EPERM: i64 = -(libc::EPERM as i64);
 
+const MSEAL: i64 = 462;
 const FUTEX_WAKE: i64 = 454;
 const FUTEX_WAIT: i64 = 455;
 const FUTEX_REQUEUE: i64 = 456;
@@ -187,7 +212,7 @@ static ROWS: &[Row] = &[
             Some(runtime.blocking(|| of_bound::program_call(words, frame)))
         }),
     row(&[libc::SYS_ptrace])
-        .alone(|frame| {
+        .alone_ready(|frame| {
             if dispatch::is_on() && frame.rdi == PTRACE_TRACEME {
                 dispatch::end();
             }
@@ -220,6 +245,7 @@ static ROWS: &[Row] = &[
                 user_dispatch::begin(frame);
                 return Some(frame.rax as i64);
             }
+            make_ready_for_prctl(frame.rdi as i32);
             if frame.rdi as i32 == libc::PR_SET_SECCOMP {
                 prepared::open();
             }
@@ -269,22 +295,36 @@ static ROWS: &[Row] = &[
         }
     }),
     row(&[
+        libc::SYS_landlock_restrict_self,
+        libc::SYS_setns,
+        LSM_SET_SELF_ATTR,
+    ])
+    .alone(made_ready)
+    .thread(own_change),
+    row(&[
         libc::SYS_setfsuid,
         libc::SYS_setfsgid,
         libc::SYS_capset,
-        libc::SYS_landlock_restrict_self,
         libc::SYS_set_mempolicy,
-        libc::SYS_setns,
         libc::SYS_personality,
         libc::SYS_keyctl,
         libc::SYS_add_key,
         libc::SYS_request_key,
         libc::SYS_ioperm,
         libc::SYS_iopl,
-        LSM_SET_SELF_ATTR,
     ])
     .thread(own_change),
+    // Other files, or sealed memory, with which the code could not be rewritten any more. No right is needed for that: a
+    // process may drop any.
+    row(&[
+        libc::SYS_chroot,
+        libc::SYS_pivot_root,
+        libc::SYS_setrlimit,
+        MSEAL,
+    ])
+    .alone(made_ready),
     row(&[libc::SYS_unshare])
+        .alone(made_ready)
         .bound(|thread, frame| {
             let unshares = bound::unshares_descriptors(&frame.words());
             unshares.then(|| own_descriptors(thread, of_bound::raw(frame)))
@@ -294,6 +334,7 @@ static ROWS: &[Row] = &[
         .alone(|frame| {
             const SECCOMP_GET_ACTION_AVAIL: u64 = 2;
             if frame.rdi < SECCOMP_GET_ACTION_AVAIL {
+                (hooks().make_ready)();
                 prepared::open();
             }
             None
@@ -373,11 +414,20 @@ static ROWS: &[Row] = &[
             }
         })
         .thread(|runtime, _, frame| Some(ids::serve(runtime, frame))),
+    row(&[libc::SYS_prlimit64])
+        .alone(|frame| {
+            if frame.rdx != 0 && matches!(frame.rsi as u32, libc::RLIMIT_AS | libc::RLIMIT_DATA) {
+                (hooks().make_ready)();
+            }
+            None
+        })
+        .helper(|_, frame| Some(ids::serve_outside(frame)))
+        .bound(|_, frame| Some(ids::serve_outside(frame)))
+        .thread(|runtime, _, frame| Some(ids::serve(runtime, frame))),
     row(&[
         libc::SYS_getpgid,
         libc::SYS_setpgid,
         libc::SYS_getsid,
-        libc::SYS_prlimit64,
         libc::SYS_process_vm_readv,
         libc::SYS_process_vm_writev,
         libc::SYS_migrate_pages,
@@ -394,7 +444,7 @@ static ROWS: &[Row] = &[
         .bound(|_, frame| Some(signal::sigaction(frame)))
         .thread(|_, _, frame| Some(signal::sigaction(frame))),
     row(&[libc::SYS_rt_sigprocmask])
-        .alone(|frame| dispatch::is_on().then(|| alone::sigprocmask(frame)))
+        .alone_ready(|frame| dispatch::is_on().then(|| alone::sigprocmask(frame)))
         .helper(|_, frame| {
             let answer = of_bound::raw(frame);
             // Unblocks the signals again. In between, no dispatched call must be made.
@@ -404,10 +454,10 @@ static ROWS: &[Row] = &[
         .bound(|thread, frame| Some(signal::sigprocmask_of_bound(thread, frame)))
         .thread(|runtime, thread, frame| Some(signal::sigprocmask(runtime, thread, frame))),
     row(&[libc::SYS_rt_sigpending])
-        .alone(|frame| dispatch::is_on().then(|| alone::sigpending(frame)))
+        .alone_ready(|frame| dispatch::is_on().then(|| alone::sigpending(frame)))
         .thread(|runtime, thread, frame| Some(attributes::sigpending(runtime, thread, frame))),
     row(&[libc::SYS_sigaltstack])
-        .alone(|frame| dispatch::is_on().then(|| signal::altstack::call_of_kernel(frame)))
+        .alone_ready(|frame| dispatch::is_on().then(|| signal::altstack::call_of_kernel(frame)))
         .thread(|runtime, thread, frame| {
             Some(signal::altstack::sigaltstack(runtime, thread, frame))
         }),
@@ -416,7 +466,7 @@ static ROWS: &[Row] = &[
         true
     }),
     row(&[libc::SYS_rt_sigsuspend])
-        .alone(wait_alone)
+        .alone_ready(wait_alone)
         .thread(|runtime, thread, frame| {
             Some(signal::with_mask(
                 runtime,
@@ -426,7 +476,7 @@ static ROWS: &[Row] = &[
             ))
         }),
     row(&[libc::SYS_rt_sigtimedwait])
-        .alone(wait_alone)
+        .alone_ready(wait_alone)
         .thread(|runtime, thread, frame| Some(signal::sigtimedwait(runtime, thread, frame))),
     row(&[libc::SYS_signalfd, libc::SYS_signalfd4])
         .alone(|frame| Some(signal::signalfd(frame)))
@@ -530,7 +580,7 @@ static ROWS: &[Row] = &[
         libc::SYS_epoll_pwait,
         libc::SYS_epoll_pwait2,
     ])
-    .alone(wait_alone)
+    .alone_ready(wait_alone)
     .thread(|runtime, thread, frame| Some(poll::serve(runtime, thread, frame))),
     row(&[libc::SYS_epoll_ctl])
         .bound(of_poller)
@@ -606,17 +656,17 @@ static ROWS: &[Row] = &[
         .bound(|_, frame| names::open(GUEST.runtime()?, frame))
         .thread(|runtime, _, frame| names::open(runtime, frame)),
     row(&[libc::SYS_close])
-        .alone(|frame| is_ours(frame).then_some(EBADF))
+        .alone_ready(|frame| is_ours(frame).then_some(EBADF))
         .helper(helpers::close)
         .bound(of_poller)
         .thread(|runtime, _, frame| Some(attributes::close(runtime, frame))),
     row(&[libc::SYS_dup2, libc::SYS_dup3])
-        .alone(|frame| is_ours(frame).then_some(EBADF))
+        .alone_ready(|frame| is_ours(frame).then_some(EBADF))
         .helper(helpers::duplicate)
         .bound(of_poller)
         .thread(|runtime, _, frame| Some(attributes::duplicate(runtime, frame))),
     row(&[libc::SYS_close_range])
-        .alone(|frame| Some(attributes::close_ranges(frame)))
+        .alone_ready(|frame| Some(attributes::close_ranges(frame)))
         .helper(|runtime, frame| Some(helpers::close_range(runtime, frame)))
         .bound(|thread, frame| {
             if frame.rdx & credentials::CLOSE_RANGE_UNSHARE != 0 {
@@ -754,6 +804,27 @@ fn with_runtime(frame: &mut Frame, refused: i64) -> Answer {
             Some(frame.rax as i64)
         }
         Err(Errno(_)) => Some(refused),
+    }
+}
+
+/// Makes the process ready for threads, while that is possible.
+fn made_ready(_: &mut Frame) -> Answer {
+    (hooks().make_ready)();
+    None
+}
+
+/// As [`made_ready`], for the prctl(2) that need it.
+fn make_ready_for_prctl(option: i32) {
+    const PR_SET_MDWE: i32 = 65;
+    if matches!(
+        option,
+        libc::PR_SET_SECCOMP
+            | libc::PR_SET_DUMPABLE
+            | libc::PR_SET_MM
+            | libc::PR_SET_TSC
+            | PR_SET_MDWE
+    ) {
+        (hooks().make_ready)();
     }
 }
 

@@ -32,8 +32,11 @@ const ANYBODY: usize = 1;
 /// One mark for processes that share the memory, one for threads.
 static OUTSIDE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Maps the marks. At start, while there is one kernel thread.
+/// Makes the marks, once. While there is one kernel thread: before the second one, or a process that shares the memory.
 pub fn prepare() {
+    if OUTSIDE[0].load(Ordering::Relaxed) != 0 {
+        return;
+    }
     const ALIGNMENT: usize = align_of::<Activation>();
     let size = size_of::<Activation>().next_multiple_of(ALIGNMENT);
     let memory = vec![0u8; OUTSIDE.len() * size + ALIGNMENT].leak();

@@ -7,6 +7,8 @@ use upcall_linux::{Inside, Runtime, Thread};
 
 /// The functions of the higher floors.
 pub struct Hooks {
+    /// Makes a process without threads ready for them, once: rewrites what was left at start.
+    pub make_ready: fn(),
     /// Starts the runtime, with the caller as its first thread.
     pub start: fn() -> Result<&'static Runtime, Errno>,
     /// The process is about to end.

@@ -17,3 +17,4 @@ pub mod obstacle;
 pub mod record;
 pub mod state;
 pub mod text;
+mod unwinder;

@@ -1,7 +1,8 @@
 //! The library's one global object: the runtime, if there is one, and the options with which the program was started.
 //!
 //! A program begins with one kernel thread and no runtime: its system calls pass through. The first thread that it creates
-//! starts the runtime. A program that never creates one pays a few nanoseconds a system call and nothing else. After fork
+//! starts the runtime. A program that never creates one pays nothing for most of its system calls, and a few nanoseconds
+//! for those that must be seen before there are threads. After fork
 //! the child is such a program again: its only thread leaves the parent's runtime behind, and starts a new one when it
 //! needs it.
 
@@ -195,6 +196,20 @@ impl Guest {
     pub fn is_starting(&self) -> bool {
         self.starting.load(Ordering::Relaxed)
     }
+}
+
+/// See [`is_ready`].
+static IS_READY: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if the process is ready for threads: all its sites are rewritten that can be. Before the first thread only
+/// those are that must be seen without one.
+pub fn is_ready() -> bool {
+    IS_READY.load(Ordering::Relaxed)
+}
+
+/// Notes that the process is ready. Returns false if it was.
+pub fn become_ready() -> bool {
+    !IS_READY.swap(true, Ordering::Relaxed)
 }
 
 /// Set while a child of vfork runs on the memory of a process without a runtime.

@@ -15,21 +15,23 @@
 //!    call notices that, before the next object can be mapped there.
 //!
 //! The decoder needs more stack than small threads have, so it runs on a stack of its own. One is enough, since the
-//! loader's lock is held.
+//! loader's lock is held, or the process has one thread.
+//!
+//! Before there are threads, of a new object only the first sites are rewritten ([`Extent::First`]).
 //!
 //! Any other mapping that becomes executable may hold anything at any time, so dispatch is switched on before the program
 //! gets it. A compiler at run time whose code makes no system call then pays a few tens of nanoseconds at each system call
 //! for nothing.
 
 use std::arch::naked_asm;
-use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::ground::entry::Frame;
-use crate::ground::{heap, memory};
+use crate::ground::hooks::hooks;
+use crate::ground::{heap, memory, state};
 use crate::rewrite::object::{self, LoaderDebug, Object, Role};
-use crate::rewrite::patch;
+use crate::rewrite::patch::{self, Extent, ObjectReport, Report};
 use crate::signal::dispatch;
 use crate::thread::agents;
 
@@ -55,27 +57,39 @@ static DUE_COUNT: AtomicUsize = AtomicUsize::new(0);
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 struct Known {
-    path: String,
-    span: Range<usize>,
+    object: Object,
+    /// True if all that can be rewritten was.
+    is_done: bool,
 }
 
 impl Known {
-    fn of(object: &Object) -> Self {
-        Self {
-            path: object.path.clone(),
-            span: object.span(),
-        }
-    }
-
     fn is(&self, object: &Object) -> bool {
-        self.span == object.span() && self.path == object.path
+        self.object.span() == object.span() && self.object.path == object.path
     }
 }
 
-/// Notes what is loaded, and makes the loader report later objects. Called at start, while there is one kernel thread. If
-/// it fails, all later code is left to dispatch.
-pub fn watch() {
-    let objects = object::loaded();
+/// Rewrites what was left of the objects that are loaded. Called while there is one kernel thread. Returns how many sites
+/// stay as they are although they may make a call.
+pub fn patch_rest() -> usize {
+    // If it is held, then by a thread that stayed behind when this process was forked: there was nothing left.
+    let Ok(mut known) = KNOWN.try_lock() else {
+        return 0;
+    };
+    let (mut rest, done): (Vec<_>, Vec<_>) = known.drain(..).partition(|known| !known.is_done);
+    let objects: Vec<Object> = rest.iter().map(|known| known.object.clone()).collect();
+    // SAFETY: there is one kernel thread; the loader holds the objects, or this would have been told.
+    let report = unsafe { patch::patch_objects(&objects, Extent::All) };
+    for known in &mut rest {
+        known.is_done = true;
+    }
+    known.extend(done);
+    known.extend(rest);
+    report.objects.iter().map(ObjectReport::left_alone).sum()
+}
+
+/// Notes what is loaded and was rewritten in part or completely, and makes the loader report later objects. Called at
+/// start, while there is one kernel thread. Returns false if the loader will not: then all later code is left to dispatch.
+pub fn watch(objects: Vec<Object>, report: &Report) -> bool {
     let loader = objects.iter().find(|o| o.role == Role::Loader);
     let hooked = loader.is_some_and(|loader| {
         let debug = object::loader_debug();
@@ -90,10 +104,6 @@ pub fn watch() {
         else {
             return false;
         };
-        let Ok(stack) = memory::map_stack(STACK) else {
-            return false;
-        };
-        STACK_TOP.store(stack + STACK, Ordering::Relaxed);
         DEBUG.store(debug, Ordering::Relaxed);
         object::note_change();
         // SAFETY: start-up; the function has the type of the loader's own, and `loader` is it.
@@ -103,9 +113,16 @@ pub fn watch() {
             true
         }
     });
-    if hooked {
-        *KNOWN.lock().unwrap_or_else(|e| e.into_inner()) = objects.iter().map(Known::of).collect();
-    }
+    let is_done = |object: &Object| {
+        let mut reports = report.objects.iter();
+        reports.any(|of| of.path == object.path && of.left.is_none())
+    };
+    let known = objects.into_iter().map(|object| Known {
+        is_done: is_done(&object),
+        object,
+    });
+    *KNOWN.lock().unwrap_or_else(|e| e.into_inner()) = known.collect();
+    hooked
 }
 
 /// Returns true if mmap, mprotect, pkey_mprotect or shmat asks for executable memory.
@@ -165,22 +182,42 @@ pub fn unmap(frame: &Frame) -> i64 {
 }
 
 /// Called by the loader instead of its `r_brk`.
-#[unsafe(naked)]
 extern "C" fn objects_changed() {
+    on_stack(look);
+}
+
+/// Calls a function on the decoder's stack, which is mapped for the first one. Without memory for it the caller's has to
+/// do.
+pub fn on_stack(function: extern "C" fn()) {
+    let top = match STACK_TOP.load(Ordering::Relaxed) {
+        0 => memory::map_stack(STACK).map_or(0, |stack| stack + STACK),
+        top => top,
+    };
+    STACK_TOP.store(top, Ordering::Relaxed);
+    let here = core::ptr::from_ref(&top) as usize;
+    if top == 0 || (top - STACK..top).contains(&here) {
+        function();
+    } else {
+        // SAFETY: the stack is ours, and nobody is on it: the caller holds the loader's lock, or is alone.
+        unsafe { call_on(top, function) };
+    }
+}
+
+/// Calls `function` with the stack that ends at `top`.
+#[unsafe(naked)]
+unsafe extern "C" fn call_on(top: usize, function: extern "C" fn()) {
     naked_asm!(
         "push rbp",
         "mov rbp, rsp",
-        "mov rsp, [rip + {stack}]",
-        "call {look}",
+        "mov rsp, rdi",
+        "call rsi",
         "mov rsp, rbp",
         "pop rbp",
         "ret",
-        stack = sym STACK_TOP,
-        look = sym look,
     )
 }
 
-/// [`objects_changed`], on its own stack.
+/// [`objects_changed`], on the decoder's stack.
 extern "C" fn look() {
     // SAFETY: set by `watch` before this can be called; the loader's lock is held.
     let state = unsafe { (*DEBUG.load(Ordering::Relaxed)).state };
@@ -201,23 +238,42 @@ extern "C" fn look() {
         let stays = objects.iter().any(|o| known.is(o));
         if !stays {
             // SAFETY: the loader has unmapped the object.
-            unsafe { patch::forget(&known.span) };
+            unsafe { patch::forget(&known.object.span()) };
         }
         stays
     });
     let mut refused = 0;
+    // With a refused site dispatch is switched on, and the sites that are left would be trapped.
+    let mut makes_ready = false;
+    let extent = if state::is_ready() {
+        Extent::All
+    } else {
+        Extent::First
+    };
     for object in &objects {
         if known.iter().any(|known| known.is(object)) {
             continue;
         }
         // SAFETY: the loader holds the object, and none of its code has run (the module's text).
-        let report = unsafe { patch::patch_object(object) };
-        refused += report.left_alone();
+        let report = unsafe { patch::patch_object(object, extent) };
+        match report.left {
+            None => refused += report.left_alone(),
+            Some(_) => makes_ready |= report.left_alone() > 0,
+        }
         patch::log_object(&report);
-        known.push(Known::of(object));
+        known.push(Known {
+            object: object.clone(),
+            is_done: report.left.is_none(),
+        });
     }
     drop(known);
-    agents::imports::look();
+    patch::tell_unwinder();
+    if makes_ready {
+        (hooks().make_ready)();
+    }
+    if extent == Extent::All {
+        agents::imports::look();
+    }
     let due = &DUE[..DUE_COUNT.swap(0, Ordering::Relaxed)];
     let strange = due.iter().any(|[from, to]| {
         let (from, to) = (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed));

@@ -27,6 +27,7 @@ use upcall_linux::{Thread, activations, affinity, base, descriptors, preempt, sp
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode, raw_syscall};
+use crate::ground::hooks::hooks;
 use crate::ground::state::{self, GUEST, is_lent};
 use crate::ground::{caller, kernel_futex, mask};
 use crate::rewrite::sud;
@@ -54,6 +55,10 @@ pub fn create(frame: &mut Frame, thread: Option<&'static Thread>) {
         _ => 0,
     };
     let shares = flags & CLONE_VM != 0;
+    if shares && flags & CLONE_VFORK == 0 {
+        // From now on another kernel thread runs the same code.
+        (hooks().make_ready)();
+    }
     refresh();
     match request {
         Some(request) if shares && request.stack != 0 => share(frame, &request),

@@ -7,8 +7,9 @@
 //! The entries themselves need none of this: their unwind information is in the object.
 
 use std::ffi::{CStr, c_void};
+use std::ops::Range;
 
-use crate::rewrite::stub::Stub;
+use crate::rewrite::stub::Row;
 
 const CIE: [u8; 24] = [
     20, 0, 0, 0, // length
@@ -29,20 +30,22 @@ const OP_ADDR: u8 = 0x03;
 const SP: u8 = 7;
 const IP: u8 = 16;
 
-/// Returns the `.eh_frame` bytes for `stubs`, ended by a zero length.
-pub fn table(stubs: &[Stub]) -> Vec<u8> {
-    let mut table = CIE.to_vec();
+/// Returns the `.eh_frame` bytes for `stubs`, which have these rows, ended by a zero length.
+pub fn table(stubs: &[Range<usize>], rows: &[Row]) -> Vec<u8> {
+    let mut table = Vec::with_capacity(64 + stubs.len() * 64 + rows.len() * 16);
+    table.extend_from_slice(&CIE);
     for stub in stubs {
         let entry = table.len();
         table.extend_from_slice(&[0; 4]);
         let to_cie = table.len() as u32;
         table.extend_from_slice(&to_cie.to_le_bytes());
-        table.extend_from_slice(&stub.range.start.to_le_bytes());
-        table.extend_from_slice(&stub.range.len().to_le_bytes());
+        table.extend_from_slice(&stub.start.to_le_bytes());
+        table.extend_from_slice(&stub.len().to_le_bytes());
         table.push(0);
-        let mut pc = stub.range.start;
+        let mut pc = stub.start;
         let mut skipped = 0;
-        for row in &stub.rows {
+        let first = rows.partition_point(|row| row.pc < stub.start);
+        for row in rows[first..].iter().take_while(|row| row.pc < stub.end) {
             if row.pc != pc {
                 table.extend_from_slice(&[ADVANCE, (row.pc - pc) as u8]);
                 pc = row.pc;
@@ -75,10 +78,10 @@ type Kept = [u64; 16];
 ///
 /// # Upcall safety
 /// Allocates and takes the unwinder's lock: for start-up and program context.
-pub fn register(stubs: &[Stub]) -> Option<Registration> {
+pub fn register(stubs: &[Range<usize>], rows: &[Row]) -> Option<Registration> {
     let [register, with_memory] = functions([c"__register_frame", c"__register_frame_info"]);
     let register = register.filter(|_| !stubs.is_empty())?;
-    let table = Box::leak(table(stubs).into_boxed_slice());
+    let table = Box::leak(table(stubs, rows).into_boxed_slice());
     let begin = table.as_mut_ptr().cast::<c_void>();
     // SAFETY: both functions of libgcc have this type, where the first one ignores its second argument. The table
     // is well-formed and ends with a zero. It lives until `forget`, and so does the memory.

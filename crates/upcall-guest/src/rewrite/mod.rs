@@ -3,6 +3,7 @@
 pub mod arena;
 pub mod cfi;
 pub mod code;
+pub mod kept;
 pub mod object;
 pub mod patch;
 pub mod site;

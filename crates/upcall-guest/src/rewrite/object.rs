@@ -53,7 +53,12 @@ pub struct Object {
     pub segments: Vec<Segment>,
     /// The address of `.eh_frame_hdr`, if it has one.
     pub eh_frame_hdr: Option<usize>,
+    /// What its linker has named its contents by, if it has.
+    pub build_id: Option<BuildId>,
 }
+
+/// The name of an object's contents (`.note.gnu.build-id`), with zeros behind a shorter one.
+pub type BuildId = [u8; 20];
 
 impl Object {
     /// From its first byte to its last.
@@ -226,6 +231,7 @@ unsafe extern "C" fn collect(
     let base = info.dlpi_addr as usize;
     let mut segments = Vec::new();
     let mut eh_frame_hdr = None;
+    let mut build_id = None;
     for header in headers {
         let start = base.wrapping_add(header.p_vaddr as usize);
         match header.p_type {
@@ -234,6 +240,13 @@ unsafe extern "C" fn collect(
                 protection: protection(header.p_flags),
             }),
             libc::PT_GNU_EH_FRAME => eh_frame_hdr = Some(start),
+            libc::PT_NOTE if build_id.is_none() => {
+                // SAFETY: the loader has mapped the notes with the segment that holds them.
+                let notes = unsafe {
+                    std::slice::from_raw_parts(start as *const u8, header.p_memsz as usize)
+                };
+                build_id = find_build_id(notes, header.p_align as usize);
+            }
             _ => {}
         }
     }
@@ -250,6 +263,7 @@ unsafe extern "C" fn collect(
         role: Role::Library,
         segments,
         eh_frame_hdr,
+        build_id,
     };
     object.role = role(&object, base);
     if object.path.is_empty() {
@@ -259,6 +273,31 @@ unsafe extern "C" fn collect(
     }
     objects.push(object);
     0
+}
+
+/// Returns the build id in a segment of notes: heads of three words (the length of the owner's name, the length of the
+/// contents, the type), the name, the contents.
+fn find_build_id(notes: &[u8], alignment: usize) -> Option<BuildId> {
+    const TYPE: usize = 3;
+    const OWNER: &[u8] = b"GNU\0";
+    let alignment = alignment.clamp(4, 8);
+    let mut rest = notes;
+    loop {
+        let (head, behind) = rest.split_at_checked(12)?;
+        let word = |at: usize| u32::from_le_bytes(*head[at..].first_chunk().unwrap_or(&[0; 4]));
+        let [name, contents, kind] = [0, 4, 8].map(|at| word(at) as usize);
+        let at = (12 + name).next_multiple_of(alignment) - 12;
+        let found = behind.get(at..at.checked_add(contents)?)?;
+        if kind == TYPE && behind.get(..name) == Some(OWNER) {
+            let mut id = BuildId::default();
+            // One that is shorter says too little, and one that is longer is none that a linker makes by itself.
+            id.get_mut(..contents)
+                .filter(|_| contents >= 8)?
+                .copy_from_slice(found);
+            return Some(id);
+        }
+        rest = rest.get((12 + at + contents).next_multiple_of(alignment)..)?;
+    }
 }
 
 fn role(object: &Object, base: usize) -> Role {
@@ -331,6 +370,31 @@ mod tests {
         assert!(libc.segments.iter().any(Segment::is_executable));
         // Not one that a sanitizer's runtime puts itself before.
         assert!(libc.contains(libc::getppid as *const () as usize));
+    }
+
+    #[test]
+    fn the_build_id_is_found_among_other_notes_and_never_beyond_them() {
+        let note = |kind: u8, name: &[u8], contents: &[u8]| {
+            let mut note = vec![0u8; 12];
+            (note[0], note[4], note[8]) = (name.len() as u8, contents.len() as u8, kind);
+            note.extend_from_slice(name);
+            note.resize(note.len().next_multiple_of(4), 0);
+            note.extend_from_slice(contents);
+            note.resize(note.len().next_multiple_of(4), 0);
+            note
+        };
+        let id: Vec<u8> = (1..=20).collect();
+        let notes = [note(1, b"GNU\0", &[0; 16]), note(3, b"GNU\0", &id)].concat();
+        assert_eq!(find_build_id(&notes, 4).map(Vec::from), Some(id.clone()));
+        assert_eq!(find_build_id(&note(3, b"Go\0\0", &id), 4), None);
+        assert_eq!(find_build_id(&note(3, b"GNU\0", &[1; 3]), 4), None);
+        for length in 0..notes.len() {
+            assert_eq!(
+                find_build_id(&notes[..length], 4),
+                None,
+                "of {length} bytes"
+            );
+        }
     }
 
     #[test]

@@ -5,16 +5,18 @@
 //! jump with `int3`: a jump into a window that the analysis has missed fails loudly.
 
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::{fmt, ptr};
 
 use upcall_linux::arch::own_syscalls;
 
 use crate::ground::entry::{self, Hook, raw_syscall};
+use crate::ground::state::GUEST;
 use crate::ground::{arch, memory};
 use crate::rewrite::arena::Arenas;
 use crate::rewrite::cfi::{self, Registration};
+use crate::rewrite::kept;
 use crate::rewrite::object::{self, Image, Object, Role, Segment};
 use crate::rewrite::site::{self, CancelRange, Reason, Scan, Window};
 use crate::rewrite::stub::{self, Row, Stub};
@@ -31,6 +33,29 @@ pub struct Hooks {
     pub loader: bool,
     /// Rewrite what else is in the object that holds this crate: a program that links it.
     pub beside: bool,
+    /// Returns true if a call with this number, `None` where it is not known, is one of the first ([`Extent::First`]).
+    pub is_first: fn(Option<u32>) -> bool,
+}
+
+/// What [`install`] was given.
+static HOOKS: OnceLock<Hooks> = OnceLock::new();
+
+/// Which sites are rewritten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// All.
+    All,
+    /// Those of the first calls; and all of an object that must be scanned, since nothing is kept about it ([`kept`]).
+    First,
+}
+
+impl Extent {
+    fn wanted(self) -> Option<fn(Option<u32>) -> bool> {
+        match self {
+            Extent::All => None,
+            Extent::First => HOOKS.get().map(|hooks| hooks.is_first),
+        }
+    }
 }
 
 /// The result for one site.
@@ -61,6 +86,8 @@ pub struct ObjectReport {
     pub writable: bool,
     /// True if it holds this crate: Syscall User Dispatch lets all its calls through.
     pub own: bool,
+    /// How many windows were left for later ([`Extent::First`]); `None`: nothing is left to do.
+    pub left: Option<usize>,
 }
 
 impl ObjectReport {
@@ -100,7 +127,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for object in &self.objects {
             let (found, patched) = (object.sites.len(), object.patched());
-            writeln!(f, "{}: {patched} of {found} sites rewritten", object.path)?;
+            write!(f, "{}: {patched} of {found} sites rewritten", object.path)?;
+            if let Some(left) = object.left {
+                write!(f, ", {left} left until there are threads")?;
+            }
+            writeln!(f)?;
             for (site, reason) in object.refused() {
                 let number = site.number.map_or("?".to_owned(), |n| n.to_string());
                 writeln!(f, "  {:#x} (call {number}): {reason}", site.address)?;
@@ -123,6 +154,8 @@ pub struct Original {
 /// of an object that is gone stays behind, some hundred bytes.
 struct Table {
     stubs: Range<usize>,
+    /// Where each stub is.
+    starts: Vec<Range<usize>>,
     rows: Vec<Row>,
     windows: Vec<Range<usize>>,
     trapped: Vec<(usize, usize)>,
@@ -170,6 +203,21 @@ pub fn original(pc: usize) -> Option<Original> {
     })
 }
 
+/// Returns where the stub goes on that has replaced the instruction at `pc`, in the middle of a window: for a thread that a
+/// signal has stopped there before the window was overwritten.
+///
+/// # Upcall safety
+/// As [`original`].
+pub fn replaced(pc: usize) -> Option<usize> {
+    let is_inside = |window: &Range<usize>| window.start < pc && pc < window.end;
+    let table = tables().find(|table| table.windows.iter().any(is_inside))?;
+    let row = table
+        .rows
+        .iter()
+        .find(|r| r.original == pc && r.skipped == 0)?;
+    Some(row.pc)
+}
+
 /// Returns the system call in a stub that replaces the refused site at `address`.
 ///
 /// # Upcall safety
@@ -190,24 +238,47 @@ pub(crate) fn trapped_site(address: usize) -> Option<usize> {
 /// # Upcall safety
 /// For start-up: allocates, reads files.
 pub unsafe fn patch_all(hooks: Hooks) -> Report {
-    arch::setup();
     let objects = object::loaded();
-    sud::note_range(&objects);
+    // SAFETY: the caller's promise.
+    unsafe {
+        install(hooks, &objects);
+        patch_objects(&objects, Extent::All)
+    }
+}
+
+/// Installs the hooks, for stubs that come later.
+///
+/// # Safety
+/// As [`entry::install`].
+pub unsafe fn install(hooks: Hooks, objects: &[Object]) {
+    sud::note_range(objects);
+    let _ = HOOKS.set(hooks);
     // SAFETY: the caller's promise.
     unsafe { entry::install(hooks.handler, hooks.after) };
+}
+
+/// Rewrites those of the objects that the hooks are for.
+///
+/// # Safety
+/// As [`patch_all`]; the hooks are installed, and the objects loaded.
+///
+/// # Upcall safety
+/// As [`patch_all`].
+pub unsafe fn patch_objects(objects: &[Object], extent: Extent) -> Report {
+    let hooks = HOOKS.get();
     let wanted = |o: &Object| match o.role {
         Role::Program | Role::Library => true,
-        Role::Loader => hooks.loader,
-        // Its functions make the call for what they cannot answer, a thread's processor time.
-        Role::Vdso => true,
-        Role::Runtime => hooks.beside,
+        Role::Loader => hooks.is_some_and(|hooks| hooks.loader),
+        // Its functions make the call for what they cannot answer, a thread's processor time. None is a first one.
+        Role::Vdso => extent == Extent::All,
+        Role::Runtime => hooks.is_some_and(|hooks| hooks.beside),
     };
     let report = Report {
         objects: objects
             .iter()
             .filter(|o| wanted(o))
             // SAFETY: the loader holds the object, and there is no other thread.
-            .map(|o| unsafe { patch_object(o) })
+            .map(|o| unsafe { patch_object(o, extent) })
             .collect(),
     };
     log(&report);
@@ -230,7 +301,7 @@ pub fn log_object(report: &ObjectReport) {
 ///
 /// # Upcall safety
 /// Allocates and takes locks: for start-up and program context.
-pub unsafe fn patch_object(object: &Object) -> ObjectReport {
+pub unsafe fn patch_object(object: &Object, extent: Extent) -> ObjectReport {
     let mut arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
     let span = object.span();
     let windows = tables().flat_map(|t| t.windows.iter().cloned());
@@ -244,11 +315,12 @@ pub unsafe fn patch_object(object: &Object) -> ObjectReport {
         .collect();
     // SAFETY: the loader mapped the object and the caller keeps it; nobody writes while we read.
     let image = unsafe { object.image() };
+    let kept::Found { scan, left } = kept::sites(object, &image, &known, extent.wanted());
     let Scan {
         mut sites,
         other_pairs,
         cancel,
-    } = site::scan(&image, &known);
+    } = scan;
     for site in &mut sites {
         let is_in = |w: &Window| own.iter().any(|own| w.range.contains(&own.start));
         if site.window.as_ref().is_ok_and(is_in) {
@@ -259,56 +331,9 @@ pub unsafe fn patch_object(object: &Object) -> ObjectReport {
         // Nothing is done for it, and runtimes call it on stacks without room for a frame (Go).
         sites.retain(|site| site.number != Some(libc::SYS_getrandom as u32));
     }
-    let room = arenas.room(&span, sites.len() * stub::LONGEST);
-    let mut at = room.as_ref().map_or(0, |r| r.free.start);
-    let slots = room.as_ref().map_or(0, |r| r.slots);
-    let mut stubs = Vec::new();
-    let mut table = Table {
-        stubs: at..at,
-        rows: Vec::new(),
-        windows: Vec::new(),
-        trapped: Vec::new(),
-        span: span.clone(),
-        live: AtomicBool::new(true),
-        registration: Mutex::new(None),
-        next: ptr::null(),
-    };
-    let mut jumps = Vec::new();
-    let mut reports = Vec::with_capacity(sites.len());
-    for site in sites {
-        let built = match (&room, &site.window) {
-            (Err(why), Ok(_)) => Err(Reason::NoStubMemory(why.clone())),
-            (_, Err(reason)) => Err(reason.clone()),
-            (Ok(_), Ok(window)) => build(&image, window, at, slots),
-        };
-        let window = match built {
-            Ok((window, stub, jump)) => {
-                at = stub.range.end.next_multiple_of(16);
-                jumps.push((window.clone(), jump, reports.len()));
-                stubs.push(stub);
-                Ok(window)
-            }
-            Err(reason) => {
-                if room.is_ok()
-                    && trapped_site(site.address).is_none()
-                    && let Ok(stub) = stub::build_trapped(site.address, true, at, slots)
-                {
-                    at = stub.range.end.next_multiple_of(16);
-                    table.trapped.push((site.address, stub.at_site));
-                    stubs.push(stub);
-                }
-                Err(reason)
-            }
-        };
-        reports.push(SiteReport {
-            address: site.address,
-            number: site.number,
-            window,
-        });
-    }
     let mut report = ObjectReport {
         path: object.path.clone(),
-        sites: reports,
+        sites: Vec::with_capacity(sites.len()),
         other_pairs,
         cancel,
         unwinder: false,
@@ -317,15 +342,80 @@ pub unsafe fn patch_object(object: &Object) -> ObjectReport {
             .segments
             .iter()
             .any(|s| s.is_executable() && s.protection & libc::PROT_WRITE != 0),
+        left,
     };
-    let Ok(room) = room else { return report };
-    drop(image);
-    if stubs.is_empty() {
+    if sites.is_empty() {
         return report;
     }
-    table.stubs = room.free.start..at;
-    table.rows = stubs.iter().flat_map(|s| s.rows.clone()).collect();
-    if let Err(errno) = write_stubs(&table.stubs, &stubs) {
+    let room = arenas.room(&span, sites.len() * stub::LONGEST);
+    let mut at = room.as_ref().map_or(0, |r| r.free.start);
+    let slots = room.as_ref().map_or(0, |r| r.slots);
+    let start = at;
+    let mut code = Vec::with_capacity(sites.len() * stub::USUAL);
+    let mut table = Table {
+        stubs: at..at,
+        starts: Vec::with_capacity(sites.len()),
+        rows: Vec::with_capacity(sites.len() * stub::USUAL_ROWS),
+        windows: Vec::new(),
+        trapped: Vec::new(),
+        span: span.clone(),
+        live: AtomicBool::new(true),
+        registration: Mutex::new(None),
+        next: ptr::null(),
+    };
+    let mut jumps = Vec::with_capacity(sites.len());
+    let mut uses_wide = false;
+    let mut add = |table: &mut Table, stub: &Stub| {
+        code.resize(stub.range.start - start, stub::INT3);
+        code.extend_from_slice(&stub.bytes);
+        table.starts.push(stub.range.clone());
+        table.rows.extend_from_slice(&stub.rows);
+        stub.range.end.next_multiple_of(16)
+    };
+    for site in sites {
+        let is_wide = site.window.as_ref().is_ok_and(|window| window.wide);
+        let built = match (&room, &site.window) {
+            (Err(why), Ok(_)) => Err(Reason::NoStubMemory(why.clone())),
+            (_, Err(reason)) => Err(reason.clone()),
+            (Ok(_), Ok(window)) => build(&image, window, at, slots),
+        };
+        let window = match built {
+            Ok((window, stub)) => {
+                uses_wide |= is_wide;
+                jumps.push((window.clone(), stub.range.start, report.sites.len()));
+                at = add(&mut table, &stub);
+                Ok(window)
+            }
+            Err(reason) => {
+                // They matter where dispatch is on, and then nothing is left.
+                if room.is_ok()
+                    && report.left.is_none()
+                    && trapped_site(site.address).is_none()
+                    && let Ok(stub) = stub::build_trapped(site.address, true, at, slots)
+                {
+                    uses_wide = true;
+                    table.trapped.push((site.address, stub.at_site));
+                    at = add(&mut table, &stub);
+                }
+                Err(reason)
+            }
+        };
+        report.sites.push(SiteReport {
+            address: site.address,
+            number: site.number,
+            window,
+        });
+    }
+    let Ok(room) = room else { return report };
+    drop(image);
+    if code.is_empty() {
+        return report;
+    }
+    if uses_wide {
+        arch::setup();
+    }
+    table.stubs = start..at;
+    if let Err(errno) = write_stubs(&table.stubs, &code) {
         for site in &mut report.sites {
             site.window = Err(Reason::NotWritable(errno));
         }
@@ -346,11 +436,25 @@ pub unsafe fn patch_object(object: &Object) -> ObjectReport {
         .iter()
         .filter_map(|s| s.window.clone().ok())
         .collect();
-    let registration = cfi::register(&stubs);
+    let registration = cfi::register(&table.starts, &table.rows);
     report.unwinder = registration.is_some();
     table.registration = Mutex::new(registration);
     publish(table);
     report
+}
+
+/// Makes the stubs known to the process's unwinder that are not yet: it may have been loaded just now.
+///
+/// # Upcall safety
+/// As [`patch_object`].
+pub fn tell_unwinder() {
+    let _arenas = ARENAS.lock().unwrap_or_else(|e| e.into_inner());
+    for table in tables() {
+        let mut registration = table.registration.lock().unwrap_or_else(|e| e.into_inner());
+        if registration.is_none() {
+            *registration = cfi::register(&table.starts, &table.rows);
+        }
+    }
 }
 
 /// The object at `span` is not there any more: nothing is known of these addresses, and its stubs
@@ -417,41 +521,42 @@ pub unsafe fn divert(
     .map_err(Reason::NotWritable)
 }
 
-type Built = (Range<usize>, Stub, Vec<u8>);
+type Built = (Range<usize>, Stub);
 
 fn build(image: &Image<'_>, window: &Window, at: usize, slots: usize) -> Result<Built, Reason> {
     let range = window.range.clone();
     let bytes = image.bytes(range.clone()).ok_or(Reason::Undecodable)?;
     let stub = stub::build(window, bytes, at, slots)?;
-    let jump = stub::jump(&range, stub.range.start)?;
-    Ok((range, stub, jump))
+    stub::jump(&range, stub.range.start)?;
+    Ok((range, stub))
 }
 
-fn write_stubs(area: &Range<usize>, stubs: &[Stub]) -> Result<(), i32> {
+fn write_stubs(area: &Range<usize>, code: &[u8]) -> Result<(), i32> {
     memory::while_writable(area, libc::PROT_READ | libc::PROT_EXEC, || {
-        for stub in stubs {
-            // SAFETY: the room belongs to this object's stubs, and nothing jumps there yet.
-            unsafe { memory::store(stub.range.start, &stub.bytes) };
-        }
+        // SAFETY: the room belongs to this object's stubs, and nothing jumps there yet.
+        unsafe { memory::store(area.start, code) };
     })
 }
 
-fn write_jumps(segment: &Segment, jumps: &[(Range<usize>, Vec<u8>, usize)]) -> Result<(), i32> {
-    let inside: Vec<_> = jumps
-        .iter()
-        .filter(|(w, _, _)| segment.range.contains(&w.start))
-        .collect();
-    if inside.is_empty() {
+/// `jumps`: windows, and the stubs to which they lead.
+fn write_jumps(segment: &Segment, jumps: &[(Range<usize>, usize, usize)]) -> Result<(), i32> {
+    let is_inside = |w: &Range<usize>| segment.range.contains(&w.start);
+    if !jumps.iter().any(|(window, ..)| is_inside(window)) {
         return Ok(());
     }
     memory::while_writable(&segment.range, segment.protection, || {
-        for (window, bytes, _) in inside {
-            // SAFETY: the window was just made writable, and nobody executes it.
-            unsafe { memory::store(window.start, bytes) };
+        for (window, stub, _) in jumps.iter().filter(|(window, ..)| is_inside(window)) {
+            if let Ok(bytes) = stub::jump(window, *stub) {
+                // SAFETY: the window was just made writable, and nobody executes it.
+                unsafe { memory::store(window.start, &bytes) };
+            }
         }
     })?;
-    // Where an object was unloaded before, a processor may remember other code.
-    synchronise();
+    // Where an object was unloaded before, a processor that runs another thread may remember other code. For one thread
+    // the change of protection is enough.
+    if GUEST.runtime().is_some() || GUEST.helpers.load(Ordering::Relaxed) != 0 {
+        synchronise();
+    }
     Ok(())
 }
 

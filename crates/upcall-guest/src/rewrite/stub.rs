@@ -28,13 +28,17 @@ use std::ops::Range;
 
 use crate::ground::arch::Entry;
 use crate::rewrite::arena::SLOTS;
-use crate::rewrite::site::{Reason, SYSCALL_LENGTH, Window};
+use crate::rewrite::site::{Moved, Reason, SYSCALL_LENGTH, Window};
 
-use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock};
+use iced_x86::{BlockEncoder, BlockEncoderOptions, InstructionBlock};
 
 /// No stub is longer: two moved instruction groups of at most 64 bytes (each may grow when a
 /// short branch becomes a long one) and 80 bytes of our own.
 pub const LONGEST: usize = 256;
+/// Most are shorter.
+pub const USUAL: usize = 112;
+/// Most have fewer rows.
+pub const USUAL_ROWS: usize = 11;
 
 const SKIP: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x80];
 const UNSKIP: [u8; 8] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0];
@@ -43,7 +47,8 @@ const LEA_R11: [u8; 3] = [0x4c, 0x8d, 0x1d];
 const CALL: [u8; 2] = [0xff, 0x15];
 const JUMP: [u8; 1] = [0xe9];
 const SYSCALL: [u8; SYSCALL_LENGTH] = [0x0f, 0x05];
-const INT3: u8 = 0xcc;
+/// Fills what nothing jumps to.
+pub const INT3: u8 = 0xcc;
 const RED_ZONE: u8 = 128;
 
 /// From `pc` on, up to the next row, the stub stands for `original`, with the stack pointer
@@ -106,15 +111,13 @@ impl Writer {
         Ok(())
     }
 
-    fn moved(&mut self, instruction: &Instruction, original: &[u8]) -> Result<(), Reason> {
-        self.row(instruction.ip() as usize, 0);
-        let position_independent = !instruction.is_ip_rel_memory_operand()
-            && crate::rewrite::code::near_target(instruction).is_none();
-        if position_independent {
+    fn moved(&mut self, instruction: &Moved, original: &[u8]) -> Result<(), Reason> {
+        self.row(instruction.start, 0);
+        let Some(relative) = &instruction.relative else {
             self.bytes.extend_from_slice(original);
             return Ok(());
-        }
-        let one = [*instruction];
+        };
+        let one = [**relative];
         let block = InstructionBlock::new(&one, self.here() as u64);
         let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)
             .map_err(|e| Reason::NotRelocatable(e.to_string()))?;
@@ -150,19 +153,16 @@ const ENTER_LENGTH: usize =
 /// Makes the stub for `window` at `start`. `bytes` are the window's, `slots` the arena's
 /// pointers.
 pub fn build(window: &Window, bytes: &[u8], start: usize, slots: usize) -> Result<Stub, Reason> {
-    let original = |i: &Instruction| {
-        let offset = i.ip() as usize - window.range.start;
-        &bytes[offset..offset + i.len()]
+    let original = |i: &Moved| {
+        let offset = i.start - window.range.start;
+        &bytes[offset..offset + i.length]
     };
-    let site = window
-        .before
-        .last()
-        .map_or(window.range.start, |i| i.next_ip() as usize);
+    let site = window.before.last().map_or(window.range.start, Moved::end);
     let mut writer = Writer {
         start,
         slots,
-        bytes: Vec::with_capacity(LONGEST),
-        rows: Vec::new(),
+        bytes: Vec::with_capacity(USUAL),
+        rows: Vec::with_capacity(USUAL_ROWS),
     };
     for instruction in &window.before {
         writer.moved(instruction, original(instruction))?;

@@ -32,6 +32,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use upcall_core::{Errno, Machine};
 use upcall_linux::preempt;
 
+use crate::ground::hooks::hooks;
 use crate::ground::state::GUEST;
 use crate::ground::{caller, mask};
 use crate::rewrite::sud;
@@ -78,6 +79,11 @@ pub fn refused(sites: usize) {
 /// In program context: it waits until each activation has answered a signal.
 pub fn turn_on() {
     if is_on() || FAILED.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    // A site that is left for later would be trapped until then.
+    (hooks().make_ready)();
+    if is_on() {
         return;
     }
     // The loader comes here, too, with the program's register.

@@ -63,9 +63,9 @@ use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, kernel_mask, set_kernel_mask};
-use crate::ground::state::GUEST;
+use crate::ground::state::{self, GUEST};
 use crate::ground::{access, caller, record};
-use crate::rewrite::sud;
+use crate::rewrite::{patch, sud};
 
 use frame::{frame_mask, set_frame_mask, show_call};
 use own::{give_up_wait, own_signal};
@@ -422,6 +422,7 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     } else if dispatch::is_on() {
         alone::set_mask(kernel_mask() | alone::hidden());
     }
+    let was_ready = state::is_ready();
     // SAFETY: in the kernel's frame.
     let call = || unsafe { call_handler(signal, information, context) };
     match alone::take_frame() {
@@ -433,7 +434,20 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
             }
         },
     }
+    if !was_ready && state::is_ready() {
+        go_on_in_stub(context);
+    }
     finish_where_it_is(context);
+}
+
+/// Called at the end of a handler in which sites were rewritten: what it has interrupted may have been at one.
+#[cold]
+fn go_on_in_stub(context: *mut libc::ucontext_t) {
+    // SAFETY: the kernel's frame.
+    let pc = unsafe { &mut (*context).uc_mcontext.gregs[libc::REG_RIP as usize] };
+    if let Some(instead) = patch::replaced(*pc as usize) {
+        *pc = instead as i64;
+    }
 }
 
 /// Called at the end of a handler on a kernel thread that is the thread.

@@ -11,6 +11,7 @@
 //! 3. The loader keeps this promise to one object, the last one that asks for it. So the library counts the kernel threads.
 //!    If there is more than one, it leaves the program unchanged, and reports that in one line.
 
+mod ready;
 mod runtime;
 
 use std::env;
@@ -18,18 +19,21 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::arch::RSEQ_SIGNATURE;
+use upcall_linux::base;
 use upcall_linux::observe::{Probe, open_switch_ring};
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::variables::{self, Meaningless};
-use upcall_linux::{affinity, base};
 
 use crate::call::serve as calls;
+use crate::call::table::is_early;
+use crate::ground::entry::raw_syscall;
 use crate::ground::state::{GUEST, Options, Policy};
-use crate::ground::{caller, heap, hooks, obstacle};
+use crate::ground::{heap, hooks, obstacle};
 use crate::process::{self, loads, preload};
-use crate::rewrite::patch::{Hooks, ObjectReport, patch_all};
+use crate::rewrite::patch::{self, Extent, Hooks, ObjectReport};
+use crate::rewrite::{kept, object};
 use crate::signal::{self, dispatch};
-use crate::thread::{agents, bound, deadlines, lifetime, shell};
+use crate::thread::{agents, bound, deadlines, shell};
 
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
 #[unsafe(no_mangle)]
@@ -71,22 +75,34 @@ unsafe fn serve(options: Options, beside: bool) {
     hooks::set(HOOKS);
     GUEST.configure(options);
     base::detect();
-    affinity::note();
-    caller::prepare();
-    lifetime::note_libc();
-    agents::imports::look();
     unregister_rseq();
     signal::inherit_actions();
+    kept::note();
     let hooks = Hooks {
         handler: calls::handler,
         after: process::after,
         loader: true,
         beside,
+        is_first: is_early,
     };
+    let objects = object::loaded();
     // SAFETY: the caller's promise; the hooks are this crate's.
-    let report = unsafe { patch_all(hooks) };
-    loads::watch();
-    dispatch::refused(report.objects.iter().map(ObjectReport::left_alone).sum());
+    let report = unsafe {
+        patch::install(hooks, &objects);
+        patch::patch_objects(&objects, Extent::First)
+    };
+    let left_alone = |is_done: bool| -> usize {
+        let objects = report
+            .objects
+            .iter()
+            .filter(|o| o.left.is_none() == is_done);
+        objects.map(ObjectReport::left_alone).sum()
+    };
+    // Those that are not done are counted when they are.
+    if !loads::watch(objects, &report) || left_alone(false) > 0 {
+        ready::make();
+    }
+    dispatch::refused(left_alone(true));
     // Release: pairs with the Acquire in `server`, in any copy of the crate.
     UPCALL_GUEST_SERVES.store(true, Ordering::Release);
     SERVES.store(true, Ordering::Release);
@@ -94,6 +110,7 @@ unsafe fn serve(options: Options, beside: bool) {
 
 /// What the lower floors ask of the higher ones.
 const HOOKS: hooks::Hooks = hooks::Hooks {
+    make_ready: ready::make,
     start: runtime::start,
     at_exit: runtime::at_exit,
     in_child: runtime::in_child,
@@ -171,6 +188,11 @@ pub fn embed(options: Options) -> Result<Server, NotServed> {
 
 /// Returns how many kernel threads the process has. If procfs does not tell, libc tells if there is more than one.
 fn kernel_threads() -> usize {
+    // Has no effect, and works for a single-threaded process only (unshare(2)): cheaper than procfs.
+    // SAFETY: as it says.
+    if unsafe { raw_syscall(libc::SYS_unshare, [libc::CLONE_VM as u64, 0, 0, 0, 0, 0]) } == 0 {
+        return 1;
+    }
     // Not by read_dir: opendir(3) allocates, and the program's malloc may not be ready.
     if let Some(threads) = std::fs::read("/proc/self/stat")
         .ok()

@@ -16,6 +16,7 @@ use crate::ground::mask;
 use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
 use crate::report::{stats, stuck};
 use crate::signal::{self, alone, dispatch, masks, pending};
+use crate::start::ready;
 use crate::thread::{agents, lending, names, robust, scheduling, shell};
 
 /// Starts the runtime: the caller becomes the first thread on the first activation.
@@ -24,6 +25,7 @@ use crate::thread::{agents, lending, names, robust, scheduling, shell};
 ///
 /// The kernel's error when it gives no memory, descriptors or threads.
 pub fn start() -> Result<&'static Runtime, Errno> {
+    ready::make();
     GUEST.starting.store(true, Ordering::Relaxed);
     // libc creates threads with all signals blocked; a filter may trap what is needed here (`mask::ALL`).
     let mask = mask::kernel_mask();

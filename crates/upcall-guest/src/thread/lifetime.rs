@@ -17,6 +17,7 @@ use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{self, Frame, mode, raw_syscall};
+use crate::ground::hooks::hooks;
 use crate::ground::state::GUEST;
 use crate::ground::{access, caller, mask};
 use crate::rewrite::object;
@@ -182,6 +183,7 @@ fn start_routine(tls: usize) -> Option<usize> {
 
 /// Serves a clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
 pub fn create(frame: &mut Frame, request: &Request) {
+    (hooks().make_ready)();
     let stays = GUEST.runtime().is_none() && has_what_forbids_runtime();
     if stays || is_libcs_own(request.tls) {
         create_helper(frame, request);

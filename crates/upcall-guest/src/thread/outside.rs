@@ -31,6 +31,7 @@ struct Start {
 /// Starts an outside kernel thread, or a process that shares the memory. It continues at the site like the child of the
 /// real call, and is marked for [`caller::is_outside`].
 pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
+    caller::prepare();
     let place = (request.stack - size_of::<Start>()) & !63;
     let bound = bound().is_some();
     let mut frame = frame.clone();

@@ -18,11 +18,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-use crate::rewrite::code::{FunctionCode, ends, incoming};
+use crate::rewrite::code::{FunctionCode, ends, incoming, near_target};
 use crate::rewrite::object::Image;
 use crate::rewrite::unwind::Tables;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic};
+use plain::Then;
 
 /// The length of `syscall`.
 pub const SYSCALL_LENGTH: usize = 2;
@@ -71,15 +72,42 @@ impl fmt::Display for Reason {
     }
 }
 
+/// An instruction of a window, which moves to the stub.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// Its address.
+    pub start: usize,
+    /// How many bytes it has.
+    pub length: usize,
+    /// The instruction, if its bytes depend on its address.
+    pub relative: Option<Box<Instruction>>,
+}
+
+impl Moved {
+    fn of(instruction: &Instruction) -> Self {
+        let depends = instruction.is_ip_rel_memory_operand() || near_target(instruction).is_some();
+        Self {
+            start: instruction.ip() as usize,
+            length: instruction.len(),
+            relative: depends.then(|| Box::new(*instruction)),
+        }
+    }
+
+    /// Returns the address behind it.
+    pub fn end(&self) -> usize {
+        self.start + self.length
+    }
+}
+
 /// What will be overwritten for one site.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// The bytes that are replaced.
     pub range: Range<usize>,
     /// The instructions before the system call.
-    pub before: Vec<Instruction>,
+    pub before: Vec<Moved>,
     /// The instructions after it.
-    pub after: Vec<Instruction>,
+    pub after: Vec<Moved>,
     /// The stub must save the complete vector state, not only xmm0-15.
     pub wide: bool,
 }
@@ -87,7 +115,7 @@ pub struct Window {
 impl Window {
     /// Returns true if the jump covers the first instruction only (see the module's text).
     pub fn is_quiet(&self) -> bool {
-        self.before.first().is_some_and(|i| i.len() >= JUMP_LENGTH)
+        self.before.first().is_some_and(|i| i.length >= JUMP_LENGTH)
     }
 }
 
@@ -302,8 +330,8 @@ pub fn choose(
     let end = all[chosen.end - 1].next_ip() as usize;
     Ok(Window {
         range: start..end,
-        before: all[chosen.start..index].to_vec(),
-        after: all[index + 1..chosen.end].to_vec(),
+        before: all[chosen.start..index].iter().map(Moved::of).collect(),
+        after: all[index + 1..chosen.end].iter().map(Moved::of).collect(),
         wide: code.wide_state,
     })
 }
@@ -402,24 +430,25 @@ fn cancel_range(code: &FunctionCode, index: usize) -> Option<CancelRange> {
 /// Returns the bytes of a function that only returns, and of the padding behind it, if there are enough for a jump.
 pub fn empty_function(image: &Image<'_>, address: usize) -> Option<Range<usize>> {
     let bytes = image.tail(address)?;
-    let mut decoder = Decoder::with_ip(64, bytes, address as u64, DecoderOptions::NONE);
     let mut returned = false;
-    while decoder.can_decode() {
-        let instruction = decoder.decode();
-        match instruction.mnemonic() {
-            Mnemonic::Endbr64 if !returned => {}
-            Mnemonic::Ret if !returned && instruction.op_count() == 0 => returned = true,
-            Mnemonic::Nop | Mnemonic::Int3 if returned => {}
+    let mut at = 0;
+    loop {
+        let found = plain::decode(bytes.get(at..)?)?;
+        match found.then {
+            Then::Landing if !returned => {}
+            Then::Return if !returned => returned = true,
+            Then::Padding if returned => {}
             _ => return None,
         }
-        let end = instruction.next_ip() as usize;
-        if returned && end - address >= JUMP_LENGTH {
-            return Some(address..end);
+        at += found.length;
+        if returned && at >= JUMP_LENGTH {
+            return Some(address..address + at);
         }
     }
-    None
 }
 
+mod again;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod unproven;

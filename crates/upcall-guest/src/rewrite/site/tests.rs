@@ -176,13 +176,17 @@ fn a_neighbour_that_addresses_by_rip_reads_the_same_place_from_the_stub() {
     let bytes = b"\x8b\x05\0\x01\0\0\x0f\x05\xc3";
     let code = decode(bytes);
     let window = window(&code).expect("six bytes stand before the call");
-    let old = window.before[0].ip_rel_memory_address();
+    let before = window.before[0]
+        .relative
+        .as_ref()
+        .expect("it depends on its address");
+    let old = before.ip_rel_memory_address();
     let to = AT + 0x1234_5670;
     let stub = stub::build(&window, &bytes[range(&window)], to, to - 64).expect("it is near");
     let mut decoder =
         iced_x86::Decoder::with_ip(64, &stub.bytes, to as u64, iced_x86::DecoderOptions::NONE);
     let moved = decoder.decode();
-    assert_eq!(moved.code(), window.before[0].code());
+    assert_eq!(moved.code(), before.code());
     assert_eq!(moved.ip_rel_memory_address(), old);
 }
 

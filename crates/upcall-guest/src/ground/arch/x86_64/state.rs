@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes that a wide entry reserves: a multiple of 64. The default is FXSAVE's area and header.
 pub(super) static WIDE_SIZE: AtomicU64 = AtomicU64::new(576);
@@ -19,12 +19,19 @@ pub(super) const XSAVEC: u32 = 2;
 /// not tiles (sites that could need them are refused).
 const COMPONENTS: u32 = 0xe7;
 
-/// Asks the processor once which state exists. Call before the first stub can run.
+/// True if the processor was asked.
+static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+
+/// Asks the processor once which state exists. Call before the first stub with a wide entry can run. In a virtual machine
+/// each question takes microseconds.
 ///
 /// # Upcall safety
 /// Everywhere.
 pub fn setup() {
     const OSXSAVE: u32 = 1 << 27;
+    if IS_KNOWN.swap(true, Ordering::Relaxed) {
+        return;
+    }
     if __cpuid(1).ecx & OSXSAVE == 0 {
         return;
     }

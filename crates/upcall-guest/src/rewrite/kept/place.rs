@@ -1,0 +1,172 @@
+//! Where decisions are kept: `upcall/sites` under `XDG_RUNTIME_DIR`, `XDG_CACHE_HOME` or `~/.cache`.
+//!
+//! - The directory must belong to the effective user and be writable by nobody else. So must each file.
+//! - There are [`SLOTS`] places for files, of [`LONGEST`] bytes at most. An object's key says which is its own; another
+//!   object that has the same place takes it over. So the directory never grows beyond 128 MiB, and is a few in practice.
+//! - A file is written beside its place and renamed, so a reader finds a whole one or none.
+//! - A process under a filter (seccomp(2)) writes nothing: the filter may end it for a call that the loader does not make.
+//!   Reading makes the same calls as the loader.
+//! - Whatever fails, nothing is kept, and the object is scanned next time.
+
+use std::ffi::{CStr, CString, OsString};
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::format::{Key, LONGEST};
+use crate::ground::entry::raw_syscall;
+
+const SLOTS: u64 = 4096;
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The directory, as a C string with a line's end; null if there is none.
+static DIRECTORY: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Notes where the directory is. At start, before the program changes its environment.
+pub fn note() {
+    let absolute = |name: &str| -> Option<OsString> {
+        std::env::var_os(name).filter(|path| path.as_bytes().starts_with(b"/"))
+    };
+    let base = absolute("XDG_RUNTIME_DIR")
+        .or_else(|| absolute("XDG_CACHE_HOME"))
+        .or_else(|| {
+            let mut home = absolute("HOME")?;
+            home.push("/.cache");
+            Some(home)
+        });
+    let Some(mut directory) = base else { return };
+    directory.push("/upcall/sites");
+    if let Ok(directory) = CString::new(directory.as_bytes()) {
+        DIRECTORY.store(directory.into_raw(), Ordering::Relaxed);
+    }
+}
+
+fn directory() -> Option<&'static CStr> {
+    let directory = DIRECTORY.load(Ordering::Relaxed);
+    // SAFETY: null, or a string that `note` has leaked.
+    (!directory.is_null()).then(|| unsafe { CStr::from_ptr(directory) })
+}
+
+/// The effective user, without a system call.
+fn own_user() -> u32 {
+    // SAFETY: reads the auxiliary vector.
+    (unsafe { libc::getauxval(libc::AT_EUID) }) as u32
+}
+
+/// A descriptor, closed when it is dropped.
+struct Open(u64);
+
+impl Open {
+    fn at(directory: u64, name: &CStr, flags: i32) -> Option<Self> {
+        let flags = (flags | libc::O_CLOEXEC | libc::O_NOFOLLOW) as u64;
+        let words = [directory, name.as_ptr() as u64, flags, 0, 0, 0];
+        // SAFETY: a C string.
+        let opened = unsafe { raw_syscall(libc::SYS_openat, words) };
+        u64::try_from(opened).ok().map(Self)
+    }
+
+    /// Returns what it is, if it belongs to the user alone.
+    fn own(&self) -> Option<libc::stat> {
+        // SAFETY: a zeroed `stat` is valid, and the kernel fills it in.
+        let (answer, data) = unsafe {
+            let mut data: libc::stat = core::mem::zeroed();
+            let to = (&raw mut data) as u64;
+            let flags = libc::AT_EMPTY_PATH as u64;
+            let words = [self.0, c"".as_ptr() as u64, to, flags, 0, 0];
+            (raw_syscall(libc::SYS_newfstatat, words), data)
+        };
+        let is_own = answer == 0 && data.st_uid == own_user() && data.st_mode & OTHERS_WRITE == 0;
+        is_own.then_some(data)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours.
+        unsafe { raw_syscall(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+fn name_of(key: &Key) -> String {
+    format!("{:03x}", key.slot() % SLOTS)
+}
+
+/// Returns the bytes that are kept in the key's place.
+pub fn read(key: &Key) -> Option<Vec<u8>> {
+    let flags = libc::O_DIRECTORY | libc::O_PATH;
+    let directory = Open::at(libc::AT_FDCWD as u64, directory()?, flags)?;
+    directory.own()?;
+    let name = CString::new(name_of(key)).ok()?;
+    let file = Open::at(directory.0, &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
+    let data = file.own()?;
+    let length = usize::try_from(data.st_size).ok()?;
+    if data.st_mode & libc::S_IFMT != libc::S_IFREG || length > LONGEST {
+        return None;
+    }
+    let mut bytes = vec![0u8; length];
+    let words = [file.0, bytes.as_mut_ptr() as u64, length as u64, 0, 0, 0];
+    // SAFETY: writes into the buffer.
+    let got = unsafe { raw_syscall(libc::SYS_read, words) };
+    (got == length as isize).then_some(bytes)
+}
+
+/// Keeps the bytes in the key's place, if that can be done.
+pub fn write(key: &Key, bytes: &[u8]) {
+    if bytes.len() <= LONGEST
+        && let Some(directory) = directory()
+        && has_no_filter()
+        && may_be_so_long(bytes.len())
+    {
+        let directory = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes()));
+        let _ = write_replacing(directory, &name_of(key), bytes);
+    }
+}
+
+fn has_no_filter() -> bool {
+    let status = fs::read("/proc/self/status").unwrap_or_default();
+    let mut lines = status.split(|&byte| byte == b'\n');
+    lines.any(|line| line.strip_prefix(b"Seccomp:").map(<[u8]>::trim_ascii) == Some(b"0"))
+}
+
+/// Returns true if the process may write a file of this length: otherwise a signal would come (SIGXFSZ).
+fn may_be_so_long(length: usize) -> bool {
+    let mut limit = [0u64; 2];
+    let words = [
+        0,
+        u64::from(libc::RLIMIT_FSIZE),
+        0,
+        (&raw mut limit) as u64,
+        0,
+        0,
+    ];
+    // SAFETY: writes the two numbers.
+    let answer = unsafe { raw_syscall(libc::SYS_prlimit64, words) };
+    answer == 0 && limit[0] >= length as u64
+}
+
+fn write_replacing(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    // A process that was given somebody else's HOME must leave nothing of its own there.
+    let existing = directory.ancestors().find(|path| path.exists());
+    if existing.is_none_or(|path| path.metadata().is_ok_and(|data| data.uid() != own_user())) {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let draft: PathBuf = directory.join(format!("draft.{}", std::process::id()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)
+        .and_then(|mut open| open.write_all(bytes))
+        .and_then(|()| fs::rename(&draft, directory.join(name)));
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}

@@ -1,0 +1,41 @@
+//! Makes a process ready for threads: with the first one, or before something after which that could not be done.
+//!
+//! At start only the sites of *early* calls are rewritten ([`is_early`](crate::call::table::is_early)), so that a program
+//! that never makes a thread pays nearly nothing. All else that only threads need waits until one of these calls:
+//!
+//! - clone(2) for a thread, or for a process that shares the memory;
+//! - a filter, another root or namespace, sealed memory, less memory: what was left at start could not be done afterwards.
+//!   It needs no right, so a process may drop any;
+//! - one for which the runtime is started, or dispatch switched on.
+//!
+//! There is one kernel thread, and all its signals are blocked meanwhile. But it may be in handlers of the program, and
+//! what each of them has interrupted may be the middle of a window: a signal that ends a system call stops the thread right
+//! behind the instruction, or at it if the call is made again. So when such a handler returns, its frame is made to go on in
+//! the stub ([`patch::replaced`]). A frame that the program keeps or makes itself (setjmp, ucontext) is at a call of a
+//! function, which is in no window. See docs/adr/0032.
+
+use crate::ground::{caller, heap, mask, state};
+use crate::process::loads;
+use crate::signal::dispatch;
+use crate::thread::{agents, lifetime};
+
+/// Makes it ready, once.
+pub fn make() {
+    if state::become_ready() {
+        let before = mask::change_kernel_mask(mask::ALL);
+        loads::on_stack(rest);
+        mask::set_kernel_mask(before);
+    }
+}
+
+extern "C" fn rest() {
+    // SAFETY: the calling thread's own errno.
+    let errno = unsafe { *libc::__errno_location() };
+    caller::prepare();
+    lifetime::note_libc();
+    agents::imports::look();
+    dispatch::refused(loads::patch_rest());
+    heap::trim();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
