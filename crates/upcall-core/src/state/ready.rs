@@ -472,7 +472,7 @@ mod tests {
             match pick(7) {
                 0 | 1 => {
                     if let Some(thread) = outside.pop_front() {
-                        let chosen = pick(3) as u64;
+                        let chosen = pick(3);
                         ready.push_spent(&kernel, thread, chosen);
                         spent.push_back((thread, time + SLICE / (chosen + 1)));
                     }
