@@ -277,6 +277,15 @@ pub const WORKLOADS: &[Workload] = &[
         &[variant("", &[], &[Bound::min(micros(3.0, 11.4))])],
     ),
     cost(
+        "start",
+        "another program, from its start to its end: alone, as a child, as a child with a thread",
+        &[
+            only_pthreads("alone", &["how=alone"], &[]),
+            only_pthreads("child", &["what=nothing"], &[]),
+            only_pthreads("thread", &["what=thread"], &[]),
+        ],
+    ),
+    cost(
         "null_fork",
         "a thread that returns its argument: created, run and joined",
         &[Variant {

@@ -54,6 +54,14 @@ impl Runtime {
         }
     }
 
+    /// Returns the command that serves programs, for a runtime of ours.
+    pub fn launcher(&self) -> Option<&Path> {
+        match &self.starter {
+            Some(Starter::Upcall(upcall)) => Some(upcall),
+            _ => None,
+        }
+    }
+
     /// Returns true if the program must be told the number of workers itself.
     pub fn counts_workers_itself(&self) -> bool {
         use RuntimeName::{Before, Nptl, Upcall};

@@ -65,6 +65,13 @@ fn check_samples(words: &[&str], count: usize) {
 }
 
 #[test]
+fn starts_of_programs() {
+    for what in ["what=nothing", "what=thread"] {
+        check_samples(&["start", what, "samples=2"], 2);
+    }
+}
+
+#[test]
 fn costs_of_operations() {
     for name in [
         "create_join",

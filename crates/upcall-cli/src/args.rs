@@ -97,6 +97,26 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
+impl RunArgs {
+    /// Returns what the words `upcall run PROGRAM ARGS` say, without a flag and without a variable that stands for one. To
+    /// define the whole command line for that takes as long as all else that `run` does.
+    pub fn plain(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let _command = words.next()?;
+        let is_run = words.next()? == "run";
+        let command: Vec<OsString> = words.collect();
+        let program = command.first()?.as_encoded_bytes();
+        (is_run && !program.is_empty() && program[0] != b'-').then_some(Self {
+            vps: None,
+            backend: None,
+            policy: None,
+            stats: false,
+            no_children: false,
+            or_native: false,
+            command,
+        })
+    }
+}
+
 /// The word for a choice, on the command line and in the environment.
 pub fn word(choice: &impl ValueEnum) -> OsString {
     let value = choice.to_possible_value();
@@ -275,6 +295,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_plain_means_the_same_to_the_definition(
+            words in prop::collection::vec(word(), 0..6), runs in any::<bool>(),
+        ) {
+            let first = ["upcall", "run"].into_iter().take(1 + usize::from(runs));
+            let line: Vec<OsString> = first.map(OsString::from).chain(words).collect();
+            if let Some(plain) = RunArgs::plain(line.iter().cloned()) {
+                let Ok(Cli { command: Command::Run(args) }) = Cli::try_parse_from(&line) else {
+                    panic!("{line:?} is not a run");
+                };
+                prop_assert_eq!(args.command, plain.command);
+                prop_assert!(args.vps.is_none() && args.backend.is_none() && args.policy.is_none());
+                prop_assert!(!args.stats && !args.no_children && !args.or_native);
+            }
+        }
+
         /// Whatever is said, there is an answer, and what goes to the program is the end of it,
         /// byte for byte.
         #[test]

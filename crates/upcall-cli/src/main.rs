@@ -39,6 +39,11 @@ extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> lib
     expect(dead_code, reason = "the test harness has the entry point")
 )]
 fn run() -> i32 {
+    if !has_variables()
+        && let Some(args) = args::RunArgs::plain(std::env::args_os())
+    {
+        return launch::run(&args);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -64,6 +69,12 @@ fn run() -> i32 {
             Err(refusal) => refusal.report(),
         },
     }
+}
+
+/// Returns true if a variable may stand for a flag.
+fn has_variables() -> bool {
+    let ours = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"UPCALL_");
+    std::env::vars_os().any(|(name, _)| ours(&name))
 }
 
 /// The number in an exit code, which cannot be asked for.

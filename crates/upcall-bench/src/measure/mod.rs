@@ -257,6 +257,13 @@ impl<'a> Bench<'a> {
         if params.get("how").is_some_and(|how| how == "file") {
             params.insert("path".into(), self.cache.join("cold").display().to_string());
         }
+        // The program is started by a user's command, and not by a program that is served.
+        if params.get("how").is_some_and(|how| how == "alone") {
+            params.remove("how");
+            if let Some(launcher) = subject.runtime.launcher() {
+                params.insert("launcher".into(), launcher.display().to_string());
+            }
+        }
         params.extend(self.of_runtime(subject, workers));
         command.args(params.iter().map(|(key, value)| format!("{key}={value}")));
         command

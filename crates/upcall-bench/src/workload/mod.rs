@@ -40,6 +40,7 @@ mod resolver;
 mod semaphore;
 mod share;
 mod signal;
+mod start;
 pub mod threads;
 pub mod uffd;
 mod unblock;
@@ -131,6 +132,7 @@ const POSIX: &[(&str, Body)] = &[
     ("pair_ticket", pair::ticket),
     ("resolver", resolver::run),
     ("share", share::run),
+    ("start", start::run),
     ("unblock_to_run", unblock::run),
 ];
 
