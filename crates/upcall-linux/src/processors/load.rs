@@ -10,7 +10,7 @@ use crate::sys::procfs::{Path, read_by_pieces};
 
 const PROCESSORS: usize = 64 * WORDS;
 /// Nanoseconds of the unit in which the kernel counts there: a hundredth of a second everywhere.
-const UNIT_NS: u64 = 10_000_000;
+pub(crate) const UNIT_NS: u64 = 10_000_000;
 /// The shortest time between two samples, nanoseconds: four units, of which one may be missing.
 const WINDOW_NS: u64 = 40_000_000;
 
@@ -38,7 +38,9 @@ pub(crate) fn sample(now: u64) {
 /// How much of the time between the last two samples the processor was idle, percent.
 pub(crate) fn idle_percent(processor: u32) -> u64 {
     let newest = NEWEST.load(Ordering::Relaxed) as usize;
-    SAMPLES[newest].idle_since(&SAMPLES[1 - newest], processor) / 10
+    let (new, old) = (&SAMPLES[newest], &SAMPLES[1 - newest]);
+    let between = new.taken().wrapping_sub(old.taken());
+    (new.idle_since(old, processor) * 100 / between.max(1)).min(100)
 }
 
 impl Sample {
@@ -69,7 +71,7 @@ impl Sample {
         self.taken_ns.load(Ordering::Relaxed)
     }
 
-    /// How much of the time since an older sample the processor was idle, in thousandths.
+    /// How long the processor was idle since an older sample, in nanoseconds: to within [`UNIT_NS`].
     pub(crate) fn idle_since(&self, old: &Sample, processor: u32) -> u64 {
         let (Some(new_idle), Some(old_idle)) = (
             self.idle.get(processor as usize),
@@ -77,13 +79,11 @@ impl Sample {
         ) else {
             return 0;
         };
-        let between = self.taken().wrapping_sub(old.taken());
         let units = new_idle
             .load(Ordering::Relaxed)
             .wrapping_sub(old_idle.load(Ordering::Relaxed)) as i32;
         // What waits for a disk is counted as idle and may go back.
-        let idle = u64::from(units.max(0).unsigned_abs()) * UNIT_NS;
-        (idle * 1000 / between.max(1)).min(1000)
+        u64::from(units.max(0).unsigned_abs()) * UNIT_NS
     }
 }
 

@@ -2,16 +2,16 @@
 //!
 //! 1. At each time slice of a member that is on while others wait, an activation adds what it ran and waited (the kernel's
 //!    own account of it, `processors::slice`). A slice counts if the process has been on and alone among members in all of it.
-//! 2. At the end of the turn the sum is judged. The first loss takes a sample of the processors' idle time. A loss at least
-//!    [`Times::watch`](super::rules::Times::watch) later makes a truce if there was one in each turn between the two, and the
-//!    processors were not idle meanwhile.
-//! 3. After a truce the first turn is enough: the sample is from its beginning.
+//! 2. At the end of the turn the sum is judged. The first loss begins a *watch*: from now on each turn begins with a sample of
+//!    the processors' idle time, which is no loss. A turn without a loss ends the watch.
+//! 3. A loss at least [`Times::watch`](super::rules::Times::watch) after the first one makes a truce. A truce is a watch, too:
+//!    the first turn after it is enough.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::rules::Times;
-use super::rules::truce::{Account, Judgement, Truce, is_taken};
-use crate::processors::load::Sample;
+use super::rules::truce::{Account, Judgement, Truce};
+use crate::processors::load::{Sample, UNIT_NS};
 use crate::processors::slice::Spent;
 
 /// What the activations add without a lock.
@@ -29,10 +29,10 @@ pub(super) struct Ledger {
 pub(super) struct Crowd {
     pub truce: Truce,
     account: Account,
-    /// It has lost time in all its turns since the older sample.
-    watches: bool,
-    /// Which of the samples is the older one.
-    base: usize,
+    /// 0, or since when it has lost time in each of its turns.
+    watches_since: u64,
+    /// The first sample is from the beginning of this turn.
+    sampled: bool,
 }
 
 impl Ledger {
@@ -65,8 +65,16 @@ impl Crowd {
         self.truce = truce;
         self.account = Account::default();
         ledger.take();
-        self.watches = true;
-        ledger.samples[self.base].take(now);
+        self.watches_since = now;
+        self.sampled = false;
+    }
+
+    /// A turn begins, and others wait.
+    pub(super) fn turn_begins(&mut self, ledger: &Ledger, now: u64) {
+        self.sampled = self.watches_since != 0;
+        if self.sampled {
+            ledger.samples[0].take(now);
+        }
     }
 
     /// A turn on these processors is over: the truce that has to begin now, if there is one.
@@ -78,34 +86,42 @@ impl Crowd {
         times: &Times,
     ) -> Option<Truce> {
         self.account.add(ledger.take());
+        let account = core::mem::take(&mut self.account);
         let nr_processors = processors.clone().count() as u64;
-        let base = &ledger.samples[self.base];
-        let age = now.wrapping_sub(base.taken());
-        let lost = match self.account.judge(nr_processors, times) {
-            Judgement::Open => return None,
-            Judgement::Alone => None,
-            Judgement::Lost(lost) => Some(lost),
-        };
-        self.account = Account::default();
-        let Some(lost) = lost else {
-            self.watches = false;
-            return None;
-        };
-        if !self.watches || age > 2 * times.longest_truce {
-            self.watches = true;
-            base.take(now);
-            return None;
+        let sampled = core::mem::take(&mut self.sampled);
+        match account.judge(nr_processors, times) {
+            Judgement::Open => {
+                self.account = account;
+                return None;
+            }
+            Judgement::Alone => {
+                self.watches_since = 0;
+                return None;
+            }
+            Judgement::Lost(_) if self.watches_since == 0 => {
+                self.watches_since = now;
+                return None;
+            }
+            Judgement::Lost(_) if !sampled => return None,
+            Judgement::Lost(_) => {}
         }
-        if age < times.watch {
-            return None;
-        }
-        let newest = &ledger.samples[1 - self.base];
-        newest.take(now);
-        self.base = 1 - self.base;
-        let idle: u64 = processors
-            .map(|processor| newest.idle_since(base, processor))
+        let [first, last] = &ledger.samples;
+        last.take(now);
+        let idle = processors
+            .map(|processor| last.idle_since(first, processor))
+            // The kernel counts whole units.
+            .map(|idle| if idle == 0 { 0 } else { idle + UNIT_NS })
             .sum();
-        is_taken(lost, idle / nr_processors.max(1), times).then(|| self.truce.next(now, times))
+        match account.without(idle).judge(nr_processors, times) {
+            Judgement::Lost(_) => {
+                let is_over = now.saturating_sub(self.watches_since) >= times.watch;
+                is_over.then(|| self.truce.next(now, times))
+            }
+            _ => {
+                self.watches_since = 0;
+                None
+            }
+        }
     }
 }
 
@@ -135,7 +151,9 @@ mod tests {
 
     /// No processor is idle in what this sees, since there is none of this number.
     fn turn_ends(crowd: &mut Crowd, ledger: &Ledger, now: u64) -> Option<Truce> {
-        crowd.judge(ledger, [1000].into_iter(), now, &TIMES)
+        let truce = crowd.judge(ledger, [1000].into_iter(), now, &TIMES);
+        crowd.turn_begins(ledger, now);
+        truce
     }
 
     #[test]
@@ -152,6 +170,7 @@ mod tests {
         assert_eq!(truce.until, now + TIMES.first_truce);
         crowd.make(truce, &ledger, now);
         // The first turn after the truce is enough.
+        crowd.turn_begins(&ledger, truce.until);
         let now = truce.until + 20 * MS;
         ledger.add(spent(10, 10), 1);
         assert!(turn_ends(&mut crowd, &ledger, now).is_some());

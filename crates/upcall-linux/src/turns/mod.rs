@@ -415,6 +415,9 @@ impl State {
         if !is_on || !verdict.shared.and(busy).is_empty() {
             self.ledger.not_alone(now);
         }
+        if !is_on && verdict.wanted && matches!(verdict.phase, Phase::On { .. }) {
+            inner.crowd.turn_begins(&self.ledger, now);
+        }
         if verdict.gives_up {
             inner.apart_until = now + self.times.apart;
         }

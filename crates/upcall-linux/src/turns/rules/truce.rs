@@ -91,6 +91,12 @@ impl Account {
         self.waited = self.waited.saturating_add(other.waited);
     }
 
+    /// The same without the time in which the processors were idle: nobody took that.
+    pub(crate) fn without(mut self, idle: u64) -> Account {
+        self.waited = self.waited.saturating_sub(idle);
+        self
+    }
+
     /// Judges at the end of a turn on so many processors.
     pub(crate) fn judge(&self, nr_processors: u64, times: &Times) -> Judgement {
         let wanted = self.ran.saturating_add(self.waited);
@@ -104,12 +110,6 @@ impl Account {
             Judgement::Alone
         }
     }
-}
-
-/// Returns true if other programs took what was lost: the processors were idle for so much less of the time lately, both
-/// in thousandths.
-pub(crate) fn is_taken(lost: u64, idle: u64, times: &Times) -> bool {
-    lost >= idle + times.loss
 }
 
 #[cfg(test)]
@@ -182,11 +182,12 @@ mod tests {
 
     #[test]
     fn a_quota_is_no_competition() {
-        // Held back for a quarter of the time, while the processors idle.
-        assert!(!is_taken(250, 240, &TIMES));
-        assert!(is_taken(250, 0, &TIMES));
+        // Held back in a turn of two processors, which idle meanwhile.
+        let held_back = account(40, 50).without(50 * MS);
+        assert_eq!(held_back.judge(2, &TIMES), Judgement::Alone);
         // Both.
-        assert!(is_taken(500, 250, &TIMES));
+        let both = account(30, 70).without(50 * MS);
+        assert_eq!(both.judge(2, &TIMES), Judgement::Lost(400));
     }
 
     #[test]
