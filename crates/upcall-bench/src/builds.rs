@@ -69,6 +69,7 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "src/workload/posix.rs"
     "src/workload/resolver.rs"
     "src/workload/semaphore.rs"
+    "src/workload/share.rs"
     "src/workload/signal.rs"
     "src/workload/threads.rs"
     "src/workload/uffd.rs"
