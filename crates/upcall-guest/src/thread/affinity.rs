@@ -16,7 +16,7 @@ use upcall_linux::{Runtime, Thread};
 
 use crate::ground::access::{self, Fault};
 use crate::ground::attributes::GuestAttributes;
-use crate::ground::entry::Frame;
+use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::record;
 use crate::ground::state::GUEST;
 use crate::thread::{bound, scheduling};
@@ -127,8 +127,10 @@ pub fn pass_on(runtime: &'static Runtime, creator: &'static Thread, id: i32) {
 /// virtual processors. `None` if the call is about another process, or nothing has to be cut.
 pub fn before_threads(frame: &Frame) -> Option<i64> {
     let most = most();
-    let who = frame.rdi as u32;
-    if most == usize::MAX || who != 0 && who != GUEST.pid.load(Ordering::Relaxed) {
+    let who = frame.rdi as i32;
+    // Of a process without a runtime this is the id of its thread, too, by which libc asks. SAFETY: asks only.
+    let own = || unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as i32;
+    if most == usize::MAX || who != 0 && who != own() {
         return None;
     }
     // SAFETY: the program's own call, as it made it.

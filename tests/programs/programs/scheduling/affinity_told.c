@@ -8,10 +8,13 @@ static int wanted;
 
 static int wrong(void)
 {
-    cpu_set_t mask;
+    cpu_set_t mask, by_id;
     CPU_ZERO(&mask);
+    CPU_ZERO(&by_id);
     MUST(sched_getaffinity(0, sizeof mask, &mask));
-    return CPU_COUNT(&mask) != wanted;
+    /* As OpenMP asks. */
+    MUST(pthread_getaffinity_np(pthread_self(), sizeof by_id, &by_id));
+    return CPU_COUNT(&mask) != wanted || !CPU_EQUAL(&mask, &by_id);
 }
 
 static void *of_thread(void *unused)
