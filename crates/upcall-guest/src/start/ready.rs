@@ -14,7 +14,10 @@
 //! the stub ([`patch::replaced`]). A frame that the program keeps or makes itself (setjmp, ucontext) is at a call of a
 //! function, which is in no window. See docs/adr/0032.
 
-use crate::ground::{caller, heap, mask, state};
+use core::sync::atomic::Ordering;
+
+use crate::ground::state::{self, GUEST};
+use crate::ground::{caller, heap, mask};
 use crate::process::loads;
 use crate::signal::dispatch;
 use crate::thread::{agents, lifetime};
@@ -22,8 +25,11 @@ use crate::thread::{agents, lifetime};
 /// Makes it ready, once.
 pub fn make() {
     if state::become_ready() {
+        // A SIGSYS, which `mask::ALL` leaves open for calls that a filter traps, waits meanwhile if somebody sends it.
+        GUEST.starting.store(true, Ordering::Relaxed);
         let before = mask::change_kernel_mask(mask::ALL);
         loads::on_stack(rest);
+        GUEST.starting.store(false, Ordering::Relaxed);
         mask::set_kernel_mask(before);
     }
 }
