@@ -6,7 +6,7 @@
 //!
 //! The entries themselves need none of this: their unwind information is in the object.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 
 use crate::rewrite::stub::Row;
@@ -128,7 +128,13 @@ type Function = unsafe extern "C" fn(*mut c_void, *mut c_void);
 
 /// Returns two functions of the process's unwinder. The second one is left out if it belongs to another unwinder than the
 /// first.
+///
+/// Not asked by name where there is no unwinder: dlsym(3) describes its failure in memory of the program's `malloc`.
 fn functions(names: [&CStr; 2]) -> [Option<Function>; 2] {
+    // SAFETY: `is_unwinder` has the callback's signature, and needs no data.
+    if unsafe { libc::dl_iterate_phdr(Some(is_unwinder), core::ptr::null_mut()) } == 0 {
+        return [None, None];
+    }
     let [first, second] = names.map(|name| {
         // SAFETY: RTLD_DEFAULT searches the loaded objects.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -139,6 +145,24 @@ fn functions(names: [&CStr; 2]) -> [Option<Function>; 2] {
         // SAFETY: libgcc and libunwind export the functions of these names with this type, or with fewer arguments.
         found.map(|found| unsafe { core::mem::transmute::<*mut c_void, Function>(found) })
     })
+}
+
+/// Returns 1 for a library that is an unwinder: GCC's, or LLVM's.
+unsafe extern "C" fn is_unwinder(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    _data: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a valid record, whose name is null or a C string.
+    let name = unsafe {
+        let name = (*info).dlpi_name;
+        if name.is_null() {
+            return 0;
+        }
+        CStr::from_ptr(name).to_bytes()
+    };
+    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    c_int::from(file.starts_with(b"libgcc_s.so") || file.starts_with(b"libunwind.so"))
 }
 
 /// Returns where the object that holds this address begins.
