@@ -479,13 +479,13 @@ static ROWS: &[Row] = &[
         .alone_ready(wait_alone)
         .thread(|runtime, thread, frame| Some(signal::sigtimedwait(runtime, thread, frame))),
     row(&[libc::SYS_signalfd, libc::SYS_signalfd4])
-        .alone(|frame| Some(signal::signalfd(frame)))
-        .helper(|_, frame| Some(signal::signalfd(frame)))
-        .bound(|_, frame| Some(signal::signalfd(frame)))
+        .alone(|frame| Some(signal::descriptors::signalfd_alone(frame)))
+        .helper(|_, frame| Some(signal::descriptors::signalfd(frame)))
+        .bound(|_, frame| Some(signal::descriptors::signalfd(frame)))
         .thread(|runtime, thread, frame| {
             // A signal that the reader blocks must be found there at once, if nobody opens it.
             settled::settle_for_call(runtime, thread.kernel.mask.load(Ordering::Relaxed));
-            Some(signal::signalfd(frame))
+            Some(signal::descriptors::signalfd(frame))
         }),
     row(&[libc::SYS_tgkill])
         .alone(|frame| carried::send(frame))

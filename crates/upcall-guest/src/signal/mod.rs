@@ -28,6 +28,7 @@ pub mod altstack;
 mod calls;
 pub mod carried;
 mod deferred;
+pub mod descriptors;
 pub mod dispatch;
 pub mod everywhere;
 mod frame;

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::{Runtime, Thread, preempt};
 
 use crate::ground::attributes::GuestAttributes;
-use crate::ground::entry::{Frame, pass_through, program_call};
+use crate::ground::entry::{Frame, program_call};
 use crate::ground::{access, mask};
 use crate::signal::seen::UNSEEN;
 use crate::signal::{pending, settled};
@@ -19,7 +19,6 @@ use super::{answer_wait, set_thread_mask};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
-const EINVAL: i64 = -(libc::EINVAL as i64);
 
 /// Returns the signals that the thread blocks now, by its own mask or by that of the call in which it waits.
 pub fn blocked_by(thread: &Thread) -> u64 {
@@ -184,22 +183,6 @@ pub fn enter_ring(runtime: &'static Runtime, thread: &'static Thread, frame: &Fr
         Ok(at) => maybe_with_mask(runtime, thread, frame, at),
         Err(access::Fault) => EFAULT,
     }
-}
-
-/// signalfd4(2), without the runtime's own signals: a read would take some away, and those that wait for a thread that
-/// blocks them are not found by a descriptor.
-pub fn signalfd(frame: &Frame) -> i64 {
-    if frame.rdx != 8 {
-        return EINVAL;
-    }
-    let Ok(set) = access::load_u64(frame.rsi as usize) else {
-        return EFAULT;
-    };
-    let set = set & !preempt::OWN;
-    let [number, mut words @ ..] = frame.words();
-    words[1] = (&raw const set) as u64;
-    // SAFETY: reads eight bytes; the rest is the program's own call.
-    (unsafe { pass_through(number as i64, words) }) as i64
 }
 
 /// Serves ppoll(2) and others if they come with a mask, whose address is `at`, 0 for none.

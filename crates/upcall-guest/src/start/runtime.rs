@@ -103,6 +103,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     GUEST
         .runtime
         .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+    signal::descriptors::take_own_signals();
     signal::install_own();
     signal::altstack::install(&inside);
     if GUEST.uses_io_uring.load(Ordering::Acquire) {

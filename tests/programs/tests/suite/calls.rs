@@ -234,7 +234,10 @@ const CALLS: &[(&str, &str)] = &[
     ("shmat", "answers_process"),
     ("sigaltstack", "answers_signals altstack_calls"),
     ("signalfd", "answers_signals signal_masks_of_waits"),
-    ("signalfd4", "answers_signals signal_masks_of_waits"),
+    (
+        "signalfd4",
+        "answers_signals signal_masks_of_waits signalfd_before_threads",
+    ),
     ("stat", "threads_listed"),
     ("statx", "threads_listed"),
     ("tgkill", "answers_signals jit_calls signal_to_oneself"),

@@ -1,0 +1,160 @@
+//! signalfd(2) for signals that are the runtime's own, too ([`preempt::OWN`]).
+//!
+//! A process without a runtime may have such a descriptor: the kernel serves it. When the runtime starts, the descriptor
+//! loses these signals: a read would take the runtime's own away, and those of the program that wait for a thread which
+//! blocks them are not found by a descriptor. A descriptor that is made later never has them.
+//!
+//! Only what this process itself has made is changed. What it has inherited may be another process's, too.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use upcall_linux::preempt;
+
+use crate::ground::access;
+use crate::ground::entry::{Frame, pass_through, raw_syscall};
+
+const EFAULT: i64 = -(libc::EFAULT as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
+
+/// A descriptor with signals of the runtime's own. Of a process without a runtime, which has one thread; a child has its
+/// parent's, with another process id.
+struct Made {
+    process: AtomicU32,
+    descriptor: AtomicI32,
+    set: AtomicU64,
+}
+
+/// More are made without these signals.
+const MOST: usize = 16;
+
+static MADE: [Made; MOST] = [const {
+    Made {
+        process: AtomicU32::new(0),
+        descriptor: AtomicI32::new(-1),
+        set: AtomicU64::new(0),
+    }
+}; MOST];
+
+/// signalfd(2) in a process without a runtime.
+pub fn signalfd_alone(frame: &Frame) -> i64 {
+    let set = match asked(frame) {
+        Ok(set) => set,
+        Err(error) => return error,
+    };
+    let answer = make(frame, set);
+    let Ok(descriptor @ 0..) = i32::try_from(answer) else {
+        return answer;
+    };
+    let process = own_process();
+    let is = |made: &&Made| {
+        made.process.load(Ordering::Relaxed) == process
+            && made.descriptor.load(Ordering::Relaxed) == descriptor
+    };
+    let is_free = |made: &&Made| made.process.load(Ordering::Relaxed) != process;
+    let known = MADE.iter().find(is);
+    if set & preempt::OWN == 0 {
+        if let Some(known) = known {
+            known.process.store(0, Ordering::Relaxed);
+        }
+    } else if let Some(made) = known.or_else(|| MADE.iter().find(is_free)) {
+        made.process.store(process, Ordering::Relaxed);
+        made.descriptor.store(descriptor, Ordering::Relaxed);
+        made.set.store(set, Ordering::Relaxed);
+    } else {
+        change(descriptor, set & !preempt::OWN);
+    }
+    answer
+}
+
+/// signalfd(2) in a process with a runtime.
+pub fn signalfd(frame: &Frame) -> i64 {
+    match asked(frame) {
+        Ok(set) => make(frame, set & !preempt::OWN),
+        Err(error) => error,
+    }
+}
+
+/// Called when the runtime starts.
+pub fn take_own_signals() {
+    let process = own_process();
+    for made in &MADE {
+        if made.process.swap(0, Ordering::Relaxed) == process {
+            let descriptor = made.descriptor.load(Ordering::Relaxed);
+            let set = made.set.load(Ordering::Relaxed);
+            // The number may be another file's by now, which keeps what it has.
+            if shown_set(descriptor)
+                .is_none_or(|shown| shown & preempt::OWN != 0 && shown & !set == 0)
+            {
+                change(descriptor, set & !preempt::OWN);
+            }
+        }
+    }
+}
+
+/// Returns the set that the program passes.
+fn asked(frame: &Frame) -> Result<u64, i64> {
+    if frame.rdx != 8 {
+        return Err(EINVAL);
+    }
+    access::load_u64(frame.rsi as usize).map_err(|access::Fault| EFAULT)
+}
+
+/// Makes the program's call with this set.
+fn make(frame: &Frame, set: u64) -> i64 {
+    let [number, mut words @ ..] = frame.words();
+    words[1] = (&raw const set) as u64;
+    // SAFETY: reads eight bytes; the rest is the program's own call.
+    (unsafe { pass_through(number as i64, words) }) as i64
+}
+
+/// Gives a descriptor another set. Nothing happens if it is no signalfd any more.
+fn change(descriptor: i32, set: u64) {
+    let words = [descriptor as u64, (&raw const set) as u64, 8, 0, 0, 0];
+    // SAFETY: reads eight bytes.
+    unsafe { raw_syscall(libc::SYS_signalfd4, words) };
+}
+
+fn own_process() -> u32 {
+    // SAFETY: asks only.
+    (unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) }) as u32
+}
+
+/// Returns the set of a signalfd, as procfs shows it. None without procfs; no signal if the descriptor is no signalfd.
+fn shown_set(descriptor: i32) -> Option<u64> {
+    const ROW: &[u8] = b"sigmask:\t";
+    let mut path = *b"/proc/self/fdinfo/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut digits = [0; 10];
+    let mut first = digits.len();
+    let mut rest = descriptor as u32;
+    while rest != 0 || first == digits.len() {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let (_, name) = path.split_at_mut(18);
+    name[..digits.len() - first].copy_from_slice(&digits[first..]);
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    let mut text = [0u8; 512];
+    // SAFETY: opens, reads into the buffer and closes.
+    let count = unsafe {
+        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
+        let words = [libc::AT_FDCWD as u64, path.as_ptr() as u64, flags, 0, 0, 0];
+        let file = raw_syscall(libc::SYS_openat, words) as i64;
+        if file < 0 {
+            return None;
+        }
+        let (at, size) = (text.as_mut_ptr() as u64, text.len() as u64);
+        let count = raw_syscall(libc::SYS_read, [file as u64, at, size, 0, 0, 0]) as i64;
+        raw_syscall(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]);
+        count
+    };
+    let text = text.get(..usize::try_from(count).ok()?)?;
+    let Some(row) = text
+        .split(|&byte| byte == b'\n')
+        .find_map(|row| row.strip_prefix(ROW))
+    else {
+        return Some(0);
+    };
+    u64::from_str_radix(core::str::from_utf8(row).ok()?, 16).ok()
+}
