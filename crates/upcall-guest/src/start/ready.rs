@@ -11,7 +11,7 @@
 //! There is one kernel thread, and all its signals are blocked meanwhile. But it may be in handlers of the program, and
 //! what each of them has interrupted may be the middle of a window: a signal that ends a system call stops the thread right
 //! behind the instruction, or at it if the call is made again. So when such a handler returns, its frame is made to go on in
-//! the stub ([`patch::replaced`]). A frame that the program keeps or makes itself (setjmp, ucontext) is at a call of a
+//! the stub (`rewrite::patch::replaced`). A frame that the program keeps or makes itself (setjmp, ucontext) is at a call of a
 //! function, which is in no window. See docs/adr/0032.
 
 use core::sync::atomic::Ordering;

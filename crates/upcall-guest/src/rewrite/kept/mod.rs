@@ -1,7 +1,7 @@
 //! What a scan of an object has found is kept, so that the next program that loads the object need not scan it.
 //!
-//! A file holds the decisions of one scan ([`format`]): where each system call is, its window, or why it has none. It
-//! lies in a directory of the user's own ([`place`]). See docs/adr/0032.
+//! A file holds the decisions of one scan (`format`): where each system call is, its window, or why it has none. It
+//! lies in a directory of the user's own (`place`). See docs/adr/0032.
 //!
 //! 1. An object is known by its build id, which is in memory, and by its file: device, inode, size, and the moment of the
 //!    last change, which the kernel keeps and nobody can set. An object without a build id is scanned each time.
