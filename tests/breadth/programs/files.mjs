@@ -1,0 +1,26 @@
+// The pool of threads: files, compression, keys, names, child processes, signals.
+import fs from 'node:fs/promises';
+import zlib from 'node:zlib';
+import crypto from 'node:crypto';
+import dns from 'node:dns/promises';
+import { execFile, spawnSync } from 'node:child_process';
+import { promisify } from 'node:util';
+const name = 'files.tmp';
+await fs.mkdir(name, { recursive: true });
+await Promise.all(Array.from({ length: 200 }, (_, i) => fs.writeFile(`${name}/${i}`, 'y'.repeat(i * 100))));
+let total = 0;
+for (const b of await Promise.all(Array.from({ length: 200 }, (_, i) => fs.readFile(`${name}/${i}`)))) total += b.length;
+console.log('files', total);
+const gzip = promisify(zlib.gzip), gunzip = promisify(zlib.gunzip);
+const back = await Promise.all(Array.from({ length: 20 }, async (_, i) => (await gunzip(await gzip(Buffer.alloc(200000, i)))).length));
+console.log('zlib', back.reduce((a, b) => a + b));
+const keys = await Promise.all(Array.from({ length: 16 }, (_, i) => promisify(crypto.pbkdf2)('p' + i, 's', 2000, 16, 'sha256')));
+console.log('keys', crypto.createHash('md5').update(Buffer.concat(keys)).digest('hex'));
+console.log('name', (await dns.lookup('localhost', { family: 4 })).address);
+const outs = await Promise.all(Array.from({ length: 20 }, (_, i) => promisify(execFile)('/bin/echo', [String(i)])));
+console.log('children', outs.map(o => o.stdout.trim()).join(' '));
+console.log('status', spawnSync('/bin/sh', ['-c', 'exit 7']).status);
+const kept = setInterval(() => {}, 1000);
+await new Promise(r => { process.once('SIGUSR2', r); process.kill(process.pid, 'SIGUSR2'); });
+clearInterval(kept);
+console.log('signal');
