@@ -80,12 +80,14 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// Makes threads ready whose events have come, as `vp` has found out. Each goes back to the virtual processor on which
-    /// it began to wait, where its data may still be, unless more threads wait there than here.
+    /// it began to wait, where its data may still be, unless more threads wait there than here, or another program has its
+    /// processor.
     pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
         while let Some(thread) = list.pop_front() {
             let home = thread.home.get(Ordering::Relaxed).unwrap_or(vp);
             let is_busier = home.ready.len() > vp.ready.len() + 1;
-            let place = if is_busier { vp } else { home };
+            let is_better_here = is_busier || !self.kernel.may_run(home);
+            let place = if is_better_here { vp } else { home };
             self.make_ready_at(place, thread, !core::ptr::eq(place, vp));
         }
     }
