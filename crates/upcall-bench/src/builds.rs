@@ -71,6 +71,7 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "src/workload/semaphore.rs"
     "src/workload/share.rs"
     "src/workload/signal.rs"
+    "src/workload/start.rs"
     "src/workload/threads.rs"
     "src/workload/uffd.rs"
     "src/workload/unblock.rs"

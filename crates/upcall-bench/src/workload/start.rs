@@ -34,7 +34,8 @@ pub fn run(params: &Params) -> Result<Figures, Failure> {
             let mut command = Command::new(launcher);
             command.arg("run").arg(program).env_remove("LD_PRELOAD");
             for (name, _) in std::env::vars_os() {
-                if name.as_encoded_bytes().starts_with(b"UPCALL_") {
+                // Settings that a user's command does not get. Where the library is it must find all the same.
+                if name.as_encoded_bytes().starts_with(b"UPCALL_") && name != "UPCALL_GUEST_LIB" {
                     command.env_remove(name);
                 }
             }

@@ -14,7 +14,7 @@
 //! the stub (`rewrite::patch::replaced`). A frame that the program keeps or makes itself (setjmp, ucontext) is at a call of a
 //! function, which is in no window. See docs/adr/0032.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ground::state::{self, GUEST};
 use crate::ground::{caller, heap, mask};
@@ -31,8 +31,13 @@ pub fn make() {
         loads::on_stack(rest);
         GUEST.starting.store(false, Ordering::Relaxed);
         mask::set_kernel_mask(before);
+        // Dispatch may only be on while SIGSYS is open.
+        dispatch::refused(REFUSED.load(Ordering::Relaxed));
     }
 }
+
+/// Sites that the rewriter has refused in [`rest`].
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn rest() {
     // SAFETY: the calling thread's own errno.
@@ -40,7 +45,7 @@ extern "C" fn rest() {
     caller::prepare();
     lifetime::note_libc();
     agents::imports::look();
-    dispatch::refused(loads::patch_rest());
+    REFUSED.store(loads::patch_rest(), Ordering::Relaxed);
     heap::trim();
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };

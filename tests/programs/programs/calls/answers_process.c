@@ -137,6 +137,7 @@ static void process(void)
     ASK(syscall(SYS_pidfd_open, getpid(), 77));
     ASK(syscall(SYS_pidfd_open, NO_ID, 0));
     ASK(syscall(SYS_unshare, 7));
+    ASK(syscall(SYS_pivot_root, NULL, NULL));
     ASK(syscall(SYS_setns, -1, 0));
     ASK(syscall(SYS_membarrier, 777, 0, 0));
     ASK(syscall(SYS_io_uring_setup, 0, NOWHERE));

@@ -148,7 +148,8 @@ int main(int count, char **arguments)
     MUST(count != 3);
     int nr_threads = atoi(arguments[1]), first = strcmp(arguments[2], "first") == 0;
     MUST(nr_threads < 1 || nr_threads > THREADS);
-    MUST(sched_getaffinity(0, sizeof allowed, &allowed));
+    /* The parent's, which it has passed on: a program is told of as many as it has virtual processors. */
+    MUST(sched_getaffinity(getppid(), sizeof allowed, &allowed));
     int processor = sched_getcpu();
     if (first)
         hog(processor);
