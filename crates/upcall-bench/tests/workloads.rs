@@ -269,8 +269,9 @@ fn bad_command_lines_are_refused_with_a_reason() {
 /// A command that stands where `upcall` will: `run -p N -- PROGRAM ...` runs PROGRAM.
 fn stand_in(scratch: &Scratch, before: &str) -> PathBuf {
     let path = scratch.0.join("upcall");
-    let check = r#"[ "$1 $2 $4" = "run -p --" ] || exit 125"#;
-    let script = format!("#!/bin/sh\n{check}\nshift 4\n{before}\nexec \"$@\"\n");
+    // As the harness calls it, and as a user does.
+    let check = r#"case "$1 $2 $4" in "run -p --") shift 4;; "run /"*) shift;; *) exit 125;; esac"#;
+    let script = format!("#!/bin/sh\n{check}\n{before}\nexec \"$@\"\n");
     std::fs::write(&path, script).expect("a script");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("executable");
     path

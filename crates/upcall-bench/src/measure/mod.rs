@@ -306,6 +306,8 @@ fn quick(program: &str) -> &'static [&'static str] {
         "fork_batch" => &["samples=2", "batches=1"],
         "fib" => &["n=10"],
         "nbody" => &["bodies=200", "steps=2"],
+        "share" => &["duration_ms=20"],
+        "start" => &["samples=2"],
         "sumtime" => &["samples=2", "n=100"],
         "blocked" => &["threads=200"],
         "http" => &["seconds=1", "connections=8"],

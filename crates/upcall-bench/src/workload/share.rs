@@ -15,8 +15,6 @@ const PIECE: u64 = 10_000;
 pub fn run(params: &Params) -> Result<Figures, Failure> {
     let threads = params.number("threads", 2)?;
     let duration_ms = params.number("duration_ms", 3000)? as u64;
-    // The harness says so for every workload.
-    params.number("operations", 1)?;
     if params.number("gate", 0)? != 0 && !read_byte(&0) {
         return Err(Failure::Failed(
             "standard input closed before the start signal".into(),

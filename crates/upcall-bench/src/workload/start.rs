@@ -15,8 +15,6 @@ const WARM_UP: usize = 5;
 
 pub fn run(params: &Params) -> Result<Figures, Failure> {
     let samples = params.number("samples", 100)?;
-    // The harness says so for every workload.
-    params.number("operations", 1)?;
     let failed = |error: std::io::Error| Failure::Failed(format!("starting a program: {error}"));
     let (program, words): (_, &[&str]) = match params.text("what") {
         None | Some("nothing") => ("/bin/true".into(), &[]),
