@@ -1,8 +1,8 @@
 //! The processors that threads ask for: sched_setaffinity(2). See docs/adr/0031.
 //!
-//! A thread that asks for all processors on which virtual processors may be, and for no other that the machine grants,
-//! stays on the virtual processors. A thread that asks for others is bound ([`bound`]): the kernel keeps its mask, and
-//! decides which masks are wrong.
+//! A thread that asks for all processors on which virtual processors may be, and for no other that the machine grants, or
+//! for exactly those that the program is told of, stays on the virtual processors. A thread that asks for others is bound
+//! ([`bound`]): the kernel keeps its mask, and decides which masks are wrong.
 //!
 //! A program with fewer virtual processors than processors is told of as many processors as it has virtual ones: the first
 //! of those that it may use. It makes as many threads as it is told of, and more of them than virtual processors would wait
@@ -75,13 +75,19 @@ pub fn set_affinity(
     frame: &Frame,
     bind: impl FnOnce([u64; 7]) -> i64,
 ) -> i64 {
-    let Ok(asked) = mask_of(frame) else {
+    let Ok(mut asked) = mask_of(frame) else {
         return EFAULT;
     };
     let of_bound = || record::kernel_id(thread).map(|own| scheduling::of_bound(frame, own));
+    let allowed = affinity::allowed();
     let answer = match of_bound() {
         Some(answer) => answer,
         None if affinity::is_as_allowed(&asked) => 0,
+        // All that it is told of are all of the virtual processors, wherever they are.
+        None if asked == allowed.first(most()) => {
+            asked = allowed;
+            0
+        }
         None => match bind(scheduling::about(frame, 0).words()) {
             // Perhaps another thread has bound it meanwhile.
             ESRCH if GUEST.identities.find(id).is_some() => of_bound().unwrap_or(ESRCH),

@@ -1,5 +1,5 @@
 /* As many processors as the first argument says are told: before the first thread and after it, to a thread, to a child,
- * to an executed program, and when all were asked for. There may be more processors. */
+ * to an executed program, and when all or those that were told were asked for. There may be more processors. */
 #include "case.h"
 #include <sched.h>
 #include <sys/wait.h>
@@ -45,7 +45,10 @@ int main(int count, char **words)
     int found = wrong() | of_child(NULL) << 1 | of_child(again) << 2;
     found |= (int)(long)join(start(of_thread, NULL)) << 3;
     found |= wrong() << 4 | of_child(NULL) << 5 | of_child(again) << 6;
-    cpu_set_t all;
+    cpu_set_t told, all;
+    MUST(sched_getaffinity(0, sizeof told, &told));
+    MUST(sched_setaffinity(0, sizeof told, &told));
+    found |= wrong() << 9 | of_child(again) << 10;
     memset(&all, 0xff, sizeof all);
     MUST(sched_setaffinity(0, sizeof all, &all));
     found |= wrong() << 7 | of_child(again) << 8;
