@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::ground::entry::Frame;
 use crate::ground::hooks::hooks;
 use crate::ground::{heap, memory, state};
+use crate::rewrite::kept;
 use crate::rewrite::object::{self, LoaderDebug, Object, Role};
 use crate::rewrite::patch::{self, Extent, ObjectReport, Report};
 use crate::signal::dispatch;
@@ -239,6 +240,7 @@ extern "C" fn look() {
         if !stays {
             // SAFETY: the loader has unmapped the object.
             unsafe { patch::forget(&known.object.span()) };
+            kept::forget(known.object.span().start);
         }
         stays
     });

@@ -16,6 +16,7 @@ mod programs;
 mod redis;
 mod refusals;
 mod scripts;
+mod sites;
 mod told;
 mod tools;
 mod turns;

@@ -22,7 +22,7 @@ const NAME: [u8; 8] = *b"upcsite1";
 const HEAD: usize = 8 + Key::LENGTH + 16;
 const ENTRY: usize = 16;
 const SUM: usize = 8;
-/// No file is longer: an object with more sites than fit is scanned each time.
+/// No file is longer: an object with more sites than fit is scanned by each process.
 pub const LONGEST: usize = 32 << 10;
 
 const NO_NUMBER: u16 = u16::MAX;
@@ -201,8 +201,7 @@ pub fn open<'a>(key: &Key, bytes: &'a [u8]) -> Option<Reader<'a>> {
     let (of, counts) = rest.split_at(Key::LENGTH);
     let number = |at: usize| u32::from_le_bytes(*counts[at..].first_chunk().unwrap_or(&[0; 4]));
     let [count, other_pairs, from, to] = [0, 4, 8, 12].map(number);
-    let is_whole = bytes.len() <= LONGEST
-        && name == NAME
+    let is_whole = name == NAME
         && of == key.bytes()
         && entries.len() == (count as usize).checked_mul(ENTRY)?
         && sum(body) == u64::from_le_bytes(*end);

@@ -5,6 +5,7 @@
 //!
 //! 1. An object is known by its build id, which is in memory, and by its file: device, inode, size, and the moment of the
 //!    last change, which the kernel keeps and nobody can set. An object without a build id is scanned each time.
+//!    If no file can be kept, the process itself keeps what it has left for later.
 //! 2. A file counts if it is of that object, whole, and as its writer has summed it up.
 //! 3. Each window that is used is decoded again from the object's own bytes, and must be what a scan could have chosen
 //!    ([`Window::again`]). If one is not, the whole file is worth nothing, and the object is scanned.
@@ -17,6 +18,7 @@ mod format;
 mod place;
 
 use std::ops::Range;
+use std::sync::Mutex;
 
 use crate::rewrite::object::{Image, Object, Role};
 use crate::rewrite::site::{self, Scan, Site, Window};
@@ -32,34 +34,62 @@ pub struct Found {
     pub left: Option<usize>,
 }
 
+/// What no file holds, by where the object begins: without a directory, a build id, or room for so many sites. The rest of
+/// the object is rewritten by it later.
+static UNWRITTEN: Mutex<Vec<(usize, Vec<u8>)>> = Mutex::new(Vec::new());
+
+/// The key of what stays in memory, for an object that has none.
+const NAMELESS: Key = Key {
+    build_id: [0; 20],
+    file: [0; 5],
+};
+
+/// Forgets what is kept in memory about an object that is gone, by where it began.
+pub fn forget(base: usize) {
+    if let Ok(mut unwritten) = UNWRITTEN.try_lock() {
+        unwritten.retain(|one| one.0 != base);
+    }
+}
+
+fn take_unwritten(base: usize) -> Option<Vec<u8>> {
+    let mut unwritten = UNWRITTEN.try_lock().ok()?;
+    let at = unwritten.iter().position(|one| one.0 == base)?;
+    Some(unwritten.swap_remove(at).1)
+}
+
 /// Finds the sites of an object. `known` holds windows that are rewritten already, by address. `wanted` says of a call's
-/// number if its windows are asked for now, `None`: all are. An object that has to be scanned is not scanned a second time
-/// for the rest: then it has no say.
+/// number if its windows are asked for now, `None`: all are.
 pub fn sites(
     object: &Object,
     image: &Image<'_>,
     known: &[Range<usize>],
     wanted: Option<fn(Option<u32>) -> bool>,
 ) -> Found {
-    let scanned = |scan| Found { scan, left: None };
-    let may_keep = matches!(object.role, Role::Program | Role::Library | Role::Loader);
-    let Some(key) = Key::of(object).filter(|_| may_keep) else {
-        return scanned(site::scan(image, known));
-    };
     let base = object.span().start;
-    if let Some(bytes) = place::read(&key)
-        && let Some(kept) = open(&key, &bytes)
-        && let Some(found) = recall(&kept, image, base, known, wanted)
-    {
+    let by_file = matches!(object.role, Role::Program | Role::Library | Role::Loader);
+    let named = if by_file { Key::of(object) } else { None };
+    let key = named.as_ref().unwrap_or(&NAMELESS);
+    let recall_from = |bytes: &[u8]| recall(&open(key, bytes)?, image, base, known, wanted);
+    let kept = take_unwritten(base).or_else(|| named.as_ref().and_then(place::read));
+    if let Some(found) = kept.and_then(|bytes| recall_from(&bytes)) {
         return found;
     }
     let scan = site::scan(image, known);
     if known.is_empty()
         && let Some(decisions) = decided(&scan, image, base)
     {
-        place::write(&key, &encode(&key, &decisions));
+        let bytes = encode(key, &decisions);
+        let is_written = named.as_ref().is_some_and(|key| place::write(key, &bytes));
+        if wanted.is_some()
+            && let Some(found) = recall_from(&bytes)
+        {
+            if !is_written && let Ok(mut unwritten) = UNWRITTEN.try_lock() {
+                unwritten.push((base, bytes));
+            }
+            return found;
+        }
     }
-    scanned(scan)
+    Found { scan, left: None }
 }
 
 /// Returns the sites that were decided on, for an object that begins at `base`; `None` if one of them is no site, or no

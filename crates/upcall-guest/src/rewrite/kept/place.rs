@@ -6,7 +6,7 @@
 //! - A file is written beside its place and renamed, so a reader finds a whole one or none.
 //! - A process under a filter (seccomp(2)) writes nothing: the filter may end it for a call that the loader does not make.
 //!   Reading makes the same calls as the loader.
-//! - Whatever fails, nothing is kept, and the object is scanned next time.
+//! - Whatever fails, no file is kept, and the object is scanned next time.
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs;
@@ -113,16 +113,15 @@ pub fn read(key: &Key) -> Option<Vec<u8>> {
     (got == length as isize).then_some(bytes)
 }
 
-/// Keeps the bytes in the key's place, if that can be done.
-pub fn write(key: &Key, bytes: &[u8]) {
-    if bytes.len() <= LONGEST
-        && let Some(directory) = directory()
+/// Keeps the bytes in the key's place. Returns true if that could be done.
+pub fn write(key: &Key, bytes: &[u8]) -> bool {
+    bytes.len() <= LONGEST
         && has_no_filter()
         && may_be_so_long(bytes.len())
-    {
-        let directory = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes()));
-        let _ = write_replacing(directory, &name_of(key), bytes);
-    }
+        && directory().is_some_and(|directory| {
+            let directory = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes()));
+            write_replacing(directory, &name_of(key), bytes).is_ok()
+        })
 }
 
 fn has_no_filter() -> bool {
