@@ -141,12 +141,12 @@ impl<K: Kernel> Runtime<K> {
     pub fn end_turn(&'static self) {
         // A hint: the thread may be on another activation next.
         let vp = self.kernel.current().vp();
-        if vp.has_ready()
-            && vp.has_had_turn(self.kernel.now())
-            && !self.is_ranked()
-            && self.takes_turns()
-        {
-            self.give_way_to_equals();
+        if vp.has_ready() && self.all_take_turns() {
+            let now = self.kernel.now();
+            if vp.has_had_turn(now) {
+                vp.ready.age(&self.kernel, now);
+                self.give_way_to_equals();
+            }
         }
     }
 

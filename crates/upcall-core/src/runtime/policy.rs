@@ -210,6 +210,12 @@ impl<K: Kernel> Runtime<K> {
         self.policy.order.load(Ordering::Relaxed) != Order::Fifo
     }
 
+    /// Returns true if all threads are equals that give way to each other.
+    #[inline]
+    pub(super) fn all_take_turns(&self) -> bool {
+        !self.is_ranked() && self.takes_turns()
+    }
+
     /// Returns true if a new thread goes before its equals; `forked`: it divides its creator's work.
     #[inline]
     pub(super) fn goes_first(&self, forked: bool) -> bool {

@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
+use crate::state::ready::MOST_NS;
 use crate::state::thread::Thread;
 use crate::state::vp::{State, Vp};
 
@@ -131,6 +132,8 @@ impl<K: Kernel> Inside<K> {
         let last = vp.dispatches_at_tick.swap(dispatches, Ordering::Relaxed);
         // Few dispatches in a whole slice: threads that only compute.
         let chosen = dispatches.wrapping_sub(last);
+        let now = runtime.kernel.now();
+        let slice_ns = now.wrapping_sub(vp.tick_ns.swap(now, Ordering::Relaxed));
         let computes = chosen < SCHEDULING_POINTS;
         vp.only_computes.store(computes, Ordering::Relaxed);
         let woken_wait = vp.ready.has_woken(&runtime.kernel);
@@ -151,11 +154,18 @@ impl<K: Kernel> Inside<K> {
                 runtime.ring(vp.index());
             }
         }
+        vp.ready.age_by_slice(&runtime.kernel, now);
+        if !advised && runtime.all_take_turns() && vp.has_begun_turn(now) {
+            // The slice was others' for the most part.
+            return Some(thread);
+        }
         runtime.stats.preempted.add();
-        vp.ready.age(&runtime.kernel);
         runtime.tell(vp, thread, Transition::Preempted);
         if runtime.takes_turns() {
-            vp.ready.push_spent(&runtime.kernel, thread, chosen);
+            // If it is not known, each that ran in the slice had as much as the others.
+            let used = vp.ran_ns(now).unwrap_or(slice_ns / chosen.max(1));
+            vp.ready
+                .push_spent(&runtime.kernel, thread, used.min(MOST_NS));
             runtime.vps.set_ready(vp);
         } else {
             // It was stopped for another program, or for a more urgent thread, and has not had its turn.

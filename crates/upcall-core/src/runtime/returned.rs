@@ -55,6 +55,7 @@ impl<K: Kernel> Entered<K> {
                 runtime.push_front(vp, thread);
                 if !runtime.announce_ready(vp)
                     && displaced == 0
+                    && !vp.woken_wait.load(Ordering::Relaxed)
                     && vp.ready.is_first(&runtime.kernel, thread)
                 {
                     runtime.ask_owner(vp, false);
@@ -104,8 +105,10 @@ impl<K: Kernel> Inside<K> {
             return (true, false);
         }
         // One that was displaced does not displace in its turn: the two would go on for ever. But among
-        // other programs, who parks its thread here waits for its owner's share as well.
-        let owns = self.acquire(vp, !displaced || runtime.kernel.crowded());
+        // other programs, who parks its thread here waits for its owner's share as well. Where woken threads wait
+        // for each other, nobody displaces.
+        let has_way = !displaced || runtime.kernel.crowded();
+        let owns = self.acquire(vp, has_way && !vp.woken_wait.load(Ordering::Relaxed));
         (owns, displaced)
     }
 

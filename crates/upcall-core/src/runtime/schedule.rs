@@ -128,6 +128,9 @@ impl<K: Kernel> Inside<K> {
             self.activation().publish_rank();
         }
         vp.count_dispatch();
+        if vp.woken_wait.load(Ordering::Relaxed) {
+            vp.begin_turn(runtime.kernel.now());
+        }
         runtime.kernel.install(self.activation(), thread);
         // SAFETY: the thread came from a ready list: its registers are saved and nobody else
         // resumes it.

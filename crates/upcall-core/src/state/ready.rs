@@ -9,14 +9,16 @@
 //! waits most of the time, as a thread that takes samples, need not wait for a whole slice of each that
 //! computes. It waits no longer than its share of the processor asks for. The list has a time of its own, as a fair
 //! queue has (Demers, Keshav, Shenker, *Analysis and Simulation of a Fair Queueing Algorithm*, 1989): with each slice
-//! that ends it goes on by one slice, divided by the number of threads that want the processor. A thread that has used
-//! a slice is due when this time has gone on by one slice, and from then on waits among those that were woken. A thread
-//! that yields goes behind all.
+//! or turn that ends it goes on by what has passed, divided by the number of threads that want the processor. A thread
+//! is due when this time has gone on by what the thread had of the processor, and from then on waits among those that
+//! were woken. A thread that yields goes behind all.
 //! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
 //! instruction, and a thread can be put back at the front.
 //!
 //! Threads of one rank are first in, first out; those of another than the common one hang in a sorted tree
 //! beside the list ([`crate::rank`]), so that programs without ranks pay one comparison for them.
+
+use core::cell::Cell;
 
 use crate::sync::UnsafeCell;
 use crate::sync::{AtomicUsize, Ordering};
@@ -28,8 +30,8 @@ use crate::rank::Rank;
 use crate::state::ranked::Ranked;
 use crate::state::thread::{Phase, Thread, ThreadList};
 
-/// A time slice, in the time of a list.
-const SLICE: u64 = 1 << 20;
+/// No slice or turn counts as more, in nanoseconds: a virtual processor may have had nothing to run since the last one.
+pub(crate) const MOST_NS: u64 = 5_000_000;
 
 /// Ready threads, the most urgent first.
 struct Queue<K: Machine> {
@@ -40,8 +42,10 @@ struct Queue<K: Machine> {
     common: ThreadList<K>,
     /// Of the common rank, and after the others of it: threads whose time slice has ended, until they are due.
     spent: ThreadList<K>,
-    /// How much of the processor each thread of this list could have had so far: see [`SLICE`].
+    /// How much of the processor each thread of this list could have had so far, in nanoseconds.
     time: u64,
+    /// When that was found out.
+    aged_ns: u64,
     ranked: Ranked<K>,
 }
 
@@ -123,17 +127,22 @@ impl<K: Machine> Queue<K> {
         }
     }
 
-    /// A slice ends, which `ready` threads have waited for. New threads are as all others from here on, and so are those
-    /// that are due.
-    fn age(&mut self, ready: usize) {
-        while let Some(thread) = self.forked.pop_first() {
-            self.common.push_back(thread);
-        }
+    /// A slice or turn ends, for which `ready` threads have waited. Those that are due are as all others from here on.
+    fn age(&mut self, now: u64, ready: usize) {
+        let passed = now.wrapping_sub(self.aged_ns).min(MOST_NS);
+        self.aged_ns = now;
         // And the one that has run.
-        self.time += SLICE / (ready as u64 + 1);
+        self.time += passed / (ready as u64 + 1);
         let is_due = |thread: &Thread<K>| thread.due.load(Ordering::Relaxed) <= self.time;
         while let Some(thread) = self.spent.first().filter(|&first| is_due(first)) {
             self.spent.pop_front();
+            self.common.push_back(thread);
+        }
+    }
+
+    /// New threads are as all others from here on.
+    fn end_forked(&mut self) {
+        while let Some(thread) = self.forked.pop_first() {
             self.common.push_back(thread);
         }
     }
@@ -205,6 +214,7 @@ impl<K: Machine> ReadyList<K> {
                 common: ThreadList::new(),
                 spent: ThreadList::new(),
                 time: 0,
+                aged_ns: 0,
                 ranked: Ranked::new(),
             }),
         }
@@ -270,11 +280,10 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| Some(len + 1), |list| list.push_forked(thread));
     }
 
-    /// Puts a thread in at the end of a time slice in which so many were chosen to run after the first one. It waits
-    /// behind those that were woken, until it is due.
-    pub(crate) fn push_spent(&self, kernel: &K, thread: &'static Thread<K>, chosen: u64) {
+    /// Puts a thread in at the end of a time slice, of which it had so many nanoseconds. It waits behind those that were
+    /// woken, until it is due.
+    pub(crate) fn push_spent(&self, kernel: &K, thread: &'static Thread<K>, used: u64) {
         thread.state.store(Phase::Ready, Ordering::Relaxed);
-        let used = SLICE / (chosen + 1);
         let announce = |len| Some(len + 1);
         self.with(kernel, announce, |list| list.push_spent(thread, used));
     }
@@ -284,12 +293,21 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| len.checked_sub(1), Queue::steal)?
     }
 
-    /// A time slice ends: threads that were put in by [`ReadyList::push_forked`] are as all others, and so are those
-    /// of [`ReadyList::push_spent`] that are due.
-    pub(crate) fn age(&self, kernel: &K) {
-        let ready = self.len();
+    /// A turn ends: threads that were put in by [`ReadyList::push_spent`] and are due are as all others.
+    pub(crate) fn age(&self, kernel: &K, now: u64) {
+        let ready = Cell::new(0);
+        let announce = |len| {
+            ready.set(len);
+            (len != 0).then_some(len)
+        };
+        self.with(kernel, announce, |list| list.age(now, ready.get()));
+    }
+
+    /// A time slice ends: so are those that were put in by [`ReadyList::push_forked`].
+    pub(crate) fn age_by_slice(&self, kernel: &K, now: u64) {
         let announce = |len| (len != 0).then_some(len);
-        self.with(kernel, announce, |list| list.age(ready));
+        self.with(kernel, announce, Queue::end_forked);
+        self.age(kernel, now);
     }
 
     /// Returns true if threads that were woken wait here, at some moment.
@@ -442,7 +460,7 @@ mod tests {
                 ),
                 _ => {
                     if pick(8) == 0 {
-                        ready.age(&kernel);
+                        ready.age_by_slice(&kernel, 0);
                         common.append(&mut forked);
                     }
                     continue;
@@ -466,15 +484,16 @@ mod tests {
         let threads: [&Thread<Bare>; 32] = kernel.threads();
         let ready = ReadyList::new();
         let (mut woken, mut spent) = (VecDeque::new(), VecDeque::<(&Thread<Bare>, u64)>::new());
-        let mut time = 0;
+        let (mut time, mut now, mut aged) = (0, 0, 0);
         let mut outside: VecDeque<_> = threads.into();
         for _ in 0..rounds(5000) {
+            now += pick(2) * MOST_NS;
             match pick(7) {
                 0 | 1 => {
                     if let Some(thread) = outside.pop_front() {
-                        let chosen = pick(3);
-                        ready.push_spent(&kernel, thread, chosen);
-                        spent.push_back((thread, time + SLICE / (chosen + 1)));
+                        let used = MOST_NS / (pick(3) + 1);
+                        ready.push_spent(&kernel, thread, used);
+                        spent.push_back((thread, time + used));
                     }
                 }
                 2 => {
@@ -492,9 +511,10 @@ mod tests {
                 }
                 4 if pick(4) == 0 => {
                     let wait = woken.len() + spent.len();
-                    ready.age(&kernel);
+                    ready.age(&kernel, now);
                     if wait != 0 {
-                        time += SLICE / (wait as u64 + 1);
+                        time += (now - aged).min(MOST_NS) / (wait as u64 + 1);
+                        aged = now;
                     }
                     while let Some(&(thread, due)) = spent.front()
                         && due <= time
@@ -528,11 +548,12 @@ mod tests {
         }
     }
 
-    /// Threads that are woken again and again want all of a processor. A thread that computes has one slice of as many as
-    /// there are threads, all the same.
+    /// Threads that are woken again and again want all of a processor, in turns of 0.2 ms. A thread that computes has its
+    /// share all the same, and no more: it is interrupted at the end of each slice.
     #[test]
     fn a_thread_that_computes_has_its_share_beside_threads_that_are_always_woken() {
         const OTHERS: usize = 7;
+        const TURN_NS: u64 = 200_000;
         let kernel = Bare::new();
         let threads: [&Thread<Bare>; OTHERS + 1] = kernel.threads();
         let ready = ReadyList::new();
@@ -540,28 +561,27 @@ mod tests {
         for thread in threads {
             ready.push_back(&kernel, thread);
         }
-        let mut slices = 0;
-        const ALL: usize = 8000;
-        for _ in 0..ALL {
-            // One that is woken runs for a slice in pieces, each of which ends with a wait that is over at once.
-            let mut running = ready.pop(&kernel).unwrap();
-            let mut chosen = 0;
-            while !core::ptr::eq(running, computes) && chosen < 31 {
-                ready.push_back(&kernel, running);
-                running = ready.pop(&kernel).unwrap();
-                chosen += 1;
+        let (mut now, mut had) = (0, 0);
+        for slice in 1..=rounds(2000) as u64 {
+            let end = slice * MOST_NS;
+            while now < end {
+                let running = ready.pop(&kernel).unwrap();
+                if core::ptr::eq(running, computes) {
+                    had += end - now;
+                    ready.age_by_slice(&kernel, end);
+                    ready.push_spent(&kernel, running, end - now);
+                    now = end;
+                } else {
+                    now += TURN_NS;
+                    ready.age(&kernel, now);
+                    ready.push_back(&kernel, running);
+                }
             }
-            // What is left of the slice is the one's that computes, or all was the others'.
-            if core::ptr::eq(running, computes) && chosen < 16 {
-                slices += 1;
-            }
-            ready.age(&kernel);
-            ready.push_spent(&kernel, running, chosen);
         }
-        let share = ALL / (OTHERS + 1);
+        let share = now / (OTHERS as u64 + 1);
         assert!(
-            slices > share / 2,
-            "{slices} of {ALL} slices, {share} are its share"
+            had > share * 2 / 3 && had < share * 3 / 2,
+            "{had} ns of {now}, {share} are its share"
         );
     }
 }

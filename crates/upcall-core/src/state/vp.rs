@@ -126,13 +126,15 @@ pub struct Vp<K: Machine> {
     pub(crate) spell_ns: AtomicU64,
     /// Its threads compute without reaching scheduling points: the poller's seat may not stay empty.
     pub(crate) only_computes: AtomicBool,
-    /// What `dispatches` was, and when, as the thread that runs was first asked if it has had a turn. Hints.
+    /// What `dispatches` was, and when, as the thread that runs was known to run at first. Hints.
     turn: AtomicU64,
     turn_ns: AtomicU64,
-    /// Threads that were woken waited at the end of the last time slice.
+    /// Threads that were woken waited for each other at the end of the last time slice: then it is noted since when each
+    /// thread runs.
     pub(crate) woken_wait: AtomicBool,
-    /// What `dispatches` was at the end of the last time slice.
+    /// What `dispatches` was at the end of the last time slice, and when that was.
     pub(crate) dispatches_at_tick: AtomicU64,
+    pub(crate) tick_ns: AtomicU64,
     /// When the poller was last looked at from here, in nanoseconds.
     pub(crate) polled_ns: AtomicU64,
     /// The rank of the thread that it runs, or ran last: see [`crate::rank`].
@@ -165,6 +167,7 @@ impl<K: Machine> Vp<K> {
             turn_ns: AtomicU64::new(0),
             woken_wait: AtomicBool::new(false),
             dispatches_at_tick: AtomicU64::new(0),
+            tick_ns: AtomicU64::new(0),
             polled_ns: AtomicU64::new(0),
             rank: AtomicU64::new(Rank::COMMON.0),
             idle_told: AtomicBool::new(false),
@@ -197,15 +200,32 @@ impl<K: Machine> Vp<K> {
         self.dispatches.store(count + 1, Ordering::Relaxed);
     }
 
-    /// Returns true if the thread that runs has had a turn: [`TURN_NS`] since this was first asked.
-    pub(crate) fn has_had_turn(&self, now: u64) -> bool {
+    /// The thread that runs is known to run since `now`.
+    pub(crate) fn begin_turn(&self, now: u64) {
         let dispatches = self.dispatches.load(Ordering::Relaxed);
-        if self.turn.load(Ordering::Relaxed) != dispatches {
-            self.turn.store(dispatches, Ordering::Relaxed);
-            self.turn_ns.store(now, Ordering::Relaxed);
-            return false;
+        self.turn.store(dispatches, Ordering::Relaxed);
+        self.turn_ns.store(now, Ordering::Relaxed);
+    }
+
+    /// How long the thread that runs has run, in nanoseconds, as far as is known.
+    pub(crate) fn ran_ns(&self, now: u64) -> Option<u64> {
+        let is_known = self.turn.load(Ordering::Relaxed) == self.dispatches.load(Ordering::Relaxed);
+        is_known.then(|| now.wrapping_sub(self.turn_ns.load(Ordering::Relaxed)))
+    }
+
+    /// Returns true if the thread that runs is known to run for less than a turn.
+    pub(crate) fn has_begun_turn(&self, now: u64) -> bool {
+        self.ran_ns(now).is_some_and(|ran| ran < TURN_NS)
+    }
+
+    /// Returns true if the thread that runs has had a turn: [`TURN_NS`] since it is known to run, which begins here at
+    /// the latest.
+    pub(crate) fn has_had_turn(&self, now: u64) -> bool {
+        let ran = self.ran_ns(now);
+        if ran.is_none() {
+            self.begin_turn(now);
         }
-        now.wrapping_sub(self.turn_ns.load(Ordering::Relaxed)) >= TURN_NS
+        ran.is_some_and(|ran| ran >= TURN_NS)
     }
 
     /// Returns true if its threads compute without reaching scheduling points, as far as is known.
