@@ -46,6 +46,7 @@ impl<T> SpinLock<T> {
     /// Waits for the lock. Only inside the runtime.
     #[inline]
     pub fn lock<K: Machine>(&self, kernel: &K) -> Guard<'_, T> {
+        kernel.locks();
         // Acquire: pairs with the Release in `Guard::drop` and `unlock`.
         if test_and_set(&self.held, Ordering::Acquire) {
             self.wait(kernel);

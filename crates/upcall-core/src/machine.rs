@@ -28,6 +28,10 @@ pub unsafe trait Machine: Sized + Sync + 'static {
     /// Lets another kernel thread run on this processor, if there is one.
     fn yield_processor(&self) {}
 
+    /// Called before a lock is taken: a chance to see that the caller is inside the runtime, where nobody parks the holder.
+    #[inline]
+    fn locks(&self) {}
+
     /// Called while a lock is taken. Lets the holder run, which may have been interrupted.
     fn await_holder(&self) {
         self.yield_processor();

@@ -43,6 +43,15 @@ unsafe impl upcall_core::Machine for Sim {
         machine.ask(|policy| policy.now(&machine))
     }
 
+    fn locks(&self) {
+        let machine = self.machine();
+        let is_outside =
+            machine.me(|vessel| vessel.activation.get().is_some_and(|it| !it.is_inside()));
+        if is_outside {
+            self.broken("a lock is taken outside of the runtime");
+        }
+    }
+
     fn yield_processor(&self) {
         self.machine().point(Call::Yield);
     }

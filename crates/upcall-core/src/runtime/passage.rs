@@ -144,19 +144,19 @@ impl<K: Kernel> Runtime<K> {
         if vp.has_ready() && self.all_take_turns() {
             let now = self.kernel.now();
             if vp.has_had_turn(now) {
-                vp.ready.age(&self.kernel, now);
-                self.give_way_to_equals();
+                self.give_way_to_equals(now);
             }
         }
     }
 
     #[cold]
-    fn give_way_to_equals(&'static self) {
+    fn give_way_to_equals(&'static self, now: u64) {
         let inside = self.enter();
         if !inside.vp().has_ready() {
             inside.leave();
             return;
         }
+        inside.vp().ready.age(&self.kernel, now);
         let inside = inside.park(
             |inside, thread, _| {
                 let (runtime, vp) = (inside.runtime(), inside.vp());

@@ -163,7 +163,26 @@ impl<K: Kernel> Runtime<K> {
 
     #[inline]
     pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        self.make_ready_at(vp, thread, false);
+        if vp.woken_wait.load(Ordering::Relaxed) && self.all_take_turns() {
+            self.make_ready_in_turn(vp, thread);
+        } else {
+            self.make_ready_at(vp, thread, false);
+        }
+    }
+
+    /// As [`Runtime::make_ready_on`], where woken threads wait for each other: a thread that is woken by the one that runs,
+    /// and not by the poller, has its part of that one's turn. It is in the middle of its work, and perhaps holds what others
+    /// wait for.
+    #[cold]
+    fn make_ready_in_turn(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        self.tell(vp, thread, Transition::Unblocked);
+        if vp.has_begun_turn(self.kernel.now()) {
+            vp.share_turn();
+            self.push_front(vp, thread);
+        } else {
+            self.push_back(vp, thread);
+        }
+        self.announce(vp, thread);
     }
 
     /// As [`Runtime::make_ready_on`]. `afar`: the caller is perhaps on another processor than `vp`, see
@@ -187,8 +206,8 @@ impl<K: Kernel> Runtime<K> {
     /// with ranks have been told already.
     #[cold]
     fn give_way_to_woken(&'static self, vp: &'static Vp<K>, afar: bool) {
-        // Among threads that were woken it waits for its turn, and a signal to another processor is dear.
-        let waits_for_others = afar && vp.woken_wait.load(Ordering::Relaxed);
+        // Among threads that were woken it waits for its turn.
+        let waits_for_others = vp.woken_wait.load(Ordering::Relaxed);
         if !self.is_ranked() && !waits_for_others && vp.word().owner().thread().is_some() {
             self.ask_owner(vp, afar);
         }

@@ -236,6 +236,7 @@ impl<K: Machine> ReadyList<K> {
         announce: impl Fn(usize) -> Option<usize>,
         change: impl FnOnce(&mut Queue<K>) -> R,
     ) -> Option<R> {
+        kernel.locks();
         let mut spins = 0;
         let mut word = self.word.load(Ordering::Relaxed);
         let locked = loop {

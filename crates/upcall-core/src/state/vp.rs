@@ -129,6 +129,8 @@ pub struct Vp<K: Machine> {
     /// What `dispatches` was, and when, as the thread that runs was known to run at first. Hints.
     turn: AtomicU64,
     turn_ns: AtomicU64,
+    /// The thread that runs next goes on with the turn of the last one.
+    shares_turn: AtomicBool,
     /// Threads that were woken waited for each other at the end of the last time slice: then it is noted since when each
     /// thread runs.
     pub(crate) woken_wait: AtomicBool,
@@ -165,6 +167,7 @@ impl<K: Machine> Vp<K> {
             only_computes: AtomicBool::new(false),
             turn: AtomicU64::new(0),
             turn_ns: AtomicU64::new(0),
+            shares_turn: AtomicBool::new(false),
             woken_wait: AtomicBool::new(false),
             dispatches_at_tick: AtomicU64::new(0),
             tick_ns: AtomicU64::new(0),
@@ -204,7 +207,16 @@ impl<K: Machine> Vp<K> {
     pub(crate) fn begin_turn(&self, now: u64) {
         let dispatches = self.dispatches.load(Ordering::Relaxed);
         self.turn.store(dispatches, Ordering::Relaxed);
-        self.turn_ns.store(now, Ordering::Relaxed);
+        if self.shares_turn.load(Ordering::Relaxed) {
+            self.shares_turn.store(false, Ordering::Relaxed);
+        } else {
+            self.turn_ns.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread that runs next goes on with the turn of the one that runs: together they have no more than one.
+    pub(crate) fn share_turn(&self) {
+        self.shares_turn.store(true, Ordering::Relaxed);
     }
 
     /// How long the thread that runs has run, in nanoseconds, as far as is known.

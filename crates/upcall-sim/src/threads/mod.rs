@@ -410,6 +410,18 @@ impl Me {
         inside.leave();
     }
 
+    /// Computes for so many nanoseconds, in which nothing else happens.
+    pub fn compute_for(self, ns: u64) {
+        self.machine.clock.set(self.machine.clock.get() + ns);
+        self.step();
+    }
+
+    /// Before a wait for others that may be over already.
+    pub fn end_turn(self) {
+        self.runtime.end_turn();
+        self.step();
+    }
+
     /// Gives way to other threads.
     pub fn yield_now(self) {
         let gives_way = &self.thread.kernel.gives_way;

@@ -64,6 +64,14 @@ const MUTANTS: &[Mutant] = &[
         scenario: "blocking_calls",
     },
     Mutant {
+        caught_by: "a lock is taken outside of the runtime",
+        file: "runtime/passage.rs",
+        text: "if vp.has_had_turn(now) {",
+        instead: "if vp.has_had_turn(now) {
+                vp.ready.age(&self.kernel, now);",
+        scenario: "turns_end",
+    },
+    Mutant {
         caught_by: "a_thread_is_on_one_activation",
         file: "runtime/preempted.rs",
         text: "if !advised && !runtime.gives_way(vp, Some(thread)) {

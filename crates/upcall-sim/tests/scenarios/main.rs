@@ -292,6 +292,26 @@ fn everything() {
     });
 }
 
+/// Threads that always find what they wait for give way after a turn, and are interrupted anywhere.
+#[test]
+fn turns_end() {
+    explore("turns_end", |me| {
+        let threads = (0..me.some(12)).map(|_| {
+            me.spawn(|me| {
+                for _ in 0..me.some(25) {
+                    if me.machine.pick(8) == 0 {
+                        me.sleep(me.machine.pick(20_000));
+                    }
+                    me.end_turn();
+                    me.compute_for(me.machine.pick(400_000));
+                    me.end_turn();
+                }
+            })
+        });
+        join_all(me, threads);
+    });
+}
+
 /// A page fault is announced to nobody: all the same somebody must see what comes for the others.
 #[test]
 fn sleepers_beside_a_page_fault() {
