@@ -102,10 +102,15 @@ impl RunArgs {
     /// define the whole command line for that takes as long as all else that `run` does.
     pub fn plain(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let _command = words.next()?;
-        let is_run = words.next()? == "run";
-        let command: Vec<OsString> = words.collect();
+        if words.next()? != "run" {
+            return None;
+        }
+        let mut command: Vec<OsString> = words.collect();
+        if *command.first()? == "--" {
+            command.remove(0);
+        }
         let program = command.first()?.as_encoded_bytes();
-        (is_run && !program.is_empty() && program[0] != b'-').then_some(Self {
+        (!program.is_empty() && program[0] != b'-').then_some(Self {
             vps: None,
             backend: None,
             policy: None,
