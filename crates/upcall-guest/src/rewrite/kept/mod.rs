@@ -4,7 +4,8 @@
 //! lies in a directory of the user's own (`place`). See docs/adr/0032.
 //!
 //! 1. An object is known by its build id, which is in memory, and by its file: device, inode, size, and the moment of the
-//!    last change, which the kernel keeps and nobody can set. An object without a build id is scanned each time.
+//!    last change, which the kernel keeps and nobody can set. The kernel's own object is known by all its bytes. An object
+//!    without a build id is scanned each time.
 //! 2. A file counts if it is of that object, whole, and as its writer has summed it up.
 //! 3. Each window that is used is decoded again from the object's own bytes, and must be what a scan could have chosen
 //!    ([`Window::again`]). If one is not, the whole file is worth nothing, and the object is scanned.
@@ -42,8 +43,8 @@ pub fn sites(
     wanted: Option<fn(Option<u32>) -> bool>,
 ) -> Found {
     let scanned = |scan| Found { scan, left: None };
-    let may_keep = matches!(object.role, Role::Program | Role::Library | Role::Loader);
-    let Some(key) = Key::of(object).filter(|_| may_keep) else {
+    let may_keep = object.role != Role::Runtime;
+    let Some(key) = Key::of(object, image).filter(|_| may_keep) else {
         return scanned(site::scan(image, known));
     };
     let base = object.span().start;
