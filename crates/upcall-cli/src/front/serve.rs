@@ -15,8 +15,9 @@ use super::call::{Text, call, position, same};
 use super::stack::{Stack, Variables};
 use super::verdict::{self, Record};
 
-const LONGEST_PATH: usize = 4096;
-const MOST_VARIABLES: usize = 2000;
+// Small: what is longer is left to the complete command, and each page of the stack that is touched costs.
+const LONGEST_PATH: usize = 512;
+const MOST_VARIABLES: usize = 250;
 const OTHERS_WRITE: u32 = 0o022;
 
 type Path = [MaybeUninit<u8>; LONGEST_PATH];
@@ -65,7 +66,7 @@ pub unsafe fn serve(stack: &Stack) -> Option<()> {
     ];
     let user = auxiliary(stack, libc::AT_EUID)? as u32;
     let slot = verdict::slot(device, inode, command);
-    let mut place: Path = [const { MaybeUninit::uninit() }; LONGEST_PATH];
+    let mut place = [const { MaybeUninit::uninit() }; verdict::LONGEST];
     let file = remembered(variables.base?, slot, user, &mut place)?;
     let records = verdict::open(file, &program)?;
 
@@ -253,7 +254,7 @@ fn remembered<'a>(
     base: (&[u8], &[u8]),
     slot: u64,
     user: u32,
-    place: &'a mut Path,
+    place: &'a mut [MaybeUninit<u8>],
 ) -> Option<&'a [u8]> {
     let directory = {
         let name = joined(place, &[base.0, base.1, super::DIRECTORY.as_bytes(), b"\0"])?;

@@ -14,7 +14,7 @@ use super::call::{byte, same};
 /// The format's name and version.
 pub const NAME: [u8; 8] = *b"upcrun01";
 /// No file is longer.
-pub const LONGEST: usize = 4096;
+pub const LONGEST: usize = 2048;
 /// Where the program's numbers begin.
 pub const SUMMED: usize = 16;
 /// Where the records begin.
