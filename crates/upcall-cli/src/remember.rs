@@ -121,17 +121,18 @@ impl Conditions {
         Some(())
     }
 
-    /// Links were followed to get here.
+    /// Links were followed to get here. Who can write it changes with its status.
     fn node(&mut self, path: &Path, moment: SystemTime) -> Option<()> {
         let node = node(&path.symlink_metadata().ok()?);
         if !is_settled(&node, moment) {
             return None;
         }
+        self.places.push(path.to_owned());
         self.numbers(NODE, path, &node)
     }
 
     fn command(&mut self, command: &Path, moment: SystemTime) -> Option<()> {
-        self.push(LINK, b"/proc/self/exe", command.as_os_str().as_bytes())?;
+        self.push(LINK, serve::COMMAND, command.as_os_str().as_bytes())?;
         self.node(command, moment)?;
         for part in command.ancestors() {
             self.place(part, &part.symlink_metadata().ok()?)?;
@@ -152,10 +153,11 @@ impl Conditions {
                 seen.push((place.to_owned(), found.clone()));
             })
             .ok()?;
+        self.node(&found, moment)?;
         for (place, found) in &seen {
             self.place(place, found)?;
         }
-        self.node(&found, moment)
+        Some(())
     }
 
     fn machine(&mut self) -> Option<()> {

@@ -20,6 +20,9 @@ const LONGEST_PATH: usize = 512;
 const MOST_VARIABLES: usize = 250;
 const OTHERS_WRITE: u32 = 0o022;
 
+/// The link that leads to this command.
+pub const COMMAND: &[u8] = b"/proc/self/exe";
+
 type Path = [MaybeUninit<u8>; LONGEST_PATH];
 
 /// Where the program's name is in the words of `upcall run PROGRAM ARGS`; `None` if they say more.
@@ -83,7 +86,7 @@ pub unsafe fn serve(stack: &Stack) -> Option<()> {
         if record.kind == verdict::SETTING {
             pointers.get_mut(count)?.write(record.name.as_ptr());
             count += 1;
-        } else if !holds(&record)? {
+        } else if !holds(&record, command)? {
             return None;
         }
     }
@@ -284,7 +287,7 @@ pub fn name_of(slot: u64) -> [u8; 4] {
 }
 
 /// Returns true if the condition holds now.
-fn holds(record: &Record<'_>) -> Option<bool> {
+fn holds(record: &Record<'_>, command: &[u8]) -> Option<bool> {
     let name = record.name;
     let equal = |numbers: &[u64]| {
         let mut at = 0;
@@ -304,6 +307,7 @@ fn holds(record: &Record<'_>) -> Option<bool> {
             let mode = u64::from(found.stx_mode);
             equal(&[mode, u64::from(found.stx_uid), u64::from(found.stx_gid)])
         }
+        verdict::LINK if same(name, b"/proc/self/exe\0") => Some(same(command, record.data)),
         verdict::LINK => {
             let mut place: Path = [const { MaybeUninit::uninit() }; LONGEST_PATH];
             Some(same(read_link(name, &mut place)?, record.data))

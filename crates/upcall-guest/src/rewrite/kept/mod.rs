@@ -75,9 +75,17 @@ pub fn recall(
     let absolute = |range: &Range<u32>| {
         Some(base.checked_add(range.start as usize)?..base.checked_add(range.end as usize)?)
     };
+    let is_wanted = |decision: &Option<Decision>| {
+        let decision = decision.as_ref();
+        decision.is_some_and(|decision| {
+            let number = decision.number.map(u32::from);
+            wanted.is_none_or(|wanted| wanted(number))
+        })
+    };
     let mut found = Found {
         scan: Scan {
-            sites: Vec::new(),
+            // To grow would touch pages that are not needed.
+            sites: Vec::with_capacity(kept.decisions().filter(is_wanted).count()),
             other_pairs: kept.other_pairs(),
             cancel: match kept.cancel() {
                 Some(range) => Some(site::CancelRange(absolute(&range)?)),
