@@ -314,6 +314,13 @@ mod tests {
                 prop_assert!(args.vps.is_none() && args.backend.is_none() && args.policy.is_none());
                 prop_assert!(!args.stats && !args.no_children && !args.or_native);
             }
+            #[cfg(target_arch = "x86_64")]
+            {
+                let word = |at: usize| line.get(at).map(|word| word.as_encoded_bytes());
+                let command = crate::front::serve::plain(word).map(|at| line[at..].to_vec());
+                let plain = RunArgs::plain(line.iter().cloned()).map(|plain| plain.command);
+                prop_assert_eq!(command, plain);
+            }
         }
 
         /// Whatever is said, there is an answer, and what goes to the program is the end of it,

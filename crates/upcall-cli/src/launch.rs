@@ -74,7 +74,7 @@ fn prepare(
     name: &OsStr,
     file: &Path,
 ) -> Result<(), Stop> {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(front)]
     let seen = crate::remember::Seen::at(file);
     let processor = probe::processor();
     if let Some(remedy) = &processor.remedy {
@@ -117,13 +117,14 @@ fn prepare(
     })?;
     let preload = guest_library::preload(&library, existing.as_deref());
     let (settings, is_known) = settings(args, preload);
-    #[cfg(target_arch = "x86_64")]
-    if said == Said::Plainly
+    let holds_again = said == Said::Plainly
         && is_known
         && existing.is_none()
-        && kind == program::Kind::Executable
-        && let Some(seen) = seen
-    {
+        && kind == program::Kind::Executable;
+    #[cfg(not(front))]
+    let _ = holds_again;
+    #[cfg(front)]
+    if holds_again && let Some(seen) = seen {
         seen.remember(&command, &library, &settings);
     }
     for (variable, value) in checked.into_iter().chain(settings) {

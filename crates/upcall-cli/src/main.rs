@@ -11,6 +11,7 @@
 mod args;
 mod doctor;
 #[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(front), allow(dead_code, reason = "only its tests use it"))]
 mod front;
 mod guest_library;
 mod image;
@@ -19,7 +20,7 @@ mod locate;
 mod manual;
 mod program;
 mod refusal;
-#[cfg(target_arch = "x86_64")]
+#[cfg(front)]
 mod remember;
 mod script;
 mod status;

@@ -101,11 +101,8 @@ unsafe fn headers(stack: &Stack, base: usize) -> Option<()> {
         };
         let size = (count + 2) * size_of::<Header>();
         copy.write(about(libc::PT_PHDR, copy as usize, size));
-        copy.add(1).write(about(
-            libc::PT_INTERP,
-            NAME.as_ptr() as usize,
-            NAME.len(),
-        ));
+        copy.add(1)
+            .write(about(libc::PT_INTERP, NAME.as_ptr() as usize, NAME.len()));
         let original = place.read() as *const Header;
         let mut at = 0;
         while at < count {
@@ -128,7 +125,14 @@ unsafe fn load() -> Option<(usize, usize)> {
     // that was mapped here.
     unsafe {
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-        let words = [libc::AT_FDCWD as usize, NAME.as_ptr() as usize, flags, 0, 0, 0];
+        let words = [
+            libc::AT_FDCWD as usize,
+            NAME.as_ptr() as usize,
+            flags,
+            0,
+            0,
+            0,
+        ];
         let file = usize::try_from(call(libc::SYS_openat, words)).ok()?;
         let mut place = MaybeUninit::<[u64; 512]>::uninit();
         let words = [file, place.as_mut_ptr() as usize, PAGE, 0, 0, 0];
@@ -156,7 +160,14 @@ unsafe fn load() -> Option<(usize, usize)> {
         }
         let length = high.checked_sub(low)?.checked_next_multiple_of(PAGE)?;
         let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-        let words = [0, length, libc::PROT_NONE as usize, anonymous, usize::MAX, 0];
+        let words = [
+            0,
+            length,
+            libc::PROT_NONE as usize,
+            anonymous,
+            usize::MAX,
+            0,
+        ];
         let range = mapped(words)?;
         let base = range.wrapping_sub(low);
         number = 0;
@@ -211,7 +222,10 @@ fn fail() -> ! {
     let status = crate::status::EXIT_OURS as usize;
     // SAFETY: writes a constant, and ends.
     unsafe {
-        call(libc::SYS_write, [2, SAID.as_ptr() as usize, SAID.len(), 0, 0, 0]);
+        call(
+            libc::SYS_write,
+            [2, SAID.as_ptr() as usize, SAID.len(), 0, 0, 0],
+        );
         loop {
             call(libc::SYS_exit_group, [status, 0, 0, 0, 0, 0]);
         }

@@ -191,7 +191,14 @@ fn joined<'a>(place: &'a mut [MaybeUninit<u8>], parts: &[&[u8]]) -> Option<&'a [
 /// Returns where a symbolic link leads. The name ends with a zero byte.
 fn read_link<'a>(name: &[u8], place: &'a mut Path) -> Option<&'a [u8]> {
     let (to, room) = (place.as_mut_ptr() as usize, place.len());
-    let words = [libc::AT_FDCWD as usize, name.as_ptr() as usize, to, room, 0, 0];
+    let words = [
+        libc::AT_FDCWD as usize,
+        name.as_ptr() as usize,
+        to,
+        room,
+        0,
+        0,
+    ];
     // SAFETY: a C string, and room for the answer.
     let length = usize::try_from(unsafe { call(libc::SYS_readlinkat, words) }).ok()?;
     // SAFETY: so much was written.
@@ -202,7 +209,14 @@ fn status(directory: usize, name: &[u8], flags: i32) -> Option<libc::statx> {
     let mut data = MaybeUninit::<libc::statx>::uninit();
     let wanted = libc::STATX_BASIC_STATS as usize;
     let to = data.as_mut_ptr() as usize;
-    let words = [directory, name.as_ptr() as usize, flags as usize, wanted, to, 0];
+    let words = [
+        directory,
+        name.as_ptr() as usize,
+        flags as usize,
+        wanted,
+        to,
+        0,
+    ];
     // SAFETY: a C string, and room for the answer, which the kernel has written if it says so.
     unsafe { (call(libc::SYS_statx, words) == 0).then(|| data.assume_init()) }
 }

@@ -148,3 +148,62 @@ pub fn encode(program: &[u64; 6], records: &[u8]) -> Option<Vec<u8>> {
     bytes[8..SUMMED].copy_from_slice(&sum.to_le_bytes());
     (bytes.len() <= LONGEST).then_some(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Parts = (u32, Vec<u8>, Vec<u8>);
+
+    fn parts() -> impl Strategy<Value = Vec<Parts>> {
+        let bytes = |from: u8, most| prop::collection::vec(from.., 0..most);
+        prop::collection::vec((any::<u32>(), bytes(1, 40), bytes(0, 40)), 0..8)
+    }
+
+    fn file(program: &[u64; 6], parts: &[Parts]) -> Vec<u8> {
+        let mut records = Vec::new();
+        for (kind, name, data) in parts {
+            push(&mut records, *kind, name, data).expect("it is short");
+        }
+        encode(program, &records).expect("it is short")
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(program in any::<[u64; 6]>(), parts in parts()) {
+            let bytes = file(&program, &parts);
+            let mut records = open(&bytes, &program).expect("it is whole");
+            for (kind, name, data) in &parts {
+                let name = [name, &b"\0"[..]].concat();
+                let wanted = Record { kind: *kind, name: &name, data };
+                prop_assert_eq!(records.next(), Ok(Some(wanted)));
+            }
+            prop_assert_eq!(records.next(), Ok(None));
+        }
+
+        #[test]
+        fn a_file_of_another_program_or_with_another_byte_is_none(
+            program in any::<[u64; 6]>(), parts in parts(), at in any::<prop::sample::Index>(), other in 1u8..,
+        ) {
+            let mut bytes = file(&program, &parts);
+            let mut changed = program;
+            changed[at.index(6)] ^= u64::from(other);
+            prop_assert!(open(&bytes, &changed).is_none());
+            for length in 0..bytes.len() {
+                prop_assert!(open(&bytes[..length], &program).is_none());
+            }
+            let at = at.index(bytes.len());
+            bytes[at] ^= other;
+            prop_assert!(open(&bytes, &program).is_none());
+        }
+
+        #[test]
+        fn any_records_are_read_within_their_bounds(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut records = Records(&bytes);
+            while let Ok(Some(record)) = records.next() {
+                prop_assert_eq!(record.name.last(), Some(&0));
+            }
+        }
+    }
+}

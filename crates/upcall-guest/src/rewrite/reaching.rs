@@ -103,18 +103,20 @@ fn effect(
         FlowControl::Call | FlowControl::IndirectCall => {
             return kept(!matches!(register, Register::RAX | Register::RDX));
         }
-        FlowControl::Next
-        | FlowControl::ConditionalBranch
-        | FlowControl::UnconditionalBranch => {}
+        FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {}
         _ => return Effect::Unknown,
     }
-    let writes = factory.info(instruction).used_registers().iter().any(|used| {
-        used.register().full_register() == register
-            && !matches!(
-                used.access(),
-                OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
-            )
-    });
+    let writes = factory
+        .info(instruction)
+        .used_registers()
+        .iter()
+        .any(|used| {
+            used.register().full_register() == register
+                && !matches!(
+                    used.access(),
+                    OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+                )
+        });
     if !writes {
         return Effect::Keeps;
     }
@@ -125,10 +127,9 @@ fn effect(
         return Effect::Unknown;
     }
     match (instruction.mnemonic(), instruction.op1_kind()) {
-        (
-            Mnemonic::Mov,
-            OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64,
-        ) => Effect::Loads(instruction.immediate(1) as u32),
+        (Mnemonic::Mov, OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64) => {
+            Effect::Loads(instruction.immediate(1) as u32)
+        }
         (Mnemonic::Mov, OpKind::Register) if instruction.op1_register().is_gpr() => {
             Effect::Copies(instruction.op1_register().full_register())
         }

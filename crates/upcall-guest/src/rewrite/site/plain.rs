@@ -71,7 +71,10 @@ pub fn decode(bytes: &[u8]) -> Option<Plain> {
         // cdqe, cqo
         (0x98 | 0x99, _) => plain(prefix + 1, Then::Next),
         // movups, movaps; cmovcc; setcc; movzx and movsx
-        (0x0f, Some(0x10 | 0x11 | 0x28 | 0x29 | 0x40..=0x4f | 0x90..=0x9f | 0xb6 | 0xb7 | 0xbe | 0xbf)) => {
+        (
+            0x0f,
+            Some(0x10 | 0x11 | 0x28 | 0x29 | 0x40..=0x4f | 0x90..=0x9f | 0xb6 | 0xb7 | 0xbe | 0xbf),
+        ) => {
             let length = prefix + 2 + memory(rest.get(2..)?)?;
             plain(length, Then::Next)
         }

@@ -311,8 +311,7 @@ fn on_all_paths(code: &FunctionCode) -> Option<u32> {
 #[test]
 fn a_number_that_is_loaded_before_a_loop_is_seen() {
     // mov r8d,202; 6: xor edx,edx; mov eax,r8d; syscall; test eax,eax; jne 6; ret
-    let code =
-        decode(b"\x41\xb8\xca\0\0\0\x31\xd2\x44\x89\xc0\x0f\x05\x85\xc0\x75\xf5\xc3");
+    let code = decode(b"\x41\xb8\xca\0\0\0\x31\xd2\x44\x89\xc0\x0f\x05\x85\xc0\x75\xf5\xc3");
     assert_eq!(code.constant_in_eax(3), None);
     assert_eq!(on_all_paths(&code), Some(202));
     // The same with rcx, which the kernel overwrites.
