@@ -5,8 +5,8 @@
 //!
 //! 1. If a dynamic linker has been here (it was asked to run this command as a program), libc's start-up is next.
 //! 2. If the words are `upcall run PROGRAM ARGS`, what is remembered of the program may do ([`serve`]): it is executed.
-//! 3. Otherwise the dynamic linker is mapped, and goes on as if the kernel had done that ([`interpreter`]). What follows is
-//!    the complete command, which remembers ([`crate::remember`]).
+//! 3. Otherwise the dynamic linker is mapped, and goes on as if the kernel had done that (`interpreter`). What follows is
+//!    the complete command, which remembers (`remember`).
 //!
 //! Nothing is relocated before step 3. So the code up to there calls nothing of libc, and uses no constant that holds an
 //! address. Where the front cannot be (another architecture, a debug build, a sanitizer), the command is a dynamic program
