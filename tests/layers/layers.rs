@@ -167,8 +167,9 @@ fn upcall_cli() {
         "crates/upcall-cli",
         &[
             &["args", "image", "locate", "script", "status"],
-            &["program", "refusal"],
+            &["front", "program", "refusal"],
             &["doctor", "guest_library", "manual"],
+            &["remember"],
             &["launch"],
         ],
     );

@@ -75,6 +75,20 @@ impl Trust {
     ///
     /// What is there instead, and who can write it.
     pub fn guarded(&self, file: &Path, way: Way) -> Result<PathBuf, String> {
+        self.guarded_seeing(file, way, &mut |_, _| {})
+    }
+
+    /// The same. `seen` gets each directory and symbolic link that was looked at, and the file.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn guarded_seeing(
+        &self,
+        file: &Path,
+        way: Way,
+        seen: &mut dyn FnMut(&Path, &Metadata),
+    ) -> Result<PathBuf, String> {
         let failed = |place: &Path, error: std::io::Error| format!("{}: {error}", place.display());
         let absolute = std::path::absolute(file).map_err(|error| failed(file, error))?;
         let mut ahead = parts(&absolute);
@@ -84,6 +98,7 @@ impl Trust {
             let found = place
                 .symlink_metadata()
                 .map_err(|error| failed(&place, error))?;
+            seen(&place, &found);
             self.is_ours(&place, &found)?;
             if found.is_symlink() {
                 links += 1;

@@ -102,10 +102,15 @@ impl RunArgs {
     /// define the whole command line for that takes as long as all else that `run` does.
     pub fn plain(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let _command = words.next()?;
-        let is_run = words.next()? == "run";
-        let command: Vec<OsString> = words.collect();
+        if words.next()? != "run" {
+            return None;
+        }
+        let mut command: Vec<OsString> = words.collect();
+        if *command.first()? == "--" {
+            command.remove(0);
+        }
         let program = command.first()?.as_encoded_bytes();
-        (is_run && !program.is_empty() && program[0] != b'-').then_some(Self {
+        (!program.is_empty() && program[0] != b'-').then_some(Self {
             vps: None,
             backend: None,
             policy: None,
@@ -308,6 +313,13 @@ mod tests {
                 prop_assert_eq!(args.command, plain.command);
                 prop_assert!(args.vps.is_none() && args.backend.is_none() && args.policy.is_none());
                 prop_assert!(!args.stats && !args.no_children && !args.or_native);
+            }
+            #[cfg(target_arch = "x86_64")]
+            {
+                let word = |at: usize| line.get(at).map(|word| word.as_encoded_bytes());
+                let command = crate::front::serve::plain(word).map(|at| line[at..].to_vec());
+                let plain = RunArgs::plain(line.iter().cloned()).map(|plain| plain.command);
+                prop_assert_eq!(command, plain);
             }
         }
 

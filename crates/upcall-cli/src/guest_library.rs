@@ -93,16 +93,15 @@ pub fn find(named: Option<OsString>, command: &Path) -> Result<PathBuf, Refusal>
     Ok(library)
 }
 
-fn beside(command: &Path) -> Result<PathBuf, Refusal> {
+/// Where the library is looked for, in this order.
+pub fn places(command: &Path) -> [PathBuf; 2] {
     let directory = command.parent().unwrap_or(Path::new("/"));
-    let places = [
-        directory.join(NAME),
-        directory
-            .parent()
-            .unwrap_or(directory)
-            .join("lib/upcall")
-            .join(NAME),
-    ];
+    let above = directory.parent().unwrap_or(directory);
+    [directory.join(NAME), above.join("lib/upcall").join(NAME)]
+}
+
+fn beside(command: &Path) -> Result<PathBuf, Refusal> {
+    let places = places(command);
     if let Some(found) = places.iter().find(|place| place.is_file()) {
         return Ok(found.clone());
     }

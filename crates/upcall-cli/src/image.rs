@@ -24,6 +24,8 @@ const DT_NULL: u64 = 0;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
+const DT_FLAGS_1: u64 = 0x6fff_fffb;
+const DF_1_PIE: u64 = 0x0800_0000;
 
 /// Runtimes that own the threads of a program, or must be loaded before everything else: the
 /// library's name, and a symbol that a program with the runtime linked in defines.
@@ -62,18 +64,23 @@ pub fn is_elf(file: &[u8]) -> bool {
 pub fn examine(file: &[u8]) -> Result<(), Unfit> {
     let header = header(file)?;
     let headers = program_headers(file, &header)?;
-    let Some(interp) = headers.iter().find(|entry| entry.p_type == PT_INTERP) else {
-        return Err(Unfit::Static(
-            "it names no program interpreter (PT_INTERP)".into(),
-        ));
+    let unnamed = || Unfit::Static("it names no program interpreter (PT_INTERP)".into());
+    let strings = match headers.iter().find(|entry| entry.p_type == PT_INTERP) {
+        Some(interp) => {
+            let linker = text(contents(file, interp).ok_or_else(|| beyond("PT_INTERP"))?);
+            if linker.rsplit('/').next() != Some(LINKER) {
+                return Err(Unfit::OtherLibc(format!(
+                    "its program interpreter is {linker}, not glibc's {LINKER}"
+                )));
+            }
+            dynamic_strings(file, &headers)?
+        }
+        // A program that loads the dynamic linker itself, as this command does, is served from there on.
+        None => match dynamic_strings(file, &headers) {
+            Ok(strings) if strings.is_program && strings.needs_libc() => strings,
+            _ => return Err(unnamed()),
+        },
     };
-    let linker = text(contents(file, interp).ok_or_else(|| beyond("PT_INTERP"))?);
-    if linker.rsplit('/').next() != Some(LINKER) {
-        return Err(Unfit::OtherLibc(format!(
-            "its program interpreter is {linker}, not glibc's {LINKER}"
-        )));
-    }
-    let strings = dynamic_strings(file, &headers)?;
     if let Some((library, _)) = SANITIZERS
         .iter()
         .find(|(library, _)| strings.needed.iter().any(|name| name.starts_with(library)))
@@ -91,7 +98,7 @@ pub fn examine(file: &[u8]) -> Result<(), Unfit> {
             "its dynamic symbols include {symbol}"
         )));
     }
-    if !strings.needed.iter().any(|name| name == LIBC) {
+    if !strings.needs_libc() {
         return Err(Unfit::Static(format!(
             "it does not need {LIBC} (DT_NEEDED: {})",
             if strings.needed.is_empty() {
@@ -196,6 +203,14 @@ fn program_headers(file: &[u8], header: &Header) -> Result<Vec<ProgramHeader>, U
 struct DynamicStrings<'a> {
     needed: Vec<String>,
     table: &'a [u8],
+    /// It says that it is a program, not a library.
+    is_program: bool,
+}
+
+impl DynamicStrings<'_> {
+    fn needs_libc(&self) -> bool {
+        self.needed.iter().any(|name| name == LIBC)
+    }
 }
 
 fn dynamic_strings<'a>(
@@ -230,7 +245,11 @@ fn dynamic_strings<'a>(
         .filter_map(|&(_, at)| table.get(usize::try_from(at).ok()?..))
         .map(text)
         .collect();
-    Ok(DynamicStrings { needed, table })
+    Ok(DynamicStrings {
+        needed,
+        table,
+        is_program: value(DT_FLAGS_1).is_some_and(|flags| flags & DF_1_PIE != 0),
+    })
 }
 
 /// Where in the file the byte lies that is loaded at this address.

@@ -5,6 +5,8 @@
 //!    `--or-native` asks for that.
 //! 3. Put the settings into the environment and execute: no process in between, so signals,
 //!    limits, descriptors and the exit status are the program's own.
+//!
+//! What a plain run has found out is remembered: the next one may not come here (`front`).
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,8 +22,17 @@ use crate::program::{self, Verdict};
 use crate::refusal::Refusal;
 use crate::status::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
 
+/// How a run was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// Without flags and variables of ours.
+    Plainly,
+    /// With some.
+    WithMore,
+}
+
 /// Does it. Returns only with an exit status of our own.
-pub fn run(args: &RunArgs) -> i32 {
+pub fn run(args: &RunArgs, said: Said) -> i32 {
     // A mistake of the user's, not a program that cannot be served: --or-native does not cover it.
     let checked = match variables::checked(|name| std::env::var_os(name)) {
         Ok(checked) => checked,
@@ -32,7 +43,7 @@ pub fn run(args: &RunArgs) -> i32 {
         Ok(file) => file,
         Err(error) => return not_runnable(name, &error),
     };
-    match prepare(args, checked, name, &file) {
+    match prepare(args, said, checked, name, &file) {
         Ok(()) => {}
         Err(Stop::NotExecutable(evidence)) => {
             eprintln!("upcall: cannot run '{}': {evidence}", name.display());
@@ -56,7 +67,15 @@ enum Stop {
 }
 
 /// Examines the program and puts the settings into the environment.
-fn prepare(args: &RunArgs, checked: Settings, name: &OsStr, file: &Path) -> Result<(), Stop> {
+fn prepare(
+    args: &RunArgs,
+    said: Said,
+    checked: Settings,
+    name: &OsStr,
+    file: &Path,
+) -> Result<(), Stop> {
+    #[cfg(front)]
+    let seen = crate::remember::Seen::at(file);
     let processor = probe::processor();
     if let Some(remedy) = &processor.remedy {
         return Err(refused(
@@ -75,7 +94,7 @@ fn prepare(args: &RunArgs, checked: Settings, name: &OsStr, file: &Path) -> Resu
             remedy,
         ));
     }
-    program::examine(file).map_err(|verdict| stop(name, verdict))?;
+    let kind = program::examine(file).map_err(|verdict| stop(name, verdict))?;
     let existing = std::env::var_os("LD_PRELOAD");
     if let Some(other) = guest_library::conflicting(existing.as_deref()) {
         return Err(refused(
@@ -86,18 +105,29 @@ fn prepare(args: &RunArgs, checked: Settings, name: &OsStr, file: &Path) -> Resu
         ));
     }
     let named = std::env::var_os("UPCALL_GUEST_LIB");
-    let library =
-        guest_library::find(named, &guest_library::command()).map_err(|mut refusal| {
-            refusal
-                .remedy
-                .push_str("; --or-native runs the program as it is");
-            Stop::Refused {
-                reason: refusal.what.clone(),
-                refusal,
-            }
-        })?;
+    let command = guest_library::command();
+    let library = guest_library::find(named, &command).map_err(|mut refusal| {
+        refusal
+            .remedy
+            .push_str("; --or-native runs the program as it is");
+        Stop::Refused {
+            reason: refusal.what.clone(),
+            refusal,
+        }
+    })?;
     let preload = guest_library::preload(&library, existing.as_deref());
-    for (variable, value) in checked.into_iter().chain(settings(args, preload)) {
+    let (settings, is_known) = settings(args, preload);
+    let holds_again = said == Said::Plainly
+        && is_known
+        && existing.is_none()
+        && kind == program::Kind::Executable;
+    #[cfg(not(front))]
+    let _ = holds_again;
+    #[cfg(front)]
+    if holds_again && let Some(seen) = seen {
+        seen.remember(&command, &library, &settings);
+    }
+    for (variable, value) in checked.into_iter().chain(settings) {
         // SAFETY: this process has one thread.
         unsafe {
             match value {
@@ -124,8 +154,10 @@ fn meaningless_variable(variable: Meaningless) -> Refusal {
     }
 }
 
-/// The environment of the guest library: what to set, and what to take away.
-fn settings(args: &RunArgs, preload: OsString) -> Settings {
+/// The environment of the guest library: what to set, and what to take away; and if that is so until the kernel or its
+/// scheduler changes.
+fn settings(args: &RunArgs, preload: OsString) -> (Settings, bool) {
+    let mut is_known = true;
     let mut settings = vec![("LD_PRELOAD", Some(preload))];
     if let Some(range) = args.vps {
         let allowed = probe::limits().processors.len();
@@ -146,7 +178,9 @@ fn settings(args: &RunArgs, preload: OsString) -> Settings {
         settings.push(("UPCALL_POLICY", Some(word(&policy))));
     }
     if std::env::var_os("UPCALL_SENTINEL").is_none_or(|value| value.is_empty()) {
-        let sentinel = probe::choose().mode == probe::StandbyMode::Sentinel;
+        let choice = probe::choose();
+        is_known = choice.source != probe::Source::Version;
+        let sentinel = choice.mode == probe::StandbyMode::Sentinel;
         settings.push((
             "UPCALL_SENTINEL",
             Some(u8::from(sentinel).to_string().into()),
@@ -156,7 +190,7 @@ fn settings(args: &RunArgs, preload: OsString) -> Settings {
     if args.no_children {
         settings.push(("UPCALL_CHILDREN", Some("0".into())));
     }
-    settings
+    (settings, is_known)
 }
 
 fn stop(name: &OsStr, verdict: Verdict) -> Stop {

@@ -10,6 +10,9 @@
 
 mod args;
 mod doctor;
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(front), allow(dead_code, reason = "only its tests use it"))]
+mod front;
 mod guest_library;
 mod image;
 mod launch;
@@ -17,6 +20,8 @@ mod locate;
 mod manual;
 mod program;
 mod refusal;
+#[cfg(front)]
+mod remember;
 mod script;
 mod status;
 
@@ -42,7 +47,7 @@ fn run() -> i32 {
     if !has_variables()
         && let Some(args) = args::RunArgs::plain(std::env::args_os())
     {
-        return launch::run(&args);
+        return launch::run(&args, launch::Said::Plainly);
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -55,7 +60,7 @@ fn run() -> i32 {
         }
     };
     match cli.command {
-        Command::Run(args) => launch::run(&args),
+        Command::Run(args) => launch::run(&args, launch::Said::WithMore),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => {
             // A measured program may die while the harness writes to it.

@@ -34,15 +34,24 @@ pub enum Verdict {
     },
 }
 
+/// What a program that can be served is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// An executable: the verdict depends on its file alone.
+    Executable,
+    /// A script, or what the shell is to make something of.
+    Other,
+}
+
 /// Examines the file that was found for a program.
 ///
 /// # Errors
 /// Why it cannot be served.
-pub fn examine(file: &Path) -> Result<(), Verdict> {
+pub fn examine(file: &Path) -> Result<Kind, Verdict> {
     follow(file, DEPTH)
 }
 
-fn follow(path: &Path, depth: u32) -> Result<(), Verdict> {
+fn follow(path: &Path, depth: u32) -> Result<Kind, Verdict> {
     if matches!(
         path.file_name().map(OsStr::as_bytes),
         Some(b"valgrind" | b"valgrind.bin")
@@ -62,7 +71,7 @@ fn follow(path: &Path, depth: u32) -> Result<(), Verdict> {
         .metadata()
         .map_err(|error| Verdict::NotExecutable(format!("{}: {error}", path.display())))?;
     if metadata.len() == 0 {
-        return Ok(());
+        return Ok(Kind::Other);
     }
     // SAFETY: the mapping is private and read-only, and the bytes are only looked at; a file
     // that someone cuts short meanwhile ends this command by SIGBUS, as it would end the
@@ -71,10 +80,13 @@ fn follow(path: &Path, depth: u32) -> Result<(), Verdict> {
         .map_err(|error| Verdict::NotExecutable(format!("{}: {error}", path.display())))?;
     if image::is_elf(&bytes) {
         privileges(path, metadata.mode())?;
-        return image::examine(&bytes).map_err(|unfit| refuse(path, unfit));
+        return match image::examine(&bytes) {
+            Ok(()) => Ok(Kind::Executable),
+            Err(unfit) => Err(refuse(path, unfit)),
+        };
     }
     let Some(line) = script::shebang(&bytes) else {
-        return Ok(());
+        return Ok(Kind::Other);
     };
     if depth == 0 {
         return Err(Verdict::NotExecutable(format!(
@@ -85,7 +97,7 @@ fn follow(path: &Path, depth: u32) -> Result<(), Verdict> {
     let interpreter = Path::new(OsStr::from_bytes(line.interpreter));
     if !interpreter.exists() {
         // The kernel says so better, and with the right exit status.
-        return Ok(());
+        return Ok(Kind::Other);
     }
     follow(interpreter, depth - 1)?;
     if let Some(name) = script::behind_env(&line)
@@ -93,7 +105,7 @@ fn follow(path: &Path, depth: u32) -> Result<(), Verdict> {
     {
         follow(&found, depth - 1)?;
     }
-    Ok(())
+    Ok(Kind::Other)
 }
 
 /// Refuses what the dynamic linker would run in secure mode, where it ignores LD_PRELOAD.

@@ -44,7 +44,7 @@ pub use blocked::observe;
 pub use kernel::affinity;
 pub use processors::placement;
 pub use settings::vp_range::VpRange;
-pub use settings::{statistics, variables, vp_range};
+pub use settings::{own_files, statistics, variables, vp_range};
 pub use state::{
     Activation, Entered, Hooks, Inbox, Inside, Linux, LinuxActivation, LinuxThread, Noted, Room,
     Runtime, Settings, Thread, Vp, activations, base, cpu_time, slack,

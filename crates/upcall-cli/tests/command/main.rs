@@ -3,4 +3,6 @@
 mod bench;
 mod common;
 mod doctor;
+#[cfg(front)]
+mod remembered;
 mod run;

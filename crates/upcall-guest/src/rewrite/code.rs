@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::ground::arch;
 use crate::rewrite::object::{Image, Part};
+use crate::rewrite::reaching::jump_target;
 use crate::rewrite::unwind::{Function, Tables};
 
 use iced_x86::{
@@ -25,6 +26,8 @@ pub struct FunctionCode {
     pub instructions: Vec<Instruction>,
     /// Addresses inside the function where control may arrive other than by falling through.
     pub targets: BTreeSet<usize>,
+    /// Those of them at which control may arrive other than by a jump of the function's own.
+    pub entries: BTreeSet<usize>,
     /// A jump through a table that could not be found, or bytes that are no instruction, behind
     /// which jumps are not seen: any instruction may be a target.
     pub unknown_targets: bool,
@@ -34,6 +37,8 @@ pub struct FunctionCode {
     pub tiles: bool,
     /// It is the return from a signal handler.
     pub signal_trampoline: bool,
+    /// All that its unwind entry covers was decoded.
+    pub is_whole: bool,
 }
 
 impl FunctionCode {
@@ -77,12 +82,16 @@ impl FunctionCode {
             range: function.range.clone(),
             instructions,
             targets: function.landing_pads.iter().copied().collect(),
+            entries: function.landing_pads.iter().copied().collect(),
             unknown_targets,
             wide_state: false,
             tiles: false,
             signal_trampoline: function.signal_trampoline,
+            is_whole: false,
         };
         code.drop_unproven(function.range.start + function.covered);
+        let last = code.instructions.last();
+        code.is_whole = last.is_some_and(|last| last.next_ip() >= covered);
         Some(code)
     }
 
@@ -168,15 +177,27 @@ impl FunctionCode {
         let mut bases = Vec::new();
         let mut tables = false;
         for (index, instruction) in self.instructions.iter().enumerate() {
-            let mut add = |address: u64| {
-                if self.range.contains(&(address as usize)) {
+            let mut add_target = |address: u64| {
+                let is_inside = self.range.contains(&(address as usize));
+                if is_inside {
                     self.targets.insert(address as usize);
+                }
+                is_inside
+            };
+            if let Some(target) = jump_target(instruction) {
+                add_target(target);
+            }
+            let mut add = |address: u64| {
+                if add_target(address) {
+                    self.entries.insert(address as usize);
                 }
             };
             if instruction.code() == Code::Endbr64 {
                 add(instruction.ip());
             }
-            if let Some(target) = near_target(instruction) {
+            if jump_target(instruction).is_none()
+                && let Some(target) = near_target(instruction)
+            {
                 add(target);
             }
             if instruction.is_ip_rel_memory_operand() {
@@ -196,10 +217,19 @@ impl FunctionCode {
         if tables {
             let mut found = false;
             for base in bases {
-                found |= read_table(image, base, &self.range, &mut self.targets);
+                let mut targets = BTreeSet::new();
+                found |= read_table(image, base, &self.range, &mut targets);
+                self.enter_at(&targets);
             }
             self.unknown_targets |= !found;
         }
+    }
+
+    /// Notes places where control may arrive from elsewhere.
+    pub fn enter_at(&mut self, places: &BTreeSet<usize>) {
+        let inside = places.range(self.range.clone());
+        self.targets.extend(inside.clone().copied());
+        self.entries.extend(inside.copied());
     }
 
     fn find_state(&mut self) {

@@ -6,6 +6,7 @@ pub mod code;
 pub mod kept;
 pub mod object;
 pub mod patch;
+pub mod reaching;
 pub mod site;
 pub mod stub;
 pub mod sud;

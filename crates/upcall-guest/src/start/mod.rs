@@ -60,8 +60,14 @@ extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut
         // SAFETY: there is one thread; the kernel has put the variables where they can be written.
         unsafe { preload::leave(variables) };
     }
+    let (mut options, probe, _) = Options::of_variables();
+    match probe {
+        Some(probe) => options.probe = probe,
+        // Most processes never have a thread: the best one is looked for when the first comes.
+        None => ready::look_for_probe(),
+    }
     // SAFETY: constructors run before the program's threads.
-    unsafe { serve(Options::from_environment().0, false) };
+    unsafe { serve(options, false) };
     heap::trim();
 }
 
@@ -274,6 +280,13 @@ impl Options {
     /// Returns what the variables say (see [`variables`]), and the best that works here for the others. The second is an
     /// invalid variable, if there is one: its default holds.
     pub fn from_environment() -> (Self, Option<Meaningless>) {
+        let (mut options, probe, meaningless) = Self::of_variables();
+        options.probe = probe.unwrap_or_else(best_probe);
+        (options, meaningless)
+    }
+
+    /// The same, and the probe that is asked for by name.
+    fn of_variables() -> (Self, Option<Probe>, Option<Meaningless>) {
         let mut meaningless = None;
         let mut read = |name| {
             variables::read(name).unwrap_or_else(|found| {
@@ -294,16 +307,16 @@ impl Options {
             takes_turns: number("UPCALL_GANG").unwrap_or(1) != 0,
             policy: Policy::ForkedFirst,
         };
-        options.probe = match read("UPCALL_PROBE").as_deref() {
-            Some("perf") => Probe::Perf,
-            Some("proc") => Probe::Proc,
-            Some("yields") => Probe::Yields,
-            _ => best_probe(),
+        let probe = match read("UPCALL_PROBE").as_deref() {
+            Some("perf") => Some(Probe::Perf),
+            Some("proc") => Some(Probe::Proc),
+            Some("yields") => Some(Probe::Yields),
+            _ => None,
         };
         options.policy = read("UPCALL_POLICY")
             .and_then(|name| Policy::named(&name))
             .unwrap_or(Policy::ForkedFirst);
-        (options, meaningless)
+        (options, probe, meaningless)
     }
 }
 

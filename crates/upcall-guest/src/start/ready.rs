@@ -14,7 +14,7 @@
 //! the stub (`rewrite::patch::replaced`). A frame that the program keeps or makes itself (setjmp, ucontext) is at a call of a
 //! function, which is in no window. See docs/adr/0032.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::ground::state::{self, GUEST};
 use crate::ground::{caller, heap, mask};
@@ -39,9 +39,20 @@ pub fn make() {
 /// Sites that the rewriter has refused in [`rest`].
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
+/// True until the best probe was looked for: before the program can be without procfs, or under a filter.
+static LOOKS_FOR_PROBE: AtomicBool = AtomicBool::new(false);
+
+/// Has the best probe looked for when the process is made ready.
+pub fn look_for_probe() {
+    LOOKS_FOR_PROBE.store(true, Ordering::Relaxed);
+}
+
 extern "C" fn rest() {
     // SAFETY: the calling thread's own errno.
     let errno = unsafe { *libc::__errno_location() };
+    if LOOKS_FOR_PROBE.swap(false, Ordering::Relaxed) {
+        GUEST.probe.store(super::best_probe(), Ordering::Relaxed);
+    }
     caller::prepare();
     lifetime::note_libc();
     agents::imports::look();

@@ -12,12 +12,11 @@
 //! somebody may load a scheduler while the program runs.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::StandbyMode;
 use super::standby::measure_quickly;
+use crate::settings::own_files;
 
 /// How a choice was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +82,13 @@ pub fn choose_unmeasured() -> Choice {
     }
 }
 
+/// The file that tells one start of the kernel from the next.
+pub const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// The file that tells if a sched_ext scheduler is loaded; absent where the kernel knows none.
+pub const SCHEDULER: &str = "/sys/kernel/sched_ext/state";
+/// What it says if none is.
+pub const NO_SCHEDULER: &str = "disabled";
+
 /// What a verdict holds for.
 #[derive(Debug, PartialEq, Eq)]
 struct Key {
@@ -95,9 +101,9 @@ struct Key {
 impl Key {
     fn read() -> Option<Self> {
         let line = |path: &str| Some(fs::read_to_string(path).ok()?.trim().to_owned());
-        let loaded = line("/sys/kernel/sched_ext/state").is_some_and(|state| state != "disabled");
+        let loaded = line(SCHEDULER).is_some_and(|state| state != NO_SCHEDULER);
         Some(Key {
-            boot: line("/proc/sys/kernel/random/boot_id")?,
+            boot: line(BOOT)?,
             release: line("/proc/sys/kernel/osrelease")?,
             scheduler: if loaded {
                 line("/sys/kernel/sched_ext/enable_seq").unwrap_or_else(|| "some".into())
@@ -120,15 +126,7 @@ impl Key {
 
 /// The file, if there is a directory of the user's own to have it in.
 fn memory() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_RUNTIME_DIR")
-        .or_else(|| absolute("XDG_CACHE_HOME"))
-        .or_else(|| Some(absolute("HOME")?.join(".cache")))
-        .map(|base| base.join("upcall/standby"))
+    Some(own_files::base()?.join("upcall/standby"))
 }
 
 fn recall(file: &Path, key: &Key) -> Option<StandbyMode> {
@@ -140,35 +138,7 @@ fn recall(file: &Path, key: &Key) -> Option<StandbyMode> {
 
 /// Failing to remember costs the next program a measurement and nothing else.
 fn remember(file: &Path, key: &Key, mode: StandbyMode) {
-    let _ = write_replacing(file, key.line(mode).as_bytes());
-}
-
-fn write_replacing(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let directory = file.parent().unwrap_or(Path::new("/"));
-    let base = directory.parent().unwrap_or(Path::new("/"));
-    // SAFETY: asks only.
-    let own = unsafe { libc::geteuid() };
-    // A root that was given somebody's HOME must leave nothing of its own there.
-    let existing = base.ancestors().find(|path| path.exists());
-    if existing.is_some_and(|path| path.metadata().is_ok_and(|data| data.uid() != own)) {
-        return Err(std::io::ErrorKind::PermissionDenied.into());
-    }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
-    let draft = directory.join(format!("standby.{}", std::process::id()));
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)
-        .and_then(|mut open| open.write_all(bytes))
-        .and_then(|()| fs::rename(&draft, file));
-    if written.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    written
+    let _ = own_files::write(file, key.line(mode).as_bytes());
 }
 
 /// EEVDF, under which a yield gives way, came with Linux 6.6.

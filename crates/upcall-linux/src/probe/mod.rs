@@ -25,7 +25,7 @@ mod turns;
 
 pub use calls::calls;
 pub use cgroup::CpuQuota;
-pub use choice::{Choice, Source, choose, choose_unmeasured};
+pub use choice::{BOOT, Choice, NO_SCHEDULER, SCHEDULER, Source, choose, choose_unmeasured};
 pub use cpu::{fsgsbase, membarrier, processor};
 pub use files::rwf_nowait_pipe;
 pub use libc_found::glibc;

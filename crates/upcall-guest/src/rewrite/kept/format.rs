@@ -15,10 +15,10 @@ use std::ffi::CString;
 use std::ops::Range;
 
 use crate::ground::entry::raw_syscall;
-use crate::rewrite::object::{BuildId, Object, Role};
+use crate::rewrite::object::{BuildId, Image, Object, Role};
 use crate::rewrite::site::Reason;
 
-const NAME: [u8; 8] = *b"upcsite1";
+const NAME: [u8; 8] = *b"upcsite2";
 const HEAD: usize = 8 + Key::LENGTH + 16;
 const ENTRY: usize = 16;
 const SUM: usize = 8;
@@ -43,7 +43,8 @@ const REASONS: [(u8, Reason); 6] = [
 pub struct Key {
     /// The name of its contents.
     pub build_id: BuildId,
-    /// Its file: device, inode, size, seconds and nanoseconds of the last change.
+    /// Its file: device, inode, size, seconds and nanoseconds of the last change. Of the kernel's own object, which has
+    /// none: 0, the sum of its bytes, their number, and 0.
     pub file: [u64; 5],
 }
 
@@ -51,9 +52,20 @@ impl Key {
     const LENGTH: usize = 64;
 
     /// Returns the key of a loaded object, if it has a build id and its file is where the loader has found it.
-    pub fn of(object: &Object) -> Option<Self> {
+    pub fn of(object: &Object, image: &Image<'_>) -> Option<Self> {
         let build_id = object.build_id?;
         let path = match object.role {
+            Role::Vdso => {
+                // The kernel adapts it to the processor when it starts.
+                let bytes = image.parts.iter().map(|part| part.bytes);
+                let (sum, size) = bytes.fold((0, 0), |(all, size), bytes| {
+                    (sum(bytes) ^ u64::rotate_left(all, 1), size + bytes.len())
+                });
+                return Some(Self {
+                    build_id,
+                    file: [0, sum, size as u64, 0, 0],
+                });
+            }
             Role::Program => c"/proc/self/exe".to_owned(),
             // A relative one may lead elsewhere by now.
             _ if object.path.starts_with('/') => CString::new(object.path.as_str()).ok()?,

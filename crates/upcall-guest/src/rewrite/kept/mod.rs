@@ -4,8 +4,8 @@
 //! lies in a directory of the user's own (`place`). See docs/adr/0032.
 //!
 //! 1. An object is known by its build id, which is in memory, and by its file: device, inode, size, and the moment of the
-//!    last change, which the kernel keeps and nobody can set. An object without a build id is scanned each time.
-//!    If no file can be kept, the process itself keeps what it has left for later.
+//!    last change, which the kernel keeps and nobody can set. The kernel's own object is known by all its bytes. An object
+//!    without a build id is scanned each time. If no file can be kept, the process itself keeps what it has left for later.
 //! 2. A file counts if it is of that object, whole, and as its writer has summed it up.
 //! 3. Each window that is used is decoded again from the object's own bytes, and must be what a scan could have chosen
 //!    ([`Window::again`]). If one is not, the whole file is worth nothing, and the object is scanned.
@@ -66,8 +66,10 @@ pub fn sites(
     wanted: Option<fn(Option<u32>) -> bool>,
 ) -> Found {
     let base = object.span().start;
-    let by_file = matches!(object.role, Role::Program | Role::Library | Role::Loader);
-    let named = if by_file { Key::of(object) } else { None };
+    let named = match object.role {
+        Role::Runtime => None,
+        _ => Key::of(object, image),
+    };
     let key = named.as_ref().unwrap_or(&NAMELESS);
     let recall_from = |bytes: &[u8]| recall(&open(key, bytes)?, image, base, known, wanted);
     let kept = take_unwritten(base).or_else(|| named.as_ref().and_then(place::read));
@@ -104,9 +106,17 @@ pub fn recall(
     let absolute = |range: &Range<u32>| {
         Some(base.checked_add(range.start as usize)?..base.checked_add(range.end as usize)?)
     };
+    let is_wanted = |decision: &Option<Decision>| {
+        let decision = decision.as_ref();
+        decision.is_some_and(|decision| {
+            let number = decision.number.map(u32::from);
+            wanted.is_none_or(|wanted| wanted(number))
+        })
+    };
     let mut found = Found {
         scan: Scan {
-            sites: Vec::new(),
+            // To grow would touch pages that are not needed.
+            sites: Vec::with_capacity(kept.decisions().filter(is_wanted).count()),
             other_pairs: kept.other_pairs(),
             cancel: match kept.cancel() {
                 Some(range) => Some(site::CancelRange(absolute(&range)?)),

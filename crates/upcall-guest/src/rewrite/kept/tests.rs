@@ -101,7 +101,7 @@ fn what_is_kept_of_libc_is_what_its_scan_has_found() {
     let image = unsafe { libc.image() };
     let scan = site::scan(&image, &[]);
     let base = libc.span().start;
-    let key = Key::of(&libc).expect("libc has a build id and a file");
+    let key = Key::of(&libc, &image).expect("libc has a build id and a file");
     let kept = decided(&scan, &image, base).expect("libc is an object like others");
     let bytes = encode(&key, &kept);
     assert!(bytes.len() <= format::LONGEST);

@@ -20,6 +20,7 @@ use std::ops::Range;
 
 use crate::rewrite::code::{FunctionCode, ends, incoming, near_target};
 use crate::rewrite::object::Image;
+use crate::rewrite::reaching;
 use crate::rewrite::unwind::Tables;
 
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic};
@@ -124,7 +125,7 @@ impl Window {
 pub struct Site {
     /// The address of the `syscall` instruction.
     pub address: usize,
-    /// The system-call number, where straight-line code shows it.
+    /// The system-call number, where the code shows it.
     pub number: Option<u32>,
     /// What to overwrite, or why nothing may be.
     pub window: Result<Window, Reason>,
@@ -233,6 +234,23 @@ fn scan_part(
             None => scan.other_pairs += 1,
         }
     }
+    // Branches from other functions into one in which a number takes more than straight-line code to see.
+    let searched: Vec<Range<usize>> = candidates
+        .iter()
+        .filter_map(|(_, candidate)| match candidate {
+            Candidate::Decoded(function, index) => Some((&functions[*function], *index)),
+            Candidate::Refused(_) => None,
+        })
+        .filter(|(code, index)| {
+            code.constant_in_eax(*index).is_none()
+                && reaching::constant_in_eax(code, *index).is_some()
+        })
+        .map(|(code, _)| (code.range.start + 1, code.range.end))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|(start, end)| start..end)
+        .collect();
+    enter(&mut functions, &incoming(image, tables, part, &searched));
     let mut chosen = choose_all(&functions, &candidates);
     // Branches from other functions are looked for once the windows are known: nearly always
     // there is none, and otherwise the windows are chosen again around their targets.
@@ -246,10 +264,7 @@ fn scan_part(
         if entered.is_empty() {
             break;
         }
-        for code in &mut functions {
-            let inside = entered.range(code.range.clone());
-            code.targets.extend(inside.copied());
-        }
+        enter(&mut functions, &entered);
         chosen = choose_all(&functions, &candidates);
     }
     scan.sites.extend(chosen);
@@ -262,13 +277,21 @@ fn scan_part(
     }
 }
 
+fn enter(functions: &mut [FunctionCode], entered: &BTreeSet<usize>) {
+    for code in functions {
+        code.enter_at(entered);
+    }
+}
+
 fn choose_all(functions: &[FunctionCode], candidates: &[(usize, Candidate)]) -> Vec<Site> {
     let mut taken = 0;
     let choose_one = |(address, candidate): &(usize, Candidate)| match candidate {
         Candidate::Refused(reason) => refused(*address, reason.clone()),
         Candidate::Decoded(function, index) => {
             let code = &functions[*function];
-            let number = code.constant_in_eax(*index);
+            let number = code
+                .constant_in_eax(*index)
+                .or_else(|| reaching::constant_in_eax(code, *index));
             let window = choose(code, *index, number, taken);
             if let Ok(window) = &window {
                 taken = window.range.end;

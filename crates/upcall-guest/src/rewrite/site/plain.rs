@@ -54,7 +54,7 @@ pub fn decode(bytes: &[u8]) -> Option<Plain> {
         (0xc3, _) if prefix == 0 => plain(1, Then::Return),
         // add, or, and, sub, xor, cmp, test, mov, lea, between a register and a register or memory.
         (0x01 | 0x03 | 0x09 | 0x0b | 0x21 | 0x23 | 0x29 | 0x2b | 0x31 | 0x33, _) => operand(0),
-        (0x39 | 0x3b | 0x85 | 0x89 | 0x8b, _) => operand(0),
+        (0x39 | 0x3b | 0x84 | 0x85 | 0x88 | 0x89 | 0x8a | 0x8b, _) => operand(0),
         // The second operand is memory, or it is no instruction.
         (0x8d, Some(modes)) if modes >> 6 != 3 => operand(0),
         // movsxd
@@ -62,9 +62,22 @@ pub fn decode(bytes: &[u8]) -> Option<Plain> {
         // The same arithmetic with a constant.
         (0x80 | 0x83, _) => operand(1),
         (0x81, _) => operand(4),
-        (0x05 | 0x0d | 0x25 | 0x2d | 0x35 | 0x3d, _) => plain(prefix + 5, Then::Next),
-        // mov of a constant
+        (0x05 | 0x0d | 0x25 | 0x2d | 0x35 | 0x3d | 0xa9, _) => plain(prefix + 5, Then::Next),
+        // A shift by a constant; mov of a constant to memory or a register.
+        (0xc0 | 0xc1, _) => operand(1),
+        (0xc6, Some(modes)) if modes >> 3 & 7 == 0 => operand(1),
+        (0xc7, Some(modes)) if modes >> 3 & 7 == 0 => operand(4),
         (0xb8..=0xbf, _) => plain(prefix + if is_wide { 9 } else { 5 }, Then::Next),
+        // cdqe, cqo
+        (0x98 | 0x99, _) => plain(prefix + 1, Then::Next),
+        // movups, movaps; cmovcc; setcc; movzx and movsx
+        (
+            0x0f,
+            Some(0x10 | 0x11 | 0x28 | 0x29 | 0x40..=0x4f | 0x90..=0x9f | 0xb6 | 0xb7 | 0xbe | 0xbf),
+        ) => {
+            let length = prefix + 2 + memory(rest.get(2..)?)?;
+            plain(length, Then::Next)
+        }
         _ => None,
     }
 }
@@ -147,7 +160,10 @@ mod tests {
             ],
             opcode in prop_oneof![
                 any::<u8>(),
-                prop::sample::select(vec![0x0f, 0x90, 0xcc, 0xf3, 0x89, 0x8b, 0x8d, 0x63, 0x80, 0x81, 0x83, 0xb8, 0x3d, 0x31]),
+                prop::sample::select(vec![
+                    0x0f, 0x90, 0xcc, 0xf3, 0x89, 0x8b, 0x8d, 0x63, 0x80, 0x81, 0x83, 0xb8, 0x3d, 0x31, 0xc0, 0xc1, 0xc6, 0xc7,
+                    0x98, 0x0f, 0x0f,
+                ]),
             ],
             second in prop_oneof![any::<u8>(), Just(0x05), Just(0x1f)],
             rest in prop::array::uniform14(any::<u8>()),

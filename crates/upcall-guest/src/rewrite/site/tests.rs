@@ -301,3 +301,58 @@ fn only_an_empty_function_can_be_diverted() {
     let busy = b"\x50\x58\xc3\x90\x90\x90";
     assert_eq!(empty_function(&Image::of_code(AT, busy), AT), None);
 }
+
+fn on_all_paths(code: &FunctionCode) -> Option<u32> {
+    let is_call = |i: &Instruction| i.code() == Code::Syscall;
+    let index = code.instructions.iter().position(is_call);
+    reaching::constant_in_eax(code, index.expect("the function has a system call"))
+}
+
+#[test]
+fn a_number_that_is_loaded_before_a_loop_is_seen() {
+    // mov r8d,202; 6: xor edx,edx; mov eax,r8d; syscall; test eax,eax; jne 6; ret
+    let code = decode(b"\x41\xb8\xca\0\0\0\x31\xd2\x44\x89\xc0\x0f\x05\x85\xc0\x75\xf5\xc3");
+    assert_eq!(code.constant_in_eax(3), None);
+    assert_eq!(on_all_paths(&code), Some(202));
+    // The same with rcx, which the kernel overwrites.
+    let code = decode(b"\xb9\xca\0\0\0\x31\xd2\x89\xc8\x0f\x05\x85\xc0\x75\xf6\xc3");
+    assert_eq!(on_all_paths(&code), None);
+}
+
+#[test]
+fn a_number_must_be_the_same_on_every_path() {
+    // test edi,edi; je 9; mov eax,A; jmp 14; 9+2: mov eax,B; syscall; ret
+    let two = |first: u8, second: u8| {
+        let mut bytes = b"\x85\xff\x74\x07\xb8\0\0\0\0\xeb\x05\xb8\0\0\0\0\x0f\x05\xc3".to_vec();
+        (bytes[5], bytes[12]) = (first, second);
+        decode(&bytes)
+    };
+    assert_eq!(on_all_paths(&two(202, 202)), Some(202));
+    assert_eq!(on_all_paths(&two(202, 56)), None);
+    // test edi,edi; je 9; mov eax,202; 9: syscall; ret: on one path the caller has chosen
+    let code = decode(b"\x85\xff\x74\x05\xb8\xca\0\0\0\x0f\x05\xc3");
+    assert_eq!(on_all_paths(&code), None);
+}
+
+#[test]
+fn a_number_survives_a_call_unless_the_register_holds_what_it_returns() {
+    // mov ebx,202; call +0; 10: mov eax,ebx; syscall; ret
+    let mut code = decode(b"\xbb\xca\0\0\0\xe8\0\0\0\x10\x89\xd8\x0f\x05\xc3");
+    assert_eq!(on_all_paths(&code), Some(202));
+    // Another function may jump behind the load.
+    code.enter_at(&BTreeSet::from([AT + 10]));
+    assert_eq!(on_all_paths(&code), None);
+    let code = decode(b"\xba\xca\0\0\0\xe8\0\0\0\x10\x89\xd0\x0f\x05\xc3");
+    assert_eq!(on_all_paths(&code), None);
+}
+
+#[test]
+fn behind_a_landing_pad_no_number_is_seen() {
+    // mov r8d,202; 6: xor edx,edx; mov eax,r8d; syscall; ret
+    let bytes = b"\x41\xb8\xca\0\0\0\x31\xd2\x44\x89\xc0\x0f\x05\xc3";
+    assert_eq!(on_all_paths(&decode(bytes)), Some(202));
+    assert_eq!(on_all_paths(&decode_with(bytes, vec![AT + 6])), None);
+    // A constant in half of the register is none.
+    let half = b"\x41\xb8\xca\0\0\0\x66\x41\xb8\x38\0\x44\x89\xc0\x0f\x05\xc3";
+    assert_eq!(on_all_paths(&decode(half)), None);
+}

@@ -1,0 +1,52 @@
+//! Small files in which something is remembered for the user, under `XDG_RUNTIME_DIR`, `XDG_CACHE_HOME` or `~/.cache`.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Returns the directory under which such files lie, if the environment names one.
+#[must_use]
+pub fn base() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_RUNTIME_DIR")
+        .or_else(|| absolute("XDG_CACHE_HOME"))
+        .or_else(|| Some(absolute("HOME")?.join(".cache")))
+}
+
+/// Writes a file for the user alone, so that a reader finds the old one or the new one, whole. Makes its directory.
+///
+/// # Errors
+///
+/// It cannot be written, or the place is another user's: a superuser who was given somebody's HOME must leave nothing of
+/// its own there.
+pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    // SAFETY: asks only.
+    let own = unsafe { libc::geteuid() };
+    let existing = directory.ancestors().find(|path| path.exists());
+    if existing.is_some_and(|path| path.metadata().is_ok_and(|data| data.uid() != own)) {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let mut draft = file.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)
+        .and_then(|mut open| open.write_all(bytes))
+        .and_then(|()| fs::rename(&draft, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
