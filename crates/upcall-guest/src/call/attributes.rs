@@ -13,9 +13,11 @@ use crate::ground::entry::{Frame, pass_through};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
 use crate::ground::{access, caller};
+use crate::rewrite::sud;
 use crate::signal::send::{self, send};
-use crate::signal::{carried, everywhere, pending, settled};
-use crate::thread::{agents, lifetime, names};
+use crate::signal::user_dispatch::{self, PR_SET_SYSCALL_USER_DISPATCH};
+use crate::signal::{carried, dispatch, everywhere, pending, settled};
+use crate::thread::{agents, bound, lifetime, names};
 
 const PR_GET_TID_ADDRESS: i32 = 40;
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -147,6 +149,14 @@ pub fn prctl_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     match frame.rdi as i32 {
         libc::PR_SET_NAME => Some(names::set_own(thread, at)).filter(|&error| error != 0),
         PR_GET_TID_ADDRESS => Some(get_cleared_word(thread, at)),
+        PR_SET_SYSCALL_USER_DISPATCH => {
+            let answer = bound::visit(thread, |_| user_dispatch::set(thread, frame))?;
+            // Its kernel thread may be older than the runtime's own use of it.
+            Some(match dispatch::is_on().then(sud::enable) {
+                Some(Err(unavailable)) if answer == 0 => -i64::from(unavailable.errno),
+                _ => answer,
+            })
+        }
         _ => None,
     }
 }
