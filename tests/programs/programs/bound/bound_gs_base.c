@@ -34,7 +34,7 @@ static void write_by_call(void *base) { HOLDS(syscall(SYS_arch_prctl, ARCH_SET_G
 
 static int has(void *base) { return by_instruction() == (uintptr_t)base && by_call() == (uintptr_t)base; }
 
-static void *expected, *left;
+static void *volatile expected, *volatile left;
 static volatile sig_atomic_t handled, handled_right;
 
 static void on_signal(int signal)
