@@ -13,11 +13,12 @@ use crate::ground::entry::{Frame, pass_through};
 use crate::ground::identity::FIRST;
 use crate::ground::state::GUEST;
 use crate::ground::{access, caller};
+use crate::rewrite::sud;
 use crate::signal::send::{self, send};
-use crate::signal::{carried, everywhere, pending, settled};
-use crate::thread::{agents, lifetime, names};
+use crate::signal::user_dispatch::{self, PR_SET_SYSCALL_USER_DISPATCH};
+use crate::signal::{carried, dispatch, everywhere, pending, settled};
+use crate::thread::{agents, bound, lifetime, names};
 
-const PR_GET_TID_ADDRESS: i32 = 40;
 const PR_SET_IO_FLUSHER: i32 = 57;
 const EFAULT: i64 = -(libc::EFAULT as i64);
 const EBADF: i64 = -(libc::EBADF as i64);
@@ -146,7 +147,15 @@ pub fn prctl_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     let at = frame.rsi as usize;
     match frame.rdi as i32 {
         libc::PR_SET_NAME => Some(names::set_own(thread, at)).filter(|&error| error != 0),
-        PR_GET_TID_ADDRESS => Some(get_cleared_word(thread, at)),
+        lifetime::PR_GET_TID_ADDRESS => Some(get_cleared_word(thread, at)),
+        PR_SET_SYSCALL_USER_DISPATCH => {
+            let answer = bound::visit(thread, |_| user_dispatch::set(thread, frame))?;
+            // Its kernel thread may be older than the runtime's own use of it.
+            Some(match dispatch::is_on().then(sud::enable) {
+                Some(Err(unavailable)) if answer == 0 => -i64::from(unavailable.errno),
+                _ => answer,
+            })
+        }
         _ => None,
     }
 }
@@ -165,7 +174,7 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
             0
         }
         libc::PR_GET_TIMERSLACK => thread.kernel.slack.ns() as i64,
-        PR_GET_TID_ADDRESS => get_cleared_word(thread, at),
+        lifetime::PR_GET_TID_ADDRESS => get_cleared_word(thread, at),
         libc::PR_SET_PDEATHSIG => {
             let inside = runtime.enter();
             // The kernel forgets it when the kernel thread ends.

@@ -11,7 +11,8 @@ use crate::call::of_bound::raw;
 use crate::ground::entry::Frame;
 use crate::ground::{access, mask};
 
-const ARCH_SET_GS: i32 = 0x1001;
+/// Sets the GS base.
+pub const ARCH_SET_GS: i32 = 0x1001;
 const ARCH_SET_FS: i32 = 0x1002;
 /// The request for the GS base.
 pub const ARCH_GET_GS: i32 = 0x1004;

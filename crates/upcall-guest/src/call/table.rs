@@ -264,7 +264,7 @@ static ROWS: &[Row] = &[
     row(&[libc::SYS_arch_prctl])
         // The register holds a mark of the runtime's.
         .child(|frame| asks_for_gs(frame).then(|| segments::answer(frame, 0)))
-        .bound(|thread, frame| asks_for_gs(frame).then(|| segments::arch_prctl(thread, frame)))
+        .bound(|thread, frame| is_about_gs(frame).then(|| segments::arch_prctl(thread, frame)))
         .thread(|runtime, thread, frame| {
             own_change(runtime, thread, frame).or_else(|| Some(segments::arch_prctl(thread, frame)))
         }),
@@ -850,6 +850,10 @@ fn tkill(runtime: &'static Runtime, frame: &Frame) -> i64 {
 /// Serves a change that a thread makes for itself alone.
 fn own_change(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) -> Answer {
     credentials::is_change(frame).then(|| credentials::change_own(runtime, thread, frame))
+}
+
+fn is_about_gs(frame: &Frame) -> bool {
+    asks_for_gs(frame) || frame.rdi as i32 == segments::ARCH_SET_GS
 }
 
 fn asks_for_gs(frame: &Frame) -> bool {

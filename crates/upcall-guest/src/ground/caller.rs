@@ -13,6 +13,9 @@
 //!    they have interrupted.
 //! 3. A signal between these steps and the program finds the program's value in the register, and leaves it there.
 //!
+//! A bound thread is no activation's. While it is in the runtime its value is kept with the thread, too, and its kernel
+//! thread has its record's mark in the register.
+//!
 //! A value that is one of ours is not the program's: it has read it there and written it back. A thread that has no value
 //! of its own reads an activation's address. Children that share the memory begin without a value.
 
@@ -21,7 +24,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use upcall_linux::{Activation, Runtime, Thread, activations, base};
 
 use crate::ground::attributes::GuestAttributes;
-use crate::ground::entry::{Frame, raw_syscall};
+use crate::ground::entry::{self, Frame, raw_syscall};
 use crate::ground::identity::kernel_tid;
 use crate::ground::state::{self, GUEST};
 use crate::ground::{caller, mask, record};
@@ -217,10 +220,16 @@ pub fn enter() -> usize {
 fn enter_slowly(runtime: &'static Runtime) -> usize {
     match identify(runtime) {
         Caller::Thread(_, true) => OF_THREAD,
-        Caller::Outside(Some(own)) => {
-            mark_as_it_is();
-            own
-        }
+        Caller::Outside(Some(own)) => match mark_as_it_is() {
+            Some(thread) => {
+                thread
+                    .kernel
+                    .program_base
+                    .store(base::of_program(own), Ordering::Relaxed);
+                OF_THREAD
+            }
+            None => own,
+        },
         _ => NOTHING,
     }
 }
@@ -242,27 +251,49 @@ pub fn leave(entered: usize) {
     }
 }
 
-/// Called when an outside kernel thread makes a call with this in its register.
+/// Called when an outside kernel thread makes a call with this in its register (`None`: a mark).
 #[cold]
 #[inline(never)]
 pub fn serve_outside(frame: &mut Frame, own: Option<usize>, serve: fn(&mut Frame)) {
-    if own.is_some() {
-        mark_as_it_is();
+    let bound = match own {
+        Some(_) => mark_as_it_is(),
+        None => record::current_thread(),
+    };
+    if let Some(thread) = bound {
+        // In a call it is libc, called by the runtime.
+        if thread.guest().frame.load(Ordering::Relaxed) == 0 {
+            let own = own.map_or(0, base::of_program);
+            thread.kernel.program_base.store(own, Ordering::Relaxed);
+            serve(frame);
+            give_back(thread);
+        } else {
+            serve(frame);
+        }
+        return;
     }
-    serve(frame);
-    if let Some(own) = own {
-        leave(own);
+    match own {
+        Some(own) if frame.rax as i64 == libc::SYS_arch_prctl => {
+            leave(own);
+            // SAFETY: the entry's own frame; the call finds the program's register.
+            unsafe { entry::native(frame) };
+        }
+        Some(own) => {
+            serve(frame);
+            leave(own);
+        }
+        None => serve(frame),
     }
 }
 
-/// Marks the calling kernel thread for what it is.
-fn mark_as_it_is() {
+/// Marks the calling kernel thread for what it is. Returns the thread that is bound to it.
+fn mark_as_it_is() -> Option<&'static Thread> {
     if record::mark_own() {
-        return;
+        return record::current_thread();
     }
     // SAFETY: asks only.
     let process = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
     mark_outside(process == GUEST.pid.load(Ordering::Relaxed));
+    None
 }
 
 /// Called when a handler of the program's has ended, that began on `activation` with the thread's own value. What it left

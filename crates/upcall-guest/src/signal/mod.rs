@@ -136,8 +136,7 @@ unsafe fn serve(
             return entered;
         }
         // SAFETY: as the kernel passed them.
-        unsafe { alone(signal, information, context) };
-        return entered;
+        return unsafe { alone(signal, information, context, entered) };
     };
     // SAFETY: on an activation.
     let activation = unsafe { base::current() };
@@ -387,12 +386,17 @@ fn settle(context: *mut libc::ucontext_t) {
 }
 
 /// A signal for a kernel thread that is the thread. Without a runtime the kernel has set the
-/// handler's mask already.
+/// handler's mask already. `entered` and the answer are as for [`caller::leave`].
 ///
 /// # Safety
 ///
 /// The arguments are what the kernel passed.
-unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+unsafe fn alone(
+    signal: i32,
+    information: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+    entered: usize,
+) -> usize {
     // SAFETY: the kernel's siginfo_t; a siginfo_t is 128 bytes.
     let (code, words) = unsafe {
         (
@@ -402,19 +406,18 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
     };
     if alone::hidden() & bit(signal) != 0 && code > 0 {
         end_by(signal, code);
-        return;
+        return entered;
     }
     if alone::keep(signal, words) {
-        return;
+        return entered;
     }
     if let Some(carried) = carried::open(signal, words) {
         carried.deliver_from_outside();
-        return;
+        return entered;
     }
     if let Some(thread) = record::current_thread() {
         // SAFETY: as the kernel passed them.
-        unsafe { outside::serve(thread, signal, information, context) };
-        return;
+        return unsafe { outside::serve(thread, signal, information, context, entered) };
     }
     let before = frame_mask(context) | alone::hidden();
     set_frame_mask(context, before);
@@ -439,6 +442,7 @@ unsafe fn alone(signal: i32, information: *mut libc::siginfo_t, context: *mut li
         go_on_in_stub(context);
     }
     finish_where_it_is(context);
+    entered
 }
 
 /// Called at the end of a handler in which sites were rewritten: what it has interrupted may have been at one.

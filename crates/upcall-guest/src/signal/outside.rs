@@ -7,9 +7,10 @@ use upcall_linux::{Thread, base, preempt};
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::Frame;
 use crate::ground::mask::{ALL, set_kernel_mask};
-use crate::ground::record;
 use crate::ground::state::GUEST;
-use crate::signal::{dispatch, pending, seen};
+use crate::ground::{caller, record};
+use crate::rewrite::sud;
+use crate::signal::{dispatch, pending, seen, user_dispatch};
 
 use super::actions::action_mask;
 use super::frame::{frame_mask, set_frame_mask, show_call};
@@ -42,7 +43,8 @@ pub(super) unsafe fn is_passed_on(information: *mut libc::siginfo_t) -> bool {
     true
 }
 
-/// A signal for a bound thread: in a call it is shown at its site, as any other.
+/// A signal for a bound thread: in a call it is shown at its site, as any other. `entered` and the answer are as for
+/// [`caller::leave`].
 ///
 /// # Safety
 ///
@@ -52,7 +54,13 @@ pub(super) unsafe fn serve(
     signal: i32,
     information: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,
-) {
+    entered: usize,
+) -> usize {
+    // SAFETY: the kernel passes its own frame.
+    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+    let program_base = &thread.kernel.program_base;
+    let before = program_base.load(Ordering::Relaxed);
+    let pc = registers[libc::REG_RIP as usize] as usize;
     let set_mask = |mask: u64| thread.kernel.mask.store(mask, Ordering::SeqCst);
     let mask = action_mask(signal, frame_mask(context));
     set_mask(mask);
@@ -60,26 +68,46 @@ pub(super) unsafe fn serve(
     let frame = thread.guest().frame.swap(0, Ordering::Relaxed) as *mut Frame;
     // SAFETY: in the kernel's frame.
     let call = || unsafe { call(thread, signal, information, context) };
-    let goes_on = if frame.is_null() {
+    let is_in_call = !frame.is_null();
+    let is_in_program = !is_in_call && !sud::range().contains(&pc);
+    // SAFETY: as the kernel passed it.
+    let raised = signal == libc::SIGSYS && unsafe { user_dispatch::is_raised(thread, information) };
+    let mut left = *registers;
+    let goes_on = if !is_in_call {
         call();
         false
     } else {
         // SAFETY: the frame of the system call that the thread is in, on its own stack; the kernel's frame.
-        unsafe { show_call(frame, information, context, call) }
+        unsafe {
+            let number = (*frame).rax;
+            show_call(frame, information, context, || {
+                let shown = &raw mut (*context).uc_mcontext.gregs;
+                if raised {
+                    user_dispatch::show(number, information, &mut *shown);
+                }
+                call();
+                left = *shown;
+            })
+        }
     };
+    if raised {
+        user_dispatch::keep(thread, goes_on.then_some(&left));
+    }
     if signal != preempt::SIGNAL {
         // The kernel knows whether that restarts a call, and does so.
         thread.kernel.seen.fetch_max(seen::SEEN, Ordering::Relaxed);
     }
+    let value = base::read();
     if !base::is_set() {
-        // It ran with the program's own value in the register.
         record::mark_own();
     }
     if record::current().is_none() {
         // The child of a fork.
         finish_alone(context);
-        return;
+        return entered;
     }
+    // What the handler has left in the register.
+    program_base.store(base::of_program(value), Ordering::Relaxed);
     set_kernel_mask(ALL);
     if goes_on {
         thread
@@ -90,4 +118,11 @@ pub(super) unsafe fn serve(
     let after = frame_mask(context);
     set_mask(after);
     set_frame_mask(context, dispatch::blockable(after));
+    // A call that is left by the handler ends here.
+    let changed = program_base.load(Ordering::Relaxed) != before;
+    if !is_in_call && !goes_on || is_in_program && changed {
+        caller::OF_THREAD
+    } else {
+        entered
+    }
 }

@@ -24,7 +24,7 @@ use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{self, Frame, raw_syscall};
 use crate::ground::mask::MASK_BIT;
 use crate::ground::state::GUEST;
-use crate::ground::{access, caller};
+use crate::ground::{access, caller, record};
 use crate::rewrite::sud;
 use crate::signal::pending::{self, Information};
 use crate::signal::{self, Disposition, dispatch};
@@ -122,10 +122,15 @@ unsafe extern "C" fn handler(frame: &mut Frame) {
 /// Returns the calling thread, if it has dispatch on and the call is its own. The pseudo-register is ours.
 fn dispatching_thread() -> Option<&'static Thread> {
     GUEST.runtime()?;
-    let thread = caller::own_thread()?;
-    // SAFETY: the pseudo-register leads to the activation of a thread.
-    let inside = unsafe { base::is_inside() };
-    (!inside && thread.guest().user_dispatch.on.load(Ordering::Relaxed) != 0).then_some(thread)
+    let (thread, is_own) = match caller::own_thread() {
+        // SAFETY: the pseudo-register leads to the activation of a thread.
+        Some(thread) => (thread, !unsafe { base::is_inside() }),
+        // In a call of a bound thread it is libc, called by the runtime.
+        None => record::current_thread()
+            .map(|thread| (thread, thread.guest().frame.load(Ordering::Relaxed) == 0))?,
+    };
+    let is_on = thread.guest().user_dispatch.on.load(Ordering::Relaxed) != 0;
+    (is_own && is_on).then_some(thread)
 }
 
 /// Returns what the thread's selector says about a call.
@@ -172,10 +177,19 @@ fn raise(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) 
     let place = core::ptr::from_mut(frame) as usize;
     own.frame.store(place, Ordering::Relaxed);
     let id = own.tid.load(Ordering::Relaxed);
-    let inside = runtime.enter();
     let information = information(frame);
-    pending::send(&inside, (thread, id), libc::SIGSYS, &information);
-    inside.leave();
+    match record::current() {
+        // It comes when this call returns: the thread accepts it.
+        Some(bound) => {
+            let own = bound.tid.load(Ordering::Relaxed);
+            pending::queue_to(own, libc::SIGSYS, &information);
+        }
+        None => {
+            let inside = runtime.enter();
+            pending::send(&inside, (thread, id), libc::SIGSYS, &information);
+            inside.leave();
+        }
+    }
     own.frame.store(0, Ordering::Relaxed);
     restore(thread, &answer);
     if answer.came.get() {

@@ -17,7 +17,7 @@ use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
 use crate::report::{stats, stuck};
 use crate::signal::{self, alone, dispatch, masks, pending};
 use crate::start::ready;
-use crate::thread::{agents, lending, names, robust, scheduling, shell};
+use crate::thread::{agents, lending, lifetime, names, robust, scheduling, shell};
 
 /// Starts the runtime: the caller becomes the first thread on the first activation.
 ///
@@ -68,6 +68,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     let runtime = Runtime::create(linux)?;
     runtime.set_order(order(GUEST.policy()));
     let robust_list = robust::of_kernel_thread();
+    let cleared = lifetime::cleared_by_kernel();
     agents::give_way(runtime)?;
     let kernel = runtime.kernel();
     let mut processors = [0u32; 1024];
@@ -89,6 +90,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
         .guest()
         .robust_list
         .store(robust_list, Ordering::Relaxed);
+    thread.guest().clear_tid.store(cleared, Ordering::Relaxed);
     agents::adopt_leader(thread);
     mask::set_kernel_mask(thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN);
     masks::start(thread.kernel.mask.load(Ordering::Relaxed));

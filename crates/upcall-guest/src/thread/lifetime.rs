@@ -83,6 +83,9 @@ impl Request {
     }
 }
 
+/// The option of prctl(2).
+pub const PR_GET_TID_ADDRESS: i32 = 40;
+
 /// The range of libc's code. Found at start.
 static LIBC_TEXT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// Where the start routine is in libc's control block of a thread; 0 when libc does not say.
@@ -323,8 +326,17 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
     Ok(tid)
 }
 
-/// libc has told the kernel where the first thread's id word is before this library was loaded.
-/// It lies in the control block at the same place as in every other thread's.
+/// Returns the word that the end of the calling kernel thread clears. libc has told the kernel before this library was
+/// loaded. 0 if there is none, or if the kernel, which has no checkpoints, does not say: then see [`note_first_id_word`].
+pub fn cleared_by_kernel() -> usize {
+    let mut word = 0usize;
+    let at = (&raw mut word) as u64;
+    // SAFETY: writes one word.
+    unsafe { raw_syscall(libc::SYS_prctl, [PR_GET_TID_ADDRESS as u64, at, 0, 0, 0, 0]) };
+    word
+}
+
+/// It lies in the control block at the same place as in every other thread's, and may hold the id.
 fn note_first_id_word(request: &Request) {
     let Some(first) = GUEST.identities.first() else {
         return;

@@ -2,11 +2,12 @@
 //! own.
 
 use core::mem::size_of;
+use core::sync::atomic::Ordering;
 
 use upcall_linux::{Activation, Thread, affinity, base, spawn};
 
 use crate::ground::entry::{self, Frame, mode};
-use crate::ground::{caller, mask};
+use crate::ground::{caller, mask, record};
 use crate::signal::dispatch;
 use crate::thread::lifetime::Request;
 use crate::thread::scheduling;
@@ -26,6 +27,8 @@ struct Start {
     /// True if its creator is bound to a processor; and its thread, which knows what it has asked for.
     bound: bool,
     thread: Option<&'static Thread>,
+    /// What a thread that a bound thread makes has in the register that the program may write.
+    program_base: usize,
 }
 
 /// Starts an outside kernel thread, or a process that shares the memory. It continues at the site like the child of the
@@ -34,6 +37,11 @@ pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
     caller::prepare();
     let place = (request.stack - size_of::<Start>()) & !63;
     let bound = bound().is_some();
+    let creator = request
+        .is_thread()
+        .then(record::current_thread)
+        .flatten()
+        .map(|thread| &thread.kernel.program_base);
     let mut frame = frame.clone();
     frame.rax = 0;
     frame.rsp = request.stack as u64;
@@ -49,6 +57,7 @@ pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
             } else {
                 None
             },
+            program_base: creator.map_or(0, |own| own.load(Ordering::Relaxed)),
         });
         spawn::clone_raw(
             flags as usize,
@@ -95,6 +104,9 @@ unsafe fn begin(start: usize) -> ! {
         }
         if let Some(thread) = (*start).thread {
             scheduling::pass_on(thread);
+        }
+        if (*start).program_base != 0 {
+            base::write((*start).program_base);
         }
         entry::resume(&raw const (*start).frame)
     }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -227,6 +228,18 @@ static void all(const char *when)
     MUST(dispatch(OFF, 0, 0));
 }
 
+/* A thread with a nice value of its own. */
+static void *has_its_own(void *unused)
+{
+    (void)unused;
+    MUST(setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 3));
+    long bad = (long)dispatches(NULL);
+    bad += (long)in_code(NULL);
+    bad += fails(OFF, 1, 0, 0) != EINVAL;
+    bad += fails(ON, 4096, 0, 0) != EINVAL;
+    return (void *)bad;
+}
+
 int main(void)
 {
     if (prctl(PR_SET_SYSCALL_USER_DISPATCH, OFF, 0, 0, 0) != 0) {
@@ -248,5 +261,10 @@ int main(void)
     }
     check("threads", bad == 0, "%ld wrong", bad);
     all("again");
+    pthread_t own;
+    void *result;
+    MUST(pthread_create(&own, NULL, has_its_own, NULL));
+    MUST(pthread_join(own, &result));
+    check("with_its_own_kernel_thread", result == NULL, "%ld wrong", (long)result);
     return verdict();
 }
