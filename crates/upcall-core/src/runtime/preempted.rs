@@ -155,8 +155,10 @@ impl<K: Kernel> Inside<K> {
             }
         }
         vp.ready.age_by_slice(&runtime.kernel, now);
-        if !advised && runtime.all_take_turns() && vp.has_begun_turn(now) {
+        let goes_on = woken_wait && !advised && runtime.all_take_turns();
+        if goes_on && vp.has_begun_turn(now) {
             // The slice was others' for the most part.
+            vp.share_turn();
             return Some(thread);
         }
         runtime.stats.preempted.add();

@@ -214,7 +214,7 @@ impl<K: Machine> Vp<K> {
         }
     }
 
-    /// The thread that runs next goes on with the turn of the one that runs: together they have no more than one.
+    /// The thread that runs next goes on with the turn of the one that runs, which may be itself: there is no more than one.
     pub(crate) fn share_turn(&self) {
         self.shares_turn.store(true, Ordering::Relaxed);
     }
