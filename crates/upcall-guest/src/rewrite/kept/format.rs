@@ -18,7 +18,7 @@ use crate::ground::entry::raw_syscall;
 use crate::rewrite::object::{BuildId, Object, Role};
 use crate::rewrite::site::Reason;
 
-const NAME: [u8; 8] = *b"upcsite1";
+const NAME: [u8; 8] = *b"upcsite2";
 const HEAD: usize = 8 + Key::LENGTH + 16;
 const ENTRY: usize = 16;
 const SUM: usize = 8;
