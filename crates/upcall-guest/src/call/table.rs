@@ -30,8 +30,8 @@ use crate::call::{
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode};
 use crate::ground::hooks::hooks;
-use crate::ground::mask;
 use crate::ground::state::GUEST;
+use crate::ground::{access, mask};
 use crate::process::{self, loads};
 use crate::signal::{self, alone, carried, dispatch, everywhere, settled, timers, user_dispatch};
 use crate::thread::lifetime::{self, Request};
@@ -416,7 +416,7 @@ static ROWS: &[Row] = &[
         .thread(|runtime, _, frame| Some(ids::serve(runtime, frame))),
     row(&[libc::SYS_prlimit64])
         .alone(|frame| {
-            if frame.rdx != 0 && matches!(frame.rsi as u32, libc::RLIMIT_AS | libc::RLIMIT_DATA) {
+            if limits_memory(frame) {
                 (hooks().make_ready)();
             }
             None
@@ -811,6 +811,14 @@ fn with_runtime(frame: &mut Frame, refused: i64) -> Answer {
 fn made_ready(_: &mut Frame) -> Answer {
     (hooks().make_ready)();
     None
+}
+
+/// Returns true if a prlimit64 may leave no room for what makes the process ready. Programs that ask for all that they can
+/// get, without a limit, are not made ready for it.
+fn limits_memory(frame: &Frame) -> bool {
+    frame.rdx != 0
+        && matches!(frame.rsi as u32, libc::RLIMIT_AS | libc::RLIMIT_DATA)
+        && access::load_u64(frame.rdx as usize) != Ok(libc::RLIM_INFINITY)
 }
 
 /// As [`made_ready`], for the prctl(2) that need it.

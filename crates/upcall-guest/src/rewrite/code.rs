@@ -250,8 +250,21 @@ impl FunctionCode {
     }
 }
 
-/// x87 and MMX.
+/// x87 and MMX registers. Control words alone are no reason to save the registers: a handler leaves those words alone, and
+/// each thread has its own. swapcontext(3) loads and stores them around its system call.
 fn uses_old_unit(instruction: &Instruction) -> bool {
+    let is_of_environment = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Fnstenv
+            | Mnemonic::Fldenv
+            | Mnemonic::Fnstcw
+            | Mnemonic::Fldcw
+            | Mnemonic::Fnclex
+            | Mnemonic::Wait
+    );
+    if is_of_environment {
+        return false;
+    }
     instruction.cpuid_features().iter().any(|f| {
         matches!(
             f,

@@ -4,7 +4,9 @@
 //! loses these signals: a read would take the runtime's own away, and those of the program that wait for a thread which
 //! blocks them are not found by a descriptor. A descriptor that is made later never has them.
 //!
-//! Only what this process itself has made is changed. What it has inherited may be another process's, too.
+//! Only what this process itself has made is changed. What it has inherited may be another process's, too: that process
+//! keeps it, and this one gets a description of its own in its place. An epoll instance that was inherited with it goes on
+//! waiting for the old one.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -90,6 +92,94 @@ pub fn take_own_signals() {
             }
         }
     }
+    for_each_descriptor(|descriptor| {
+        if is_signalfd(descriptor)
+            && let Some(set) = shown_set(descriptor)
+            && set & preempt::OWN != 0
+        {
+            replace(descriptor, set & !preempt::OWN);
+        }
+    });
+}
+
+/// Puts a descriptor with this set in place of an inherited one.
+fn replace(descriptor: i32, set: u64) {
+    let number = descriptor as u64;
+    // SAFETY: reads flags, and eight bytes; the new descriptor is nobody's yet.
+    unsafe {
+        let of_description =
+            raw_syscall(libc::SYS_fcntl, [number, libc::F_GETFL as u64, 0, 0, 0, 0]);
+        let of_descriptor =
+            raw_syscall(libc::SYS_fcntl, [number, libc::F_GETFD as u64, 0, 0, 0, 0]);
+        let flags = (of_description as i32 & libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) as u64;
+        let at = (&raw const set) as u64;
+        let made = raw_syscall(libc::SYS_signalfd4, [u64::MAX, at, 8, flags, 0, 0]) as i64;
+        if made < 0 {
+            return;
+        }
+        let closes = of_descriptor as i32 & libc::FD_CLOEXEC != 0;
+        let flags = if closes { libc::O_CLOEXEC as u64 } else { 0 };
+        raw_syscall(libc::SYS_dup3, [made as u64, number, flags, 0, 0, 0]);
+        raw_syscall(libc::SYS_close, [made as u64, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Calls `act` with each open descriptor. Nothing happens without procfs.
+fn for_each_descriptor(mut act: impl FnMut(i32)) {
+    const NAME: usize = 19;
+    const LENGTH: usize = 16;
+    let mut entries = [0u8; 1024];
+    // SAFETY: opens, reads into the buffer and closes.
+    unsafe {
+        let flags = (libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64;
+        let path = c"/proc/self/fd".as_ptr() as u64;
+        let words = [libc::AT_FDCWD as u64, path, flags, 0, 0, 0];
+        let directory = raw_syscall(libc::SYS_openat, words) as i64;
+        if directory < 0 {
+            return;
+        }
+        loop {
+            let (at, size) = (entries.as_mut_ptr() as u64, entries.len() as u64);
+            let words = [directory as u64, at, size, 0, 0, 0];
+            let count = raw_syscall(libc::SYS_getdents64, words) as i64;
+            let Some(mut rest) = usize::try_from(count).ok().and_then(|n| entries.get(..n)) else {
+                break;
+            };
+            if rest.is_empty() {
+                break;
+            }
+            while let Some(&[low, high]) = rest.get(LENGTH..LENGTH + 2) {
+                let (entry, more) = rest.split_at(usize::from(u16::from_le_bytes([low, high])));
+                if let Ok(name) = CStr::from_bytes_until_nul(&entry[NAME..])
+                    && let Some(descriptor) = name.to_str().ok().and_then(|name| name.parse().ok())
+                {
+                    act(descriptor);
+                }
+                rest = more;
+            }
+        }
+        raw_syscall(libc::SYS_close, [directory as u64, 0, 0, 0, 0, 0]);
+    }
+}
+
+fn is_signalfd(descriptor: i32) -> bool {
+    const NAME: &[u8] = b"anon_inode:[signalfd]";
+    let mut room = [0; 32];
+    let Some(path) = path_of(b"/proc/self/fd/", descriptor, &mut room) else {
+        return false;
+    };
+    let mut text = [0u8; NAME.len() + 1];
+    let words = [
+        libc::AT_FDCWD as u64,
+        path.as_ptr() as u64,
+        text.as_mut_ptr() as u64,
+        text.len() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: reads the link into the buffer.
+    let count = unsafe { raw_syscall(libc::SYS_readlinkat, words) } as i64;
+    count == NAME.len() as i64 && text.starts_with(NAME)
 }
 
 /// Returns the set that the program passes.
@@ -123,18 +213,8 @@ fn own_process() -> u32 {
 /// Returns the set of a signalfd, as procfs shows it. None without procfs; no signal if the descriptor is no signalfd.
 fn shown_set(descriptor: i32) -> Option<u64> {
     const ROW: &[u8] = b"sigmask:\t";
-    let mut path = *b"/proc/self/fdinfo/\0\0\0\0\0\0\0\0\0\0\0\0";
-    let mut digits = [0; 10];
-    let mut first = digits.len();
-    let mut rest = descriptor as u32;
-    while rest != 0 || first == digits.len() {
-        first -= 1;
-        digits[first] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    let (_, name) = path.split_at_mut(18);
-    name[..digits.len() - first].copy_from_slice(&digits[first..]);
-    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    let mut room = [0; 32];
+    let path = path_of(b"/proc/self/fdinfo/", descriptor, &mut room)?;
     let mut text = [0u8; 512];
     // SAFETY: opens, reads into the buffer and closes.
     let count = unsafe {
@@ -157,4 +237,20 @@ fn shown_set(descriptor: i32) -> Option<u64> {
         return Some(0);
     };
     u64::from_str_radix(core::str::from_utf8(row).ok()?, 16).ok()
+}
+
+/// Returns the path of a descriptor's entry in a folder of procfs.
+fn path_of<'a>(folder: &[u8], descriptor: i32, room: &'a mut [u8; 32]) -> Option<&'a CStr> {
+    let mut digits = [0; 10];
+    let mut first = digits.len();
+    let mut rest = descriptor as u32;
+    while rest != 0 || first == digits.len() {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let (start, name) = room.split_at_mut(folder.len());
+    start.copy_from_slice(folder);
+    name[..digits.len() - first].copy_from_slice(&digits[first..]);
+    CStr::from_bytes_until_nul(room).ok()
 }

@@ -98,6 +98,9 @@ fn vector_instructions_ask_for_the_wide_entry_and_bit_manipulation_does_not() {
     assert!(window(&wide).is_ok_and(|w| w.wide));
     let x87 = decode(b"\xd9\xe8\xb8\x27\0\0\0\x0f\x05\xdd\xd8\xc3"); // fld1
     assert!(window(&x87).is_ok_and(|w| w.wide));
+    // As swapcontext: fnstenv [rcx]; stmxcsr [rdi]; ...; fldenv [rcx]; ldmxcsr [rdx]
+    let control = decode(b"\xd9\x31\x0f\xae\x1f\xb8\x0e\0\0\0\x0f\x05\xd9\x21\x0f\xae\x12\xc3");
+    assert!(window(&control).is_ok_and(|w| !w.wide));
     let integer = decode(b"\xc4\xe2\x79\xf7\xc0\xb8\x27\0\0\0\x0f\x05\xc3"); // shlx eax,eax,eax
     assert!(window(&integer).is_ok_and(|w| !w.wide));
 }
