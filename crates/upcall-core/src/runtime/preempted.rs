@@ -136,7 +136,8 @@ impl<K: Kernel> Inside<K> {
         let slice_ns = now.wrapping_sub(vp.tick_ns.swap(now, Ordering::Relaxed));
         let computes = chosen < SCHEDULING_POINTS;
         vp.only_computes.store(computes, Ordering::Relaxed);
-        let woken_wait = vp.ready.has_woken(&runtime.kernel);
+        // Where each runs for a moment only, nobody waits long, and the clock would cost as much as a switch.
+        let woken_wait = computes && vp.ready.has_woken(&runtime.kernel);
         vp.woken_wait.store(woken_wait, Ordering::Relaxed);
         if computes && runtime.seat_is_wanted() && !runtime.call_spare(vp) {
             // Nobody else looks while this thread computes.

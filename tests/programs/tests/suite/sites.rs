@@ -2,7 +2,6 @@
 
 use crate::real;
 use program_tests::program::Program;
-use std::path::Path;
 
 /// Where nothing can be kept, where nothing is kept yet, and where something is.
 #[test]
@@ -15,7 +14,8 @@ fn the_first_thread_finds_the_rest_rewritten() {
     let expected = b"ok sites_late\nok sites_late serve\n";
     assert!(natively.stdout == expected, "{}", natively.talk());
     let home = case.fresh("home");
-    for home in [Path::new("/nonexistent"), &home, &home] {
+    let missing = home.join("missing");
+    for home in [&missing, &home, &home] {
         let program = Program::new(&path)
             .arg("run")
             .env("HOME", home)
@@ -31,5 +31,6 @@ fn the_first_thread_finds_the_rest_rewritten() {
             outcome.talk()
         );
     }
+    assert!(!missing.exists(), "no home directory is made");
     assert!(home.join(".cache/upcall/sites").is_dir());
 }

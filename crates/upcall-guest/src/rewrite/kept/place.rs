@@ -148,7 +148,8 @@ fn may_be_so_long(length: usize) -> bool {
 
 fn write_replacing(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     // A process that was given somebody else's HOME must leave nothing of its own there.
-    let existing = directory.ancestors().find(|path| path.exists());
+    // Nor is a home directory made where there is none.
+    let existing = directory.ancestors().take(4).find(|path| path.exists());
     if existing.is_none_or(|path| path.metadata().is_ok_and(|data| data.uid() != own_user())) {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
