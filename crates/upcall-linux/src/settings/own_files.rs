@@ -18,16 +18,22 @@ pub fn base() -> Option<PathBuf> {
         .or_else(|| Some(absolute("HOME")?.join(".cache")))
 }
 
-/// Writes a file for the user alone, so that a reader finds the old one or the new one, whole. Makes its directory.
+/// Writes a file for the user alone, so that a reader finds the old one or the new one, whole. It lies somewhere in `upcall`
+/// under [`base`]. Makes its directory, and `~/.cache`, but no home directory.
 ///
 /// # Errors
 ///
-/// It cannot be written, or the place is another user's: a superuser who was given somebody's HOME must leave nothing of
-/// its own there.
+/// It cannot be written, there is no home directory, or the place is another user's: a superuser who was given somebody's
+/// HOME must leave nothing of its own there.
 pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("/"));
     // SAFETY: asks only.
     let own = unsafe { libc::geteuid() };
+    let base = file.ancestors().find(|path| path.ends_with("upcall"));
+    let home = base.and_then(|own| own.parent()?.parent());
+    if home.is_some_and(|home| !home.exists()) {
+        return Err(std::io::ErrorKind::NotFound.into());
+    }
     let existing = directory.ancestors().find(|path| path.exists());
     if existing.is_some_and(|path| path.metadata().is_ok_and(|data| data.uid() != own)) {
         return Err(std::io::ErrorKind::PermissionDenied.into());

@@ -10,11 +10,11 @@
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+use upcall_linux::own_files;
 
 use super::format::{Key, LONGEST};
 use crate::ground::entry::raw_syscall;
@@ -120,7 +120,7 @@ pub fn write(key: &Key, bytes: &[u8]) -> bool {
         && may_be_so_long(bytes.len())
         && directory().is_some_and(|directory| {
             let directory = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes()));
-            write_replacing(directory, &name_of(key), bytes).is_ok()
+            own_files::write(&directory.join(name_of(key)), bytes).is_ok()
         })
 }
 
@@ -144,29 +144,4 @@ fn may_be_so_long(length: usize) -> bool {
     // SAFETY: writes the two numbers.
     let answer = unsafe { raw_syscall(libc::SYS_prlimit64, words) };
     answer == 0 && limit[0] >= length as u64
-}
-
-fn write_replacing(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
-    // A process that was given somebody else's HOME must leave nothing of its own there.
-    // Nor is a home directory made where there is none.
-    let existing = directory.ancestors().take(4).find(|path| path.exists());
-    if existing.is_none_or(|path| path.metadata().is_ok_and(|data| data.uid() != own_user())) {
-        return Err(std::io::ErrorKind::PermissionDenied.into());
-    }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
-    let draft: PathBuf = directory.join(format!("draft.{}", std::process::id()));
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)
-        .and_then(|mut open| open.write_all(bytes))
-        .and_then(|()| fs::rename(&draft, directory.join(name)));
-    if written.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    written
 }
