@@ -71,6 +71,10 @@ impl<K: Kernel> Inside<K> {
                 Activity::Reserved => runtime.kernel.sleep(self.activation(), seen),
                 Activity::Running | Activity::Resting => {
                     self.activation().retire_from(Activity::Running);
+                    // An owner that called for a standby meanwhile may have found no spare.
+                    if vp.has_ready() && runtime.vps.any_unwatched() {
+                        runtime.watch_busy();
+                    }
                 }
                 Activity::InCall | Activity::Displaced | Activity::Unsettled => {
                     runtime.kernel.broken("replaced without a thread");

@@ -53,9 +53,13 @@ impl<K: Kernel> Entered<K> {
                     return None;
                 }
                 runtime.push_front(vp, thread);
+                // An owner in its own code looks when it enters the runtime next. One that was stopped inside may have
+                // looked already.
+                let waits_for_turn =
+                    vp.woken_wait.load(Ordering::Relaxed) && vp.word().state() == State::User;
                 if !runtime.announce_ready(vp)
                     && displaced == 0
-                    && !vp.woken_wait.load(Ordering::Relaxed)
+                    && !waits_for_turn
                     && vp.ready.is_first(&runtime.kernel, thread)
                 {
                     runtime.ask_owner(vp, false);
