@@ -23,9 +23,12 @@ pub fn base() -> Option<PathBuf> {
 ///
 /// # Errors
 ///
-/// It cannot be written, there is no home directory, or the place is another user's: a superuser who was given somebody's
+/// It cannot be written or would be longer than files may be, there is no home directory, or the place is another user's: a superuser who was given somebody's
 /// HOME must leave nothing of its own there.
 pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if !may_be_so_long(bytes.len()) {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
     let directory = file.parent().unwrap_or(Path::new("/"));
     // SAFETY: asks only.
     let own = unsafe { libc::geteuid() };
@@ -55,4 +58,20 @@ pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let _ = fs::remove_file(&draft);
     }
     written
+}
+
+/// Returns true if the process may write a file of this length: otherwise a signal would come (SIGXFSZ).
+fn may_be_so_long(length: usize) -> bool {
+    let mut limit = [0u64; 2];
+    // SAFETY: writes the two numbers.
+    let answer = unsafe {
+        sys!(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_FSIZE,
+            0,
+            limit.as_mut_ptr()
+        )
+    };
+    answer == 0 && limit[0] >= length as u64
 }

@@ -8,7 +8,7 @@
 //!   Reading makes the same calls as the loader.
 //! - Whatever fails, no file is kept, and the object is scanned next time.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -27,18 +27,10 @@ static DIRECTORY: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut())
 
 /// Notes where the directory is. At start, before the program changes its environment.
 pub fn note() {
-    let absolute = |name: &str| -> Option<OsString> {
-        std::env::var_os(name).filter(|path| path.as_bytes().starts_with(b"/"))
+    let Some(base) = own_files::base() else {
+        return;
     };
-    let base = absolute("XDG_RUNTIME_DIR")
-        .or_else(|| absolute("XDG_CACHE_HOME"))
-        .or_else(|| {
-            let mut home = absolute("HOME")?;
-            home.push("/.cache");
-            Some(home)
-        });
-    let Some(mut directory) = base else { return };
-    directory.push("/upcall/sites");
+    let directory = base.join("upcall/sites").into_os_string();
     if let Ok(directory) = CString::new(directory.as_bytes()) {
         DIRECTORY.store(directory.into_raw(), Ordering::Relaxed);
     }
@@ -117,7 +109,6 @@ pub fn read(key: &Key) -> Option<Vec<u8>> {
 pub fn write(key: &Key, bytes: &[u8]) -> bool {
     bytes.len() <= LONGEST
         && has_no_filter()
-        && may_be_so_long(bytes.len())
         && directory().is_some_and(|directory| {
             let directory = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes()));
             own_files::write(&directory.join(name_of(key)), bytes).is_ok()
@@ -128,20 +119,4 @@ fn has_no_filter() -> bool {
     let status = fs::read("/proc/self/status").unwrap_or_default();
     let mut lines = status.split(|&byte| byte == b'\n');
     lines.any(|line| line.strip_prefix(b"Seccomp:").map(<[u8]>::trim_ascii) == Some(b"0"))
-}
-
-/// Returns true if the process may write a file of this length: otherwise a signal would come (SIGXFSZ).
-fn may_be_so_long(length: usize) -> bool {
-    let mut limit = [0u64; 2];
-    let words = [
-        0,
-        u64::from(libc::RLIMIT_FSIZE),
-        0,
-        (&raw mut limit) as u64,
-        0,
-        0,
-    ];
-    // SAFETY: writes the two numbers.
-    let answer = unsafe { raw_syscall(libc::SYS_prlimit64, words) };
-    answer == 0 && limit[0] >= length as u64
 }
