@@ -58,32 +58,32 @@ impl<K: Kernel> Runtime<K> {
             return;
         }
         // One creator at a time: a standby too many that only watches could not be put to another use.
-        while !vp.calling.swap(true, Ordering::SeqCst) {
-            if vp.standby.get(Ordering::SeqCst).is_some() {
-                // Another caller was quicker.
-                vp.calling.store(false, Ordering::SeqCst);
-                return self.wake_standby(vp);
-            }
-            let standby = if needs_heir {
-                self.spawn_activation(vp, true)
-            } else {
-                self.take_spare(vp)
-            };
-            if let Some(activation) = standby {
-                if vp.standby.replace_if(None, Some(activation)) {
-                    self.vps.clear_unwatched(vp);
-                    activation.set_activity(Activity::Standby);
-                    activation.notify();
-                } else {
-                    activation.give_back();
-                }
-            }
+        if vp.calling.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if vp.standby.get(Ordering::SeqCst).is_some() {
+            // Another caller was quicker.
             vp.calling.store(false, Ordering::SeqCst);
-            // Who called meanwhile counted on this one, whose standby may have taken over already.
-            let gone = vp.standby.get(Ordering::SeqCst).is_none();
-            if standby.is_none() || !gone || !self.work_waits(vp) {
-                return;
+            return self.wake_standby(vp);
+        }
+        let standby = if needs_heir {
+            self.spawn_activation(vp, true)
+        } else {
+            self.take_spare(vp)
+        };
+        let called = standby.filter(|standby| vp.standby.replace_if(None, Some(standby)));
+        if called.is_some() {
+            self.vps.clear_unwatched(vp);
+        }
+        // Before it is a standby: it may take over at once, and call the next one itself.
+        vp.calling.store(false, Ordering::SeqCst);
+        match (called, standby) {
+            (Some(called), _) => {
+                called.set_activity(Activity::Standby);
+                called.notify();
             }
+            (None, Some(spare)) => spare.give_back(),
+            (None, None) => {}
         }
     }
 
