@@ -3,7 +3,8 @@
 //! | probe | cost | needs |
 //! |---|---|---|
 //! | perf switch ring: the newest record of a ring that never wakes anybody | a memory read; 0.25 µs more for each context switch | perf_event_paranoid ≤ 2 |
-//! | `/proc/self/task/T/syscall` | 0.5 to 0.8 µs | procfs |
+//! | `/proc/self/task/T/syscall` | 0.5 to 0.8 µs | procfs, and a process that may be dumped: see prctl(2), PR_SET_DUMPABLE |
+//! | `/proc/self/task/T/stat` | 2.5 µs | procfs |
 //! | its processor time: did it run while the standby yielded three times? | 0.5 µs for each yield | nothing |
 //!
 //! procfs is the default. The kernel writes a record of the perf ring at every context switch, so the ring delays every
@@ -35,6 +36,8 @@ numbered_enum! {
         Proc = 2,
         /// Its processor time across yields of the standby.
         Yields = 3,
+        /// /proc/self/task/T/stat.
+        Stat = 4,
     }
 }
 
@@ -195,6 +198,7 @@ impl Observer {
         match self.probe.load(Ordering::Acquire) {
             Probe::Perf => self.switched_out(),
             Probe::Proc => cheap_doubt || self.waits_in_kernel(tid),
+            Probe::Stat => cheap_doubt || self.sleeps(tid),
             Probe::Yields => {
                 self.has_not_run(tid)
                     && (cheap_doubt || self.state(tid).is_none_or(|it| it != b'R'))
@@ -240,16 +244,29 @@ impl Observer {
     fn waits_in_kernel(&self, tid: i32) -> bool {
         let mut text = [0u8; 16];
         match read_task_file(&self.syscall_file, tid, b"syscall\0", &mut text) {
-            [] => self.has_not_run(tid),
-            [b'-' | b'0'..=b'9', ..] => true,
-            _ => false,
+            Ok([b'-' | b'0'..=b'9', ..]) => true,
+            Ok(_) => false,
+            // A server that has given up the superuser's rights is refused its own file.
+            Err(libc::EACCES | libc::EPERM) => {
+                self.probe.store(Probe::Stat, Ordering::Release);
+                self.sleeps(tid)
+            }
+            Err(_) => self.has_not_run(tid),
+        }
+    }
+
+    /// Whether `/proc/self/task/T/stat` has another state than `R`. When it cannot be read, its processor time.
+    fn sleeps(&self, tid: i32) -> bool {
+        match self.state(tid) {
+            Some(state) => state != b'R',
+            None => self.has_not_run(tid),
         }
     }
 
     /// The state in `/proc/self/task/T/stat`: `R`, `S`, `D`, …
     fn state(&self, tid: i32) -> Option<u8> {
         let mut text = [0u8; 64];
-        state_in(read_task_file(&self.stat_file, tid, b"stat\0", &mut text))
+        state_in(read_task_file(&self.stat_file, tid, b"stat\0", &mut text).ok()?)
     }
 }
 
@@ -278,50 +295,56 @@ pub(crate) fn state_in(text: &[u8]) -> Option<u8> {
     text.get(end + 2).copied()
 }
 
-/// Reads the beginning of a file in `/proc/self/task/T`, which stays open in `file`.
-fn read_task_file<'a>(file: &AtomicI32, tid: i32, name: &[u8], text: &'a mut [u8]) -> &'a [u8] {
+/// Reads the beginning of a file in `/proc/self/task/T`, which stays open in `file`. Returns the error number if that
+/// fails.
+fn read_task_file<'a>(
+    file: &AtomicI32,
+    tid: i32,
+    name: &[u8],
+    text: &'a mut [u8],
+) -> Result<&'a [u8], i32> {
     if file.load(Ordering::Relaxed) == 0 {
         let opened = open_task_file(tid, name);
+        if let Some(number) = error(opened) {
+            return Err(number);
+        }
         match descriptors::keep_many(opened) {
             Ok(kept) => file.store(kept + 1, Ordering::Relaxed),
             // No room among our own descriptors, with many blocked activations: for this once.
             Err(_) => return read_once(tid, name, text),
         }
     }
-    // SAFETY: writes at most the size given.
-    let read = unsafe {
-        sys!(
-            sys::SYS_pread64,
-            file.load(Ordering::Relaxed) - 1,
-            text.as_mut_ptr(),
-            text.len(),
-            0
-        )
-    };
-    if read < 0 {
+    let read = read_beginning(file.load(Ordering::Relaxed) - 1, text);
+    if read.is_err() {
         // Opened for a kernel thread that has ended since: the next look opens it anew.
         let stale = file.swap(0, Ordering::Relaxed);
         if stale != 0 {
             descriptors::give_back(stale - 1);
         }
     }
-    &text[..read.max(0) as usize]
+    read
 }
 
 /// Reads the beginning of such a file, which does not stay open.
 #[cold]
-fn read_once<'a>(tid: i32, name: &[u8], text: &'a mut [u8]) -> &'a [u8] {
+fn read_once<'a>(tid: i32, name: &[u8], text: &'a mut [u8]) -> Result<&'a [u8], i32> {
     let file = open_task_file(tid, name);
-    if error(file).is_some() {
-        return &[];
+    if let Some(number) = error(file) {
+        return Err(number);
     }
-    // SAFETY: writes at most the size given; closes what was opened here.
-    let read = unsafe {
-        let read = sys!(sys::SYS_pread64, file, text.as_mut_ptr(), text.len(), 0);
-        sys!(sys::SYS_close, file);
-        read
-    };
-    &text[..read.max(0) as usize]
+    let read = read_beginning(file as i32, text);
+    // SAFETY: opened here.
+    unsafe { sys!(sys::SYS_close, file) };
+    read
+}
+
+fn read_beginning(file: i32, text: &mut [u8]) -> Result<&[u8], i32> {
+    // SAFETY: writes at most the size given.
+    let read = unsafe { sys!(sys::SYS_pread64, file, text.as_mut_ptr(), text.len(), 0) };
+    match error(read) {
+        Some(number) => Err(number),
+        None => Ok(&text[..read as usize]),
+    }
 }
 
 fn open_task_file(tid: i32, name: &[u8]) -> sys::Answer {
@@ -406,5 +429,51 @@ mod tests {
             let part = &text[..cut.min(at)];
             prop_assert!(state_in(part).is_none_or(|byte| part.contains(&byte)));
         }
+    }
+
+    /// What a process sees that cannot be dumped, as one that has given up rights: its tasks' files are the superuser's.
+    #[test]
+    fn a_process_that_has_given_up_its_rights_is_observed() {
+        // SAFETY: the child leaves by _exit(2).
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let passed = std::panic::catch_unwind(observe_without_rights).is_ok();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!passed)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made here.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 0);
+    }
+
+    fn observe_without_rights() {
+        const NOBODY: u32 = 65534;
+        // SAFETY: change what this process may do. The second fails where it had no rights before.
+        unsafe {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+            libc::setresuid(NOBODY, NOBODY, NOBODY);
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            // SAFETY: harmless.
+            tell.send(unsafe { libc::gettid() }).unwrap();
+            loop {
+                std::thread::park();
+            }
+        });
+        let sleeper = told.recv().unwrap();
+        let observer = Observer::default();
+        observer.open(Probe::Proc);
+        while !observer.is_blocked(sleeper, false) {
+            std::thread::yield_now();
+        }
+        assert_eq!(observer.probe.load(Ordering::Relaxed), Probe::Stat);
+        // SAFETY: harmless.
+        let running = unsafe { libc::gettid() };
+        let observer = Observer::default();
+        observer.open(Probe::Proc);
+        assert!((0..10).all(|_| !observer.is_blocked(running, false)));
+        observer.close();
     }
 }
