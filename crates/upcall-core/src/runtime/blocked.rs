@@ -60,7 +60,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// An activation arrives as owner of `vp`, perhaps as heir.
     pub(super) fn inherit(&'static self, heir: &'static Activation<K>, vp: &'static Vp<K>) {
-        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
+        vp.offer_soon(self.kernel.now());
         if let Some(owner) = heir.bequest.get(Ordering::Relaxed) {
             if owner.is_in_call() {
                 // It looks by itself when it returns.
@@ -83,8 +83,7 @@ impl<K: Kernel> Runtime<K> {
 
     pub(super) fn owner_blocked(&'static self, vp: &'static Vp<K>, owner: &'static Activation<K>) {
         self.vps.clear_idle(vp);
-        // A ready thread runs first; those that come back get their chance afterwards.
-        vp.offered_ns.store(self.kernel.now(), Ordering::Relaxed);
+        vp.offer_soon(self.kernel.now());
         // Last: this may make the adviser ready, which takes a while.
         owner.tell_of_absent(vp);
     }

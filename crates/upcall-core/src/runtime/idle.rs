@@ -23,8 +23,6 @@ use crate::state::vp::{State, Vp, Word};
 const SPELL_NS: u64 = 20_000;
 /// A sleep shorter than this says that waiting would have paid.
 const SHORT_SLEEP_NS: u64 = 60_000;
-/// While activations are absent, their processor is offered to them at most this often.
-const RETURN_EVERY_NS: u64 = 100_000;
 
 impl<K: Kernel> Inside<K> {
     /// What an activation does that has neither thread nor processor, until it has one: returns as
@@ -235,16 +233,15 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn let_return(&self) -> bool {
         let runtime = self.runtime();
         let vp = self.vp();
-        let now = runtime.kernel.now();
-        let last = vp.offered_ns.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) < RETURN_EVERY_NS {
+        if !vp.offer_is_due(runtime.kernel.now()) {
             return true;
         }
         runtime.settle(vp);
         vp.set(self.activation(), State::Idle);
         runtime.kernel.yield_processor();
-        vp.offered_ns.store(runtime.kernel.now(), Ordering::Relaxed);
-        self.reclaim_and_look(vp)
+        let owns = self.reclaim_and_look(vp);
+        vp.offered(runtime.kernel.now(), !owns);
+        owns
     }
 
     /// As [`Inside::reclaim`], for an owner that was idle in name only: nobody rang it.

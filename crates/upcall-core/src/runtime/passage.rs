@@ -143,7 +143,7 @@ impl<K: Kernel> Runtime<K> {
         let vp = self.kernel.current().vp();
         if vp.has_ready() && self.all_take_turns() {
             let now = self.kernel.now();
-            if vp.has_had_turn(now) {
+            if vp.has_had_enough(now) {
                 self.give_way_to_equals(now);
             }
         }

@@ -66,6 +66,21 @@ impl<K: Kernel> Runtime<K> {
         }
     }
 
+    /// Takes a thread from a virtual processor where at least two more wait than here. One steals when it has nothing else
+    /// to run. If its threads compute, or their clients always ask anew, it never gets there, and each of its few
+    /// threads would have more of the machine than each of the other's many.
+    fn take_from_fuller(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
+        let most = vp.ready.len() + 1;
+        let fuller = self
+            .vps
+            .find_ready(vp, |other| (other.ready.len() > most).then_some(other))?;
+        let thread = fuller.ready.steal(&self.kernel);
+        if thread.is_some() {
+            self.stats.stolen.add();
+        }
+        thread
+    }
+
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an
     /// idle processor takes them, or the owner chooses again as soon as it can. The caller runs on the
     /// processor of `vp`, or its owner would not be seen to leave the runtime in time: see
@@ -146,7 +161,14 @@ impl<K: Kernel> Inside<K> {
         runtime.fetch_stranded(vp);
         // With a policy of the program's, that policy decides if the thread runs on.
         let advised = runtime.advises_on_slice(thread);
-        if !advised && !runtime.gives_way(vp, Some(thread)) {
+        let are_equals = !advised && runtime.all_take_turns();
+        // If not, the slice was others' for the most part.
+        let has_had_turn = !(woken_wait && are_equals && vp.has_begun_turn(now));
+        let fetched = match are_equals && has_had_turn && runtime.kernel.may_run(vp) {
+            true => runtime.take_from_fuller(vp),
+            false => None,
+        };
+        if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);
         }
         if vp.has_ready() {
@@ -156,9 +178,7 @@ impl<K: Kernel> Inside<K> {
             }
         }
         vp.ready.age_by_slice(&runtime.kernel, now);
-        let goes_on = woken_wait && !advised && runtime.all_take_turns();
-        if goes_on && vp.has_begun_turn(now) {
-            // The slice was others' for the most part.
+        if !has_had_turn {
             vp.share_turn();
             return Some(thread);
         }
@@ -174,6 +194,7 @@ impl<K: Kernel> Inside<K> {
             // It was stopped for another program, or for a more urgent thread, and has not had its turn.
             runtime.push_front(vp, thread);
         }
-        None
+        // At once: it has waited longest where it was.
+        fetched.filter(|fetched| self.is_chosen(fetched))
     }
 }

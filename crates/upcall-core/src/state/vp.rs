@@ -101,9 +101,15 @@ impl<K: Machine> Word<K> {
     }
 }
 
+/// A turn: the end of a time slice does not preempt a thread that has run for less, in nanoseconds.
+const TURN_NS: u64 = 200_000;
 /// How long a thread goes on, in nanoseconds, that waits for others and always finds that they were faster, while threads
 /// are ready.
-const TURN_NS: u64 = 200_000;
+const ENOUGH_NS: u64 = 50_000;
+/// While activations are absent, their processor is offered to them after this time, in nanoseconds; after twice as long
+/// each time that none of them comes, and at the latest after [`OFFER_AT_LEAST_NS`].
+const OFFER_NS: u64 = 100_000;
+const OFFER_AT_LEAST_NS: u64 = 5_000_000;
 
 /// A virtual processor.
 #[repr(align(128))]
@@ -145,8 +151,9 @@ pub struct Vp<K: Machine> {
     pub(crate) idle_told: AtomicBool,
     /// Threads it has run. Only its owner writes.
     pub(crate) dispatches: AtomicU64,
-    /// When returning activations were last let in (nanoseconds).
-    pub(crate) offered_ns: AtomicU64,
+    /// When the processor was last offered to returning activations, and how long it is not offered then (nanoseconds).
+    offered_ns: AtomicU64,
+    offer_after_ns: AtomicU64,
     /// The processor it is bound to.
     processor: AtomicU32,
     index: u32,
@@ -176,6 +183,7 @@ impl<K: Machine> Vp<K> {
             idle_told: AtomicBool::new(false),
             dispatches: AtomicU64::new(0),
             offered_ns: AtomicU64::new(0),
+            offer_after_ns: AtomicU64::new(OFFER_NS),
             processor: AtomicU32::new(processor),
             index,
         }
@@ -230,14 +238,41 @@ impl<K: Machine> Vp<K> {
         self.ran_ns(now).is_some_and(|ran| ran < TURN_NS)
     }
 
-    /// Returns true if the thread that runs has had a turn: [`TURN_NS`] since it is known to run, which begins here at
-    /// the latest.
-    pub(crate) fn has_had_turn(&self, now: u64) -> bool {
+    /// Returns true if the thread that runs has had enough for now: [`ENOUGH_NS`] since it is known to run, which begins
+    /// here at the latest.
+    pub(crate) fn has_had_enough(&self, now: u64) -> bool {
         let ran = self.ran_ns(now);
         if ran.is_none() {
             self.begin_turn(now);
         }
-        ran.is_some_and(|ran| ran >= TURN_NS)
+        ran.is_some_and(|ran| ran >= ENOUGH_NS)
+    }
+
+    /// Returns true if it is time to offer the processor to activations that come back. An offer costs two switches in the
+    /// kernel, and most absent activations stay away for long.
+    pub(crate) fn offer_is_due(&self, now: u64) -> bool {
+        let since = now.wrapping_sub(self.offered_ns.load(Ordering::Relaxed));
+        since >= self.offer_after_ns.load(Ordering::Relaxed)
+    }
+
+    /// The processor was offered, and somebody has `taken` it, or nobody.
+    pub(crate) fn offered(&self, now: u64, taken: bool) {
+        let before = self.offer_after_ns.load(Ordering::Relaxed);
+        let next = match taken {
+            true => OFFER_NS,
+            false => (2 * before).min(OFFER_AT_LEAST_NS),
+        };
+        self.offer_in(next, now);
+    }
+
+    /// One more is absent, and perhaps back soon: a ready thread runs first, then the processor is offered.
+    pub(crate) fn offer_soon(&self, now: u64) {
+        self.offer_in(OFFER_NS, now);
+    }
+
+    fn offer_in(&self, after: u64, now: u64) {
+        self.offer_after_ns.store(after, Ordering::Relaxed);
+        self.offered_ns.store(now, Ordering::Relaxed);
     }
 
     /// Returns true if its threads compute without reaching scheduling points, as far as is known.

@@ -66,8 +66,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a lock is taken outside of the runtime",
         file: "runtime/passage.rs",
-        text: "if vp.has_had_turn(now) {",
-        instead: "if vp.has_had_turn(now) {
+        text: "if vp.has_had_enough(now) {",
+        instead: "if vp.has_had_enough(now) {
                 vp.ready.age(&self.kernel, now);",
         scenario: "turns_end",
     },
