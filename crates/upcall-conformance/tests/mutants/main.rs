@@ -122,7 +122,7 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "preempt_in_critical_section",
         PREEMPTED,
-        "if !advised && !runtime.gives_way(vp, Some(thread)) {",
+        "if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {",
         "if !advised && runtime.kernel.may_run(vp) {",
     ),
     // A thread that is stopped inside the runtime is replaced.

@@ -74,9 +74,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "a_thread_is_on_one_activation",
         file: "runtime/preempted.rs",
-        text: "if !advised && !runtime.gives_way(vp, Some(thread)) {
+        text: "if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);",
-        instead: "if !advised && !runtime.gives_way(vp, Some(thread)) {
+        instead: "if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
             vp.ready.push_back(&runtime.kernel, thread);
             return Some(thread);",
         scenario: "blocking_calls",
