@@ -71,9 +71,10 @@ impl<K: Kernel> Runtime<K> {
     /// threads would have more of the machine than each of the other's many.
     fn take_from_fuller(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
         let most = vp.ready.len() + 1;
-        let fuller = self
-            .vps
-            .find_ready(vp, |other| (other.ready.len() > most).then_some(other))?;
+        let fuller = self.vps.find_ready(vp, |other| {
+            // Where no processor is, `fetch_stranded` has been.
+            (other.ready.len() > most && self.kernel.may_run(other)).then_some(other)
+        })?;
         let thread = fuller.ready.steal(&self.kernel);
         if thread.is_some() {
             self.stats.stolen.add();
