@@ -242,14 +242,19 @@ impl<K: Kernel> Runtime<K> {
 
     fn steal_thread(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
         self.vps.find_ready(vp, |other| {
-            let thread = other.ready.steal(&self.kernel);
-            if thread.is_some() {
-                self.stats.stolen.add();
-            } else {
+            let thread = self.steal_from(other);
+            if thread.is_none() {
                 self.forget_empty(other);
             }
             thread
         })
+    }
+
+    /// Takes a ready thread of another virtual processor.
+    pub(super) fn steal_from(&'static self, other: &'static Vp<K>) -> Option<&'static Thread<K>> {
+        let thread = other.ready.steal(&self.kernel)?;
+        self.stats.stolen.add();
+        Some(thread)
     }
 
     /// A ready list was found empty: takes it out of `has_ready`, if it still is.

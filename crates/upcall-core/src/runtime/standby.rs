@@ -71,19 +71,18 @@ impl<K: Kernel> Runtime<K> {
         } else {
             self.take_spare(vp)
         };
-        let called = standby.filter(|standby| vp.standby.replace_if(None, Some(standby)));
-        if called.is_some() {
+        let stands_by = standby.is_some_and(|one| vp.standby.replace_if(None, Some(one)));
+        if stands_by {
             self.vps.clear_unwatched(vp);
         }
         // Before it is a standby: it may take over at once, and call the next one itself.
         vp.calling.store(false, Ordering::SeqCst);
-        match (called, standby) {
-            (Some(called), _) => {
-                called.set_activity(Activity::Standby);
-                called.notify();
-            }
-            (None, Some(spare)) => spare.give_back(),
-            (None, None) => {}
+        let Some(activation) = standby else { return };
+        if stands_by {
+            activation.set_activity(Activity::Standby);
+            activation.notify();
+        } else {
+            activation.give_back();
         }
     }
 

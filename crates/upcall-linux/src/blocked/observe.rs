@@ -304,11 +304,7 @@ fn read_task_file<'a>(
     text: &'a mut [u8],
 ) -> Result<&'a [u8], i32> {
     if file.load(Ordering::Relaxed) == 0 {
-        let opened = open_task_file(tid, name);
-        if let Some(number) = error(opened) {
-            return Err(number);
-        }
-        match descriptors::keep_many(opened) {
+        match descriptors::keep_many(open_task_file(tid, name)?) {
             Ok(kept) => file.store(kept + 1, Ordering::Relaxed),
             // No room among our own descriptors, with many blocked activations: for this once.
             Err(_) => return read_once(tid, name, text),
@@ -328,10 +324,7 @@ fn read_task_file<'a>(
 /// Reads the beginning of such a file, which does not stay open.
 #[cold]
 fn read_once<'a>(tid: i32, name: &[u8], text: &'a mut [u8]) -> Result<&'a [u8], i32> {
-    let file = open_task_file(tid, name);
-    if let Some(number) = error(file) {
-        return Err(number);
-    }
+    let file = open_task_file(tid, name)?;
     let read = read_beginning(file as i32, text);
     // SAFETY: opened here.
     unsafe { sys!(sys::SYS_close, file) };
@@ -341,27 +334,29 @@ fn read_once<'a>(tid: i32, name: &[u8], text: &'a mut [u8]) -> Result<&'a [u8], 
 fn read_beginning(file: i32, text: &mut [u8]) -> Result<&[u8], i32> {
     // SAFETY: writes at most the size given.
     let read = unsafe { sys!(sys::SYS_pread64, file, text.as_mut_ptr(), text.len(), 0) };
-    match error(read) {
-        Some(number) => Err(number),
-        None => Ok(&text[..read as usize]),
-    }
+    succeeded(read).map(|length| &text[..length as usize])
 }
 
-fn open_task_file(tid: i32, name: &[u8]) -> sys::Answer {
+fn succeeded(answer: sys::Answer) -> Result<sys::Answer, i32> {
+    error(answer).map_or(Ok(answer), Err)
+}
+
+fn open_task_file(tid: i32, name: &[u8]) -> Result<sys::Answer, i32> {
     let path = Path::new()
         .text(b"/proc/self/task/")
         .number(tid.unsigned_abs())
         .text(b"/")
         .text(name);
     // SAFETY: the path is NUL-terminated.
-    unsafe {
+    let opened = unsafe {
         sys!(
             sys::SYS_openat,
             libc::AT_FDCWD,
             path.as_ptr(),
             libc::O_RDONLY | libc::O_CLOEXEC
         )
-    }
+    };
+    succeeded(opened)
 }
 
 #[cfg(test)]
@@ -449,8 +444,9 @@ mod tests {
 
     fn observe_without_rights() {
         const NOBODY: u32 = 65534;
-        // SAFETY: change what this process may do. The second fails where it had no rights before.
+        // SAFETY: bounds this process, and changes what it may do. The last fails where it had no rights before.
         unsafe {
+            libc::alarm(60);
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
             libc::setresuid(NOBODY, NOBODY, NOBODY);
         }
