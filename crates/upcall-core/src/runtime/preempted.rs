@@ -59,10 +59,10 @@ impl<K: Kernel> Runtime<K> {
         });
         if let Some(other) = stranded
             && self.kernel.may_run(vp)
-            && let Some(thread) = other.ready.steal(&self.kernel)
+            && let Some(thread) = self.steal_from(other)
         {
-            self.stats.stolen.add();
-            self.push_back(vp, thread);
+            // It has waited longest there.
+            self.push_front(vp, thread);
         }
     }
 
@@ -75,11 +75,7 @@ impl<K: Kernel> Runtime<K> {
             // Where no processor is, `fetch_stranded` has been.
             (other.ready.len() > most && self.kernel.may_run(other)).then_some(other)
         })?;
-        let thread = fuller.ready.steal(&self.kernel);
-        if thread.is_some() {
-            self.stats.stolen.add();
-        }
-        thread
+        self.steal_from(fuller)
     }
 
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an
@@ -165,10 +161,8 @@ impl<K: Kernel> Inside<K> {
         let are_equals = !advised && runtime.all_take_turns();
         // If not, the slice was others' for the most part.
         let has_had_turn = !(woken_wait && are_equals && vp.has_begun_turn(now));
-        let fetched = match are_equals && has_had_turn && runtime.kernel.may_run(vp) {
-            true => runtime.take_from_fuller(vp),
-            false => None,
-        };
+        let may_take = are_equals && has_had_turn && runtime.kernel.may_run(vp);
+        let fetched = may_take.then(|| runtime.take_from_fuller(vp)).flatten();
         if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);
         }

@@ -193,6 +193,14 @@ const MUTANTS: &[Mutant] = &[
         instead: "",
         scenario: "processors::processors_are_taken",
     },
+    // A virtual processor that is never idle takes nothing from a fuller one.
+    Mutant {
+        caught_by: "panicked",
+        file: "runtime/preempted.rs",
+        text: "let may_take = are_equals",
+        instead: "let may_take = false && are_equals",
+        scenario: "processors::the_fuller_gives_threads",
+    },
     Mutant {
         caught_by: "no_thread_is_lost",
         file: "runtime/idle.rs",

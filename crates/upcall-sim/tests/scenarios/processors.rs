@@ -94,3 +94,43 @@ fn virtual_processors_move() {
         join_all(me, threads);
     });
 }
+
+/// Many threads compute on one virtual processor and one on the other, which never has nothing to do: all the same it
+/// takes some of the many.
+#[test]
+fn the_fuller_gives_threads() {
+    explore_less(
+        "the_fuller_gives_threads",
+        "1,vps=2,without=stepping+exhaustion",
+        |me| {
+            if me.runtime.vps().len() < 2 {
+                return;
+            }
+            let stolen = || me.runtime.stats().stolen.get();
+            let (runs, over) = (me.word(0), me.word(0));
+            let loner = me.spawn(move |me| {
+                runs.store(1, Ordering::SeqCst);
+                while over.load(Ordering::SeqCst) == 0 {
+                    me.step();
+                }
+            });
+            while runs.load(Ordering::SeqCst) == 0 {
+                me.yield_now();
+            }
+            let before = stolen();
+            let many = (0..6).map(|_| {
+                me.spawn(move |me| {
+                    let mut left = 1000;
+                    while me.runtime.stats().stolen.get() == before && left != 0 {
+                        me.steps(50);
+                        left -= 1;
+                    }
+                })
+            });
+            join_all(me, many);
+            assert_ne!(stolen(), before, "none was taken");
+            over.store(1, Ordering::SeqCst);
+            me.join(loner);
+        },
+    );
+}
