@@ -22,6 +22,7 @@ pub mod preload;
 
 use core::sync::atomic::Ordering;
 
+use upcall_core::Errno;
 use upcall_linux::poller::prepared;
 use upcall_linux::{Thread, activations, affinity, base, descriptors, preempt, spawn};
 
@@ -34,7 +35,7 @@ use crate::rewrite::sud;
 use crate::signal::{self, alone, dispatch, everywhere, pending, timers};
 use crate::thread::lifetime::{self, Request};
 use crate::thread::outside::{self, bound};
-use crate::thread::{bound, scheduling};
+use crate::thread::{agents, bound, scheduling};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -170,6 +171,13 @@ fn share(frame: &mut Frame, request: &Request) {
     } else {
         0
     };
+    // The child may wake threads of this process.
+    if request.flags & CLONE_VFORK == 0
+        && let Err(Errno(number)) = agents::expect_outsider()
+    {
+        frame.rax = -i64::from(number) as u64;
+        return;
+    }
     let result = outside::start(frame, request, request.flags | signal);
     if request.flags & CLONE_VFORK != 0 {
         preload::reclaim(result);

@@ -50,6 +50,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
         takes_turns: GUEST.takes_turns.load(Ordering::Relaxed),
         hooks: Hooks {
             may_start: dispatch::may_start,
+            starter: agents::starter,
             begin: signal::begin,
             new_thread: attributes::begin,
             deferred: signal::deferred,
@@ -70,6 +71,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     let robust_list = robust::of_kernel_thread();
     let cleared = lifetime::cleared_by_kernel();
     agents::give_way(runtime)?;
+    agents::need_first_starter(runtime)?;
     let kernel = runtime.kernel();
     let mut processors = [0u32; 1024];
     let count = choose_processors(&mut processors);

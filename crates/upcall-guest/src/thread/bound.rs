@@ -41,7 +41,7 @@ use crate::ground::record::{Bound, LAST, of};
 use crate::ground::state::GUEST;
 use crate::ground::{caller, mask};
 use crate::signal::{self, dispatch, pending};
-use crate::thread::{lifetime, names};
+use crate::thread::{agents, lifetime, names};
 
 pub const CLONE_FILES: u64 = libc::CLONE_FILES as u64;
 
@@ -101,37 +101,28 @@ const WAKE_PRIVATE: u64 = 129;
 /// Returns a record for a thread, with a kernel thread that waits.
 fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static Bound, Errno> {
     dispatch::may_start()?;
+    agents::need_starter(runtime)?;
     let record = take(runtime)?;
     record
         .thread
         .store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     record.state.store(IDLE, Ordering::Relaxed);
     record.has_descriptors.store(false, Ordering::Relaxed);
-    let starts = spawn::STARTS.lock(runtime.kernel());
-    let before = mask::kernel_mask();
-    mask::set_kernel_mask(mask::ALL);
-    let tid = record.tid.as_ptr() as usize;
-    let tls = thread.kernel.thread_pointer.load(Ordering::Relaxed);
-    let own = ptr::from_ref(record) as usize;
-    // SAFETY: the stack is the record's own and free; its id word is there for ever; `begin` does not return.
-    let answer = unsafe {
-        spawn::clone_raw(
-            spawn::FLAGS as usize,
-            record.stack_top(),
-            tid,
-            tid,
-            tls,
-            begin,
-            own,
-        )
+    let new = spawn::Start {
+        stack: record.stack_top(),
+        tid: record.tid.as_ptr() as usize,
+        thread_pointer: thread.kernel.thread_pointer.load(Ordering::Relaxed),
+        begin,
+        argument: ptr::from_ref(record) as usize,
     };
-    mask::set_kernel_mask(before);
-    drop(starts);
-    if answer < 0 {
-        give(runtime, record);
-        return Err(Errno(-answer as i32));
+    // SAFETY: the stack is the record's own and free; its id word is there for ever; `begin` does not return.
+    match unsafe { spawn::start(runtime, &new, || {}) } {
+        Ok(()) => Ok(record),
+        Err(error) => {
+            give(runtime, record);
+            Err(error)
+        }
     }
-    Ok(record)
 }
 
 fn take(runtime: &'static Runtime) -> Result<&'static Bound, Errno> {

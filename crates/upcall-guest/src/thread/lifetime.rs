@@ -224,7 +224,7 @@ pub fn create_helper(frame: &mut Frame, request: &Request) {
         frame.rax = -i64::from(libc::EINVAL) as u64;
         return;
     }
-    if let Err(Errno(number)) = dispatch::may_start() {
+    if let Err(Errno(number)) = dispatch::may_start().and_then(|()| agents::expect_outsider()) {
         frame.rax = -i64::from(number) as u64;
         return;
     }

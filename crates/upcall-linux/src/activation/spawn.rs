@@ -1,12 +1,12 @@
 //! Starts kernel threads for activations. It uses clone(2) without libc, so that libc allocates nothing.
 
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::Ordering;
 
 use upcall_core::kernel::Vessels;
 use upcall_core::{Errno, SpinLock};
 
 use crate::activation::preempt;
-use crate::state::{Activation, Inside, Runtime, base};
+use crate::state::{Activation, Runtime, base};
 use crate::sys::{self, arch, error};
 
 /// Exactly what the C library asks for: there are filters that let nothing else through.
@@ -28,22 +28,68 @@ pub const BLOCKED: u64 = !(1 << (libc::SIGSYS - 1));
 /// Held while a kernel thread is started: a new one inherits what its creator has at that moment.
 pub static STARTS: SpinLock<()> = SpinLock::new(());
 
-/// Starts the kernel thread of `activation` on its own stack.
-pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
-    // SAFETY: the stack is the activation's own and free; the id word lives as long as the
-    // activation; `begin` does not return.
-    unsafe {
-        start(
-            activation.runtime(),
-            (activation.stack_top(), &activation.kernel.tid),
-            (begin, core::ptr::from_ref(activation) as usize),
-            || preempt::note_call(activation),
-        )
+/// A kernel thread of the process that is to be started: at `begin(argument)`.
+#[derive(Clone, Copy)]
+pub struct Start {
+    /// The end of its stack.
+    pub stack: usize,
+    /// The address of the word that has its id from the start to its end.
+    pub tid: usize,
+    /// What its thread pointer is. None of the program's code uses that before a thread has its own.
+    pub thread_pointer: usize,
+    /// Its first function, which does not return.
+    pub begin: extern "C" fn(usize) -> !,
+    /// That function's argument.
+    pub argument: usize,
+}
+
+/// Has another kernel thread start one, as [`Start::make`].
+pub type Starter = unsafe fn(&Start) -> isize;
+
+impl Start {
+    /// Starts it. All signals but SIGSYS should be blocked. Returns its id, or the kernel's negative error.
+    ///
+    /// # Safety
+    ///
+    /// The stack is writable and free; the id's word is there as long as the kernel thread.
+    pub unsafe fn make(&self) -> isize {
+        let flags = FLAGS as usize;
+        // SAFETY: the caller's conditions; `begin` does not return.
+        unsafe {
+            clone_raw(
+                flags,
+                self.stack,
+                self.tid,
+                self.tid,
+                self.thread_pointer,
+                self.begin,
+                self.argument,
+            )
+        }
     }
 }
 
-/// Starts a kernel thread of the runtime's own that is no activation: at `begin(argument)`, with the signals in [`BLOCKED`] blocked. Its
-/// id is in `tid` when this returns, and until it is gone.
+/// Starts the kernel thread of `activation` on its own stack.
+pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
+    let argument = core::ptr::from_ref(activation) as usize;
+    let new = Start {
+        stack: activation.stack_top(),
+        tid: activation.kernel.tid.as_ptr() as usize,
+        thread_pointer: argument,
+        begin,
+        argument,
+    };
+    // SAFETY: the stack is the activation's own and free; the id word lives as long as the activation.
+    unsafe {
+        start(activation.runtime(), &new, || {
+            preempt::note_call(activation)
+        })
+    }
+}
+
+/// Starts a kernel thread with the signals in [`BLOCKED`] blocked, and with what the kernel keeps with activations: if the
+/// caller is none, [`Hooks::starter`](crate::Hooks::starter) may name another that does it. `prepare` is called when none
+/// other is being started.
 ///
 /// # Errors
 ///
@@ -51,43 +97,49 @@ pub(crate) fn spawn(activation: &'static Activation) -> Result<(), Errno> {
 ///
 /// # Safety
 ///
-/// The stack that ends at `stack` is writable and free; `begin` does not return; `tid` is there for as long.
-pub unsafe fn start_aside(
-    inside: &Inside,
-    stack: usize,
-    tid: &AtomicI32,
-    begin: extern "C" fn(usize) -> !,
-    argument: usize,
-) -> Result<(), Errno> {
-    // SAFETY: the caller's conditions.
-    unsafe { start(inside.runtime(), (stack, tid), (begin, argument), || {}) }
-}
-
-/// Starts a kernel thread; `prepare` is called when none other is being started.
-///
-/// # Safety
-///
-/// As [`start_aside`].
-unsafe fn start(
+/// As [`Start::make`].
+#[cfg_attr(feature = "inject", track_caller)]
+pub unsafe fn start(
     runtime: &'static Runtime,
-    (stack, tid): (usize, &AtomicI32),
-    (begin, argument): (extern "C" fn(usize) -> !, usize),
+    new: &Start,
     prepare: impl FnOnce(),
 ) -> Result<(), Errno> {
     // Before the signals are blocked: the thread that holds the lock may wait for this activation's handler.
     let guard = STARTS.lock(runtime.kernel());
     prepare();
-    // The child starts with the signals blocked: its pseudo-register is not set yet.
-    let before = sys::set_signal_mask(BLOCKED);
-    let tid = tid.as_ptr() as usize;
     // SAFETY: the caller's conditions.
-    let answer = unsafe { start_kernel_thread(FLAGS as usize, stack, tid, begin, argument) };
-    sys::set_signal_mask(before);
+    let answer = unsafe { start_alone(runtime, new) };
     drop(guard);
     match error(answer) {
         Some(number) => Err(Errno(number)),
         None => Ok(()),
     }
+}
+
+/// As [`start`], when none other is being started.
+///
+/// # Safety
+///
+/// As [`Start::make`].
+#[cfg_attr(feature = "inject", track_caller)]
+unsafe fn start_alone(runtime: &'static Runtime, new: &Start) -> isize {
+    #[cfg(feature = "inject")]
+    if let Some(answer) = crate::sys::inject::answer(
+        libc::SYS_clone,
+        &[FLAGS as usize, new.stack, new.tid, new.tid, 0, 0],
+    ) {
+        return answer;
+    }
+    if let Some(starter) = (runtime.kernel().settings.hooks.starter)() {
+        // SAFETY: the caller's conditions.
+        return unsafe { starter(new) };
+    }
+    // The child starts with the signals blocked: its pseudo-register is not set yet.
+    let before = sys::set_signal_mask(BLOCKED);
+    // SAFETY: the caller's conditions.
+    let answer = unsafe { new.make() };
+    sys::set_signal_mask(before);
+    answer
 }
 
 extern "C" fn begin(activation: usize) -> ! {
@@ -126,30 +178,6 @@ pub unsafe fn clone_raw(
     let words = [parent_tid, child_tid, tls, begin as usize, argument];
     // SAFETY: the caller's conditions.
     unsafe { arch::clone(flags, stack & !15, &words) }
-}
-
-/// [`clone_raw`] on behalf of the runtime. The thread pointer, which no code uses before a thread has its own, leads
-/// to the activation: it is no thread's.
-///
-/// # Safety
-///
-/// As [`clone_raw`].
-#[cfg_attr(feature = "inject", track_caller)]
-unsafe fn start_kernel_thread(
-    flags: usize,
-    stack: usize,
-    tid: usize,
-    begin: extern "C" fn(usize) -> !,
-    argument: usize,
-) -> isize {
-    #[cfg(feature = "inject")]
-    if let Some(answer) =
-        crate::sys::inject::answer(libc::SYS_clone, &[flags, stack, tid, tid, 0, 0])
-    {
-        return answer;
-    }
-    // SAFETY: the caller's conditions.
-    unsafe { clone_raw(flags, stack, tid, tid, argument, begin, argument) }
 }
 
 /// Moves the calling kernel thread to the idle scheduling class, which needs no privilege.

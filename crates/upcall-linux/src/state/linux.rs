@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_core::{Errno, Slot};
 
+use crate::activation::spawn::Starter;
 use crate::blocked::observe::Probe;
 use crate::blocked::watch::Watch;
 use crate::state::{Activation, Entered, Inside, Poller, Thread};
@@ -15,6 +16,9 @@ pub struct Hooks {
     /// Before the calling kernel thread starts that of an activation: whether that one will have what
     /// `begin` gives it.
     pub may_start: fn() -> Result<(), Errno>,
+    /// Who starts a kernel thread in place of the calling one, which inherits what the kernel keeps with its creator.
+    /// `None`: the caller itself, since it has what every activation has.
+    pub starter: fn() -> Option<Starter>,
     /// The first steps of an activation in its own kernel thread, inside the runtime: what each
     /// kernel thread of the process must have.
     pub begin: fn(),

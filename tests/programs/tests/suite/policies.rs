@@ -36,6 +36,16 @@ fn children_have_the_priorities_of_their_makers() {
     }
 }
 
+/// Whoever makes an activation, it has what the process has.
+#[test]
+fn a_priority_is_not_passed_on_to_who_is_woken() {
+    holds_under(
+        "a_priority_is_not_passed_on_to_who_is_woken",
+        "priority_is_not_passed_on.c",
+        "--policy=fifo",
+    );
+}
+
 #[test]
 fn a_timers_signal_reaches_the_most_urgent() {
     holds_under(

@@ -16,6 +16,8 @@
 //!    by cancellation does so when it needs its agent again. A mutex that the agent took meanwhile is freed.
 //! 4. `CHANGING`: an idle agent makes the call that `signal::everywhere` has every kernel thread make, and is `IDLE` again.
 //!
+//! One agent stands for no thread: it starts kernel threads (`starter`).
+//!
 //! An agent ends with its thread, and no sooner, so that the kernel does what it does for a kernel thread that ends. The
 //! thread waits for that if it holds robust mutexes, since the list lies in memory that libc takes back.
 //!
@@ -24,6 +26,7 @@
 
 pub mod imports;
 mod leader;
+mod starter;
 
 use core::cell::Cell;
 use core::sync::atomic::{
@@ -40,6 +43,7 @@ use crate::signal::everywhere;
 use crate::thread::robust;
 
 pub use leader::{adopt_leader, give_way};
+pub use starter::{expect_outsider, need_first_starter, need_starter, starter};
 
 /// The memory of an agent: itself, and its stack above it.
 const BLOCK: usize = 16 * 1024;
@@ -89,6 +93,7 @@ pub fn forget() {
     USED.store(false, Ordering::Relaxed);
     FREE.store(core::ptr::null_mut(), Ordering::Relaxed);
     KNOWN.store(core::ptr::null_mut(), Ordering::Relaxed);
+    starter::forget();
     // SAFETY: the only thread of the process; the holder of the lock stayed in the parent.
     unsafe { FREE_LOCK.unlock() };
 }
@@ -112,24 +117,25 @@ pub fn appoint(thread: &'static Thread, agent: Option<&'static Agent>) {
 ///
 /// The kernel's error when it gives no memory or no kernel thread.
 pub fn create(inside: &Inside) -> Result<Option<&'static Agent>, Errno> {
-    if !are_used() {
-        return Ok(None);
-    }
-    let runtime = inside.runtime();
+    are_used().then(|| begin(inside.runtime())).transpose()
+}
+
+/// Starts an agent.
+fn begin(runtime: &'static Runtime) -> Result<&'static Agent, Errno> {
     let agent = room(runtime)?;
+    let argument = core::ptr::from_ref(agent) as usize;
+    let new = spawn::Start {
+        stack: agent.stack_top(),
+        tid: agent.tid.as_ptr() as usize,
+        thread_pointer: argument,
+        begin: serve,
+        argument,
+    };
     // SAFETY: the stack above the agent is free, since its kernel thread is gone or was never there; `serve` does
     // not return.
-    let started = unsafe {
-        spawn::start_aside(
-            inside,
-            agent.stack_top(),
-            &agent.tid,
-            serve,
-            core::ptr::from_ref(agent) as usize,
-        )
-    };
+    let started = unsafe { spawn::start(runtime, &new, || {}) };
     started.inspect_err(|_| agent.put_back(runtime))?;
-    Ok(Some(agent))
+    Ok(agent)
 }
 
 /// Memory for an agent.
@@ -215,8 +221,12 @@ extern "C" fn serve(agent: usize) -> ! {
             .call
             .each_ref()
             .map(|word| word.load(Ordering::Relaxed));
-        // SAFETY: a call of the thread's that was left here for this.
-        let answer = unsafe { raw_syscall(number as i64, words) } as i64;
+        let answer = match number as i64 {
+            // SAFETY: an order was left here.
+            libc::SYS_clone => unsafe { starter::obey(words) },
+            // SAFETY: a call of the thread's that was left here for this.
+            number => unsafe { raw_syscall(number, words) as i64 },
+        };
         agent.answer.store(answer, Ordering::Relaxed);
         agent.state.store(DONE, Ordering::Release);
         kernel_futex::wake_kernel(agent.state.as_ptr() as usize, i32::MAX as usize, true);
@@ -239,6 +249,12 @@ impl Agent {
         self.next
             .store(FREE.load(Ordering::Relaxed), Ordering::Relaxed);
         FREE.store(core::ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Ends an agent that nobody has used.
+    fn end(&'static self, runtime: &'static Runtime) {
+        self.put([libc::SYS_exit as u64, 0, 0, 0, 0, 0, 0]);
+        self.put_back(runtime);
     }
 
     /// Leaves a call in the mailbox, which is idle, or becomes so in a moment, or holds an answer that was taken.
@@ -350,7 +366,6 @@ pub fn dismiss(runtime: &'static Runtime, thread: &'static Thread, free_id: impl
 /// Called if the thread was not made after all.
 pub fn take_back(inside: &Inside, agent: Option<&'static Agent>) {
     if let Some(agent) = agent {
-        agent.put([libc::SYS_exit as u64, 0, 0, 0, 0, 0, 0]);
-        agent.put_back(inside.runtime());
+        agent.end(inside.runtime());
     }
 }
