@@ -52,4 +52,4 @@ pub use state::{
 #[cfg(feature = "inject")]
 pub use sys::inject;
 pub use sys::procfs::own_pending;
-pub use sys::{arch, clock, descriptors, limits, memory};
+pub use sys::{arch, clock, clone, descriptors, limits, memory};

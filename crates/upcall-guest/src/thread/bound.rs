@@ -33,7 +33,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::kernel::Vessels;
 use upcall_core::{Errno, Machine, SpinLock};
-use upcall_linux::{Activation, Inside, Runtime, Thread, activations, affinity, spawn};
+use upcall_linux::{Activation, Inside, Runtime, Thread, activations, affinity, clone, spawn};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
@@ -108,7 +108,7 @@ fn start(runtime: &'static Runtime, thread: &'static Thread) -> Result<&'static 
         .store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     record.state.store(IDLE, Ordering::Relaxed);
     record.has_descriptors.store(false, Ordering::Relaxed);
-    let new = spawn::Start {
+    let new = clone::Start {
         stack: record.stack_top(),
         tid: record.tid.as_ptr() as usize,
         thread_pointer: thread.kernel.thread_pointer.load(Ordering::Relaxed),

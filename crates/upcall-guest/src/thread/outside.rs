@@ -4,7 +4,7 @@
 use core::mem::size_of;
 use core::sync::atomic::Ordering;
 
-use upcall_linux::{Activation, Thread, affinity, base, spawn};
+use upcall_linux::{Activation, Thread, affinity, base, clone};
 
 use crate::ground::entry::{self, Frame, mode};
 use crate::ground::{caller, mask, record};
@@ -59,7 +59,7 @@ pub fn start(frame: &Frame, request: &Request, flags: u64) -> i64 {
             },
             program_base: creator.map_or(0, |own| own.load(Ordering::Relaxed)),
         });
-        spawn::clone_raw(
+        clone::raw(
             flags as usize,
             place,
             request.parent_tid,

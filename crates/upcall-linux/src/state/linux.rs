@@ -4,10 +4,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_core::{Errno, Slot};
 
-use crate::activation::spawn::Starter;
 use crate::blocked::observe::Probe;
 use crate::blocked::watch::Watch;
 use crate::state::{Activation, Entered, Inside, Poller, Thread};
+use crate::sys::clone::Starter;
 use crate::turns::Turns;
 
 /// What the layer above does at events that are its own.

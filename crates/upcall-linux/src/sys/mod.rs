@@ -34,6 +34,7 @@ macro_rules! sys {
 
 // After the macro, which they use.
 pub mod arch;
+pub mod clone;
 pub mod descriptors;
 #[cfg(feature = "inject")]
 pub mod inject;

@@ -12,7 +12,7 @@ use core::arch::naked_asm;
 use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use upcall_core::Errno;
-use upcall_linux::{Runtime, Thread, base, own_pending, own_syscall, spawn};
+use upcall_linux::{Runtime, Thread, base, clone, own_pending, own_syscall, spawn};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
@@ -204,6 +204,6 @@ unsafe extern "C" fn swap(
         "xor ebp, ebp",
         "call r13",
         "ud2",
-        flags = const spawn::FLAGS,
+        flags = const clone::FLAGS,
     )
 }

@@ -34,7 +34,7 @@ use core::sync::atomic::{
 };
 
 use upcall_core::{Errno, Machine, SpinLock};
-use upcall_linux::{Inside, Runtime, Thread, spawn};
+use upcall_linux::{Inside, Runtime, Thread, clone, spawn};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{NEVER, program_call, raw_syscall};
@@ -124,7 +124,7 @@ pub fn create(inside: &Inside) -> Result<Option<&'static Agent>, Errno> {
 fn begin(runtime: &'static Runtime) -> Result<&'static Agent, Errno> {
     let agent = room(runtime)?;
     let argument = core::ptr::from_ref(agent) as usize;
-    let new = spawn::Start {
+    let new = clone::Start {
         stack: agent.stack_top(),
         tid: agent.tid.as_ptr() as usize,
         thread_pointer: argument,

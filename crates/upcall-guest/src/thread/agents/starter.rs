@@ -5,13 +5,13 @@
 //! or a helper, that makes a thread ready and finds that an activation is needed. So before the first of these comes there
 //! is a starter, which has what the activations have and keeps it, as any agent.
 //!
-//! Orders are given one at a time: while [`spawn::STARTS`] is held. A process that shares the memory, made by vfork, makes no
+//! Orders are given one at a time: while [`STARTS`](upcall_linux::spawn::STARTS) is held. A process that shares the memory, made by vfork, makes no
 //! starter come; without one it is refused.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use upcall_core::Errno;
-use upcall_linux::{Runtime, base, spawn};
+use upcall_linux::{Runtime, base, clone};
 
 use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
@@ -87,7 +87,7 @@ pub fn need_first_starter(runtime: &'static Runtime) -> Result<(), Errno> {
 }
 
 /// Who starts a kernel thread in place of the calling one. See [`upcall_linux::Hooks::starter`].
-pub fn starter() -> Option<spawn::Starter> {
+pub fn starter() -> Option<clone::Starter> {
     let is_activation = GUEST.runtime().is_none()
         || (base::is_set() && {
             // SAFETY: the pseudo-register is set.
@@ -101,8 +101,8 @@ pub fn starter() -> Option<spawn::Starter> {
 ///
 /// # Safety
 ///
-/// As [`spawn::Start::make`].
-unsafe fn order(new: &spawn::Start) -> isize {
+/// As [`clone::Start::make`].
+unsafe fn order(new: &clone::Start) -> isize {
     let Some(agent) = get() else {
         return -(libc::EAGAIN as isize);
     };
@@ -141,7 +141,7 @@ pub unsafe fn obey(words: [u64; 6]) -> i64 {
     let [stack, tid, thread_pointer, begin, argument, _] = words.map(|word| word as usize);
     // SAFETY: `order` made a word of this function.
     let begin = unsafe { core::mem::transmute::<usize, extern "C" fn(usize) -> !>(begin) };
-    let new = spawn::Start {
+    let new = clone::Start {
         stack,
         tid,
         thread_pointer,

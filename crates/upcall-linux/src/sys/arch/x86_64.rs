@@ -77,7 +77,7 @@ pub unsafe fn call(number: i64, words: [usize; 6]) -> Answer {
 ///
 /// # Safety
 ///
-/// Those of [`clone_raw`](crate::activation::spawn::clone_raw); `stack` is aligned to 16 bytes.
+/// Those of [`clone::raw`](crate::sys::clone::raw); `stack` is aligned to 16 bytes.
 #[unsafe(naked)]
 pub unsafe extern "C" fn clone(flags: usize, stack: usize, words: &[usize; 5]) -> Answer {
     naked_asm!(
