@@ -140,7 +140,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_BEFORE")]
     pub before: Option<PathBuf>,
 
-    /// The program upcall-workload, with upcall-workload-crate beside it [default: beside this command]
+    /// The program upcall-workload, with upcall-workload-crate beside it [default: beside this command, or in
+    /// ../lib/upcall]
     #[arg(long, value_name = "PATH", env = "UPCALL_BENCH_WORKLOAD_PROGRAM")]
     pub workload_program: Option<PathBuf>,
 

@@ -137,11 +137,18 @@ fn this_program() -> Result<PathBuf, Problem> {
     })
 }
 
-/// The program with POSIX threads.
+/// The program with POSIX threads: beside this program, as it is built, or in ../lib/upcall, as it is installed.
 fn workload_program(args: &BenchArgs, this: &Path) -> PathBuf {
-    match &args.workload_program {
-        Some(path) => path.clone(),
-        None => this.with_file_name("upcall-workload"),
+    const NAME: &str = "upcall-workload";
+    if let Some(path) = &args.workload_program {
+        return path.clone();
+    }
+    let beside = this.with_file_name(NAME);
+    let above = this.parent().and_then(Path::parent);
+    let installed = above.map(|above| above.join("lib/upcall").join(NAME));
+    match installed {
+        Some(installed) if !beside.is_file() && installed.is_file() => installed,
+        _ => beside,
     }
 }
 
@@ -161,7 +168,7 @@ fn is_there(args: &BenchArgs, this: &Path, program: &Path) -> Result<(), Problem
         Problem::new(
             format!("the program with the workloads {what}"),
             evidence,
-            "cargo build --release -p upcall-bench, or --workload-program PATH",
+            "cargo build --release -p upcall-bench, ./install command, or --workload-program PATH",
         )
     })
 }

@@ -39,7 +39,8 @@ fn installed() -> &'static Path {
         let prefix = scratch().join("installed");
         let _ = fs::remove_dir_all(&prefix);
         done(
-            Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/install"))
+            Command::new(Path::new(ROOT).join("install"))
+                .arg("library")
                 .env_clear()
                 .env("PATH", std::env::var_os("PATH").unwrap_or_default())
                 .env("PREFIX", &prefix)

@@ -1,0 +1,206 @@
+//! `./install`: what it says it installs is what it installs, all of that works from there, and nothing of it is left
+//! after `./install uninstall`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a directory for the test");
+    directory
+}
+
+/// Where everything was built.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+        let target = target.expect("in the target directory");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .current_dir(ROOT)
+            .args(["build", "--quiet", "--release", "-p", "upcall-cli"])
+            .args(["-p", "upcall-guest", "-p", "upcall-bench", "-p", "upcall-c"])
+            .arg("--target-dir")
+            .arg(target)
+            .status()
+            .expect("cargo can be started");
+        assert!(status.success(), "building: {status}");
+        target.join("release")
+    })
+}
+
+fn install(words: &[&str], variables: &[(&str, &Path)]) -> Output {
+    Command::new(Path::new(ROOT).join("install"))
+        .args(words)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(variables.iter().copied())
+        .output()
+        .expect("install can be started")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+/// All files and links below a directory.
+fn files(directory: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(&next).expect("a directory") {
+            let entry = entry.expect("an entry");
+            match entry.file_type().expect("a type").is_dir() {
+                true => left.push(entry.path()),
+                false => {
+                    found.insert(entry.path());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The files that `./install list` names, below a directory.
+fn listed(words: &[&str], variables: &[(&str, &Path)], below: &Path) -> BTreeSet<PathBuf> {
+    let words: Vec<&str> = ["list"].iter().chain(words).copied().collect();
+    let list = text(&install(&words, variables));
+    list.lines()
+        .map(|line| below.join(line.trim_start_matches('/')))
+        .collect()
+}
+
+#[test]
+fn everything_works_from_where_it_is_installed() {
+    let prefix = directory("install_prefix");
+    let variables = [("PREFIX", prefix.as_path()), ("UPCALL_BUILD", built())];
+    text(&install(&[], &variables));
+    assert_eq!(files(&prefix), listed(&[], &variables, Path::new("/")));
+
+    let home = directory("install_home");
+    let upcall = || {
+        let mut command = Command::new(prefix.join("bin/upcall"));
+        command
+            .env_clear()
+            .env("HOME", &home)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command
+    };
+    if cfg!(target_arch = "x86_64") {
+        let mut ran = upcall();
+        ran.args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"]);
+        let library = prefix.join("lib/upcall/libupcall_guest.so");
+        let library = library.canonicalize().expect("it is installed");
+        let said = text(&ran.output().expect("runs"));
+        assert_eq!(Path::new(said.trim_end()), library);
+        let measured = upcall()
+            .args(["bench", "--quick", "--runtime", "nptl", "yield"])
+            .output()
+            .expect("runs");
+        text(&measured);
+    }
+    // The pages and completions of this build: its own commands.
+    let help = text(&upcall().arg("--help").output().expect("runs"));
+    let commands = help.split("Commands:").nth(1).expect("a list of commands");
+    let commands: Vec<&str> = commands
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() > 2, "{help}");
+    for name in commands {
+        let page = prefix.join(format!("share/man/man1/upcall-{name}.1"));
+        let page = fs::read_to_string(&page).unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert!(page.contains(&format!(".TH upcall-{name} 1")), "{page}");
+        for completion in [
+            "share/bash-completion/completions/upcall",
+            "share/fish/vendor_completions.d/upcall.fish",
+            "share/zsh/site-functions/_upcall",
+        ] {
+            let script = fs::read_to_string(prefix.join(completion)).expect("installed");
+            assert!(script.contains(name), "{completion}: {name}");
+        }
+    }
+
+    text(&install(&["uninstall"], &variables[..1]));
+    assert_eq!(files(&prefix), BTreeSet::new());
+    assert!(!prefix.join("lib/upcall").exists());
+    // Once more: there is nothing to remove, and that is no error.
+    text(&install(&["uninstall"], &variables[..1]));
+}
+
+#[test]
+fn what_others_have_put_beside_is_left() {
+    let prefix = directory("install_beside");
+    let variables = [("PREFIX", prefix.as_path()), ("UPCALL_BUILD", built())];
+    text(&install(&["library"], &variables));
+    let theirs = prefix.join("share/man/man3/theirs.3");
+    fs::write(&theirs, "").expect("writes");
+    text(&install(&["uninstall"], &variables[..1]));
+    assert_eq!(files(&prefix), BTreeSet::from([theirs]));
+}
+
+#[test]
+fn each_part_is_half_of_everything() {
+    let prefix = [("PREFIX", Path::new("/p"))];
+    let part = |words: &[&str]| listed(words, &prefix, Path::new("/"));
+    let (command, library) = (part(&["command"]), part(&["library"]));
+    assert!(command.is_disjoint(&library));
+    assert_eq!(&command | &library, part(&[]));
+    assert!(command.contains(Path::new("/p/bin/upcall")));
+    assert!(library.contains(Path::new("/p/include/upcall.h")));
+}
+
+#[test]
+fn the_staging_directory_is_written_nowhere() {
+    let staging = directory("install_staging");
+    let prefix = ("PREFIX", Path::new("/opt/upcall"));
+    let variables = [prefix, ("DESTDIR", &staging), ("UPCALL_BUILD", built())];
+    text(&install(&[], &variables));
+    assert_eq!(files(&staging), listed(&[], &[prefix], &staging));
+    let pkg_config = staging.join("opt/upcall/lib/pkgconfig/upcall.pc");
+    let pkg_config = fs::read_to_string(pkg_config).expect("installed");
+    assert!(pkg_config.contains("libdir=/opt/upcall/lib\n"));
+    for file in files(&staging) {
+        let link = fs::read_link(&file).unwrap_or_default();
+        assert!(link.is_relative(), "{}", file.display());
+        let bytes = fs::read(&file).expect("reads");
+        let name = b"install_staging";
+        // Programs name where their sources were, but not this.
+        let named = bytes.windows(name.len()).any(|window| window == name);
+        assert!(!named, "{}", file.display());
+    }
+}
+
+#[test]
+fn nothing_is_installed_if_something_was_not_built() {
+    let (prefix, build) = (directory("install_nothing"), directory("install_no_build"));
+    for name in ["upcall", "libupcall_c.so"] {
+        fs::copy(built().join(name), build.join(name)).expect("copies");
+    }
+    let output = install(&[], &[("PREFIX", &prefix), ("UPCALL_BUILD", &build)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("libupcall_guest.so") && !said.contains("libupcall_c.so"));
+    assert_eq!(files(&prefix), BTreeSet::new());
+}
+
+#[test]
+fn a_word_or_a_path_that_means_nothing_is_refused() {
+    let unknown = install(&["everything"], &[("PREFIX", Path::new("/nowhere"))]);
+    let relative = install(&["list"], &[("PREFIX", Path::new("somewhere"))]);
+    for (output, saying) in [(unknown, "UPCALL_BUILD"), (relative, "absolute")] {
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(saying));
+    }
+}
