@@ -43,26 +43,21 @@ fn code_of_the_book_is_in_the_examples() {
     assert!(shown > 5, "{shown} pieces of code");
 }
 
-#[test]
-fn links_of_the_book_lead_somewhere() {
-    for (page, text) in pages() {
-        for link in between(&text, "](", ")") {
-            if !link.contains("://") {
-                let path = page.parent().expect("a directory").join(link);
-                assert!(path.exists(), "{}: {link}", page.display());
-            }
-        }
-    }
-}
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The documents outside of the book.
 fn documents() -> Vec<PathBuf> {
-    let mut documents = vec![root().join("docs/c.md")];
-    for directory in [root(), root().join("docs/adr")] {
+    let mut documents = Vec::new();
+    let mut directories = vec![root(), root().join("docs"), root().join("docs/adr")];
+    for group in ["crates", "tests"] {
+        for entry in fs::read_dir(root().join(group)).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            directories.extend(path.is_dir().then_some(path));
+        }
+    }
+    for directory in directories {
         for entry in fs::read_dir(directory).expect("a directory") {
             let path = entry.expect("an entry").path();
             if path.extension().is_some_and(|extension| extension == "md") {
@@ -73,18 +68,49 @@ fn documents() -> Vec<PathBuf> {
     documents
 }
 
+/// The names by which a link leads to the headings of a page: small letters, digits, and hyphens for spaces.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let heading = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = |letter: &char| letter.is_alphanumeric() || "-_ ".contains(*letter);
+            let letters = heading.chars().filter(kept);
+            letters
+                .map(|letter| if letter == ' ' { '-' } else { letter })
+                .collect()
+        })
+        .collect()
+}
+
 #[test]
-fn links_of_documents_lead_somewhere() {
-    for page in documents() {
+fn links_lead_somewhere() {
+    let mut followed = 0;
+    let book = pages().into_iter().map(|(page, _)| page);
+    for page in documents().into_iter().chain(book) {
         let text = fs::read_to_string(&page).expect("text");
         for link in between(&text, "](", ")") {
-            let file = link.split('#').next().unwrap_or_default();
-            if !link.contains("://") && !file.is_empty() {
-                let path = page.parent().expect("a directory").join(file);
-                assert!(path.exists(), "{}: {link}", page.display());
+            if link.contains("://") {
+                continue;
             }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().expect("a directory").join(file),
+            };
+            assert!(target.exists(), "{}: {link}", page.display());
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(&target).expect("text");
+                assert!(
+                    anchors(&text).contains(anchor),
+                    "{}: {link}",
+                    page.display()
+                );
+            }
+            followed += 1;
         }
     }
+    assert!(followed > 100, "{followed} links");
 }
 
 #[test]
