@@ -23,22 +23,30 @@ fn between<'a>(text: &'a str, begin: &'a str, end: &'a str) -> impl Iterator<Ite
         .map(move |rest| rest.split(end).next().unwrap_or_default())
 }
 
+/// Code that a reader of the plain page sees, too. Before it stands where it is from: a file, and the name between
+/// `ANCHOR` and `ANCHOR_END` there.
 #[test]
 fn code_of_the_book_is_in_the_examples() {
     let mut shown = 0;
     for (page, text) in pages() {
-        for include in between(&text, "{{#include ", "}}") {
-            let (file, anchor) = include.rsplit_once(':').expect("a file and an anchor");
-            let path = page.parent().expect("a directory").join(file);
-            let program = fs::read_to_string(&path)
-                .unwrap_or_else(|error| panic!("{}: {include}: {error}", page.display()));
-            for mark in ["ANCHOR", "ANCHOR_END"] {
-                let mark = format!("// {mark}: {anchor}\n");
-                assert_eq!(program.matches(&mark).count(), 1, "{include}: {mark}");
+        for part in between(&text, "<!-- crates/", "\n```\n") {
+            let page = page.display();
+            let (from, code) = part.split_once(" -->\n```rust\n").expect("a block of code");
+            let (file, anchor) = from.split_once(": ").expect("a file and an anchor");
+            let program = fs::read_to_string(root().join("crates").join(file))
+                .unwrap_or_else(|error| panic!("{page}: {from}: {error}"));
+            let [begin, end] =
+                ["ANCHOR", "ANCHOR_END"].map(|mark| format!("// {mark}: {anchor}\n"));
+            for mark in [&begin, &end] {
+                assert_eq!(program.matches(mark).count(), 1, "{from}: {mark}");
             }
-            assert!(file.contains("/examples/"), "{include}: not compiled");
+            let there = between(&program, &begin, &end).next();
+            assert_eq!(there, Some(format!("{code}\n").as_str()), "{page}: {from}");
+            assert!(file.contains("/examples/"), "{from}: not compiled");
             shown += 1;
         }
+        // Only one program would show what is included.
+        assert!(!text.contains("{{#"), "{}", page.display());
     }
     assert!(shown > 5, "{shown} pieces of code");
 }
