@@ -110,7 +110,7 @@ fn upcall_alloc() {
     check(
         "crates/upcall-alloc",
         &[
-            &["rules"],
+            &["gangs", "rules"],
             &["space"],
             &["order", "processors"],
             &["allocator"],
