@@ -119,6 +119,18 @@ fn upcall_alloc() {
 }
 
 #[test]
+fn upcalld() {
+    check(
+        "crates/upcalld",
+        &[
+            &["house", "packets", "trouble"],
+            &["pages", "place"],
+            &["serve"],
+        ],
+    );
+}
+
+#[test]
 fn upcall_bench() {
     check(
         "crates/upcall-bench",
