@@ -180,7 +180,7 @@ fn upcall_cli() {
         &[
             &["args", "image", "locate", "script", "status"],
             &["front", "program", "refusal"],
-            &["doctor", "guest_library", "manual"],
+            &["doctor", "guest_library", "manual", "ps"],
             &["remember"],
             &["launch"],
         ],

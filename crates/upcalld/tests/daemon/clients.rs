@@ -27,7 +27,7 @@ fn another_version_is_told_the_daemons_own() {
     let answer = upcall_abi::Answer::read(&packet).unwrap();
     assert_eq!((answer.status, answer.version), (STATUS_VERSION, VERSION));
     assert!(descriptors.is_empty());
-    assert_eq!(client.receive().0, [], "the connection is closed");
+    assert_eq!(client.receive().0, [0u8; 0], "the connection is closed");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn packets_that_make_no_sense_close_their_connection_alone() {
             client.answer().map(|answer| answer.status),
             Some(STATUS_NONSENSE)
         );
-        assert_eq!(client.receive().0, []);
+        assert_eq!(client.receive().0, [0u8; 0]);
     }
     let client = Client::connect(&place.socket()).unwrap();
     let _joined = client.join().unwrap();
@@ -69,7 +69,7 @@ fn a_space_is_one_process_and_the_newer_connection_counts() {
     let second = Client::connect(&place.socket()).unwrap();
     let joined = second.join().unwrap();
     assert_eq!(told.alive.load(Ordering::Relaxed), 0);
-    assert_eq!(first.receive().0, []);
+    assert_eq!(first.receive().0, [0u8; 0]);
     let rows = list(&place.socket());
     assert_eq!(rows.len(), 1);
     assert_eq!(
@@ -91,7 +91,7 @@ fn connections_beyond_the_limit_are_turned_away_and_their_end_makes_room() {
         .map(|_| Client::connect(&place.socket()).unwrap())
         .collect();
     let more = Client::connect(&place.socket()).unwrap();
-    assert_eq!(more.receive().0, [], "turned away");
+    assert_eq!(more.receive().0, [0u8; 0], "turned away");
     drop(flood);
     until("there is room again", || {
         Client::connect(&place.socket()).ok()?.join()
@@ -208,6 +208,40 @@ fn a_space_ends_with_its_process_whoever_has_its_descriptors() {
     });
     // SAFETY: the process that we have just seen.
     unsafe { libc::kill(child, libc::SIGKILL) };
+}
+
+/// The other process of `nobody_registers_another_process`: asks at a socket that it was given.
+#[test]
+fn asks_at_a_socket_of_its_parent() {
+    let Some(number) = std::env::var_os("UPCALLD_TEST_SOCKET") else {
+        return;
+    };
+    let number: i32 = number.to_str().unwrap().parse().unwrap();
+    // SAFETY: the parent has left it open for this process alone.
+    let client = Client(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) });
+    client.send(&Message::new(ASK_JOIN).bytes()).unwrap();
+}
+
+#[test]
+fn nobody_registers_another_process() {
+    let place = Place::new("another");
+    let mut daemon = place.start();
+    let client = Client::connect(&place.socket()).unwrap();
+    rustix::io::fcntl_setfd(&client.0, rustix::io::FdFlags::empty()).unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "clients::asks_at_a_socket_of_its_parent"])
+        .env("UPCALLD_TEST_SOCKET", client.0.as_raw_fd().to_string())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(ends(&mut child).success());
+    assert_eq!(
+        client.answer().map(|answer| answer.status),
+        Some(STATUS_NONSENSE)
+    );
+    assert_eq!(client.receive().0, [0u8; 0]);
+    assert_eq!(list(&place.socket()), []);
+    assert!(daemon.lives());
 }
 
 /// A space that rests costs no wake-ups.

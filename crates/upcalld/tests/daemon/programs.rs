@@ -111,6 +111,68 @@ fn the_daemon_gives_turns() {
     });
 }
 
+#[test]
+fn ps_shows_who_is_on_and_who_waits() {
+    let Some((case, path, _alone)) = spinning("ps_shows_who_is_on_and_who_waits") else {
+        return;
+    };
+    let place = Place::new("ps");
+    let mut daemon = place.start();
+    let pair = ["one", "other"].map(|label| begin(&case, &path, &place, label, "0"));
+    let upcall = case.launcher().upcall().expect("the command");
+    let ps = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(upcall);
+        command
+            .arg("ps")
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", &place.0);
+        command.output().expect("it runs")
+    };
+    let report: serde_json::Value = until("one waits for the other", || {
+        let output = ps(&["--json"]);
+        assert!(output.status.success());
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let spaces = report["spaces"].as_array()?;
+        let waits = spaces.iter().any(|space| space["state"] == "waiting");
+        // In its first slices a program computes on one processor.
+        let both = spaces
+            .iter()
+            .all(|space| space["wants"].as_array().map(Vec::len) == Some(2));
+        (waits && both).then_some(report)
+    });
+    assert_eq!(report["v"], 1);
+    let spaces = report["spaces"].as_array().expect("a list");
+    let mut pids: Vec<i64> = spaces
+        .iter()
+        .filter_map(|space| space["pid"].as_i64())
+        .collect();
+    let mut expected = pair.each_ref().map(|one| i64::from(one.pid()));
+    pids.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(pids, expected);
+    for space in spaces {
+        assert_eq!(
+            space["program"],
+            path.file_name().unwrap().to_str().unwrap()[..]
+                .chars()
+                .take(15)
+                .collect::<String>()
+        );
+    }
+    let table = ps(&[]).stdout;
+    assert_eq!(String::from_utf8_lossy(&table).lines().count(), 3);
+    drop(pair);
+    daemon.signal(libc::SIGTERM);
+    daemon.wait();
+    let without = ps(&["--json"]);
+    let talk = String::from_utf8_lossy(&without.stderr);
+    assert_eq!(
+        (without.status.code(), talk.lines().count()),
+        (Some(125), 4),
+        "{talk}"
+    );
+}
+
 /// In the middle the daemon gets this signal.
 fn daemon_ends(name: &str, signal: libc::c_int) {
     let Some((case, path, _alone)) = spinning(name) else {

@@ -24,8 +24,10 @@ use crate::sys::descriptors;
 use crate::sys::procfs::{Path, read_by_pieces};
 use crate::sys::{self, error};
 
+mod listing;
 mod place;
 
+pub use listing::{Trouble, spaces};
 pub use place::{note, socket};
 
 /// A daemon that keeps a program waiting for longer is stopped, or hostile: nanoseconds. More than as many slices and

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::boxed::Box;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Socket, is_filtered};
 use crate::sys::{self, descriptors, error};
@@ -29,19 +29,25 @@ pub fn socket() -> Option<PathBuf> {
 
 /// Notes where the daemon's socket would be. Called at start, before the program changes its environment.
 pub fn note() {
-    let Some(path) = socket() else { return };
+    if let Some(address) = socket().and_then(|path| address(&path)) {
+        ADDRESS.store(Box::into_raw(Box::new(address)), Ordering::Release);
+    }
+}
+
+/// The address of a socket; `None`: the path is too long for one.
+pub(super) fn address(path: &Path) -> Option<libc::sockaddr_un> {
     let bytes = path.as_os_str().as_bytes();
     // SAFETY: all-zero is a valid address.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     // One byte stays zero.
     if bytes.len() >= address.sun_path.len() {
-        return;
+        return None;
     }
     for (place, &byte) in address.sun_path.iter_mut().zip(bytes) {
         *place = byte as libc::c_char;
     }
-    ADDRESS.store(Box::into_raw(Box::new(address)), Ordering::Release);
+    Some(address)
 }
 
 /// Connects to the daemon, without waiting. It is this user's, or there is none.
