@@ -110,10 +110,22 @@ fn upcall_alloc() {
     check(
         "crates/upcall-alloc",
         &[
-            &["rules"],
+            &["gangs", "rules"],
             &["space"],
             &["order", "processors"],
             &["allocator"],
+        ],
+    );
+}
+
+#[test]
+fn upcalld() {
+    check(
+        "crates/upcalld",
+        &[
+            &["house", "packets", "trouble"],
+            &["pages", "place"],
+            &["serve"],
         ],
     );
 }
@@ -168,7 +180,7 @@ fn upcall_cli() {
         &[
             &["args", "image", "locate", "script", "status"],
             &["front", "program", "refusal"],
-            &["doctor", "guest_library", "manual"],
+            &["doctor", "guest_library", "manual", "ps"],
             &["remember"],
             &["launch"],
         ],

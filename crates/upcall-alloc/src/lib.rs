@@ -25,6 +25,9 @@
 //! # Ok::<(), upcall_alloc::Error>(())
 //! ```
 //!
+//! [`Gangs`] is another policy, for spaces that cannot use fewer processors than they compute on: they have all of them at
+//! once, in turns.
+//!
 //! # The policy
 //!
 //! 1. *Space-sharing.* Processors are divided evenly among the spaces of the highest priority. What one does not need
@@ -82,11 +85,13 @@
 extern crate alloc;
 
 mod allocator;
+mod gangs;
 mod order;
 mod processors;
 mod rules;
 mod space;
 
 pub use allocator::{Allocator, Change, Changes, Error};
+pub use gangs::{Bits, GangId, Gangs, Stage};
 pub use rules::{Moment, Priority, Rank, Rules, Source, SpaceSharing, Standing, Terms, Verdict};
 pub use space::{ProcessorId, Space, SpaceId};

@@ -21,6 +21,7 @@ pub enum Command {
     Run(RunArgs),
     Doctor(DoctorArgs),
     Bench(upcall_bench::BenchArgs),
+    Ps(PsArgs),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -168,6 +169,17 @@ pub struct DoctorArgs {
     /// Print nothing; the exit status answers
     #[arg(short, long, requires = "feature", conflicts_with = "json")]
     pub quiet: bool,
+}
+
+/// Show which programs the daemon (upcalld) gives their turns
+///
+/// A program is resting (it computes on no processor all the time), on, waiting for its turn, or away: it did not do in
+/// time what the daemon told it, and is left to the kernel.
+#[derive(Args)]
+pub struct PsArgs {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 const RUN_NOTES: &str = "\

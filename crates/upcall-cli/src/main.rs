@@ -19,6 +19,7 @@ mod launch;
 mod locate;
 mod manual;
 mod program;
+mod ps;
 mod refusal;
 #[cfg(front)]
 mod remember;
@@ -62,6 +63,7 @@ fn run() -> i32 {
     match cli.command {
         Command::Run(args) => launch::run(&args, launch::Said::WithMore),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Ps(args) => ps::run(&args),
         Command::Bench(args) => {
             // A measured program may die while the harness writes to it.
             // SAFETY: sets a disposition; the benchmark runs no other program in this process.

@@ -26,7 +26,8 @@ fn built() -> &'static Path {
         let status = Command::new(cargo)
             .current_dir(ROOT)
             .args(["build", "--quiet", "--release", "-p", "upcall-cli"])
-            .args(["-p", "upcall-guest", "-p", "upcall-bench", "-p", "upcall-c"])
+            .args(["-p", "upcall-guest", "-p", "upcalld", "-p", "upcall-bench"])
+            .args(["-p", "upcall-c"])
             .arg("--target-dir")
             .arg(target)
             .status()
@@ -106,6 +107,10 @@ fn everything_works_from_where_it_is_installed() {
             .output()
             .expect("runs");
         text(&measured);
+        let daemon = Command::new(prefix.join("bin/upcalld"))
+            .arg("--version")
+            .output();
+        assert!(text(&daemon.expect("runs")).starts_with("upcalld "));
     }
     // The pages and completions of this build: its own commands.
     let help = text(&upcall().arg("--help").output().expect("runs"));

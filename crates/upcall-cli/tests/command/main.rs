@@ -3,6 +3,7 @@
 mod bench;
 mod common;
 mod doctor;
+mod ps;
 #[cfg(front)]
 mod remembered;
 mod run;

@@ -52,6 +52,7 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
         stats.activations.get(),
         turns.turns,
         turns.waited_ns / 1000,
+        turns.by_daemon,
         turns.truces,
         u64::from(refused),
         u64::from(dispatch::is_on()),

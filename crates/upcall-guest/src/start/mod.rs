@@ -22,6 +22,7 @@ use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::base;
 use upcall_linux::observe::{Probe, open_switch_ring};
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
+use upcall_linux::turns;
 use upcall_linux::variables::{self, Meaningless};
 
 use crate::call::serve as calls;
@@ -84,6 +85,7 @@ unsafe fn serve(options: Options, beside: bool) {
     unregister_rseq();
     signal::inherit_actions();
     kept::note();
+    turns::daemon::note();
     let hooks = Hooks {
         handler: calls::handler,
         after: process::after,

@@ -14,7 +14,7 @@ const fn row(name: &'static str, meaning: &'static str) -> Row {
 }
 
 /// All rows, in the order in which they are printed.
-pub const ROWS: [Row; 23] = [
+pub const ROWS: [Row; 24] = [
     row(
         "virtual processors",
         "How many threads the program can run at once (upcall run -p).",
@@ -90,6 +90,10 @@ pub const ROWS: [Row; 23] = [
     row(
         "waited for turns, us",
         "For how long it waited for that, all together, in microseconds.",
+    ),
+    row(
+        "turns given by upcalld",
+        "How many of these the daemon gave (upcalld); the others the programs gave each other.",
     ),
     row(
         "truces",

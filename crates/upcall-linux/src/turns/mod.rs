@@ -14,25 +14,33 @@
 //!    process waits, a standby is up for every system call, so that blocking counts as idling.
 //! 4. A process that is on and loses processor time to programs that take no turns makes a truce (`crowd`). All go on then,
 //!    and the kernel divides the processors.
-//! 5. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
+//! 5. Where a daemon answers ([`daemon`]), it decides whose turn it is in the registry's place, for as long as it lives.
+//!    What a process does with the decision is the same.
+//! 6. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
 //!    `Turns::wake` rings the bell.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use upcall_abi::{Said, Told};
 use upcall_core::{Activation, Errno, Kernel, Turnstile, Vp};
 
 use crate::processors::placement;
 use crate::processors::slice::Spent;
 use crate::sys::memory;
 
+mod bell;
+mod by_daemon;
+mod by_registry;
 mod crowd;
+pub mod daemon;
 pub mod registry;
 mod rules;
 
 use crowd::{Crowd, Ledger};
+use daemon::Daemon;
 use registry::{Registry, SLOTS, Trouble};
-use rules::truce::{self, Truce};
+use rules::truce::Truce;
 use rules::{Member, Phase, Set, TIMES, Times};
 
 /// A virtual processor without a tick for this time, in nanoseconds, does not compute: it is blocked.
@@ -40,8 +48,6 @@ const UNHEARD_NS: u64 = 60_000_000;
 /// Sleeps in one slice of processor time that do not make a program one that mostly waits: the
 /// one before it began to compute, and the runtime's own.
 const FEW_SLEEPS: u64 = 2;
-/// A member that is on and silent for this time, in nanoseconds, may be dead: worth a look.
-const SUSPECT_NS: u64 = 15_000_000;
 /// A waiting process looks for itself at least so much later than it expects, in nanoseconds.
 const SLACK_NS: u64 = 5_000_000;
 
@@ -54,6 +60,8 @@ pub struct Report {
     pub waited_ns: u64,
     /// Truces that this process has begun or taken on.
     pub truces: u64,
+    /// Of the turns, those that a daemon gave.
+    pub by_daemon: u64,
 }
 
 /// This process's part in the turns.
@@ -78,6 +86,12 @@ struct State {
     turns: AtomicU64,
     waited_ns: AtomicU64,
     truces: AtomicU64,
+    by_daemon: AtomicU64,
+    /// The word on which activations sleep that wait: the registry's or the daemon's.
+    bell: AtomicPtr<u32>,
+    /// The daemon's pages, while it decides.
+    told: AtomicPtr<Told>,
+    said: AtomicPtr<Said>,
 }
 
 /// What the activations read and write without a lock.
@@ -95,13 +109,21 @@ struct Inner {
     apart_until: u64,
     busy_before: Set,
     crowd: Crowd,
+    daemon: Daemon,
+    /// 0, or since when the daemon has others go first.
+    waits_since: u64,
     room: [Member; SLOTS],
 }
 
-/// The members to wake after a decision: one bit each.
+/// Whom to wake after a decision. Members: one bit each.
+#[derive(Default)]
 struct Calls {
     rings: u64,
     offers: u64,
+    /// This process's own activations that wait.
+    own: bool,
+    /// The daemon, by this descriptor.
+    knock: Option<i32>,
 }
 
 // SAFETY: `inner` is used inside of `decisions` only; the rest is atomics.
@@ -163,11 +185,13 @@ impl Turns {
         // SAFETY: zeroed, page-aligned, large enough, mapped for ever; zero is valid for all fields
         // that are not written here (atomics, `Resting`, empty members), before it is shared.
         let state = unsafe {
+            (&raw mut (*place).bell).write(AtomicPtr::new(registry.bell()));
             (&raw mut (*place).registry).write(registry);
             (&raw mut (*place).times).write(TIMES);
             let inner = (*place).inner.get();
             (&raw mut (*inner).phase).write(Phase::Resting);
             (&raw mut (*inner).crowd).write(Crowd::default());
+            (&raw mut (*inner).daemon).write(Daemon::ask());
             (&raw mut (*inner).room).write([Member::default(); SLOTS]);
             &*place
         };
@@ -183,6 +207,7 @@ impl Turns {
             turns: state.turns.load(Ordering::Relaxed),
             waited_ns: state.waited_ns.load(Ordering::Relaxed),
             truces: state.truces.load(Ordering::Relaxed),
+            by_daemon: state.by_daemon.load(Ordering::Relaxed),
         })
     }
 
@@ -194,6 +219,7 @@ impl Turns {
             return;
         }
         state.release();
+        state.says_that_it_computes_on(Set::default());
         state.registry.publish(Phase::Resting);
         state.registry.publish_busy(Set::default());
         let mut room = [Member::default(); SLOTS];
@@ -261,9 +287,9 @@ impl Turns {
         let (word, bit) = Set::place(processor);
         if state.processors.busy[word].load(Ordering::Relaxed) & bit != 0 {
             state.processors.free(word, bit);
-            if state.registry.is_wanted() {
+            if state.registry.is_wanted() || state.is_wanted_by_daemon() {
                 state.decide(activation);
-            } else {
+            } else if !state.says_that_it_computes_on(load(&state.processors.busy)) {
                 state.registry.publish_busy(load(&state.processors.busy));
             }
         }
@@ -279,10 +305,12 @@ impl Turns {
         let Some(state) = self.state else { return };
         // Before the look: an activation that changes something afterwards finds a sleeper.
         state.sleepers.fetch_add(1, Ordering::SeqCst);
-        let bell = state.registry.bell();
-        if !is_due() && !self.may_run(activation.vp().processor()) {
-            let patience = state.patience.load(Ordering::Relaxed);
-            state.registry.sleep(bell, patience);
+        let bell = state.bell.load(Ordering::SeqCst);
+        let seen = bell::word(bell).load(Ordering::SeqCst);
+        // If it is another by now, nobody rings this one, but whoever changed it has rung it before.
+        let is_the_one = state.bell.load(Ordering::SeqCst) == bell;
+        if is_the_one && !is_due() && !self.may_run(activation.vp().processor()) {
+            bell::sleep(bell, seen, state.patience.load(Ordering::Relaxed));
         }
         state.sleepers.fetch_sub(1, Ordering::SeqCst);
         state.look(activation, slept);
@@ -299,7 +327,7 @@ impl Turns {
     /// Wakes the activations in [`Turns::sleep`].
     pub(crate) fn wake(&self) {
         if let Some(state) = self.state {
-            state.registry.ring(state.registry.id());
+            bell::ring(state.bell.load(Ordering::SeqCst));
         }
     }
 }
@@ -350,6 +378,12 @@ impl State {
             for id in bits(calls.offers) {
                 self.registry.offer(id, now);
             }
+            if calls.own {
+                bell::ring(self.bell.load(Ordering::SeqCst));
+            }
+            if let Some(knocker) = calls.knock {
+                daemon::knock(knocker);
+            }
         };
         self.decisions
             .ask(|| self.left.load(Ordering::SeqCst), decide, call);
@@ -365,7 +399,7 @@ impl State {
             word.store(0, Ordering::SeqCst);
         }
         if self.sleepers.load(Ordering::SeqCst) != 0 {
-            self.registry.ring(self.registry.id());
+            bell::ring(self.bell.load(Ordering::SeqCst));
         }
     }
 
@@ -375,114 +409,22 @@ impl State {
         current: &Activation<K>,
         now: u64,
     ) -> Calls {
-        let registry = &self.registry;
-        let busy = if now < inner.apart_until {
-            Set::default()
-        } else {
-            load(&self.processors.busy)
-        };
-        registry.publish_busy(busy);
-        let count = self.look_around(inner, now);
-        let mut me = Member {
-            id: registry.id(),
-            busy,
-            phase: inner.phase,
-            beat: now,
-            truce: inner.crowd.truce,
-        };
-        let agreed = truce::in_force(&me, &inner.room[..count], now, &self.times);
-        if agreed != me.truce {
-            self.make_truce(inner, &mut me, agreed, now);
+        if inner.daemon.look() {
+            self.link(inner);
         }
-        let mut verdict = rules::decide(&me, &inner.room[..count], now, &self.times);
-        let is_on = matches!(me.phase, Phase::On { .. });
-        let mut rings = 0;
-        if is_on
-            && matches!(verdict.phase, Phase::Waiting { .. })
-            && let Some(begun) = self.judge(inner, current, busy, now)
-        {
-            self.make_truce(inner, &mut me, begun, now);
-            verdict = rules::decide(&me, &inner.room[..count], now, &self.times);
-            // All at once: each would have to run before it could wake the next one.
-            rings = inner.room[..count]
-                .iter()
-                .filter(|other| {
-                    matches!(other.phase, Phase::Waiting { .. }) && !other.busy.and(busy).is_empty()
-                })
-                .fold(0, |bits, other| bits | 1 << other.id);
-        }
-        let others = &inner.room[..count];
-        if !is_on || !verdict.shared.and(busy).is_empty() {
-            self.ledger.not_alone(now);
-        }
-        if !is_on && verdict.wanted && matches!(verdict.phase, Phase::On { .. }) {
-            inner.crowd.turn_begins(&self.ledger, now);
-        }
-        if verdict.gives_up {
-            inner.apart_until = now + self.times.apart;
-        }
-        if registry.me().phase != verdict.phase {
-            registry.publish(verdict.phase);
-        }
-        if verdict.wanted && matches!(verdict.phase, Phase::On { .. }) {
-            registry.want(registry.id());
-        } else if registry.is_wanted() {
-            registry.clear_wanted();
-        }
-        if let Phase::Waiting { since, .. } = inner.phase
-            && !matches!(verdict.phase, Phase::Waiting { .. })
-        {
-            if matches!(verdict.phase, Phase::On { .. }) {
-                self.turns.fetch_add(1, Ordering::Relaxed);
-            }
-            self.waited_ns
-                .fetch_add(now.saturating_sub(since), Ordering::Relaxed);
-            registry.beat(now);
-        }
-        inner.phase = verdict.phase;
-        self.patience.store(
-            SLACK_NS
-                + if verdict.offers == 0 {
-                    self.times.turn
-                } else {
-                    self.times.grace
-                },
-            Ordering::Relaxed,
-        );
-        let mut calls = Calls {
-            rings: rings | self.stop(current, verdict.off.and(busy), now),
-            offers: verdict.offers,
-        };
-        for id in bits(verdict.holders) {
-            registry.want(id);
-        }
-        // Processors that were busy and are not: a process that waits may have them before its turn.
-        let before = core::mem::replace(&mut inner.busy_before, busy);
-        let freed = Set(core::array::from_fn(|at| before.0[at] & !busy.0[at]));
-        if !freed.is_empty() {
-            for other in others {
-                if verdict.offers & (1 << other.id) == 0
-                    && matches!(other.phase, Phase::Waiting { .. })
-                    && !other.busy.and(freed).is_empty()
-                {
-                    calls.rings |= 1 << other.id;
-                }
-            }
-        }
-        calls
+        self.ask_daemon(inner, current, now)
+            .unwrap_or_else(|| self.ask_registry(inner, current, now))
     }
 
-    fn make_truce(&self, inner: &mut Inner, me: &mut Member, truce: Truce, now: u64) {
-        me.truce = truce;
+    fn take_on(&self, crowd: &mut Crowd, truce: Truce, now: u64) {
         self.truces.fetch_add(1, Ordering::Relaxed);
-        inner.crowd.make(truce, &self.ledger, now);
-        self.registry.publish_truce(truce);
+        crowd.make(truce, &self.ledger, now);
     }
 
     /// A turn is over: the truce that has to begin, if there is one.
     fn judge<K: Kernel>(
         &self,
-        inner: &mut Inner,
+        crowd: &mut Crowd,
         current: &Activation<K>,
         busy: Set,
         now: u64,
@@ -496,35 +438,12 @@ impl State {
                 let (word, bit) = Set::place(processor);
                 busy.0[word] & bit != 0
             });
-        inner
-            .crowd
-            .judge(&self.ledger, processors, now, &self.times)
+        crowd.judge(&self.ledger, processors, now, &self.times)
     }
 
-    /// Reads the others, without the dead.
-    fn look_around(&self, inner: &mut Inner, now: u64) -> usize {
-        let count = self.registry.others(&mut inner.room);
-        let mut kept = 0;
-        for at in 0..count {
-            let other = inner.room[at];
-            let suspect = match other.phase {
-                Phase::Resting => false,
-                Phase::On { .. } => now.saturating_sub(other.beat) > SUSPECT_NS,
-                Phase::Waiting { offered, .. } => {
-                    offered != 0 && now.saturating_sub(offered) > SUSPECT_NS
-                }
-            };
-            if !(suspect && self.registry.bury(other.id)) {
-                inner.room[kept] = other;
-                kept += 1;
-            }
-        }
-        kept
-    }
-
-    /// Stops the virtual processors on these processors, and lets the others go on. Returns whom
-    /// to ring for that.
-    fn stop<K: Kernel>(&self, current: &Activation<K>, stopped: Set, now: u64) -> u64 {
+    /// Stops the virtual processors on these processors, and lets the others go on. Returns true if activations wait
+    /// that must be rung for that.
+    fn stop<K: Kernel>(&self, current: &Activation<K>, stopped: Set, now: u64) -> bool {
         let (mut more, mut fewer) = (false, false);
         for (at, &word) in stopped.0.iter().enumerate() {
             let before = self.processors.stopped[at].swap(word, Ordering::SeqCst);
@@ -542,8 +461,7 @@ impl State {
                 }
             }
         }
-        let asleep = fewer && self.sleepers.load(Ordering::SeqCst) != 0;
-        u64::from(asleep) << self.registry.id()
+        fewer && self.sleepers.load(Ordering::SeqCst) != 0
     }
 
     /// Returns true if a virtual processor may stay where it is.

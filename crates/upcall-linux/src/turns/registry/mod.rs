@@ -28,7 +28,6 @@ const MAGIC: u64 = 0x7570_6361_6c6c_6732;
 const ESRCH: i32 = libc::ESRCH;
 /// How often a file is opened anew that has just been removed.
 const TRIES: u32 = 3;
-const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 
 /// What one process publishes.
@@ -255,27 +254,9 @@ impl Registry {
         }
     }
 
-    /// The value for [`Registry::sleep`]. Read before looking whether there is a reason not to.
-    pub fn bell(&self) -> u32 {
-        self.own().bell.load(Ordering::SeqCst)
-    }
-
-    /// Sleeps until somebody rings, a signal comes, or `nanoseconds` have passed.
-    pub fn sleep(&self, bell: u32, nanoseconds: u64) {
-        let time = libc::timespec {
-            tv_sec: (nanoseconds / 1_000_000_000) as i64,
-            tv_nsec: (nanoseconds % 1_000_000_000) as i64,
-        };
-        // SAFETY: the word is mapped for ever; reads the time.
-        unsafe {
-            sys!(
-                sys::SYS_futex,
-                self.own().bell.as_ptr(),
-                FUTEX_WAIT,
-                bell,
-                &raw const time
-            )
-        };
+    /// The word on which this process's kernel threads sleep.
+    pub(super) fn bell(&self) -> *mut u32 {
+        self.own().bell.as_ptr()
     }
 
     /// Frees the slot of a member whose process is gone. Returns true if it was.

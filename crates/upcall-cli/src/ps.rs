@@ -1,0 +1,176 @@
+//! `upcall ps`: the address spaces that the user's daemon has.
+
+use serde::Serialize;
+use upcall_abi::{Row, STATE_AWAY, STATE_ON, STATE_RESTING, STATE_WAITING, VERSION, WORDS};
+use upcall_linux::turns::daemon::{self, Trouble};
+
+use crate::args::PsArgs;
+use crate::refusal::Refusal;
+use crate::status::{EXIT_OURS, say};
+
+const MORE: &str = "upcalld --help";
+
+#[derive(Serialize)]
+struct Report {
+    v: u32,
+    spaces: Vec<Space>,
+}
+
+#[derive(Serialize)]
+struct Space {
+    pid: u32,
+    program: String,
+    state: &'static str,
+    /// How long it has been in that state, in milliseconds; none while it rests.
+    for_ms: Option<u64>,
+    /// Processors on which it computes, or would.
+    wants: Vec<u32>,
+    /// Those of them that it may use.
+    has: Vec<u32>,
+}
+
+pub fn run(args: &PsArgs) -> i32 {
+    let rows = match daemon::spaces() {
+        Ok(rows) => rows,
+        Err(trouble) => return refusal(trouble).report(),
+    };
+    let now = upcall_linux::clock(libc::CLOCK_MONOTONIC);
+    let spaces: Vec<Space> = rows.iter().map(|row| space(row, now)).collect();
+    let text = if args.json {
+        match serde_json::to_string(&Report { v: 1, spaces }) {
+            Ok(text) => text + "\n",
+            Err(error) => {
+                eprintln!("upcall: cannot write JSON: {error}");
+                return EXIT_OURS;
+            }
+        }
+    } else {
+        table(&spaces)
+    };
+    say(text.as_bytes())
+}
+
+fn space(row: &Row, now: u64) -> Space {
+    let has: [u64; WORDS] = std::array::from_fn(|at| row.has[at] & row.wants[at]);
+    let program = std::fs::read_to_string(format!("/proc/{}/comm", row.pid));
+    Space {
+        pid: row.pid,
+        program: program.unwrap_or_default().trim_end().into(),
+        state: match row.state {
+            STATE_RESTING => "resting",
+            STATE_ON => "on",
+            STATE_WAITING => "waiting",
+            STATE_AWAY => "away",
+            _ => "unknown",
+        },
+        for_ms: (row.since != 0).then(|| now.saturating_sub(row.since) / 1_000_000),
+        wants: numbers(&row.wants),
+        has: numbers(&has),
+    }
+}
+
+fn numbers(set: &[u64; WORDS]) -> Vec<u32> {
+    let has = |number: &u32| set[*number as usize / 64] & 1 << (number % 64) != 0;
+    (0..upcall_abi::PROCESSORS).filter(has).collect()
+}
+
+/// As lists of processors are written: `0-3,8`.
+fn list(numbers: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => parts.push((number, number)),
+        }
+    }
+    let part = |&(first, last): &(u32, u32)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    };
+    let parts: Vec<String> = parts.iter().map(part).collect();
+    if parts.is_empty() {
+        "-".into()
+    } else {
+        parts.join(",")
+    }
+}
+
+fn table(spaces: &[Space]) -> String {
+    let mut text = format!(
+        "{:>8}  {:<8} {:>9}  {:<10} {:<10} PROGRAM\n",
+        "PID", "STATE", "FOR", "WANTS", "HAS"
+    );
+    for space in spaces {
+        let since = space.for_ms.map_or("-".into(), |ms| format!("{ms}ms"));
+        // A program gives itself its name: nothing of it may command the terminal.
+        let program: String = space.program.chars().filter(|c| !c.is_control()).collect();
+        let (wants, has) = (list(&space.wants), list(&space.has));
+        text += &format!(
+            "{:>8}  {:<8} {since:>9}  {wants:<10} {has:<10} {program}\n",
+            space.pid, space.state
+        );
+    }
+    text
+}
+
+fn refusal(trouble: Trouble) -> Refusal {
+    let what = "there is no daemon to ask".to_owned();
+    match trouble {
+        Trouble::NoPlace => Refusal {
+            what,
+            checked: "XDG_RUNTIME_DIR and /run/user name no directory for its socket".into(),
+            remedy: "set XDG_RUNTIME_DIR to a directory of your own, with a short name".into(),
+            more: MORE,
+        },
+        Trouble::NoDaemon(path, error) => Refusal {
+            what,
+            checked: format!("{}: {error}", path.display()),
+            remedy: "start upcalld --user; without it programs take turns by themselves".into(),
+            more: MORE,
+        },
+        Trouble::Version(version) => Refusal {
+            what: "the daemon speaks another version".into(),
+            checked: format!("its version is {version}, this command's is {VERSION}"),
+            remedy: "use the daemon and the command of one installation".into(),
+            more: MORE,
+        },
+        Trouble::Silent(path) => Refusal {
+            what: "the daemon does not answer".into(),
+            checked: format!("{} was connected to", path.display()),
+            remedy: "see if the daemon is stopped, and start it again".into(),
+            more: MORE,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_listed_by_ranges() {
+        assert_eq!(list(&numbers(&[0b1_0000_1111, 0, 0, 1 << 63])), "0-3,8,255");
+        assert_eq!(list(&numbers(&[0, 1, 0, 0])), "64");
+        assert_eq!(list(&[]), "-");
+    }
+
+    #[test]
+    fn a_name_does_not_command_the_terminal() {
+        let spaces = [Space {
+            pid: 7,
+            program: "a\u{1b}[2Jb".into(),
+            state: "on",
+            for_ms: Some(5),
+            wants: vec![0, 1],
+            has: vec![],
+        }];
+        let text = table(&spaces);
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        let row = text.lines().nth(1).expect("a row");
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words, ["7", "on", "5ms", "0-1", "-", "a[2Jb"]);
+    }
+}

@@ -1,0 +1,129 @@
+//! Does what the daemon says, while there is one.
+
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use upcall_core::{Activation, Kernel};
+
+use super::daemon::{self, Daemon};
+use super::rules::{Phase, Set};
+use super::{Calls, Inner, SLACK_NS, State, bell, load};
+
+impl State {
+    /// From here on the daemon decides.
+    pub(super) fn link(&self, inner: &mut Inner) {
+        let Daemon::Linked(link) = &inner.daemon else {
+            return;
+        };
+        self.registry.publish(Phase::Resting);
+        self.registry.publish_busy(Set::default());
+        inner.phase = Phase::Resting;
+        inner.waits_since = 0;
+        let (told, said) = link.pages();
+        self.told
+            .store(ptr::from_ref(told).cast_mut(), Ordering::Release);
+        self.said
+            .store(ptr::from_ref(said).cast_mut(), Ordering::Release);
+        self.change_bell(link.bell().as_ptr());
+    }
+
+    /// From here on the registry decides again.
+    #[cold]
+    fn unlink(&self, inner: &mut Inner) {
+        self.told.store(ptr::null_mut(), Ordering::Release);
+        self.said.store(ptr::null_mut(), Ordering::Release);
+        self.registry.clear_wanted();
+        self.change_bell(self.registry.bell());
+        inner.daemon = Daemon::None;
+    }
+
+    /// Those that wait sleep on another word from here on.
+    fn change_bell(&self, bell: *mut u32) {
+        // First the new one: who has read the old one's value after it was rung sees that it is not the one any more.
+        bell::ring(self.bell.swap(bell, Ordering::SeqCst));
+    }
+
+    /// Does what the daemon says. `None`: there is none, or none any more.
+    pub(super) fn ask_daemon<K: Kernel>(
+        &self,
+        inner: &mut Inner,
+        current: &Activation<K>,
+        now: u64,
+    ) -> Option<Calls> {
+        let Daemon::Linked(link) = &inner.daemon else {
+            return None;
+        };
+        let waited = now.saturating_sub(inner.waits_since);
+        if !link.is_alive() || (inner.waits_since != 0 && waited > daemon::LONGEST_NS) {
+            self.unlink(inner);
+            return None;
+        }
+        let news = link.news();
+        let busy = load(&self.processors.busy);
+        let uses = busy.and(news.has);
+        let (was_stopped, is_stopped) = (inner.waits_since != 0, uses != busy);
+        if is_stopped || !news.wanted {
+            self.ledger.not_alone(now);
+        }
+        let mut is_crowded = false;
+        match (was_stopped, is_stopped) {
+            (false, true) => {
+                inner.waits_since = now;
+                if let Some(begun) = self.judge(&mut inner.crowd, current, busy, now) {
+                    self.take_on(&mut inner.crowd, begun, now);
+                    link.ask_for(begun);
+                    is_crowded = true;
+                }
+            }
+            (true, false) => {
+                inner.waits_since = 0;
+                self.waited_ns.fetch_add(waited, Ordering::Relaxed);
+                self.turns.fetch_add(1, Ordering::Relaxed);
+                self.by_daemon.fetch_add(1, Ordering::Relaxed);
+                if news.wanted {
+                    inner.crowd.turn_begins(&self.ledger, now);
+                }
+            }
+            _ => {}
+        }
+        if news.truce.until > inner.crowd.truce.until {
+            self.take_on(&mut inner.crowd, news.truce, now);
+        }
+        if news.wanted {
+            self.registry.want(self.registry.id());
+        } else if self.registry.is_wanted() {
+            self.registry.clear_wanted();
+        }
+        self.patience
+            .store(SLACK_NS + self.times.turn, Ordering::Relaxed);
+        let own = self.stop(
+            current,
+            Set(core::array::from_fn(|at| busy.0[at] & !uses.0[at])),
+            now,
+        );
+        // After those that must stop were told so.
+        let is_new = link.say(busy, uses, news.changes);
+        Some(Calls {
+            own,
+            knock: (is_new || is_crowded).then(|| link.knocker()),
+            ..Calls::default()
+        })
+    }
+
+    /// The daemon says that another process waits for a processor of this one.
+    pub(super) fn is_wanted_by_daemon(&self) -> bool {
+        // SAFETY: null, or mapped for ever.
+        let told = unsafe { self.told.load(Ordering::Acquire).as_ref() };
+        told.is_some_and(|told| told.wanted.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Tells the daemon, if it decides, what this process computes on. Returns true if it does.
+    pub(super) fn says_that_it_computes_on(&self, busy: Set) -> bool {
+        // SAFETY: null, or mapped for ever.
+        let said = unsafe { self.said.load(Ordering::Acquire).as_ref() };
+        if let Some(said) = said {
+            daemon::store(&said.wants, busy);
+        }
+        said.is_some()
+    }
+}

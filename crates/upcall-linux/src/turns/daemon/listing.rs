@@ -1,0 +1,107 @@
+//! Asks the daemon which address spaces it has: for the command, not for the runtime.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+use std::vec::Vec;
+
+use upcall_abi::{ASK_LIST, Answer, Message, Row, STATUS_OK, VERSION};
+
+use super::place::{address, socket};
+
+/// How long a daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why there is no list.
+#[derive(Debug)]
+pub enum Trouble {
+    /// There is no directory for the daemon's socket, or its name is too long.
+    NoPlace,
+    /// Nobody answers at this socket.
+    NoDaemon(PathBuf, std::io::Error),
+    /// The daemon has this version of the interface.
+    Version(u32),
+    /// It answers nonsense, or not in time.
+    Silent(PathBuf),
+}
+
+/// Returns the address spaces of the user's daemon.
+///
+/// # Errors
+///
+/// [`Trouble`].
+pub fn spaces() -> Result<Vec<Row>, Trouble> {
+    let path = socket().ok_or(Trouble::NoPlace)?;
+    let daemon = connect(&path)?;
+    let message = Message::new(ASK_LIST).bytes();
+    // SAFETY: reads the message.
+    let sent = unsafe {
+        let flags = libc::MSG_NOSIGNAL;
+        libc::send(
+            daemon.as_raw_fd(),
+            message.as_ptr().cast(),
+            message.len(),
+            flags,
+        )
+    };
+    let silent = || Trouble::Silent(path.clone());
+    if sent != message.len() as isize {
+        return Err(silent());
+    }
+    let mut room = [0u8; 128];
+    let answer = receive(&daemon, &mut room)
+        .and_then(Answer::read)
+        .ok_or_else(silent)?;
+    if answer.version != VERSION {
+        return Err(Trouble::Version(answer.version));
+    }
+    if answer.status != STATUS_OK {
+        return Err(silent());
+    }
+    (0..answer.count)
+        .map(|_| {
+            receive(&daemon, &mut room)
+                .and_then(Row::read)
+                .ok_or_else(silent)
+        })
+        .collect()
+}
+
+fn connect(path: &std::path::Path) -> Result<OwnedFd, Trouble> {
+    let address = address(path).ok_or(Trouble::NoPlace)?;
+    let failed = || Trouble::NoDaemon(path.to_path_buf(), std::io::Error::last_os_error());
+    let patience = libc::timeval {
+        tv_sec: PATIENCE.as_secs() as libc::time_t,
+        tv_usec: 0,
+    };
+    // SAFETY: a new socket, which nobody else owns; reads the time and the address.
+    unsafe {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        let daemon = libc::socket(libc::AF_UNIX, kind, 0);
+        if daemon < 0 {
+            return Err(failed());
+        }
+        let daemon = OwnedFd::from_raw_fd(daemon);
+        for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+            libc::setsockopt(
+                daemon.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const patience).cast(),
+                size_of::<libc::timeval>() as libc::socklen_t,
+            );
+        }
+        let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        if libc::connect(daemon.as_raw_fd(), (&raw const address).cast(), size) != 0 {
+            return Err(failed());
+        }
+        Ok(daemon)
+    }
+}
+
+/// The next packet; `None`: there is none in time.
+fn receive<'a>(daemon: &OwnedFd, room: &'a mut [u8]) -> Option<&'a [u8]> {
+    // SAFETY: writes at most the size given.
+    let length = unsafe { libc::recv(daemon.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), 0) };
+    room.get(..usize::try_from(length).ok()?)
+}

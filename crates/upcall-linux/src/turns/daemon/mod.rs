@@ -1,0 +1,352 @@
+//! The daemon (`upcalld`) as the source of turns, as a program sees it.
+//!
+//! 1. At its start the program asks the daemon for its pages and does not wait for the answer (`Daemon::ask`).
+//! 2. The first decision about turns that finds the answer links the program (`Daemon::look`). Until then, and where no
+//!    daemon is, the registry alone decides.
+//! 3. While it is linked, what it was told (`Link::news`) says which processors are the program's. The program writes what it computes on
+//!    and uses, and knocks when that has changed or when it has acted on what it was told.
+//! 4. The link ends for good when the daemon's end of the socket is closed, when its alive word is not what it was, or
+//!    when it has kept the program waiting for `LONGEST_NS`. Then the registry decides again.
+//!
+//! No word of the daemon's is trusted further than that. Its pages are checked before they are mapped: of this user, of
+//! the known size, and sealed against a smaller one. What can be in them is any set of processors.
+//!
+//! While the link is used only calls are made that the runtime makes anyhow (read, write, futex), since a filter of the
+//! program's may end it for others. A program that is under a filter by then is not linked.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use upcall_abi::{ASK_JOIN, Answer, Head, MAGIC, Message, STATUS_OK, Said, Told, VERSION};
+
+use super::rules::Set;
+use super::rules::truce::Truce;
+use crate::sys::descriptors;
+use crate::sys::procfs::{Path, read_by_pieces};
+use crate::sys::{self, error};
+
+mod listing;
+mod place;
+
+pub use listing::{Trouble, spaces};
+pub use place::{note, socket};
+
+/// A daemon that keeps a program waiting for longer is stopped, or hostile: nanoseconds. More than as many slices and
+/// graces as there can be spaces.
+pub(super) const LONGEST_NS: u64 = 4_000_000_000;
+
+/// A daemon that has not answered after so many looks is none. One look is made at the end of a time slice.
+const MOST_LOOKS: u32 = 20;
+
+/// What the program knows of a daemon. Belongs to the activation that decides.
+#[derive(Default)]
+pub(super) enum Daemon {
+    /// There is none, or none any more.
+    #[default]
+    None,
+    /// It was asked, at this socket, and has not answered for so many looks.
+    Asked(Socket, u32),
+    /// It decides.
+    Linked(Link),
+}
+
+/// A descriptor among the runtime's own, closed when it is dropped.
+pub(super) struct Socket(i32);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        descriptors::give_back(self.0);
+    }
+}
+
+/// The daemon decides.
+pub(super) struct Link {
+    socket: Socket,
+    knocker: Socket,
+    told: &'static Told,
+    said: &'static Said,
+    generation: u64,
+}
+
+/// What the daemon says at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct News {
+    pub has: Set,
+    pub wanted: bool,
+    pub truce: Truce,
+    /// Of [`Told::changes`].
+    pub changes: u32,
+}
+
+impl Daemon {
+    /// Asks the user's daemon for pages, if there is one. Does not wait.
+    pub(super) fn ask() -> Self {
+        place::connect().map_or(Daemon::None, |socket| {
+            let message = Message::new(ASK_JOIN).bytes();
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            // SAFETY: reads the message.
+            let sent = unsafe {
+                sys!(
+                    libc::SYS_sendto,
+                    socket.0,
+                    message.as_ptr(),
+                    message.len(),
+                    flags,
+                    0,
+                    0
+                )
+            };
+            if sent == message.len() as isize {
+                Daemon::Asked(socket, 0)
+            } else {
+                Daemon::None
+            }
+        })
+    }
+
+    /// Sees whether a daemon that was asked has answered. Returns true if it has just become the one that decides.
+    pub(super) fn look(&mut self) -> bool {
+        if !matches!(self, Daemon::Asked(..)) {
+            return false;
+        }
+        let Daemon::Asked(socket, looks) = core::mem::take(self) else {
+            return false;
+        };
+        if is_filtered() || looks == MOST_LOOKS {
+            return false;
+        }
+        *self = match receive(socket) {
+            Reply::Pending(socket) => Daemon::Asked(socket, looks + 1),
+            Reply::Yes(link) => Daemon::Linked(link),
+            Reply::No => Daemon::None,
+        };
+        matches!(self, Daemon::Linked(_))
+    }
+}
+
+enum Reply {
+    Pending(Socket),
+    Yes(Link),
+    No,
+}
+
+/// Whether system calls that are new may be deadly.
+fn is_filtered() -> bool {
+    let path = Path::new().text(b"/proc/self/status");
+    let mut is_free = false;
+    const NONE: &[u8] = b"\nSeccomp:\t0\n";
+    let mut tail = [0u8; 2 * 2048];
+    let mut kept = 0;
+    read_by_pieces::<2048>(&path, |piece| {
+        tail[kept..kept + piece.len()].copy_from_slice(piece);
+        let end = kept + piece.len();
+        is_free = tail[..end].windows(NONE.len()).any(|text| text == NONE);
+        // What begins at the end of this piece ends in the next one.
+        kept = end.min(NONE.len());
+        tail.copy_within(end - kept..end, 0);
+        !is_free
+    });
+    !is_free
+}
+
+/// Takes the answer at a socket, if it is there.
+fn receive(socket: Socket) -> Reply {
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    const DESCRIPTORS: usize = 3;
+    let mut answer = [0u8; size_of::<Answer>()];
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec {
+        iov_base: answer.as_mut_ptr().cast(),
+        iov_len: answer.len(),
+    };
+    let mut descriptors = [-1i32; DESCRIPTORS];
+    // SAFETY: all-zero is a valid msghdr; its pointers lead to memory of the sizes given, which the kernel fills in. The
+    // descriptors are read where the kernel has written as many.
+    let length = unsafe {
+        let mut header: libc::msghdr = core::mem::zeroed();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = size_of::<Control>() as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        let length = sys!(libc::SYS_recvmsg, socket.0, &raw mut header, flags);
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        if length >= 0
+            && !message.is_null()
+            && (*message).cmsg_level == libc::SOL_SOCKET
+            && (*message).cmsg_type == libc::SCM_RIGHTS
+        {
+            let bytes = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+            let data = libc::CMSG_DATA(message).cast::<i32>();
+            for (at, descriptor) in descriptors.iter_mut().enumerate().take(bytes / 4) {
+                *descriptor = data.add(at).read_unaligned();
+            }
+        }
+        length
+    };
+    let [told, said, knocker] = descriptors.map(|number| (number >= 0).then_some(Raw(number)));
+    if error(length) == Some(libc::EAGAIN) {
+        return Reply::Pending(socket);
+    }
+    let is_whole = length == answer.len() as isize;
+    let answer = Answer::read(&answer).filter(|answer| {
+        is_whole
+            && answer.status == STATUS_OK
+            && answer.version == VERSION
+            && answer.generation != 0
+    });
+    let (Some(answer), Some(told), Some(said), Some(knocker)) = (answer, told, said, knocker)
+    else {
+        return Reply::No;
+    };
+    let Ok(knocker) = descriptors::keep_copy(knocker.0).map(Socket) else {
+        return Reply::No;
+    };
+    let (Some(told), Some(said)) = (map::<Told>(&told, false), map::<Said>(&said, true)) else {
+        return Reply::No;
+    };
+    let link = Link {
+        socket,
+        knocker,
+        told,
+        said,
+        generation: answer.generation,
+    };
+    if link.is_alive() {
+        Reply::Yes(link)
+    } else {
+        Reply::No
+    }
+}
+
+/// A descriptor as it came.
+struct Raw(i32);
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: a descriptor of ours.
+        unsafe { sys!(sys::SYS_close, self.0) };
+    }
+}
+
+/// Maps a page of the daemon's for ever, once it is checked. Children of fork(2) do not have it.
+fn map<T>(file: &Raw, writable: bool) -> Option<&'static T> {
+    let size = size_of::<T>();
+    // SAFETY: all-zero is a valid stat, which the call fills in; a new mapping of exactly that file, whose size stays. Any
+    // bytes are a valid structure of atomics, and both begin with a head.
+    unsafe {
+        let seals = sys!(sys::SYS_fcntl, file.0, libc::F_GET_SEALS);
+        if seals < 0 || seals & libc::F_SEAL_SHRINK as isize == 0 {
+            return None;
+        }
+        let mut status: libc::stat = core::mem::zeroed();
+        if sys!(libc::SYS_fstat, file.0, &raw mut status) != 0 || status.st_size != size as i64 {
+            return None;
+        }
+        let access = if writable {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
+        };
+        let place = sys!(sys::SYS_mmap, 0, size, access, libc::MAP_SHARED, file.0, 0);
+        if error(place).is_some() {
+            return None;
+        }
+        sys!(sys::SYS_madvise, place, size, libc::MADV_DONTFORK);
+        let head = &*(place as *const Head);
+        let is_known = head.magic.load(Ordering::Acquire) == MAGIC
+            && head.version.load(Ordering::Relaxed) == VERSION
+            && head.size.load(Ordering::Relaxed) as usize == size;
+        if !is_known {
+            sys!(sys::SYS_munmap, place, size);
+            return None;
+        }
+        Some(&*(place as *const T))
+    }
+}
+
+impl Link {
+    /// The word on which the program's kernel threads sleep until there is news.
+    pub(super) fn bell(&self) -> &'static AtomicU32 {
+        &self.said.bell
+    }
+
+    /// Both pages, for those that read and write without a decision.
+    pub(super) fn pages(&self) -> (&'static Told, &'static Said) {
+        (self.told, self.said)
+    }
+
+    /// Whether the daemon still is there.
+    pub(super) fn is_alive(&self) -> bool {
+        if self.told.alive.load(Ordering::Acquire) != self.generation {
+            return false;
+        }
+        let mut byte = 0u8;
+        // The daemon sends nothing more: 0 is the end.
+        // SAFETY: writes one byte at most.
+        let read = unsafe { sys!(libc::SYS_read, self.socket.0, &raw mut byte, 1) };
+        error(read) == Some(libc::EAGAIN) || error(read) == Some(libc::EINTR)
+    }
+
+    /// What the daemon says now.
+    pub(super) fn news(&self) -> News {
+        // Acquire: pairs with the daemon's Release; the words are as new as this number, or newer.
+        let changes = self.told.changes.load(Ordering::Acquire);
+        News {
+            has: load(&self.told.has),
+            wanted: self.told.wanted.load(Ordering::Relaxed) != 0,
+            truce: Truce {
+                until: self.told.truce_until.load(Ordering::Relaxed),
+                length: self.told.truce_length.load(Ordering::Relaxed),
+            },
+            changes,
+        }
+    }
+
+    /// Asks for a truce. The daemon must be told.
+    pub(super) fn ask_for(&self, truce: Truce) {
+        self.said
+            .truce_length
+            .store(truce.length, Ordering::Relaxed);
+        self.said.truce_until.store(truce.until, Ordering::Relaxed);
+    }
+
+    /// Says what the program computes on and uses. Returns true if that is new, and the daemon must be told.
+    pub(super) fn say(&self, wants: Set, uses: Set, changes: u32) -> bool {
+        let said = self.said;
+        // What is there is compared: a virtual processor that rests writes there, too.
+        let is_new = load(&said.wants) != wants
+            || load(&said.uses) != uses
+            || said.changes.load(Ordering::Relaxed) != changes;
+        if is_new {
+            store(&said.wants, wants);
+            store(&said.uses, uses);
+            // Release: pairs with the daemon's Acquire; it does not see older sets with this number.
+            said.changes.store(changes, Ordering::Release);
+        }
+        is_new
+    }
+
+    /// A number for [`knock`], which is called when the decision is made.
+    pub(super) fn knocker(&self) -> i32 {
+        self.knocker.0
+    }
+}
+
+fn load(words: &[AtomicU64; Set::WORDS]) -> Set {
+    Set(core::array::from_fn(|at| words[at].load(Ordering::Relaxed)))
+}
+
+/// Writes a set of processors, word by word.
+pub(super) fn store(words: &[AtomicU64; Set::WORDS], set: Set) {
+    for (word, value) in words.iter().zip(set.0) {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Has the daemon look at what spaces say.
+pub(super) fn knock(knocker: i32) {
+    let one = 1u64;
+    // SAFETY: reads eight bytes.
+    unsafe { sys!(sys::SYS_write, knocker, &raw const one, 8) };
+}

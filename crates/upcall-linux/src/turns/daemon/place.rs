@@ -1,0 +1,102 @@
+//! Where the user's daemon is, and how a program reaches it.
+
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::boxed::Box;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::{Socket, is_filtered};
+use crate::sys::{self, descriptors, error};
+
+const NAME: &str = "upcall/upcalld.sock";
+
+/// The daemon's address; null: there can be none.
+static ADDRESS: AtomicPtr<libc::sockaddr_un> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Returns where the daemon's socket is: in `XDG_RUNTIME_DIR`, or in `/run/user/UID` where that is not set. `None`: there
+/// is no such place.
+pub fn socket() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_RUNTIME_DIR").filter(|name| !name.is_empty());
+    let directory = named.unwrap_or_else(|| {
+        // SAFETY: asks only.
+        let user = unsafe { libc::geteuid() };
+        OsString::from(std::format!("/run/user/{user}"))
+    });
+    let directory = PathBuf::from(directory);
+    (directory.is_absolute() && directory.is_dir()).then(|| directory.join(NAME))
+}
+
+/// Notes where the daemon's socket would be. Called at start, before the program changes its environment.
+pub fn note() {
+    if let Some(address) = socket().and_then(|path| address(&path)) {
+        ADDRESS.store(Box::into_raw(Box::new(address)), Ordering::Release);
+    }
+}
+
+/// The address of a socket; `None`: the path is too long for one.
+pub(super) fn address(path: &Path) -> Option<libc::sockaddr_un> {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: all-zero is a valid address.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // One byte stays zero.
+    if bytes.len() >= address.sun_path.len() {
+        return None;
+    }
+    for (place, &byte) in address.sun_path.iter_mut().zip(bytes) {
+        *place = byte as libc::c_char;
+    }
+    Some(address)
+}
+
+/// Connects to the daemon, without waiting. It is this user's, or there is none.
+pub(super) fn connect() -> Option<Socket> {
+    let address = ADDRESS.load(Ordering::Acquire);
+    // SAFETY: null, or leaked by `note`.
+    let address = unsafe { address.as_ref() }?;
+    // Where nothing has the name, nothing else is tried.
+    // SAFETY: the path ends with a zero; closes what it opened.
+    unsafe {
+        let flags = libc::O_PATH | libc::O_CLOEXEC;
+        let there = sys!(
+            sys::SYS_openat,
+            libc::AT_FDCWD,
+            address.sun_path.as_ptr(),
+            flags
+        );
+        if error(there).is_some() {
+            return None;
+        }
+        sys!(sys::SYS_close, there);
+    }
+    if is_filtered() {
+        return None;
+    }
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: a new socket; reads the address.
+    let socket = unsafe { sys!(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
+    let socket = Socket(descriptors::keep(socket).ok()?);
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: reads the address; fills in the credentials; asks.
+    let is_own = unsafe {
+        let size = size_of::<libc::sockaddr_un>();
+        let place = core::ptr::from_ref(address);
+        sys!(libc::SYS_connect, socket.0, place, size) == 0
+            && sys!(
+                libc::SYS_getsockopt,
+                socket.0,
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                &raw mut peer,
+                &raw mut length
+            ) == 0
+            && peer.uid == sys!(libc::SYS_geteuid) as u32
+    };
+    is_own.then_some(socket)
+}

@@ -1,0 +1,253 @@
+//! The house, with programs that do what they are told, and with others.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+const TERMS: Terms = Terms {
+    slice_ns: 20 * MS,
+    grace_ns: 30 * MS,
+    longest_truce_ns: 2_000 * MS,
+    patience: 3,
+};
+
+fn bits(word: u64) -> Bits {
+    Bits([word, 0, 0, 0])
+}
+
+/// A space that follows what it is told, from the next look on.
+fn follow(house: &mut House, id: GangId, wants: u64) {
+    let told = house.told(id).unwrap();
+    let said = Hints {
+        changes: told.changes,
+        wants: bits(wants),
+        uses: bits(wants).and(told.has),
+        truce: Truce::default(),
+    };
+    house.hear(id, said);
+}
+
+/// A space that says that it uses everything, whatever it is told.
+fn squat(house: &mut House, id: GangId, wants: u64) {
+    let changes = house.told(id).unwrap().changes;
+    let said = Hints {
+        changes,
+        wants: bits(wants),
+        uses: bits(wants),
+        truce: Truce::default(),
+    };
+    house.hear(id, said);
+}
+
+fn may_run(house: &House, id: GangId, wants: u64) -> bool {
+    bits(wants).without(house.told(id).unwrap().has).is_empty()
+}
+
+fn house_of(count: u64) -> House {
+    let mut house = House::new(bits(0b1111), TERMS);
+    for id in 0..count {
+        house.join(id);
+    }
+    house
+}
+
+#[test]
+fn a_lone_space_has_every_processor_and_no_decision_is_due() {
+    let mut house = house_of(2);
+    follow(&mut house, 0, 0b11);
+    assert_eq!(house.settle(5 * MS), None);
+    assert!(may_run(&house, 0, 0b11) && may_run(&house, 1, 0b11));
+    assert!(!house.told(0).unwrap().wanted);
+}
+
+#[test]
+fn a_space_gets_its_processors_when_the_other_has_left_them() {
+    let mut house = house_of(2);
+    follow(&mut house, 0, 0b11);
+    house.settle(0);
+    // It computes before it is told that it may not.
+    follow(&mut house, 1, 0b11);
+    assert_eq!(house.settle(MS), Some(20 * MS));
+    follow(&mut house, 1, 0b11);
+    assert_eq!(house.settle(MS), Some(20 * MS));
+    assert!(!may_run(&house, 1, 0b11) && house.told(0).unwrap().wanted);
+    // The turn is over; the first one does not know yet.
+    assert_eq!(house.settle(20 * MS), Some(40 * MS));
+    assert!(!may_run(&house, 0, 0b11) && !may_run(&house, 1, 0b11));
+    let before = house.told(1).unwrap();
+    follow(&mut house, 0, 0b11);
+    house.settle(23 * MS);
+    let after = house.told(1).unwrap();
+    assert!(may_run(&house, 1, 0b11));
+    assert_eq!(
+        (after.gains, after.changes),
+        (before.gains + 1, before.changes + 1)
+    );
+    follow(&mut house, 1, 0b11);
+    assert_eq!(
+        house.settle(24 * MS),
+        Some(43 * MS),
+        "a whole slice from there on"
+    );
+}
+
+#[test]
+fn nobody_waits_for_a_space_that_does_not_leave_and_it_stays_away_after_three_times() {
+    let mut house = house_of(2);
+    squat(&mut house, 0, 0b11);
+    house.settle(0);
+    follow(&mut house, 1, 0b11);
+    let mut now = MS;
+    for time in 1..=3 {
+        // Its turn, and its end.
+        let mut losses = 0;
+        while !matches!(house.doing(0).unwrap().0, Doing::Away(_)) {
+            squat(&mut house, 0, 0b11);
+            follow(&mut house, 1, 0b11);
+            now = house.settle(now).expect("somebody waits");
+            house.settle(now);
+            losses += 1;
+            assert!(losses < 10, "it is never away");
+        }
+        assert!(may_run(&house, 1, 0b11), "time {time}");
+        squat(&mut house, 0, 0b11);
+        follow(&mut house, 1, 0b11);
+        house.settle(now);
+        let is_away = matches!(house.doing(0).unwrap().0, Doing::Away(_));
+        assert_eq!(is_away, time == 3, "time {time}");
+    }
+    assert_eq!(
+        house.settle(now + MS),
+        None,
+        "the other one has them for good"
+    );
+}
+
+#[test]
+fn who_does_not_come_to_its_turn_is_away_until_it_speaks() {
+    let mut house = house_of(2);
+    follow(&mut house, 0, 0b11);
+    house.settle(0);
+    for _ in 0..2 {
+        follow(&mut house, 1, 0b11);
+        house.settle(MS);
+    }
+    house.settle(20 * MS);
+    follow(&mut house, 0, 0b11);
+    house.settle(20 * MS);
+    assert!(may_run(&house, 1, 0b11) && !may_run(&house, 0, 0b11));
+    // It is stopped and says nothing; the slice ends.
+    house.settle(40 * MS);
+    assert!(may_run(&house, 0, 0b11));
+    follow(&mut house, 0, 0b11);
+    house.settle(41 * MS);
+    let mut now = 41 * MS;
+    while let Some(next) = house.settle(now) {
+        now = next;
+        follow(&mut house, 0, 0b11);
+        assert!(now < 500 * MS, "it is never away");
+    }
+    assert!(matches!(house.doing(1).unwrap().0, Doing::Away(_)));
+    assert!(may_run(&house, 0, 0b11));
+    follow(&mut house, 1, 0b11);
+    assert!(house.settle(now).is_some(), "it is back");
+}
+
+#[test]
+fn a_truce_holds_for_all_that_are_connected_and_ends() {
+    let mut house = house_of(3);
+    for (id, wants) in [(0, 0b0011), (1, 0b0110), (2, 0b1100)] {
+        follow(&mut house, id, wants);
+    }
+    house.settle(0);
+    assert!(!may_run(&house, 1, 0b0110));
+    let truce = Truce {
+        until_ns: 250 * MS,
+        length_ns: 250 * MS,
+    };
+    let said = Hints {
+        changes: 0,
+        wants: bits(0b0011),
+        uses: bits(0b0011),
+        truce,
+    };
+    house.hear(0, said);
+    assert_eq!(house.settle(MS), Some(250 * MS));
+    for (id, wants) in [(0, 0b0011), (1, 0b0110), (2, 0b1100)] {
+        assert!(may_run(&house, id, wants), "{id}");
+        assert_eq!(house.told(id).unwrap().truce, truce, "{id}");
+    }
+    house.settle(250 * MS);
+    assert!(!may_run(&house, 1, 0b0110) || !may_run(&house, 0, 0b0011));
+}
+
+#[test]
+fn a_truce_that_is_too_long_is_nonsense() {
+    let mut house = house_of(2);
+    follow(&mut house, 0, 0b11);
+    house.settle(0);
+    let truce = Truce {
+        until_ns: u64::MAX,
+        length_ns: 1,
+    };
+    let said = Hints {
+        changes: 0,
+        wants: bits(0b11),
+        uses: bits(0),
+        truce,
+    };
+    house.hear(1, said);
+    house.settle(MS);
+    assert!(!may_run(&house, 1, 0b11));
+    assert_eq!(house.told(0).unwrap().truce, Truce::default());
+}
+
+fn word() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(u64::MAX), 0..16u64, any::<u64>()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 500, ..ProptestConfig::default() })]
+
+    /// Whatever the others say, and whenever, a space that does what it is told has its turn in time: with `n` others,
+    /// each may be on for a slice and then owe for a grace.
+    #[test]
+    fn no_word_of_others_keeps_a_space_from_its_turn(
+        steps in prop::collection::vec(
+            (1..4u64, [word(), word(), word(), word()], any::<u32>(), 1..15 * MS), 1..200,
+        ),
+    ) {
+        let mut house = house_of(4);
+        let mut now = MS;
+        let mut stopped_since = None;
+        let bound = 4 * (TERMS.slice_ns + TERMS.grace_ns);
+        for (id, [wants, uses, until, length], changes, time) in steps {
+            let told = house.told(id).unwrap();
+            let said = Hints {
+                changes: if changes % 2 == 0 { told.changes } else { changes },
+                wants: Bits([wants, 0, wants, 0]),
+                uses: Bits([uses; 4]),
+                truce: Truce { until_ns: until, length_ns: length },
+            };
+            house.hear(id, said);
+            let end = now + time;
+            loop {
+                follow(&mut house, 0, 0b11);
+                let next = house.settle(now);
+                if may_run(&house, 0, 0b11) {
+                    stopped_since = None;
+                } else {
+                    let since = *stopped_since.get_or_insert(now);
+                    prop_assert!(now - since <= bound, "waits for {} ms", (now - since) / MS);
+                    prop_assert!(next.is_some());
+                }
+                match next.filter(|&next| next < end) {
+                    Some(next) => { prop_assert!(next > now); now = next; }
+                    None => break,
+                }
+            }
+            now = end;
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `upcalld`: divides the processors among the programs that run under Upcall.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `trouble` | what can go wrong, and how the daemon ends |
+//! | `house` | who has which processors: pure |
+//! | `packets` | packets of the socket, with their senders |
+//! | `pages` | the shared memory of a space |
+//! | `place` | the socket, the lock, stale ones |
+//! | `serve` | the loop |
+
+mod house;
+mod packets;
+mod pages;
+mod place;
+mod serve;
+mod trouble;
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use upcall_alloc::Bits;
+use upcall_linux::turns::daemon;
+
+use house::{House, Terms};
+use trouble::{Exit, Trouble};
+
+const TERMS: Terms = Terms {
+    slice_ns: 20_000_000,
+    grace_ns: 30_000_000,
+    longest_truce_ns: 2_000_000_000,
+    patience: 3,
+};
+
+/// Divides the processors among the programs that run under Upcall.
+///
+/// The daemon stays in the foreground. SIGTERM or SIGINT ends it. However it ends, programs go on without it and
+/// take turns.
+#[derive(Parser, Debug)]
+#[command(name = "upcalld", version, after_help = AFTER_HELP)]
+struct Args {
+    /// Serve this user's programs, without any privilege. This is the only way so far.
+    #[arg(long, required = true, env = "UPCALLD_USER")]
+    user: bool,
+    /// What is logged to standard error: off, error, warn, info, debug or trace.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "warn",
+        env = "UPCALLD_LOG"
+    )]
+    log: tracing::level_filters::LevelFilter,
+    /// Where the socket is. Programs look at the default place.
+    #[arg(long, value_name = "PATH", hide = true, env = "UPCALLD_SOCKET")]
+    socket: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+The socket is upcall/upcalld.sock under XDG_RUNTIME_DIR, or under /run/user/UID if that variable is not set.
+
+Exit status:
+  0  SIGTERM or SIGINT has ended the daemon
+  1  the kernel has refused something, so that it could not go on
+  2  the arguments make no sense
+  3  another daemon of this user runs
+  4  the directory or the socket cannot be used";
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    tracing_subscriber::fmt()
+        .with_max_level(args.log)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    match run(&args) {
+        Ok(()) => ExitCode::from(Exit::Ended as u8),
+        Err(trouble) => {
+            eprintln!("{trouble}");
+            ExitCode::from(trouble.exit as u8)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Trouble> {
+    let path = match args.socket.clone().or_else(daemon::socket) {
+        Some(path) => path,
+        None => {
+            return Err(Trouble {
+                exit: Exit::Place,
+                what: "there is no place for the socket".into(),
+                evidence: "XDG_RUNTIME_DIR is not set, and /run/user has no directory of this user"
+                    .into(),
+                remedy: "set XDG_RUNTIME_DIR to a directory of your own, that programs use too"
+                    .into(),
+            });
+        }
+    };
+    // Before there is a socket: a signal that comes now is not lost.
+    let (signal, end) =
+        UnixStream::pair().map_err(|error| Trouble::broken("cannot make a pipe", error))?;
+    for number in [SIGTERM, SIGINT] {
+        let end = end
+            .try_clone()
+            .map_err(|error| Trouble::broken("cannot make a pipe", error))?;
+        signal_hook::low_level::pipe::register(number, end)
+            .map_err(|error| Trouble::broken("cannot wait for signals", error))?;
+    }
+    let place = place::take(&path)?;
+    let house = House::new(machine(), TERMS);
+    let server = serve::Server::new(place, signal, house)
+        .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
+    tracing::info!(socket = %path.display(), "serving");
+    server.serve()
+}
+
+/// The processors that the machine may have, by number modulo the size of a set; all if it does not say.
+fn machine() -> Bits {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    listed(&text).unwrap_or(Bits([u64::MAX; 4]))
+}
+
+/// Reads a list such as `0-3,8`; `None` if it names none.
+fn listed(text: &str) -> Option<Bits> {
+    let mut bits = Bits::default();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        for number in first..=last.min(first.saturating_add(1 << 16)) {
+            let number = number % upcall_abi::PROCESSORS;
+            bits.0[number as usize / 64] |= 1 << (number % 64);
+        }
+    }
+    (!bits.is_empty()).then_some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_processors_is_read() {
+        assert_eq!(listed("0-3,8\n"), Some(Bits([0b1_0000_1111, 0, 0, 0])));
+        assert_eq!(listed("255-256"), Some(Bits([1, 0, 0, 1 << 63])));
+        for nonsense in ["", "x", "1-", "3-1"] {
+            assert_eq!(listed(nonsense), None, "{nonsense}");
+        }
+        assert!(listed("0-4294967295").is_some());
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,469 @@
+//! The daemon's loop: one kernel thread, which sleeps until something happens.
+//!
+//! 1. A program connects. It is this user's, or the connection is closed. So is one beyond [`CONNECTIONS`].
+//! 2. Its first message asks to join. The kernel says who has sent it: the process that has connected, or the answer is
+//!    that it makes no sense. Each process is one space, and a user has [`SPACES`] of them at most.
+//! 3. The answer carries the descriptors of the two pages and of the knocker (`pages`). From then on the socket is silent.
+//! 4. When a space knocks, all spaces' words are read anew, [`House`] decides, and each is told.
+//! 5. The space ends when its process ends, whoever has copies of its descriptors, or when its socket is closed.
+//!
+//! The loop sleeps without end if nobody waits: an idle machine has no wake-ups from here. A program that knocks more often
+//! than [`MOST_KNOCKS`] in [`WINDOW_NS`] is not listened to until that time is over. Nothing is lost by that, since its words
+//! are read whenever anybody's are.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use rustix::time::{ClockId, Timespec};
+use upcall_abi::{
+    ASK_JOIN, ASK_LIST, Answer, MAGIC, Message, Row, STATE_AWAY, STATE_ON, STATE_RESTING,
+    STATE_WAITING, STATUS_FULL, STATUS_NONSENSE, STATUS_OK, STATUS_VERSION, VERSION,
+};
+use upcall_alloc::Stage;
+
+use crate::house::{Doing, House, Told};
+use crate::packets::{self, Received};
+use crate::pages::Pages;
+use crate::place::Place;
+use crate::trouble::Trouble;
+
+/// Spaces of one user, at most.
+pub const SPACES: usize = 64;
+/// Connections of one user, at most: spaces, and those that ask who is there.
+pub const CONNECTIONS: usize = 96;
+/// Knocks and messages that are listened to, in each [`WINDOW_NS`].
+const MOST_KNOCKS: u32 = 512;
+const WINDOW_NS: u64 = 50_000_000;
+const LISTENER: u64 = 0;
+const SIGNAL: u64 = 1;
+const FIRST: u64 = 2;
+const EVENTS: usize = 64;
+
+struct Client {
+    socket: OwnedFd,
+    process: OwnedFd,
+    pid: i32,
+    /// None: it has not joined.
+    pages: Option<Pages>,
+    knocks: u32,
+    is_muted: bool,
+}
+
+/// The daemon.
+pub struct Server {
+    place: Place,
+    signal: UnixStream,
+    epoll: OwnedFd,
+    generation: u64,
+    house: House,
+    clients: BTreeMap<u64, Client>,
+    next_id: u64,
+    window_ends: u64,
+}
+
+/// Nanoseconds of the monotonic clock, which programs have, too.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Which descriptor of a client an event is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Socket = 0,
+    Process = 1,
+    Knocker = 2,
+}
+
+fn token(id: u64, part: Part) -> EventData {
+    EventData::new_u64(FIRST + id * 3 + part as u64)
+}
+
+impl Server {
+    /// A daemon at this place. What comes at `signal` ends it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, when it gives no descriptors.
+    pub fn new(place: Place, signal: UnixStream, house: House) -> Result<Self, Errno> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(
+            &epoll,
+            &place.listener,
+            EventData::new_u64(LISTENER),
+            EventFlags::IN,
+        )?;
+        epoll::add(&epoll, &signal, EventData::new_u64(SIGNAL), EventFlags::IN)?;
+        Ok(Server {
+            place,
+            signal,
+            epoll,
+            // Not that of an earlier daemon, and never 0.
+            generation: now() | 1,
+            house,
+            clients: BTreeMap::new(),
+            next_id: 0,
+            window_ends: 0,
+        })
+    }
+
+    /// Serves programs until a signal comes.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refuses so that the daemon cannot go on.
+    pub fn serve(mut self) -> Result<(), Trouble> {
+        let mut next = None;
+        loop {
+            let events = self
+                .wait(next)
+                .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
+            for (about, flags) in events {
+                match about {
+                    LISTENER => self.accept(),
+                    SIGNAL => {
+                        self.end();
+                        return Ok(());
+                    }
+                    about => {
+                        let (id, part) = ((about - FIRST) / 3, (about - FIRST) % 3);
+                        let stays = if part == Part::Knocker as u64 {
+                            self.knock(id)
+                        } else {
+                            part == Part::Socket as u64 && self.listen(id, flags)
+                        };
+                        if !stays {
+                            self.forget(id);
+                        }
+                    }
+                }
+            }
+            next = self.decide();
+        }
+    }
+
+    fn wait(&self, next: Option<u64>) -> Result<Vec<(u64, EventFlags)>, Errno> {
+        let timeout = next.map(|next| {
+            // Never early: the kernel rounds up to milliseconds where it takes no shorter ones.
+            let left = next.saturating_sub(now());
+            Timespec {
+                tv_sec: (left / 1_000_000_000) as i64,
+                tv_nsec: (left % 1_000_000_000) as _,
+            }
+        });
+        let mut events = Vec::with_capacity(EVENTS);
+        let room = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.epoll, room, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        let events: Vec<epoll::Event> = events;
+        Ok(events
+            .iter()
+            .map(|event| (event.data.u64(), event.flags))
+            .collect())
+    }
+
+    /// A program connects.
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = match rustix::net::accept_with(&self.place.listener, flags) {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::debug!(%error, "accept");
+                return;
+            }
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let Ok(peer) = packets::peer(socket.as_fd()) else {
+            return;
+        };
+        if peer.uid != own || self.clients.len() >= CONNECTIONS {
+            tracing::warn!(pid = peer.pid, uid = peer.uid, "turned away");
+            return;
+        }
+        let Ok(process) = packets::process_of(socket.as_fd(), peer.pid) else {
+            return;
+        };
+        let id = self.next_id;
+        let added = epoll::add(
+            &self.epoll,
+            &socket,
+            token(id, Part::Socket),
+            EventFlags::IN,
+        )
+        .and_then(|()| {
+            epoll::add(
+                &self.epoll,
+                &process,
+                token(id, Part::Process),
+                EventFlags::IN,
+            )
+        });
+        if let Err(error) = added {
+            tracing::warn!(%error, pid = peer.pid, "cannot listen to a program");
+            return;
+        }
+        self.next_id += 1;
+        let client = Client {
+            socket,
+            process,
+            pid: peer.pid,
+            pages: None,
+            knocks: 0,
+            is_muted: false,
+        };
+        self.clients.insert(id, client);
+    }
+
+    /// A client says something. Returns true if it stays.
+    fn listen(&mut self, id: u64, flags: EventFlags) -> bool {
+        loop {
+            let Some(client) = self.clients.get_mut(&id) else {
+                return true;
+            };
+            if client.knocks >= MOST_KNOCKS {
+                tracing::warn!(pid = client.pid, "too many messages");
+                return false;
+            }
+            // One byte more than a message has.
+            let mut room = [0u8; 17];
+            let (packet, sender) = match packets::receive(client.socket.as_fd(), &mut room) {
+                Received::Nothing => return !flags.contains(EventFlags::HUP),
+                Received::Closed => return false,
+                Received::Packet(length, sender) => (&room[..length], sender),
+            };
+            client.knocks += 1;
+            let is_peers = sender.is_some_and(|sender| sender.pid == client.pid);
+            let Some(message) = Message::read(packet).filter(|_| is_peers) else {
+                self.answer(id, STATUS_NONSENSE, 0);
+                return false;
+            };
+            if message.version != VERSION {
+                tracing::info!(
+                    pid = client.pid,
+                    version = message.version,
+                    "another version"
+                );
+                self.answer(id, STATUS_VERSION, 0);
+                return false;
+            }
+            match message.ask {
+                ASK_JOIN if client.pages.is_none() => {
+                    if !self.join(id) {
+                        return false;
+                    }
+                }
+                ASK_LIST if client.pages.is_none() => self.list(id),
+                _ => {
+                    self.answer(id, STATUS_NONSENSE, 0);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// A space has changed what it says, which is read when all has been heard. Returns true if it stays.
+    fn knock(&mut self, id: u64) -> bool {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return true;
+        };
+        client.knocks += 1;
+        if client.knocks >= MOST_KNOCKS
+            && let Some(pages) = &client.pages
+        {
+            tracing::debug!(pid = client.pid, "knocks too often");
+            client.is_muted = epoll::delete(&self.epoll, pages.knocker()).is_ok();
+            return client.is_muted;
+        }
+        true
+    }
+
+    fn answer(&self, id: u64, status: u32, count: u32) {
+        if let Some(client) = self.clients.get(&id) {
+            let answer = Answer {
+                magic: MAGIC,
+                version: VERSION,
+                status,
+                generation: self.generation,
+                count,
+                reserved: 0,
+            };
+            let pages = client.pages.as_ref().filter(|_| status == STATUS_OK);
+            let descriptors = pages.map(Pages::descriptors);
+            let descriptors = descriptors.as_ref().map_or(&[][..], |both| both);
+            let sent = packets::send(client.socket.as_fd(), &answer.bytes(), descriptors);
+            if let Err(error) = sent {
+                tracing::debug!(%error, pid = client.pid, "cannot answer");
+            }
+        }
+    }
+
+    /// A client becomes a space. Returns true if it stays.
+    fn join(&mut self, id: u64) -> bool {
+        let pid = self.clients[&id].pid;
+        let spaces = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.pages.is_some());
+        // It has executed another program, and a child has the old socket still.
+        let before: Vec<u64> = spaces
+            .filter(|(_, client)| client.pid == pid)
+            .map(|(&id, _)| id)
+            .collect();
+        for before in before {
+            self.forget(before);
+        }
+        if self
+            .clients
+            .values()
+            .filter(|client| client.pages.is_some())
+            .count()
+            >= SPACES
+        {
+            self.answer(id, STATUS_FULL, 0);
+            return false;
+        }
+        match Pages::new(self.generation) {
+            Ok(pages) => {
+                let edges = EventFlags::IN | EventFlags::ET;
+                if epoll::add(
+                    &self.epoll,
+                    pages.knocker(),
+                    token(id, Part::Knocker),
+                    edges,
+                )
+                .is_err()
+                {
+                    return false;
+                }
+                let Some(client) = self.clients.get_mut(&id) else {
+                    return false;
+                };
+                client.pages = Some(pages);
+                tracing::info!(pid = client.pid, "joined");
+                self.house.join(id);
+                self.answer(id, STATUS_OK, 0);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot make the pages of a space");
+                self.answer(id, STATUS_FULL, 0);
+                false
+            }
+        }
+    }
+
+    /// Tells a client which spaces there are.
+    fn list(&self, id: u64) {
+        let rows: Vec<Row> = self
+            .clients
+            .iter()
+            .filter_map(|(&id, client)| {
+                let (doing, wants) = self.house.doing(id)?;
+                let (state, since) = match doing {
+                    Doing::Away(since) => (STATE_AWAY, since),
+                    Doing::Gang(Stage::Resting) => (STATE_RESTING, 0),
+                    Doing::Gang(Stage::On { since_ns }) => (STATE_ON, since_ns),
+                    Doing::Gang(Stage::Waiting { since_ns }) => (STATE_WAITING, since_ns),
+                };
+                Some(Row {
+                    pid: client.pid as u32,
+                    state,
+                    since,
+                    wants: wants.0,
+                    has: self.house.told(id)?.has.0,
+                })
+            })
+            .collect();
+        self.answer(id, STATUS_OK, rows.len() as u32);
+        let socket = self.clients[&id].socket.as_fd();
+        for row in rows {
+            if packets::send(socket, &row.bytes(), &[]).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(client) = self.clients.remove(&id) {
+            // The descriptors may have copies elsewhere: they would go on to be reported.
+            let _ = epoll::delete(&self.epoll, &client.socket);
+            let _ = epoll::delete(&self.epoll, &client.process);
+            if let Some(pages) = client.pages {
+                tracing::info!(pid = client.pid, "left");
+                let _ = epoll::delete(&self.epoll, pages.knocker());
+                pages.end();
+                self.house.leave(id);
+            }
+        }
+    }
+
+    /// Reads what all say, decides, and tells each. Returns when to do so again.
+    fn decide(&mut self) -> Option<u64> {
+        let now = now();
+        self.listen_again(now);
+        for (&id, client) in &self.clients {
+            if let Some(pages) = &client.pages {
+                self.house.hear(id, pages.hints());
+            }
+        }
+        let next = self.house.settle(now);
+        for (&id, client) in &mut self.clients {
+            if let (Some(pages), Some(told)) = (&mut client.pages, self.house.told(id)) {
+                pages.tell(told);
+                trace(client.pid, told);
+            }
+        }
+        let is_muted = self.clients.values().any(|client| client.is_muted);
+        let again = is_muted.then_some(self.window_ends);
+        next.into_iter().chain(again).min()
+    }
+
+    /// Those that have said too much are listened to again, when the time is over.
+    fn listen_again(&mut self, now: u64) {
+        if now < self.window_ends {
+            return;
+        }
+        self.window_ends = now + WINDOW_NS;
+        for (&id, client) in &mut self.clients {
+            client.knocks = 0;
+            if client.is_muted
+                && let Some(pages) = &client.pages
+            {
+                let edges = EventFlags::IN | EventFlags::ET;
+                let added = epoll::add(
+                    &self.epoll,
+                    pages.knocker(),
+                    token(id, Part::Knocker),
+                    edges,
+                );
+                client.is_muted = added.is_err();
+            }
+        }
+    }
+
+    /// A signal has come: every program goes on without the daemon at once.
+    fn end(&self) {
+        for client in self.clients.values() {
+            if let Some(pages) = &client.pages {
+                pages.end();
+            }
+        }
+        tracing::info!(fd = self.signal.as_raw_fd(), "ended by a signal");
+    }
+}
+
+fn trace(pid: i32, told: Told) {
+    tracing::trace!(
+        pid,
+        changes = told.changes,
+        has = told.has.0[0],
+        wanted = told.wanted,
+        "told"
+    );
+}

@@ -1,0 +1,125 @@
+//! A daemon of a test's own, in a directory of the test's own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::yield_now;
+use std::time::Instant;
+
+use program_tests::guard::limit;
+
+/// A directory in place of XDG_RUNTIME_DIR.
+pub struct Place(pub PathBuf);
+
+impl Place {
+    /// Empty, and the user's alone. Its path is short, because addresses of sockets are.
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("upcalld-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .expect("a directory");
+        Place(path)
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.0.join("upcall/upcalld.sock")
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_upcalld"));
+        command.arg("--user").env("XDG_RUNTIME_DIR", &self.0);
+        for name in ["UPCALLD_LOG", "UPCALLD_SOCKET", "UPCALLD_USER"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// A daemon that serves.
+    pub fn start(&self) -> Daemon {
+        let mut child = self
+            .command()
+            .args(["--log", "info"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the daemon starts");
+        let mut talk = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        while !line.contains("serving") {
+            line.clear();
+            let length = talk.read_line(&mut line).expect("text");
+            assert_ne!(length, 0, "the daemon ended: {:?}", child.wait());
+        }
+        // So that it never waits for a reader.
+        std::thread::spawn(move || talk.read_to_end(&mut Vec::new()));
+        Daemon(child)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Killed when it is dropped.
+pub struct Daemon(Child);
+
+impl Daemon {
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: it has not been waited for: the id is its own.
+        let answer = unsafe { libc::kill(self.0.id() as libc::pid_t, signal) };
+        assert_eq!(answer, 0);
+    }
+
+    /// How it ends.
+    pub fn wait(&mut self) -> ExitStatus {
+        ends(&mut self.0)
+    }
+
+    pub fn lives(&mut self) -> bool {
+        self.0.try_wait().expect("a child").is_none()
+    }
+
+    /// How often it has gone to sleep.
+    pub fn sleeps(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.0.id());
+        let text = std::fs::read_to_string(path).expect("it lives");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.expect("the line").trim().parse().expect("a number")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits for the end of a child.
+pub fn ends(child: &mut Child) -> ExitStatus {
+    until("the process ends", || child.try_wait().expect("a child"))
+}
+
+/// Asks until there is an answer.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < limit(), "never: {what}");
+        yield_now();
+    }
+}
+
+/// Whether something has that name.
+pub fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}

@@ -1,0 +1,186 @@
+//! Programs whose daemon is something else that this user runs.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::atomic::Ordering;
+
+use program_tests::program::Outcome;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use upcall_abi::{
+    ASK_JOIN, Answer, Head, MAGIC, Message, STATUS_OK, STATUS_VERSION, Said, Told, VERSION,
+};
+
+use crate::client;
+use crate::daemon::Place;
+use crate::programs::{begin, check, spinning};
+
+/// A page of this size and head, sealed as a daemon's or not.
+fn page<T>(size: usize, head: Option<(u64, u32)>, seals: SealFlags) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("impostor", flags).unwrap();
+    rustix::fs::ftruncate(&file, size as u64).unwrap();
+    if let Some((magic, version)) = head
+        && size >= size_of::<Head>()
+    {
+        // SAFETY: the page of that structure, which stays.
+        let head: &Head = unsafe { &*client::map(&file, true).cast() };
+        head.magic.store(magic, Ordering::Relaxed);
+        head.version.store(version, Ordering::Relaxed);
+        head.size.store(size_of::<T>() as u32, Ordering::Relaxed);
+    }
+    rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+    file
+}
+
+/// Runs a program whose daemon accepts it, and answers with this. The connection stays open until the program ends.
+fn with(name: &str, rounds: &str, answer: Answer, files: &[OwnedFd]) -> Option<Outcome> {
+    let (case, path, _alone) = spinning(name)?;
+    let place = Place::new("impostor");
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(place.0.join("upcall"))
+        .unwrap();
+    let flags = SocketFlags::CLOEXEC;
+    let listener =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::bind(&listener, &SocketAddrUnix::new(place.socket()).unwrap()).unwrap();
+    rustix::net::listen(&listener, 8).unwrap();
+    let outcome = std::thread::scope(|scope| {
+        let serves = scope.spawn(|| {
+            let program = rustix::net::accept_with(&listener, flags).unwrap();
+            let mut room = [0u8; 64];
+            let (_, length) = rustix::net::recv(&program, &mut room, RecvFlags::empty()).unwrap();
+            assert_eq!(Message::read(&room[..length]), Some(Message::new(ASK_JOIN)));
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+            if !files.is_empty() {
+                control.push(SendAncillaryMessage::ScmRights(&files));
+            }
+            let bytes = answer.bytes();
+            rustix::net::sendmsg(
+                &program,
+                &[IoSlice::new(&bytes)],
+                &mut control,
+                SendFlags::NOSIGNAL,
+            )
+            .unwrap();
+            program
+        });
+        let outcome = begin(&case, &path, &place, "copy", rounds).finish();
+        drop(serves.join().unwrap());
+        outcome
+    });
+    check(&outcome);
+    assert_eq!(outcome.counted("turns given by upcalld"), 0);
+    Some(outcome)
+}
+
+fn answer(status: u32) -> Answer {
+    Answer {
+        magic: MAGIC,
+        version: VERSION,
+        status,
+        generation: 1,
+        count: 0,
+        reserved: 0,
+    }
+}
+
+const SEALS: SealFlags = SealFlags::SHRINK;
+const HEAD: (u64, u32) = (MAGIC, VERSION);
+
+/// Pages of a daemon that gives the program every processor, and a knocker.
+fn pages(head: (u64, u32), sizes: [usize; 2], seals: SealFlags) -> [OwnedFd; 3] {
+    let told = page::<Told>(sizes[0], Some(head), SealFlags::empty());
+    if sizes[0] >= size_of::<Told>() {
+        // SAFETY: the page of that structure, which stays.
+        let words: &Told = unsafe { &*client::map(&told, true).cast() };
+        words.alive.store(1, Ordering::Relaxed);
+        for word in &words.has {
+            word.store(u64::MAX, Ordering::Relaxed);
+        }
+    }
+    rustix::fs::fcntl_add_seals(&told, seals).unwrap();
+    let said = page::<Said>(sizes[1], Some(head), seals);
+    let knocker = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    [told, said, knocker]
+}
+
+/// Whether a program has said in these pages what it uses. `None`: it could not be run.
+fn was_linked(name: &str, rounds: &str, files: &[OwnedFd; 3]) -> Option<bool> {
+    with(name, rounds, answer(STATUS_OK), files)?;
+    // SAFETY: the page of that structure, which stays.
+    let said: &Said = unsafe { &*client::map(&files[1], true).cast() };
+    Some(
+        said.uses
+            .iter()
+            .any(|word| word.load(Ordering::Relaxed) != 0),
+    )
+}
+
+const SIZES: [usize; 2] = [size_of::<Told>(), size_of::<Said>()];
+
+#[test]
+fn a_daemon_of_another_version_is_none() {
+    let other = Answer {
+        version: VERSION + 1,
+        ..answer(STATUS_VERSION)
+    };
+    with("a_daemon_of_another_version_is_none", "500", other, &[]);
+}
+
+/// What the tests below compare with.
+#[test]
+fn pages_as_they_should_be_are_used() {
+    let name = "pages_as_they_should_be_are_used";
+    assert_ne!(
+        was_linked(name, "500", &pages(HEAD, SIZES, SEALS)),
+        Some(false)
+    );
+}
+
+#[test]
+fn pages_that_could_be_cut_short_are_not_used() {
+    let name = "pages_that_could_be_cut_short_are_not_used";
+    let files = pages(HEAD, SIZES, SealFlags::empty());
+    assert_ne!(was_linked(name, "500", &files), Some(true));
+}
+
+#[test]
+fn pages_of_another_size_are_not_used() {
+    let name = "pages_of_another_size_are_not_used";
+    let larger = pages(HEAD, [SIZES[0], 4096], SEALS);
+    assert_ne!(was_linked(name, "500", &larger), Some(true));
+}
+
+#[test]
+fn pages_of_another_version_are_not_used() {
+    let name = "pages_of_another_version_are_not_used";
+    let files = pages((MAGIC, VERSION + 1), SIZES, SEALS);
+    assert_ne!(was_linked(name, "500", &files), Some(true));
+}
+
+/// It says that the program has no processor, and never anything else.
+#[test]
+fn a_daemon_that_gives_nothing_is_left() {
+    let files = pages(HEAD, SIZES, SEALS);
+    // SAFETY: the page of that structure, which stays.
+    let told: &Told = unsafe { &*client::map(&files[0], true).cast() };
+    for word in &told.has {
+        word.store(0, Ordering::Relaxed);
+    }
+    let name = "a_daemon_that_gives_nothing_is_left";
+    if let Some(outcome) = with(name, "5000", answer(STATUS_OK), &files) {
+        assert!(
+            outcome.counted("upcalls: processor taken") > 0,
+            "it did what it was told"
+        );
+    }
+}

@@ -1,0 +1,319 @@
+//! Programs under `upcall run` that share two processors by the daemon.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
+
+use program_tests::case::Case;
+use program_tests::guard::Running;
+use program_tests::program::{Outcome, Program};
+use program_tests::provision;
+use upcall_abi::{STATE_ON, STATE_WAITING};
+
+use crate::client::{Client, list};
+use crate::daemon::{Place, until};
+
+/// One test at a time has the processors: programs of two daemons take no turns with each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Two threads that meet at a spinning barrier.
+pub fn spinning(name: &str) -> Option<(Case, PathBuf, MutexGuard<'static, ()>)> {
+    if available_parallelism().map_or(1, usize::from) < 2 {
+        provision::skip(name, "it takes two processors, and one is allowed");
+        return None;
+    }
+    let case = Case::new(name, Path::new(env!("CARGO_TARGET_TMPDIR")));
+    if !case.runs_upcall() {
+        return None;
+    }
+    let path = case.compile("spin_copies.c")?;
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    Some((case, path, alone))
+}
+
+/// Starts a copy and waits until it has come to its rounds. For ever with 0.
+pub fn begin(case: &Case, path: &Path, place: &Place, label: &str, rounds: &str) -> Running {
+    let dir = case.fresh(label);
+    let launcher = case.launcher().with("--stats");
+    let mut running = Program::new(path)
+        .args([rounds, "spins"])
+        .env("XDG_RUNTIME_DIR", &place.0)
+        .start(&dir, Some(&launcher));
+    until("it comes to its rounds", || {
+        assert!(running.ended().is_none(), "{label} has ended");
+        dir.join("spins").exists().then_some(())
+    });
+    running
+}
+
+pub fn check(outcome: &Outcome) {
+    let fine = outcome.status.success() && outcome.stdout == b"ok spin_copies\n";
+    assert!(fine, "{}\n{}", outcome.ending(), outcome.talk());
+}
+
+/// Processor time of a process, in the kernel's ticks.
+fn used(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
+    let fields: Vec<&str> = text
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .collect();
+    [11, 12]
+        .map(|at| fields[at].parse::<u64>().expect("a number"))
+        .iter()
+        .sum()
+}
+
+#[test]
+fn two_programs_that_spin_have_half_of_the_machine_each() {
+    let Some((case, path, _alone)) =
+        spinning("two_programs_that_spin_have_half_of_the_machine_each")
+    else {
+        return;
+    };
+    let place = Place::new("halves");
+    let _daemon = place.start();
+    let pair = ["one", "other"].map(|label| begin(&case, &path, &place, label, "0"));
+    let pids = pair.each_ref().map(Running::pid);
+    until("one waits for the other", || {
+        let mut states: Vec<u32> = list(&place.socket()).iter().map(|row| row.state).collect();
+        states.sort_unstable();
+        (states == [STATE_ON, STATE_WAITING]).then_some(())
+    });
+    let before = pids.map(used);
+    let had = until("they have used three seconds", || {
+        let had = [0, 1].map(|at| used(pids[at]) - before[at]);
+        (had[0] + had[1] > 300).then_some(had)
+    });
+    assert!(
+        had.iter().all(|&part| part * 10 > (had[0] + had[1]) * 3),
+        "{had:?}"
+    );
+}
+
+#[test]
+fn the_daemon_gives_turns() {
+    let Some((case, path, _alone)) = spinning("the_daemon_gives_turns") else {
+        return;
+    };
+    let place = Place::new("gives");
+    let _daemon = place.start();
+    let other = begin(&case, &path, &place, "other", "0");
+    let outcome = begin(&case, &path, &place, "copy", "5000").finish();
+    drop(other);
+    check(&outcome);
+    assert_ne!(outcome.counted("turns given by upcalld"), 0);
+    until("both are gone", || {
+        list(&place.socket()).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn ps_shows_who_is_on_and_who_waits() {
+    let Some((case, path, _alone)) = spinning("ps_shows_who_is_on_and_who_waits") else {
+        return;
+    };
+    let place = Place::new("ps");
+    let mut daemon = place.start();
+    let pair = ["one", "other"].map(|label| begin(&case, &path, &place, label, "0"));
+    let upcall = case.launcher().upcall().expect("the command");
+    let ps = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(upcall);
+        command
+            .arg("ps")
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", &place.0);
+        command.output().expect("it runs")
+    };
+    let report: serde_json::Value = until("one waits for the other", || {
+        let output = ps(&["--json"]);
+        assert!(output.status.success());
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let spaces = report["spaces"].as_array()?;
+        let waits = spaces.iter().any(|space| space["state"] == "waiting");
+        // In its first slices a program computes on one processor.
+        let both = spaces
+            .iter()
+            .all(|space| space["wants"].as_array().map(Vec::len) == Some(2));
+        (waits && both).then_some(report)
+    });
+    assert_eq!(report["v"], 1);
+    let spaces = report["spaces"].as_array().expect("a list");
+    let mut pids: Vec<i64> = spaces
+        .iter()
+        .filter_map(|space| space["pid"].as_i64())
+        .collect();
+    let mut expected = pair.each_ref().map(|one| i64::from(one.pid()));
+    pids.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(pids, expected);
+    for space in spaces {
+        assert_eq!(
+            space["program"],
+            path.file_name().unwrap().to_str().unwrap()[..]
+                .chars()
+                .take(15)
+                .collect::<String>()
+        );
+    }
+    let table = ps(&[]).stdout;
+    assert_eq!(String::from_utf8_lossy(&table).lines().count(), 3);
+    drop(pair);
+    daemon.signal(libc::SIGTERM);
+    daemon.wait();
+    let without = ps(&["--json"]);
+    let talk = String::from_utf8_lossy(&without.stderr);
+    assert_eq!(
+        (without.status.code(), talk.lines().count()),
+        (Some(125), 4),
+        "{talk}"
+    );
+}
+
+/// In the middle the daemon gets this signal.
+fn daemon_ends(name: &str, signal: libc::c_int) {
+    let Some((case, path, _alone)) = spinning(name) else {
+        return;
+    };
+    let place = Place::new(if signal == libc::SIGKILL {
+        "kill"
+    } else {
+        "term"
+    });
+    let mut daemon = place.start();
+    let other = begin(&case, &path, &place, "other", "0");
+    let copy = begin(&case, &path, &place, "copy", "30000");
+    until("one waits for the other", || {
+        list(&place.socket())
+            .iter()
+            .any(|row| row.state == STATE_WAITING)
+            .then_some(())
+    });
+    daemon.signal(signal);
+    daemon.wait();
+    let outcome = copy.finish();
+    drop(other);
+    check(&outcome);
+    let (all, given) = (
+        outcome.counted("turns taken after waiting"),
+        outcome.counted("turns given by upcalld"),
+    );
+    assert!(all > given, "{given} of {all}: they take turns without it");
+}
+
+#[test]
+fn programs_go_on_when_the_daemon_is_killed() {
+    daemon_ends("programs_go_on_when_the_daemon_is_killed", libc::SIGKILL);
+}
+
+#[test]
+fn programs_go_on_when_the_daemon_ends() {
+    daemon_ends("programs_go_on_when_the_daemon_ends", libc::SIGTERM);
+}
+
+#[test]
+fn programs_go_on_when_the_daemon_is_stopped() {
+    let Some((case, path, _alone)) = spinning("programs_go_on_when_the_daemon_is_stopped") else {
+        return;
+    };
+    let place = Place::new("stop");
+    let daemon = place.start();
+    let other = begin(&case, &path, &place, "other", "0");
+    let copy = begin(&case, &path, &place, "copy", "5000");
+    until("one waits for the other", || {
+        list(&place.socket())
+            .iter()
+            .any(|row| row.state == STATE_WAITING)
+            .then_some(())
+    });
+    daemon.signal(libc::SIGSTOP);
+    check(&copy.finish());
+    drop(other);
+}
+
+/// A third process says all kinds of things, as fast as it can, and never gives way.
+#[test]
+fn a_hostile_client_keeps_nobody_from_the_end() {
+    let Some((case, path, _alone)) = spinning("a_hostile_client_keeps_nobody_from_the_end") else {
+        return;
+    };
+    let place = Place::new("hostile");
+    let mut daemon = place.start();
+    let over = AtomicBool::new(false);
+    let client = Client::connect(&place.socket()).unwrap();
+    let joined = client.join().unwrap();
+    let said = joined.said();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 0u64;
+            while !over.load(Ordering::Relaxed) {
+                round += 1;
+                for word in said.wants.iter().chain(&said.uses) {
+                    word.store(
+                        if round.is_multiple_of(3) { 0 } else { u64::MAX },
+                        Ordering::Relaxed,
+                    );
+                }
+                said.truce_until
+                    .store(round.wrapping_mul(0x9e37_79b9_7f4a_7c15), Ordering::Relaxed);
+                said.changes.store(
+                    joined.told().changes.load(Ordering::Relaxed),
+                    Ordering::Relaxed,
+                );
+                joined.knock();
+                // Not all of a processor: that is no part of this.
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
+        });
+        let other = begin(&case, &path, &place, "other", "0");
+        let outcome = begin(&case, &path, &place, "copy", "10000").finish();
+        over.store(true, Ordering::Relaxed);
+        drop(other);
+        check(&outcome);
+    });
+    assert!(daemon.lives());
+    assert_eq!(
+        list(&place.socket())
+            .iter()
+            .filter(|row| row.pid == std::process::id())
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn a_program_whose_other_is_stopped_goes_on() {
+    let Some((case, path, _alone)) = spinning("a_program_whose_other_is_stopped_goes_on") else {
+        return;
+    };
+    let place = Place::new("stopped");
+    let _daemon = place.start();
+    let other = begin(&case, &path, &place, "other", "0");
+    let copy = begin(&case, &path, &place, "copy", "10000");
+    other.signal(libc::SIGSTOP);
+    let outcome = copy.finish();
+    drop(other);
+    check(&outcome);
+}
+
+/// The native program computes on both processors.
+#[test]
+fn turns_rest_beside_a_native_program() {
+    let Some((case, path, _alone)) = spinning("turns_rest_beside_a_native_program") else {
+        return;
+    };
+    let place = Place::new("truce");
+    let _daemon = place.start();
+    let native = Program::new(&path)
+        .args(["0", "spins"])
+        .start(&case.fresh("native"), None);
+    let other = begin(&case, &path, &place, "other", "0");
+    let outcome = begin(&case, &path, &place, "copy", "10000").finish();
+    drop((other, native));
+    check(&outcome);
+    assert_ne!(outcome.counted("turns given by upcalld"), 0);
+    assert_ne!(outcome.counted("truces"), 0);
+}
