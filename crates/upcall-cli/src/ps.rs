@@ -1,14 +1,12 @@
 //! `upcall ps`: the address spaces that the user's daemon has.
 
 use serde::Serialize;
-use upcall_abi::{Row, STATE_AWAY, STATE_ON, STATE_RESTING, STATE_WAITING, VERSION, WORDS};
+use upcall_abi::{Row, STATE_AWAY, STATE_ON, STATE_RESTING, STATE_WAITING, WORDS};
 use upcall_linux::turns::daemon::{self, Trouble};
 
 use crate::args::PsArgs;
 use crate::refusal::Refusal;
 use crate::status::{EXIT_OURS, say};
-
-const MORE: &str = "upcalld --help";
 
 #[derive(Serialize)]
 struct Report {
@@ -32,7 +30,7 @@ struct Space {
 pub fn run(args: &PsArgs) -> i32 {
     let rows = match daemon::spaces() {
         Ok(rows) => rows,
-        Err(trouble) => return refusal(trouble).report(),
+        Err(trouble) => return refusal(&trouble).report(),
     };
     let now = upcall_linux::clock(libc::CLOCK_MONOTONIC);
     let spaces: Vec<Space> = rows.iter().map(|row| space(row, now)).collect();
@@ -116,33 +114,17 @@ fn table(spaces: &[Space]) -> String {
     text
 }
 
-fn refusal(trouble: Trouble) -> Refusal {
-    let what = "there is no daemon to ask".to_owned();
-    match trouble {
-        Trouble::NoPlace => Refusal {
-            what,
-            checked: "XDG_RUNTIME_DIR and /run/user name no directory for its socket".into(),
-            remedy: "set XDG_RUNTIME_DIR to a directory of your own, with a short name".into(),
-            more: MORE,
-        },
-        Trouble::NoDaemon(path, error) => Refusal {
-            what,
-            checked: format!("{}: {error}", path.display()),
-            remedy: "start upcalld --user; without it programs take turns by themselves".into(),
-            more: MORE,
-        },
-        Trouble::Version(version) => Refusal {
-            what: "the daemon speaks another version".into(),
-            checked: format!("its version is {version}, this command's is {VERSION}"),
-            remedy: "use the daemon and the command of one installation".into(),
-            more: MORE,
-        },
-        Trouble::Silent(path) => Refusal {
-            what: "the daemon does not answer".into(),
-            checked: format!("{} was connected to", path.display()),
-            remedy: "see if the daemon is stopped, and start it again".into(),
-            more: MORE,
-        },
+fn refusal(trouble: &Trouble) -> Refusal {
+    let what = match trouble {
+        Trouble::NoPlace | Trouble::NoDaemon(..) => "there is no daemon to ask",
+        Trouble::Version(_) => "the daemon speaks another version",
+        Trouble::Silent(_) => "the daemon does not answer",
+    };
+    Refusal {
+        what: what.into(),
+        checked: trouble.evidence(),
+        remedy: trouble.remedy().into(),
+        more: "upcalld --help",
     }
 }
 

@@ -110,7 +110,7 @@ impl Feature {
 }
 
 /// Everything that `upcall doctor` knows, in the order in which it is shown.
-pub static FEATURES: [Feature; 15] = [
+pub static FEATURES: [Feature; 16] = [
     Feature {
         name: "standby",
         kind: Kind::Backend,
@@ -210,6 +210,13 @@ pub static FEATURES: [Feature; 15] = [
         probe: turns::turns,
     },
     Feature {
+        name: "daemon",
+        kind: Kind::Feature,
+        purpose: "upcalld --user decides whose turn it is, and upcall ps shows it",
+        without: "programs decide among themselves whose turn it is",
+        probe: turns::daemon,
+    },
+    Feature {
         name: "glibc",
         kind: Kind::Feature,
         purpose: "the C library whose system calls are served",
@@ -228,7 +235,7 @@ fn observed() -> Finding {
     Finding::fails(
         "observed",
         "not built: this version has the standby backend only",
-        "a version with upcalld, which loads the BPF program; nothing on this machine changes it",
+        "a version whose upcalld loads the BPF program; nothing on this machine changes it",
     )
 }
 
@@ -236,7 +243,7 @@ fn sched_ext() -> Finding {
     Finding::fails(
         "sched_ext",
         "not built: this version has the standby backend only",
-        "a version with upcalld, which loads the scheduler; nothing on this machine changes it",
+        "a version whose upcalld loads the scheduler; nothing on this machine changes it",
     )
 }
 

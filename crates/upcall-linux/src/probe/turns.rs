@@ -1,6 +1,7 @@
-//! Whether this user's programs can take turns.
+//! Whether this user's programs can take turns, and who decides about them.
 
 use super::Finding;
+use crate::turns::daemon;
 use crate::turns::registry::{self, Trouble};
 
 /// Opens the shared file as a program would.
@@ -33,5 +34,17 @@ pub fn turns() -> Finding {
             format!("{path} is full: {} programs", registry::SLOTS),
             "run fewer programs at once; those in it take turns, the others do not",
         ),
+    }
+}
+
+/// Whether a daemon of this user decides about turns.
+pub fn daemon() -> Finding {
+    const NAME: &str = "daemon";
+    match daemon::spaces() {
+        Ok(spaces) => Finding::works(
+            NAME,
+            format!("it answers, and has {} programs", spaces.len()),
+        ),
+        Err(trouble) => Finding::fails(NAME, trouble.evidence(), trouble.remedy()),
     }
 }

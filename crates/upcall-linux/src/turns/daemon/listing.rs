@@ -25,6 +25,36 @@ pub enum Trouble {
     Silent(PathBuf),
 }
 
+impl Trouble {
+    /// What was found.
+    pub fn evidence(&self) -> String {
+        match self {
+            Trouble::NoPlace => {
+                "XDG_RUNTIME_DIR and /run/user name no directory for its socket".into()
+            }
+            Trouble::NoDaemon(path, error) => format!("{}: {error}", path.display()),
+            Trouble::Version(version) => {
+                format!("its version is {version}, this command's is {VERSION}")
+            }
+            Trouble::Silent(path) => {
+                format!("{} was connected to, and does not answer", path.display())
+            }
+        }
+    }
+
+    /// What would change it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Trouble::NoPlace => "set XDG_RUNTIME_DIR to a directory of your own, with a short name",
+            Trouble::NoDaemon(..) => {
+                "start upcalld --user; without it programs take turns by themselves"
+            }
+            Trouble::Version(_) => "use the daemon and the command of one installation",
+            Trouble::Silent(_) => "see if the daemon is stopped, and start it again",
+        }
+    }
+}
+
 /// Returns the address spaces of the user's daemon.
 ///
 /// # Errors
