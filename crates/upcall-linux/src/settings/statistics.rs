@@ -14,7 +14,7 @@ const fn row(name: &'static str, meaning: &'static str) -> Row {
 }
 
 /// All rows, in the order in which they are printed.
-pub const ROWS: [Row; 23] = [
+pub const ROWS: [Row; 24] = [
     row(
         "virtual processors",
         "How many threads the program can run at once (upcall run -p).",
@@ -58,6 +58,10 @@ pub const ROWS: [Row; 23] = [
     row(
         "threads stolen",
         "A virtual processor without work took a ready thread from another one's list.",
+    ),
+    row(
+        "pieces taken",
+        "A thread was made for work that was forked (upcall::join) and had not begun, because a virtual processor had no other.",
     ),
     row(
         "activations at peak",
