@@ -50,7 +50,7 @@ mod error;
 pub mod future;
 #[cfg(not(loom))]
 pub mod io;
-#[cfg(not(loom))]
+#[cfg_attr(all(loom, not(test)), allow(dead_code))]
 mod join;
 #[cfg(all(loom, test))]
 mod models;

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -247,6 +247,93 @@ const FAULTS: &[Fault] = &[
         "            self.0.changed.notify_all();\n",
         "",
     ),
+    (
+        "a_piece_is_run_by_one",
+        "join/list.rs",
+        "compare_exchange(piece, TAKEN, Ordering::Acquire, Ordering::Relaxed)",
+        "compare_exchange(piece, TAKEN, Ordering::Relaxed, Ordering::Relaxed)",
+    ),
+    // Two run it.
+    (
+        "a_piece_is_run_by_one",
+        "join/list.rs",
+        "found != TAKEN",
+        "found != NOTHING",
+    ),
+    (
+        "a_piece_is_run_by_one",
+        "join/piece.rs",
+        ".compare_exchange(RUNS, ENDED, Ordering::Release",
+        ".compare_exchange(RUNS, ENDED, Ordering::Relaxed",
+    ),
+    (
+        "a_piece_is_run_by_one",
+        "join/piece.rs",
+        "ended.load(Ordering::Acquire)",
+        "ended.load(Ordering::Relaxed)",
+    ),
+    // The thread that waits is not told.
+    (
+        "a_piece_is_run_by_one",
+        "join/piece.rs",
+        "            waiting::change_and_wake(ended, |_| {\n                ended.swap(ENDED, Ordering::Release);\n                true\n            });\n",
+        "            ended.swap(ENDED, Ordering::Release);\n",
+    ),
+    // The piece is used after its end.
+    (
+        "a_piece_is_run_by_one",
+        "join/piece.rs",
+        "            waiting::change_and_wake(ended, |_| {\n                ended.swap(ENDED, Ordering::Release);\n                true\n            });\n",
+        "            ended.swap(ENDED, Ordering::Release);\n            waiting::wake(ended, ended.load(Ordering::Relaxed));\n",
+    ),
+    // The look at `known` comes before the piece is there.
+    (
+        "a_piece_is_taken_where",
+        "join/list.rs",
+        "place.swap(piece.as_ptr().addr(), Ordering::SeqCst);",
+        "place.store(piece.as_ptr().addr(), Ordering::Release);",
+    ),
+    // The look for pieces comes before `known` is taken away.
+    (
+        "a_piece_is_taken_where",
+        "join/list.rs",
+        "self.known.swap(known.into(), Ordering::SeqCst)",
+        "self.known.swap(known.into(), Ordering::Relaxed)",
+    ),
+    // There is no second look.
+    (
+        "a_piece_is_taken_where",
+        "join/pieces.rs",
+        "    if list.has_piece() {\n        list.set_known(true);\n        return false;\n    }\n",
+        "",
+    ),
+    // Nobody looks any more, and everybody thinks so.
+    (
+        "a_piece_is_taken_where",
+        "join/pieces.rs",
+        "known.looks = false;\n            Looked::Nothing",
+        "Looked::Nothing",
+    ),
+    // The taker runs its piece, and nobody looks for the others.
+    (
+        "pieces_that_wait_for_one_another",
+        "join/pieces.rs",
+        "let another = known.looks;",
+        "let another = false;",
+    ),
+    (
+        "the_pieces_of_two_threads",
+        "join/pieces.rs",
+        "let another = known.looks;",
+        "let another = false;",
+    ),
+    // A list with a piece is forgotten.
+    (
+        "the_pieces_of_two_threads",
+        "join/pieces.rs",
+        "known.lists.push_back(list);\n        !std::mem",
+        "known.lists.clear();\n        known.lists.push_back(list);\n        !std::mem",
+    ),
 ];
 
 #[test]

@@ -143,6 +143,22 @@ impl<K: Machine> Thread<K> {
         self.state.load(Ordering::Acquire) == Phase::Ready
     }
 
+    /// Returns true if it waits, in the program or in the kernel, so that it has no use for a virtual processor. As far as
+    /// one can know from outside.
+    pub fn is_waiting(&self) -> bool {
+        match self.state.load(Ordering::Acquire) {
+            Phase::Running => self
+                .carrier()
+                .is_some_and(|one| !one.vp().word().is_owned_by(one)),
+            Phase::Parking | Phase::Parked | Phase::Queued => true,
+            Phase::Ready
+            | Phase::Held
+            | Phase::ClaimedWoken
+            | Phase::ClaimedTimedOut
+            | Phase::ClaimedInterrupted => false,
+        }
+    }
+
     /// Returns true if it is ready and put aside ([`Rank::HELD`]), as far as one can know from outside.
     pub fn is_held(&self) -> bool {
         self.state.load(Ordering::Acquire) == Phase::Held

@@ -1,18 +1,19 @@
 //! The runtime's services for a program that links the crate, without a system call.
 
 use core::slice;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use upcall_core::kernel::Vessels;
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
-use upcall_linux::{Runtime, base, descriptors};
+use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::call::futex_calls;
+use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
 use crate::signal::seen::UNSEEN;
 
-pub use crate::ground::caller::runtime;
+pub use crate::ground::caller::{own_thread, runtime};
 
 /// Waits until the word is woken, if it holds `expected`, or until `deadline`, in nanoseconds of CLOCK_MONOTONIC. Returns 0
 /// if it was woken, else the error number of futex(2).
@@ -51,6 +52,25 @@ pub fn company(runtime: &'static Runtime) -> Company {
     } else {
         Company::Elsewhere
     }
+}
+
+/// Returns true if other threads are ready on this thread's virtual processor.
+#[inline]
+pub fn has_company(runtime: &'static Runtime) -> bool {
+    // A hint, as in `company`.
+    runtime.kernel().current().vp().has_ready()
+}
+
+/// Returns a word that is not 0 while this thread is bound: it has left the virtual processors for a kernel thread of its
+/// own, and perhaps with attributes that other threads have not.
+pub fn bound_word(thread: &'static Thread) -> &'static AtomicI32 {
+    &thread.guest().outside_tid
+}
+
+/// Returns the signal mask of a thread, as a set of 64 signals.
+#[inline]
+pub fn mask(thread: &'static Thread) -> u64 {
+    thread.kernel.mask.load(Ordering::Relaxed)
 }
 
 /// Wakes at most `count` waiters of the word, kernel threads among them. Returns how many.

@@ -7,6 +7,7 @@ use upcall_linux::{Runtime, sys};
 
 use crate::rewrite::sud;
 use crate::signal::dispatch;
+use crate::thread::shell;
 
 /// A buffer on the stack: nothing may be allocated while the process ends.
 struct Text {
@@ -44,6 +45,7 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
         stats.taken.get(),
         stats.preempted.get(),
         stats.stolen.get(),
+        shell::pieces_taken(),
         stats.activations.peak(),
         stats.recycled.get(),
         stats.refused.get(),

@@ -60,6 +60,10 @@ pub const ROWS: [Row; 24] = [
         "A virtual processor without work took a ready thread from another one's list.",
     ),
     row(
+        "pieces taken",
+        "A thread was made for work that was forked (upcall::join) and had not begun, because a virtual processor had no other.",
+    ),
+    row(
         "activations at peak",
         "The most kernel threads that carried threads, or were ready to, at once.",
     ),

@@ -193,6 +193,28 @@ const MUTANTS: &[Mutant] = &[
         instead: "",
         scenario: "processors::processors_are_taken",
     },
+    // A thread that is blocked in the kernel, or parked, looks like one that computes; the other way round.
+    Mutant {
+        caught_by: "panicked",
+        file: "state/thread.rs",
+        text: ".is_some_and(|one| !one.vp().word().is_owned_by(one)),",
+        instead: ".is_none(),",
+        scenario: "who_waits_is_seen",
+    },
+    Mutant {
+        caught_by: "panicked",
+        file: "state/thread.rs",
+        text: "Phase::Parking | Phase::Parked | Phase::Queued => true,",
+        instead: "Phase::Parking | Phase::Parked | Phase::Queued => false,",
+        scenario: "who_waits_is_seen",
+    },
+    Mutant {
+        caught_by: "panicked",
+        file: "state/thread.rs",
+        text: "| Phase::ClaimedInterrupted => false,",
+        instead: "| Phase::ClaimedInterrupted => true,",
+        scenario: "who_waits_is_seen",
+    },
     // A virtual processor that is never idle takes nothing from a fuller one.
     Mutant {
         caught_by: "panicked",

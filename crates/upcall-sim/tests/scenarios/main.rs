@@ -106,6 +106,41 @@ fn contention() {
     });
 }
 
+/// A thread that only looks at another one sees whether that one has a use for a processor.
+#[test]
+fn who_waits_is_seen() {
+    explore_less("who_waits_is_seen", "1,vps=1", |me| {
+        let stage = me.word(0);
+        let blocks: [fn(Me); 3] = [
+            |me| me.call(20_000),
+            |me| me.fault(20_000),
+            |me| me.sleep(20_000),
+        ];
+        for (round, block) in (1..).zip(blocks) {
+            let other = me.spawn(move |me| {
+                while stage.load(Ordering::SeqCst) < 2 * round {
+                    me.steps(5);
+                    me.yield_now();
+                }
+                block(me);
+                stage.store(2 * round + 1, Ordering::SeqCst);
+            });
+            let (mut computed, mut waited) = (false, false);
+            for _ in 0..5 {
+                me.yield_now();
+                computed |= !other.thread.is_waiting();
+            }
+            stage.store(2 * round, Ordering::SeqCst);
+            while stage.load(Ordering::SeqCst) == 2 * round {
+                me.yield_now();
+                waited |= other.thread.is_waiting();
+            }
+            assert!(computed && waited, "{round}: {computed} {waited}");
+            me.join(other);
+        }
+    });
+}
+
 #[test]
 fn blocking_calls() {
     explore("blocking_calls", |me| {

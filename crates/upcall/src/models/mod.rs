@@ -8,6 +8,8 @@
 //! each catches a fault. Poisoning has no model: its flag orders nothing. Nor has `Barrier` beside the
 //! stress of `tests`.
 
+mod joins;
+
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;

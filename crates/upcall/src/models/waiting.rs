@@ -14,7 +14,8 @@ use loom::sync::Mutex;
 use loom::sync::atomic::{self, fence};
 use loom::thread::{self, Thread};
 
-/// As in `std`. Loom takes SeqCst for AcqRel but in fences, so there is one on both sides of such an access.
+/// As in `std`. Loom takes SeqCst for AcqRel but in fences, so there is one on both sides of such a change. Of a load there is
+/// none: a processor orders it only against changes that are SeqCst, too.
 #[derive(Debug)]
 pub(crate) struct AtomicU32(Lasting<atomic::AtomicU32>);
 
@@ -54,13 +55,20 @@ fn ordered<R>(order: Ordering, access: impl FnOnce() -> R) -> R {
     result
 }
 
+fn acquire(order: Ordering) -> Ordering {
+    match order {
+        Ordering::SeqCst => Ordering::Acquire,
+        order => order,
+    }
+}
+
 impl AtomicU32 {
     pub(crate) fn new(value: u32) -> Self {
         AtomicU32(Lasting::new(atomic::AtomicU32::new(value)))
     }
 
     pub(crate) fn load(&self, order: Ordering) -> u32 {
-        ordered(order, || self.0.get().load(order))
+        self.0.get().load(acquire(order))
     }
 
     pub(crate) fn swap(&self, value: u32, order: Ordering) -> u32 {
@@ -127,6 +135,40 @@ impl AtomicU64 {
         failure: Ordering,
     ) -> Result<u64, u64> {
         self.0.get().compare_exchange(from, to, success, failure)
+    }
+}
+
+/// As in `std`, with what is asked of it.
+#[derive(Debug)]
+pub(crate) struct AtomicUsize(Lasting<atomic::AtomicUsize>);
+
+impl AtomicUsize {
+    pub(crate) fn new(value: usize) -> Self {
+        AtomicUsize(Lasting::new(atomic::AtomicUsize::new(value)))
+    }
+
+    pub(crate) fn load(&self, order: Ordering) -> usize {
+        self.0.get().load(acquire(order))
+    }
+
+    pub(crate) fn store(&self, value: usize, order: Ordering) {
+        ordered(order, || self.0.get().store(value, order));
+    }
+
+    pub(crate) fn swap(&self, value: usize, order: Ordering) -> usize {
+        ordered(order, || self.0.get().swap(value, order))
+    }
+
+    pub(crate) fn compare_exchange(
+        &self,
+        from: usize,
+        to: usize,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<usize, usize> {
+        ordered(success, || {
+            self.0.get().compare_exchange(from, to, success, failure)
+        })
     }
 }
 

@@ -198,7 +198,7 @@ impl Drop for Leaves {
 
 /// Starts the runtime, unless that was tried before.
 #[inline]
-fn start() {
+pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         // If it cannot be started, or is another's, threads are those of std.

@@ -16,6 +16,8 @@ mod scope;
 mod urgency;
 
 pub use crate::current::{Thread, ThreadId, current, park, park_timeout};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use builder::start;
 pub use builder::{Builder, spawn};
 pub use handle::JoinHandle;
 pub use scope::{Scope, ScopedJoinHandle, scope};
@@ -37,6 +39,6 @@ pub fn yield_now() {
 }
 
 /// What joining a thread gives that was ended early.
-fn ended_early() -> Box<dyn std::any::Any + Send> {
+pub(crate) fn ended_early() -> Box<dyn std::any::Any + Send> {
     Box::new("the thread was ended by pthread_exit(3) or a cancellation")
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub type Case = (&'static str, fn());
 
-const MODE: &str = "UPCALL_SYNC_TEST_VPS";
+pub const MODE: &str = "UPCALL_SYNC_TEST_VPS";
 const SLICE: &str = "UPCALL_SYNC_TEST_SLICE_US";
 
 /// Lists cases with their names.

@@ -18,7 +18,7 @@
 mod pool;
 mod tls;
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 
@@ -35,6 +35,8 @@ use crate::thread::{lifetime, names};
 
 /// Threads of the runtime's own, which do not keep the process.
 static SERVING: AtomicUsize = AtomicUsize::new(0);
+/// Pieces of work that a thread has forked and another one has run.
+static PIECES_TAKEN: AtomicU64 = AtomicU64::new(0);
 
 pub use pool::{CLASSES, forget};
 
@@ -478,4 +480,14 @@ pub fn serving() -> usize {
 /// Makes the calling thread the runtime's own: the process does not go on for it.
 pub fn serve() {
     SERVING.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Called when a thread runs a piece of work that another one has forked.
+pub fn count_piece() {
+    PIECES_TAKEN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Returns how often that has happened.
+pub fn pieces_taken() -> u64 {
+    PIECES_TAKEN.load(Ordering::Relaxed)
 }

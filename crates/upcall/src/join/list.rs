@@ -1,0 +1,142 @@
+//! The pieces that a thread has forked and not joined yet.
+//!
+//! A list is an array of words. The thread uses them like a stack; takers begin at the bottom, with the oldest piece. A
+//! word decides who runs its piece:
+//!
+//! ```text
+//!   NOTHING ──▶ piece ──▶ NOTHING             forked, and taken back by the thread
+//!   NOTHING ──▶ piece ──▶ TAKEN ──▶ NOTHING   forked, taken by a taker, and joined
+//! ```
+//!
+//! A taker uses a piece only when it has taken it: the stack on which the piece lies may be something else before. If the
+//! thread has forked another piece at the same address meanwhile, the taker takes that one. The words themselves are there
+//! for ever.
+//!
+//! A list is *known* while takers look at it ([`super::pieces`]). The thread forks a piece, then looks if its list is known.
+//! A taker that finds the list empty takes `known` away, then looks again. All four steps are SeqCst: either the taker sees
+//! the piece, or the thread sees that its list is not known.
+//!
+//! Approach rejected: a list through the pieces themselves. Takers would read stacks that may be in use for something else.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use super::piece::Header;
+use crate::waiting::{AtomicU32, AtomicUsize};
+
+/// So many pieces have room.
+const ROOM: usize = if cfg!(loom) { 2 } else { 128 };
+
+const NOTHING: usize = 0;
+const TAKEN: usize = 1;
+
+/// See the module's text.
+#[repr(align(128))]
+pub(crate) struct List {
+    /// How many pieces there are. The thread's own.
+    len: AtomicUsize,
+    known: AtomicU32,
+    #[cfg(not(loom))]
+    pub(super) owner: super::taker::Owner,
+    places: [AtomicUsize; ROOM],
+}
+
+/// Where a piece is in its thread's list.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    list: &'static List,
+    index: usize,
+}
+
+impl List {
+    pub(crate) fn new() -> Self {
+        List {
+            len: AtomicUsize::new(0),
+            known: AtomicU32::new(0),
+            #[cfg(not(loom))]
+            owner: super::taker::Owner::nobody(),
+            places: std::array::from_fn(|_| AtomicUsize::new(NOTHING)),
+        }
+    }
+
+    /// Puts a piece in, if there is room. By the thread itself, which then looks if the list [is known](List::is_known).
+    #[inline]
+    pub(crate) fn push(&'static self, piece: NonNull<Header>) -> Option<Place> {
+        let index = self.len.load(Ordering::Relaxed);
+        let place = self.places.get(index)?;
+        self.len.store(index + 1, Ordering::Relaxed);
+        // SeqCst: see the module's text. Release: pairs with the Acquire in `take`.
+        place.swap(piece.as_ptr().addr(), Ordering::SeqCst);
+        Some(Place { list: self, index })
+    }
+
+    /// Takes all pieces back that are left, by a thread that ends. Returns true if one was taken.
+    pub(crate) fn leave(&self) -> bool {
+        let left = self.len.swap(0, Ordering::Relaxed);
+        let places = &self.places[..left];
+        let back = |place: &AtomicUsize| place.swap(NOTHING, Ordering::Relaxed) == TAKEN;
+        places
+            .iter()
+            .rev()
+            .fold(false, |taken, place| back(place) | taken)
+    }
+
+    /// Returns true if takers look at the list.
+    #[inline]
+    pub(crate) fn is_known(&self) -> bool {
+        // SeqCst: see the module's text.
+        self.known.load(Ordering::SeqCst) != 0
+    }
+
+    /// By one that has all known lists locked.
+    pub(crate) fn set_known(&self, known: bool) {
+        // SeqCst: see the module's text.
+        self.known.swap(known.into(), Ordering::SeqCst);
+    }
+
+    /// Returns the oldest piece that nobody has taken.
+    fn oldest(&self) -> Option<(&AtomicUsize, usize)> {
+        for place in &self.places {
+            // SeqCst: see the module's text.
+            match place.load(Ordering::SeqCst) {
+                NOTHING => return None,
+                TAKEN => {}
+                piece => return Some((place, piece)),
+            }
+        }
+        None
+    }
+
+    /// Returns true if there is a piece that nobody has taken.
+    pub(crate) fn has_piece(&self) -> bool {
+        self.oldest().is_some()
+    }
+
+    /// Takes the oldest piece.
+    pub(crate) fn take(&self) -> Option<NonNull<Header>> {
+        loop {
+            let (place, piece) = self.oldest()?;
+            // Acquire: pairs with the swap in `push`: the piece is as it was forked.
+            if place
+                .compare_exchange(piece, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+            {
+                return NonNull::new(std::ptr::with_exposed_provenance_mut(piece));
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Takes the youngest piece back, by its thread. Returns false if it was taken.
+    #[inline]
+    pub(crate) fn take_back(self) -> bool {
+        let Some(place) = self.list.places.get(self.index) else {
+            unreachable!("the piece was there");
+        };
+        // Relaxed: what a taker does with the piece is ordered by the piece's own word.
+        let found = place.swap(NOTHING, Ordering::Relaxed);
+        self.list.len.store(self.index, Ordering::Relaxed);
+        found != TAKEN
+    }
+}
