@@ -45,6 +45,35 @@ const FAULTS: &[Fault] = &[
         "let first = list.pop_front();\n            list.push_last(thread);\n            first",
     ),
     (
+        "taken::an_owner_that_falls_idle",
+        "runtime/idle.rs",
+        "if runtime.work_waits(vp) || !runtime.kernel.may_run(vp) {",
+        "if runtime.work_waits(vp) {",
+    ),
+    (
+        "taken::an_owner_that_falls_idle",
+        "runtime/taken.rs",
+        "State::Idle if self.vps.clear_idle(vp) => {",
+        "State::Idle if false => {",
+    ),
+    (
+        "taken::a_thread_that_is_put",
+        "runtime/taken.rs",
+        "        if !self.kernel.may_run(vp) {
+            self.call_back(vp);
+        }",
+        "        let _ = vp;",
+    ),
+    (
+        "taken::a_thread_that_is_put",
+        "runtime/taken.rs",
+        "            if vp.has_ready() && runtime.another_with_processor(vp).is_some() {
+                break;
+            }
+",
+        "",
+    ),
+    (
         "lists::a_virtual_processor_that_entered_the_idle_set",
         "vp_set.rs",
         "fetch_and(!bit, Ordering::SeqCst) & bit != 0",

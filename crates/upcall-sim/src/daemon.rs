@@ -13,6 +13,7 @@ use upcall_alloc::{Allocator, Priority, ProcessorId, Terms};
 use upcall_core::State;
 
 use crate::machine::daemon::{Life, Stopped};
+use crate::machine::sim::Vp;
 use crate::machine::space::Space;
 use crate::machine::{Doing, Machine};
 
@@ -174,6 +175,10 @@ impl Machine {
                             told: None,
                         });
                         taken = true;
+                        let its = |vp: &&Vp| vp.processor() == processor as u32;
+                        for vp in space.vps().iter().filter(its) {
+                            space.turns.lose(vp.index());
+                        }
                     }
                     _ => {}
                 }
@@ -207,8 +212,7 @@ impl Machine {
             return 0;
         }
         if let Some(runtime) = space.runtime.get() {
-            let uses =
-                |vp: &&crate::machine::sim::Vp| vp.word().state() != State::Idle || vp.has_ready();
+            let uses = |vp: &&Vp| vp.word().state() != State::Idle || vp.has_ready();
             return runtime.vps().iter().filter(uses).count() as u32;
         }
         let threads = space.kernel_threads.borrow();

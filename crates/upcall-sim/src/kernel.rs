@@ -191,13 +191,10 @@ impl Attributes for Sim {
         if activation.vp().has_ready() {
             space.dispatches(activation.vp().index());
         }
-        let stranded = |vp: &Vp| space.lacks_processor(vp) && vp.has_ready();
-        let strands = || space.vps().iter().any(stranded);
         if let Err(what) = space.turns.came(
             thread,
             machine.rounds.now(),
             rounds::of_a_call(&machine.style),
-            strands,
         ) {
             machine.fail(what);
         }
@@ -211,7 +208,7 @@ impl Attributes for Sim {
         machine.point(Call::Uninstall);
         let vp = activation.vp();
         // Who lost its virtual processor on the way in goes to the front, not to the end.
-        if vp.word().is_owned_by(activation) {
+        if vp.word().is_owned_by(activation) && !self.space().lacks_processor(vp) {
             machine.space().turns.left(vp.index(), thread);
         }
     }

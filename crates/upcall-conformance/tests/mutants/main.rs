@@ -57,6 +57,7 @@ const fn of_standby(
 
 const RETURNED: &str = "upcall-core/src/runtime/returned.rs";
 const PREEMPTED: &str = "upcall-core/src/runtime/preempted.rs";
+const TAKEN: &str = "upcall-core/src/runtime/taken.rs";
 const SCHEDULE: &str = "upcall-core/src/runtime/schedule.rs";
 const STANDBY: &str = "upcall-core/src/runtime/standby.rs";
 const ACTIVATIONS: &str = "upcall-core/src/runtime/activations.rs";
@@ -143,11 +144,16 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "last_processor",
         SCHEDULE,
-        "while !runtime.kernel.may_run(vp) {",
-        "while false {",
+        "if !runtime.kernel.may_run(vp) && !self.pause(vp) {",
+        "if false && !self.pause(vp) {",
     ),
     // A thread whose processor was taken waits until it comes back.
-    of_runtime("warning", PREEMPTED, "runtime.fetch_stranded(vp);", ""),
+    of_runtime(
+        "warning",
+        TAKEN,
+        "others.filter(|other| self.kernel.may_run(other))",
+        "others.filter(|_| false)",
+    ),
     of_runtime(
         "add",
         IDLE,

@@ -387,15 +387,16 @@ impl<K: Kernel> Runtime<K> {
 
     /// As [`Inside::futex_wake`], for a kernel thread that is no activation.
     pub fn futex_wake_from_outside(&'static self, key: usize, count: usize, mask: u32) -> usize {
-        let Some(vp) = self.vps().first() else {
+        let Some(first) = self.vps().first() else {
             return 0;
         };
+        let vp = self.with_processor(first);
         let woken = {
             let mut queue = self.futexes.bucket(key).lock(&self.kernel);
             self.wake_queue(vp, &mut queue, key, count, mask)
         };
         if woken > 0 {
-            self.choose_again_from_afar(vp);
+            self.choose_again(vp, true);
         }
         woken
     }

@@ -83,7 +83,7 @@ impl<K: Kernel> Inside<K> {
 
     /// Rests while it owns the idle virtual processor; perhaps it does not any more afterwards, and is
     /// a spare.
-    fn rest_as_owner(&self, vp: &'static Vp<K>, rest: impl FnOnce()) {
+    pub(super) fn rest_as_owner(&self, vp: &'static Vp<K>, rest: impl FnOnce()) {
         self.change_activity(Activity::Running, Activity::Resting);
         let word = vp.word();
         if word.is_owned_by(self.activation()) && word.state() == State::Idle {
@@ -126,7 +126,8 @@ impl<K: Kernel> Inside<K> {
         let began = runtime.kernel.now();
         let spell = vp.spell_ns.load(Ordering::Relaxed);
         loop {
-            if runtime.work_waits(vp) {
+            // SeqCst: its processor may be taken just now; see `Runtime::recall`.
+            if runtime.work_waits(vp) || !runtime.kernel.may_run(vp) {
                 break;
             }
             if runtime.kernel.now().wrapping_sub(began) >= spell {
@@ -192,42 +193,6 @@ impl<K: Kernel> Inside<K> {
         }
     }
 
-    /// The processor is another address space's now: sleeps, as idle owner whom nobody rings, until
-    /// it is ours again. What comes back from the kernel may take the virtual processor meanwhile.
-    /// Returns whether the activation still owns it, in state `Runtime`.
-    #[cold]
-    pub(super) fn pause(&self, vp: &'static Vp<K>) -> bool {
-        let runtime = self.runtime();
-        runtime.stats.taken.add();
-        // Not only its own: it may have been rung for another's.
-        if runtime.work_waits(vp) {
-            runtime.announce_ready(vp);
-        }
-        if !vp.step(self.activation(), State::Runtime, State::Idle) {
-            runtime.kernel.broken("an owner that pauses was replaced");
-        }
-        loop {
-            let seen = self.wake.load(Ordering::SeqCst);
-            let word = vp.word();
-            if !word.is_owned_by(self.activation()) || word.state() != State::Idle {
-                break;
-            }
-            if runtime.kernel.may_run(vp) {
-                break;
-            }
-            self.look_at_deferred();
-            // A spare's place; where there is none, its own, or nobody would see that an event makes a
-            // thread ready for which a processor is wanted.
-            let seatless = runtime.seat_is_wanted() && !runtime.call_spare(vp);
-            self.rest_as_owner(vp, || {
-                if !seatless || !self.sit(seen) {
-                    runtime.kernel.await_turn(self.activation(), seen);
-                }
-            });
-        }
-        self.reclaim_and_look(vp)
-    }
-
     /// While activations are absent: lets those that came back have the processor for a moment.
     /// Returns whether the activation still owns its virtual processor.
     pub(super) fn let_return(&self) -> bool {
@@ -245,7 +210,7 @@ impl<K: Kernel> Inside<K> {
     }
 
     /// As [`Inside::reclaim`], for an owner that was idle in name only: nobody rang it.
-    fn reclaim_and_look(&self, vp: &'static Vp<K>) -> bool {
+    pub(super) fn reclaim_and_look(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
         let owns = self.reclaim(vp);
         if owns && runtime.vps.any_unwatched() {

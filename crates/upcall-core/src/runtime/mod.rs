@@ -1,7 +1,7 @@
 //! The runtime object: what it owns, and how that comes into being.
 //!
 //! How a thread enters and leaves it is in `passage.rs`; what runs next, in `schedule.rs`; what happens at
-//! upcalls, in `blocked.rs`, `returned.rs` and `preempted.rs`; what an activation without a thread does, in `idle.rs`.
+//! upcalls, in `blocked.rs`, `returned.rs`, `preempted.rs` and `taken.rs`; what an activation without a thread does, in `idle.rs`.
 
 use crate::sync::{AtomicBool, Ordering};
 
@@ -34,6 +34,7 @@ mod schedule;
 mod seat;
 mod spares;
 mod standby;
+mod taken;
 mod vps;
 
 use self::activations::Activations;

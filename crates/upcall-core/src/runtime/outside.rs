@@ -44,9 +44,10 @@ impl<K: Kernel> Runtime<K> {
 
     /// Makes a thread ready that has come back. Called by a kernel thread that is no activation.
     pub fn make_ready_from_outside(&'static self, thread: &'static Thread<K>) {
-        if let Some(vp) = self.vps().first() {
+        if let Some(first) = self.vps().first() {
+            let vp = self.with_processor(first);
             self.make_ready_on(vp, thread);
-            self.choose_again_from_afar(vp);
+            self.choose_again(vp, true);
         }
     }
 }

@@ -51,49 +51,22 @@ impl<K: Kernel> Runtime<K> {
         inside.leave();
     }
 
-    /// A thread that is ready where no processor is, since another address space has it, is nobody's next:
-    /// while all others compute, none of them looks for more. So who has a processor does now and then.
-    fn fetch_stranded(&'static self, vp: &'static Vp<K>) {
-        let stranded = self.vps.find_ready(vp, |other| {
-            (other.has_ready() && !self.kernel.may_run(other)).then_some(other)
-        });
-        if let Some(other) = stranded
-            && self.kernel.may_run(vp)
-            && let Some(thread) = self.steal_from(other)
-        {
-            // It has waited longest there.
-            self.push_front(vp, thread);
-        }
-    }
-
     /// Takes a thread from a virtual processor where at least two more wait than here. One steals when it has nothing else
     /// to run. If its threads compute, or their clients always ask anew, it never gets there, and each of its few
     /// threads would have more of the machine than each of the other's many.
     fn take_from_fuller(&'static self, vp: &'static Vp<K>) -> Option<&'static Thread<K>> {
         let most = vp.ready.len() + 1;
-        let fuller = self.vps.find_ready(vp, |other| {
-            // Where no processor is, `fetch_stranded` has been.
-            (other.ready.len() > most && self.kernel.may_run(other)).then_some(other)
-        })?;
+        let fuller = self
+            .vps
+            .find_ready(vp, |other| (other.ready.len() > most).then_some(other))?;
         self.steal_from(fuller)
     }
 
     /// Threads were added to the ready list of a virtual processor that the caller does not own: an
-    /// idle processor takes them, or the owner chooses again as soon as it can. The caller runs on the
-    /// processor of `vp`, or its owner would not be seen to leave the runtime in time: see
-    /// [`Runtime::choose_again_from_afar`].
-    pub(crate) fn choose_again(&'static self, vp: &'static Vp<K>) {
-        self.make_choose(vp, false);
-    }
-
-    /// As [`Runtime::choose_again`], from another processor. An owner leaves the runtime by a store and
-    /// a look for notes, with no barrier in between: from here it may still seem to be inside when it
-    /// has looked. So it is interrupted, which it is after the one or before the other.
-    pub(crate) fn choose_again_from_afar(&'static self, vp: &'static Vp<K>) {
-        self.make_choose(vp, true);
-    }
-
-    fn make_choose(&'static self, vp: &'static Vp<K>, afar: bool) {
+    /// idle processor takes them, or the owner chooses again as soon as it can. `afar`: the caller is perhaps on another
+    /// processor. An owner leaves the runtime by a store and a look for notes, with no barrier in between: from there it may
+    /// still seem to be inside when it has looked. So it is interrupted, which it is after the one or before the other.
+    pub(super) fn choose_again(&'static self, vp: &'static Vp<K>, afar: bool) {
         if !self.announce_ready(vp) {
             self.ask_owner(vp, afar);
         }
@@ -119,19 +92,6 @@ impl<K: Kernel> Runtime<K> {
             return;
         }
     }
-
-    /// The owner of a virtual processor looks again, as soon as it can, what should run on it, and
-    /// whether it may ([`Share::may_run`](crate::kernel::Share::may_run)).
-    pub fn recall(&'static self, vp: &'static Vp<K>) {
-        let owner = vp.word().owner();
-        owner.attend(Activation::<K>::RESCHEDULE);
-        let word = vp.word();
-        if matches!(word.state(), State::User | State::Runtime) && word.is_owned_by(owner) {
-            // It left the runtime in between and may not have seen the note; see
-            // `choose_again_from_afar`.
-            self.kernel.interrupt(owner);
-        }
-    }
 }
 
 impl<K: Kernel> Inside<K> {
@@ -155,7 +115,6 @@ impl<K: Kernel> Inside<K> {
             // Nobody else looks while this thread computes.
             self.look_at_poller(vp);
         }
-        runtime.fetch_stranded(vp);
         // With a policy of the program's, that policy decides if the thread runs on.
         let advised = runtime.advises_on_slice(thread);
         let are_equals = !advised && runtime.all_take_turns();

@@ -50,6 +50,7 @@ impl<K: Kernel> Entered<K> {
                 let vp = inside.vp();
                 if runtime.is_ranked() {
                     runtime.put_back(vp, thread);
+                    runtime.look_after(vp);
                     return None;
                 }
                 runtime.push_front(vp, thread);
@@ -64,6 +65,7 @@ impl<K: Kernel> Entered<K> {
                 {
                     runtime.ask_owner(vp, false);
                 }
+                runtime.look_after(vp);
                 None
             },
             usize::from(displaced),

@@ -51,10 +51,8 @@ impl<K: Kernel> Inside<K> {
             if runtime.poller_is_due(vp) {
                 self.look_at_poller(vp);
             }
-            while !runtime.kernel.may_run(vp) {
-                if !self.pause(vp) {
-                    return;
-                }
+            if !runtime.kernel.may_run(vp) && !self.pause(vp) {
+                return;
             }
             if runtime.stats.absent.get() != 0 && !self.let_return() {
                 return;
@@ -186,7 +184,7 @@ impl<K: Kernel> Runtime<K> {
     }
 
     /// As [`Runtime::make_ready_on`]. `afar`: the caller is perhaps on another processor than `vp`, see
-    /// [`Runtime::choose_again_from_afar`].
+    /// [`Runtime::choose_again`].
     #[inline]
     pub(super) fn make_ready_at(
         &'static self,

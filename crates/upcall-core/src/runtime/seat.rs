@@ -83,12 +83,14 @@ impl<K: Kernel> Runtime<K> {
     /// it began to wait, where its data may still be, unless more threads wait there than here, or another program has its
     /// processor.
     pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
+        let here = self.with_processor(vp);
         while let Some(thread) = list.pop_front() {
-            let home = thread.home.get(Ordering::Relaxed).unwrap_or(vp);
-            let is_busier = home.ready.len() > vp.ready.len() + 1;
+            let home = thread.home.get(Ordering::Relaxed).unwrap_or(here);
+            let is_busier = home.ready.len() > here.ready.len() + 1;
             let is_better_here = is_busier || !self.kernel.may_run(home);
-            let place = if is_better_here { vp } else { home };
+            let place = if is_better_here { here } else { home };
             self.make_ready_at(place, thread, !core::ptr::eq(place, vp));
+            self.look_after(place);
         }
     }
 }
@@ -165,6 +167,7 @@ impl<K: Kernel> Inside<K> {
             self.activation().retire_from(Activity::Running);
         }
         runtime.add_ready(vp, list);
-        runtime.choose_again(vp);
+        let here = runtime.with_processor(vp);
+        runtime.choose_again(here, !core::ptr::eq(here, vp));
     }
 }

@@ -293,6 +293,11 @@ impl<K: Machine> Vp<K> {
         self.standby.get(Ordering::Acquire)
     }
 
+    /// How many threads wait in its ready list, at some moment.
+    pub fn nr_ready(&self) -> usize {
+        self.ready.len()
+    }
+
     /// Returns true if threads wait in its ready list, at some moment.
     #[inline]
     pub fn has_ready(&self) -> bool {

@@ -7,9 +7,8 @@ use upcall_core::State;
 pub(crate) struct Books {
     /// The owner of each virtual processor and what it did, after the event before.
     pub(crate) words: Vec<(usize, State)>,
-    /// After how many time slices one without a processor was found with a thread ready, if it always was
-    /// since.
-    pub(crate) stranded_since: Vec<Option<u64>>,
+    /// For how many rounds one without a processor was always found with a thread ready.
+    pub(crate) stranded_for: Vec<Option<u64>>,
     /// For how many rounds a virtual processor was always idle with a thread ready.
     pub(crate) idle_for: Vec<Option<u64>>,
     /// The round of the event before.

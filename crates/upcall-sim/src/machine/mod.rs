@@ -26,7 +26,6 @@ use std::collections::BinaryHeap;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 
-use upcall_core::State;
 use upcall_core::{Activation, arch};
 
 use crate::machine::arena::Arena;
@@ -511,23 +510,9 @@ impl Machine {
             } else {
                 // Perhaps continues on another vessel.
                 let depth = self.depth.replace(0);
-                if slice_over {
-                    self.count_slice(activation);
-                }
                 activation.runtime().interrupted(slice_over);
                 self.depth.set(depth);
             }
-        }
-    }
-
-    /// A time slice is over: counts it if the thread has a processor.
-    fn count_slice(&self, activation: &Activation<Sim>) {
-        let vp = activation.vp();
-        let word = vp.word();
-        let space = self.space();
-        let runs = word.is_owned_by(activation) && word.state() == State::User;
-        if runs && !space.lacks_processor(vp) {
-            space.slices.set(space.slices.get() + 1);
         }
     }
 

@@ -46,8 +46,6 @@ pub struct Space {
     pub(crate) exhausted: Cell<bool>,
     /// Vessels that wait for the processor of a virtual processor, and some that do not any more.
     pub(crate) awaiting: RefCell<Vec<(usize, u32)>>,
-    /// Time slices that have ended on processors that were there.
-    pub(crate) slices: Cell<u64>,
     /// What threads can wait for.
     pub descriptors: RefCell<Vec<Descriptor>>,
     /// Descriptors whose edge nobody has collected.

@@ -2,9 +2,8 @@
 //!
 //! Anderson et al. 1991, section 4.2, leaves the policy to the program. Ours is first in, first out, and that bounds
 //! unfairness. The order is strict on one virtual processor. If there are more, a thread that was stolen from the list
-//! first may be on its way for some rounds. The check is off while threads wait where the processor was taken: a thread
-//! that was stolen may have been put back there, until others come for it
-//! ([`crate::invariants::no_thread_waits_for_a_processor_that_was_taken`]).
+//! first may be on its way for some rounds. Where a processor is taken, the list goes to another virtual processor, and from there on
+//! is as new: a scenario of its own holds that it keeps its order.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
@@ -44,6 +43,11 @@ impl Turns {
         }
     }
 
+    /// The processor of a virtual processor is taken.
+    pub(crate) fn lose(&self, vp: u32) {
+        self.waiting.borrow_mut().retain(|one| one.vp != vp);
+    }
+
     /// A thread has got another rank.
     pub(crate) fn forget(&self, thread: &'static Thread) {
         self.waiting
@@ -54,14 +58,12 @@ impl Turns {
     /// A thread runs. Returns what is wrong with that.
     ///
     /// A thread that was taken from a ready list first may still be on its way for `on_the_way` rounds: its
-    /// activation calls others before it runs. `strands` returns true if threads wait where the processor was
-    /// taken.
+    /// activation calls others before it runs.
     pub(crate) fn came(
         &self,
         thread: &'static Thread,
         round: u64,
         on_the_way: u64,
-        strands: impl Fn() -> bool,
     ) -> Result<(), String> {
         let mut waiting = self.waiting.borrow_mut();
         let is_it = |one: &Waiting| std::ptr::eq(one.thread, thread);
@@ -74,10 +76,6 @@ impl Turns {
         }
         let equals = |one: &&Waiting| one.vp == vp && one.rank == rank && one.thread.rank() == rank;
         for first in waiting[..place].iter().filter(equals) {
-            if strands() {
-                first.passed.set(None);
-                continue;
-            }
             let since = first.passed.get().unwrap_or(round);
             first.passed.set(Some(since));
             if self.vps.get() == 1 || round - since > on_the_way {

@@ -156,6 +156,9 @@ impl Me {
                 .taken
                 .replace(vps.iter().map(|vp| vp.index()).collect());
             self.space.back_at.set(until);
+            for vp in vps {
+                self.space.turns.lose(vp.index());
+            }
             self.space.restore(&machine);
         }
         for vp in vps {

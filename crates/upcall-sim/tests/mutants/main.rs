@@ -188,10 +188,29 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         caught_by: "no_thread_waits_for_a_processor_that_was_taken",
-        file: "runtime/preempted.rs",
-        text: "runtime.fetch_stranded(vp);",
+        file: "runtime/taken.rs",
+        text: "others.filter(|other| self.kernel.may_run(other))",
+        instead: "others.filter(|_| false)",
+        scenario: "processors::a_program_goes_on_with_one_processor",
+    },
+    Mutant {
+        caught_by: "panicked",
+        file: "runtime/taken.rs",
+        text: "while let Some(thread) = from.ready.pop(&self.kernel) {
+            self.stats.stolen.add();
+            self.push_back(to, thread);",
+        instead: "while let Some(thread) = from.ready.pop(&self.kernel) {
+            self.stats.stolen.add();
+            self.push_front(to, thread);",
+        scenario: "processors::the_list_of_a_taken_processor_keeps_its_order",
+    },
+    // It came when no virtual processor had its processor.
+    Mutant {
+        caught_by: "no_thread_waits_for_a_processor_that_was_taken",
+        file: "runtime/taken.rs",
+        text: "runtime.take_in(vp);",
         instead: "",
-        scenario: "processors::processors_are_taken",
+        scenario: "together::two_programs_and_another",
     },
     // A thread that is blocked in the kernel, or parked, looks like one that computes; the other way round.
     Mutant {
@@ -224,14 +243,14 @@ const MUTANTS: &[Mutant] = &[
         scenario: "processors::the_fuller_gives_threads",
     },
     Mutant {
-        caught_by: "no_thread_is_lost",
-        file: "runtime/idle.rs",
-        text: "if runtime.work_waits(vp) {
-            runtime.announce_ready(vp);
-        }
-        if !vp.step",
-        instead: "if !vp.step",
-        scenario: "processors::processors_are_taken",
+        caught_by: "no_processor_idles_while_a_thread_is_ready",
+        file: "runtime/taken.rs",
+        text: "            if runtime.work_waits(vp) {
+                runtime.announce_ready(vp);
+            }
+",
+        instead: "",
+        scenario: "processors::who_is_rung_and_loses_its_processor_passes_the_call_on",
     },
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
@@ -382,9 +401,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "who was waited for does not run",
         file: "runtime/seat.rs",
-        text: "runtime.add_ready(vp, list);
-        runtime.choose_again(vp);",
-        instead: "runtime.add_ready(vp, list);",
+        text: "runtime.choose_again(here, !core::ptr::eq(here, vp));",
+        instead: "let _ = here;",
         scenario: "who_was_waited_for_runs",
     },
     Mutant {

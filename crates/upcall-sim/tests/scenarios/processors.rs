@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use upcall_sim::{explore, explore_less};
+use upcall_core::State;
+use upcall_sim::{Descriptor, Me, Sim, explore, explore_less};
 
 use super::join_all;
 
@@ -30,6 +31,139 @@ fn processors_are_taken() {
             me.lose_processors(least.min(vps)..vps, until);
         }
         join_all(me, threads);
+    });
+}
+
+/// Loses all processors but the first, or all but the last, for the rest of the run.
+fn keep_one(me: Me) {
+    let vps = me.runtime.vps().len();
+    let which = match me.machine.chance(2) {
+        true => 1..vps,
+        false => 0..vps - 1,
+    };
+    me.lose_processors(which, FOR_EVER);
+}
+
+/// Later than any run ends, and a machine on which nothing can run gets there at once.
+const FOR_EVER: u64 = 1 << 50;
+
+/// All processors but one are taken, and stay away. Threads that compute, wait for time, words, descriptors and calls, and
+/// page faults, all go on with the one, whatever they were doing, wherever they were ready.
+#[test]
+fn a_program_goes_on_with_one_processor() {
+    explore("a_program_goes_on_with_one_processor", |me| {
+        let word = me.word(0);
+        let threads = (0..1 + me.some(7)).map(|index| {
+            let descriptors = &me.space.descriptors;
+            descriptors.borrow_mut().push(Descriptor::default());
+            me.spawn(move |me| {
+                for _ in 0..me.some(12) {
+                    match me.machine.pick(6) {
+                        0 => me.sleep(me.machine.pick(20_000)),
+                        1 => me.call(me.machine.pick(20_000)),
+                        2 => {
+                            me.write(index as usize, me.machine.pick(15_000));
+                            me.read(index as usize);
+                        }
+                        3 => {
+                            let deadline = me.machine.clock.get() + me.machine.pick(6_000);
+                            me.wait(word, 0, Some(deadline));
+                        }
+                        4 => me.fault(me.machine.pick(5_000)),
+                        _ => me.steps(60),
+                    }
+                    me.wake(word, 1);
+                }
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        me.steps(40);
+        keep_one(me);
+        join_all(me, threads);
+        // Where the kernel gives no kernel threads, one is not there.
+        let excepted = me.runtime.vps().len() == 1 || me.space.spawn_failed.get();
+        assert!(excepted || me.lacks_processors(), "a thread waited for it");
+    });
+}
+
+/// The ready list of a virtual processor whose processor is taken goes on in its order, behind a thread that computes on the
+/// only other one.
+#[test]
+fn the_list_of_a_taken_processor_keeps_its_order() {
+    let name = "the_list_of_a_taken_processor_keeps_its_order";
+    let less = "1,vps=2,without=stepping+exhaustion+slices+interruptions";
+    explore_less(name, less, |me| {
+        if me.runtime.vps().len() < 2 {
+            return;
+        }
+        let (runs, order) = (me.word(0), me.word(0));
+        let other = me.spawn(move |me| {
+            runs.store(1, Ordering::SeqCst);
+            let here = me.thread.carrier().expect("it runs").vp();
+            while !here.has_ready() {
+                me.step();
+            }
+        });
+        while runs.load(Ordering::SeqCst) == 0 {
+            me.yield_now();
+        }
+        let numbers = 1..=4;
+        let threads = numbers.map(|number| {
+            me.spawn(move |_| {
+                let before = order.load(Ordering::SeqCst);
+                order.store(10 * before + number, Ordering::SeqCst);
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let here = me.thread.carrier().expect("it runs").vp().index() as usize;
+        me.lose_processors(here..here + 1, FOR_EVER);
+        me.step();
+        join_all(me, threads);
+        me.join(other);
+        assert_eq!(order.load(Ordering::SeqCst), 1234);
+        let excepted = me.space.spawn_failed.get();
+        assert!(excepted || me.lacks_processors(), "a thread waited for it");
+    });
+}
+
+/// An idle virtual processor is rung for a thread, and loses its processor on the way: another idle one is rung in its place, while
+/// the one that made the thread only computes.
+#[test]
+fn who_is_rung_and_loses_its_processor_passes_the_call_on() {
+    let name = "who_is_rung_and_loses_its_processor_passes_the_call_on";
+    let less = "1,vps=3,without=stepping+exhaustion+slices+interruptions";
+    explore_less(name, less, |me| {
+        let vps = me.runtime.vps();
+        if vps.len() < 3 {
+            return;
+        }
+        let idle = |me: Me| {
+            me.runtime
+                .vps()
+                .iter()
+                .filter(|vp| vp.word().state() == State::Idle)
+        };
+        for _ in 0..500 {
+            if idle(me).count() == 2 {
+                break;
+            }
+            me.step();
+        }
+        let ran = me.word(0);
+        let thread = me.spawn(move |_| ran.store(1, Ordering::SeqCst));
+        let is_rung = |vp: &upcall_core::Vp<Sim>| vp.word().state() == State::Rung;
+        if let Some(rung) = vps.iter().position(is_rung) {
+            me.lose_processors(rung..rung + 1, FOR_EVER);
+        }
+        for _ in 0..3_000 {
+            if ran.load(Ordering::SeqCst) != 0 {
+                break;
+            }
+            me.step();
+        }
+        let excepted = me.space.spawn_failed.get();
+        assert!(excepted || ran.load(Ordering::SeqCst) != 0, "it waits");
+        me.join(thread);
     });
 }
 

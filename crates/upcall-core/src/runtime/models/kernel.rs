@@ -17,6 +17,7 @@ use crate::kernel::{Attributes, Poll, Share, Vessels, Watch};
 use crate::machine::{Errno, Machine};
 use crate::state::activation::Activation;
 use crate::state::thread::{Thread, ThreadList};
+use crate::state::vp::Vp;
 use crate::sync::{AtomicBool, AtomicU32, UnsafeCell};
 
 std::thread_local! {
@@ -38,9 +39,13 @@ pub(super) struct Checked {
     pub(super) seat: UnsafeCell<u32>,
     /// Interruptions sent.
     pub(super) interrupted: AtomicU32,
+    /// Virtual processors can lose their processors: not asked in other models.
+    may_lose: Cell<bool>,
+    /// Those that have, by number.
+    taken: AtomicU32,
 }
 
-// SAFETY: the checkers run all threads of a model on one kernel thread, and loom watches the cell.
+// SAFETY: the checkers run all threads of a model on one kernel thread, and loom watches the cell that is its own.
 unsafe impl Sync for Checked {}
 
 /// What a model keeps with a thread.
@@ -77,7 +82,21 @@ impl Checked {
             wants_poller: AtomicBool::new(false),
             seat: UnsafeCell::new(0),
             interrupted: AtomicU32::new(0),
+            may_lose: Cell::new(false),
+            taken: AtomicU32::new(0),
         }
+    }
+
+    /// From here on [`Checked::take`] may be called.
+    #[cfg(loom)]
+    pub(super) fn may_lose(&self) {
+        self.may_lose.set(true);
+    }
+
+    /// The processor of a virtual processor is another address space's.
+    #[cfg(loom)]
+    pub(super) fn take(&self, vp: &Vp<Self>) {
+        self.taken.fetch_or(1 << vp.index(), Ordering::SeqCst);
     }
 }
 
@@ -174,4 +193,8 @@ impl Watch for Checked {
     }
 }
 
-impl Share for Checked {}
+impl Share for Checked {
+    fn may_run(&self, vp: &'static Vp<Self>) -> bool {
+        !self.may_lose.get() || self.taken.load(Ordering::SeqCst) & 1 << vp.index() == 0
+    }
+}

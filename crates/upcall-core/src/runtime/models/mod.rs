@@ -8,6 +8,7 @@
 //! |---|---|
 //! | a virtual processor's word, `marks`, `attention`; displaced and unsettled activations (`vp`, `blocked`, `returned`) | `owner` |
 //! | going to sleep and waking: idle owners, standbys and who calls them, the poller's seat (`idle`, `standby`, `seat`) | `idle` |
+//! | a processor that is taken, against an owner that falls idle, and against a thread that is put there (`taken`) | `taken` |
 //! | a thread's state, parking and claims; futex buckets and keys; deadlines; `edges` | `futex` |
 //! | a thread's end, against who joins it or drops its handle (`ending`) | `ending` |
 //! | `lock`, `ready`, `vp_set`, `spares`, `memory`, `stack`, known activations, `slot` | `lists`, `stealing` |
@@ -33,7 +34,7 @@
 //! - that a context switch is a full barrier: a standby that runs on its owner's processor sees all
 //!   that the owner wrote. The models check the word as if the two had a processor each; where that is
 //!   not true enough, the code says so
-//!   ([`choose_again_from_afar`](Runtime::choose_again_from_afar));
+//!   ([`choose_again`](Runtime::choose_again) from afar);
 //! - that on x86-64 every locked instruction is a full barrier. Loom knows it of SeqCst ones only, and
 //!   there of relaxed accesses on both sides as well, more than the language promises. What relies on
 //!   a weaker one calls [`fence_after_locked`](crate::sync::fence_after_locked), which is a barrier on
@@ -59,6 +60,8 @@ mod precedence;
 mod small;
 #[cfg(shuttle)]
 mod stealing;
+#[cfg(loom)]
+mod taken;
 
 use core::sync::atomic::Ordering;
 use std::vec::Vec;

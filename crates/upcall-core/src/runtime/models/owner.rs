@@ -231,7 +231,7 @@ fn an_owner_that_leaves_sees_that_it_must_choose_again_or_is_interrupted() {
         let vp = &runtime.vps()[0];
         let first = owner(vp);
         runtime.vps.clear_unwatched(vp);
-        let caller = thread::spawn(move || runtime.choose_again_from_afar(vp));
+        let caller = thread::spawn(move || runtime.choose_again(vp, true));
         vp.set(first, State::User);
         let seen = first.attention.load(Ordering::Relaxed) != 0;
         caller.join().unwrap();
