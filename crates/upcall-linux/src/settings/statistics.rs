@@ -14,7 +14,7 @@ const fn row(name: &'static str, meaning: &'static str) -> Row {
 }
 
 /// All rows, in the order in which they are printed.
-pub const ROWS: [Row; 24] = [
+pub const ROWS: [Row; 25] = [
     row(
         "virtual processors",
         "How many threads the program can run at once (upcall run -p).",
