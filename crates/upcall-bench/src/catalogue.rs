@@ -2,7 +2,9 @@
 
 use crate::args::RuntimeName;
 use crate::bounds::{Bound, Limit};
-use crate::who::{NBODY, PEER_SERVERS, SERVERS, THAT_FORK, THAT_WAIT, WITH_CONDITIONS, WITH_PIPES};
+use crate::who::{
+    NBODY, PEER_SERVERS, SERVERS, THAT_FORK, THAT_JOIN, THAT_WAIT, WITH_CONDITIONS, WITH_PIPES,
+};
 
 /// How a workload's figures come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +135,16 @@ const fn one_and_two(
         ..threads("2", params, bounds[1])
     };
     [one, two]
+}
+
+/// The same for those that need no thread for each half.
+const fn joined_on_one_and_two(
+    params: &'static [&'static str],
+    bounds: [&'static [Bound]; 2],
+) -> [Variant; 2] {
+    let [one, two] = one_and_two(params, bounds);
+    let runtimes = THAT_JOIN;
+    [Variant { runtimes, ..one }, Variant { runtimes, ..two }]
 }
 
 const fn cost(name: &'static str, about: &'static str, variants: &'static [Variant]) -> Workload {
@@ -328,6 +340,33 @@ pub const WORKLOADS: &[Workload] = &[
             &one_and_two(
                 &["n=100000"],
                 [&[crate_at_most(14e6)], &[crate_at_most(7.5e6)]],
+            ),
+        )
+    },
+    cost(
+        "join_null",
+        "two halves that return their arguments, joined",
+        &joined_on_one_and_two(&[], [&[crate_at_most(10.0)], &[]]),
+    ),
+    Workload {
+        program: "fib_join",
+        ..cost(
+            "fib_30_join",
+            "Fibonacci's number 30, the two summands of each call joined",
+            &joined_on_one_and_two(
+                &["n=30", "samples=3"],
+                [&[crate_at_most(19e6)], &[crate_at_most(9.5e6)]],
+            ),
+        )
+    },
+    Workload {
+        program: "sumtime_join",
+        ..cost(
+            "sumtime_100000_join",
+            "the sum of 1 to 100,000, the two halves of each range joined",
+            &joined_on_one_and_two(
+                &["n=100000", "samples=5"],
+                [&[crate_at_most(3e6)], &[crate_at_most(1.6e6)]],
             ),
         )
     },

@@ -1,6 +1,8 @@
 //! Which runtimes have a program for which kind of workload.
 
-use crate::args::RuntimeName::{self, Boost, Crate, Go, Java, May, Nptl, St, Tbb, Tokio, Upcall};
+use crate::args::RuntimeName::{
+    self, Boost, Crate, Go, Java, May, Nptl, Rayon, St, Tbb, Tokio, Upcall,
+};
 
 /// Those whose threads can wait for a pipe while others run. A coroutine, fiber or task of the others
 /// would keep its processor, and the workload would not end.
@@ -24,3 +26,6 @@ pub const PEER_SERVERS: &[RuntimeName] = &[Go, Tokio];
 /// The application of 1991 on its three systems: user-level threads with the kernel's help, unmodified and of the
 /// crate; kernel threads; and user-level threads without that help, which are `may`'s.
 pub const NBODY: &[RuntimeName] = &[Upcall, Crate, Nptl, May];
+
+/// Those with a function that runs two halves, for which it need not make a thread.
+pub const THAT_JOIN: &[RuntimeName] = &[Crate, Rayon, Tbb];

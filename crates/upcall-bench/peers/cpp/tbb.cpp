@@ -52,6 +52,19 @@ static void fork_batch()
 	});
 }
 
+static void join_null()
+{
+	long samples = params.number("samples", 5), operations = params.number("operations", 500000);
+
+	timed(samples, operations, [&] {
+		for (long i = 0; i < operations; i++) {
+			long first = black_box(i), second = black_box(1L), one, other;
+			tbb::parallel_invoke([&] { one = first; }, [&] { other = second; });
+			right(one + other, i + 1);
+		}
+	});
+}
+
 static long fib(long n)
 {
 	if (n < 2)
@@ -71,11 +84,24 @@ static long sum(long first, long last)
 	return low + high;
 }
 
+static void fibonacci()
+{
+	fibonacci_by(fib, [](long) {});
+}
+
+static void sumtime()
+{
+	sumtime_by([](long n) { return sum(1, n); });
+}
+
 static const Programs PROGRAMS = {
-	{ "fib", [] { fibonacci_by(fib, [](long) {}); } },
+	{ "fib", fibonacci },
+	{ "fib_join", fibonacci },
 	{ "fork_batch", fork_batch },
+	{ "join_null", join_null },
 	{ "null_fork", null_fork },
-	{ "sumtime", [] { sumtime_by([](long n) { return sum(1, n); }); } },
+	{ "sumtime", sumtime },
+	{ "sumtime_join", sumtime },
 };
 
 int main(int argc, char **argv)

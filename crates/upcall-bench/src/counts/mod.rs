@@ -54,6 +54,7 @@ const WARM_UP: usize = 200_000;
 const OPERATIONS: &[Operation] = &[
     operation("null_fork", 10, 1),
     operation("fork_batch", 1, BATCH),
+    operation("join_null", 10, 1),
     operation("yield", 10, 2),
     operation("semaphore", 10, 1),
     operation("signal_wait", 10, 1),

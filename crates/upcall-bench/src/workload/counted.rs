@@ -31,6 +31,7 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let operations = match params.text("operation") {
         Some("null_fork") => count.null_fork::<T>(),
         Some("fork_batch") => count.fork_batch::<T>(),
+        Some("join_null") => count.null_join::<T>(),
         Some("yield") => count.yields::<T>(),
         Some("semaphore") => count.semaphore::<T>(),
         Some("signal_wait") => count.signal_wait::<T>(),
@@ -94,6 +95,17 @@ impl Count {
             sum += threads.drain(..).map(T::join).sum::<u64>();
         });
         right(sum, (done * BATCH) as u64)?;
+        Ok(done)
+    }
+
+    fn null_join<T: Threads>(&self) -> Result<usize, Failure> {
+        let mut sum = 0;
+        let done = self.between_marks::<T>(|| {
+            let given = black_box(1u64);
+            let (one, other) = T::both(move || given, move || given);
+            sum += one + other;
+        });
+        right(sum, 2 * done as u64)?;
         Ok(done)
     }
 

@@ -9,6 +9,9 @@
 //! thread for one of its summands and computes the other itself. `sumtime`: the sum of the numbers from 1
 //! to `n`, where each thread halves its range, makes a thread for each half and joins both (Danjean,
 //! Namyst and Russell 2000). A figure `ns` is the time of the whole.
+//!
+//! `join_null`, `fib_join` and `sumtime_join`: the same by a package's function that runs two halves, for which it need not
+//! make a thread (fork and join). The first runs two that return what they were given.
 
 use std::hint::black_box;
 
@@ -117,4 +120,51 @@ fn sum<T: Threads>(first: u64, last: u64) -> u64 {
     let low = T::spawn(move || sum::<T>(first, middle));
     let high = T::spawn(move || sum::<T>(middle + 1, last));
     T::join(low) + T::join(high)
+}
+
+pub(super) fn null_join<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    null_join_by(params, |one, other| T::both(move || one, move || other))
+}
+
+/// `join_null`, by a function that gets its arguments back from two halves.
+pub fn null_join_by(
+    params: &Params,
+    both: impl Fn(u64, u64) -> (u64, u64),
+) -> Result<Figures, Failure> {
+    let samples = params.number("samples", 5)?;
+    let operations = params.number("operations", 500_000)?;
+    timed(samples, operations, || {
+        (0..operations as u64).try_for_each(|index| {
+            let (one, other) = both(black_box(index), black_box(1));
+            right(one + other, index + 1)
+        })
+    })
+}
+
+pub(super) fn fibonacci_join<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    fibonacci_by(params, fib_join::<T>)
+}
+
+fn fib_join<T: Threads>(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let (one, other) = T::both(move || fib_join::<T>(n - 1), move || fib_join::<T>(n - 2));
+    one + other
+}
+
+pub(super) fn sumtime_join<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    sumtime_by(params, |n| sum_join::<T>(1, n))
+}
+
+fn sum_join<T: Threads>(first: u64, last: u64) -> u64 {
+    if first >= last {
+        return first;
+    }
+    let middle = first.midpoint(last);
+    let (low, high) = T::both(
+        move || sum_join::<T>(first, middle),
+        move || sum_join::<T>(middle + 1, last),
+    );
+    low + high
 }

@@ -109,7 +109,9 @@ fn common<T: Threads>() -> Vec<(&'static str, Body)> {
         ("blocked", blocked::run::<T>),
         ("counted", counted::run::<T>),
         ("fib", fork::fibonacci::<T>),
+        ("fib_join", fork::fibonacci_join::<T>),
         ("fork_batch", fork::batch::<T>),
+        ("join_null", fork::null_join::<T>),
         ("mutex_64", mutex::run::<T>),
         ("nbody", nbody::run::<T>),
         ("null_fork", fork::null::<T>),
@@ -117,6 +119,7 @@ fn common<T: Threads>() -> Vec<(&'static str, Body)> {
         ("semaphore", semaphore::run::<T>),
         ("signal_wait", signal::run::<T>),
         ("sumtime", fork::sumtime::<T>),
+        ("sumtime_join", fork::sumtime_join::<T>),
         ("yield", yields::run::<T>),
     ]
 }

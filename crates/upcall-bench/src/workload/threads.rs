@@ -28,6 +28,17 @@ pub trait Threads: 'static {
     /// Waits for a thread's end and returns its result.
     fn join<R: Send + 'static>(handle: Self::Handle<R>) -> R;
 
+    /// Runs both, perhaps at the same time, and returns their results. Where a package has no such function, `other` is a
+    /// thread.
+    #[inline]
+    fn both<A, B: Send + 'static>(
+        one: impl FnOnce() -> A,
+        other: impl FnOnce() -> B + Send + 'static,
+    ) -> (A, B) {
+        let other = Self::spawn(other);
+        (one(), Self::join(other))
+    }
+
     /// Gives way to other threads.
     fn yield_now();
 

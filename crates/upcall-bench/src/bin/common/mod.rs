@@ -31,6 +31,14 @@ impl Threads for Crate {
     }
 
     #[inline]
+    fn both<A, B: Send + 'static>(
+        one: impl FnOnce() -> A,
+        other: impl FnOnce() -> B + Send + 'static,
+    ) -> (A, B) {
+        upcall::join(one, other)
+    }
+
+    #[inline]
     fn yield_now() {
         thread::yield_now();
     }

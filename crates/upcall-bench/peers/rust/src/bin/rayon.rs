@@ -30,8 +30,18 @@ fn sumtime(params: &Params) -> Result<Figures, Failure> {
     fork::sumtime_by(params, |n| sum(1, n))
 }
 
+fn null_join(params: &Params) -> Result<Figures, Failure> {
+    fork::null_join_by(params, |one, other| rayon::join(move || one, move || other))
+}
+
 fn main() -> ExitCode {
-    let programs = vec![("fib", fibonacci as _), ("sumtime", sumtime as _)];
+    let programs = vec![
+        ("fib", fibonacci as _),
+        ("fib_join", fibonacci as _),
+        ("join_null", null_join as _),
+        ("sumtime", sumtime as _),
+        ("sumtime_join", sumtime as _),
+    ];
     with_programs(programs, std::env::args().skip(1), |workers, job| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
         let failed = |error| Failure::Failed(format!("starting rayon: {error}"));
