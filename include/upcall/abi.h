@@ -53,6 +53,9 @@ struct upcall_said {
   uint64_t uses[UPCALL_ABI_WORDS];  /* those of them on which it runs now */
   uint64_t truce_until;  /* when the truce ends that the space asks for: programs that take no turns compete with it */
   uint64_t truce_length; /* how long that truce was to be */
+  uint32_t adapts;       /* the fewest processors with which it goes on while it wants more; 0: it needs all at once */
+  uint32_t reserved;
+  uint64_t may[UPCALL_ABI_WORDS]; /* where its kernel threads may run; who may not run everywhere does not adapt */
 };
 
 /* What a message asks for. */
@@ -120,13 +123,15 @@ UPCALL_ABI_AT(upcall_told, wanted, 28);
 UPCALL_ABI_AT(upcall_told, has, 32);
 UPCALL_ABI_AT(upcall_told, truce_until, 64);
 UPCALL_ABI_AT(upcall_told, truce_length, 72);
-UPCALL_ABI_SIZE(upcall_said, 104);
+UPCALL_ABI_SIZE(upcall_said, 144);
 UPCALL_ABI_AT(upcall_said, bell, 16);
 UPCALL_ABI_AT(upcall_said, changes, 20);
 UPCALL_ABI_AT(upcall_said, wants, 24);
 UPCALL_ABI_AT(upcall_said, uses, 56);
 UPCALL_ABI_AT(upcall_said, truce_until, 88);
 UPCALL_ABI_AT(upcall_said, truce_length, 96);
+UPCALL_ABI_AT(upcall_said, adapts, 104);
+UPCALL_ABI_AT(upcall_said, may, 112);
 UPCALL_ABI_SIZE(upcall_message, 16);
 UPCALL_ABI_AT(upcall_message, ask, 12);
 UPCALL_ABI_SIZE(upcall_answer, 32);

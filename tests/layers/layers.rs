@@ -123,7 +123,9 @@ fn upcalld() {
     check(
         "crates/upcalld",
         &[
-            &["house", "packets", "trouble"],
+            &["commons", "packets", "trouble", "words"],
+            &["division"],
+            &["house"],
             &["pages", "place"],
             &["serve"],
         ],

@@ -76,6 +76,13 @@ pub struct Said {
     pub truce_until: AtomicU64,
     /// How long that truce was to be, in nanoseconds.
     pub truce_length: AtomicU64,
+    /// The fewest processors with which the space goes on while it wants more: it *adapts*. 0: it needs all that it wants at
+    /// once.
+    pub adapts: AtomicU32,
+    /// 0.
+    pub reserved: AtomicU32,
+    /// The processors on which the space's kernel threads may run. One that may not run on all of the machine does not adapt.
+    pub may: [AtomicU64; WORDS],
 }
 
 /// [`Message::ask`]: hand out the pages.
@@ -241,7 +248,7 @@ impl Row {
 }
 
 /// Each type with its size, and each field with its offset, by the names of the header.
-pub const LAYOUT: [(&str, usize); 34] = [
+pub const LAYOUT: [(&str, usize); 36] = [
     ("sizeof(struct upcall_head)", size_of::<Head>()),
     (
         "offsetof(struct upcall_head, magic)",
@@ -293,6 +300,11 @@ pub const LAYOUT: [(&str, usize); 34] = [
         "offsetof(struct upcall_said, truce_length)",
         offset_of!(Said, truce_length),
     ),
+    (
+        "offsetof(struct upcall_said, adapts)",
+        offset_of!(Said, adapts),
+    ),
+    ("offsetof(struct upcall_said, may)", offset_of!(Said, may)),
     ("sizeof(struct upcall_message)", size_of::<Message>()),
     (
         "offsetof(struct upcall_message, magic)",
@@ -339,8 +351,8 @@ pub const LAYOUT: [(&str, usize); 34] = [
 const _: () = {
     assert!(PROCESSORS as usize == WORDS * 64);
     let expected = [
-        16, 0, 8, 12, 80, 16, 24, 28, 32, 64, 72, 104, 16, 20, 24, 56, 88, 96, 16, 0, 8, 12, 32, 0,
-        8, 12, 16, 24, 80, 0, 4, 8, 16, 48,
+        16, 0, 8, 12, 80, 16, 24, 28, 32, 64, 72, 144, 16, 20, 24, 56, 88, 96, 104, 112, 16, 0, 8,
+        12, 32, 0, 8, 12, 16, 24, 80, 0, 4, 8, 16, 48,
     ];
     let mut at = 0;
     while at < LAYOUT.len() {

@@ -23,6 +23,7 @@
 //! |---|---|
 //! | time on, of gangs that all compete, while none comes, goes or rests | one slice apart |
 //! | waiting, of one of *n* gangs, if calls come in time | *n* slices |
+//! | the same, of gangs that have weights ([`Gangs::weigh`]) | as many slices as their sum; time on is as their weights |
 //! | a gang waits, and none that is on or waits for longer competes with it | never |
 //!
 //! # Rejected
@@ -99,6 +100,8 @@ struct Gang {
     id: GangId,
     busy: Bits,
     stage: Stage,
+    /// Its slices, at a time.
+    weight: u32,
 }
 
 /// Whose turn it is.
@@ -140,7 +143,15 @@ impl Gangs {
                 id,
                 busy,
                 stage: stage(Stage::Resting),
+                weight: 1,
             }),
+        }
+    }
+
+    /// A gang stands for so many spaces, at least one: its turn is as many slices. Nothing, if it is not known.
+    pub fn weigh(&mut self, id: GangId, spaces: u32) {
+        if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id) {
+            gang.weight = spaces.max(1);
         }
     }
 
@@ -171,7 +182,7 @@ impl Gangs {
         for &at in &order {
             let gang = &mut self.all[at];
             if let Stage::On { since_ns } = gang.stage
-                && now_ns - since_ns < self.slice_ns
+                && now_ns - since_ns < gang.turn_ns(self.slice_ns)
             {
                 if fits(gang.busy, &on) {
                     on.push(gang.busy);
@@ -195,9 +206,10 @@ impl Gangs {
         }
         let mut stay: Vec<usize> = Vec::new();
         for &at in order.iter().rev() {
-            let busy = self.all[at].busy;
-            if let Stage::On { since_ns } = self.all[at].stage
-                && now_ns - since_ns >= self.slice_ns
+            let gang = self.all[at];
+            let busy = gang.busy;
+            if let Stage::On { since_ns } = gang.stage
+                && now_ns - since_ns >= gang.turn_ns(self.slice_ns)
             {
                 if fits(busy, &on) {
                     on.push(busy);
@@ -217,7 +229,7 @@ impl Gangs {
             return None;
         }
         let ends = self.all.iter().filter_map(|gang| match gang.stage {
-            Stage::On { since_ns } => Some(since_ns + self.slice_ns),
+            Stage::On { since_ns } => Some(since_ns.saturating_add(gang.turn_ns(self.slice_ns))),
             _ => None,
         });
         // One whose slice is over changes nothing before another's is.
@@ -234,6 +246,14 @@ impl Gangs {
     pub fn taken_from(&self, id: GangId, busy: Bits) -> Bits {
         self.competitors(id, busy)
             .filter(|gang| matches!(gang.stage, Stage::On { .. }))
+            .fold(Bits::default(), |bits, gang| bits.or(gang.busy))
+    }
+
+    /// The processors of all others that are on, whether they compete with this one or not.
+    pub fn others_on(&self, id: GangId) -> Bits {
+        self.all
+            .iter()
+            .filter(|gang| gang.id != id && matches!(gang.stage, Stage::On { .. }))
             .fold(Bits::default(), |bits, gang| bits.or(gang.busy))
     }
 
@@ -257,6 +277,11 @@ impl Gangs {
 }
 
 impl Gang {
+    /// How long it is on, at least, if it needs its processors for so long.
+    fn turn_ns(&self, slice_ns: u64) -> u64 {
+        slice_ns.saturating_mul(self.weight.into())
+    }
+
     fn is_waiting(&self) -> bool {
         matches!(self.stage, Stage::Waiting { .. })
     }

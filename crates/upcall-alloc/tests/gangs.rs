@@ -206,3 +206,21 @@ fn gangs_of_one_processor_are_left_to_the_kernel() {
     assert!(world.gangs.taken_from(1, bits(1)).is_empty());
     assert!(!world.gangs.is_wanted(0, bits(1)));
 }
+
+/// One stands for three spaces: of two that compete it has three quarters of the time, to within a turn.
+#[test]
+fn time_is_as_the_weights_of_those_that_compete() {
+    let mut world = World::new();
+    world.set(0, 0b11);
+    world.set(1, 0b11);
+    world.gangs.weigh(1, 3);
+    world.next = world.gangs.decide(world.now);
+    let mut on = [0; 2];
+    world.pass(400 * SLICE, |world, time| {
+        for (id, on) in on.iter_mut().enumerate() {
+            *on += if world.is_on(id as GangId) { time } else { 0 };
+        }
+    });
+    let difference = (on[1] as i64 - 3 * on[0] as i64).abs();
+    assert!(difference <= 3 * SLICE as i64, "{on:?}");
+}

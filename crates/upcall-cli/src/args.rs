@@ -45,6 +45,10 @@ pub enum Command {
 pub struct RunArgs {
     /// Virtual processors: a number, or a range within which the number of allowed
     /// processors is taken [default: as many as are allowed]
+    ///
+    /// Where upcalld divides the processors, a program with a range goes on with fewer, MIN at least, while others have
+    /// the rest. Any other has all that it computes on, or waits for its turn: choose a number for a program whose
+    /// threads spin for each other.
     #[arg(
         short = 'p',
         long = "vps",

@@ -169,7 +169,7 @@ fn settings(args: &RunArgs, preload: OsString) -> (Settings, bool) {
                 if allowed == 1 { "" } else { "s" }
             );
         }
-        settings.push(("UPCALL_VPS", Some(number.to_string().into())));
+        settings.push(("UPCALL_VPS", Some(range.to_string().into())));
     }
     if let Some(backend) = args.backend {
         settings.push(("UPCALL_BACKEND", Some(word(&backend))));

@@ -86,6 +86,10 @@ pub struct Builder {
 impl Builder {
     /// Sets the number of virtual processors: that of allowed processors, but at least `min` and at most `max`. Both
     /// are from 1 to 1024.
+    ///
+    /// If there are more than `min`, the program adapts: where `upcalld` divides the processors, it goes on with fewer, `min` at
+    /// least, while others have the rest. A program with `min` equal to `max` needs all at once, and waits for its turn. That
+    /// is right for threads that spin for each other.
     #[must_use]
     pub fn virtual_processors(mut self, min: u32, max: u32) -> Self {
         self.vps = Some((min, max));
@@ -183,7 +187,7 @@ impl Builder {
             return Err(Error::Variable(variable));
         }
         if let Some(range) = range {
-            options.vps = range.resolve(upcall_linux::limits::allowed_processors().len());
+            options.set_vps(range);
         }
         if let Some(slice) = self.slice {
             options.slice_ns = slice.as_nanos() as u64;
@@ -235,7 +239,8 @@ impl Builder {
 
         let differs = [
             (
-                self.vps.is_some() && options.vps as usize != nr_vps,
+                self.vps.is_some()
+                    && (options.vps as usize, options.adapts) != (nr_vps, GUEST.adapts()),
                 "number of virtual processors",
             ),
             (

@@ -1,6 +1,6 @@
 //! Who has which processors: what spaces say comes in, what each is told goes out. It is pure: it is told the time.
 //!
-//! [`Gangs`] decide whose turn it is. This file is what a cooperative hand-over adds:
+//! [`Division`] says who is to have which processors. This file is what a cooperative hand-over adds:
 //!
 //! 1. A space loses processors: it is told at once. Until it says that it has left them it *owes* them.
 //! 2. A space gets processors as soon as no other space owes one that it wants, all at once. Its slice begins then.
@@ -17,57 +17,13 @@
 
 use std::collections::BTreeMap;
 
-use upcall_alloc::{Bits, GangId, Gangs, Stage};
+use upcall_alloc::{Bits, GangId, Stage};
 
-/// The times of the house.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    /// How long a gang is on while others wait, in nanoseconds.
-    pub slice_ns: u64,
-    /// How long a space may take to leave a processor, or to come to its turn, in nanoseconds.
-    pub grace_ns: u64,
-    /// No truce lasts longer, in nanoseconds.
-    pub longest_truce_ns: u64,
-    /// A space that has left too late so many times in a row is left to the kernel.
-    pub patience: u32,
-}
+use crate::division::Division;
+use crate::words::{self, Hints, Terms, Told, Truce};
 
-/// A time in which no space of a group waits for another, in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Truce {
-    /// When it ends.
-    pub until_ns: u64,
-    /// How long it was to be.
-    pub length_ns: u64,
-}
-
-/// What a space says. Any value may be there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Hints {
-    /// The last [`Told::changes`] that it has acted on.
-    pub changes: u32,
-    /// What it computes on, or would.
-    pub wants: Bits,
-    /// What it runs on.
-    pub uses: Bits,
-    /// The truce that it asks for.
-    pub truce: Truce,
-}
-
-/// What a space is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Told {
-    /// Counts what it was told.
-    pub changes: u32,
-    /// What it may use.
-    pub has: Bits,
-    /// Another space waits for something of it.
-    pub wanted: bool,
-    /// The last truce that concerned it.
-    pub truce: Truce,
-    /// Counts the times that it got something: each time those that wait in it must be woken.
-    pub gains: u32,
-}
+/// Every processor, whether the machine has it or not.
+const ALL: Bits = Bits([u64::MAX; 4]);
 
 #[derive(Debug)]
 struct Space {
@@ -88,7 +44,7 @@ struct Space {
 pub struct House {
     terms: Terms,
     machine: Bits,
-    gangs: Gangs,
+    division: Division,
     spaces: BTreeMap<GangId, Space>,
 }
 
@@ -102,12 +58,12 @@ pub enum Doing {
 }
 
 impl House {
-    /// An empty house on these processors.
-    pub fn new(machine: Bits, terms: Terms) -> Self {
+    /// An empty house on a machine of these processors, some of which spaces share that adapt.
+    pub fn new(machine: Bits, shared: Bits, terms: Terms) -> Self {
         House {
             terms,
             machine,
-            gangs: Gangs::new(terms.slice_ns),
+            division: Division::new(shared, terms),
             spaces: BTreeMap::new(),
         }
     }
@@ -116,7 +72,7 @@ impl House {
     pub fn join(&mut self, id: GangId) {
         let told = Told {
             changes: 0,
-            has: Bits([u64::MAX; 4]),
+            has: ALL,
             wanted: false,
             truce: Truce::default(),
             gains: 0,
@@ -136,7 +92,7 @@ impl House {
     /// A space goes, with all that it owes.
     pub fn leave(&mut self, id: GangId) {
         self.spaces.remove(&id);
-        self.gangs.leave(id);
+        self.division.leave(id);
     }
 
     /// What a space says now.
@@ -162,15 +118,14 @@ impl House {
     pub fn settle(&mut self, now: u64) -> Option<u64> {
         self.agree_on_truces(now);
         loop {
-            for (&id, space) in &self.spaces {
-                let busy = if space.is_free(now) {
-                    Bits::default()
-                } else {
-                    space.hints.wants
-                };
-                self.gangs.set_busy(now, id, busy);
-            }
-            self.gangs.decide(now);
+            let wants = self.spaces.iter().map(|(&id, space)| {
+                let mut hints = space.hints;
+                if space.is_free(now) {
+                    hints.wants = Bits::default();
+                }
+                (id, hints)
+            });
+            self.division.divide(now, wants);
             self.take(now);
             if !self.lose_patience(now) {
                 break;
@@ -178,7 +133,7 @@ impl House {
         }
         self.give(now);
         // The slices of those that got something have begun.
-        let turn = self.gangs.decide(now);
+        let turn = self.division.next_ns(now);
         let grace = self.terms.grace_ns;
         let spaces = self.spaces.values();
         let waits = spaces.flat_map(|space| {
@@ -202,46 +157,20 @@ impl House {
         let space = self.spaces.get(&id)?;
         let doing = match space.away_since {
             Some(since) => Doing::Away(since),
-            None => Doing::Gang(self.gangs.stage(id).unwrap_or(Stage::Resting)),
+            None => Doing::Gang(self.division.stage(id, space.told.has)),
         };
         Some((doing, space.hints.wants))
     }
 
-    /// Spreads truces among spaces that want common processors, until none learns of a later one.
     fn agree_on_truces(&mut self, now: u64) {
-        let longest = self.terms.longest_truce_ns;
-        let holds = |truce: Truce| {
-            now < truce.until_ns && truce.until_ns - now <= longest && truce.length_ns <= longest
-        };
-        let mut all: Vec<(GangId, Bits, Truce)> = self
+        let all: Vec<_> = self
             .spaces
-            .iter()
-            .map(|(&id, space)| {
-                let own = [space.hints.truce, space.told.truce];
-                let own = own.into_iter().filter(|&truce| holds(truce));
-                let last = own.max_by_key(|truce| truce.until_ns);
-                (id, space.hints.wants, last.unwrap_or_default())
-            })
+            .values()
+            .map(|space| (space.hints.wants, [space.hints.truce, space.told.truce]))
             .collect();
-        loop {
-            let mut changed = false;
-            for at in 0..all.len() {
-                let (_, wants, truce) = all[at];
-                for other in &mut all {
-                    if other.2.until_ns < truce.until_ns && !other.1.and(wants).is_empty() {
-                        other.2 = truce;
-                        changed = true;
-                    }
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        for (id, _, truce) in all {
-            if let Some(space) = self.spaces.get_mut(&id)
-                && truce.until_ns > space.told.truce.until_ns
-            {
+        let truces = words::agree(&all, now, self.terms.longest_truce_ns);
+        for (space, truce) in self.spaces.values_mut().zip(truces) {
+            if truce.until_ns > space.told.truce.until_ns {
                 space.told.truce = truce;
                 space.told.changes = space.told.changes.wrapping_add(1);
                 space.told.gains = space.told.gains.wrapping_add(1);
@@ -252,16 +181,17 @@ impl House {
     /// Tells those that lose processors.
     fn take(&mut self, now: u64) {
         for (&id, space) in &mut self.spaces {
-            let due = due(&self.gangs, id, space);
+            let due = self.division.due(id);
             let lost = space.told.has.without(due);
             if !lost.is_empty() {
                 space.told.has = space.told.has.and(due);
                 space.told.changes = space.told.changes.wrapping_add(1);
-                space.is_missed = space.is_expected && space.hints.uses.is_empty();
+                space.is_missed = space.is_expected
+                    && space.hints.uses.is_empty()
+                    && (!self.division.shares(id) || space.told.has.and(self.machine).is_empty());
                 space.is_expected = false;
             }
-            space.told.wanted = self.gangs.is_wanted(id, space.hints.wants)
-                && matches!(self.gangs.stage(id), Some(Stage::On { .. }));
+            space.told.wanted = self.division.is_wanted(id);
             if space.debt().is_empty() || space.is_free(now) {
                 if space.owes_since.take().is_some() && !space.is_free(now) {
                     space.late = 0;
@@ -301,14 +231,18 @@ impl House {
             .filter(|space| space.owes_since.is_some())
             .fold(Bits::default(), |bits, space| bits.or(space.debt()));
         for (&id, space) in &mut self.spaces {
-            let due = due(&self.gangs, id, space);
+            let due = self.division.due(id);
             let gained = due.without(space.told.has);
             if gained.is_empty() {
                 continue;
             }
-            let wanted = gained.and(space.hints.wants);
+            let wanted = match self.division.shares(id) {
+                // It moves to what it gets.
+                true => gained.and(self.machine),
+                false => gained.and(space.hints.wants),
+            };
             // Its slice begins when it has them.
-            self.gangs.begins(now, id);
+            self.division.begins(now, id, wanted.and(owed).is_empty());
             if wanted.and(owed).is_empty() {
                 space.told.has = due;
                 space.told.changes = space.told.changes.wrapping_add(1);
@@ -328,16 +262,6 @@ impl Space {
     /// What it uses and was told to leave.
     fn debt(&self) -> Bits {
         self.hints.uses.without(self.told.has)
-    }
-}
-
-/// What a space is to have.
-fn due(gangs: &Gangs, id: GangId, space: &Space) -> Bits {
-    match gangs.stage(id) {
-        Some(Stage::Waiting { .. }) => {
-            Bits([u64::MAX; 4]).without(gangs.taken_from(id, space.hints.wants))
-        }
-        _ => Bits([u64::MAX; 4]),
     }
 }
 

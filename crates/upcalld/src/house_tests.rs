@@ -7,6 +7,7 @@ use super::*;
 const MS: u64 = 1_000_000;
 const TERMS: Terms = Terms {
     slice_ns: 20 * MS,
+    spell_ns: MS,
     grace_ns: 30 * MS,
     longest_truce_ns: 2_000 * MS,
     patience: 3,
@@ -24,6 +25,7 @@ fn follow(house: &mut House, id: GangId, wants: u64) {
         wants: bits(wants),
         uses: bits(wants).and(told.has),
         truce: Truce::default(),
+        ..Hints::default()
     };
     house.hear(id, said);
 }
@@ -36,6 +38,7 @@ fn squat(house: &mut House, id: GangId, wants: u64) {
         wants: bits(wants),
         uses: bits(wants),
         truce: Truce::default(),
+        ..Hints::default()
     };
     house.hear(id, said);
 }
@@ -45,7 +48,7 @@ fn may_run(house: &House, id: GangId, wants: u64) -> bool {
 }
 
 fn house_of(count: u64) -> House {
-    let mut house = House::new(bits(0b1111), TERMS);
+    let mut house = House::new(bits(0b1111), bits(0b1111), TERMS);
     for id in 0..count {
         house.join(id);
     }
@@ -171,6 +174,7 @@ fn a_truce_holds_for_all_that_are_connected_and_ends() {
         wants: bits(0b0011),
         uses: bits(0b0011),
         truce,
+        ..Hints::default()
     };
     house.hear(0, said);
     assert_eq!(house.settle(MS), Some(250 * MS));
@@ -196,11 +200,129 @@ fn a_truce_that_is_too_long_is_nonsense() {
         wants: bits(0b11),
         uses: bits(0),
         truce,
+        ..Hints::default()
     };
     house.hear(1, said);
     house.settle(MS);
     assert!(!may_run(&house, 1, 0b11));
     assert_eq!(house.told(0).unwrap().truce, Truce::default());
+}
+
+/// A space that adapts and follows what it is told: it uses what it has, and wants `wants`.
+fn adapt(house: &mut House, id: GangId, wants: u64, least: u32) {
+    let told = house.told(id).unwrap();
+    let said = Hints {
+        changes: told.changes,
+        wants: bits(wants),
+        uses: bits(wants).and(told.has),
+        truce: Truce::default(),
+        adapts: least,
+        may: bits(0b1111),
+    };
+    house.hear(id, said);
+}
+
+fn has(house: &House, id: GangId) -> Bits {
+    house.told(id).unwrap().has.and(bits(0b1111))
+}
+
+#[test]
+fn two_that_adapt_have_half_of_the_machine_each_for_good() {
+    let mut house = house_of(2);
+    adapt(&mut house, 0, 0b1111, 1);
+    house.settle(0);
+    assert_eq!(has(&house, 0), bits(0b1111));
+    for now in [1, 2, 3] {
+        for id in [0, 1] {
+            adapt(&mut house, id, 0b1111, 1);
+        }
+        let next = house.settle(now * MS);
+        assert!(now == 1 || next.is_none(), "nothing changes any more");
+    }
+    let both = [has(&house, 0), has(&house, 1)];
+    assert_eq!(both.map(Bits::len), [2, 2]);
+    assert!(both[0].and(both[1]).is_empty());
+    assert!(house.told(0).unwrap().wanted);
+    house.leave(1);
+    adapt(&mut house, 0, 0b1111, 1);
+    house.settle(50 * MS);
+    assert_eq!(has(&house, 0), bits(0b1111));
+}
+
+#[test]
+fn a_processor_is_told_to_the_next_when_the_other_has_left_it() {
+    let mut house = house_of(2);
+    for now in 0..3 {
+        adapt(&mut house, 0, 0b1111, 1);
+        adapt(&mut house, 1, 0b1111, 1);
+        house.settle(now);
+    }
+    // The first one has little to do, and lends what it does not need, after the spell.
+    let mut now = MS;
+    while has(&house, 1).len() < 3 {
+        let first = 1 << has(&house, 0).0[0].trailing_zeros();
+        adapt(&mut house, 0, first, 1);
+        adapt(&mut house, 1, 0b1111, 1);
+        house.settle(now);
+        now += MS;
+        assert!(now < 50 * MS, "it is never lent");
+    }
+    // It wants all again. The other one does not know yet that it has to leave one.
+    adapt(&mut house, 1, 0b1111, 1);
+    adapt(&mut house, 0, 0b1111, 1);
+    house.settle(now);
+    assert_eq!([has(&house, 0).len(), has(&house, 1).len()], [1, 2]);
+    adapt(&mut house, 1, 0b1111, 1);
+    house.settle(now + MS);
+    assert_eq!([has(&house, 0).len(), has(&house, 1).len()], [2, 2]);
+}
+
+#[test]
+fn who_needs_more_than_a_share_or_may_not_run_everywhere_takes_turns() {
+    for (least, may) in [(3, 0b1111), (0, 0b1111), (1, 0b0111)] {
+        let mut house = house_of(2);
+        for now in 0..3 {
+            adapt(&mut house, 0, 0b1111, 1);
+            let told = house.told(1).unwrap();
+            let said = Hints {
+                changes: told.changes,
+                wants: bits(0b1111),
+                uses: bits(0b1111).and(told.has),
+                adapts: least,
+                may: bits(may),
+                ..Hints::default()
+            };
+            house.hear(1, said);
+            house.settle(now);
+        }
+        let counts = [has(&house, 0).len(), has(&house, 1).len()];
+        assert!(
+            counts == [0, 4] || counts == [4, 0],
+            "{least} {may}: {counts:?}"
+        );
+    }
+}
+
+/// A gang beside two that adapt: each of the three has a third of the machine's time.
+#[test]
+fn a_gang_and_spaces_that_adapt_have_their_parts_of_the_time() {
+    let mut house = house_of(3);
+    let (mut now, mut had) = (0, [0; 3]);
+    while now < 2_000 * MS {
+        let next = house.settle(now).unwrap_or(now + MS).min(now + MS);
+        adapt(&mut house, 0, 0b1111, 1);
+        adapt(&mut house, 1, 0b1111, 1);
+        follow(&mut house, 2, 0b1111);
+        for (id, had) in had.iter_mut().enumerate() {
+            *had += u64::from(has(&house, id as GangId).len()) * (next - now);
+        }
+        now = next;
+    }
+    let all: u64 = had.iter().sum();
+    for had in had {
+        let percent = had * 100 / all;
+        assert!((30..=37).contains(&percent), "{percent} %");
+    }
 }
 
 fn word() -> impl Strategy<Value = u64> {
@@ -229,6 +351,8 @@ proptest! {
                 wants: Bits([wants, 0, wants, 0]),
                 uses: Bits([uses; 4]),
                 truce: Truce { until_ns: until, length_ns: length },
+                adapts: changes % 5,
+                may: Bits([wants | uses; 4]),
             };
             house.hear(id, said);
             let end = now + time;

@@ -3,18 +3,23 @@
 //! | room | what it does |
 //! |---|---|
 //! | `trouble` | what can go wrong, and how the daemon ends |
-//! | `house` | who has which processors: pure |
+//! | `words` | what spaces say and are told |
+//! | `commons`, `division` | who is to have which processors: pure |
+//! | `house` | who has them: pure |
 //! | `packets` | packets of the socket, with their senders |
 //! | `pages` | the shared memory of a space |
 //! | `place` | the socket, the lock, stale ones |
 //! | `serve` | the loop |
 
+mod commons;
+mod division;
 mod house;
 mod packets;
 mod pages;
 mod place;
 mod serve;
 mod trouble;
+mod words;
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -23,13 +28,16 @@ use std::process::ExitCode;
 use clap::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use upcall_alloc::Bits;
+use upcall_linux::limits;
 use upcall_linux::turns::daemon;
 
-use house::{House, Terms};
+use house::House;
 use trouble::{Exit, Trouble};
+use words::Terms;
 
 const TERMS: Terms = Terms {
     slice_ns: 20_000_000,
+    spell_ns: 5_000_000,
     grace_ns: 30_000_000,
     longest_truce_ns: 2_000_000_000,
     patience: 3,
@@ -109,7 +117,7 @@ fn run(args: &Args) -> Result<(), Trouble> {
             .map_err(|error| Trouble::broken("cannot wait for signals", error))?;
     }
     let place = place::take(&path)?;
-    let house = House::new(machine(), TERMS);
+    let house = House::new(machine(), own(), TERMS);
     let server = serve::Server::new(place, signal, house)
         .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
     tracing::info!(socket = %path.display(), "serving");
@@ -120,6 +128,18 @@ fn run(args: &Args) -> Result<(), Trouble> {
 fn machine() -> Bits {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     listed(&text).unwrap_or(Bits([u64::MAX; 4]))
+}
+
+/// The processors on which the daemon may run: those that spaces which adapt share. None, if some are not told apart.
+fn own() -> Bits {
+    let mut own = Bits::default();
+    for number in limits::allowed_processors() {
+        if number >= upcall_abi::PROCESSORS {
+            return Bits::default();
+        }
+        own.0[number as usize / 64] |= 1 << (number % 64);
+    }
+    own
 }
 
 /// Reads a list such as `0-3,8`; `None` if it names none.

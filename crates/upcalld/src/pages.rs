@@ -23,7 +23,7 @@ use rustix::thread::futex;
 use upcall_abi::{Head, MAGIC, Said, Told, VERSION};
 use upcall_alloc::Bits;
 
-use crate::house::{Hints, Truce};
+use crate::words::{Hints, Truce};
 
 /// A shared structure of the interface: any bytes are a valid one.
 ///
@@ -147,11 +147,13 @@ impl Pages {
                 until_ns: said.truce_until.load(Ordering::Relaxed),
                 length_ns: said.truce_length.load(Ordering::Relaxed),
             },
+            adapts: said.adapts.load(Ordering::Relaxed),
+            may: bits(&said.may),
         }
     }
 
     /// Tells the space. Wakes its kernel threads that wait, if it has got something.
-    pub fn tell(&mut self, news: crate::house::Told) {
+    pub fn tell(&mut self, news: crate::words::Told) {
         let told = self.told.get();
         told.wanted.store(u32::from(news.wanted), Ordering::Relaxed);
         if self.changes != news.changes {

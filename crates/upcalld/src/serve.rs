@@ -25,11 +25,12 @@ use upcall_abi::{
 };
 use upcall_alloc::Stage;
 
-use crate::house::{Doing, House, Told};
+use crate::house::{Doing, House};
 use crate::packets::{self, Received};
 use crate::pages::Pages;
 use crate::place::Place;
 use crate::trouble::Trouble;
+use crate::words::Told;
 
 /// Spaces of one user, at most.
 pub const SPACES: usize = 64;

@@ -24,6 +24,8 @@ use crate::ground::identity::Identities;
 pub struct Options {
     /// Virtual processors; 0: as many as there are allowed processors.
     pub vps: u32,
+    /// With how many of them the program goes on at least, where a daemon gives it fewer processors; 0: it needs all at once.
+    pub adapts: u32,
     /// Print counters at exit.
     pub stats: bool,
     /// Use a sentinel instead of a standby; otherwise as the kernel's scheduler needs.
@@ -78,6 +80,7 @@ pub struct Guest {
     pub(crate) runtime: AtomicPtr<Runtime>,
     pub(crate) starting: AtomicBool,
     pub(crate) vps: AtomicU32,
+    adapts: AtomicU32,
     pub(crate) stats: AtomicBool,
     /// Where to print them: standard error as it was when the runtime started, which many programs
     /// close before they end.
@@ -106,6 +109,7 @@ pub static GUEST: Guest = Guest {
     runtime: AtomicPtr::new(ptr::null_mut()),
     starting: AtomicBool::new(false),
     vps: AtomicU32::new(0),
+    adapts: AtomicU32::new(0),
     stats: AtomicBool::new(false),
     report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
@@ -125,6 +129,7 @@ impl Guest {
     /// Notes the options before the program's own code runs.
     pub fn configure(&self, options: Options) {
         self.vps.store(options.vps, Ordering::Relaxed);
+        self.adapts.store(options.adapts, Ordering::Relaxed);
         self.stats.store(options.stats, Ordering::Relaxed);
         self.sentinel.store(options.sentinel, Ordering::Relaxed);
         self.probe.store(options.probe, Ordering::Relaxed);
@@ -132,6 +137,11 @@ impl Guest {
         self.takes_turns
             .store(options.takes_turns, Ordering::Relaxed);
         self.policy.store(options.policy, Ordering::Relaxed);
+    }
+
+    /// [`Options::adapts`].
+    pub fn adapts(&self) -> u32 {
+        self.adapts.load(Ordering::Relaxed)
     }
 
     /// [`Options::slice_ns`].

@@ -18,8 +18,10 @@ use std::env;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use upcall_linux::VpRange;
 use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::base;
+use upcall_linux::limits;
 use upcall_linux::observe::{Probe, open_switch_ring};
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::turns;
@@ -287,6 +289,12 @@ impl Options {
         (options, meaningless)
     }
 
+    /// Takes as many virtual processors as there are allowed processors, within the range.
+    pub fn set_vps(&mut self, range: VpRange) {
+        let allowed = limits::allowed_processors().len();
+        (self.vps, self.adapts) = (range.resolve(allowed), range.adapts(allowed));
+    }
+
     /// The same, and the probe that is asked for by name.
     fn of_variables() -> (Self, Option<Probe>, Option<Meaningless>) {
         let mut meaningless = None;
@@ -296,9 +304,11 @@ impl Options {
                 None
             })
         };
+        let range = read("UPCALL_VPS").and_then(|value| value.parse::<VpRange>().ok());
         let mut number = |name| read(name).and_then(|value| value.parse::<u64>().ok());
         let mut options = Options {
-            vps: number("UPCALL_VPS").unwrap_or(0) as u32,
+            vps: 0,
+            adapts: 0,
             stats: number("UPCALL_STATS").unwrap_or(0) != 0,
             sentinel: number("UPCALL_SENTINEL").map_or_else(
                 || choose_unmeasured().mode == StandbyMode::Sentinel,
@@ -309,6 +319,9 @@ impl Options {
             takes_turns: number("UPCALL_GANG").unwrap_or(1) != 0,
             policy: Policy::ForkedFirst,
         };
+        if let Some(range) = range {
+            options.set_vps(range);
+        }
         let probe = match read("UPCALL_PROBE").as_deref() {
             Some("perf") => Some(Probe::Perf),
             Some("proc") => Some(Probe::Proc),

@@ -48,6 +48,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
         probe: GUEST.probe.load(Ordering::Relaxed),
         slice_ns: GUEST.slice_ns.load(Ordering::Relaxed),
         takes_turns: GUEST.takes_turns.load(Ordering::Relaxed),
+        adapts: GUEST.adapts(),
         hooks: Hooks {
             may_start: dispatch::may_start,
             starter: agents::starter,

@@ -45,7 +45,7 @@ impl Linux {
             first: Slot::empty(),
             // Without a registry the kernel alone divides the processors; the counters and `doctor` say why.
             turns: if settings.takes_turns {
-                Turns::join(pid)
+                Turns::join(pid, settings.adapts)
             } else {
                 Turns::none()
             },

@@ -183,6 +183,7 @@ fn move_away(runtime: &'static Runtime, vp: &'static Vp, ours: u64) -> bool {
         let idle = load::idle_percent(processor);
         if processor == vp.processor()
             || idle < ours + GAIN_PERCENT
+            || !runtime.kernel().turns.may_run(processor)
             || best.is_some_and(|(most, ..)| idle <= most)
         {
             continue;

@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::fmt;
 
 use crate::settings::vp_range::VpRange;
-use crate::sys::limits;
 
 /// What a variable may say.
 enum Values {
@@ -18,7 +17,7 @@ enum Values {
     /// Yes or no, as for the flags; read as 1 or 0.
     YesOrNo,
     Word(&'static [&'static str]),
-    /// A number of virtual processors, or a range of numbers; read as a number.
+    /// A number of virtual processors, or a range of numbers.
     Processors,
 }
 
@@ -84,8 +83,7 @@ impl Values {
             Values::Word(words) => words.contains(&value).then(|| value.into()),
             Values::Processors => {
                 let range: VpRange = value.parse().ok()?;
-                let allowed = limits::allowed_processors().len();
-                Some(range.resolve(allowed).to_string())
+                Some(range.to_string())
             }
         }
     }

@@ -71,6 +71,27 @@ impl VpRange {
             .unwrap_or(MOST)
             .clamp(self.min, self.max)
     }
+
+    /// With how many processors a program goes on at least that takes [`VpRange::resolve`] of them where so many are allowed, while
+    /// others compete; 0: it needs all at once.
+    pub fn adapts(self, allowed: usize) -> u32 {
+        if self.min < self.resolve(allowed) {
+            self.min
+        } else {
+            0
+        }
+    }
+}
+
+impl fmt::Display for VpRange {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.min == self.max {
+            write!(f, "{}", self.min)
+        } else {
+            write!(f, "{}..{}", self.min, self.max)
+        }
+    }
 }
 
 impl FromStr for VpRange {
@@ -100,6 +121,18 @@ mod tests {
         assert_eq!(range.resolve(1), 2);
         assert_eq!(range.resolve(3), 3);
         assert_eq!(range.resolve(64), 4);
+    }
+
+    #[test]
+    fn a_range_adapts_where_its_least_is_less_than_it_takes() {
+        let range: VpRange = "2..4".parse().expect("valid");
+        assert_eq!(
+            [1, 2, 3, 64].map(|allowed| range.adapts(allowed)),
+            [0, 0, 2, 2]
+        );
+        let four: VpRange = "4".parse().expect("valid");
+        assert_eq!(four.adapts(64), 0);
+        assert_eq!([four, range].map(|range| range.to_string()), ["4", "2..4"]);
     }
 
     #[test]

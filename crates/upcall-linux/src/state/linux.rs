@@ -50,6 +50,9 @@ pub struct Settings {
     pub slice_ns: u64,
     /// Take turns with the user's other programs under the runtime.
     pub takes_turns: bool,
+    /// With how many processors the program goes on at least, where a daemon gives it fewer than it wants; 0: it needs all at
+    /// once.
+    pub adapts: u32,
     /// Callbacks.
     pub hooks: Hooks,
 }

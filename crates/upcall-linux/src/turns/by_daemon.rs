@@ -5,9 +5,14 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::{Activation, Kernel};
 
+use super::adapting::{self, Needs};
 use super::daemon::{self, Daemon};
 use super::rules::{Phase, Set};
 use super::{Calls, Inner, SLACK_NS, State, bell, load};
+use crate::processors::affinity;
+
+/// A virtual processor that is stopped while others of its process run looks for itself at least so often, in nanoseconds.
+const SELDOM_NS: u64 = 500_000_000;
 
 impl State {
     /// From here on the daemon decides.
@@ -20,6 +25,11 @@ impl State {
         inner.phase = Phase::Resting;
         inner.waits_since = 0;
         let (told, said) = link.pages();
+        link.adapts(if adapting::may().is_some() {
+            self.adapts
+        } else {
+            0
+        });
         self.told
             .store(ptr::from_ref(told).cast_mut(), Ordering::Release);
         self.said
@@ -60,19 +70,37 @@ impl State {
         }
         let news = link.news();
         let busy = load(&self.processors.busy);
-        let uses = busy.and(news.has);
-        let (was_stopped, is_stopped) = (inner.waits_since != 0, uses != busy);
+        let vps = current.runtime().vps();
+        let adapts = self.adapts != 0;
+        if adapts {
+            adapting::settle(vps, news.has, affinity::allowed().iter());
+        }
+        let Needs { wants, uses, waits } = match adapts {
+            true => adapting::needs(vps, news.has, !busy.is_empty()),
+            false => Needs {
+                wants: busy,
+                uses: busy.and(news.has),
+                waits: !busy.and(news.has.complement()).is_empty(),
+            },
+        };
+        let (was_stopped, is_stopped) = (inner.waits_since != 0, waits);
         if is_stopped || !news.wanted {
             self.ledger.not_alone(now);
         }
+        // One that adapts has no turns that end.
+        let is_due = adapts && news.wanted && now.saturating_sub(inner.judged) >= self.times.turn;
         let mut is_crowded = false;
         match (was_stopped, is_stopped) {
-            (false, true) => {
-                inner.waits_since = now;
-                if let Some(begun) = self.judge(&mut inner.crowd, current, busy, now) {
+            (false, stops) if stops || is_due => {
+                inner.waits_since = if stops { now } else { 0 };
+                inner.judged = now;
+                let on = if adapts { uses } else { busy };
+                if let Some(begun) = self.judge(&mut inner.crowd, current, on, now) {
                     self.take_on(&mut inner.crowd, begun, now);
                     link.ask_for(begun);
                     is_crowded = true;
+                } else if !stops {
+                    inner.crowd.turn_begins(&self.ledger, now);
                 }
             }
             (true, false) => {
@@ -94,15 +122,21 @@ impl State {
         } else if self.registry.is_wanted() {
             self.registry.clear_wanted();
         }
-        self.patience
-            .store(SLACK_NS + self.times.turn, Ordering::Relaxed);
+        let patience = match adapts && !is_stopped {
+            true => SELDOM_NS,
+            false => SLACK_NS + self.times.turn,
+        };
+        self.patience.store(patience, Ordering::Relaxed);
+        // One that adapts uses no other processor, be it for a moment.
+        let stopped = news.has.complement();
         let own = self.stop(
             current,
-            Set(core::array::from_fn(|at| busy.0[at] & !uses.0[at])),
+            if adapts { stopped } else { busy.and(stopped) },
             now,
         );
         // After those that must stop were told so.
-        let is_new = link.say(busy, uses, news.changes);
+        let may = adapting::may().unwrap_or_default();
+        let is_new = link.say(wants, uses, may, news.changes);
         Some(Calls {
             own,
             knock: (is_new || is_crowded).then(|| link.knocker()),

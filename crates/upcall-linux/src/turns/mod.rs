@@ -15,7 +15,7 @@
 //! 4. A process that is on and loses processor time to programs that take no turns makes a truce (`crowd`). All go on then,
 //!    and the kernel divides the processors.
 //! 5. Where a daemon answers ([`daemon`]), it decides whose turn it is in the registry's place, for as long as it lives.
-//!    What a process does with the decision is the same.
+//!    What a process does with the decision is the same. One that *adapts* goes on with some of its processors (`adapting`).
 //! 6. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
 //!    `Turns::wake` rings the bell.
 
@@ -23,12 +23,13 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use upcall_abi::{Said, Told};
-use upcall_core::{Activation, Errno, Kernel, Turnstile, Vp};
+use upcall_core::{Activation, Errno, Kernel, State as Word, Turnstile, Vp};
 
 use crate::processors::placement;
 use crate::processors::slice::Spent;
 use crate::sys::memory;
 
+mod adapting;
 mod bell;
 mod by_daemon;
 mod by_registry;
@@ -74,6 +75,8 @@ pub struct Turns {
 struct State {
     registry: Registry,
     times: Times,
+    /// With how many processors the process goes on at least, while it wants more; 0: it needs all at once.
+    adapts: u32,
     processors: Processors,
     ledger: Ledger,
     decisions: Turnstile,
@@ -112,6 +115,8 @@ struct Inner {
     daemon: Daemon,
     /// 0, or since when the daemon has others go first.
     waits_since: u64,
+    /// Of a process that adapts: when it was last judged whether others take a part of its processors.
+    judged: u64,
     room: [Member; SLOTS],
 }
 
@@ -160,9 +165,10 @@ impl Turns {
         }
     }
 
-    /// Joins the other processes of the user. Where that fails the process runs without turns.
-    pub fn join(pid: i32) -> Self {
-        Self::try_join(pid).unwrap_or_else(|trouble| Turns {
+    /// Joins the other processes of the user. Where that fails the process runs without turns. `adapts`: with how many processors it
+    /// goes on at least, where a daemon gives it fewer than it wants; 0: it needs all at once.
+    pub fn join(pid: i32, adapts: u32) -> Self {
+        Self::try_join(pid, adapts).unwrap_or_else(|trouble| Turns {
             state: None,
             trouble: Some(trouble),
         })
@@ -173,7 +179,7 @@ impl Turns {
         self.trouble
     }
 
-    fn try_join(pid: i32) -> Result<Self, Trouble> {
+    fn try_join(pid: i32, adapts: u32) -> Result<Self, Trouble> {
         let registry = Registry::join(pid)?;
         let place = match memory::map(size_of::<State>()) {
             Ok(place) => place as *mut State,
@@ -188,6 +194,7 @@ impl Turns {
             (&raw mut (*place).bell).write(AtomicPtr::new(registry.bell()));
             (&raw mut (*place).registry).write(registry);
             (&raw mut (*place).times).write(TIMES);
+            (&raw mut (*place).adapts).write(adapts);
             let inner = (*place).inner.get();
             (&raw mut (*inner).phase).write(Phase::Resting);
             (&raw mut (*inner).crowd).write(Crowd::default());
@@ -240,7 +247,8 @@ impl Turns {
     pub(crate) fn may_run(&self, processor: u32) -> bool {
         let Some(state) = self.state else { return true };
         let (word, bit) = Set::place(processor);
-        state.processors.stopped[word].load(Ordering::Relaxed) & bit == 0
+        // SeqCst: an activation that falls idle looks here afterwards; a process that stops it looks at the word afterwards.
+        state.processors.stopped[word].load(Ordering::SeqCst) & bit == 0
     }
 
     /// Returns true if another process waits for a processor of this one.
@@ -456,7 +464,9 @@ impl State {
         if more {
             let runtime = current.runtime();
             for vp in runtime.vps() {
-                if !self.may_stay(vp) && !core::ptr::eq(vp, current.vp()) {
+                // The caller looks by itself, if it does not fall idle.
+                let is_own = core::ptr::eq(vp, current.vp()) && vp.word().state() != Word::Idle;
+                if !self.may_stay(vp) && !is_own {
                     runtime.recall(vp);
                 }
             }
@@ -477,7 +487,7 @@ mod tests {
 
     #[test]
     fn what_a_process_that_has_left_still_runs_waits_for_no_turn() {
-        let turns = Turns::try_join(std::process::id() as i32).unwrap();
+        let turns = Turns::try_join(std::process::id() as i32, 0).unwrap();
         let state = turns.state.unwrap();
         for processor in [0, 70] {
             let (word, bit) = Set::place(processor);

@@ -9,7 +9,7 @@ use program_tests::case::Case;
 use program_tests::guard::Running;
 use program_tests::program::{Outcome, Program};
 use program_tests::provision;
-use upcall_abi::{STATE_ON, STATE_WAITING};
+use upcall_abi::{Row, STATE_ON, STATE_WAITING};
 
 use crate::client::{Client, list};
 use crate::daemon::{Place, until};
@@ -34,8 +34,19 @@ pub fn spinning(name: &str) -> Option<(Case, PathBuf, MutexGuard<'static, ()>)> 
 
 /// Starts a copy and waits until it has come to its rounds. For ever with 0.
 pub fn begin(case: &Case, path: &Path, place: &Place, label: &str, rounds: &str) -> Running {
+    begin_with(case, path, place, label, rounds, "--stats")
+}
+
+fn begin_with(
+    case: &Case,
+    path: &Path,
+    place: &Place,
+    label: &str,
+    rounds: &str,
+    option: &str,
+) -> Running {
     let dir = case.fresh(label);
-    let launcher = case.launcher().with("--stats");
+    let launcher = case.launcher().with(option);
     let mut running = Program::new(path)
         .args([rounds, "spins"])
         .env("XDG_RUNTIME_DIR", &place.0)
@@ -92,6 +103,54 @@ fn two_programs_that_spin_have_half_of_the_machine_each() {
         had.iter().all(|&part| part * 10 > (had[0] + had[1]) * 3),
         "{had:?}"
     );
+}
+
+/// Two programs with as many virtual processors as there are, and more threads than that: each goes on with half of the processors,
+/// and with all when the other one is gone.
+#[test]
+fn two_programs_that_adapt_share_the_processors() {
+    let name = "two_programs_that_adapt_share_the_processors";
+    let Some((case, _, _alone)) = spinning(name) else {
+        return;
+    };
+    let Some(path) = case.compile("compute_copies.c") else {
+        return;
+    };
+    let place = Place::new("shares");
+    let _daemon = place.start();
+    let processors = available_parallelism().map_or(1, usize::from);
+    let threads = (2 * processors).to_string();
+    let adapting = |label| begin_with(&case, &path, &place, label, &threads, "--vps=1..1024");
+    let pair = ["one", "other"].map(adapting);
+    let pids = pair.each_ref().map(Running::pid);
+    let words = |row: &Row| row.has.map(|word| word.count_ones()).iter().sum::<u32>() as usize;
+    let apart = || {
+        let rows = list(&place.socket());
+        let [one, other] = rows.as_slice() else {
+            return None;
+        };
+        let is_apart = (0..rows[0].has.len()).all(|at| one.has[at] & other.has[at] == 0);
+        let counts = [one, other].map(words);
+        (is_apart && counts[0] + counts[1] == processors).then_some(counts)
+    };
+    let counts = until("each has its part of the processors", apart);
+    assert!(counts[0].abs_diff(counts[1]) <= 1, "{counts:?}");
+    let before = pids.map(used);
+    let had = until("they have used three seconds", || {
+        let had = [0, 1].map(|at| used(pids[at]) - before[at]);
+        (had[0] + had[1] > 300).then_some(had)
+    });
+    assert!(
+        had.iter().all(|&part| part * 10 > (had[0] + had[1]) * 3),
+        "{had:?}"
+    );
+    let [one, other] = pair;
+    drop(other);
+    until("the one that is left has all processors", || {
+        let rows = list(&place.socket());
+        (rows.len() == 1 && words(&rows[0]) >= processors).then_some(())
+    });
+    drop(one);
 }
 
 #[test]

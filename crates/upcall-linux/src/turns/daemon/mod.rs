@@ -311,16 +311,23 @@ impl Link {
         self.said.truce_until.store(truce.until, Ordering::Relaxed);
     }
 
-    /// Says what the program computes on and uses. Returns true if that is new, and the daemon must be told.
-    pub(super) fn say(&self, wants: Set, uses: Set, changes: u32) -> bool {
+    /// Says with how many processors the program goes on; 0: it needs all that it wants at once.
+    pub(super) fn adapts(&self, least: u32) {
+        self.said.adapts.store(least, Ordering::Relaxed);
+    }
+
+    /// Says what the program wants and uses, and where it may run. Returns true if that is new, and the daemon must be told.
+    pub(super) fn say(&self, wants: Set, uses: Set, may: Set, changes: u32) -> bool {
         let said = self.said;
         // What is there is compared: a virtual processor that rests writes there, too.
         let is_new = load(&said.wants) != wants
             || load(&said.uses) != uses
+            || load(&said.may) != may
             || said.changes.load(Ordering::Relaxed) != changes;
         if is_new {
             store(&said.wants, wants);
             store(&said.uses, uses);
+            store(&said.may, may);
             // Release: pairs with the daemon's Acquire; it does not see older sets with this number.
             said.changes.store(changes, Ordering::Release);
         }

@@ -39,6 +39,25 @@ impl Set {
         ((number / u64::BITS) as usize, 1 << (number % u64::BITS))
     }
 
+    /// The set of one processor.
+    pub fn only(processor: u32) -> Set {
+        let (word, bit) = Self::place(processor);
+        let mut set = Set::default();
+        set.0[word] = bit;
+        set
+    }
+
+    /// Whether a processor is in it.
+    pub fn contains(self, processor: u32) -> bool {
+        let (word, bit) = Self::place(processor);
+        self.0[word] & bit != 0
+    }
+
+    /// All that are not in it.
+    pub fn complement(self) -> Set {
+        Set(self.0.map(|word| !word))
+    }
+
     /// The members of both.
     pub fn and(self, other: Set) -> Set {
         Set(core::array::from_fn(|at| self.0[at] & other.0[at]))
