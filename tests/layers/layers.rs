@@ -182,7 +182,7 @@ fn upcall_cli() {
         &[
             &["args", "image", "locate", "script", "status"],
             &["front", "program", "refusal"],
-            &["doctor", "guest_library", "manual", "ps"],
+            &["doctor", "guest_library", "manual", "ps", "stacks"],
             &["remember"],
             &["launch"],
         ],

@@ -93,11 +93,35 @@ global_asm!(
     ".globl upcall_signal_return",
     ".hidden upcall_signal_return",
     ".type upcall_signal_return,@function",
-    // Unwinders know these two instructions by their bytes, as libc's own.
+    // Where a handler returns to: the kernel's ucontext(2) is at the stack pointer, and in it, from 40 on, are the
+    // registers. Debuggers follow these rules (DWARF numbers registers otherwise than the kernel); other unwinders
+    // know the two instructions by their bytes, as libc's own. The rules begin one byte early, since a return address
+    // is looked up one byte before.
+    ".cfi_startproc simple",
+    ".cfi_signal_frame",
+    // DW_CFA_def_cfa_expression: breg7 + 160, deref; DW_CFA_expression: breg7 + where it is.
+    ".cfi_escape 0x0f, 4, 0x77, 0xa0, 0x01, 0x06",
+    ".cfi_escape 0x10, 8, 3, 0x77, 0xa8, 0x00",
+    ".cfi_escape 0x10, 9, 3, 0x77, 0xb0, 0x00",
+    ".cfi_escape 0x10, 10, 3, 0x77, 0xb8, 0x00",
+    ".cfi_escape 0x10, 11, 3, 0x77, 0xc0, 0x00",
+    ".cfi_escape 0x10, 12, 3, 0x77, 0xc8, 0x00",
+    ".cfi_escape 0x10, 13, 3, 0x77, 0xd0, 0x00",
+    ".cfi_escape 0x10, 14, 3, 0x77, 0xd8, 0x00",
+    ".cfi_escape 0x10, 15, 3, 0x77, 0xe0, 0x00",
+    ".cfi_escape 0x10, 5, 3, 0x77, 0xe8, 0x00",
+    ".cfi_escape 0x10, 4, 3, 0x77, 0xf0, 0x00",
+    ".cfi_escape 0x10, 6, 3, 0x77, 0xf8, 0x00",
+    ".cfi_escape 0x10, 3, 3, 0x77, 0x80, 0x01",
+    ".cfi_escape 0x10, 1, 3, 0x77, 0x88, 0x01",
+    ".cfi_escape 0x10, 0, 3, 0x77, 0x90, 0x01",
+    ".cfi_escape 0x10, 2, 3, 0x77, 0x98, 0x01",
+    ".cfi_escape 0x10, 16, 3, 0x77, 0xa8, 0x01",
     "nop",
     "upcall_signal_return:",
     "mov rax, 15",
     own_syscall!(),
+    ".cfi_endproc",
     ".size upcall_signal_return, . - upcall_signal_return",
     ".globl upcall_signal_return_at",
     ".hidden upcall_signal_return_at",
