@@ -89,6 +89,9 @@ pub struct BenchArgs {
     pub runtime: Vec<RuntimeName>,
 
     /// Processors that a program may use [default: what each workload asks for]
+    ///
+    /// If UPCALL_VPS is set, programs under Upcall have that many virtual processors in place of as many as these. With a
+    /// range they adapt to what upcalld gives them.
     #[arg(long, value_name = "N", env = "UPCALL_BENCH_WORKERS")]
     pub workers: Option<usize>,
 

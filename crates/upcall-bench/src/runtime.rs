@@ -28,6 +28,12 @@ enum Starter {
     Java(PathBuf),
 }
 
+/// Returns true if the user has said how many virtual processors programs under Upcall have: a range, for example, so that they
+/// adapt to what `upcalld` gives them.
+fn processors_are_chosen() -> bool {
+    std::env::var_os("UPCALL_VPS").is_some()
+}
+
 impl Runtime {
     /// The command that runs the workload program, or `instead` of it, with `workers`.
     pub fn command(&self, instead: Option<&Path>, workers: usize) -> Command {
@@ -36,9 +42,11 @@ impl Runtime {
             None => Command::new(program),
             Some(Starter::Upcall(upcall)) => {
                 let mut command = Command::new(upcall);
-                command
-                    .args(["run", "-p", &workers.to_string(), "--"])
-                    .arg(program);
+                command.arg("run");
+                if !processors_are_chosen() {
+                    command.args(["-p", &workers.to_string()]);
+                }
+                command.arg("--").arg(program);
                 command
             }
             Some(Starter::Java(java)) => {

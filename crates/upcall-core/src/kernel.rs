@@ -13,7 +13,7 @@
 //!
 //! | upcall (Anderson, Table 2) | how it arrives here |
 //! |---|---|
-//! | processor added | `Runtime::ring` grants an idle virtual processor |
+//! | processor added | [`Share::await_turn`] returns, and [`Runtime::added`](crate::Runtime::added); within the program, `Runtime::ring` grants an idle virtual processor |
 //! | activation preempted | [`Runtime::interrupted`](crate::Runtime::interrupted) in the activation itself |
 //! | activation blocked | the standby activation runs and [`Watch::is_blocked`] says so |
 //! | processor taken for another address space | [`Share::may_run`] says no, [`Runtime::recall`](crate::Runtime::recall) |

@@ -74,6 +74,14 @@ const FAULTS: &[Fault] = &[
         "",
     ),
     (
+        "taken::a_list_that_was_kept",
+        "runtime/taken.rs",
+        "            self.look_after(vp);
+            None::<()>",
+        "            let _ = vp;
+            None::<()>",
+    ),
+    (
         "lists::a_virtual_processor_that_entered_the_idle_set",
         "vp_set.rs",
         "fetch_and(!bit, Ordering::SeqCst) & bit != 0",

@@ -309,7 +309,11 @@ impl Share for Sim {
         machine.point(Call::AwaitTurn);
         let vp = activation.vp();
         let space = self.space();
-        if activation.wake_word().load(Ordering::SeqCst) == seen && space.lacks_processor(vp) {
+        // As where a backend calls `added`.
+        let has_another = space.vps().iter().any(|vp| !space.lacks_processor(vp));
+        let is_told = vp.has_ready() && has_another;
+        let is_due = is_told || !space.lacks_processor(vp);
+        if activation.wake_word().load(Ordering::SeqCst) == seen && !is_due {
             self.wait_in_turn(activation, Doing::Sleeping);
         }
     }

@@ -42,7 +42,10 @@ impl Server for Crate {
 fn start(workers: usize, job: Job) -> Result<Figures, Failure> {
     let count = u32::try_from(workers)
         .map_err(|_| Failure::Usage(format!("workers={workers} are too many")))?;
-    let runtime = upcall::Runtime::builder().virtual_processors(count, count);
+    let mut runtime = upcall::Runtime::builder();
+    if std::env::var_os("UPCALL_VPS").is_none() {
+        runtime = runtime.virtual_processors(count, count);
+    }
     let runtime = runtime
         .start()
         .map_err(|error| Failure::Failed(format!("starting the runtime: {error}")))?;

@@ -8,7 +8,8 @@
 //!    call does so when it returns, or its successor does: all of them meet [`Inside::pause`].
 //! 3. There the owner *gives away* its ready list, in its order, to the virtual processor that has fewest of those with a
 //!    processor. Then it sleeps as an idle owner that nobody rings, until its processor is back. If there is no other, the list stays.
-//! 4. An owner whose processor is back takes the lists of those that still have none. Threads come to it as to any that was idle.
+//! 4. When processors are back, the backend wakes their owners, and calls [`Runtime::added`]: who kept its list, since there was no
+//!    other processor, gives it away now. Threads come to an owner whose processor is back as to any that was idle.
 //!
 //! A caller that puts a thread on a virtual processor which is not its own looks afterwards if that still has its processor
 //! (`look_after`). An owner that pauses is idle first, and then looks for threads that came meanwhile. One of the
@@ -45,6 +46,18 @@ impl<K: Kernel> Runtime<K> {
             }
             State::User | State::Runtime | State::Idle | State::Granted | State::Rung => {}
         }
+    }
+
+    /// Virtual processors have their processors back, by what [`Share::may_run`](crate::kernel::Share::may_run) says: one of them
+    /// may not have stopped at all meanwhile. May be called whenever the caller is inside the runtime.
+    pub fn added(&'static self) {
+        let Some(first) = self.vps().first() else {
+            return;
+        };
+        self.vps.find_ready(first, |vp| {
+            self.look_after(vp);
+            None::<()>
+        });
     }
 
     /// A virtual processor that has its processor, at some moment: this one, or else the one with fewest ready threads; this one,
@@ -102,17 +115,6 @@ impl<K: Kernel> Runtime<K> {
             self.grant_idle(vp, word);
         }
     }
-
-    /// The processor of `vp` is back: what is ready where there is none is served here. Its owner may have waited when there was
-    /// none at all.
-    fn take_in(&'static self, vp: &'static Vp<K>) {
-        self.vps.find_ready(vp, |other| {
-            if other.has_ready() && !self.kernel.may_run(other) {
-                self.give_away(other);
-            }
-            None::<()>
-        });
-    }
 }
 
 impl<K: Kernel> Inside<K> {
@@ -133,7 +135,6 @@ impl<K: Kernel> Inside<K> {
                 return false;
             }
         }
-        runtime.take_in(vp);
         true
     }
 

@@ -461,8 +461,11 @@ impl State {
                 self.processors.heard[at * 64 + bit as usize].store(now, Ordering::Relaxed);
             }
         }
+        let runtime = current.runtime();
+        if fewer {
+            runtime.added();
+        }
         if more {
-            let runtime = current.runtime();
             for vp in runtime.vps() {
                 // The caller looks by itself, if it does not fall idle.
                 let is_own = core::ptr::eq(vp, current.vp()) && vp.word().state() != Word::Idle;

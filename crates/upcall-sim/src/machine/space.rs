@@ -1,7 +1,7 @@
 //! What the simulated kernel keeps with one address space.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use upcall_core::Claim;
 use upcall_core::{Runtime, ThreadList, WakeReason};
@@ -38,9 +38,9 @@ pub struct Space {
     /// Virtual processors for which it has, and that have not asked again since; whether they have dispatched
     /// a thread since.
     pub(crate) refused: RefCell<BTreeMap<u32, bool>>,
-    /// Virtual processors whose processors are another address space's.
-    pub(crate) taken: RefCell<BTreeSet<u32>>,
-    /// When those come back.
+    /// Virtual processors whose processors are another address space's, and when those come back.
+    pub(crate) taken: RefCell<BTreeMap<u32, u64>>,
+    /// When the first of those comes back.
     pub(crate) back_at: Cell<u64>,
     /// The kernel gives no more kernel threads.
     pub(crate) exhausted: Cell<bool>,
@@ -233,7 +233,7 @@ impl Space {
 
     /// Whether a virtual processor's processor is another address space's.
     pub(crate) fn lacks(&self, vp: u32) -> bool {
-        self.taken.borrow().contains(&vp)
+        self.taken.borrow().contains_key(&vp)
     }
 
     /// Returns true if a virtual processor does not have its processor now, by `taken` or by what the daemon says.
@@ -248,9 +248,17 @@ impl Space {
 
     /// Gives back the processors whose time has come, and wakes who waits for one that is back.
     pub(crate) fn restore(&self, machine: &Machine) {
-        if self.back_at.get() <= machine.clock.get() {
-            self.back_at.set(u64::MAX);
-            self.taken.borrow_mut().clear();
+        let now = machine.clock.get();
+        if self.back_at.get() <= now {
+            let mut taken = self.taken.borrow_mut();
+            taken.retain(|_, until| *until > now);
+            self.back_at
+                .set(taken.values().copied().min().unwrap_or(u64::MAX));
+            drop(taken);
+            // Who keeps a list of ready threads is told of any.
+            for (vessel, _) in self.awaiting.take() {
+                machine.wake(vessel, 0);
+            }
         }
         self.awaiting.borrow_mut().retain(|&(vessel, vp)| {
             let waits = self.lacks(vp);

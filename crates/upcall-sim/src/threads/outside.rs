@@ -148,20 +148,26 @@ impl Me {
     /// The processors of these virtual processors are another address space's until that time, and
     /// those of all others are this one's.
     pub fn lose_processors(self, which: std::ops::Range<usize>, until: u64) {
+        self.lose_each(which.map(|vp| (vp, until)));
+    }
+
+    /// The same, each until a time of its own.
+    pub fn lose_each(self, which: impl Iterator<Item = (usize, u64)>) {
         let inside = self.runtime.enter();
-        let vps = &self.runtime.vps()[which];
+        let vps = self.runtime.vps();
+        let which: Vec<_> = which.map(|(at, until)| (&vps[at], until)).collect();
         {
             let machine = self.machine.enter();
-            self.space
-                .taken
-                .replace(vps.iter().map(|vp| vp.index()).collect());
-            self.space.back_at.set(until);
-            for vp in vps {
+            let taken = which.iter().map(|&(vp, until)| (vp.index(), until));
+            self.space.taken.replace(taken.collect());
+            let first = which.iter().map(|&(_, until)| until).min();
+            self.space.back_at.set(first.unwrap_or(u64::MAX));
+            for &(vp, _) in &which {
                 self.space.turns.lose(vp.index());
             }
             self.space.restore(&machine);
         }
-        for vp in vps {
+        for (vp, _) in which {
             self.runtime.recall(vp);
         }
         inside.leave();

@@ -208,9 +208,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_waits_for_a_processor_that_was_taken",
         file: "runtime/taken.rs",
-        text: "runtime.take_in(vp);",
-        instead: "",
-        scenario: "together::two_programs_and_another",
+        text: "if vp.has_ready() && runtime.another_with_processor(vp).is_some() {",
+        instead: "if false {",
+        scenario: "processors::the_first_processor_that_is_back_serves_all",
     },
     // A thread that is blocked in the kernel, or parked, looks like one that computes; the other way round.
     Mutant {

@@ -126,6 +126,43 @@ fn the_list_of_a_taken_processor_keeps_its_order() {
     });
 }
 
+/// All processors are taken, and one comes back. What was ready on the others goes on there, beside a thread that only gives way.
+#[test]
+fn the_first_processor_that_is_back_serves_all() {
+    let name = "the_first_processor_that_is_back_serves_all";
+    let less = "1,vps=2,without=stepping+exhaustion+slices+interruptions";
+    explore_less(name, less, |me| {
+        let (count, over) = (me.word(0), me.word(0));
+        let other = me.spawn(move |me| {
+            while over.load(Ordering::SeqCst) == 0 {
+                count.fetch_add(1, Ordering::SeqCst);
+                me.step();
+                me.yield_now();
+            }
+        });
+        while count.load(Ordering::SeqCst) == 0 {
+            me.yield_now();
+        }
+        let soon = me.machine.clock.get() + 20_000;
+        let vps = me.runtime.vps().len();
+        let back = me.machine.pick(vps as u64) as usize;
+        me.lose_each((0..vps).map(|at| (at, if at == back { soon } else { FOR_EVER })));
+        let before = count.load(Ordering::SeqCst);
+        for _ in 0..3_000 {
+            if count.load(Ordering::SeqCst) > before + 1 {
+                break;
+            }
+            me.step();
+            me.yield_now();
+        }
+        let after = count.load(Ordering::SeqCst);
+        let excepted = me.runtime.vps().len() == 1 || me.space.spawn_failed.get();
+        assert!(excepted || after > before + 1, "it waits");
+        over.store(1, Ordering::SeqCst);
+        me.join(other);
+    });
+}
+
 /// An idle virtual processor is rung for a thread, and loses its processor on the way: another idle one is rung in its place, while
 /// the one that made the thread only computes.
 #[test]

@@ -98,6 +98,12 @@ impl Checked {
     pub(super) fn take(&self, vp: &Vp<Self>) {
         self.taken.fetch_or(1 << vp.index(), Ordering::SeqCst);
     }
+
+    /// It is ours again.
+    #[cfg(loom)]
+    pub(super) fn give_back(&self, vp: &Vp<Self>) {
+        self.taken.fetch_and(!(1 << vp.index()), Ordering::SeqCst);
+    }
 }
 
 /// The calling thread of the model is the kernel thread of `activation` from here on.

@@ -48,3 +48,25 @@ fn a_thread_that_is_put_where_the_processor_was_just_taken_is_given_away() {
         assert!(core::ptr::eq(there, ready));
     });
 }
+
+#[test]
+fn a_list_that_was_kept_for_want_of_processors_is_given_away_when_one_is_back() {
+    check(300, || {
+        let (runtime, _) = two_busy();
+        let [taken, back] = [&runtime.vps()[0], &runtime.vps()[1]];
+        let [ready] = threads(runtime);
+        runtime.kernel.may_lose();
+        runtime.kernel.take(taken);
+        runtime.kernel.take(back);
+        runtime.push_front(taken, ready);
+        let adder = thread::spawn(move || {
+            kernel::act_as(owner(back));
+            runtime.kernel.give_back(back);
+            runtime.added();
+        });
+        assert!(Entered::on(owner(taken)).await_processor(taken));
+        assert!(runtime.give_away(taken));
+        adder.join().unwrap();
+        assert_eq!(super::all_ready(runtime), [core::ptr::from_ref(ready)]);
+    });
+}
