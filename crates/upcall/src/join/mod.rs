@@ -76,9 +76,11 @@ mod functions {
     /// # Panics
     ///
     /// If one of them panicked, with its panic, when both have ended; with that of `one` if both panicked. If `one` panics
-    /// before `other` has begun, `other` is dropped. The same holds for a cancellation of the calling thread. If a thread
-    /// must be made and there is no memory, or the kernel gives no thread. A thread that need not be made is not missed:
-    /// then `other` runs after `one`.
+    /// before `other` has begun, `other` is dropped. The same holds for a cancellation of the calling thread. If panics abort,
+    /// a cancellation ends the process if another thread runs `other` meanwhile.
+    ///
+    /// If `other` must be a thread of its own and there is no memory, or the kernel gives no thread. Otherwise `other` then
+    /// runs after `one`, even where `one` waits.
     #[inline]
     pub fn join<A, B, RA, RB>(one: A, other: B) -> (RA, RB)
     where
