@@ -17,6 +17,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use super::memory::Mapping;
 use super::unwind::Registers;
 
+const AT_ENTRY: u64 = 9;
 const AT_SYSINFO_EHDR: u64 = 33;
 /// In the contents of NT_PRSTATUS: the id of the kernel thread, and its registers.
 const STATUS_TID: usize = 32;
@@ -31,6 +32,8 @@ pub struct Core {
     bytes: Bytes,
     segments: Vec<Segment>,
     pub mappings: Vec<Mapping>,
+    /// Where the program begins.
+    pub entry: Option<u64>,
     /// Registers by the id of the kernel thread.
     pub threads: HashMap<i32, Registers>,
     /// Kernel threads by their thread pointers.
@@ -68,7 +71,7 @@ impl Core {
             return None;
         }
         let mut segments = Vec::new();
-        let (mut mappings, mut vdso) = (Vec::new(), None);
+        let (mut mappings, mut vdso, mut entry) = (Vec::new(), None, None);
         let (mut threads, mut thread_pointers) = (HashMap::new(), HashMap::new());
         for program in header.program_headers(endian, bytes).ok()? {
             match program.p_type(endian) {
@@ -82,7 +85,10 @@ impl Core {
                     while let Ok(Some(note)) = notes.next() {
                         match note.n_type(endian) {
                             NT_FILE => mappings = mapped_files(note.desc()).unwrap_or_default(),
-                            NT_AUXV => vdso = auxiliary(note.desc(), AT_SYSINFO_EHDR),
+                            NT_AUXV => {
+                                vdso = auxiliary(note.desc(), AT_SYSINFO_EHDR);
+                                entry = auxiliary(note.desc(), AT_ENTRY);
+                            }
                             NT_PRSTATUS => {
                                 let Some((tid, pointer, registers)) = status(note.desc()) else {
                                     continue;
@@ -109,6 +115,7 @@ impl Core {
         Some(Core {
             segments,
             mappings,
+            entry,
             threads,
             thread_pointers,
             files: RefCell::default(),

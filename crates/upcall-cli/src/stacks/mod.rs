@@ -229,8 +229,8 @@ fn program(memory: &Memory) -> String {
             let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
             String::from_utf8_lossy(&comm).trim_end().to_owned()
         }
-        Source::Core(_) => {
-            let first = memory.mappings.first();
+        Source::Core(core) => {
+            let first = core.entry.and_then(|entry| memory.mapping(entry));
             first.map_or(String::new(), |first| first.path.display().to_string())
         }
     }

@@ -115,6 +115,9 @@ fn stacks_shows_every_thread_in_a_core_file() {
         return;
     };
     let text = says(subject.case.launcher(), &["--core".as_ref(), core.as_ref()]);
+    let head = text.lines().next().unwrap_or_default();
+    let program = subject.path.to_str().expect("a path of ours");
+    assert!(head.contains(program), "{text}");
     let mut known = known_in_c("main");
     known[0].states = &["running"];
     known[6].states = &["ready"];
