@@ -180,7 +180,7 @@ fn upcall_cli() {
         &[
             &["args", "image", "locate", "script", "status"],
             &["front", "program", "refusal"],
-            &["doctor", "guest_library", "manual", "ps"],
+            &["doctor", "guest_library", "manual", "ps", "stacks"],
             &["remember"],
             &["launch"],
         ],

@@ -2,6 +2,7 @@
 //! environment; a flag wins over its variable.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::{ArgAction, BoolishValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -22,6 +23,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Bench(upcall_bench::BenchArgs),
     Ps(PsArgs),
+    Stacks(StacksArgs),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -178,6 +180,36 @@ pub struct DoctorArgs {
 #[derive(Args)]
 pub struct PsArgs {
     /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show the threads of a program, their states, and where each waits
+///
+/// The memory of the program is read from outside, while the program goes on. Threads that wait do not move, so what is
+/// shown of them is exact. Those that went on meanwhile are marked; of those that run there are no frames, unless the
+/// program is stopped.
+#[derive(Args)]
+pub struct StacksArgs {
+    /// The process
+    #[arg(value_parser = clap::value_parser!(i32).range(1..), required_unless_present = "core")]
+    pub pid: Option<i32>,
+
+    /// A core file, instead of a process
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "stop"])]
+    pub core: Option<PathBuf>,
+
+    /// Stop the program while it is looked at: then threads that run have frames, and all is of one moment
+    ///
+    /// Some system calls of the program, epoll_wait(2) among them, end with EINTR then, as at every stop (signal(7)).
+    #[arg(long)]
+    pub stop: bool,
+
+    /// Show the runtime's own frames, too
+    #[arg(long)]
+    pub full: bool,
+
+    /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }

@@ -24,6 +24,8 @@ mod refusal;
 #[cfg(front)]
 mod remember;
 mod script;
+#[cfg(target_arch = "x86_64")]
+mod stacks;
 mod status;
 
 use std::process::ExitCode;
@@ -64,6 +66,7 @@ fn run() -> i32 {
         Command::Run(args) => launch::run(&args, launch::Said::WithMore),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ps(args) => ps::run(&args),
+        Command::Stacks(args) => show_stacks(&args),
         Command::Bench(args) => {
             // A measured program may die while the harness writes to it.
             // SAFETY: sets a disposition; the benchmark runs no other program in this process.
@@ -76,6 +79,23 @@ fn run() -> i32 {
             Err(refusal) => refusal.report(),
         },
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn show_stacks(args: &args::StacksArgs) -> i32 {
+    stacks::run(args)
+}
+
+/// No program has threads of ours there.
+#[cfg(not(target_arch = "x86_64"))]
+fn show_stacks(_: &args::StacksArgs) -> i32 {
+    refusal::Refusal {
+        what: "there are no threads to show".into(),
+        checked: "on this processor architecture no program runs under Upcall".into(),
+        remedy: "use it on x86-64".into(),
+        more: "upcall help stacks",
+    }
+    .report()
 }
 
 /// Returns true if a variable may stand for a flag.

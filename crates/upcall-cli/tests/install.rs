@@ -137,11 +137,38 @@ fn everything_works_from_where_it_is_installed() {
         }
     }
 
+    gdb_loads_its_script(&prefix);
+
     text(&install(&["uninstall"], &variables[..1]));
     assert_eq!(files(&prefix), BTreeSet::new());
     assert!(!prefix.join("lib/upcall").exists());
     // Once more: there is nothing to remove, and that is no error.
     text(&install(&["uninstall"], &variables[..1]));
+}
+
+/// By itself, with each library that has one, if the directory is gdb's own.
+fn gdb_loads_its_script(prefix: &Path) {
+    let scripts = prefix.join("share/gdb/auto-load");
+    let set = |what: &str| format!("set auto-load {what} {}", scripts.display());
+    let version = concat!("lib/libupcall.so.", env!("CARGO_PKG_VERSION"));
+    for library in ["lib/upcall/libupcall_guest.so", version] {
+        let output = Command::new("gdb")
+            .args(["-nx", "-batch", "-iex", "set debuginfod enabled off"])
+            .args(["-iex", &set("scripts-directory"), "-iex", &set("safe-path")])
+            .arg(prefix.join(library))
+            .args(["-ex", "help info upcall threads"])
+            .output();
+        let Ok(output) = output else {
+            eprintln!("skipped: gdb loads its script: there is no gdb");
+            return;
+        };
+        let said = text(&output);
+        assert!(
+            said.contains("List all threads of a program under Upcall"),
+            "{library}: {said} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
 }
 
 #[test]

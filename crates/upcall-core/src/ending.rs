@@ -57,6 +57,9 @@ impl<K: Machine> Default for Ending<K> {
 }
 
 impl<K: Machine> Ending<K> {
+    /// What its word is when it is over. For debuggers.
+    pub const OVER: usize = OVER;
+
     /// Another thread begins, whose handle there is. Called by the one that has given everything back.
     #[inline]
     pub fn begin(&self) {

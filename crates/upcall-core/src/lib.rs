@@ -60,6 +60,6 @@ pub use runtime::{Runtime, Waited};
 pub use slot::Slot;
 pub use state::activation::{Activation, Activity};
 pub use state::inside::{Entered, Inside};
-pub use state::thread::{Claim, Thread, ThreadList, WakeReason};
+pub use state::thread::{Claim, Standing, Thread, ThreadList, WakeReason};
 pub use state::vp::{State, Vp, Word};
 pub use turnstile::Turnstile;

@@ -7,3 +7,4 @@ mod ps;
 #[cfg(front)]
 mod remembered;
 mod run;
+mod stacks;

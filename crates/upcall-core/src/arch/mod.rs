@@ -5,7 +5,9 @@
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{Control, Saved, control, prepare, resume, saved, saved_control, switch_out};
+pub use x86_64::{
+    BEGINNING, Control, SAVED, Saved, control, prepare, resume, saved, saved_control, switch_out,
+};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

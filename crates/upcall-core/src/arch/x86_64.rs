@@ -161,6 +161,12 @@ pub struct Saved {
     pub bx: usize,
 }
 
+/// Offsets of the words of [`Saved`] in a saved context, in its order. For debuggers.
+pub const SAVED: [usize; 4] = [0, 8, 16, 24];
+const _: () = assert!(core::mem::offset_of!(Context, words) == 0);
+/// Where a new thread's context is continued. It has no saved registers but that.
+pub const BEGINNING: extern "C" fn() = start;
+
 /// Where a thread with this context is.
 ///
 /// # Safety

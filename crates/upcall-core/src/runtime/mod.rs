@@ -66,6 +66,11 @@ pub struct Runtime<K: Kernel> {
 }
 
 impl<K: Kernel> Runtime<K> {
+    /// Offset of the address of the first virtual processor; the others are behind it. For debuggers.
+    pub const OFFSET_VPS: usize = core::mem::offset_of!(Self, vps) + Vps::<K>::OFFSET_FIRST;
+    /// Offset of the 32-bit word that says how many there are. For debuggers.
+    pub const OFFSET_NR_VPS: usize = core::mem::offset_of!(Self, vps) + Vps::<K>::OFFSET_COUNT;
+
     /// A runtime over `kernel`, which lives for ever, with no virtual processor yet.
     ///
     /// # Errors

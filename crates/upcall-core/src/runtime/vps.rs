@@ -19,6 +19,9 @@ pub(super) struct Vps<K: Kernel> {
 }
 
 impl<K: Kernel> Vps<K> {
+    pub(super) const OFFSET_FIRST: usize = core::mem::offset_of!(Self, first);
+    pub(super) const OFFSET_COUNT: usize = core::mem::offset_of!(Self, count);
+
     pub(super) const fn none() -> Self {
         Vps {
             first: Slot::empty(),

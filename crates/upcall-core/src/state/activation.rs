@@ -150,6 +150,12 @@ impl<K: Machine> Activation<K> {
     pub const OFFSET_THREAD: usize = core::mem::offset_of!(Activation<K>, thread);
     /// Offset of the 32-bit word of events that wait for it to leave the runtime.
     pub const OFFSET_ATTENTION: usize = core::mem::offset_of!(Activation<K>, attention);
+    /// Offset of the pointer to its virtual processor.
+    pub const OFFSET_VP: usize = core::mem::offset_of!(Activation<K>, vp);
+    /// Offset of the 32-bit word with the number of its [`Activity`].
+    pub const OFFSET_ACTIVITY: usize = core::mem::offset_of!(Activation<K>, activity);
+    /// Offset of the 32-bit word that is not 0 from when it was replaced while blocked until it comes back.
+    pub const OFFSET_MARKS: usize = core::mem::offset_of!(Activation<K>, marks);
 
     /// Attention: the time slice ended or the processor was taken.
     pub const RESCHEDULE: u32 = 1;

@@ -17,6 +17,8 @@
 //! frequent wait: the lock under which its waker finds it decides, without a locked instruction
 //! more, and a signal for it takes that lock too ([`Runtime::interrupt`](crate::Runtime::interrupt)).
 
+use core::mem::offset_of;
+
 use intrusive_collections::RBTreeAtomicLink;
 
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -119,6 +121,82 @@ pub struct Thread<K: Machine> {
 
     /// What the backend keeps with the thread.
     pub kernel: K::ThreadState,
+}
+
+/// What the number in a thread's state word means to those who look from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Its carrier runs it. Without one it is on its way from one state to another.
+    Running,
+    /// It is being saved.
+    Parking,
+    /// It is saved, and waits.
+    Parked,
+    /// It is saved, and waits for a virtual processor.
+    Ready,
+    /// It is saved and ready, and may not run.
+    Held,
+    /// It was woken while it was being saved.
+    Woken,
+}
+
+impl Phase {
+    const ALL: [Phase; 9] = [
+        Phase::Running,
+        Phase::Parking,
+        Phase::Parked,
+        Phase::Ready,
+        Phase::Queued,
+        Phase::Held,
+        Phase::ClaimedWoken,
+        Phase::ClaimedTimedOut,
+        Phase::ClaimedInterrupted,
+    ];
+
+    const fn standing(self) -> Standing {
+        match self {
+            Phase::Running => Standing::Running,
+            Phase::Parking => Standing::Parking,
+            Phase::Parked | Phase::Queued => Standing::Parked,
+            Phase::Ready => Standing::Ready,
+            Phase::Held => Standing::Held,
+            Phase::ClaimedWoken | Phase::ClaimedTimedOut | Phase::ClaimedInterrupted => {
+                Standing::Woken
+            }
+        }
+    }
+}
+
+/// For debuggers.
+impl<K: Machine> Thread<K> {
+    /// Offset of the word with the address of the saved registers.
+    pub const OFFSET_CONTEXT: usize = offset_of!(Self, context);
+    /// Offset of the 32-bit word of its state: an index of [`Thread::STANDINGS`].
+    pub const OFFSET_STATE: usize = offset_of!(Self, state);
+    /// Offset of the word that says what it waits for: see [`WAIT_WORD`](Thread::WAIT_WORD).
+    pub const OFFSET_WAIT: usize = offset_of!(Self, wait);
+    /// Offset of the word with the address of the activation that carries it.
+    pub const OFFSET_CARRIER: usize = offset_of!(Self, carrier);
+    /// Offset of the 32-bit word that is not 0 while it has a deadline.
+    pub const OFFSET_HAS_DEADLINE: usize = offset_of!(Self, heap_place);
+    /// Offset of the word of its deadline.
+    pub const OFFSET_DEADLINE: usize = offset_of!(Self, deadline);
+    /// What the two low bits of that word are where it waits for a word, if the word is not 0.
+    pub const WAIT_WORD: usize = Wait::Word(0).bits();
+    /// The same where it waits for its deadline.
+    pub const WAIT_SLEEP: usize = Wait::Sleep(0).bits();
+    /// The same where it waits for the end of a thread.
+    pub const WAIT_END: usize = Wait::End(0).bits();
+    /// By the number in the word of its state.
+    pub const STANDINGS: [Standing; Phase::ALL.len()] = {
+        let mut all = [Standing::Running; Phase::ALL.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[Phase::ALL[at] as usize] = Phase::ALL[at].standing();
+            at += 1;
+        }
+        all
+    };
 }
 
 impl<K: Machine> Thread<K> {

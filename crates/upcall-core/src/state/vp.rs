@@ -160,6 +160,15 @@ pub struct Vp<K: Machine> {
 }
 
 impl<K: Machine> Vp<K> {
+    /// Offset of the word with the owner's address and, in the bits of [`Vp::STATE_BITS`], the number of its [`State`].
+    pub const OFFSET_WORD: usize = core::mem::offset_of!(Vp<K>, word);
+    /// See [`Vp::OFFSET_WORD`].
+    pub const STATE_BITS: usize = STATE;
+    /// Offset of the 32-bit word of the processor's number.
+    pub const OFFSET_PROCESSOR: usize = core::mem::offset_of!(Vp<K>, processor);
+    /// Offset of the 32-bit word of its own number.
+    pub const OFFSET_INDEX: usize = core::mem::offset_of!(Vp<K>, index);
+
     pub(crate) fn new(index: u32, processor: u32, owner: &'static Activation<K>) -> Self {
         Vp {
             word: AtomicUsize::new(Word::new(owner, State::Idle).bits),

@@ -14,7 +14,8 @@ use crate::ground::attributes::GuestAttributes;
 
 /// The first id of a user-level thread.
 pub const FIRST: i32 = 1 << 28;
-const MOST: usize = 1 << 22;
+/// How many places the table has.
+pub const MOST: usize = 1 << 22;
 
 /// Threads by id.
 pub struct Identities {
@@ -35,6 +36,15 @@ impl Identities {
             next: AtomicU64::new(0),
             first: Slot::empty(),
         }
+    }
+
+    /// Returns where the address of the first thread is, that of the table, and how many ids were tried. For debuggers.
+    pub const fn words(&'static self) -> [*const u8; 3] {
+        [
+            (&raw const self.first).cast(),
+            (&raw const self.table).cast(),
+            (&raw const self.next).cast(),
+        ]
     }
 
     fn table(&self) -> Option<&'static [Slot<Thread>]> {

@@ -14,7 +14,7 @@ use crate::call::credentials;
 use crate::ground::attributes::{self, GuestAttributes};
 use crate::ground::mask;
 use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
-use crate::report::{stats, stuck};
+use crate::report::{description, stats, stuck};
 use crate::signal::{self, alone, dispatch, masks, pending};
 use crate::start::ready;
 use crate::thread::{agents, lending, lifetime, names, robust, scheduling, shell};
@@ -42,6 +42,7 @@ pub fn start() -> Result<&'static Runtime, Errno> {
 
 /// `mask`: the signal mask of the kernel thread before.
 fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
+    description::keep();
     let attempt = memory::attempt();
     let linux = Linux::open(Settings {
         sentinel: GUEST.sentinel.load(Ordering::Relaxed),

@@ -48,7 +48,8 @@ pub const CLONE_FILES: u64 = libc::CLONE_FILES as u64;
 const IDLE: u32 = 0;
 const CALL: u32 = 1;
 const CARRY: u32 = 2;
-const AWAY: u32 = 3;
+/// The kernel thread runs the thread.
+pub const AWAY: u32 = 3;
 const END: u32 = 4;
 
 /// A record with the kernel thread's own stack behind it.

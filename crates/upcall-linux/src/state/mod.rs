@@ -22,6 +22,7 @@ pub use room::Room;
 pub use waits::Poller;
 pub(crate) use waits::{Choice, DESCRIPTORS, Descriptor, Entry, Known, Node, READERS};
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use upcall_core::numbered::{AtomicEnum, numbered_enum};
@@ -125,6 +126,30 @@ impl Default for LinuxActivation {
             outside: AtomicUsize::new(0),
         }
     }
+}
+
+/// For debuggers: offsets in a [`Thread`] of where it waits for a descriptor, the first one of a wait for several.
+impl LinuxThread {
+    const NODE: usize = offset_of!(Thread, kernel) + offset_of!(LinuxThread, node);
+    /// Of the byte that is 1 while it does.
+    pub const OFFSET_WAITS: usize = Self::NODE + offset_of!(Node, linked);
+    /// Of the 32-bit word of the descriptor.
+    pub const OFFSET_DESCRIPTOR: usize = Self::NODE + offset_of!(Node, descriptor);
+    /// Of the 32-bit word that says what for: the bits of [`Wants`](crate::poller::Wants).
+    pub const OFFSET_WANTS: usize = Self::NODE + offset_of!(Node, wants);
+    /// Of the word that is not 0 if there are more.
+    pub const OFFSET_SIBLING: usize = Self::NODE + offset_of!(Node, sibling);
+    /// Of its thread pointer.
+    pub const OFFSET_THREAD_POINTER: usize =
+        offset_of!(Thread, kernel) + offset_of!(LinuxThread, thread_pointer);
+    /// Of what the layer above keeps.
+    pub const OFFSET_ROOM: usize = offset_of!(Thread, kernel) + offset_of!(LinuxThread, room);
+}
+
+/// For debuggers.
+impl LinuxActivation {
+    /// Offset in an [`Activation`] of the 32-bit word of its kernel thread's id.
+    pub const OFFSET_TID: usize = offset_of!(Activation, kernel) + offset_of!(LinuxActivation, tid);
 }
 
 impl LinuxActivation {

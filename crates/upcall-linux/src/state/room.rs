@@ -11,6 +11,9 @@ const WORDS: usize = 34;
 /// afterwards what the layer above has put there.
 pub struct Room([AtomicU64; WORDS]);
 
+// What is there is found by the room's own offset.
+const _: () = assert!(core::mem::offset_of!(Room, 0) == 0);
+
 impl Default for Room {
     fn default() -> Self {
         Room([const { AtomicU64::new(0) }; WORDS])

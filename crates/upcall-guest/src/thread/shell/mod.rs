@@ -79,6 +79,9 @@ unsafe impl Sync for Shell {}
 pub struct Handle(&'static Shell);
 
 impl Shell {
+    /// Offset of the word that is [`Ending::OVER`] if no thread runs in it. For debuggers.
+    pub const OFFSET_ENDING: usize = core::mem::offset_of!(Shell, ending);
+
     fn place(&self) -> *mut u8 {
         self.room.get().cast()
     }
