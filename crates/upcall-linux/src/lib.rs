@@ -51,5 +51,5 @@ pub use state::{
 };
 #[cfg(feature = "inject")]
 pub use sys::inject;
-pub use sys::procfs::own_pending;
+pub use sys::procfs::{is_filtered, own_pending};
 pub use sys::{arch, clock, clone, descriptors, limits, memory};

@@ -9,12 +9,11 @@
 //! - Whatever fails, no file is kept, and the object is scanned next time.
 
 use std::ffi::{CStr, CString};
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use upcall_linux::own_files;
+use upcall_linux::{is_filtered, own_files};
 
 use super::format::{Key, LONGEST};
 use crate::ground::entry::raw_syscall;
@@ -108,15 +107,9 @@ pub fn read(key: &Key) -> Option<Vec<u8>> {
 /// Keeps the bytes in the key's place. Returns true if that could be done.
 pub fn write(key: &Key, bytes: &[u8]) -> bool {
     bytes.len() <= LONGEST
-        && has_no_filter()
+        && !is_filtered()
         && directory().is_some_and(|directory| {
             let directory = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes()));
             own_files::write(&directory.join(name_of(key)), bytes).is_ok()
         })
-}
-
-fn has_no_filter() -> bool {
-    let status = fs::read("/proc/self/status").unwrap_or_default();
-    let mut lines = status.split(|&byte| byte == b'\n');
-    lines.any(|line| line.strip_prefix(b"Seccomp:").map(<[u8]>::trim_ascii) == Some(b"0"))
 }

@@ -21,7 +21,7 @@ use upcall_abi::{ASK_JOIN, Answer, Head, MAGIC, Message, STATUS_OK, Said, Told, 
 use super::rules::Set;
 use super::rules::truce::Truce;
 use crate::sys::descriptors;
-use crate::sys::procfs::{Path, read_by_pieces};
+use crate::sys::procfs::is_filtered;
 use crate::sys::{self, error};
 
 mod listing;
@@ -127,25 +127,6 @@ enum Reply {
     Pending(Socket),
     Yes(Link),
     No,
-}
-
-/// Whether system calls that are new may be deadly.
-fn is_filtered() -> bool {
-    let path = Path::new().text(b"/proc/self/status");
-    let mut is_free = false;
-    const NONE: &[u8] = b"\nSeccomp:\t0\n";
-    let mut tail = [0u8; 2 * 2048];
-    let mut kept = 0;
-    read_by_pieces::<2048>(&path, |piece| {
-        tail[kept..kept + piece.len()].copy_from_slice(piece);
-        let end = kept + piece.len();
-        is_free = tail[..end].windows(NONE.len()).any(|text| text == NONE);
-        // What begins at the end of this piece ends in the next one.
-        kept = end.min(NONE.len());
-        tail.copy_within(end - kept..end, 0);
-        !is_free
-    });
-    !is_free
 }
 
 /// Takes the answer at a socket, if it is there.

@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{Socket, is_filtered};
+use super::Socket;
+use crate::sys::procfs::is_filtered;
 use crate::sys::{self, descriptors, error};
 
 const NAME: &str = "upcall/upcalld.sock";
