@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use rustix::time::{ClockId, Timespec};
+use rustix::time::Timespec;
 use upcall_abi::{
     ASK_JOIN, ASK_LIST, Answer, MAGIC, Message, Row, STATE_AWAY, STATE_ON, STATE_RESTING,
     STATE_WAITING, STATUS_FULL, STATUS_NONSENSE, STATUS_OK, STATUS_VERSION, VERSION,
@@ -68,8 +68,7 @@ pub struct Server {
 
 /// Nanoseconds of the monotonic clock, which programs have, too.
 fn now() -> u64 {
-    let time = rustix::time::clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    upcall_linux::clock(libc::CLOCK_MONOTONIC)
 }
 
 /// Which descriptor of a client an event is about.
@@ -82,6 +81,12 @@ enum Part {
 
 fn token(id: u64, part: Part) -> EventData {
     EventData::new_u64(FIRST + id * 3 + part as u64)
+}
+
+/// From here on the loop wakes when the space knocks: by edges, since nobody reads the knocker.
+fn hear_knocks(epoll: &OwnedFd, id: u64, pages: &Pages) -> Result<(), Errno> {
+    let edges = EventFlags::IN | EventFlags::ET;
+    epoll::add(epoll, pages.knocker(), token(id, Part::Knocker), edges)
 }
 
 impl Server {
@@ -331,15 +336,7 @@ impl Server {
         }
         match Pages::new(self.generation) {
             Ok(pages) => {
-                let edges = EventFlags::IN | EventFlags::ET;
-                if epoll::add(
-                    &self.epoll,
-                    pages.knocker(),
-                    token(id, Part::Knocker),
-                    edges,
-                )
-                .is_err()
-                {
+                if hear_knocks(&self.epoll, id, &pages).is_err() {
                     return false;
                 }
                 let Some(client) = self.clients.get_mut(&id) else {
@@ -436,14 +433,7 @@ impl Server {
             if client.is_muted
                 && let Some(pages) = &client.pages
             {
-                let edges = EventFlags::IN | EventFlags::ET;
-                let added = epoll::add(
-                    &self.epoll,
-                    pages.knocker(),
-                    token(id, Part::Knocker),
-                    edges,
-                );
-                client.is_muted = added.is_err();
+                client.is_muted = hear_knocks(&self.epoll, id, pages).is_err();
             }
         }
     }
