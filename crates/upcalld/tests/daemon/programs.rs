@@ -78,6 +78,29 @@ fn used(pid: i32) -> u64 {
         .sum()
 }
 
+/// In the next three seconds of processor time none of them gets less than three tenths.
+fn each_has_its_part(pids: [i32; 2]) {
+    let before = pids.map(used);
+    let had = until("they have used three seconds", || {
+        let had = [0, 1].map(|at| used(pids[at]) - before[at]);
+        (had[0] + had[1] > 300).then_some(had)
+    });
+    assert!(
+        had.iter().all(|&part| part * 10 > (had[0] + had[1]) * 3),
+        "{had:?}"
+    );
+}
+
+/// Waits until a space waits for its turn.
+fn one_waits(place: &Place) {
+    until("one waits for the other", || {
+        list(&place.socket())
+            .iter()
+            .any(|row| row.state == STATE_WAITING)
+            .then_some(())
+    });
+}
+
 #[test]
 fn two_programs_that_spin_have_half_of_the_machine_each() {
     let Some((case, path, _alone)) =
@@ -94,15 +117,7 @@ fn two_programs_that_spin_have_half_of_the_machine_each() {
         states.sort_unstable();
         (states == [STATE_ON, STATE_WAITING]).then_some(())
     });
-    let before = pids.map(used);
-    let had = until("they have used three seconds", || {
-        let had = [0, 1].map(|at| used(pids[at]) - before[at]);
-        (had[0] + had[1] > 300).then_some(had)
-    });
-    assert!(
-        had.iter().all(|&part| part * 10 > (had[0] + had[1]) * 3),
-        "{had:?}"
-    );
+    each_has_its_part(pids);
 }
 
 /// Two programs with as many virtual processors as there are, and more threads than that: each goes on with half of the processors,
@@ -135,15 +150,7 @@ fn two_programs_that_adapt_share_the_processors() {
     };
     let counts = until("each has its part of the processors", apart);
     assert!(counts[0].abs_diff(counts[1]) <= 1, "{counts:?}");
-    let before = pids.map(used);
-    let had = until("they have used three seconds", || {
-        let had = [0, 1].map(|at| used(pids[at]) - before[at]);
-        (had[0] + had[1] > 300).then_some(had)
-    });
-    assert!(
-        had.iter().all(|&part| part * 10 > (had[0] + had[1]) * 3),
-        "{had:?}"
-    );
+    each_has_its_part(pids);
     let [one, other] = pair;
     drop(other);
     until("the one that is left has all processors", || {
@@ -245,12 +252,7 @@ fn daemon_ends(name: &str, signal: libc::c_int) {
     let mut daemon = place.start();
     let other = begin(&case, &path, &place, "other", "0");
     let copy = begin(&case, &path, &place, "copy", "30000");
-    until("one waits for the other", || {
-        list(&place.socket())
-            .iter()
-            .any(|row| row.state == STATE_WAITING)
-            .then_some(())
-    });
+    one_waits(&place);
     daemon.signal(signal);
     daemon.wait();
     let outcome = copy.finish();
@@ -282,12 +284,7 @@ fn programs_go_on_when_the_daemon_is_stopped() {
     let daemon = place.start();
     let other = begin(&case, &path, &place, "other", "0");
     let copy = begin(&case, &path, &place, "copy", "5000");
-    until("one waits for the other", || {
-        list(&place.socket())
-            .iter()
-            .any(|row| row.state == STATE_WAITING)
-            .then_some(())
-    });
+    one_waits(&place);
     daemon.signal(libc::SIGSTOP);
     check(&copy.finish());
     drop(other);

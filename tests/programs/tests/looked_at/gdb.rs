@@ -6,7 +6,7 @@ use std::process::Command;
 use program_tests::provision;
 
 use crate::subject::Subject;
-use crate::{Known, known_in_c, known_in_crate};
+use crate::{Known, known_in_c, known_in_crashed_c, known_in_crate};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gdb/upcall.py");
 
@@ -134,14 +134,7 @@ fn gdb_shows_every_thread_in_the_core_file_of_a_crash() {
     let core = core.to_str().expect("a path of ours");
     let program = subject.path.to_str().expect("a path of ours");
     let text = says(&gdb, &[program, core], &LOOK);
-    let mut known = known_in_c("main");
-    // Nothing has stopped them before.
-    known[0].states = &["running"];
-    known[6].states = &["ready"];
-    known[7].name = "first";
-    known[7].states = &["ready"];
-    known[7].waits = "has not begun";
-    check(&text, &known);
+    check(&text, &known_in_crashed_c());
 }
 
 #[test]

@@ -38,19 +38,24 @@ const fn thread(
     }
 }
 
+/// Four threads that both programs have.
+const PARKED: [Known; 4] = [
+    thread("in mutex", &["parked"], WORD, "waits_in_mutex"),
+    thread("in condition", &["parked"], WORD, "waits_in_condition"),
+    thread(
+        "in read",
+        &["parked"],
+        "descriptor 3 to read",
+        "waits_in_read",
+    ),
+    thread("in sleep", &["parked"], "its deadline", "waits_in_sleep"),
+];
+
 /// The threads of `known_states.c`, with what its first thread does.
 fn known_in_c(first: &'static str) -> Vec<Known> {
-    vec![
-        thread("first", ANY_RUNS, "", first),
-        thread("in mutex", &["parked"], WORD, "waits_in_mutex"),
-        thread("in condition", &["parked"], WORD, "waits_in_condition"),
-        thread(
-            "in read",
-            &["parked"],
-            "descriptor 3 to read",
-            "waits_in_read",
-        ),
-        thread("in sleep", &["parked"], "its deadline", "waits_in_sleep"),
+    let mut known = vec![thread("first", ANY_RUNS, "", first)];
+    known.extend(PARKED);
+    known.extend([
         thread(
             "in flock",
             &["blocked"],
@@ -60,23 +65,29 @@ fn known_in_c(first: &'static str) -> Vec<Known> {
         thread("computing", ANY_RUNS, "", "computes"),
         // It has its creator's name, and is nowhere, until it has begun.
         thread("", ANY_RUNS, "", ""),
-    ]
+    ]);
+    known
+}
+
+/// The same in the core file of a crash, before which nothing has stopped them.
+fn known_in_crashed_c() -> Vec<Known> {
+    let mut known = known_in_c("main");
+    known[0].states = &["running"];
+    known[6].states = &["ready"];
+    known[7].name = "first";
+    known[7].states = &["ready"];
+    known[7].waits = "has not begun";
+    known
 }
 
 /// The threads of `known_states_of_crate.rs`, with what its first thread does. The second one is the runtime's own.
 fn known_in_crate(first: &'static str) -> Vec<Known> {
-    vec![
+    let mut known = vec![
         thread("known_states_of", ANY_RUNS, "", first),
         thread("deadlock", &["parked"], WORD, ""),
-        thread("in mutex", &["parked"], WORD, "waits_in_mutex"),
-        thread("in condition", &["parked"], WORD, "waits_in_condition"),
-        thread(
-            "in read",
-            &["parked"],
-            "descriptor 3 to read",
-            "waits_in_read",
-        ),
-        thread("in sleep", &["parked"], "its deadline", "waits_in_sleep"),
+    ];
+    known.extend(PARKED);
+    known.extend([
         thread(
             "in join",
             &["parked"],
@@ -84,5 +95,6 @@ fn known_in_crate(first: &'static str) -> Vec<Known> {
             "waits_in_join",
         ),
         thread("computing", ANY_RUNS, "", "computes"),
-    ]
+    ]);
+    known
 }

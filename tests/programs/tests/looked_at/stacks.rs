@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use program_tests::launcher::Launcher;
 
 use crate::subject::Subject;
-use crate::{Known, known_in_c, known_in_crate};
+use crate::{Known, known_in_c, known_in_crashed_c, known_in_crate};
 
 const UNSEEN: &str = "(its frames are seen with --stop only)";
 
@@ -118,13 +118,7 @@ fn stacks_shows_every_thread_in_a_core_file() {
     let head = text.lines().next().unwrap_or_default();
     let program = subject.path.to_str().expect("a path of ours");
     assert!(head.contains(program), "{text}");
-    let mut known = known_in_c("main");
-    known[0].states = &["running"];
-    known[6].states = &["ready"];
-    known[7].name = "first";
-    known[7].states = &["ready"];
-    known[7].waits = "has not begun";
-    check(&text, true, &known);
+    check(&text, true, &known_in_crashed_c());
 }
 
 #[test]
