@@ -15,7 +15,7 @@ use super::core_file::{Bytes, Core};
 
 const PAGE: u64 = 4096;
 
-/// A part of the address space that is of a file, or has a name.
+/// A part of the address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     pub start: u64,
@@ -179,7 +179,7 @@ pub fn read_process(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// The lines of `/proc/PID/maps` that have a name.
+/// The lines of `/proc/PID/maps`.
 fn mappings(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(mapping_of).collect()
 }
