@@ -7,6 +7,7 @@
 //! state; from kernel threads it is simply taken. What was granted arrives when its former owner has let go.
 
 use upcall_alloc::{Allocator, Change, ProcessorId, SpaceId};
+use upcall_core::State;
 
 use super::processors::Serves;
 use super::setup::Kind;
@@ -117,7 +118,11 @@ impl Machine {
                 if processor.current.get().is_none() {
                     self.release(at);
                 } else if let Some(runtime) = self.spaces[space].runtime.get() {
-                    runtime.recall(&runtime.vps()[vp]);
+                    let vp = &runtime.vps()[vp];
+                    // An idle one is about to rest, and lets go then. It wants no processor in its place.
+                    if vp.word().state() != State::Idle {
+                        runtime.recall(vp);
+                    }
                 }
             }
             Serves::Threads(space) if Some(space) != owner => {
@@ -183,6 +188,9 @@ impl Machine {
             kernel.queue.borrow_mut().push_back(index);
         }
         self.dispatch(at);
+        if let Some(runtime) = it.runtime.get() {
+            runtime.added();
+        }
     }
 
     /// A virtual processor has something to run.
