@@ -20,6 +20,9 @@ const FORKS: &[&str] = &[
     "sumtime_2000",
 ];
 
+/// What those have besides that join two halves.
+const JOINS: &[&str] = &["fib_30_join", "join_null", "sumtime_100000_join"];
+
 /// What those have besides whose threads can wait for one another.
 const WAITS: &[&str] = &[
     "blocked_create",
@@ -102,7 +105,7 @@ fn is_installed(header: &str, library: &str) -> bool {
 #[test]
 fn one_tbb_forks() {
     if is_installed("oneapi/tbb/task_group.h", "tbb") {
-        answers(RuntimeName::Tbb, &[FORKS]);
+        answers(RuntimeName::Tbb, &[FORKS, JOINS]);
     }
 }
 
