@@ -106,11 +106,12 @@ fn contention() {
     });
 }
 
-/// A thread that only looks at another one sees whether that one has a use for a processor.
+/// A thread that only looks at another one sees whether that one has a use for a processor. Where the kernel gives no more
+/// kernel threads, no standby runs, and nobody looks while the other one is blocked.
 #[test]
 fn who_waits_is_seen() {
-    explore_less("who_waits_is_seen", "1,vps=1", |me| {
-        let stage = me.word(0);
+    explore_less("who_waits_is_seen", "1,vps=1,without=exhaustion", |me| {
+        let (stage, seen) = (me.word(0), me.word(0));
         let blocks: [fn(Me); 3] = [
             |me| me.call(20_000),
             |me| me.fault(20_000),
@@ -122,7 +123,13 @@ fn who_waits_is_seen() {
                     me.steps(5);
                     me.yield_now();
                 }
-                block(me);
+                // Where the looker comes to run late, the first wait is over before it looks.
+                for _ in 0..20 {
+                    block(me);
+                    if seen.load(Ordering::SeqCst) == round {
+                        break;
+                    }
+                }
                 stage.store(2 * round + 1, Ordering::SeqCst);
             });
             let (mut computed, mut waited) = (false, false);
@@ -133,7 +140,10 @@ fn who_waits_is_seen() {
             stage.store(2 * round, Ordering::SeqCst);
             while stage.load(Ordering::SeqCst) == 2 * round {
                 me.yield_now();
-                waited |= other.thread.is_waiting();
+                if other.thread.is_waiting() {
+                    waited = true;
+                    seen.store(round, Ordering::SeqCst);
+                }
             }
             assert!(computed && waited, "{round}: {computed} {waited}");
             me.join(other);
