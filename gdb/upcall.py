@@ -180,7 +180,7 @@ class Thread:
             self.saved(it, field("<Q", "thread_context"))
 
     def carried_by_unknown(self, thread_pointer):
-        """The memory of its activation is not in the core file: gdb 13's gcore gives up at guard pages."""
+        """The memory of its activation is not in the core file: a debugger that wrote it gave up before that."""
         self.state = "running"
         with Place():
             for kernel in gdb.selected_inferior().threads():

@@ -53,6 +53,15 @@ pub unsafe trait Machine: Sized + Sync + 'static {
         self.map(length)
     }
 
+    /// As [`Machine::map`], for stacks with guards. A backend may want to keep them apart from other memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::map`].
+    fn map_stacks(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        self.map(length)
+    }
+
     /// Makes pages inaccessible, preferably without a mapping of their own.
     fn guard(&self, _page: NonNull<u8>, _length: usize) {}
 

@@ -65,7 +65,7 @@ impl StackPool {
         }
         if free.next == free.end {
             let length = CHUNK.next_multiple_of(self.size);
-            let chunk = kernel.map(length)?.as_ptr() as usize;
+            let chunk = kernel.map_stacks(length)?.as_ptr() as usize;
             free.next = chunk;
             free.end = chunk + length;
         }

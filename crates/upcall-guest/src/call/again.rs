@@ -6,7 +6,7 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::Thread;
+use upcall_linux::{Runtime, Thread};
 
 use crate::call::futex_calls;
 use crate::ground::access;
@@ -18,9 +18,16 @@ use crate::signal::seen::{SEEN_RESTART, UNSEEN};
 const EINTR: i64 = -(libc::EINTR as i64);
 
 /// Makes one call by `once`, and repeats it as signal(7) demands.
-pub fn call(thread: &'static Thread, frame: &mut Frame, once: impl Fn(&mut Frame) -> i64) -> i64 {
+pub fn call(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &mut Frame,
+    once: impl Fn(&mut Frame) -> i64,
+) -> i64 {
     let timeout = Timeout::of(frame);
-    repeat(thread, frame, timeout, once)
+    // Its own signal mask, if it has one, has stayed.
+    let end = || signal::end_wait(runtime, thread);
+    repeat(thread, frame, timeout, once, end)
 }
 
 /// As [`call`], for a bound thread's call, which waits in the kernel. The kernel has restarted it where it must, except
@@ -31,15 +38,17 @@ pub fn call_in_kernel(
     once: impl Fn(&mut Frame) -> i64,
 ) -> i64 {
     let timeout = Timeout::in_kernel(frame);
-    repeat(thread, frame, timeout, once)
+    repeat(thread, frame, timeout, once, || ())
 }
 
+/// `end` is called if it was made again.
 #[inline(always)]
 fn repeat(
     thread: &'static Thread,
     frame: &mut Frame,
     mut timeout: Timeout,
     once: impl Fn(&mut Frame) -> i64,
+    end: impl FnOnce(),
 ) -> i64 {
     let state = &thread.kernel;
     // Only the thread and its own handlers write these, so no locked instruction is needed.
@@ -49,6 +58,7 @@ fn repeat(
         .store(core::ptr::from_ref(frame) as usize, Ordering::Relaxed);
     let before = state.seen.load(Ordering::Relaxed);
     state.seen.store(UNSEEN, Ordering::Relaxed);
+    let mut is_made_again = false;
     let answer = loop {
         let answer = once(frame);
         if answer != EINTR {
@@ -59,8 +69,12 @@ fn repeat(
             SEEN_RESTART if restarts(frame) => {}
             _ => break answer,
         }
+        is_made_again = true;
         timeout.adjust(frame);
     };
+    if is_made_again {
+        end();
+    }
     thread.guest().frame.store(0, Ordering::Relaxed);
     timeout.restore(frame);
     if before != UNSEEN {

@@ -157,7 +157,9 @@ pub fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
         .is_some_and(|serve| serve(runtime, thread, frame));
     if !is_served {
         signal::forget_left(thread, frame.rsp as usize);
-        frame.rax = again::call(thread, frame, |frame| once(runtime, thread, frame, row)) as u64;
+        frame.rax = again::call(runtime, thread, frame, |frame| {
+            once(runtime, thread, frame, row)
+        }) as u64;
         deadlines::came_back(runtime, thread);
         if thread.guest().bound.load(Ordering::Relaxed) != 0 {
             bound::go(runtime, thread);

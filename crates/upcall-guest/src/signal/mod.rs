@@ -101,7 +101,9 @@ unsafe fn serve(
 ) -> usize {
     // SAFETY: the kernel passes its own frame.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-    if is_fault(signal)
+    // SAFETY: as above; the code tells who made it.
+    let code = unsafe { (*information).si_code };
+    if is_forced(signal, code)
         && let Some(exit) = access::recover(registers[libc::REG_RIP as usize] as usize)
     {
         registers[libc::REG_RIP as usize] = exit as i64;
@@ -148,12 +150,9 @@ unsafe fn serve(
             thread.guest().disturbed.store(true, Ordering::Relaxed);
         }
         match meaning {
-            preempt::Meaning::Call => return entered,
-            preempt::Meaning::Timer(number) => {
-                timers::note(number);
-                activation.attend(Activation::DEFERRED);
-                activation.wake_word().fetch_add(1, Ordering::SeqCst);
-            }
+            // An interruption that came after it was dropped: the kernel keeps one of a number.
+            preempt::Meaning::Call if !activation.wants_attention() => return entered,
+            preempt::Meaning::Timer(number) => timers::expired(activation, number),
             _ => {}
         }
         if meaning != preempt::Meaning::OfProgram {
@@ -588,7 +587,9 @@ unsafe fn call(
     let activation = unsafe { base::current() };
     caller::give_back(thread);
     // SAFETY: the caller's conditions.
-    unsafe { call_handler(signal, information, context) };
+    interrupting(thread, || unsafe {
+        call_handler(signal, information, context)
+    });
     caller::take_back(activation, thread);
     if takes_part {
         thread.guest().takes_part.store(false, Ordering::Relaxed);

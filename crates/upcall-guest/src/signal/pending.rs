@@ -25,14 +25,14 @@ use core::sync::atomic::Ordering;
 use upcall_core::Claim;
 use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
-use upcall_linux::{Activation, Inside, Runtime, Thread};
+use upcall_linux::{Activation, Inside, Runtime, Thread, preempt};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;
 use crate::signal::lists::{List, POOL, PROCESS};
-use crate::signal::{self, Disposition, carried, masks, receivers};
+use crate::signal::{self, Disposition, carried, masks, receivers, timers};
 
 pub use crate::signal::lists::{Information, forget};
 
@@ -398,6 +398,36 @@ pub unsafe fn complete(activation: &Activation, signal: i32, information: *mut l
     };
     // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
     complete_by(unsafe { &mut *information.cast() }, &queued);
+}
+
+/// As [`complete`], before anything else is done about a signal of the runtime's own number. The kernel keeps one of a
+/// number: with one of the runtime's pending it has dropped the program's that was queued, which takes its place now.
+///
+/// # Safety
+///
+/// `information` is what the kernel passed to the handler.
+pub unsafe fn complete_dropped(
+    activation: &Activation,
+    signal: i32,
+    information: *mut libc::siginfo_t,
+) {
+    if signal != preempt::SIGNAL || activation.kernel.queued.signal() != signal {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { preempt::meaning(information) } {
+        preempt::Meaning::OfProgram => return,
+        preempt::Meaning::Timer(number) => timers::expired(activation, number),
+        // Looked at whatever comes.
+        preempt::Meaning::Call => {}
+        preempt::Meaning::Tick | preempt::Meaning::Interrupt => {
+            activation.runtime().kernel().interrupt(activation);
+        }
+    }
+    if let Some((_, queued)) = activation.kernel.queued.take() {
+        // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
+        unsafe { *information.cast() = queued };
+    }
 }
 
 fn complete_by(information: &mut Information, queued: &Information) {

@@ -25,8 +25,8 @@ use crate::ground::state::GUEST;
 use crate::ground::{access, caller};
 use crate::rewrite::sud;
 
-use super::actions::{ACTIONS, Disposition, disposition, is_fault};
-use super::{altstack, end_by, own};
+use super::actions::{ACTIONS, Disposition, disposition, is_forced};
+use super::{altstack, end_by, own, pending};
 
 /// Returns true if the handler with this frame runs on the activation's own stack.
 pub(super) fn is_at_entry(activation: &Activation, context: *const libc::ucontext_t) -> bool {
@@ -77,6 +77,8 @@ unsafe fn place_frame(
     if caller::is_mark(activation) {
         return frame;
     }
+    // SAFETY: as the kernel passed it.
+    unsafe { pending::complete_dropped(activation, signal, information) };
     altstack::leave_as_it_is(context);
     if !is_at_entry(activation, context) || activation.is_inside() {
         return frame;
@@ -87,7 +89,8 @@ unsafe fn place_frame(
     let Some(thread) = activation.thread() else {
         return frame;
     };
-    if is_fault(signal) && access::recover(pc).is_some() {
+    // SAFETY: as the kernel passed it.
+    if is_forced(signal, unsafe { (*information).si_code }) && access::recover(pc).is_some() {
         return frame;
     }
     // SAFETY: as the kernel passed it.

@@ -9,7 +9,7 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use upcall_linux::{Inside, Thread, preempt};
+use upcall_linux::{Activation, Inside, Thread, preempt};
 
 use crate::ground::access;
 use crate::ground::entry::{Frame, raw_syscall};
@@ -199,6 +199,13 @@ pub fn note(index: u32) {
         slot.fired.fetch_add(1, Ordering::SeqCst);
         FIRED.store(1, Ordering::SeqCst);
     }
+}
+
+/// As [`note`], on an activation, which will call [`pass_on`].
+pub fn expired(activation: &Activation, index: u32) {
+    note(index);
+    activation.attend(Activation::DEFERRED);
+    activation.wake_word().fetch_add(1, Ordering::SeqCst);
 }
 
 /// Sends the signals of the timers that have fired.

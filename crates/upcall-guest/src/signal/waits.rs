@@ -32,7 +32,7 @@ pub fn blocked_by(thread: &Thread) -> u64 {
 }
 
 /// Makes a call that waits, in the kernel, for the signals in `set`. It gives up when one comes for the thread alone. With
-/// `suspended` the call lets them through while it waits.
+/// `suspended` the call lets them through while it waits. The thread waits for them until [`end_wait`].
 fn wait_for_signals(
     runtime: &'static Runtime,
     thread: &'static Thread,
@@ -49,10 +49,35 @@ fn wait_for_signals(
     }
     // SAFETY: the program's own call, with a set of ours.
     let make = || unsafe { program_call(words, &frame.made, &state.forbidden) };
-    let answer = runtime.blocking(make) as i64;
+    runtime.blocking(make) as i64
+}
+
+/// The thread waits for no signals any more. What a call's mask has held back comes now.
+pub fn end_wait(runtime: &'static Runtime, thread: &'static Thread) {
+    let state = thread.guest();
     state.waited_for.store(0, Ordering::SeqCst);
     state.suspended.store(false, Ordering::SeqCst);
-    answer
+    let own = thread.kernel.mask.load(Ordering::Relaxed);
+    if pending::for_thread(thread) & !own != 0 {
+        set_thread_mask(runtime, thread, own);
+    }
+}
+
+/// Calls a handler of the program's. It has ended the wait of the call that it meets, if that has begun: the thread has
+/// the handler's mask, also if the handler never returns. A call that has not begun finds all as it was.
+pub(super) fn interrupting(thread: &'static Thread, handler: impl FnOnce()) {
+    let state = thread.guest();
+    let suspended = state.suspended.load(Ordering::Relaxed);
+    let waited_for = state.waited_for.load(Ordering::Relaxed);
+    if !suspended && waited_for == 0 {
+        return handler();
+    }
+    // In this order: who meets it half-way finds the handler's mask.
+    state.suspended.store(false, Ordering::SeqCst);
+    state.waited_for.store(0, Ordering::SeqCst);
+    handler();
+    state.suspended.store(suspended, Ordering::SeqCst);
+    state.waited_for.store(waited_for, Ordering::SeqCst);
 }
 
 /// The words of a call with a mask, and the mask, as the kernel gets them.
@@ -92,7 +117,7 @@ impl Masked {
 }
 
 /// Serves a call that sets the mask at `at` while it waits: rt_sigsuspend(2), ppoll(2) and others. Signals that came for
-/// the thread alone are delivered by hand.
+/// the thread alone are delivered by hand. If the call is to be made again, its mask stays until [`end_wait`].
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn with_mask(
@@ -120,7 +145,7 @@ pub fn with_mask(
             set_thread_mask(runtime, thread, mask);
             set_thread_mask(runtime, thread, before);
             if state.seen.load(Ordering::Relaxed) != UNSEEN {
-                return EINTR;
+                break EINTR;
             }
         }
         let answer = wait_for_signals(runtime, thread, frame, &call.words, (!mask, true));
@@ -133,11 +158,7 @@ pub fn with_mask(
         }
     };
     core::hint::black_box(&mut call);
-    // What the mask held back comes now.
-    let own = state.mask.load(Ordering::Relaxed);
-    if pending::for_thread(thread) & !own != 0 {
-        set_thread_mask(runtime, thread, own);
-    }
+    end_wait(runtime, thread);
     answer
 }
 
@@ -226,7 +247,9 @@ pub fn sigtimedwait(runtime: &'static Runtime, thread: &'static Thread, frame: &
         let from_kernel = set & !preempt::OWN;
         let mut words = frame.words();
         words[1] = (&raw const from_kernel) as u64;
-        return wait_for_signals(runtime, thread, frame, &words, (set, false));
+        let answer = wait_for_signals(runtime, thread, frame, &words, (set, false));
+        end_wait(runtime, thread);
+        return answer;
     };
     answer_wait(frame, signal, &information)
 }

@@ -177,6 +177,10 @@ unsafe impl Machine for Linux {
         NonNull::new(activations::map(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
     }
 
+    fn map_stacks(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+        NonNull::new(memory::map_apart(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    }
+
     fn guard(&self, page: NonNull<u8>, length: usize) {
         // SAFETY: the caller owns the pages, which hold nothing yet.
         unsafe {

@@ -22,6 +22,16 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 /// Private memory, zeroed, of which only touched pages cost anything.
 pub(crate) fn map(length: usize) -> Result<usize, Errno> {
+    map_with(libc::MAP_NORESERVE, length)
+}
+
+/// As [`map`], but never one mapping with what [`map`] gives, by a flag in which they differ. Debuggers that write core
+/// files give a mapping up at the first page that they cannot read, such as a guard.
+pub(crate) fn map_apart(length: usize) -> Result<usize, Errno> {
+    map_with(0, length)
+}
+
+fn map_with(flag: i32, length: usize) -> Result<usize, Errno> {
     // SAFETY: a new mapping somewhere.
     let answer = unsafe {
         sys!(
@@ -29,7 +39,7 @@ pub(crate) fn map(length: usize) -> Result<usize, Errno> {
             0,
             length,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flag,
             usize::MAX,
             0
         )

@@ -101,7 +101,10 @@ static void one(const char *name, long (*by)(void), int settles)
         atomic_store(&early, 0);
         atomic_store(&late, 0);
         if (settles && i < 3) {
-            settle();
+            /* On a busy machine it takes a while until the thread is in its call. */
+            for (int j = 0; j < 4; j++) {
+                settle();
+            }
             for (int j = 0; j < HELD; j++) {
                 MUST(pthread_kill(thread, held[j]));
             }
@@ -114,7 +117,7 @@ static void one(const char *name, long (*by)(void), int settles)
         while (atomic_load(&waits) != 2) {
             sched_yield();
         }
-        lost += settles && i < 3 && late != HELD;
+        lost += settles && i < 3 && early + late != HELD;
         atomic_store(&through, 0);
         atomic_store(&waits, 3);
     }
