@@ -170,6 +170,10 @@ pub trait Watch: Machine {
     /// another thread is ready: a wrong yes costs an upcall for nothing and no more.
     fn is_blocked(&self, activation: &Activation<Self>, cheap_doubt: bool) -> bool;
 
+    /// The standby has found an owner in its own code, with threads waiting, after so many dispatches on its virtual
+    /// processor. Where time slices may end late, this ends one that is over.
+    fn computes(&self, _owner: &Activation<Self>, _dispatches: u64) {}
+
     /// How an activation waits that was found blocked outside of any announced system call. Not
     /// on the path of the upcall: it may take microseconds.
     fn waiting(&self, _activation: &Activation<Self>) -> Waiting {

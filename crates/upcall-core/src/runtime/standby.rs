@@ -199,6 +199,9 @@ impl<K: Kernel> Inside<K> {
                     let cheap_doubt = word.state() == State::Kernel && runtime.work_waits_for(vp);
                     if runtime.kernel.is_blocked(word.owner(), cheap_doubt) {
                         self.relieve(vp, word);
+                    } else if word.state() == State::User && runtime.work_waits_for(vp) {
+                        let dispatches = vp.dispatches.load(Ordering::Relaxed);
+                        runtime.kernel.computes(word.owner(), dispatches);
                     }
                 }
                 // Displaced, it blocked on a page fault before it was granted.

@@ -76,7 +76,7 @@ pub unsafe fn meaning(information: *const libc::siginfo_t) -> Meaning {
     // SAFETY: siginfo_t is 128 bytes with this layout for both codes (sigaction(2)).
     let information = unsafe { &*information.cast::<Information>() };
     match (information.code, information.value) {
-        (SI_TIMER, MARK_TICK) => Meaning::Tick,
+        (SI_TIMER | SI_QUEUE, MARK_TICK) => Meaning::Tick,
         (SI_TIMER, value) if value & !NUMBER == MARK_TIMER => {
             Meaning::Timer((value & NUMBER) as u32)
         }
@@ -97,8 +97,7 @@ pub fn timer_mark(number: u32) -> usize {
 
 /// Starts the time slices of an activation, if it has none yet: of the calling one, or of an owner for
 /// which the calling one stands by. The kernel may refuse a timer (resource limits): the next activation that looks
-/// at the owner tries again, a slice later at the earliest. Where there never is one, threads that never yield keep
-/// their virtual processor; `doctor` says so.
+/// at the owner tries again, a slice later at the earliest. Until then [`end_late_slice`] ends slices.
 pub(crate) fn start_slices(activation: &Activation, now_ns: u64, slice_ns: u64) {
     let state = &activation.kernel;
     if state.timer.load(Ordering::Relaxed) != 0 {
@@ -145,6 +144,23 @@ pub(crate) fn start_slices(activation: &Activation, now_ns: u64, slice_ns: u64) 
         } else {
             sys!(libc::SYS_timer_delete, timer);
         }
+    }
+}
+
+/// Ends the time slice of an owner whose own timer has not: the kernel looks at timers of processor time when its clock
+/// ticks, and on a busy processor whose programs take turns in the rhythm of that clock, the tick may meet others for
+/// seconds. Called by a standby that finds the owner computing after so many dispatches.
+pub(crate) fn end_late_slice(pid: i32, owner: &Activation, dispatches: u64, slice_ns: u64) {
+    let state = &owner.kernel;
+    let now_ns = sys::processor_time(state.tid.load(Ordering::Relaxed));
+    if state.watched_dispatches.swap(dispatches, Ordering::Relaxed) != dispatches {
+        state.watched_ns.store(now_ns, Ordering::Relaxed);
+    }
+    // Twice as long, so that the timer comes first where it can.
+    let since_ns = now_ns.saturating_sub(state.watched_ns.load(Ordering::Relaxed));
+    if since_ns >= 2 * slice_ns {
+        state.watched_ns.store(now_ns, Ordering::Relaxed);
+        queue(pid, owner, MARK_TICK);
     }
 }
 

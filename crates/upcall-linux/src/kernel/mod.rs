@@ -407,6 +407,10 @@ impl upcall_core::kernel::Watch for Linux {
             .is_blocked(activation.kernel.tid.load(Ordering::Relaxed), cheap_doubt)
     }
 
+    fn computes(&self, owner: &Activation, dispatches: u64) {
+        preempt::end_late_slice(self.pid, owner, dispatches, self.settings.slice_ns);
+    }
+
     fn waiting(&self, activation: &Activation) -> Waiting {
         activation
             .kernel

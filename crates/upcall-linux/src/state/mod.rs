@@ -70,6 +70,9 @@ pub struct LinuxActivation {
     pub(crate) timer: AtomicI32,
     /// When one was last asked for.
     pub(crate) timer_tried_ns: AtomicU64,
+    /// What a standby has seen of it as owner: the dispatches of its virtual processor, and its processor time then.
+    pub(crate) watched_dispatches: AtomicU64,
+    pub(crate) watched_ns: AtomicU64,
     /// The kernel's copy of the thread pointer and mask: what the activation's
     /// kernel thread has now.
     pub(crate) thread_pointer: AtomicUsize,
@@ -110,6 +113,8 @@ impl Default for LinuxActivation {
             waiting: AtomicEnum::new(Sleeps::Nowhere),
             timer: AtomicI32::new(0),
             timer_tried_ns: AtomicU64::new(0),
+            watched_dispatches: AtomicU64::new(0),
+            watched_ns: AtomicU64::new(0),
             thread_pointer: AtomicUsize::new(0),
             mask: AtomicU64::new(0),
             slack: AtomicU64::new(u64::MAX),
@@ -166,6 +171,7 @@ impl LinuxActivation {
         self.slice.forget();
         self.glance.forget();
         self.timer_tried_ns.store(0, Ordering::Relaxed);
+        self.watched_dispatches.store(u64::MAX, Ordering::Relaxed);
         self.waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         self.mask.store(0, Ordering::Relaxed);
