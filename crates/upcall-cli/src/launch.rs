@@ -21,6 +21,7 @@ use crate::locate::{NotRunnable, locate};
 use crate::program::{self, Verdict};
 use crate::refusal::Refusal;
 use crate::status::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
+use crate::tunables;
 
 /// How a run was asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,11 +117,18 @@ fn prepare(
         }
     })?;
     let preload = guest_library::preload(&library, existing.as_deref());
-    let (settings, is_known) = settings(args, preload);
+    let (mut settings, is_known) = settings(args, preload);
+    let tunables = std::env::var_os(tunables::VARIABLE);
+    let with_stacks = tunables::with_stacks(tunables.as_deref());
     let holds_again = said == Said::Plainly
         && is_known
         && existing.is_none()
+        && tunables.is_none()
+        && with_stacks.is_some()
         && kind == program::Kind::Executable;
+    if with_stacks.is_some() {
+        settings.push((tunables::VARIABLE, with_stacks));
+    }
     #[cfg(not(front))]
     let _ = holds_again;
     #[cfg(front)]

@@ -27,6 +27,7 @@ mod script;
 #[cfg(target_arch = "x86_64")]
 mod stacks;
 mod status;
+mod tunables;
 
 use std::process::ExitCode;
 

@@ -3,10 +3,10 @@
 //! A verdict holds under conditions, all of which are written down with it:
 //! - of the program: its file, by device, inode, size and last change of status, and the path by which it was found;
 //! - of this command and the guest library: their files, and who can write on the way there;
-//! - of the machine: since when the kernel runs, and that no sched_ext scheduler is loaded.
+//! - of the machine: since when the kernel runs, that no sched_ext scheduler is loaded, and how it counts mapped memory.
 //!
-//! Not remembered is what depends on more: a script, a run with flags or with variables of ours, one under a filter
-//! (seccomp(2)), and a file that was changed in the last two seconds, which might be changed again within one tick of the
+//! Not remembered is what depends on more: a script, a run with flags, with variables of ours or with a limit of its
+//! addresses (RLIMIT_AS), one under a filter (seccomp(2)), and a file that was changed in the last two seconds, which might be changed again within one tick of the
 //! clock that stamps it.
 
 use std::ffi::{OsStr, OsString};
@@ -22,7 +22,7 @@ use upcall_linux::probe::{BOOT, NO_SCHEDULER, SCHEDULER};
 
 use crate::front::verdict::{self, ABSENT, CONTENTS, LINK, NODE, PLACE, SETTING};
 use crate::front::{DIRECTORY, serve};
-use crate::guest_library;
+use crate::{guest_library, tunables};
 
 /// How old a change must be.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -158,7 +158,9 @@ impl Conditions {
     }
 
     fn machine(&mut self) -> Option<()> {
-        self.push(CONTENTS, BOOT.as_bytes(), &std::fs::read(BOOT).ok()?)?;
+        for file in [BOOT, tunables::OVERCOMMIT] {
+            self.push(CONTENTS, file.as_bytes(), &std::fs::read(file).ok()?)?;
+        }
         match std::fs::read(SCHEDULER) {
             Ok(state) if state.trim_ascii() == NO_SCHEDULER.as_bytes() => {
                 self.push(CONTENTS, SCHEDULER.as_bytes(), &state)

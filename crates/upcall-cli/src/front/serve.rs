@@ -101,7 +101,7 @@ pub unsafe fn serve(stack: &Stack) -> Option<()> {
     None
 }
 
-/// Returns true if the process has only its user's own rights, and no filter forbids it calls.
+/// Returns true if the process has only its user's own rights, no limit of its addresses, and no filter forbids it calls.
 fn is_free(stack: &Stack) -> Option<bool> {
     // SAFETY: asks only.
     let filter = unsafe {
@@ -110,9 +110,26 @@ fn is_free(stack: &Stack) -> Option<bool> {
             [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0],
         )
     };
+    let mut limit = [0u64; 2];
+    // SAFETY: writes two words.
+    let asked = unsafe {
+        call(
+            libc::SYS_prlimit64,
+            [
+                0,
+                libc::RLIMIT_AS as usize,
+                0,
+                limit.as_mut_ptr() as usize,
+                0,
+                0,
+            ],
+        )
+    };
     let value = |key| auxiliary(stack, key);
     Some(
         filter == 0
+            && asked == 0
+            && limit[0] == libc::RLIM_INFINITY
             && value(libc::AT_SECURE)? == 0
             && value(libc::AT_UID)? == value(libc::AT_EUID)?
             && value(libc::AT_GID)? == value(libc::AT_EGID)?,

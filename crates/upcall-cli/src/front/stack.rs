@@ -91,7 +91,8 @@ impl Variables {
                 text(variable)
             };
             found.count += 1;
-            if starts_with(variable, b"UPCALL_") || starts_with(variable, b"LD_PRELOAD") {
+            let changing: [&[u8]; 3] = [b"UPCALL_", b"LD_PRELOAD", b"GLIBC_TUNABLES"];
+            if changing.iter().any(|start| starts_with(variable, start)) {
                 return None;
             }
             let Some(end) = position(variable, b'=') else {

@@ -173,6 +173,42 @@ fn the_guest_library_comes_before_what_is_preloaded_already() {
 }
 
 #[test]
+fn libc_keeps_more_stacks_unless_somebody_says_otherwise() {
+    let directory = directory("tunables");
+    let shown = |script: &str, before: Option<&str>| {
+        let mut command = run_with_empty_guest(&directory);
+        command.args(["sh", "-c", "echo $GLIBC_TUNABLES"]);
+        command.env_remove("GLIBC_TUNABLES");
+        if let Some(before) = before {
+            command.env("GLIBC_TUNABLES", before);
+        }
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("{script} exec \"$0\" \"$@\"")]);
+        limited.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => limited.env(name, value),
+                None => limited.env_remove(name),
+            };
+        }
+        stdout(&output(limited)).trim_end().to_owned()
+    };
+    const SIZE: &str = "glibc.pthread.stack_cache_size=";
+    let counted = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    if counted.is_ok_and(|mode| mode.trim() != "2") {
+        assert!(shown("", None).starts_with(SIZE));
+        let both = shown("", Some("glibc.malloc.arena_max=2"));
+        assert!(
+            both.starts_with(&format!("glibc.malloc.arena_max=2:{SIZE}")),
+            "{both}"
+        );
+    }
+    let own = format!("{SIZE}41943040");
+    assert_eq!(shown("", Some(&own)), own);
+    assert_eq!(shown("ulimit -v 8000000;", None), "");
+}
+
+#[test]
 fn more_virtual_processors_than_are_allowed_is_warned_of() {
     let directory = directory("warned");
     let done = run(&directory, ["-p", "1024", "true"]);
