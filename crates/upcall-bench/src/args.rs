@@ -131,7 +131,7 @@ pub struct BenchArgs {
     pub timeout: Duration,
 
     /// The time slice of our runtime, which one bound refers to
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_time,
+    #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_time,
           env = "UPCALL_BENCH_SLICE")]
     pub slice: Duration,
 

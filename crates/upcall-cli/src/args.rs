@@ -236,7 +236,7 @@ Environment:
                     this command and in ../lib/upcall
   UPCALL_GANG       0: do not take turns with the user's other programs under upcall
   UPCALL_SLICE_US   how long a thread runs while others are ready, in microseconds: 100 to
-                    1000000 [default: 5000]
+                    1000000 [default: 4000]
   UPCALL_PROBE      how a blocked thread is told from a preempted one: perf, proc or yields
   UPCALL_SENTINEL   1 or 0: which standby is used; otherwise as measured on this machine
   UPCALL_LOG        sites: print what was rewritten";

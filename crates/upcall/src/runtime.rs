@@ -104,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// Sets how long a thread computes while others are ready: from 100 µs to 1 s. The default is 5 ms.
+    /// Sets how long a thread computes while others are ready: from 100 µs to 1 s. The default is 4 ms.
     #[must_use]
     pub fn time_slice(mut self, slice: Duration) -> Self {
         self.slice = Some(slice);

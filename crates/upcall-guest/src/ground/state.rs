@@ -19,6 +19,10 @@ use upcall_linux::observe::Probe;
 use crate::ground::hooks::hooks;
 use crate::ground::identity::Identities;
 
+/// The time slice unless another one is asked for, in nanoseconds: what the kernel gives its threads where its clock ticks 250
+/// times a second.
+pub const SLICE_NS: u64 = 4_000_000;
+
 /// The decisions of `upcall run`, from the environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -114,7 +118,7 @@ pub static GUEST: Guest = Guest {
     report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
     probe: AtomicEnum::new(Probe::Perf),
-    slice_ns: AtomicU64::new(5_000_000),
+    slice_ns: AtomicU64::new(SLICE_NS),
     takes_turns: AtomicBool::new(false),
     policy: AtomicEnum::new(Policy::ForkedFirst),
     pid: AtomicU32::new(0),

@@ -30,7 +30,7 @@ use upcall_linux::variables::{self, Meaningless};
 use crate::call::serve as calls;
 use crate::call::table::is_early;
 use crate::ground::entry::raw_syscall;
-use crate::ground::state::{GUEST, Options, Policy};
+use crate::ground::state::{GUEST, Options, Policy, SLICE_NS};
 use crate::ground::{heap, hooks, obstacle};
 use crate::process::{self, loads, preload};
 use crate::rewrite::patch::{self, Extent, Hooks, ObjectReport};
@@ -315,7 +315,7 @@ impl Options {
                 |value| value != 0,
             ),
             probe: Probe::Proc,
-            slice_ns: number("UPCALL_SLICE_US").map_or(5_000_000, |us| us * 1000),
+            slice_ns: number("UPCALL_SLICE_US").map_or(SLICE_NS, |us| us * 1000),
             takes_turns: number("UPCALL_GANG").unwrap_or(1) != 0,
             policy: Policy::ForkedFirst,
         };

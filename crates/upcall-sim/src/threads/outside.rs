@@ -153,9 +153,10 @@ impl Me {
 
     /// The same, each until a time of its own.
     pub fn lose_each(self, which: impl Iterator<Item = (usize, u64)>) {
-        let inside = self.runtime.enter();
         let vps = self.runtime.vps();
+        // Made before the runtime is entered, and dropped behind it: the allocator must not be interrupted.
         let which: Vec<_> = which.map(|(at, until)| (&vps[at], until)).collect();
+        let inside = self.runtime.enter();
         {
             let machine = self.machine.enter();
             let taken = which.iter().map(|&(vp, until)| (vp.index(), until));
@@ -167,7 +168,7 @@ impl Me {
             }
             self.space.restore(&machine);
         }
-        for (vp, _) in which {
+        for &(vp, _) in &which {
             self.runtime.recall(vp);
         }
         inside.leave();
