@@ -182,7 +182,14 @@ fn upcall_cli() {
         &[
             &["args", "image", "locate", "script", "status"],
             &["front", "program", "refusal"],
-            &["doctor", "guest_library", "manual", "ps", "stacks"],
+            &[
+                "doctor",
+                "guest_library",
+                "manual",
+                "ps",
+                "stacks",
+                "tunables",
+            ],
             &["remember"],
             &["launch"],
         ],
