@@ -33,7 +33,8 @@ pub fn run(params: &Params) -> Result<Figures, Failure> {
             command.arg("run").arg(program).env_remove("LD_PRELOAD");
             for (name, _) in std::env::vars_os() {
                 // Settings that a user's command does not get. Where the library is it must find all the same.
-                if name.as_encoded_bytes().starts_with(b"UPCALL_") && name != "UPCALL_GUEST_LIB" {
+                let ours = name.as_encoded_bytes().starts_with(b"UPCALL_");
+                if ours && name != "UPCALL_GUEST_LIB" || name == "GLIBC_TUNABLES" {
                     command.env_remove(name);
                 }
             }
