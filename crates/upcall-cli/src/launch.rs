@@ -117,18 +117,11 @@ fn prepare(
         }
     })?;
     let preload = guest_library::preload(&library, existing.as_deref());
-    let (mut settings, is_known) = settings(args, preload);
-    let tunables = std::env::var_os(tunables::VARIABLE);
-    let with_stacks = tunables::with_stacks(tunables.as_deref());
+    let (settings, is_known) = settings(args, preload);
     let holds_again = said == Said::Plainly
         && is_known
         && existing.is_none()
-        && tunables.is_none()
-        && with_stacks.is_some()
         && kind == program::Kind::Executable;
-    if with_stacks.is_some() {
-        settings.push((tunables::VARIABLE, with_stacks));
-    }
     #[cfg(not(front))]
     let _ = holds_again;
     #[cfg(front)]
@@ -162,8 +155,8 @@ fn meaningless_variable(variable: Meaningless) -> Refusal {
     }
 }
 
-/// The environment of the guest library: what to set, and what to take away; and if that is so until the kernel or its
-/// scheduler changes.
+/// The environment of the guest library and of libc: what to set, and what to take away; and if that is so until the
+/// machine changes, for whoever has no limit of addresses and no word of their own for libc.
 fn settings(args: &RunArgs, preload: OsString) -> (Settings, bool) {
     let mut is_known = true;
     let mut settings = vec![("LD_PRELOAD", Some(preload))];
@@ -197,6 +190,12 @@ fn settings(args: &RunArgs, preload: OsString) -> (Settings, bool) {
     settings.push(("UPCALL_STATS", args.stats.then(|| "1".into())));
     if args.no_children {
         settings.push(("UPCALL_CHILDREN", Some("0".into())));
+    }
+    let own = std::env::var_os(tunables::VARIABLE);
+    let with_stacks = tunables::with_stacks(own.as_deref());
+    is_known &= own.is_none() && with_stacks.is_some();
+    if with_stacks.is_some() {
+        settings.push((tunables::VARIABLE, with_stacks));
     }
     (settings, is_known)
 }

@@ -6,8 +6,8 @@
 //! - of the machine: since when the kernel runs, that no sched_ext scheduler is loaded, and how it counts mapped memory.
 //!
 //! Not remembered is what depends on more: a script, a run with flags, with variables of ours or with a limit of its
-//! addresses (RLIMIT_AS), one under a filter (seccomp(2)), and a file that was changed in the last two seconds, which might be changed again within one tick of the
-//! clock that stamps it.
+//! addresses (RLIMIT_AS), one under a filter (seccomp(2)), and a file that was changed in the last two seconds, which might
+//! be changed again within one tick of the clock that stamps it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;

@@ -9,6 +9,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use upcall_linux::probe::soft_limit;
+
 /// The variable.
 pub const VARIABLE: &str = "GLIBC_TUNABLES";
 /// How the kernel counts mapped memory.
@@ -20,7 +22,8 @@ const KEPT: u64 = 9 << 30;
 /// What to set the variable to, which is `existing` now. `None`: it stays as it is.
 pub fn with_stacks(existing: Option<&OsStr>) -> Option<OsString> {
     let existing = existing.unwrap_or_default();
-    if says_already(existing) || addresses_are_limited() || is_counted() {
+    let is_limited = soft_limit(libc::RLIMIT_AS).is_some();
+    if says_already(existing) || is_limited || is_counted() {
         return None;
     }
     let mut value = existing.to_owned();
@@ -34,16 +37,6 @@ pub fn with_stacks(existing: Option<&OsStr>) -> Option<OsString> {
 fn says_already(existing: &OsStr) -> bool {
     let named = |entry: &[u8]| entry.starts_with(NAME.as_bytes());
     existing.as_bytes().split(|&byte| byte == b':').any(named)
-}
-
-fn addresses_are_limited() -> bool {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: writes the structure.
-    let answer = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    answer != 0 || limit.rlim_cur != libc::RLIM_INFINITY
 }
 
 fn is_counted() -> bool {

@@ -110,7 +110,7 @@ unsafe fn serve(
         return entered;
     }
     // SAFETY: as the kernel passed it: a fault has an address.
-    if signal == libc::SIGBUS && unsafe { (*information).si_code > 0 && is_mended(information) } {
+    if signal == libc::SIGBUS && code > 0 && unsafe { is_mended(information) } {
         return entered;
     }
     if signal == libc::SIGSYS {
@@ -161,8 +161,7 @@ unsafe fn serve(
             return entered;
         }
     }
-    // SAFETY: as the kernel passed it.
-    let filtered = signal == libc::SIGSYS && unsafe { (*information).si_code } == SYS_SECCOMP;
+    let filtered = signal == libc::SIGSYS && code == SYS_SECCOMP;
     if meets_runtime(activation) {
         if filtered {
             // The program's filter met a call that the runtime makes elsewhere, in the vDSO.

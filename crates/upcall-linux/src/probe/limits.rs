@@ -108,7 +108,8 @@ fn status_field(status: &str, name: &str, radix: u32) -> Option<u64> {
     u64::from_str_radix(value.trim(), radix).ok()
 }
 
-fn soft_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
+/// A soft resource limit of this process, if there is one (getrlimit(2)).
+pub fn soft_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
