@@ -152,6 +152,9 @@ pub fn dispatch(runtime: &'static Runtime, frame: &mut Frame) {
         return;
     }
     let row = row_of(frame.rax);
+    if thread.kernel.has_lazy_mask.load(Ordering::Relaxed) && !row.ignores_mask {
+        signal::end_lazy_mask(runtime, thread);
+    }
     let is_served = row
         .at_once
         .is_some_and(|serve| serve(runtime, thread, frame));

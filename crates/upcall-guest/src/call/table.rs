@@ -35,7 +35,7 @@ use crate::ground::{access, mask};
 use crate::process::{self, loads};
 use crate::signal::{self, alone, carried, dispatch, everywhere, settled, timers, user_dispatch};
 use crate::thread::lifetime::{self, Request};
-use crate::thread::{affinity, bound, deadlines, names, scheduling};
+use crate::thread::{affinity, bound, deadlines, kept_stacks, names, scheduling};
 
 /// The answer. What `None` means stands in the column's row above.
 type Answer = Option<i64>;
@@ -61,6 +61,9 @@ pub struct Row {
     pub thread: Served,
     /// See the table.
     pub at_once: Option<AtOnce>,
+    /// The thread's mask may be lazy meanwhile ([`signal::end_lazy_mask`]): the call looks at no mask, does not wait, and
+    /// hands none on.
+    pub ignores_mask: bool,
     /// See the table.
     is_early: bool,
 }
@@ -74,6 +77,7 @@ const fn row(calls: &'static [i64]) -> Row {
         bound: |_, _| None,
         thread: |_, _, _| None,
         at_once: None,
+        ignores_mask: false,
         is_early: false,
     }
 }
@@ -108,6 +112,13 @@ impl Row {
 
     const fn thread(self, thread: Served) -> Row {
         Row { thread, ..self }
+    }
+
+    const fn ignores_mask(self) -> Row {
+        Row {
+            ignores_mask: true,
+            ..self
+        }
     }
 
     const fn at_once(self, at_once: AtOnce) -> Row {
@@ -190,7 +201,8 @@ static ROWS: &[Row] = &[
         signal::forget_left(thread, frame.rsp as usize);
         serve::in_call(thread, frame, |frame| create(Some(thread), frame));
         true
-    }),
+    })
+    .ignores_mask(),
     row(&[libc::SYS_execve, libc::SYS_execveat])
         .alone(|frame| Some(process::exec(frame)))
         .child(|frame| Some(process::exec(frame)))
@@ -222,23 +234,27 @@ static ROWS: &[Row] = &[
     // What the kernel keeps with a thread.
     row(&[libc::SYS_gettid])
         .bound(|thread, _| Some(id(thread)))
-        .thread(|_, thread, _| Some(id(thread))),
+        .thread(|_, thread, _| Some(id(thread)))
+        .ignores_mask(),
     row(&[libc::SYS_set_tid_address])
         .bound(|thread, frame| Some(set_tid_address(thread, frame)))
-        .thread(|_, thread, frame| Some(set_tid_address(thread, frame))),
+        .thread(|_, thread, frame| Some(set_tid_address(thread, frame)))
+        .ignores_mask(),
     row(&[libc::SYS_set_robust_list])
         .bound(|thread, frame| {
             let runtime = GUEST.runtime()?;
             Some(attributes::set_robust_list(runtime, thread, frame))
         })
-        .thread(|runtime, thread, frame| Some(attributes::set_robust_list(runtime, thread, frame))),
+        .thread(|runtime, thread, frame| Some(attributes::set_robust_list(runtime, thread, frame)))
+        .ignores_mask(),
     row(&[libc::SYS_get_robust_list])
         .bound(|thread, frame| Some(attributes::get_robust_list(thread, frame)))
         .thread(|_, thread, frame| Some(attributes::get_robust_list(thread, frame))),
     row(&[libc::SYS_rseq])
         .alone(|frame| Some(attributes::rseq(frame)))
         .bound(|_, frame| Some(attributes::rseq(frame)))
-        .thread(|_, _, frame| Some(attributes::rseq(frame))),
+        .thread(|_, _, frame| Some(attributes::rseq(frame)))
+        .ignores_mask(),
     row(&[libc::SYS_prctl])
         .alone(|frame| {
             if user_dispatch::is_request(frame) {
@@ -452,7 +468,11 @@ static ROWS: &[Row] = &[
             Some(answer)
         })
         .bound(|thread, frame| Some(signal::sigprocmask_of_bound(thread, frame)))
-        .thread(|runtime, thread, frame| Some(signal::sigprocmask(runtime, thread, frame))),
+        .thread(|runtime, thread, frame| {
+            let by_libc = lifetime::is_libcs_call(frame.rip as usize);
+            Some(signal::sigprocmask(runtime, thread, frame, by_libc))
+        })
+        .ignores_mask(),
     row(&[libc::SYS_rt_sigpending])
         .alone_ready(|frame| dispatch::is_on().then(|| alone::sigpending(frame)))
         .thread(|runtime, thread, frame| Some(attributes::sigpending(runtime, thread, frame))),
@@ -749,7 +769,8 @@ static ROWS: &[Row] = &[
     row(&[libc::SYS_mmap, libc::SYS_mprotect])
         .alone(map)
         .bound(|_, frame| map(frame))
-        .thread(|_, _, frame| map(frame).or_else(|| quick(frame))),
+        .thread(|_, _, frame| map(frame).or_else(|| quick(frame)))
+        .ignores_mask(),
     row(&[libc::SYS_pkey_mprotect, libc::SYS_shmat])
         .alone(map)
         .bound(|_, frame| map(frame))
@@ -757,7 +778,20 @@ static ROWS: &[Row] = &[
     row(&[libc::SYS_munmap])
         .alone(|frame| Some(loads::unmap(frame)))
         .bound(|_, frame| Some(loads::unmap(frame)))
-        .thread(|_, _, frame| Some(loads::unmap(frame))),
+        .thread(|_, _, frame| {
+            kept_stacks::unmapped(frame.rdi as usize, frame.rsi as usize);
+            Some(loads::unmap(frame))
+        })
+        .ignores_mask(),
+    row(&[libc::SYS_madvise])
+        .thread(|_, thread, frame| {
+            if kept_stacks::keeps(thread, frame) {
+                Some(0)
+            } else {
+                quick(frame)
+            }
+        })
+        .ignores_mask(),
     // These do not wait for anything.
     row(&[
         libc::SYS_getpid,
@@ -767,7 +801,6 @@ static ROWS: &[Row] = &[
         libc::SYS_getgid,
         libc::SYS_getegid,
         libc::SYS_brk,
-        libc::SYS_madvise,
         libc::SYS_mremap,
         libc::SYS_lseek,
         libc::SYS_gettimeofday,
@@ -775,7 +808,8 @@ static ROWS: &[Row] = &[
         libc::SYS_getcpu,
         libc::SYS_uname,
     ])
-    .thread(|_, _, frame| quick(frame)),
+    .thread(|_, _, frame| quick(frame))
+    .ignores_mask(),
 ];
 
 /// Makes a call that does not wait, on the thread's activation.
@@ -791,8 +825,11 @@ fn blocking(runtime: &'static Runtime, frame: &Frame) -> i64 {
 /// Serves clone, clone3, fork and vfork, for a thread or for the only one of a process.
 fn create(thread: Option<&'static Thread>, frame: &mut Frame) {
     match Request::of(frame) {
-        Some(request) if request.is_thread() => lifetime::create(frame, &request),
-        _ => process::create(frame, thread),
+        Some(request) if request.is_thread() => lifetime::create(frame, &request, thread),
+        _ => {
+            signal::pass_mask_on(thread);
+            process::create(frame, thread);
+        }
     }
 }
 

@@ -2,20 +2,27 @@
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::{Activation, Runtime, Thread};
+use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 
 use crate::ground::access;
 use crate::ground::entry::Frame;
-use crate::ground::mask::{bit, set_kernel_mask};
+use crate::ground::mask::{UNBLOCKABLE, bit, set_kernel_mask};
+use crate::ground::state::GUEST;
+use crate::signal::everywhere::SETXID;
 use crate::signal::{dispatch, masks, pending};
 
-/// rt_sigprocmask(2).
-pub fn sigprocmask(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+/// rt_sigprocmask(2). `by_libc`: the call stands in one of libc's functions.
+pub fn sigprocmask(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+    by_libc: bool,
+) -> i64 {
     let before = thread.kernel.mask.load(Ordering::Relaxed);
     match next_mask(frame, before) {
         Err(error) => error,
         Ok(mask) => {
-            if mask != before {
+            if mask != before && !(by_libc && change_lazily(thread, mask)) {
                 set_thread_mask(runtime, thread, mask);
             }
             answer_mask(frame, before)
@@ -46,7 +53,7 @@ pub fn next_mask(frame: &Frame, before: u64) -> Result<u64, i64> {
         return Ok(before);
     }
     let set = access::load_u64(new).map_err(|_| -i64::from(libc::EFAULT))?;
-    let set = set & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
+    let set = set & !UNBLOCKABLE;
     match how {
         libc::SIG_BLOCK => Ok(before | set),
         libc::SIG_UNBLOCK => Ok(before & !set),
@@ -78,10 +85,64 @@ pub fn answer_wait(frame: &Frame, signal: i32, information: &pending::Informatio
     i64::from(signal)
 }
 
+/// What a mask blocks by which libc protects a few instructions of its own, but for SIGSETXID, which only some of them do. By
+/// libc's interface no program can ask for that: SIGCANCEL is among them.
+const OF_LIBC: u64 = !(UNBLOCKABLE | bit(SETXID));
+
+/// Notes the mask without a system call, if it is the one of libc, or follows on that and its activation has it. Returns
+/// true if it did. See docs/adr/0044.
+fn change_lazily(thread: &'static Thread, mask: u64) -> bool {
+    let state = &thread.kernel;
+    if mask & OF_LIBC == OF_LIBC {
+        // In this order: a signal finds a mask that it need not heed, or one that is lazy.
+        state.has_lazy_mask.store(true, Ordering::Relaxed);
+        state.mask.store(mask, Ordering::SeqCst);
+        return !pending::has_some(thread);
+    }
+    if !state.has_lazy_mask.load(Ordering::Relaxed) {
+        return false;
+    }
+    state.mask.store(mask, Ordering::SeqCst);
+    state.has_lazy_mask.store(false, Ordering::Relaxed);
+    // The last question after that: whoever installs the thread from now on sets its mask.
+    masks::are_open(mask) && pending::for_thread(thread) & !mask == 0 && has_carrier(mask)
+}
+
+/// Returns true if the calling thread's activation has the mask.
+fn has_carrier(mask: u64) -> bool {
+    // SAFETY: on an activation. If the thread migrates meanwhile, it is one that is never freed.
+    let activation = unsafe { base::current() };
+    activation.kernel.mask.load(Ordering::Relaxed) == mask & !preempt::OWN
+}
+
+/// Returns the signals that the thread blocks and its activation need not.
+pub fn hidden(thread: &Thread) -> u64 {
+    let mask = thread.kernel.mask.load(Ordering::Relaxed);
+    if thread.kernel.has_lazy_mask.load(Ordering::Relaxed) {
+        mask
+    } else {
+        mask & preempt::OWN
+    }
+}
+
+/// Gives the current thread's activation the thread's mask.
+#[cold]
+pub fn end_lazy_mask(runtime: &'static Runtime, thread: &'static Thread) {
+    set_thread_mask(runtime, thread, thread.kernel.mask.load(Ordering::Relaxed));
+}
+
+/// Called before the current thread, if there is a runtime, makes a process or a kernel thread, which inherits its mask.
+pub fn pass_mask_on(thread: Option<&'static Thread>) {
+    if let (Some(runtime), Some(thread)) = (GUEST.runtime(), thread) {
+        end_lazy_mask(runtime, thread);
+    }
+}
+
 /// Changes the current thread's mask. Signals that it unblocks are delivered before this returns.
 pub fn set_thread_mask(runtime: &'static Runtime, thread: &'static Thread, mask: u64) {
     let inside = runtime.enter();
     thread.kernel.mask.store(mask, Ordering::SeqCst);
+    thread.kernel.has_lazy_mask.store(false, Ordering::Relaxed);
     runtime.kernel().set_mask(&inside, mask);
     // After its own: what was pending for the process is this thread's.
     masks::opens(mask);

@@ -41,6 +41,12 @@ pub fn opens(mask: u64) {
     }
 }
 
+/// Returns true if all that this mask of a thread lets through is open.
+#[inline]
+pub fn are_open(mask: u64) -> bool {
+    !mask & !ACCEPTED.open() == 0
+}
+
 /// Returns a thread that accepts the signal, found by `look`. If there is none, the signal is closed.
 pub fn find_or_close(
     signal: i32,

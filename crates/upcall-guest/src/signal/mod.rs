@@ -184,11 +184,17 @@ unsafe fn serve(
         registers[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
         return entered;
     }
+    if hidden(thread) & bit(signal) & !preempt::OWN != 0 {
+        // SAFETY: as the kernel passed them.
+        unsafe { hold_back(activation, thread, signal, information, context) };
+        return entered;
+    }
     // SAFETY: as the kernel passed it.
     unsafe { pending::complete(activation, signal, information) };
     if blocked_by(thread) & preempt::OWN & bit(signal) != 0 {
         // SAFETY: as the kernel passed it.
         unsafe { blocked(activation, thread, signal, information) };
+        show_own_mask(context);
         return entered;
     }
     if disposition(signal) != Disposition::Handled {
@@ -345,6 +351,50 @@ unsafe fn blocked(
     }
 }
 
+/// Handles a signal that the thread blocks by a lazy mask, and its activation does not: as one that comes inside the runtime
+/// just before the thread leaves it. The activation has the thread's mask afterwards.
+///
+/// # Safety
+///
+/// As [`defer`].
+unsafe fn hold_back(
+    activation: &Activation,
+    thread: &'static Thread,
+    signal: i32,
+    information: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+) {
+    // SAFETY: the caller's promise.
+    let code = unsafe { (*information).si_code };
+    if is_forced(signal, code) {
+        end_by(signal, code);
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { defer(activation, signal, information, context) };
+    thread.guest().disturbed.store(true, Ordering::Relaxed);
+    let runtime = activation.runtime();
+    let interrupted = activation.is_in_call();
+    runtime.kernel().set_inside();
+    if interrupted {
+        runtime.interrupt_blocking();
+    }
+    runtime.enter().leave();
+    if interrupted {
+        runtime.resume_blocking();
+    }
+    show_own_mask(context);
+}
+
+/// Makes the frame's mask that of the activation, which may be another one by now. From here to the end of the handler the
+/// thread stays there.
+fn show_own_mask(context: *mut libc::ucontext_t) {
+    set_kernel_mask(ALL);
+    // SAFETY: on an activation.
+    let activation = unsafe { base::current() };
+    set_frame_mask(context, activation.kernel.mask.load(Ordering::Relaxed));
+}
+
 /// Ends or stops the process by a signal of this code, if that is its default action.
 fn end_by(signal: i32, code: i32) {
     take_default(signal);
@@ -363,22 +413,13 @@ fn end_by(signal: i32, code: i32) {
 /// Called when a dispatched call has been served. The kernel will set the mask in the frame: it becomes what it is now,
 /// after the call and perhaps on another activation. The alternate stack does not change.
 fn settle(context: *mut libc::ucontext_t) {
-    let mask = match GUEST.runtime().filter(|_| !caller::is_outside()) {
+    match GUEST.runtime().filter(|_| !caller::is_outside()) {
         // A call of the runtime's own, in a vDSO that is not rewritten: nothing has changed.
         // SAFETY: on an activation.
         Some(_) if unsafe { base::is_inside() } => return,
-        Some(_) => {
-            // From here to the end the thread stays on its activation.
-            set_kernel_mask(ALL);
-            // SAFETY: as above.
-            unsafe { base::current() }
-                .kernel
-                .mask
-                .load(Ordering::Relaxed)
-        }
-        None => kernel_mask(),
-    };
-    set_frame_mask(context, mask);
+        Some(_) => show_own_mask(context),
+        None => set_frame_mask(context, kernel_mask()),
+    }
     // The call may have begun before there was a runtime, or may have changed it.
     altstack::leave_as_it_is(context);
 }
@@ -475,8 +516,7 @@ unsafe fn is_mended(information: *const libc::siginfo_t) -> bool {
 
 /// Makes the frame's mask the thread's, which may block what its activation does not.
 fn show_mask(thread: &'static Thread, context: *mut libc::ucontext_t) {
-    let hidden = thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN;
-    set_frame_mask(context, frame_mask(context) | hidden);
+    set_frame_mask(context, frame_mask(context) | hidden(thread));
 }
 
 /// Keeps a signal that came inside the runtime with the activation until it leaves.

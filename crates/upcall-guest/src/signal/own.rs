@@ -31,9 +31,9 @@ use crate::rewrite::sud;
 use crate::signal::{dispatch, masks, pending, timers};
 
 use super::actions::{CALL_NUMBER, SYS_SECCOMP};
-use super::blocked_by;
 use super::frame::{frame_mask, note_progress, set_frame_mask};
 use super::place::is_at_entry;
+use super::{blocked_by, show_own_mask};
 
 /// The runtime's own signal: a time slice is over, or the activation was interrupted.
 ///
@@ -68,10 +68,9 @@ pub(super) unsafe fn own_signal(
         if activation.wants_attention() {
             let taken = pending::take_back(activation);
             // Not that of the call, which may have one of its own: somebody else may run here.
-            let mask = thread.kernel.mask.load(Ordering::Relaxed);
-            take_up(runtime, mask & !preempt::OWN, meaning);
-            // From here to the end the thread stays on its activation.
-            set_kernel_mask(ALL);
+            let mask = activation.kernel.mask.load(Ordering::Relaxed);
+            take_up(runtime, mask, meaning);
+            show_own_mask(context);
             if let Some((signal, information)) = taken {
                 // SAFETY: on an activation.
                 let activation = unsafe { base::current() };

@@ -45,6 +45,12 @@ pub fn for_thread(thread: &'static Thread) -> u64 {
     List::of(thread).numbers() | PROCESS.numbers()
 }
 
+/// Returns true if something waits for the thread itself.
+#[inline]
+pub fn has_some(thread: &'static Thread) -> bool {
+    List::of(thread).numbers() != 0
+}
+
 /// Returns true if a signal is pending for which the thread waits, or is about to wait.
 pub fn are_waited_for(thread: &'static Thread) -> bool {
     for_thread(thread) & thread.guest().waited_for.load(Ordering::SeqCst) != 0

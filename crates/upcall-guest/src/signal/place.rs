@@ -13,8 +13,6 @@
 //! smaller than a frame, and behind which another thread's stack ends. Where the thread has no room the kernel would send
 //! SIGSEGV; the runtime's own signal is only noted then.
 
-use core::sync::atomic::Ordering;
-
 use upcall_linux::{Activation, Thread, base, preempt};
 
 use crate::ground::arch::{self, Placed};
@@ -26,7 +24,7 @@ use crate::ground::{access, caller};
 use crate::rewrite::sud;
 
 use super::actions::{ACTIONS, Disposition, disposition, is_forced};
-use super::{altstack, end_by, own, pending};
+use super::{altstack, end_by, hidden, own, pending};
 
 /// Returns true if the handler with this frame runs on the activation's own stack.
 pub(super) fn is_at_entry(activation: &Activation, context: *const libc::ucontext_t) -> bool {
@@ -153,9 +151,8 @@ unsafe fn is_handled(
     signal: i32,
     information: *const libc::siginfo_t,
 ) -> bool {
-    let hidden = thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN;
     disposition(signal) == Disposition::Handled
-        && hidden & bit(signal) == 0
+        && hidden(thread) & bit(signal) == 0
         // SAFETY: the caller's promise.
         && !unsafe { sud::is_call(information) }
 }

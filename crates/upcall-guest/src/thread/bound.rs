@@ -338,7 +338,7 @@ pub fn go(runtime: &'static Runtime, thread: &'static Thread) {
     let Some(record) = of(thread).filter(|_| !signal::is_called_back(thread)) else {
         return;
     };
-    depart(runtime, record);
+    depart(runtime, record, thread);
     // What has come meanwhile comes now.
     mask::set_kernel_mask(dispatch::blockable(
         thread.kernel.mask.load(Ordering::Relaxed),
@@ -351,7 +351,7 @@ pub fn go_stopped(runtime: &'static Runtime, thread: &'static Thread) -> bool {
     let was_there = thread.guest().outside_tid.load(Ordering::Relaxed) != 0;
     match of(thread).filter(|_| !was_there && !signal::is_called_back(thread)) {
         Some(record) => {
-            depart(runtime, record);
+            depart(runtime, record, thread);
             true
         }
         None => false,
@@ -359,7 +359,9 @@ pub fn go_stopped(runtime: &'static Runtime, thread: &'static Thread) -> bool {
 }
 
 /// Saves the thread, which goes on on its own kernel thread, where all signals are blocked.
-fn depart(runtime: &'static Runtime, record: &'static Bound) {
+fn depart(runtime: &'static Runtime, record: &'static Bound, thread: &'static Thread) {
+    // There it has its mask.
+    thread.kernel.has_lazy_mask.store(false, Ordering::Relaxed);
     // It goes on where nobody is inside.
     let _ = runtime.enter().park(
         |_, _, record| {

@@ -22,8 +22,10 @@ use crate::ground::state::GUEST;
 use crate::ground::{access, caller, mask};
 use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
-use crate::signal::{dispatch, pending};
-use crate::thread::{affinity, agents, bound, lending, outside, robust, scheduling, shell};
+use crate::signal::{self, dispatch, pending};
+use crate::thread::{
+    affinity, agents, bound, kept_stacks, lending, outside, robust, scheduling, shell,
+};
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
 #[derive(Clone, Copy, Debug)]
@@ -185,10 +187,11 @@ fn start_routine(tls: usize) -> Option<usize> {
 }
 
 /// Serves a clone or clone3 that asks for a thread. Sets the frame's result, or its mode.
-pub fn create(frame: &mut Frame, request: &Request) {
+pub fn create(frame: &mut Frame, request: &Request, creator: Option<&'static Thread>) {
     (hooks().make_ready)();
     let stays = GUEST.runtime().is_none() && has_what_forbids_runtime();
     if stays || is_libcs_own(request.tls) {
+        signal::pass_mask_on(creator);
         create_helper(frame, request);
         return;
     }
@@ -250,6 +253,7 @@ fn create_thread(frame: &Frame, request: &Request) -> Result<i32, Errno> {
         (*copy).mode = mode::RELOAD;
         (*copy).wide = core::ptr::null_mut();
     }
+    kept_stacks::used_again(request.stack);
     let inside = runtime.enter();
     let creator = inside.thread();
     let result = launch(&inside, request, place);

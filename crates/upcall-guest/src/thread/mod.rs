@@ -4,6 +4,7 @@ pub mod affinity;
 pub mod agents;
 pub mod bound;
 pub mod deadlines;
+pub mod kept_stacks;
 pub mod lending;
 pub mod lifetime;
 pub mod names;

@@ -25,6 +25,7 @@ impl Linux {
             .store(pointer, Ordering::Relaxed);
         state.mask.store(mask & !preempt::OWN, Ordering::Relaxed);
         thread.kernel.mask.store(mask, Ordering::Relaxed);
+        thread.kernel.has_lazy_mask.store(false, Ordering::Relaxed);
         thread.kernel.slack.adopt();
         thread.kernel.asked.inherit(None);
         let own = base::of_program(base::read());
@@ -56,6 +57,16 @@ impl Linux {
             sys::set_signal_mask(mask);
             // Afterwards, and Release: see `resting`.
             state.mask.store(mask, Ordering::Release);
+        }
+    }
+
+    /// As [`set_mask`](Self::set_mask), for a thread that is about to run.
+    #[inline]
+    pub(crate) fn install_mask(&self, activation: &Activation, thread: &Thread, mask: u64) {
+        if activation.kernel.mask.load(Ordering::Relaxed) != mask
+            && !thread.kernel.has_lazy_mask.load(Ordering::Relaxed)
+        {
+            self.set_mask(activation, mask);
         }
     }
 }

@@ -326,7 +326,7 @@ impl Attributes for Linux {
             unsafe { base::set_thread_pointer(activation, pointer) };
         }
         let mask = thread.kernel.mask.load(Ordering::Relaxed) & !preempt::OWN;
-        self.set_mask(activation, mask);
+        self.install_mask(activation, thread, mask);
         if thread.kernel.pending.load(Ordering::Relaxed) & !mask != 0 {
             activation.attend(Activation::DEFERRED);
         }

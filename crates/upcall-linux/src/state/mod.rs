@@ -193,6 +193,8 @@ pub struct LinuxThread {
     pub program_base: AtomicUsize,
     /// Blocked signals.
     pub mask: AtomicU64,
+    /// Its activation need not have that mask. The layer above keeps what comes and is blocked.
+    pub has_lazy_mask: AtomicBool,
     /// Signals sent to the thread that it has not seen yet.
     pub pending: AtomicU64,
     /// Whether handlers ran since the current system call began.

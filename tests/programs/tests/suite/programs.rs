@@ -46,7 +46,7 @@ programs! {
         signal_from_child signal_in_handler_entry signal_leaves_wait signal_mask_delivery signal_masks
         signal_masks_of_waits signal_no_room signal_numbers_of_faults signal_storm signal_to_ending
         signal_to_first signal_to_oneself signal_to_other_process signal_to_parked signalfd_before_threads
-        signals_kept signals_to_process signals_without_room sigsys_blocked sigwait;
+        signals_kept signals_to_process signals_while_threads_start signals_without_room sigsys_blocked sigwait;
     threads: backtrace_thread c11_threads cancel_async cancel_cond_wait cancel_poll cancel_read cancel_sleep
         cancel_testcancel cancel_waits errno_tls_10000 helpers helpers_change ids_of_threads main_pthread_exit
         many_threads start_again thread_attributes thread_by_id thread_exit thread_limits thread_name_of_other
