@@ -170,7 +170,9 @@ fn upcall_c() {
             ],
             &["policy"],
             &["options"],
-            &["layout", "thread"],
+            &["thread"],
+            &["fork"],
+            &["layout"],
         ],
     );
 }

@@ -51,7 +51,7 @@ struct upcall_options {
      * both 0. */
     uint32_t vps_min, vps_max;
     /* How long a thread computes while others are ready, in nanoseconds: 100,000 to 1,000,000,000. The default is
-     * 5,000,000. */
+     * 4,000,000. */
     uint64_t time_slice_ns;
     /* Which ready thread runs first: "lifo", "round-robin", "fifo", "priority" (see upcall_thread_setpriority) or
      * "deadline" (see upcall_thread_setdeadline). By default a new thread runs before the others of its virtual
@@ -213,6 +213,33 @@ int upcall_thread_getpriority(upcall_thread_t thread, int *priority_class, int *
  * other policies nothing happens.
  *   EINVAL   null, or not a valid time */
 int upcall_thread_setdeadline(const struct timespec *deadline);
+
+/* ---- Fork and join: upcall_fork(3) ---- */
+
+/* A call that may run at the same time as what follows. In memory of the caller's, mostly on its stack, which must stay
+ * there until the call is joined. */
+typedef struct upcall_fork {
+    UPCALL_ALIGNAS(8) unsigned char opaque[80];
+} upcall_fork_t;
+
+/* Forks function(argument). It costs a few nanoseconds: it is called where it is joined, unless a virtual processor
+ * without other work begins it before. That happens also while the calling thread waits, in the program or in the
+ * kernel. So what runs between fork and join may wait for the function. The function must not wait for what the thread
+ * does after the join.
+ *   Which thread it is: the one that joins it, with its keys and thread-local storage, or one of its own with a stack of
+ * the usual size and the signal mask of the thread that forks. The program cannot choose. Where threads have priorities,
+ * deadlines or a policy of the program's own, it is always a thread of its own.
+ *   EAGAIN   it must be a thread of its own, and there is no memory, or the kernel gives no thread; nothing was forked */
+int upcall_fork(upcall_fork_t *fork, void *(*function)(void *), void *argument);
+
+/* Joins a call that the calling thread has forked, and stores its result in *result, if that is not null. Calls may be
+ * joined in any order; the cheapest is the youngest first. A thread joins what it has forked before it ends. If the
+ * function was ended by pthread_exit(3) in a thread of its own, the result is PTHREAD_CANCELED.
+ *   EINVAL   it was joined before
+ *   EPERM    another thread has forked it
+ * A C++ exception that leaves the function ends the process (std::terminate). upcall.hpp has upcall::join, which hands
+ * it on. */
+int upcall_fork_join(upcall_fork_t *fork, void **result);
 
 /* ---- Policies of the program's own: upcall_policy(3) ---- */
 
@@ -450,6 +477,7 @@ int upcall_setspecific(upcall_key_t key, const void *value);
 UPCALL_STATIC_ASSERT(sizeof(struct upcall_options) == 48 || sizeof(void *) != 8, "upcall_options");
 UPCALL_STATIC_ASSERT(sizeof(struct upcall_thread_attr) == 56 || sizeof(void *) != 8, "upcall_thread_attr");
 UPCALL_STATIC_ASSERT(sizeof(struct upcall_policy) == 64 || sizeof(void *) != 8, "upcall_policy");
+UPCALL_STATIC_ASSERT(sizeof(upcall_fork_t) == 80, "upcall_fork_t");
 UPCALL_STATIC_ASSERT(sizeof(upcall_mutex_t) == 16, "upcall_mutex_t");
 UPCALL_STATIC_ASSERT(sizeof(upcall_cond_t) == 16, "upcall_cond_t");
 UPCALL_STATIC_ASSERT(sizeof(upcall_rwlock_t) == 16, "upcall_rwlock_t");

@@ -5,6 +5,7 @@
  *   the thread, as std::future::get() does. The destructor waits (as that of std::jthread), and drops a result that
  *   was not asked for, exceptions too (as that of std::async's future). An exception that ends a detached thread ends
  *   the process (std::terminate), since no thread could receive it.
+ * - upcall::join(one, other) is fork and join.
  * - pthread_exit(3), upcall_thread_exit() and cancellation run the destructors on the thread's stack; join() then
  *   throws upcall::ended_early. Code that catches everything (catch (...)) must throw again, as everywhere.
  * - mutex, shared_mutex and once have the names and members of std's, so that std::lock_guard, std::unique_lock,
@@ -29,6 +30,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #if __has_include(<cxxabi.h>)
 #include <cxxabi.h>
 #endif
@@ -334,6 +336,55 @@ void spawn_detached(F &&f, A &&...arguments)
 }
 
 /* What the calling thread does. */
+namespace detail {
+
+/* What one side of a join gives: a value (void gives nothing), or what was thrown. */
+template <class F>
+struct side {
+    using result = std::invoke_result_t<F>;
+    F &function;
+    std::exception_ptr thrown = nullptr;
+    std::optional<std::conditional_t<std::is_void_v<result>, std::monostate, result>> value = std::nullopt;
+
+    void run() noexcept
+    {
+        try {
+            if constexpr (std::is_void_v<result>) {
+                std::invoke(std::forward<F>(function));
+                value.emplace();
+            } else {
+                value.emplace(std::invoke(std::forward<F>(function)));
+            }
+        } catch (...) {
+            thrown = std::current_exception();
+        }
+    }
+};
+
+} // namespace detail
+
+/* Runs both, possibly at the same time, and returns a pair of their results (std::monostate for void). As upcall_fork():
+ * it costs little more than two calls. one runs in the calling thread. other runs there afterwards, unless a virtual
+ * processor without other work begins it before. If one of them throws, so does this, when both have ended; if both do,
+ * what one has thrown. Neither may return a reference, end the thread or be cancelled. */
+template <class F, class G>
+auto join(F &&one, G &&other)
+{
+    detail::side<F> first{one};
+    detail::side<G> second{other};
+    upcall_fork_t fork;
+    auto run = [](void *argument) noexcept -> void * {
+        static_cast<detail::side<G> *>(argument)->run();
+        return nullptr;
+    };
+    detail::check(upcall_fork(&fork, run, &second), "upcall_fork");
+    first.run();
+    detail::check(upcall_fork_join(&fork, nullptr), "upcall_fork_join");
+    if (first.thrown || second.thrown)
+        std::rethrow_exception(first.thrown ? first.thrown : second.thrown);
+    return std::pair(std::move(*first.value), std::move(*second.value));
+}
+
 namespace this_thread {
 
 inline upcall_thread_t self() { return upcall_thread_self(); }

@@ -6,6 +6,7 @@ use upcall::raw;
 use upcall::sync::{Condvar, Semaphore};
 
 use crate::barrier::Meeting;
+use crate::fork::Fork;
 use crate::once::Once;
 use crate::options::{Options, ThreadAttributes};
 use crate::policy::Callbacks;
@@ -22,6 +23,7 @@ fits!(raw::RwLock, 16, 4);
 fits!(Semaphore, 16, 8);
 fits!(Meeting, 32, 8);
 fits!(Once, 8, 4);
+fits!(Fork, 80, 8);
 const _: () = assert!(size_of::<Callbacks>() == 64 || size_of::<usize>() != 8);
 const _: () = assert!(size_of::<Options>() == 48 || size_of::<usize>() != 8);
 const _: () = assert!(size_of::<ThreadAttributes>() == 56 || size_of::<usize>() != 8);

@@ -14,7 +14,7 @@ macro_rules! c_functions {
         c_functions_on_words! {$(
             $(#[$doc])*
             fn $name($($argument: $type),*) -> $result {
-                crate::keeping_errno(|| $body)
+                crate::answer::keeping_errno(|| $body)
             }
         )*}
     };
@@ -77,6 +77,7 @@ mod answer;
 pub mod barrier;
 pub mod channel;
 pub mod cond;
+pub mod fork;
 pub mod key;
 pub mod layout;
 pub mod mutex;
@@ -88,16 +89,3 @@ pub mod semaphore;
 pub mod thread;
 pub mod time;
 mod versioned;
-
-/// Calls what may touch errno, which is afterwards what it was.
-#[inline]
-fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
-    // SAFETY: the calling thread's, wherever that runs.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    let before = unsafe { errno.read() };
-    let result = call();
-    // SAFETY: as above.
-    unsafe { errno.write(before) };
-    result
-}

@@ -168,6 +168,11 @@ fn threads() {
 }
 
 #[test]
+fn forks() {
+    in_all_modes("forks", "forks.c");
+}
+
+#[test]
 fn synchronization_beside_pthreads() {
     in_all_modes("sync", "sync.c");
 }

@@ -79,7 +79,10 @@ pub mod workers;
 
 #[cfg(not(loom))]
 pub use error::Error;
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
+#[doc(hidden)]
+pub use join::foreign;
 #[cfg(not(loom))]
-pub use join::join;
+pub use join::{ScopedFork, join};
 #[cfg(not(loom))]
 pub use runtime::{Backend, Builder, Runtime};

@@ -327,6 +327,13 @@ const FAULTS: &[Fault] = &[
         "let another = known.looks;",
         "let another = false;",
     ),
+    // A piece that is joined before a younger one ends the list for takers, and for the thread.
+    (
+        "pieces_are_joined_in_any_order",
+        "join/list.rs",
+        "return place.swap(JOINED, Ordering::Relaxed) != TAKEN;",
+        "return place.swap(TAKEN, Ordering::Relaxed) != TAKEN;",
+    ),
     // A list with a piece is forgotten.
     (
         "the_pieces_of_two_threads",

@@ -15,9 +15,9 @@ use libc::{c_int, timespec};
 use crate::answer::unless;
 use crate::options::ThreadAttributes;
 use crate::versioned::versioned;
-use record::{Kind, Record, Start, current, extra, own};
+use record::{Kind, current, extra, own};
 
-pub use record::Record as Thread;
+pub use record::{Record, Start};
 
 /// What a thread's stack measures where nothing is said.
 const STACK: usize = 256 << 10;

@@ -15,7 +15,7 @@ use upcall::raw::{self, Deadline};
 /// What runs in a thread. An exception, or the unwinding of pthread_exit(3), may leave it all the same: it goes through
 /// frames with nothing to clean up, which have unwind tables. (Rust's own word for it, "C-unwind", puts a stop there
 /// where panics abort.)
-pub(crate) type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+pub type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Whose thread it is.
 #[derive(Clone, Copy, PartialEq, Eq)]

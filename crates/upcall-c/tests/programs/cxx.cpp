@@ -204,9 +204,45 @@ static void errors()
     over.acquire();
 }
 
+static long fib(long n)
+{
+    if (n < 2)
+        return n;
+    auto [one, other] = upcall::join([n] { return fib(n - 1); }, [n] { return fib(n - 2); });
+    return one + other;
+}
+
+static void joins()
+{
+    CHECK(fib(15) == 610);
+    int there = 0;
+    auto [nothing, text] = upcall::join([&there] { there = 1; }, [] { return std::string("other"); });
+    static_assert(std::is_same_v<decltype(nothing), std::monostate>);
+    CHECK(there == 1 && text == "other");
+    for (int which = 1; which < 4; which++) {
+        int caught = 0, ran = 0;
+        try {
+            upcall::join(
+                [&] {
+                    if (which & 1)
+                        throw 1;
+                },
+                [&] {
+                    ran = 1;
+                    if (which & 2)
+                        throw 2;
+                });
+        } catch (int thrown) {
+            caught = thrown;
+        }
+        CHECK(caught == (which & 1 ? 1 : 2) && ran == 1);
+    }
+}
+
 int main()
 {
     start_as_told();
+    joins();
     values_and_exceptions();
     ended_early();
     thread_local_objects();

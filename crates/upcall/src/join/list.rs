@@ -8,6 +8,8 @@
 //!   NOTHING ──▶ piece ──▶ TAKEN ──▶ NOTHING   forked, taken by a taker, and joined
 //! ```
 //!
+//! A piece that is joined while younger ones are left becomes `JOINED` in place of `NOTHING`, up to the end of those.
+//!
 //! A taker uses a piece only when it has taken it: the stack on which the piece lies may be something else before. If the
 //! thread has forked another piece at the same address meanwhile, the taker takes that one. The words themselves are there
 //! for ever.
@@ -29,6 +31,7 @@ const ROOM: usize = if cfg!(loom) { 2 } else { 128 };
 
 const NOTHING: usize = 0;
 const TAKEN: usize = 1;
+const JOINED: usize = 2;
 
 /// See the module's text.
 #[repr(align(128))]
@@ -100,7 +103,7 @@ impl List {
             // SeqCst: see the module's text.
             match place.load(Ordering::SeqCst) {
                 NOTHING => return None,
-                TAKEN => {}
+                TAKEN | JOINED => {}
                 piece => return Some((place, piece)),
             }
         }
@@ -138,5 +141,29 @@ impl Place {
         let found = place.swap(NOTHING, Ordering::Relaxed);
         self.list.len.store(self.index, Ordering::Relaxed);
         found != TAKEN
+    }
+
+    /// As [`Place::take_back`], for a piece that need not be the youngest.
+    #[inline]
+    pub(crate) fn take_back_any(self) -> bool {
+        let (places, len) = (&self.list.places, &self.list.len);
+        if let Some(place) = places.get(self.index)
+            && self.index + 1 < len.load(Ordering::Relaxed)
+        {
+            // Relaxed: as in `take_back`.
+            return place.swap(JOINED, Ordering::Relaxed) != TAKEN;
+        }
+        let is_back = self.take_back();
+        let joined = |place: &&AtomicUsize| place.load(Ordering::Relaxed) == JOINED;
+        for place in places[..self.index].iter().rev().take_while(joined) {
+            place.store(NOTHING, Ordering::Relaxed);
+            len.store(len.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        }
+        is_back
+    }
+
+    /// Returns true if the piece is in this list.
+    pub(crate) fn is_in(self, list: &List) -> bool {
+        std::ptr::eq(self.list, list)
     }
 }

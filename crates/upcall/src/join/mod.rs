@@ -14,6 +14,10 @@
 //!
 //! A list belongs to a thread and not to a virtual processor, since the thread may come back elsewhere.
 
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux"))]
+pub mod foreign;
+#[cfg(not(loom))]
+mod fork;
 #[cfg(any(loom, all(target_arch = "x86_64", target_os = "linux")))]
 #[cfg_attr(loom, allow(dead_code))]
 mod list;
@@ -34,7 +38,7 @@ pub(crate) use {
 };
 
 #[cfg(not(loom))]
-pub use functions::join;
+pub use {fork::ScopedFork, functions::join};
 
 #[cfg(not(loom))]
 mod functions {

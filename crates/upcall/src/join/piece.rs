@@ -49,6 +49,28 @@ impl Header {
         unsafe { run(piece) };
     }
 
+    /// A piece that this function runs.
+    #[inline]
+    pub(crate) fn new(run: unsafe fn(NonNull<Header>)) -> Self {
+        Header {
+            run,
+            ended: AtomicU32::new(RUNS),
+        }
+    }
+
+    /// Waits until the taker that has taken it has ended it.
+    #[cold]
+    pub(crate) fn wait(&self) {
+        let ended = &self.ended;
+        // Acquire: pairs with the Release in `Header::end`: the result is there.
+        while ended.load(Ordering::Acquire) != ENDED {
+            let runs = ended.compare_exchange(RUNS, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
+            if runs != Err(ENDED) {
+                waiting::wait(ended, AWAITED, None);
+            }
+        }
+    }
+
     /// Ends a piece. If it has not run to its end, it has no result.
     ///
     /// # Safety
@@ -57,7 +79,7 @@ impl Header {
     pub(crate) unsafe fn end(piece: NonNull<Header>) {
         // SAFETY: the piece is there as long as it has not ended.
         let ended = unsafe { &(*piece.as_ptr()).ended };
-        // Release: pairs with the Acquire in `Piece::join`. So too below.
+        // Release: pairs with the Acquire in `wait`. So too below.
         if ended
             .compare_exchange(RUNS, ENDED, Ordering::Release, Ordering::Relaxed)
             .is_err()
@@ -74,10 +96,7 @@ impl<F: FnOnce() -> R, R> Piece<F, R> {
     #[inline]
     pub(crate) fn new(body: F) -> Self {
         Piece {
-            header: Header {
-                run: run::<F, R>,
-                ended: AtomicU32::new(RUNS),
-            },
+            header: Header::new(run::<F, R>),
             body: UnsafeCell::new(ManuallyDrop::new(body)),
             result: UnsafeCell::new(None),
         }
@@ -108,14 +127,7 @@ impl<F: FnOnce() -> R, R> Piece<F, R> {
     /// It was taken, and this is called once.
     #[cold]
     pub(crate) unsafe fn join(&self) -> Option<std::thread::Result<R>> {
-        let ended = &self.header.ended;
-        // Acquire: pairs with the Release in `Header::end`: the result is there.
-        while ended.load(Ordering::Acquire) != ENDED {
-            let runs = ended.compare_exchange(RUNS, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
-            if runs != Err(ENDED) {
-                waiting::wait(ended, AWAITED, None);
-            }
-        }
+        self.header.wait();
         // SAFETY: the taker does not use it any more.
         unsafe { (*self.result.get()).take() }
     }

@@ -105,12 +105,18 @@ extern "C" fn forget() {
 /// Returns the list of the calling thread, if what it forks may be a piece.
 #[inline]
 pub(super) fn own() -> Option<&'static List> {
-    // SAFETY: null, or leaked.
-    match unsafe { OWN.get().as_ref() } {
+    match list() {
         Some(list) if !list.is_bound() => Some(list),
         Some(_) => None,
         None => first(),
     }
+}
+
+/// Returns the list of the calling thread, if it has one.
+#[inline]
+pub(super) fn list() -> Option<&'static List> {
+    // SAFETY: null, or leaked.
+    unsafe { OWN.get().as_ref() }
 }
 
 /// As [`own`], for a thread that has no list yet.

@@ -94,6 +94,46 @@ fn a_piece_is_run_by_one_of_two() {
     });
 }
 
+/// The older of two is joined before the younger one, and a taker takes up to two. Then there is room for two again.
+#[test]
+fn pieces_are_joined_in_any_order() {
+    check(|| {
+        let list = list();
+        let values = [Watched::default(), Watched::default()];
+        let piece = |which: usize| {
+            let value = &values[which];
+            Piece::new(move || value.add())
+        };
+        let [older, younger] = [piece(0), piece(1)];
+        let places = [older.header(), younger.header()].map(|piece| list.push(piece).unwrap());
+        let taker = thread::spawn(move || {
+            while let Some(piece) = list.take() {
+                // SAFETY: it was taken.
+                unsafe {
+                    Header::run(piece);
+                    Header::end(piece);
+                }
+            }
+        });
+        for (which, piece) in [&older, &younger].into_iter().enumerate() {
+            // SAFETY: it is this thread's, or was taken.
+            unsafe {
+                match places[which].take_back_any() {
+                    true => piece.body()(),
+                    false => assert!(piece.join().is_some()),
+                }
+            }
+            assert_eq!(values[which].get(), 1);
+        }
+        taker.join().unwrap();
+        let again = [piece(0), piece(1)];
+        let places = again.each_ref().map(|piece| list.push(piece.header()));
+        for place in places.into_iter().rev() {
+            assert!(place.unwrap().take_back());
+        }
+    });
+}
+
 /// The first piece is joined at once, whoever runs it. Then the thread forks another one, and waits for what that does, while
 /// a taker may be about to forget the list.
 #[test]

@@ -20,6 +20,7 @@ pub use crate::current::{Thread, ThreadId, current, park, park_timeout};
 pub(crate) use builder::start;
 pub use builder::{Builder, spawn};
 pub use handle::JoinHandle;
+pub(crate) use scope::Books;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use std::thread::{AccessError, LocalKey, available_parallelism, panicking, sleep};
 pub use urgency::{set_deadline, set_priority};

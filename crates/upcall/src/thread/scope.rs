@@ -18,10 +18,28 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
+/// What is not over yet in a scope.
 #[derive(Debug, Default)]
-struct Books {
+pub(crate) struct Books {
     running: AtomicU32,
     panicked: AtomicBool,
+}
+
+impl Books {
+    /// Something was forked, by a thread that belongs to the scope and joins it.
+    pub(crate) fn forked(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It was joined. Nobody is woken: if the scope waits already, it waits for the calling thread, too.
+    pub(crate) fn joined(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A panic that nobody has seen.
+    pub(crate) fn panicked(&self) {
+        self.panicked.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The right to wait for a thread of a [`Scope`].
@@ -104,6 +122,10 @@ impl<T> Drop for Outcome<T> {
 }
 
 impl<'scope> Scope<'scope, '_> {
+    pub(crate) fn books(&'scope self) -> &'scope Books {
+        &self.books
+    }
+
     /// As [`super::spawn`], for a thread that borrows.
     ///
     /// # Panics

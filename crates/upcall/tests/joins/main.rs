@@ -1,6 +1,7 @@
 //! Fork and join: pieces that are called, pieces that are taken, and what happens to them when something goes wrong.
 
 mod ends;
+mod forks;
 mod waits;
 #[path = "../modes/mod.rs"]
 #[macro_use]
@@ -202,5 +203,10 @@ fn main() {
         ends::an_early_end_of_the_creator
         ends::a_child_of_fork_joins
         ends::joins_at_the_end_of_a_thread
+        forks::in_any_order
+        forks::run_where_their_thread_waits
+        forks::are_joined_by_dropping
+        forks::hand_panics_on
+        forks::are_dropped_by_a_panic
     ]);
 }
