@@ -16,7 +16,7 @@ use crate::ground::{access, caller};
 use crate::rewrite::sud;
 use crate::signal::send::{self, send};
 use crate::signal::user_dispatch::{self, PR_SET_SYSCALL_USER_DISPATCH};
-use crate::signal::{carried, dispatch, everywhere, pending, settled};
+use crate::signal::{carried, dispatch, everywhere, pending, queued, settled};
 use crate::thread::{agents, bound, lifetime, names};
 
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -109,7 +109,7 @@ pub fn kill_thread(
         runtime,
         (thread, id),
         signal,
-        &pending::from_self(signal, pending::SI_TKILL),
+        &pending::from_self(signal, queued::SI_TKILL),
     )
 }
 

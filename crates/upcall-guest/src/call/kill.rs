@@ -27,7 +27,7 @@ use crate::ground::state::GUEST;
 use crate::ground::text::{after, leading_number, put_number};
 use crate::signal::pending::{self, Information, Sent};
 use crate::signal::send::{is_privileged, read};
-use crate::signal::{self, receivers, settled};
+use crate::signal::{self, queued, receivers, settled};
 
 const SI_USER: i32 = 0;
 /// The number that names the caller's process in place of a descriptor.
@@ -145,7 +145,7 @@ fn queue_to_process(
         return answer;
     }
     let inside = runtime.enter();
-    let queued = pending::queue_to_process(&inside, signal, information);
+    let queued = queued::queue_to_process(&inside, signal, information);
     inside.leave();
     if queued { 0 } else { EAGAIN }
 }
@@ -196,7 +196,7 @@ fn deliver(
 fn take_own(runtime: &'static Runtime, sender: &'static Thread, signal: i32) {
     let inside = runtime.enter();
     if receiver(sender, signal).is_some()
-        && let Some((signal, information)) = pending::take(bit(signal))
+        && let Some((signal, information)) = queued::take(bit(signal))
         && !deliver(&inside, sender, signal, &information)
     {
         pending::pass(&inside, signal, &information);

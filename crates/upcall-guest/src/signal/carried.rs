@@ -27,7 +27,7 @@ use crate::ground::state::GUEST;
 use crate::ground::text::after;
 use crate::ground::{file, record};
 use crate::signal::pending::{self, Information};
-use crate::signal::{everywhere, send};
+use crate::signal::{everywhere, queued, send};
 
 const EINVAL: i64 = -(libc::EINVAL as i64);
 const EFAULT: i64 = -(libc::EFAULT as i64);
@@ -53,7 +53,7 @@ pub fn send(frame: &Frame) -> Option<i64> {
 
 fn carry(frame: &Frame, process: i32, id: i32, signal: i32) -> Result<i64, i64> {
     let information = if frame.rax as i64 == libc::SYS_tgkill {
-        let mut information = pending::from_self(signal, pending::SI_TKILL);
+        let mut information = pending::from_self(signal, queued::SI_TKILL);
         information[2] = information[2] & !0xffff_ffff | u64::from(own_process() as u32);
         information
     } else {
@@ -95,7 +95,7 @@ fn carrier(id: i32, signal: i32, information: &Information) -> Information {
 /// thread may send itself such information.
 pub fn queue_to(kernel_id: i32, id: i32, signal: i32, information: &Information) -> i64 {
     let carrier = carrier(id, signal, information);
-    pending::queue_to(kernel_id, everywhere::SETXID, &carrier)
+    queued::queue_to(kernel_id, everywhere::SETXID, &carrier)
 }
 
 /// Returns the calling process, which may be a child that the runtime does not know.
@@ -169,7 +169,7 @@ impl Carried {
         match record::current_thread() {
             Some(own) if own.guest().tid.load(Ordering::Relaxed) == self.id => {
                 // To itself a kernel thread may send any information.
-                pending::queue_to(kernel_tid(), self.signal, &self.information);
+                queued::queue_to(kernel_tid(), self.signal, &self.information);
             }
             // A child of vfork(2) has none of these threads.
             _ if own_process() == GUEST.pid.load(Ordering::Relaxed) as i32 => self.send_on(),

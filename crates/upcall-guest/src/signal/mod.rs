@@ -38,6 +38,7 @@ mod outside;
 mod own;
 pub mod pending;
 mod place;
+pub mod queued;
 pub mod receivers;
 mod returning;
 pub mod seen;
@@ -190,7 +191,7 @@ unsafe fn serve(
         return entered;
     }
     // SAFETY: as the kernel passed it.
-    unsafe { pending::complete(activation, signal, information) };
+    unsafe { queued::complete(activation, signal, information) };
     if blocked_by(thread) & preempt::OWN & bit(signal) != 0 {
         // SAFETY: as the kernel passed it.
         unsafe { blocked(activation, thread, signal, information) };
@@ -554,7 +555,7 @@ unsafe fn defer(
     set_frame_mask(context, all);
     activation.kernel.mask.store(all, Ordering::Relaxed);
     // SAFETY: as the kernel passed it.
-    unsafe { pending::complete(activation, signal, information) };
+    unsafe { queued::complete(activation, signal, information) };
     // SAFETY: a siginfo_t is 128 bytes.
     let words = unsafe { &*information.cast::<pending::Information>() };
     if !activation.kernel.inbox.put(signal, words) {

@@ -10,7 +10,7 @@ use crate::ground::mask::{ALL, set_kernel_mask};
 use crate::ground::state::GUEST;
 use crate::ground::{caller, record};
 use crate::rewrite::sud;
-use crate::signal::{dispatch, pending, seen, user_dispatch};
+use crate::signal::{dispatch, pending, queued, seen, user_dispatch};
 
 use super::actions::action_mask;
 use super::frame::{frame_mask, set_frame_mask, show_call};
@@ -37,7 +37,7 @@ pub(super) unsafe fn is_passed_on(information: *mut libc::siginfo_t) -> bool {
         if !is_told && id != 0 {
             // SAFETY: a siginfo_t is 128 bytes.
             let words = unsafe { &*information.cast::<pending::Information>() };
-            is_told = pending::queue_to(id, preempt::SIGNAL, words) == 0;
+            is_told = queued::queue_to(id, preempt::SIGNAL, words) == 0;
         }
     });
     true

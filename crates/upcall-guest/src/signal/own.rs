@@ -28,7 +28,7 @@ use crate::ground::mask::{self, ALL, bit, set_kernel_mask};
 use crate::ground::record;
 use crate::ground::state::GUEST;
 use crate::rewrite::sud;
-use crate::signal::{dispatch, masks, pending, timers};
+use crate::signal::{dispatch, masks, pending, queued, timers};
 
 use super::actions::{CALL_NUMBER, SYS_SECCOMP};
 use super::frame::{frame_mask, note_progress, set_frame_mask};
@@ -66,7 +66,7 @@ pub(super) unsafe fn own_signal(
             note_progress(frame, registers);
         }
         if activation.wants_attention() {
-            let taken = pending::take_back(activation);
+            let taken = queued::take_back(activation);
             // Not that of the call, which may have one of its own: somebody else may run here.
             let mask = activation.kernel.mask.load(Ordering::Relaxed);
             take_up(runtime, mask, meaning);
@@ -74,7 +74,7 @@ pub(super) unsafe fn own_signal(
             if let Some((signal, information)) = taken {
                 // SAFETY: on an activation.
                 let activation = unsafe { base::current() };
-                pending::queue_to_kernel(activation, signal, &information);
+                queued::queue_to_kernel(activation, signal, &information);
             }
         }
         give_up_wait(thread, registers);
@@ -84,7 +84,7 @@ pub(super) unsafe fn own_signal(
     let is_first = !thread.guest().stopped.load(Ordering::Relaxed);
     let mut taken = None;
     if is_first {
-        taken = pending::take_back(activation).or_else(|| take_expired(thread));
+        taken = queued::take_back(activation).or_else(|| take_expired(thread));
         thread.guest().stopped.store(true, Ordering::Relaxed);
     }
     let mask = activation.kernel.mask.load(Ordering::Relaxed);
@@ -112,7 +112,7 @@ pub(super) unsafe fn own_signal(
 fn take_expired(thread: &'static Thread) -> Option<(i32, pending::Information)> {
     let held = thread.kernel.mask.load(Ordering::Relaxed) | blocked_by(thread);
     let set = timers::about_processor_time() & masks::passable() & !held;
-    (set != 0).then(|| pending::take(set)).flatten()
+    (set != 0).then(|| queued::take(set)).flatten()
 }
 
 /// Returns true if the thread was stopped in code of the program's, with nothing of the runtime's below that.
@@ -133,7 +133,7 @@ fn goes_to_own(
         return false;
     }
     if let (Some((signal, information)), Some(own)) = (taken.take(), record::kernel_id(thread)) {
-        pending::queue_to(own, signal, &information);
+        queued::queue_to(own, signal, &information);
     }
     true
 }
@@ -162,7 +162,7 @@ fn deliver_at_end(
         match taken {
             // It was the first one, and was about to be delivered.
             Some((signal, information)) => {
-                pending::queue_to_kernel(activation, signal, &information);
+                queued::queue_to_kernel(activation, signal, &information);
             }
             None => pending::queue_one(activation, thread, held),
         }

@@ -13,7 +13,7 @@
 //! it has seen it, or ends, it goes to the next one. A signal that nobody accepts goes back to the kernel, and waits there.
 //!
 //! The kernel may have no room for it any more (RLIMIT_SIGPENDING). A signal that is about to be delivered is then sent in
-//! the one way that needs no room and carries no information, and `complete` restores its information. A real-time signal
+//! the one way that needs no room and carries no information, and completed when it comes ([`queued`]). A real-time signal
 //! that nobody accepts waits in the process's own list until the kernel has room: only there signalfd(2) and the next
 //! program see it. Every thread that opens its mask or waits for signals looks in that list. *Rejected:* the number alone
 //! in the kernel, and its information here. Numbers merge, also with a signal that was queued, and nobody can tell how
@@ -25,19 +25,16 @@ use core::sync::atomic::Ordering;
 use upcall_core::Claim;
 use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
-use upcall_linux::{Activation, Inside, Runtime, Thread, preempt};
+use upcall_linux::{Activation, Inside, Runtime, Thread};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
 use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;
 use crate::signal::lists::{List, POOL, PROCESS};
-use crate::signal::{self, Disposition, carried, masks, receivers, timers};
+use crate::signal::{self, Disposition, carried, masks, queued, receivers};
 
 pub use crate::signal::lists::{Information, forget};
-
-/// The code of tgkill(2).
-pub const SI_TKILL: i32 = -6;
 
 /// Returns what waits for the thread, for itself and for the process.
 #[inline]
@@ -192,7 +189,7 @@ pub fn move_outside(runtime: &'static Runtime, thread: &'static Thread, kernel_i
         let Some((signal, information)) = first else {
             return;
         };
-        queue_to(kernel_id, signal, &information);
+        queued::queue_to(kernel_id, signal, &information);
     }
 }
 
@@ -200,16 +197,16 @@ pub fn move_outside(runtime: &'static Runtime, thread: &'static Thread, kernel_i
 fn send_outside(kernel_id: i32, id: i32, signal: i32, information: &Information) -> Sent {
     let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
     let answer = match information[1] as u32 as i32 {
-        SI_TKILL if information[2] as u32 != pid as u32 => {
+        queued::SI_TKILL if information[2] as u32 != pid as u32 => {
             carried::queue_to(kernel_id, id, signal, information)
         }
         // Only to itself may a kernel thread send such a one with its information, which says no more.
-        SI_TKILL => {
+        queued::SI_TKILL => {
             let words = [pid, kernel_id as u64, signal as u64, 0, 0, 0];
             // SAFETY: no memory of ours is involved.
             (unsafe { raw_syscall(libc::SYS_tgkill, words) }) as i64
         }
-        _ => queue_to(kernel_id, signal, information),
+        _ => queued::queue_to(kernel_id, signal, information),
     };
     const EAGAIN: i64 = -(libc::EAGAIN as i64);
     const ESRCH: i64 = -(libc::ESRCH as i64);
@@ -218,20 +215,6 @@ fn send_outside(kernel_id: i32, id: i32, signal: i32, information: &Information)
         ESRCH => Sent::Gone,
         _ => Sent::Yes,
     }
-}
-
-/// rt_tgsigqueueinfo(2) to a kernel thread of this process.
-pub fn queue_to(kernel_id: i32, signal: i32, information: &Information) -> i64 {
-    let words = [
-        u64::from(GUEST.pid.load(Ordering::Relaxed)),
-        kernel_id as u64,
-        signal as u64,
-        information.as_ptr() as u64,
-        0,
-        0,
-    ];
-    // SAFETY: reads 128 bytes.
-    (unsafe { raw_syscall(libc::SYS_rt_tgsigqueueinfo, words) }) as i64
 }
 
 /// Called when the thread does not accept the signals in `set` any more: those for the process go to others.
@@ -319,7 +302,7 @@ fn send_to(
             };
             let own = inside.kernel.mask.load(Ordering::Relaxed);
             mask::set_kernel_mask(own & !bit(signal));
-            queue_to_kernel(inside, signal, information);
+            queued::queue_to_kernel(inside, signal, information);
             mask::set_kernel_mask(own);
             return Sent::Yes;
         }
@@ -361,101 +344,6 @@ fn call_carrier(runtime: &'static Runtime, thread: &'static Thread) {
     }
 }
 
-/// Returns a siginfo_t that says no more than what kill(2) says: the kernel delivers such a signal even when it has no room
-/// to queue it.
-const fn bare(signal: i32) -> Information {
-    let mut information = [0; 16];
-    information[0] = signal as u32 as u64;
-    information
-}
-
-/// Queues a signal to the calling activation's kernel thread.
-pub fn queue_to_kernel(activation: &Activation, signal: i32, information: &Information) {
-    let own = activation.kernel.tid.load(Ordering::Relaxed);
-    let queue = |information: &Information| queue_to(own, signal, information);
-    activation.kernel.queued.put_over(signal, information);
-    match -queue(information) as i32 {
-        libc::EAGAIN => {
-            queue(&bare(signal));
-        }
-        // A filter of the program's.
-        libc::ENOSYS | libc::EPERM | libc::EACCES => {
-            let pid = u64::from(GUEST.pid.load(Ordering::Relaxed));
-            let tid = activation.kernel.tid.load(Ordering::Relaxed) as u64;
-            // SAFETY: a signal to the calling kernel thread.
-            unsafe { raw_syscall(libc::SYS_tgkill, [pid, tid, signal as u64, 0, 0, 0]) };
-        }
-        _ => {}
-    }
-}
-
-/// Called when a signal was delivered on an activation. If it is the one that the runtime has queued, and the kernel had no
-/// room for its information, that is restored.
-///
-/// # Safety
-///
-/// `information` is what the kernel passed to the handler.
-pub unsafe fn complete(activation: &Activation, signal: i32, information: *mut libc::siginfo_t) {
-    if activation.kernel.queued.signal() != signal {
-        return;
-    }
-    let Some((_, queued)) = activation.kernel.queued.take() else {
-        return;
-    };
-    // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
-    complete_by(unsafe { &mut *information.cast() }, &queued);
-}
-
-/// As [`complete`], before anything else is done about a signal of the runtime's own number. The kernel keeps one of a
-/// number: with one of the runtime's pending it has dropped the program's that was queued, which takes its place now.
-///
-/// # Safety
-///
-/// `information` is what the kernel passed to the handler.
-pub unsafe fn complete_dropped(
-    activation: &Activation,
-    signal: i32,
-    information: *mut libc::siginfo_t,
-) {
-    if signal != preempt::SIGNAL || activation.kernel.queued.signal() != signal {
-        return;
-    }
-    // SAFETY: the caller's promise.
-    match unsafe { preempt::meaning(information) } {
-        preempt::Meaning::OfProgram => return,
-        preempt::Meaning::Timer(number) => timers::expired(activation, number),
-        // Looked at whatever comes.
-        preempt::Meaning::Call => {}
-        preempt::Meaning::Tick | preempt::Meaning::Interrupt => {
-            activation.runtime().kernel().interrupt(activation);
-        }
-    }
-    if let Some((_, queued)) = activation.kernel.queued.take() {
-        // SAFETY: the caller's promise; a siginfo_t is 128 bytes.
-        unsafe { *information.cast() = queued };
-    }
-}
-
-fn complete_by(information: &mut Information, queued: &Information) {
-    // Code SI_USER of process and user 0; or by tgkill(2), which the program's own threads do not use among each other.
-    if information[1] as u32 == 0 && information[2] == 0 || information[1] as i32 == SI_TKILL {
-        *information = *queued;
-    }
-}
-
-/// Takes back from the kernel what was queued to the activation's kernel thread and has not been delivered. With
-/// all signals blocked.
-pub fn take_back(activation: &Activation) -> Option<(i32, Information)> {
-    let queued = &activation.kernel.queued;
-    if !queued.is_full() {
-        return None;
-    }
-    // If the kernel does not give it back, it is delivered, and must be completed then.
-    let (signal, mut information) = take(bit(queued.signal()))?;
-    complete_by(&mut information, &queued.take()?.1);
-    Some((signal, information))
-}
-
 /// Keeps a signal that has come for the activation with the thread that it runs. Where there is no memory it waits
 /// in the kernel.
 pub fn hold(
@@ -467,7 +355,7 @@ pub fn hold(
     let id = thread.guest().tid.load(Ordering::Relaxed);
     let found = (signal, information);
     if enqueue(activation.runtime(), (thread, id), found, true, || false) == Err(Sent::Full) {
-        queue_to_kernel(activation, signal, information);
+        queued::queue_to_kernel(activation, signal, information);
     }
 }
 
@@ -475,7 +363,7 @@ pub fn hold(
 /// time: the handler may migrate, and what the kernel still held would meet another thread.
 pub fn queue_one(activation: &Activation, thread: &'static Thread, mask: u64) {
     if let Some((signal, information)) = dequeue(activation.runtime(), thread, !mask) {
-        queue_to_kernel(activation, signal, &information);
+        queued::queue_to_kernel(activation, signal, &information);
     }
 }
 
@@ -483,37 +371,16 @@ pub fn queue_one(activation: &Activation, thread: &'static Thread, mask: u64) {
 /// the thread or, if the thread blocks it, to where it waits.
 pub fn restore(inside: &Inside, signal: i32, information: &Information, mask: u64) {
     if mask & bit(signal) == 0 {
-        queue_to_kernel(inside, signal, information);
+        queued::queue_to_kernel(inside, signal, information);
     } else {
         pass(inside, signal, information);
     }
 }
 
-/// Leaves a signal to the process, in the kernel. Returns false if there is no room.
-pub fn queue_to_process(activation: &Activation, signal: i32, information: &Information) -> bool {
-    // Only to its own id may a kernel thread send what looks as if the kernel had sent it; the
-    // signal is the process's all the same.
-    // SAFETY: reads 128 bytes.
-    let answer = unsafe {
-        raw_syscall(
-            libc::SYS_rt_sigqueueinfo,
-            [
-                activation.kernel.tid.load(Ordering::Relaxed) as u64,
-                signal as u64,
-                information.as_ptr() as u64,
-                0,
-                0,
-                0,
-            ],
-        )
-    };
-    answer as i64 != -i64::from(libc::EAGAIN)
-}
-
 /// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending.
 /// Called with all of the program's signals blocked.
 pub fn pass(inside: &Inside, signal: i32, information: &Information) {
-    if information[1] as u32 as i32 == SI_TKILL
+    if information[1] as u32 as i32 == queued::SI_TKILL
         && let Some(first) = GUEST.identities.first()
     {
         // From another process, which knows the first thread's id only.
@@ -546,7 +413,7 @@ pub fn pass(inside: &Inside, signal: i32, information: &Information) {
         };
         let list = match list {
             Some(list) => list,
-            None if queue_to_process(inside, signal, &information) => return,
+            None if queued::queue_to_process(inside, signal, &information) => return,
             None if keep(inside.runtime(), signal, &information) => {
                 if receivers::first_of_all(signal).is_none() {
                     return;
@@ -555,7 +422,7 @@ pub fn pass(inside: &Inside, signal: i32, information: &Information) {
                 PROCESS
             }
             None => {
-                queue_to_process(inside, signal, &bare(signal));
+                queued::queue_to_process(inside, signal, &queued::bare(signal));
                 return;
             }
         };
@@ -592,31 +459,10 @@ pub fn return_kept(inside: &Inside) {
     }
     let mut pool = POOL.lock(inside.runtime().kernel());
     while let Some((signal, information)) = pool.first(PROCESS)
-        && queue_to_process(inside, signal, &information)
+        && queued::queue_to_process(inside, signal, &information)
     {
         pool.remove(PROCESS, bit(signal), false);
     }
-}
-
-/// Takes a blocked signal in `set` from the kernel, one for the calling kernel thread alone first.
-pub fn take(set: u64) -> Option<(i32, Information)> {
-    let now = [0u64; 2];
-    let mut information: Information = [0; 16];
-    // SAFETY: reads the set and the time, writes 128 bytes.
-    let signal = unsafe {
-        raw_syscall(
-            libc::SYS_rt_sigtimedwait,
-            [
-                (&raw const set) as u64,
-                information.as_mut_ptr() as u64,
-                now.as_ptr() as u64,
-                8,
-                0,
-                0,
-            ],
-        )
-    } as i32;
-    (signal > 0).then_some((signal, information))
 }
 
 /// Called when the kernel thread becomes an activation: its pending signals wait for its thread, which may be carried by
@@ -625,13 +471,13 @@ pub fn adopt(inside: &Inside, thread: &'static Thread) {
     let id = thread.guest().tid.load(Ordering::Relaxed);
     loop {
         let set = upcall_linux::own_pending() & thread.kernel.mask.load(Ordering::Relaxed);
-        let Some((signal, information)) = (set != 0).then(|| take(set)).flatten() else {
+        let Some((signal, information)) = (set != 0).then(|| queued::take(set)).flatten() else {
             return;
         };
         let found = (signal, &information);
         if enqueue(inside.runtime(), (thread, id), found, false, || false) == Err(Sent::Full) {
             // There is no memory: this and the others stay where they were.
-            queue_to_kernel(inside, signal, &information);
+            queued::queue_to_kernel(inside, signal, &information);
             return;
         }
     }
@@ -640,7 +486,7 @@ pub fn adopt(inside: &Inside, thread: &'static Thread) {
 /// Takes the process's signals in `set` and passes each on.
 pub fn pass_pending(inside: &Inside, set: u64) {
     let mut left = set;
-    while let Some((signal, information)) = take(left) {
+    while let Some((signal, information)) = queued::take(left) {
         // In any case it is not taken twice in a row.
         left &= !bit(signal);
         pass(inside, signal, &information);

@@ -24,7 +24,7 @@ use crate::ground::{access, caller};
 use crate::rewrite::sud;
 
 use super::actions::{ACTIONS, Disposition, disposition, is_forced};
-use super::{altstack, end_by, hidden, own, pending};
+use super::{altstack, end_by, hidden, own, queued};
 
 /// Returns true if the handler with this frame runs on the activation's own stack.
 pub(super) fn is_at_entry(activation: &Activation, context: *const libc::ucontext_t) -> bool {
@@ -76,7 +76,7 @@ unsafe fn place_frame(
         return frame;
     }
     // SAFETY: as the kernel passed it.
-    unsafe { pending::complete_dropped(activation, signal, information) };
+    unsafe { queued::complete_dropped(activation, signal, information) };
     altstack::leave_as_it_is(context);
     if !is_at_entry(activation, context) || activation.is_inside() {
         return frame;

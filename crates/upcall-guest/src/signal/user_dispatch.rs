@@ -27,7 +27,7 @@ use crate::ground::state::GUEST;
 use crate::ground::{access, caller, record};
 use crate::rewrite::sud;
 use crate::signal::pending::{self, Information};
-use crate::signal::{self, Disposition, dispatch};
+use crate::signal::{self, Disposition, dispatch, queued};
 
 /// The option of prctl(2).
 pub const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
@@ -182,7 +182,7 @@ fn raise(runtime: &'static Runtime, thread: &'static Thread, frame: &mut Frame) 
         // It comes when this call returns: the thread accepts it.
         Some(bound) => {
             let own = bound.tid.load(Ordering::Relaxed);
-            pending::queue_to(own, libc::SIGSYS, &information);
+            queued::queue_to(own, libc::SIGSYS, &information);
         }
         None => {
             let inside = runtime.enter();
