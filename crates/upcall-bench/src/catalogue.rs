@@ -207,6 +207,8 @@ const COMPUTE: &[Bound] = &[
     Bound::median(Limit::TimesNptl(1.2)),
     Bound::max(Limit::OneSlice),
 ];
+/// Who waits without giving way waits for the end of time slices, here and natively.
+const CROWDED: &[Bound] = &[Bound::median(Limit::TimesNptl(1.2))];
 const LOST: &[Bound] = &[Bound::median(Limit::AtMost(3.0))];
 /// Neither the copies nor the native programs beside them get less than natively.
 const SHARE: &[Bound] = &[
@@ -501,6 +503,14 @@ pub const WORKLOADS: &[Workload] = &[
         "pair_openmp",
         "2 x alone / two copies at once: parallel regions of OpenMP",
         &[only_pthreads("", &[], PAIR)],
+    ),
+    cost(
+        "spin_barrier",
+        "a round of so many threads at a spinning barrier, on one processor",
+        &[
+            only_pthreads("2", &["threads=2"], CROWDED),
+            only_pthreads("4", &["threads=4", "samples=100"], CROWDED),
+        ],
     ),
     Workload {
         name: "share",

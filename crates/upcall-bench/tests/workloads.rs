@@ -247,6 +247,13 @@ fn copies_that_spin_tell_begin_and_end() {
 }
 
 #[test]
+fn each_round_of_a_crowded_barrier_is_a_figure() {
+    let found =
+        figures(&["spin_barrier", "threads=3", "samples=4"]).expect("needs nothing special");
+    assert_eq!(found["ns"].len(), 4);
+}
+
+#[test]
 fn bad_command_lines_are_refused_with_a_reason() {
     for (words, reason) in [
         (vec!["nothing"], "create_join"),

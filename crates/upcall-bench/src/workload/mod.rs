@@ -135,6 +135,7 @@ const POSIX: &[(&str, Body)] = &[
     ("pair_ticket", pair::ticket),
     ("resolver", resolver::run),
     ("share", share::run),
+    ("spin_barrier", pair::crowded_barrier),
     ("start", start::run),
     ("unblock_to_run", unblock::run),
 ];

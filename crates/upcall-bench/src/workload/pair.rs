@@ -1,4 +1,5 @@
-//! `pair_spin`, `pair_ticket`, `pair_barrier`: fixed work by two threads that spin.
+//! `pair_spin`, `pair_ticket`, `pair_barrier`: fixed work by two threads that spin. `spin_barrier`: more of them than
+//! processors.
 //!
 //! The harness runs one copy alone and then two copies at once on the same two processors.
 //! A lock holder (or a late arrival at the barrier) that is not running makes its partner burn a
@@ -58,17 +59,27 @@ impl Program for TicketLock {
     }
 }
 
-#[derive(Default)]
 struct SpinBarrier {
+    parties: usize,
     arrived: AtomicUsize,
     generation: AtomicUsize,
+}
+
+impl SpinBarrier {
+    fn of(parties: usize) -> Self {
+        SpinBarrier {
+            parties,
+            arrived: AtomicUsize::new(0),
+            generation: AtomicUsize::new(0),
+        }
+    }
 }
 
 impl Program for SpinBarrier {
     fn round(&self) {
         spin(PHASE);
         let generation = self.generation.load(Ordering::Relaxed);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) == 1 {
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.parties {
             self.arrived.store(0, Ordering::Relaxed);
             // Release: pairs with the Acquire below, and publishes the reset count.
             self.generation.store(generation + 1, Ordering::Release);
@@ -118,5 +129,30 @@ pub fn ticket(params: &Params) -> Result<Figures, Failure> {
 
 /// Two threads meet at a spinning barrier.
 pub fn barrier(params: &Params) -> Result<Figures, Failure> {
-    both(SpinBarrier::default(), params, 5000)
+    both(SpinBarrier::of(2), params, 5000)
+}
+
+/// So many threads meet at a spinning barrier, on fewer processors: who waits gives its processor away at the end of its time
+/// slice only. One figure `ns` is a round.
+pub fn crowded_barrier(params: &Params) -> Result<Figures, Failure> {
+    let rounds = params.number("samples", 200)?;
+    let parties = params.number("threads", 2)?.max(1);
+    let barrier = Arc::new(SpinBarrier::of(parties));
+    let mut threads = Vec::new();
+    for _ in 1..parties {
+        let barrier = Arc::clone(&barrier);
+        threads.push(Thread::spawn(move || {
+            (0..=rounds).for_each(|_| barrier.round())
+        })?);
+    }
+    // The first round waits for the threads.
+    barrier.round();
+    let mut figures = Figures::default();
+    for _ in 0..rounds {
+        let begin = now_ns();
+        barrier.round();
+        figures.push("ns", (now_ns() - begin) as f64);
+    }
+    join_all(threads)?;
+    Ok(figures)
 }
