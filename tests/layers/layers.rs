@@ -188,6 +188,7 @@ fn upcall_cli() {
                 "manual",
                 "ps",
                 "stacks",
+                "top",
                 "tunables",
             ],
             &["remember"],
