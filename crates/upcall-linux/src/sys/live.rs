@@ -1,6 +1,6 @@
 //! Lets other processes of the user see the runtime's counters: see [`upcall_abi::live`].
 //!
-//! The counters are private memory until [`share`] has put a segment in their place, and stay that if it cannot: then
+//! The counters are private memory until `share` has put a segment in their place, and stay that if it cannot: then
 //! nobody sees them, and nothing else is different.
 //!
 //! # Upcall safety
