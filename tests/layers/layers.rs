@@ -190,6 +190,7 @@ fn upcall_cli() {
                 "manual",
                 "ps",
                 "stacks",
+                "top",
                 "tunables",
             ],
             &["remember"],

@@ -24,6 +24,7 @@ pub enum Command {
     Bench(upcall_bench::BenchArgs),
     Ps(PsArgs),
     Stacks(StacksArgs),
+    Top(TopArgs),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -217,6 +218,85 @@ pub struct StacksArgs {
     #[arg(long)]
     pub json: bool,
 }
+
+/// Show what the programs under Upcall do: processors, threads and upcalls
+///
+/// Each program with threads is a row, and each processor a part of the strip above. Enter shows the threads of one program
+/// with what each waits for. The programs do nothing for it: their counters are in shared memory that only their user can
+/// read. States of threads are read in a program's memory, as by upcall stacks. Where the kernel does not allow that, the
+/// reason is said, and the rest is shown.
+#[derive(Args)]
+#[command(after_long_help = TOP_NOTES)]
+pub struct TopArgs {
+    /// Print one table and end, in place of showing it on the terminal
+    #[arg(long)]
+    pub once: bool,
+
+    /// Print one JSON object instead of a table
+    #[arg(long, requires = "once")]
+    pub json: bool,
+
+    /// Seconds from one look to the next; --once looks twice
+    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = seconds)]
+    pub delay: f64,
+
+    /// Only this process; may be given more than once. --once prints its threads, too
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Vec<i32>,
+
+    /// What comes first
+    #[arg(long, value_name = "KEY", default_value = "cpu")]
+    pub sort: SortKey,
+}
+
+/// By what programs are sorted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SortKey {
+    /// Most processor time
+    Cpu,
+    /// Most upcalls
+    Upcalls,
+    /// Most threads
+    Threads,
+    /// Most threads that are blocked in the kernel
+    Blocked,
+    /// The lowest process id
+    Pid,
+    /// By name
+    Name,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("it is 0.1 at least, and 3600 at most".into())
+    }
+}
+
+const TOP_NOTES: &str = "\
+Columns:
+  VPS     virtual processors
+  THR     threads; of these:
+  RUN RDY PRK BLK
+          running, ready, parked (waiting in the runtime) and blocked (waiting in the kernel)
+  CPU%    processor time; 100 is one processor
+  UPC/s   upcalls a second, of these:
+  BLK/s UNB/s ADD/s PRE/s TKN/s
+          blocked, unblocked, processor added, preempted by one that came back, processor
+          taken for another program
+  SLC/s   time slices that ended with a preemption
+  TURN    what upcalld lets the program do
+A narrow terminal has fewer of them.
+
+The strip has one field for each processor: a letter for each program's part of the time, # or a
+shade for what is not under Upcall, a dot for none.
+
+Environment:
+  NO_COLOR  anything: no colours
+  LC_ALL, LC_CTYPE, LANG
+            ASCII alone is used where they name no UTF-8 locale";
 
 const RUN_NOTES: &str = "\
 What is refused (exit status 125), because the guest library could not serve it:

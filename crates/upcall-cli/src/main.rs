@@ -27,6 +27,8 @@ mod script;
 #[cfg(target_arch = "x86_64")]
 mod stacks;
 mod status;
+#[cfg(target_arch = "x86_64")]
+mod top;
 mod tunables;
 
 use std::process::ExitCode;
@@ -68,6 +70,7 @@ fn run() -> i32 {
         Command::Doctor(args) => doctor::run(&args),
         Command::Ps(args) => ps::run(&args),
         Command::Stacks(args) => show_stacks(&args),
+        Command::Top(args) => show_top(&args),
         Command::Bench(args) => {
             // A measured program may die while the harness writes to it.
             // SAFETY: sets a disposition; the benchmark runs no other program in this process.
@@ -87,14 +90,29 @@ fn show_stacks(args: &args::StacksArgs) -> i32 {
     stacks::run(args)
 }
 
-/// No program has threads of ours there.
+#[cfg(target_arch = "x86_64")]
+fn show_top(args: &args::TopArgs) -> i32 {
+    top::run(args)
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn show_stacks(_: &args::StacksArgs) -> i32 {
+    nothing_to_show()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn show_top(_: &args::TopArgs) -> i32 {
+    nothing_to_show()
+}
+
+/// No program has threads of ours there.
+#[cfg(not(target_arch = "x86_64"))]
+fn nothing_to_show() -> i32 {
     refusal::Refusal {
         what: "there are no threads to show".into(),
         checked: "on this processor architecture no program runs under Upcall".into(),
         remedy: "use it on x86-64".into(),
-        more: "upcall help stacks",
+        more: "upcall help",
     }
     .report()
 }

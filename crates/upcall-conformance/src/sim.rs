@@ -221,7 +221,7 @@ fn counters(me: Me) -> Counters {
     let stats = me.runtime.stats();
     Counters {
         blocked: stats.blocked.get(),
-        unblocked: stats.unblocked.get(),
+        unblocked: stats.unblocked(),
         displaced: stats.displaced.get(),
         added: stats.rung.get(),
         taken: stats.taken.get(),

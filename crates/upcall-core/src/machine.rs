@@ -62,6 +62,10 @@ pub unsafe trait Machine: Sized + Sync + 'static {
         self.map(length)
     }
 
+    /// Puts zeroed memory in the place of a page of 4096 bytes that other processes can see, if the machine has that. All
+    /// of it is zero so far, and nobody uses it yet.
+    fn share(&self, _page: NonNull<u8>) {}
+
     /// Makes pages inaccessible, preferably without a mapping of their own.
     fn guard(&self, _page: NonNull<u8>, _length: usize) {}
 

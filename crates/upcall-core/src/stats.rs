@@ -1,9 +1,11 @@
-//! Counters for `--stats`. Relaxed: they order nothing.
+//! Counters for `--stats` and for those who look from outside. Relaxed: they order nothing.
 
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter that many activations increase.
 #[derive(Default)]
+#[repr(transparent)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
@@ -22,6 +24,7 @@ impl Counter {
 
 /// A number that goes up and down, with its peak.
 #[derive(Default)]
+#[repr(C)]
 pub struct Gauge {
     now: AtomicU64,
     peak: AtomicU64,
@@ -54,17 +57,50 @@ impl Gauge {
     }
 }
 
-/// What `--stats` prints.
+/// What the runtime counts.
 #[derive(Default)]
+#[repr(C)]
 pub struct Stats {
+    shared: Shared,
+    /// Activations away from their virtual processor: blocked in the kernel and replaced. The runtime decides by it.
+    pub absent: Gauge,
+}
+
+impl Deref for Stats {
+    type Target = Shared;
+
+    #[inline]
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Stats {
+    /// Upcalls: an activation came back, or threads that were parked on the poller can run again.
+    pub fn unblocked(&self) -> u64 {
+        self.returned.get() + self.delivered.get()
+    }
+}
+
+/// Counters on a page of their own, which [`Machine::share`](crate::Machine::share) may let other processes see. The runtime
+/// decides nothing by them, so nobody who writes there does it harm.
+#[derive(Default)]
+#[repr(C, align(4096))]
+pub struct Shared {
+    /// The machine's.
+    pub head: [AtomicU64; 8],
     /// Threads created.
     pub created: Counter,
     /// Threads alive.
     pub threads: Gauge,
+    /// Activations alive.
+    pub activations: Gauge,
     /// Upcalls: the virtual processor of a blocked activation went to another one.
     pub blocked: Counter,
-    /// Upcalls: an activation came back and its thread could run again.
-    pub unblocked: Counter,
+    /// Upcalls: an activation came back that was blocked and replaced.
+    pub returned: Counter,
+    /// Upcalls: threads that were parked on the poller can run again.
+    pub delivered: Counter,
     /// Upcalls: an activation was preempted for another one of its virtual processor.
     pub displaced: Counter,
     /// Upcalls: an idle virtual processor was put to work.
@@ -75,14 +111,10 @@ pub struct Stats {
     pub preempted: Counter,
     /// Threads stolen from another virtual processor's ready list.
     pub stolen: Counter,
-    /// Activations alive.
-    pub activations: Gauge,
     /// Activations taken from the pool instead of being created.
     pub recycled: Counter,
     /// Activations that the kernel refused, for want of threads or memory.
     pub refused: Counter,
     /// Threads parked on the poller.
     pub polled: Counter,
-    /// Activations away from their virtual processor: blocked in the kernel and replaced.
-    pub absent: Gauge,
 }

@@ -52,4 +52,4 @@ pub use state::{
 #[cfg(feature = "inject")]
 pub use sys::inject;
 pub use sys::procfs::{is_filtered, own_pending};
-pub use sys::{arch, clock, clone, descriptors, limits, memory};
+pub use sys::{arch, clock, clone, descriptors, limits, live, memory};

@@ -32,7 +32,9 @@ use memory::{Memory, Source};
 use objects::{Files, Objects};
 use report::{Frame, Report, Whose};
 use stop::Stopped;
-use threads::{Nothing, State, Threads};
+use threads::{Nothing, Threads};
+
+pub use threads::{State, Thread};
 use unwind::{Registers, Unwinder};
 
 const MORE: &str = "upcall help stacks";
@@ -56,17 +58,31 @@ pub fn run(args: &StacksArgs) -> i32 {
     say(text.as_bytes())
 }
 
+/// The threads of a process, without their frames.
+///
+/// # Errors
+/// It cannot be looked at, or has none.
+pub fn threads_of(pid: i32) -> Result<Vec<Thread>, Refusal> {
+    let memory = of_process(pid)?;
+    let found = Threads::find(&memory).map_err(|nothing| no_threads(&nothing))?;
+    memory.forget();
+    found.all().map_err(|nothing| no_threads(&nothing))
+}
+
+/// Says at once if the memory may not be read, and why.
+fn of_process(pid: i32) -> Result<Memory, Refusal> {
+    let memory = Memory::of_process(pid).map_err(|error| not_allowed(pid, &error))?;
+    let first = memory.mappings.first().map_or(0, |first| first.start);
+    memory::read_process(pid, first, &mut [0]).map_err(|error| not_allowed(pid, &error))?;
+    Ok(memory)
+}
+
 fn look(args: &StacksArgs) -> Result<Report, Refusal> {
     let memory = match (args.pid, &args.core) {
-        (Some(pid), _) => Memory::of_process(pid).map_err(|error| not_allowed(pid, &error))?,
+        (Some(pid), _) => of_process(pid)?,
         (None, Some(core)) => Memory::of_core(core).map_err(|error| no_core(core, &error))?,
         (None, None) => unreachable!("one of them is required"),
     };
-    if let Some(pid) = args.pid {
-        // Says at once if it may not be read, and why.
-        let first = memory.mappings.first().map_or(0, |first| first.start);
-        memory::read_process(pid, first, &mut [0]).map_err(|error| not_allowed(pid, &error))?;
-    }
     let found = Threads::find(&memory).map_err(|nothing| no_threads(&nothing))?;
     let files = Files::open(&memory);
     let objects = Objects::new(&files);
@@ -124,7 +140,7 @@ fn look(args: &StacksArgs) -> Result<Report, Refusal> {
 }
 
 /// The registers from which a thread's frames are found. Those at its system call are the program's own.
-fn start_of(thread: &threads::Thread, kernel: &HashMap<i32, Registers>) -> Option<Registers> {
+fn start_of(thread: &Thread, kernel: &HashMap<i32, Registers>) -> Option<Registers> {
     let of_kernel = thread.tid.and_then(|tid| kernel.get(&tid));
     match thread.state {
         State::Blocked => thread.registers.clone().or(of_kernel.cloned()),

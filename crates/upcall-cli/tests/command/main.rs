@@ -8,3 +8,5 @@ mod ps;
 mod remembered;
 mod run;
 mod stacks;
+#[cfg(target_arch = "x86_64")]
+mod top;

@@ -3,6 +3,8 @@
 //! How a thread enters and leaves it is in `passage.rs`; what runs next, in `schedule.rs`; what happens at
 //! upcalls, in `blocked.rs`, `returned.rs`, `preempted.rs` and `taken.rs`; what an activation without a thread does, in `idle.rs`.
 
+use core::ptr::NonNull;
+
 use crate::sync::{AtomicBool, Ordering};
 
 use crate::arch;
@@ -50,6 +52,8 @@ pub use passage::{After, Step};
 pub use policy::{Advice, Order, Transition, Transitions};
 
 /// Threads, virtual processors and activations of one address space.
+// In this order: what is used most is at small offsets, and the page of counters behind it.
+#[repr(C)]
 pub struct Runtime<K: Kernel> {
     kernel: K,
     vps: Vps<K>,
@@ -97,7 +101,9 @@ impl<K: Kernel> Runtime<K> {
                 timers,
                 stats: Stats::default(),
             });
-            Ok(&*place)
+            let runtime = &*place;
+            runtime.kernel.share(NonNull::from(&*runtime.stats).cast());
+            Ok(runtime)
         }
     }
 

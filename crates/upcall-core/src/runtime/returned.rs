@@ -123,7 +123,7 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         self.marks.fetch_sub(1, Ordering::AcqRel);
         runtime.stats.absent.down();
-        runtime.stats.unblocked.add();
+        runtime.stats.returned.add();
     }
 
     /// Tries to make the activation the owner of `vp`, in state `Runtime`. With `displace`, also

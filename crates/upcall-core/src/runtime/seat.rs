@@ -150,7 +150,7 @@ impl<K: Kernel> Inside<K> {
         if list.is_empty() {
             return;
         }
-        runtime.stats.unblocked.add();
+        runtime.stats.delivered.add();
         // Out of the pool first: nobody else may give it work meanwhile.
         let spare = self.activity() == Activity::Spare && self.leave_spares();
         let free = spare || self.change_activity(Activity::Resting, Activity::Running);

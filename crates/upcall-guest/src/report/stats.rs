@@ -39,7 +39,7 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
         stats.threads.peak(),
         runtime.switches(),
         stats.blocked.get(),
-        stats.unblocked.get(),
+        stats.unblocked(),
         stats.displaced.get(),
         stats.rung.get(),
         stats.taken.get(),

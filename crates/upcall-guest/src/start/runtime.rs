@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use upcall_core::runtime::Order;
 use upcall_core::{Errno, Machine};
 use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, memory, placement,
+    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, live, memory, placement,
     preempt, turns,
 };
 
@@ -80,6 +80,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     let adopted = runtime.adopt(&processors[..count]);
     let (inside, thread) = adopted.inspect_err(|_| kernel.turns().leave(kernel.now()))?;
     attempt.succeeds();
+    live::announce(runtime.stats(), runtime.vps().len());
     if was_forked_in_handler() {
         // What is there leads to the parent's runtime.
         base::set(None);
@@ -172,6 +173,7 @@ pub fn in_child() {
     stuck::forget();
     credentials::forget();
     turns::registry::forget();
+    live::forget();
 }
 
 /// See [`crate::ground::state::Guest::report`].

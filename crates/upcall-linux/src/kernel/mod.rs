@@ -15,7 +15,7 @@ use crate::state::{
     Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
     Thread, activations, base, cpu_time, slack,
 };
-use crate::sys::{self, descriptors, memory, vdso};
+use crate::sys::{self, descriptors, live, memory, vdso};
 use crate::turns::Turns;
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
@@ -179,6 +179,10 @@ unsafe impl Machine for Linux {
 
     fn map_stacks(&self, length: usize) -> Result<NonNull<u8>, Errno> {
         NonNull::new(memory::map_apart(length)? as *mut u8).ok_or(Errno(libc::ENOMEM))
+    }
+
+    fn share(&self, page: NonNull<u8>) {
+        live::share(page.as_ptr() as usize);
     }
 
     fn guard(&self, page: NonNull<u8>, length: usize) {

@@ -39,6 +39,7 @@ pub mod descriptors;
 #[cfg(feature = "inject")]
 pub mod inject;
 pub mod limits;
+pub mod live;
 pub mod memory;
 pub(crate) mod procfs;
 pub(crate) mod vdso;

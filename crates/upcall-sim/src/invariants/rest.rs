@@ -113,6 +113,12 @@ pub fn who_is_absent_is_blocked(
     if absent > blocked as u64 {
         return Err(format!("{absent} are absent, {blocked} are blocked"));
     }
+    let counted = runtime.stats().blocked.get() - runtime.stats().returned.get();
+    if absent != counted {
+        return Err(format!(
+            "{absent} are absent, {counted} are seen from outside"
+        ));
+    }
     Ok(())
 }
 

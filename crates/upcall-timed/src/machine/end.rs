@@ -14,7 +14,7 @@ impl Machine {
         if let Some(runtime) = space.runtime.get() {
             let stats = runtime.stats();
             report.upcalls = stats.blocked.get()
-                + stats.unblocked.get()
+                + stats.unblocked()
                 + stats.displaced.get()
                 + stats.rung.get()
                 + stats.taken.get();

@@ -273,7 +273,7 @@ impl Timed {
             return;
         };
         let stats = runtime.stats();
-        let counted = (stats.blocked.get(), stats.unblocked.get());
+        let counted = (stats.blocked.get(), stats.unblocked());
         let paid = space.paid.replace(counted);
         if counted != paid {
             let cost = (counted.0 - paid.0) * space.costs.blocked

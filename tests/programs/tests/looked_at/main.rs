@@ -1,4 +1,4 @@
-//! What debuggers and `upcall stacks` see of a program from outside: each thread with its name, its state, what it waits
+//! What debuggers, `upcall stacks` and `upcall top` see of a program from outside: each thread with its name, its state, what it waits
 //! for, and the functions that it is in. Live and in core files.
 //!
 //! The threads of `known_states.c`, under `upcall run`, and of `known_states_of_crate.rs` are in known states. Those of
@@ -8,6 +8,7 @@ mod gdb;
 mod servers;
 mod stacks;
 mod subject;
+mod top;
 
 /// What must be said of a thread.
 struct Known {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use program_tests::case::Case;
@@ -74,7 +74,27 @@ impl Subject {
         Self::start(case, command, path, says)
     }
 
-    fn start(case: Case, mut command: Command, path: PathBuf, says: &str) -> Self {
+    fn start(case: Case, command: Command, path: PathBuf, says: &str) -> Self {
+        let (subject, lines) = Self::spawn(case, command, path);
+        if !says.is_empty() {
+            let line = lines.recv_timeout(limit());
+            assert!(
+                line.as_deref() == Ok(says),
+                "{line:?}\n{}",
+                diagnosis::describe(subject.pid())
+            );
+        }
+        subject
+    }
+
+    /// A program under `upcall run`, and the lines that it prints.
+    pub fn talking(case: Case, path: PathBuf) -> (Self, Receiver<String>) {
+        let mut command = Command::new(&case.launcher().words()[0]);
+        command.args(&case.launcher().words()[1..]).arg(&path);
+        Self::spawn(case, command, path)
+    }
+
+    fn spawn(case: Case, mut command: Command, path: PathBuf) -> (Self, Receiver<String>) {
         let directory = case.fresh("looked_at");
         command
             .current_dir(&directory)
@@ -105,15 +125,7 @@ impl Subject {
             directory,
             case,
         };
-        if !says.is_empty() {
-            let line = lines.recv_timeout(limit());
-            assert!(
-                line.as_deref() == Ok(says),
-                "{line:?}\n{}",
-                diagnosis::describe(subject.pid())
-            );
-        }
-        subject
+        (subject, lines)
     }
 
     pub fn pid(&self) -> libc::pid_t {

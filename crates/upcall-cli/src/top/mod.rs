@@ -1,0 +1,120 @@
+//! `upcall top`: what the programs under Upcall do, now.
+//!
+//! The programs do nothing for it.
+//! 1. `live`: their counters, in shared memory that they have anyhow ([`upcall_abi::live`]);
+//! 2. `look`: one moment of all programs: these, what procfs says, and the states of threads, which are read as `stacks` does;
+//! 3. `report`: what happened between two moments;
+//! 4. `view`: how that looks;
+//! 5. `screen`: the terminal.
+
+mod live;
+mod look;
+mod report;
+mod screen;
+mod view;
+
+use std::thread;
+use std::time::Duration;
+
+use crate::args::TopArgs;
+use crate::refusal::Refusal;
+use crate::status::{EXIT_OURS, say};
+
+use look::{Looker, Moment};
+use report::Report;
+use screen::Screen;
+use view::{Means, View};
+
+const MORE: &str = "upcall help top";
+
+pub fn run(args: &TopArgs) -> i32 {
+    if let Some(refusal) = args.pid.iter().find_map(|&pid| missing(pid)) {
+        return refusal.report();
+    }
+    if args.once {
+        once(args)
+    } else {
+        interactive(args)
+    }
+}
+
+fn once(args: &TopArgs) -> i32 {
+    let mut looker = Looker::default();
+    let before = looker.look(&args.pid);
+    thread::sleep(Duration::from_secs_f64(args.delay));
+    let after = looker.look(&args.pid);
+    let report = Report::new(&before, &after, !args.pid.is_empty());
+    if args.json {
+        return match serde_json::to_string(&report) {
+            Ok(text) => say((text + "\n").as_bytes()),
+            Err(error) => {
+                eprintln!("upcall: cannot write JSON: {error}");
+                EXIT_OURS
+            }
+        };
+    }
+    if let Some(trouble) = &report.trouble {
+        eprintln!("upcall: no counters of any program: {trouble}");
+    }
+    for one in &report.programs {
+        for (what, why) in [("counters", &one.no_counters), ("states", &one.no_states)] {
+            if let Some(why) = why {
+                eprintln!("upcall: process {}: no {what}: {why}", one.pid);
+            }
+        }
+    }
+    say(view::table(&report, args.sort, means()).as_bytes())
+}
+
+fn interactive(args: &TopArgs) -> i32 {
+    if !screen::is_there() {
+        return Refusal {
+            what: "there is no terminal to show programs on".into(),
+            checked: "standard input and output are a terminal, and TERM names one that can".into(),
+            remedy: "upcall top --once prints one table, and with --json one JSON object".into(),
+            more: MORE,
+        }
+        .report();
+    }
+    let mut looker = Looker::default();
+    let mut before: Option<Moment> = None;
+    let next = || {
+        let now = looker.look(&args.pid);
+        let report = Report::new(before.as_ref().unwrap_or(&now), &now, true);
+        before = Some(now);
+        report
+    };
+    let mut view = View::new(means(), args.sort);
+    let delay = Duration::from_secs_f64(args.delay);
+    let shown = Screen::take().and_then(|mut screen| screen.show(&mut view, delay, next));
+    match shown {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("upcall: the terminal cannot be used: {error}");
+            EXIT_OURS
+        }
+    }
+}
+
+/// What the terminal can show, by the environment.
+fn means() -> Means {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(variable);
+    let locale = locale.unwrap_or_default().to_ascii_lowercase();
+    Means {
+        colour: variable("NO_COLOR").is_none(),
+        utf8: locale.contains("utf-8") || locale.contains("utf8"),
+    }
+}
+
+fn missing(pid: i32) -> Option<Refusal> {
+    let is_there = std::fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+    (!is_there).then(|| Refusal {
+        what: format!("process {pid} cannot be looked at"),
+        checked: "there is no such process".into(),
+        remedy: "upcall top --once lists all that can".into(),
+        more: MORE,
+    })
+}
