@@ -51,6 +51,7 @@ fn upcall_core() {
             ],
             &["memory", "stack"],
             &["state"],
+            &["event"],
             &["kernel"],
             &["ending", "timer"],
             &["runtime"],
@@ -81,7 +82,7 @@ fn upcall_linux() {
         "crates/upcall-linux",
         &[
             &["sys"],
-            &["blocked", "processors", "settings", "turns"],
+            &["blocked", "processors", "record", "settings", "turns"],
             &["state"],
             &["activation", "poller", "probe"],
             &["kernel"],

@@ -3,7 +3,7 @@
 //! How a thread enters and leaves it is in `passage.rs`; what runs next, in `schedule.rs`; what happens at
 //! upcalls, in `blocked.rs`, `returned.rs`, `preempted.rs` and `taken.rs`; what an activation without a thread does, in `idle.rs`.
 
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 use crate::arch;
 use crate::kernel::Kernel;
@@ -35,6 +35,7 @@ mod seat;
 mod spares;
 mod standby;
 mod taken;
+mod trace;
 mod vps;
 
 use self::activations::Activations;
@@ -43,6 +44,7 @@ use self::policy::Policy;
 use self::precedence::Ranks;
 use self::seat::Seat;
 use self::spares::Spares;
+use self::trace::Listeners;
 use self::vps::Vps;
 
 pub use futex::Waited;
@@ -58,12 +60,15 @@ pub struct Runtime<K: Kernel> {
     spares: Spares<K>,
     /// See [`Runtime::leave_behind`].
     left: AtomicBool,
+    listeners: Listeners,
     ranks: Ranks<K>,
     policy: Policy<K>,
     seat: Seat<K>,
     futexes: Futexes<K>,
     timers: Timers<K>,
     stats: Stats,
+    /// When the virtual processors came into being, in nanoseconds.
+    started_ns: AtomicU64,
 }
 
 impl<K: Kernel> Runtime<K> {
@@ -90,12 +95,14 @@ impl<K: Kernel> Runtime<K> {
                 activations: Activations::none(),
                 spares: Spares::none(),
                 left: AtomicBool::new(false),
+                listeners: Listeners::none(),
                 ranks: Ranks::unused(),
                 policy: Policy::new(),
                 seat: Seat::empty(),
                 futexes,
                 timers,
                 stats: Stats::default(),
+                started_ns: AtomicU64::new(0),
             });
             Ok(&*place)
         }
@@ -154,7 +161,10 @@ impl<K: Kernel> Runtime<K> {
     /// The kernel's error when not even one can be started beside the caller: then nothing but
     /// the caller's virtual processor works.
     pub fn start(&'static self) -> Result<(), Errno> {
+        let now = self.kernel.now();
+        self.started_ns.store(now, Ordering::Relaxed);
         for vp in self.vps().iter().skip(1) {
+            self.begins_rest(vp, now);
             if let Err(error) = self.kernel.spawn(vp.word().owner(), false) {
                 self.refused();
                 return Err(error);
@@ -248,6 +258,8 @@ impl<K: Kernel> Runtime<K> {
     /// enters and leaves as ever, but nobody else is called any more.
     pub fn leave_behind(&self) {
         self.left.store(true, Ordering::Relaxed);
+        // What is noted would be the parent's.
+        self.end_trace();
     }
 
     /// Returns true if that has happened.

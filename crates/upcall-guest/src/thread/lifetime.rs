@@ -23,7 +23,7 @@ use crate::ground::{access, caller, mask};
 use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
 use crate::signal::{dispatch, pending};
-use crate::thread::{affinity, agents, bound, lending, outside, robust, scheduling, shell};
+use crate::thread::{affinity, agents, bound, lending, names, outside, robust, scheduling, shell};
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
 #[derive(Clone, Copy, Debug)]
@@ -288,6 +288,7 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
         agents::take_back(inside, agent);
         return Err(Errno(libc::EAGAIN));
     };
+    names::note_new(thread);
     if request.child_tid > base {
         CLEARED.store(request.child_tid - base, Ordering::Relaxed);
     }
