@@ -189,6 +189,7 @@ fn upcall_cli() {
                 "manual",
                 "ps",
                 "stacks",
+                "trace",
                 "tunables",
             ],
             &["remember"],

@@ -27,6 +27,8 @@ mod script;
 #[cfg(target_arch = "x86_64")]
 mod stacks;
 mod status;
+#[cfg(target_arch = "x86_64")]
+mod trace;
 mod tunables;
 
 use std::process::ExitCode;
@@ -68,6 +70,7 @@ fn run() -> i32 {
         Command::Doctor(args) => doctor::run(&args),
         Command::Ps(args) => ps::run(&args),
         Command::Stacks(args) => show_stacks(&args),
+        Command::Trace(args) => trace_program(&args),
         Command::Bench(args) => {
             // A measured program may die while the harness writes to it.
             // SAFETY: sets a disposition; the benchmark runs no other program in this process.
@@ -95,6 +98,23 @@ fn show_stacks(_: &args::StacksArgs) -> i32 {
         checked: "on this processor architecture no program runs under Upcall".into(),
         remedy: "use it on x86-64".into(),
         more: "upcall help stacks",
+    }
+    .report()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn trace_program(args: &args::TraceArgs) -> i32 {
+    trace::run(args)
+}
+
+/// The same.
+#[cfg(not(target_arch = "x86_64"))]
+fn trace_program(_: &args::TraceArgs) -> i32 {
+    refusal::Refusal {
+        what: "there are no threads to trace".into(),
+        checked: "on this processor architecture no program runs under Upcall".into(),
+        remedy: "use it on x86-64".into(),
+        more: "upcall help trace",
     }
     .report()
 }
