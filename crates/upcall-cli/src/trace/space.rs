@@ -51,6 +51,8 @@ pub struct Thread {
     pub state: State,
     /// It has an id, and its creation was not told yet.
     pub is_new: bool,
+    /// Its end was told.
+    pub has_ended: bool,
     /// The activation that carries it.
     pub carrier: Option<u32>,
     /// Arrows that lead to where it runs again.
@@ -105,6 +107,7 @@ impl Space {
             name: [0; 2],
             state: State::Unknown,
             is_new: false,
+            has_ended: false,
             carrier: None,
             arrows: Vec::new(),
         });
@@ -142,10 +145,10 @@ impl Space {
             return None;
         }
         let known = self.living.get(&address).copied();
-        let lives = known.is_some_and(|at| self.threads[at].state != State::Ended);
+        let lives = known.is_some_and(|at| !self.threads[at].has_ended);
         let at = match what {
             what::IDENTITY => {
-                let begins = known.is_none_or(|at| self.threads[at].id != 0);
+                let begins = !lives || known.is_none_or(|at| self.threads[at].id != 0);
                 let at = if begins {
                     self.begin(address, tracks)
                 } else {
@@ -166,6 +169,7 @@ impl Space {
             what::NAME => thread.name[0] = event.argument,
             what::NAME_REST => thread.name[1] = event.argument,
             what::IDENTITY => {}
+            what::ENDED => (thread.is_new, thread.has_ended) = (false, true),
             _ => thread.is_new = false,
         }
         Some(at)

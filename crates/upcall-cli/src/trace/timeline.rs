@@ -183,7 +183,13 @@ impl Space {
     ) -> io::Result<()> {
         self.last_ns = event.time;
         let known = self.threads.len();
+        let before = self.living.get(&event.thread).copied();
         let thread = self.identify(event, &mut pen.tracks);
+        if let Some(before) = before.filter(|_| event.thread != 0 && thread != before) {
+            // Its block is another thread's: it has ended, perhaps unsaid.
+            self.leave(event.time, before, pen)?;
+            self.set(event, before, State::Ended);
+        }
         let fresh = names
             .iter()
             .enumerate()
