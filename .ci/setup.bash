@@ -56,6 +56,19 @@ is_there() {
   esac
 }
 
+# Perfetto's own schema for Python, by which timelines are decoded. Where it is missing those tests say so.
+need_perfetto() {
+  local place="${CARGO_TARGET_DIR:-target}/perfetto"
+  local import='import perfetto.protos.perfetto.trace.perfetto_trace_pb2'
+  if ! "$place/bin/python" -c "$import" 2>/dev/null; then
+    python3 -m venv "$place" >&2 \
+      && "$place/bin/pip" install -q --disable-pip-version-check perfetto==0.59.1 >&2 \
+      || { note "setup: no package perfetto for Python: timelines are not decoded"; return 0; }
+  fi
+  UPCALL_TEST_PERFETTO="$(cd "$place" && pwd)/bin/python"
+  export UPCALL_TEST_PERFETTO
+}
+
 # A C linker and its C library: all that the main job needs besides Rust.
 need_linker() {
   need cc:gcc "/usr/include/stdio.h:libc6-dev" && return

@@ -4,7 +4,8 @@
 //! 2. [`Said`] is what the program says. Every word of it is a hint. The daemon bounds it at each use.
 //! 3. [`Message`], [`Answer`] and [`Row`] are the messages of the daemon's socket. Each is one packet.
 //!
-//! What debuggers read is apart: [`description`]; and so is what anybody of the same user may read: [`live`].
+//! Apart are what debuggers read ([`description`]), what anybody of the same user may read ([`live`]), and what a program that
+//! is traced writes ([`trace`]).
 //!
 //! The header is written by hand, and so is this file. Both assert the same sizes and offsets, and `tests/header.rs`
 //! compares each number with the one that a C compiler finds.
@@ -18,6 +19,7 @@
 
 pub mod description;
 pub mod live;
+pub mod trace;
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -43,7 +43,7 @@ extern "C" {
 /* ---- The runtime: upcall_start(3) ---- */
 
 /* Settings. A member that is 0 or null means: what the environment says (UPCALL_VPS, UPCALL_SLICE_US, UPCALL_POLICY,
- * UPCALL_STATS), or else what is best on this machine. Initialize with UPCALL_OPTIONS_INITIALIZER. */
+ * UPCALL_STATS, UPCALL_TRACE), or else what is best on this machine. Initialize with UPCALL_OPTIONS_INITIALIZER. */
 struct upcall_options {
     /* sizeof(struct upcall_options). A later version of the library reads only these members from this program. */
     size_t size;
@@ -63,9 +63,12 @@ struct upcall_options {
     int32_t reserved;
     /* A policy of the program's own, instead of a policy's name; or null. upcall_policy(3). */
     const struct upcall_policy *own_policy;
+    /* A directory, as an absolute path, in which the runtime makes a file with its last events, for `upcall trace`; or null.
+     * If there can be no file, that is said on standard error. */
+    const char *trace;
 };
 
-#define UPCALL_OPTIONS_INITIALIZER { sizeof(struct upcall_options), 0, 0, 0, NULL, 0, 0, NULL }
+#define UPCALL_OPTIONS_INITIALIZER { sizeof(struct upcall_options), 0, 0, 0, NULL, 0, 0, NULL, NULL }
 
 /* Starts the runtime of the process. Call it first in main(), while there is one thread. That thread becomes the
  * first thread of the runtime. All threads that the process makes afterwards are threads of the runtime. Null options
@@ -474,7 +477,7 @@ void *upcall_getspecific(upcall_key_t key);
  *   ENOMEM   there is no memory; this cannot happen if the thread has set a value of this key before */
 int upcall_setspecific(upcall_key_t key, const void *value);
 
-UPCALL_STATIC_ASSERT(sizeof(struct upcall_options) == 48 || sizeof(void *) != 8, "upcall_options");
+UPCALL_STATIC_ASSERT(sizeof(struct upcall_options) == 56 || sizeof(void *) != 8, "upcall_options");
 UPCALL_STATIC_ASSERT(sizeof(struct upcall_thread_attr) == 56 || sizeof(void *) != 8, "upcall_thread_attr");
 UPCALL_STATIC_ASSERT(sizeof(struct upcall_policy) == 64 || sizeof(void *) != 8, "upcall_policy");
 UPCALL_STATIC_ASSERT(sizeof(upcall_fork_t) == 80, "upcall_fork_t");

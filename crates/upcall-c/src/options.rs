@@ -1,7 +1,8 @@
 //! Settings of the runtime, and properties of threads: structures that say how long they are.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, OsStr, c_char};
 use std::mem::size_of;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use libc::c_int;
@@ -22,6 +23,7 @@ pub struct Options {
     stats: i32,
     reserved: i32,
     own_policy: *const Callbacks,
+    trace: *const c_char,
 }
 
 /// `struct upcall_thread_attr`.
@@ -87,6 +89,11 @@ impl Options {
         if self.stats != 0 {
             builder = builder.stats(true);
         }
+        if !self.trace.is_null() {
+            // SAFETY: the caller's string.
+            let path = unsafe { CStr::from_ptr(self.trace) };
+            builder = builder.trace(OsStr::from_bytes(path.to_bytes()));
+        }
         Ok(builder)
     }
 }
@@ -96,6 +103,7 @@ fn number(error: &Error) -> c_int {
         Error::VirtualProcessors(_)
         | Error::TimeSlice(_)
         | Error::StackSize(_)
+        | Error::TraceDirectory
         | Error::Variable(_) => libc::EINVAL,
         Error::HasThreads(_) => libc::EBUSY,
         Error::RunsOtherwise(_) => libc::EALREADY,
@@ -117,6 +125,7 @@ c_functions! {
             stats: 0,
             reserved: 0,
             own_policy: std::ptr::null(),
+            trace: std::ptr::null(),
         };
         // SAFETY: the caller's promise.
         let builder = unsafe { versioned(options, NONE) }.and_then(|options| options.builder());

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{ArgAction, BoolishValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -25,6 +26,7 @@ pub enum Command {
     Ps(PsArgs),
     Stacks(StacksArgs),
     Top(TopArgs),
+    Trace(TraceArgs),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -297,6 +299,60 @@ Environment:
   NO_COLOR  anything: no colours
   LC_ALL, LC_CTYPE, LANG
             ASCII alone is used where they name no UTF-8 locale";
+/// Record what the threads of a program do with the processors, as a timeline
+///
+/// The file is one of Perfetto's: open it at ui.perfetto.dev, which shows it without sending it anywhere. It has a track for
+/// each virtual processor, thread and activation, with upcalls and wake-ups as arrows to where the thread runs again.
+///
+/// PROGRAM is run by `upcall run`, whose settings are taken from the environment, and its own programs are traced with it. It is
+/// written when PROGRAM has ended, however it did, or when the time is over. On Ctrl-C PROGRAM decides if it ends; a second one
+/// has the timeline written at once.
+#[derive(Args)]
+#[command(after_long_help = TRACE_NOTES)]
+pub struct TraceArgs {
+    /// Where to write it
+    #[arg(short, long, value_name = "FILE", default_value = "upcall.pftrace")]
+    pub output: PathBuf,
+
+    /// Trace for so many seconds, then write the file; PROGRAM goes on
+    #[arg(short, long, value_name = "SECS", value_parser = length)]
+    pub duration: Option<Duration>,
+
+    /// Trace a process that runs already, and was started with UPCALL_TRACE
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["command", "from"])]
+    pub pid: Option<u32>,
+
+    /// Read what programs have left in a directory that was in UPCALL_TRACE
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["command", "duration"])]
+    pub from: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(required_unless_present_any = ["pid", "from"], num_args = 1.., trailing_var_arg = true,
+          value_name = "PROGRAM ARGS")]
+    pub command: Vec<OsString>,
+}
+
+/// Seconds, with a fraction or without.
+fn length(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_owned())?;
+    let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    if duration.is_zero() {
+        return Err("no time at all".into());
+    }
+    Ok(duration)
+}
+
+const TRACE_NOTES: &str = "\
+Events are kept in rings, one for each activation, of the last 16384 each. They are read
+every 5 ms; what is replaced before is lost, and the timeline says where. A program that
+is started by `upcall run` with UPCALL_TRACE=DIRECTORY, or by the crate with such a
+setting, keeps its last events there for --from, and for -p while it runs.
+
+Exit status:
+  125  upcall itself failed, wrong usage included
+  else the exit status of PROGRAM, or 128 and the number of the signal that ended it";
 
 const RUN_NOTES: &str = "\
 What is refused (exit status 125), because the guest library could not serve it:
@@ -319,6 +375,8 @@ Environment:
                     1000000 [default: 4000]
   UPCALL_PROBE      how a blocked thread is told from a preempted one: perf, proc or yields
   UPCALL_SENTINEL   1 or 0: which standby is used; otherwise as measured on this machine
+  UPCALL_TRACE      a directory, as an absolute path: keep the last events there, for
+                    upcall trace --from and upcall trace -p
   UPCALL_LOG        sites: print what was rewritten";
 
 const DOCTOR_NOTES: &str = "\

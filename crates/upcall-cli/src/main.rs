@@ -29,6 +29,8 @@ mod stacks;
 mod status;
 #[cfg(target_arch = "x86_64")]
 mod top;
+#[cfg(target_arch = "x86_64")]
+mod trace;
 mod tunables;
 
 use std::process::ExitCode;
@@ -71,6 +73,7 @@ fn run() -> i32 {
         Command::Ps(args) => ps::run(&args),
         Command::Stacks(args) => show_stacks(&args),
         Command::Top(args) => show_top(&args),
+        Command::Trace(args) => trace_program(&args),
         Command::Bench(args) => {
             // A measured program may die while the harness writes to it.
             // SAFETY: sets a disposition; the benchmark runs no other program in this process.
@@ -113,6 +116,23 @@ fn nothing_to_show() -> i32 {
         checked: "on this processor architecture no program runs under Upcall".into(),
         remedy: "use it on x86-64".into(),
         more: "upcall help",
+    }
+    .report()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn trace_program(args: &args::TraceArgs) -> i32 {
+    trace::run(args)
+}
+
+/// The same.
+#[cfg(not(target_arch = "x86_64"))]
+fn trace_program(_: &args::TraceArgs) -> i32 {
+    refusal::Refusal {
+        what: "there are no threads to trace".into(),
+        checked: "on this processor architecture no program runs under Upcall".into(),
+        remedy: "use it on x86-64".into(),
+        more: "upcall help trace",
     }
     .report()
 }

@@ -1,6 +1,6 @@
 //! The kernel under the runtime: what the runtime asks (downcalls) and what it is told (upcalls).
 //!
-//! The interface has six groups. A backend implements all of them; a test implements what it uses.
+//! The interface has seven groups. A backend implements all of them; a test implements what it uses.
 //!
 //! | group | what the runtime asks |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | [`Poll`] | which threads can run again, whose descriptors are ready or whose time has come |
 //! | [`Watch`] | is that activation blocked |
 //! | [`Share`] | may this virtual processor run; does somebody else want its processor |
+//! | [`Trace`] | note what happens, for a timeline |
 //!
 //! | upcall (Anderson, Table 2) | how it arrives here |
 //! |---|---|
@@ -26,6 +27,7 @@
 //! | preempt that processor | [`Vessels::interrupt`] |
 //! | these activations are free (`recycle`) | they sleep in the spare pool, and end beyond a bound |
 
+use crate::event::Event;
 use crate::machine::{Errno, Machine};
 use crate::state::activation::Activation;
 use crate::state::inside::{Entered, Inside};
@@ -33,9 +35,9 @@ use crate::state::thread::{Thread, ThreadList};
 use crate::state::vp::Vp;
 
 /// All groups together.
-pub trait Kernel: Vessels + Attributes + Poll + Watch + Share {}
+pub trait Kernel: Vessels + Attributes + Poll + Watch + Share + Trace {}
 
-impl<K: Vessels + Attributes + Poll + Watch + Share> Kernel for K {}
+impl<K: Vessels + Attributes + Poll + Watch + Share + Trace> Kernel for K {}
 
 /// Activations: the kernel threads that carry threads.
 ///
@@ -226,4 +228,11 @@ pub trait Share: Vessels {
     /// chance to look after the machine (has the processor become crowded?). Called on the activation's
     /// own stack.
     fn tick(&self, _inside: &Inside<Self>, _thread: &'static Thread<Self>) {}
+}
+
+/// Noting what happens.
+pub trait Trace: Machine {
+    /// An event has happened on the calling activation, which is inside the runtime; or the caller is a kernel thread that is no
+    /// activation. Called only after [`Runtime::begin_trace`](crate::Runtime::begin_trace), perhaps with locks held.
+    fn note(&self, _event: Event<Self>) {}
 }

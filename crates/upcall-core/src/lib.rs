@@ -30,6 +30,7 @@ mod accepted;
 pub mod arch;
 mod edges;
 pub mod ending;
+pub mod event;
 pub mod kernel;
 pub mod list;
 mod lock;

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`mod@sys`] | makes system calls; gets memory and descriptors; reads small files of the kernel |
 //! | `blocked` | tells whether an activation is blocked |
+//! | `record` | notes what happens, for a timeline |
 //! | `processors` | knows which processors the program may use and how busy they are |
 //! | `settings` | reads what the user asked for |
 //! | [`turns`] | takes turns with other programs on the same processors |
@@ -35,6 +36,7 @@ mod kernel;
 pub mod poller;
 pub mod probe;
 mod processors;
+mod record;
 mod settings;
 mod state;
 pub mod turns;

@@ -3,7 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use upcall_core::kernel::{Attributes, Poll, Share, Vessels, Watch};
+use upcall_core::event::Event;
+use upcall_core::kernel::{Attributes, Poll, Share, Trace, Vessels, Watch};
 use upcall_core::{Activation, Activity, Entered, Errno, Inside, ThreadList, Waiting};
 
 use crate::machine::policy::Call;
@@ -286,6 +287,20 @@ impl Watch for Sim {
     fn needs_heirs(&self) -> bool {
         self.machine().point(Call::Sentinel);
         self.machine().style.sentinel
+    }
+}
+
+impl Trace for Sim {
+    fn note(&self, event: Event<Self>) {
+        let machine = self.machine();
+        let (space, me) = (self.space(), machine.running.get());
+        let what = (event.what, event.vp.index(), machine.clock.get());
+        if let Err((before, of)) = space.timeline.take(what, event.thread, me) {
+            machine.fail(format!(
+                "the_timeline_adds_up: {:?} of vessel {me}, but of vessel {of} the thread was left in place {before}",
+                event.what
+            ));
+        }
     }
 }
 

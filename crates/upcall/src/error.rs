@@ -18,6 +18,8 @@ pub enum Error {
     TimeSlice(Duration),
     /// Stacks are not of a size from 16 KiB to 16 MiB.
     StackSize(usize),
+    /// The directory for the file of events is no absolute path.
+    TraceDirectory,
     /// A variable of the environment that sets the runtime has an invalid value.
     Variable(Meaningless),
     /// This process has so many threads already.
@@ -50,6 +52,9 @@ impl fmt::Display for Error {
                 f,
                 "stack size: {size} bytes is not between 16 KiB and 16 MiB"
             ),
+            Error::TraceDirectory => {
+                write!(f, "the directory for events is no absolute path")
+            }
             Error::Variable(variable) => variable.fmt(f),
             Error::HasThreads(count) => write!(
                 f,

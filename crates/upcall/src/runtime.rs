@@ -1,5 +1,6 @@
 //! The runtime of the process.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use std::sync::{Once, atomic::AtomicBool};
@@ -71,7 +72,7 @@ pub enum Backend {
 }
 
 /// Settings of a [`Runtime`]. For settings that are not made, the variables `UPCALL_VPS`, `UPCALL_SLICE_US`,
-/// `UPCALL_POLICY` and `UPCALL_STATS` hold, as under `upcall run`.
+/// `UPCALL_POLICY`, `UPCALL_STATS` and `UPCALL_TRACE` hold, as under `upcall run`.
 #[derive(Default)]
 pub struct Builder {
     vps: Option<(u32, u32)>,
@@ -79,6 +80,7 @@ pub struct Builder {
     slice: Option<Duration>,
     policy: Option<Box<dyn Policy>>,
     stats: Option<bool>,
+    trace: Option<PathBuf>,
     deadlocks: Option<bool>,
     stack: Option<usize>,
 }
@@ -123,6 +125,17 @@ impl Builder {
     #[must_use]
     pub fn stats(mut self, stats: bool) -> Self {
         self.stats = Some(stats);
+        self
+    }
+
+    /// Has the runtime note what its threads do with the processors, in a file that it makes in this directory: an absolute
+    /// path, best of a file system in memory. The last 16384 events of each activation are there, also after the process was
+    /// killed. `upcall trace --from` makes a timeline of them, and `upcall trace -p` one of all that comes.
+    ///
+    /// If there can be no such file, this is said on standard error, and the program runs without one.
+    #[must_use]
+    pub fn trace(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.trace = Some(directory.into());
         self
     }
 
@@ -177,7 +190,7 @@ impl Builder {
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn embed(self, range: Option<VpRange>) -> Result<Runtime, Error> {
-        use upcall_guest::start::{NotServed, Server, embed, server};
+        use upcall_guest::start::{NotServed, Server, embed, kept_path, server};
         use upcall_guest::state::{GUEST, Options, Policy as Known};
 
         let (mut options, meaningless) = Options::from_environment();
@@ -204,6 +217,10 @@ impl Builder {
             };
         }
         options.stats = self.stats.unwrap_or(options.stats);
+        if let Some(directory) = &self.trace {
+            let path = kept_path(directory.clone().into());
+            options.trace = Some(path.ok_or(Error::TraceDirectory)?);
+        }
         let there = GUEST.runtime();
         let server = embed(options).map_err(|error| match error {
             NotServed::Process(why) => Error::NotServed(why),
@@ -255,6 +272,10 @@ impl Builder {
             (
                 self.stats.is_some() && options.stats != GUEST.prints_stats(),
                 "choice of counters",
+            ),
+            (
+                self.trace.is_some() && options.trace != GUEST.trace(),
+                "directory for events",
             ),
             (
                 self.stack.is_some_and(|size| size != usual_stack_size()),

@@ -10,7 +10,7 @@
 
 #[cfg(test)]
 mod any_memory;
-mod calls;
+pub(crate) mod calls;
 mod core_file;
 mod memory;
 mod objects;

@@ -13,6 +13,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::event::What;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::state::activation::{Activation, Activity};
@@ -40,6 +41,7 @@ impl<K: Kernel> Inside<K> {
                     State::Rung | State::Runtime => {
                         vp.set(self.activation(), State::Runtime);
                         self.set_activity(Activity::Running);
+                        runtime.ends_rest(vp);
                         runtime.inherit(self.activation(), vp);
                         return;
                     }
@@ -119,11 +121,12 @@ impl<K: Kernel> Inside<K> {
                 return true;
             }
         }
+        let began = runtime.kernel.now();
+        runtime.begins_rest(vp, began);
         runtime.vps.set_idle(vp);
         if !vp.step(self.activation(), State::Runtime, State::Idle) {
             runtime.kernel.broken("an idle owner was replaced");
         }
-        let began = runtime.kernel.now();
         let spell = vp.spell_ns.load(Ordering::Relaxed);
         loop {
             // SeqCst: its processor may be taken just now; see `Runtime::recall`.
@@ -145,12 +148,17 @@ impl<K: Kernel> Inside<K> {
                 break;
             }
         }
-        let slept = runtime.kernel.now().wrapping_sub(began);
+        let now = runtime.kernel.now();
+        let slept = now.wrapping_sub(began);
         vp.spell_ns.store(
             if slept < SHORT_SLEEP_NS { SPELL_NS } else { 0 },
             Ordering::Relaxed,
         );
-        self.reclaim(vp)
+        let owns = self.reclaim(vp);
+        if owns {
+            runtime.ends_rest_at(vp, now);
+        }
+        owns
     }
 
     /// The idle owner goes back to work, if it still is the owner.
@@ -221,6 +229,32 @@ impl<K: Kernel> Inside<K> {
 }
 
 impl<K: Kernel> Runtime<K> {
+    /// The virtual processor is about to be idle, and perhaps another's soon.
+    pub(super) fn begins_rest(&self, vp: &'static Vp<K>, now: u64) {
+        vp.begins_rest(now);
+        self.trace(What::Idle, vp, None);
+    }
+
+    /// The virtual processor is the caller's. It may have been idle.
+    pub(super) fn ends_rest(&self, vp: &'static Vp<K>) {
+        if vp.rests() {
+            self.ends_rest_at(vp, self.kernel.now());
+        }
+    }
+
+    fn ends_rest_at(&self, vp: &'static Vp<K>, now: u64) {
+        vp.ends_rest(now);
+        self.trace(What::Busy, vp, None);
+    }
+
+    /// For how many nanoseconds until `now` there were virtual processors, and for how many of those they were idle, all
+    /// together.
+    pub fn times(&self, now: u64) -> (u64, u64) {
+        let since = now.saturating_sub(self.started_ns.load(Ordering::Relaxed));
+        let idle = self.vps().iter().map(|vp| vp.idle_ns(now)).sum();
+        (since * self.vps().len() as u64, idle)
+    }
+
     /// Returns true if there is something to run there as soon as the owner blocks.
     pub(super) fn work_waits_for(&self, vp: &'static Vp<K>) -> bool {
         vp.has_ready() || vp.nr_displaced.load(Ordering::Relaxed) != 0
@@ -281,6 +315,7 @@ impl<K: Kernel> Runtime<K> {
             return false;
         }
         self.vps.clear_idle(vp);
+        self.trace(What::Rung, vp, None);
         self.stats.rung.add();
         word.owner().notify();
         true

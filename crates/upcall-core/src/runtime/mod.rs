@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 use crate::arch;
 use crate::kernel::Kernel;
@@ -37,6 +37,7 @@ mod seat;
 mod spares;
 mod standby;
 mod taken;
+mod trace;
 mod vps;
 
 use self::activations::Activations;
@@ -45,6 +46,7 @@ use self::policy::Policy;
 use self::precedence::Ranks;
 use self::seat::Seat;
 use self::spares::Spares;
+use self::trace::Listeners;
 use self::vps::Vps;
 
 pub use futex::Waited;
@@ -62,11 +64,14 @@ pub struct Runtime<K: Kernel> {
     spares: Spares<K>,
     /// See [`Runtime::leave_behind`].
     left: AtomicBool,
+    listeners: Listeners,
     ranks: Ranks<K>,
     policy: Policy<K>,
     seat: Seat<K>,
     futexes: Futexes<K>,
     timers: Timers<K>,
+    /// When the virtual processors came into being, in nanoseconds.
+    started_ns: AtomicU64,
     stats: Stats,
 }
 
@@ -94,12 +99,14 @@ impl<K: Kernel> Runtime<K> {
                 activations: Activations::none(),
                 spares: Spares::none(),
                 left: AtomicBool::new(false),
+                listeners: Listeners::none(),
                 ranks: Ranks::unused(),
                 policy: Policy::new(),
                 seat: Seat::empty(),
                 futexes,
                 timers,
                 stats: Stats::default(),
+                started_ns: AtomicU64::new(0),
             });
             let runtime = &*place;
             runtime.kernel.share(NonNull::from(&*runtime.stats).cast());
@@ -160,7 +167,10 @@ impl<K: Kernel> Runtime<K> {
     /// The kernel's error when not even one can be started beside the caller: then nothing but
     /// the caller's virtual processor works.
     pub fn start(&'static self) -> Result<(), Errno> {
+        let now = self.kernel.now();
+        self.started_ns.store(now, Ordering::Relaxed);
         for vp in self.vps().iter().skip(1) {
+            self.begins_rest(vp, now);
             if let Err(error) = self.kernel.spawn(vp.word().owner(), false) {
                 self.refused();
                 return Err(error);
@@ -254,6 +264,8 @@ impl<K: Kernel> Runtime<K> {
     /// enters and leaves as ever, but nobody else is called any more.
     pub fn leave_behind(&self) {
         self.left.store(true, Ordering::Relaxed);
+        // What is noted would be the parent's.
+        self.end_trace();
     }
 
     /// Returns true if that has happened.

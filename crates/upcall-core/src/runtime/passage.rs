@@ -11,6 +11,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::arch;
+use crate::event::What;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::{Activation, Activity};
@@ -127,6 +128,7 @@ impl<K: Kernel> Runtime<K> {
         inside.set_activity(Activity::Running);
         if inside.step(State::Kernel, State::Runtime) {
             self.vps.clear_idle(inside.vp());
+            inside.trace_own(What::Returns);
             inside
         } else {
             inside.regain()
@@ -228,6 +230,7 @@ impl<K: Kernel> Entered<K> {
     fn step_into_kernel(self) -> bool {
         let (runtime, vp) = (self.runtime(), self.vp());
         self.set_activity(Activity::InCall);
+        self.trace_own(What::Calls);
         if runtime.standby_is_awake(vp) {
             self.set(State::Kernel);
         } else if !runtime.is_left()

@@ -244,7 +244,7 @@ impl<K: Kernel> Runtime<K> {
         advice
     }
 
-    /// Something happens to a thread: the adviser is told, if there is one. `vp` is near.
+    /// Something happens to a thread: those are told that listen. `vp` is near.
     #[inline]
     pub(crate) fn tell(
         &'static self,
@@ -252,8 +252,31 @@ impl<K: Kernel> Runtime<K> {
         thread: &'static Thread<K>,
         transition: Transition,
     ) {
+        if self.listeners.any() {
+            self.tell_listeners(vp, thread, transition);
+        }
+    }
+
+    /// The same for the adviser alone.
+    pub(super) fn tell_policy(
+        &'static self,
+        vp: &'static Vp<K>,
+        thread: &'static Thread<K>,
+        transition: Transition,
+    ) {
         if self.is_ranked() {
             self.tell_adviser(vp, What::Happened(thread, transition));
+        }
+    }
+
+    /// See [`Activation::tell_of_absent`].
+    pub(super) fn tell_policy_of_absent(
+        &'static self,
+        activation: &'static Activation<K>,
+        vp: &'static Vp<K>,
+    ) {
+        if self.is_ranked() {
+            self.tell_adviser(vp, What::Absent(activation));
         }
     }
 
@@ -361,7 +384,7 @@ impl<K: Kernel> Inside<K> {
         };
         let becomes = runtime.policy.appoint(thread);
         if becomes {
-            runtime.ranks.begin();
+            runtime.listeners.begin_ranks();
             thread.rank.store(ADVISER.0, Ordering::SeqCst);
         }
         becomes
@@ -380,11 +403,11 @@ impl<K: Kernel> Inside<K> {
         while told.take().is_some() {}
     }
 
-    /// Something happens to the thread that the caller is: the adviser is told, if there is one.
+    /// Something happens to the thread that the caller is: those are told that listen.
     #[inline]
     pub fn tell_of_current(&self, transition: Transition) {
         let runtime = self.runtime();
-        if runtime.is_ranked()
+        if runtime.listeners.any()
             && let Some(thread) = self.thread()
         {
             runtime.tell(self.vp(), thread, transition);
@@ -396,9 +419,8 @@ impl<K: Kernel> Activation<K> {
     /// The activation was replaced on `vp` since it is blocked in the kernel with its thread.
     #[inline]
     pub(super) fn tell_of_absent(&'static self, vp: &'static Vp<K>) {
-        let runtime = self.runtime();
-        if runtime.is_ranked() {
-            runtime.tell_adviser(vp, What::Absent(self));
+        if self.runtime().listeners.any() {
+            self.tell_listeners_of_absent(vp);
         }
     }
 }

@@ -8,12 +8,10 @@ use crate::state::activation::Activation;
 use crate::state::inside::Inside;
 use crate::state::thread::{Phase, Thread, ThreadList};
 use crate::state::vp::Vp;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::Ordering;
 
 /// What a runtime has of ranks, beside those in the threads.
 pub(super) struct Ranks<K: Kernel> {
-    /// A thread has had another rank than the common one, or there is an adviser.
-    used: AtomicBool,
     /// Ready threads that may not run.
     held: SpinLock<ThreadList<K>>,
 }
@@ -21,14 +19,8 @@ pub(super) struct Ranks<K: Kernel> {
 impl<K: Kernel> Ranks<K> {
     pub(super) const fn unused() -> Self {
         Ranks {
-            used: AtomicBool::new(false),
             held: SpinLock::new(ThreadList::new()),
         }
-    }
-
-    /// From here on threads may have ranks.
-    pub(super) fn begin(&self) {
-        self.used.store(true, Ordering::SeqCst);
     }
 
     /// Returns true if some ready thread may not run.
@@ -43,7 +35,7 @@ impl<K: Kernel> Runtime<K> {
     pub fn is_ranked(&self) -> bool {
         // Relaxed: an owner that takes a ranked thread out of a list sees what was written before the thread
         // was put in, and looks after that (`is_chosen`).
-        self.ranks.used.load(Ordering::Relaxed)
+        self.listeners.ranks()
     }
 
     /// Puts a thread aside that came out of a ready list with [`Rank::HELD`]. Returns true if it still has it.
@@ -205,7 +197,7 @@ impl<K: Kernel> Inside<K> {
     pub fn set_rank(&self, thread: &'static Thread<K>, rank: Rank) {
         let runtime = self.runtime();
         if rank != Rank::COMMON {
-            runtime.ranks.begin();
+            runtime.listeners.begin_ranks();
         }
         // SeqCst: an activation that has the thread in its hands reads the rank after it has made it ready or running.
         if thread.rank.swap(rank.0, Ordering::SeqCst) == rank.0 || !runtime.is_ranked() {

@@ -13,6 +13,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::event::What;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::{Activation, Activity};
@@ -40,6 +41,7 @@ impl<K: Kernel> Entered<K> {
             if runtime.is_ranked() {
                 self.activation().publish_rank();
             }
+            self.trace_own(What::Resumes);
             return self;
         }
         // To have the owner choose again is to displace it: not for one that it has displaced itself, nor
@@ -48,6 +50,9 @@ impl<K: Kernel> Entered<K> {
             |inside, thread, displaced| {
                 let runtime = inside.runtime();
                 let vp = inside.vp();
+                if displaced != 0 {
+                    runtime.trace(What::Preempted, vp, Some(thread));
+                }
                 if runtime.is_ranked() {
                     runtime.put_back(vp, thread);
                     runtime.look_after(vp);
@@ -144,6 +149,7 @@ impl<K: Kernel> Inside<K> {
                     vp.only_computes.store(false, Ordering::Relaxed);
                     if vp.replace(word, self.activation(), State::Runtime) {
                         runtime.vps.clear_idle(vp);
+                        runtime.ends_rest(vp);
                         if !word.is_owned_by(self.activation()) {
                             owner.retire_from(Activity::Resting);
                         }
@@ -204,6 +210,8 @@ impl<K: Kernel> Inside<K> {
         }
         displaced.push(owner);
         vp.nr_displaced.fetch_add(1, Ordering::Relaxed);
+        // With the list locked: the owner takes itself out first when it runs again.
+        runtime.trace(What::Displaced, vp, owner.thread());
         drop(displaced);
         runtime.stats.displaced.add();
         runtime.kernel.interrupt(owner);

@@ -7,6 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::arch;
+use crate::event::What;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::inside::Inside;
@@ -94,14 +95,14 @@ impl<K: Kernel> Inside<K> {
         chosen
     }
 
-    /// Returns true if nothing but the ready list has a say in what runs next.
+    /// Returns true if nothing but the ready list has a say in what runs next, and nobody is told.
     #[inline]
     pub(super) fn is_plain_turn(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
         self.attention.load(Ordering::Relaxed) == 0
             && vp.nr_displaced.load(Ordering::Relaxed) == 0
             && runtime.stats.absent.get() == 0
-            && !runtime.is_ranked()
+            && !runtime.listeners.any()
             && !runtime.poller_is_due(vp)
     }
 
@@ -122,8 +123,8 @@ impl<K: Kernel> Inside<K> {
             .carrier
             .set(Some(self.activation()), Ordering::Release);
         self.thread.set(Some(thread), Ordering::Relaxed);
-        if runtime.is_ranked() {
-            self.activation().publish_rank();
+        if runtime.listeners.any() {
+            self.tell_of_run(vp, thread);
         }
         vp.count_dispatch();
         if vp.woken_wait.load(Ordering::Relaxed) {
@@ -252,6 +253,7 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn steal_from(&'static self, other: &'static Vp<K>) -> Option<&'static Thread<K>> {
         let thread = other.ready.steal(&self.kernel)?;
         self.stats.stolen.add();
+        self.trace(What::Stolen, other, Some(thread));
         Some(thread)
     }
 

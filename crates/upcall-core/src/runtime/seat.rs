@@ -9,6 +9,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::event::What;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
@@ -112,7 +113,9 @@ impl<K: Kernel> Inside<K> {
         }
         // Perhaps it was woken to end, and is needed here.
         runtime.end_surplus();
+        runtime.trace(What::Polls, self.vp(), None);
         let list = runtime.kernel.poll(self.activation(), Some(seen));
+        runtime.trace(What::Polled, self.vp(), None);
         runtime.seat.leave();
         if list.is_empty() {
             // The last deadline may have been nobody's.
@@ -158,6 +161,7 @@ impl<K: Kernel> Inside<K> {
         if free && !runtime.is_ranked() && runtime.kernel.may_run(vp) && self.acquire(vp, true) {
             // Before anything else, a displaced activation included.
             if let Some(first) = list.pop_front() {
+                runtime.trace(What::Unblocked, vp, Some(first));
                 runtime.add_ready(vp, list);
                 runtime.look_around(vp);
                 self.run(vp, first);

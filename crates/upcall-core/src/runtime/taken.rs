@@ -19,6 +19,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::event::What;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::state::activation::Activation;
@@ -125,6 +126,7 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn pause(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
         runtime.stats.taken.add();
+        runtime.trace(What::Taken, vp, None);
         while !runtime.kernel.may_run(vp) {
             runtime.give_away(vp);
             // Not only its own: it may have been rung for another's.
@@ -135,6 +137,7 @@ impl<K: Kernel> Inside<K> {
                 return false;
             }
         }
+        runtime.trace(What::Added, vp, None);
         true
     }
 

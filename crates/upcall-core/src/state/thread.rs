@@ -314,6 +314,12 @@ impl<K: Machine> Thread<K> {
         }
     }
 
+    /// What it waits for, where the runtime knows: an address, and in the two low bits what kind it is of, as in the word at
+    /// [`Thread::OFFSET_WAIT`].
+    pub fn waits(&self) -> u64 {
+        self.wait.load(Ordering::Relaxed).bits() as u64
+    }
+
     /// Why it was last woken. Only for the thread itself.
     pub fn wake_reason(&self) -> WakeReason {
         self.reason.load(Ordering::Relaxed)

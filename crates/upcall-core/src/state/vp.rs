@@ -149,6 +149,9 @@ pub struct Vp<K: Machine> {
     pub(crate) rank: AtomicU64,
     /// The adviser knows that it has nothing to run. Only its owner writes.
     pub(crate) idle_told: AtomicBool,
+    /// Since when it is idle, or 0; and for how long it was before. All in nanoseconds.
+    idle_since: AtomicU64,
+    idle_ns: AtomicU64,
     /// Threads it has run. Only its owner writes.
     pub(crate) dispatches: AtomicU64,
     /// When the processor was last offered to returning activations, and how long it is not offered then (nanoseconds).
@@ -190,6 +193,8 @@ impl<K: Machine> Vp<K> {
             polled_ns: AtomicU64::new(0),
             rank: AtomicU64::new(Rank::COMMON.0),
             idle_told: AtomicBool::new(false),
+            idle_since: AtomicU64::new(0),
+            idle_ns: AtomicU64::new(0),
             dispatches: AtomicU64::new(0),
             offered_ns: AtomicU64::new(0),
             offer_after_ns: AtomicU64::new(OFFER_NS),
@@ -218,6 +223,32 @@ impl<K: Machine> Vp<K> {
     pub(crate) fn count_dispatch(&self) {
         let count = self.dispatches.load(Ordering::Relaxed);
         self.dispatches.store(count + 1, Ordering::Relaxed);
+    }
+
+    /// It is about to be idle. Only for its owner.
+    pub(crate) fn begins_rest(&self, now: u64) {
+        self.idle_since.store(now, Ordering::Relaxed);
+    }
+
+    /// Returns true if it is idle, or was when it became the caller's.
+    pub(crate) fn rests(&self) -> bool {
+        self.idle_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// It is not idle any more. Only for its owner.
+    pub(crate) fn ends_rest(&self, now: u64) {
+        let idle = self.idle_ns(now);
+        self.idle_since.store(0, Ordering::Relaxed);
+        self.idle_ns.store(idle, Ordering::Relaxed);
+    }
+
+    /// For how long it has been idle until `now`.
+    pub(crate) fn idle_ns(&self, now: u64) -> u64 {
+        let before = self.idle_ns.load(Ordering::Relaxed);
+        match self.idle_since.load(Ordering::Relaxed) {
+            0 => before,
+            since => before + now.saturating_sub(since),
+        }
     }
 
     /// The thread that runs is known to run since `now`.

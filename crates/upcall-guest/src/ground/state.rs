@@ -6,6 +6,7 @@
 //! the child is such a program again: its only thread leaves the parent's runtime behind, and starts a new one when it
 //! needs it.
 
+use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -32,6 +33,8 @@ pub struct Options {
     pub adapts: u32,
     /// Print counters at exit.
     pub stats: bool,
+    /// The directory for a file in which events are noted, if they are.
+    pub trace: Option<&'static CStr>,
     /// Use a sentinel instead of a standby; otherwise as the kernel's scheduler needs.
     pub sentinel: bool,
     /// The probe to use.
@@ -86,6 +89,7 @@ pub struct Guest {
     pub(crate) vps: AtomicU32,
     adapts: AtomicU32,
     pub(crate) stats: AtomicBool,
+    trace: AtomicPtr<c_char>,
     /// Where to print them: standard error as it was when the runtime started, which many programs
     /// close before they end.
     pub(crate) report_to: AtomicI32,
@@ -115,6 +119,7 @@ pub static GUEST: Guest = Guest {
     vps: AtomicU32::new(0),
     adapts: AtomicU32::new(0),
     stats: AtomicBool::new(false),
+    trace: AtomicPtr::new(ptr::null_mut()),
     report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
     probe: AtomicEnum::new(Probe::Perf),
@@ -135,6 +140,8 @@ impl Guest {
         self.vps.store(options.vps, Ordering::Relaxed);
         self.adapts.store(options.adapts, Ordering::Relaxed);
         self.stats.store(options.stats, Ordering::Relaxed);
+        let trace = options.trace.map_or(ptr::null(), CStr::as_ptr);
+        self.trace.store(trace.cast_mut(), Ordering::Relaxed);
         self.sentinel.store(options.sentinel, Ordering::Relaxed);
         self.probe.store(options.probe, Ordering::Relaxed);
         self.slice_ns.store(options.slice_ns, Ordering::Relaxed);
@@ -156,6 +163,13 @@ impl Guest {
     /// [`Options::stats`].
     pub fn prints_stats(&self) -> bool {
         self.stats.load(Ordering::Relaxed)
+    }
+
+    /// [`Options::trace`].
+    pub fn trace(&self) -> Option<&'static CStr> {
+        let text = self.trace.load(Ordering::Relaxed);
+        // SAFETY: null, or a string that lives for ever.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
     }
 
     /// [`Options::policy`].

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use upcall_core::Machine;
 use upcall_linux::statistics::ROWS;
 use upcall_linux::{Runtime, sys};
 
@@ -11,7 +12,7 @@ use crate::thread::shell;
 
 /// A buffer on the stack: nothing may be allocated while the process ends.
 struct Text {
-    bytes: [u8; 2048],
+    bytes: [u8; 3072],
     len: usize,
 }
 
@@ -28,13 +29,16 @@ impl Write for Text {
 pub fn print(runtime: &'static Runtime, descriptor: i32) {
     let stats = runtime.stats();
     let mut text = Text {
-        bytes: [0; 2048],
+        bytes: [0; 3072],
         len: 0,
     };
     let turns = runtime.kernel().turns().report().unwrap_or_default();
+    let (time, idle) = runtime.times(runtime.kernel().now());
     let (refused, failed) = dispatch::state();
     let values: [u64; ROWS.len()] = [
         runtime.vps().len() as u64,
+        time / 1000,
+        idle / 1000,
         stats.created.get(),
         stats.threads.peak(),
         runtime.switches(),

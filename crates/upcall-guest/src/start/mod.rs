@@ -15,7 +15,8 @@ mod ready;
 mod runtime;
 
 use std::env;
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, CString, OsString, c_char, c_int};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use upcall_linux::VpRange;
@@ -264,7 +265,7 @@ fn is_preloaded() -> bool {
         if !found || info.dli_fname.is_null() {
             return false;
         }
-        std::ffi::CStr::from_ptr(info.dli_fname)
+        CStr::from_ptr(info.dli_fname)
     };
     let name = path.to_string_lossy();
     let preloaded = name.ends_with("/libupcall_guest.so")
@@ -310,6 +311,7 @@ impl Options {
             vps: 0,
             adapts: 0,
             stats: number("UPCALL_STATS").unwrap_or(0) != 0,
+            trace: None,
             sentinel: number("UPCALL_SENTINEL").map_or_else(
                 || choose_unmeasured().mode == StandbyMode::Sentinel,
                 |value| value != 0,
@@ -322,6 +324,7 @@ impl Options {
         if let Some(range) = range {
             options.set_vps(range);
         }
+        options.trace = read("UPCALL_TRACE").and_then(|path| kept_path(path.into()));
         let probe = match read("UPCALL_PROBE").as_deref() {
             Some("perf") => Some(Probe::Perf),
             Some("proc") => Some(Probe::Proc),
@@ -333,6 +336,14 @@ impl Options {
             .unwrap_or(Policy::ForkedFirst);
         (options, probe, meaningless)
     }
+}
+
+/// Returns a path of a directory that is kept for ever; `None`: it is no absolute one.
+pub fn kept_path(path: OsString) -> Option<&'static CStr> {
+    let text = CString::new(path.into_vec()).ok()?;
+    text.as_bytes()
+        .starts_with(b"/")
+        .then(|| &*Box::leak(text.into_boxed_c_str()))
 }
 
 /// Returns the best probe that works here; see [`upcall_linux::observe`].

@@ -6,12 +6,13 @@ use core::sync::atomic::Ordering;
 use upcall_core::runtime::Order;
 use upcall_core::{Errno, Machine};
 use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, affinity, base, descriptors, limits, live, memory, placement,
-    preempt, turns,
+    Hooks, Linux, Runtime, Settings, Thread, affinity, base, descriptors, limits, live, memory,
+    placement, preempt, sys, turns,
 };
 
 use crate::call::credentials;
 use crate::ground::attributes::{self, GuestAttributes};
+use crate::ground::entry::Frame;
 use crate::ground::mask;
 use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
 use crate::report::{description, stats, stuck};
@@ -58,6 +59,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
             deferred: signal::deferred,
             pass_on: signal::pass_on,
             resting_mask: masks::resting,
+            call,
             tick: signal::tick,
             stuck: stuck::look,
         },
@@ -113,6 +115,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     signal::descriptors::take_own_signals();
     signal::install_own();
     signal::altstack::install(&inside);
+    begin_trace(runtime, thread);
     if GUEST.uses_io_uring.load(Ordering::Acquire) {
         runtime.keep_activations();
     }
@@ -125,6 +128,36 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
         Err(Errno(libc::ENOSYS | libc::EPERM | libc::EACCES)) => Ok(runtime),
         started => started.map(|()| runtime),
     }
+}
+
+/// Begins to note what happens, if the program was started with that.
+fn begin_trace(runtime: &'static Runtime, thread: &'static Thread) {
+    let Some(directory) = GUEST.trace() else {
+        return;
+    };
+    match Linux::begin_trace(runtime, directory) {
+        Ok(()) => names::note_new(thread),
+        // Nobody reads any more.
+        Err(Errno(libc::ENOENT)) => {}
+        Err(error) => {
+            let text = format!(
+                "upcall: not traced: there can be no file in {} (errno {})\n",
+                directory.to_string_lossy(),
+                error.0
+            );
+            sys::say(text.as_bytes());
+        }
+    }
+}
+
+/// See [`Hooks::call`].
+fn call(thread: &Thread) -> u64 {
+    let frame = thread.guest().frame.load(Ordering::Relaxed) as *const Frame;
+    // SAFETY: null, or the registers at the site of the call in which the calling thread is.
+    let frame = unsafe { frame.as_ref() };
+    frame.map_or(u64::from(u32::MAX), |frame| {
+        (frame.rax & 0xffff_ffff) | frame.rdi << 32
+    })
 }
 
 fn choose_processors(processors: &mut [u32; 1024]) -> usize {

@@ -24,7 +24,7 @@ use crate::rewrite::object;
 use crate::rewrite::unwind::Tables;
 use crate::signal::{self, dispatch, pending};
 use crate::thread::{
-    affinity, agents, bound, kept_stacks, lending, outside, robust, scheduling, shell,
+    affinity, agents, bound, kept_stacks, lending, names, outside, robust, scheduling, shell,
 };
 
 /// The arguments of clone(2) and clone3(2), as far as threads need them.
@@ -292,6 +292,7 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
         agents::take_back(inside, agent);
         return Err(Errno(libc::EAGAIN));
     };
+    names::note_new(thread);
     if request.child_tid > base {
         CLEARED.store(request.child_tid - base, Ordering::Relaxed);
     }

@@ -50,6 +50,22 @@ fn set(thread: &'static Thread, name: &[u8; LENGTH]) {
             Ordering::Relaxed,
         );
     }
+    note(thread, None);
+}
+
+/// Notes a new thread's id and name for a timeline.
+pub fn note_new(thread: &'static Thread) {
+    note(thread, Some(thread.guest().tid.load(Ordering::Relaxed)));
+}
+
+fn note(thread: &'static Thread, id: Option<i32>) {
+    let Some(runtime) = GUEST.runtime() else {
+        return;
+    };
+    if runtime.kernel().is_traced() {
+        let name = [0, 1].map(|half| thread.guest().name[half].load(Ordering::Relaxed));
+        runtime.kernel().note_identity(thread, id, name);
+    }
 }
 
 /// Names the thread of that id, and its kernel thread if it has one of its own.

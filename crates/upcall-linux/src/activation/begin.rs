@@ -45,6 +45,7 @@ impl Linux {
         if !activation.kernel.sentinel.load(Ordering::Relaxed) {
             preempt::start_slices(activation, self.now(), self.settings.slice_ns);
         }
+        self.begin_record(activation);
         (self.settings.hooks.begin)();
     }
 

@@ -2,6 +2,7 @@
 
 pub mod affinity;
 pub(crate) mod pace;
+mod trace;
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,7 @@ use upcall_core::{Activity, Errno, Machine, Slot, ThreadList, Vp, Waiting};
 
 use crate::activation::{preempt, spawn};
 use crate::blocked::watch::Watch;
+use crate::record::Recorder;
 use crate::state::{
     Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
     Thread, activations, base, cpu_time, slack,
@@ -49,6 +51,7 @@ impl Linux {
             } else {
                 Turns::none()
             },
+            recorder: Recorder::default(),
         })
     }
 
@@ -302,7 +305,10 @@ unsafe impl Vessels for Linux {
 
     #[inline]
     fn bind(&self, activation: &Activation) {
-        activation.kernel.binding.bind(activation.vp().processor());
+        let vp = activation.vp();
+        if activation.kernel.binding.bind(vp.processor()) {
+            self.note_place(vp);
+        }
     }
 
     fn look_for_deadlock(&self, inside: &Inside) {

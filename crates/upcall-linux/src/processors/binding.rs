@@ -17,11 +17,12 @@ impl Binding {
         Self::KNOWN | (affinity::generation() << 10 | processor & 1023) & !Self::KNOWN
     }
 
-    /// Binds the calling kernel thread, whose binding this is, unless it is bound there.
+    /// Binds the calling kernel thread, whose binding this is, unless it is bound there. Returns true if it was not.
     #[inline]
-    pub(crate) fn bind(&self, processor: u32) {
+    pub(crate) fn bind(&self, processor: u32) -> bool {
         let word = Self::word(processor);
-        if self.0.load(Ordering::Relaxed) != word {
+        let is_new = self.0.load(Ordering::Relaxed) != word;
+        if is_new {
             self.forget();
             if affinity::apply(&Set::only(processor)) {
                 self.0.store(word, Ordering::SeqCst);
@@ -29,6 +30,7 @@ impl Binding {
                 affinity::is_stale();
             }
         }
+        is_new
     }
 
     /// The processor; `None` while it is unknown or the allowed set has changed since.

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::sys::limits;
+
 /// Returns the directory under which such files lie, if the environment names one.
 #[must_use]
 pub fn base() -> Option<PathBuf> {
@@ -26,7 +28,7 @@ pub fn base() -> Option<PathBuf> {
 /// It cannot be written or would be longer than files may be, there is no home directory, or the place is another user's: a superuser who was given somebody's
 /// HOME must leave nothing of its own there.
 pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if !may_be_so_long(bytes.len()) {
+    if !limits::may_be_so_long(bytes.len()) {
         return Err(std::io::ErrorKind::FileTooLarge.into());
     }
     let directory = file.parent().unwrap_or(Path::new("/"));
@@ -58,20 +60,4 @@ pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let _ = fs::remove_file(&draft);
     }
     written
-}
-
-/// Returns true if the process may write a file of this length: otherwise a signal would come (SIGXFSZ).
-fn may_be_so_long(length: usize) -> bool {
-    let mut limit = [0u64; 2];
-    // SAFETY: writes the two numbers.
-    let answer = unsafe {
-        sys!(
-            libc::SYS_prlimit64,
-            0,
-            libc::RLIMIT_FSIZE,
-            0,
-            limit.as_mut_ptr()
-        )
-    };
-    answer == 0 && limit[0] >= length as u64
 }

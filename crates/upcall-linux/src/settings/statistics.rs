@@ -14,10 +14,18 @@ const fn row(name: &'static str, meaning: &'static str) -> Row {
 }
 
 /// All rows, in the order in which they are printed.
-pub const ROWS: [Row; 25] = [
+pub const ROWS: [Row; 27] = [
     row(
         "virtual processors",
         "How many threads the program can run at once (upcall run -p).",
+    ),
+    row(
+        "time of virtual processors (us)",
+        "How long there were virtual processors, all together.",
+    ),
+    row(
+        "of that idle (us)",
+        "How long they had nothing to run. The rest is what threads and the runtime had, or other programs in between.",
     ),
     row(
         "threads created",

@@ -19,16 +19,19 @@ enum Values {
     Word(&'static [&'static str]),
     /// A number of virtual processors, or a range of numbers.
     Processors,
+    /// The absolute path of a directory.
+    Directory,
 }
 
 /// The variables that no flag of `upcall run` stands for.
-const VARIABLES: [(&str, Values); 6] = [
+const VARIABLES: [(&str, Values); 7] = [
     ("UPCALL_SLICE_US", Values::Number(100, 1_000_000)),
     ("UPCALL_GANG", Values::YesOrNo),
     ("UPCALL_SENTINEL", Values::YesOrNo),
     ("UPCALL_CHILDREN", Values::YesOrNo),
     ("UPCALL_PROBE", Values::Word(&["perf", "proc", "yields"])),
     ("UPCALL_LOG", Values::Word(&["sites"])),
+    ("UPCALL_TRACE", Values::Directory),
 ];
 
 /// Those that stand for a flag.
@@ -85,6 +88,7 @@ impl Values {
                 let range: VpRange = value.parse().ok()?;
                 Some(range.to_string())
             }
+            Values::Directory => value.starts_with('/').then(|| value.into()),
         }
     }
 
@@ -94,6 +98,7 @@ impl Values {
             Values::YesOrNo => "1 or 0".into(),
             Values::Word(words) => words.join(" or "),
             Values::Processors => "a number from 1 to 1024, or a range such as 2..8".into(),
+            Values::Directory => "the absolute path of a directory".into(),
         }
     }
 }
@@ -172,6 +177,7 @@ mod tests {
             ("UPCALL_CHILDREN", "some"),
             ("UPCALL_PROBE", "best"),
             ("UPCALL_LOG", "everything"),
+            ("UPCALL_TRACE", "events"),
         ] {
             let meaningless = one(name, value).expect_err(value);
             assert_eq!(meaningless.name, name, "{meaningless}");
@@ -183,6 +189,7 @@ mod tests {
             ("UPCALL_GANG", "off", Some("0")),
             ("UPCALL_CHILDREN", "YES", Some("1")),
             ("UPCALL_PROBE", "proc", Some("proc")),
+            ("UPCALL_TRACE", "/dev/shm/a b", Some("/dev/shm/a b")),
             ("UPCALL_PROBE", "", None),
         ] {
             let expected = vec![(name, read.map(OsString::from))];

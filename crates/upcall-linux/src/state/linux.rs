@@ -6,6 +6,7 @@ use upcall_core::{Errno, Slot};
 
 use crate::blocked::observe::Probe;
 use crate::blocked::watch::Watch;
+use crate::record::Recorder;
 use crate::state::{Activation, Entered, Inside, Poller, Thread};
 use crate::sys::clone::Starter;
 use crate::turns::Turns;
@@ -35,6 +36,8 @@ pub struct Hooks {
     pub resting_mask: fn() -> u64,
     /// A virtual processor is about to sleep: perhaps no thread will ever run again.
     pub stuck: fn(&Inside),
+    /// The system call that the thread is about to make: its number, and its first argument in the upper half. For a timeline.
+    pub call: fn(&Thread) -> u64,
     /// A time slice of this thread is over, which is parked. See [`upcall_core::kernel::Share::tick`].
     pub tick: fn(&Inside, &'static Thread),
 }
@@ -69,6 +72,7 @@ pub struct Linux {
     /// The activation of the process's first kernel thread.
     pub(crate) first: Slot<Activation>,
     pub(crate) turns: Turns,
+    pub(crate) recorder: Recorder,
 }
 
 impl Linux {

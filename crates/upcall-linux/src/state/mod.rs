@@ -100,6 +100,8 @@ pub struct LinuxActivation {
     pub(crate) sleeps: AtomicU64,
     /// Whether it is a sentinel: it stays in the idle scheduling class.
     pub(crate) sentinel: AtomicBool,
+    /// The ring in which it notes what happens, or 0.
+    pub(crate) ring: AtomicUsize,
     /// Not 0 in what only looks like an activation, for a kernel thread that is none. Kept by the guest.
     pub outside: AtomicUsize,
 }
@@ -128,6 +130,7 @@ impl Default for LinuxActivation {
             glance: Glance::default(),
             sleeps: AtomicU64::new(0),
             sentinel: AtomicBool::new(false),
+            ring: AtomicUsize::new(0),
             outside: AtomicUsize::new(0),
         }
     }

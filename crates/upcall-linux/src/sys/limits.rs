@@ -43,6 +43,22 @@ pub fn processors_into(mask: &mut [u64; 128], processors: &mut [u32; 1024]) -> u
     }
     count.max(1)
 }
+/// Returns true if the process may write a file of this length: otherwise a signal would come (SIGXFSZ).
+pub(crate) fn may_be_so_long(length: usize) -> bool {
+    let mut limit = [0u64; 2];
+    // SAFETY: writes the two numbers.
+    let answer = unsafe {
+        sys!(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_FSIZE,
+            0,
+            limit.as_mut_ptr()
+        )
+    };
+    answer == 0 && limit[0] >= length as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ pub(crate) mod rounds;
 pub(crate) mod sim;
 pub(crate) mod space;
 mod stepping;
+pub(crate) mod timeline;
 pub(crate) mod turns;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -151,6 +152,11 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Returns true if the runtime notes what happens: with every other seed.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.seed % 2 == 1
+    }
+
     /// A machine of `spaces` address spaces, without a vessel. Its style is drawn from the seed, as
     /// everything that follows.
     pub fn new(

@@ -42,6 +42,8 @@ pub struct Signals {
     pub pending: AtomicBool,
     /// How often it was delivered.
     pub delivered: AtomicUsize,
+    /// Where the timeline has left it.
+    pub(crate) place: Number,
     /// The vessel on which the thread was seen last, plus one.
     pub(crate) seen_on: Number,
     /// In which round a less urgent thread was first seen to run while this one waited, and in which last,

@@ -10,6 +10,7 @@ use crate::machine::advice::Advice;
 use crate::machine::books::Books;
 use crate::machine::daemon::Stopped;
 use crate::machine::sim::{Sim, Vp};
+use crate::machine::timeline::Timeline;
 use crate::machine::turns::Turns;
 use crate::machine::{InKernel, Machine, Thread};
 
@@ -55,6 +56,7 @@ pub struct Space {
     /// What the invariants remember.
     pub(crate) books: RefCell<Books>,
     pub(crate) turns: Turns,
+    pub(crate) timeline: Timeline,
     pub(crate) advice: Advice,
     /// Threads that may have ranks.
     pub(crate) ranked: RefCell<Vec<&'static Thread>>,

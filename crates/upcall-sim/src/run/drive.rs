@@ -321,6 +321,53 @@ pub fn play(
 mod tests {
     use super::*;
 
+    /// How many events there were, and their hash.
+    fn timeline_of(seed: u64) -> (u64, u64) {
+        let plan: Plan = format!("{seed},without=stepping").parse().unwrap();
+        let main = |me: Me| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    me.spawn(|me| {
+                        for _ in 0..5 {
+                            me.steps(5);
+                            me.call(2_000);
+                            me.yield_now();
+                            me.sleep(1_000);
+                        }
+                    })
+                })
+                .collect();
+            for thread in threads {
+                me.join(thread);
+            }
+        };
+        let machine = Cell::new(None);
+        let events = Cell::new(0);
+        let boot = |borrowed| {
+            machine.set(Some(borrowed));
+            Scenario::Alone(main).boot(borrowed);
+        };
+        let judge = || {
+            let machine: &Machine = machine.get().expect("it was booted");
+            let timeline = &machine.spaces[0].timeline;
+            events.set(timeline.count.get());
+            Ok(timeline.hash.get())
+        };
+        let hash = play(&plan, |pick| Style::draw(pick), boot, judge).expect("no failure");
+        (events.get(), hash)
+    }
+
+    #[test]
+    fn the_timeline_of_a_seed_is_always_the_same() {
+        for seed in (1..40).step_by(2) {
+            let (events, hash) = timeline_of(seed);
+            assert!(events > 50, "{seed}: {events} events");
+            assert_eq!(timeline_of(seed), (events, hash), "{seed}");
+        }
+        assert_eq!(timeline_of(2).0, 0, "nobody asks for events");
+        assert_ne!(timeline_of(1).1, timeline_of(3).1);
+    }
+
     /// What the bound is for: the run ends, and says so.
     #[test]
     fn an_endless_loop_ends_the_run() {

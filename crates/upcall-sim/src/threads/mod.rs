@@ -97,6 +97,9 @@ extern "C" fn first(argument: usize, _: usize, _: usize) -> ! {
         vessel.processor.set(boot.processors[0]);
     });
     space.runtime.set(Some(runtime));
+    if machine.is_traced() {
+        runtime.begin_trace();
+    }
     space.turns.vps.set(boot.processors.len());
     space.advice.begins(thread);
     // Fails where kernel threads run out at once: the first virtual processor works.

@@ -286,6 +286,14 @@ pub const MUTANTS: &[Mutant] = &[
         instead: "",
         scenario: "policies::a_policy_that_loops_runs_last",
     },
+    // The timeline is not told that an activation was stopped with its thread.
+    Mutant {
+        caught_by: "the_timeline_adds_up",
+        file: "runtime/returned.rs",
+        text: "runtime.trace(What::Displaced, vp, owner.thread());",
+        instead: "",
+        scenario: "blocking_calls",
+    },
     Mutant {
         caught_by: "the_adviser_knows_who_waits",
         file: "runtime/returned.rs",

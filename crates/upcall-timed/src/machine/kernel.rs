@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use upcall_core::kernel::{Attributes, Poll, Share, Vessels, Watch};
+use upcall_core::kernel::{Attributes, Poll, Share, Trace, Vessels, Watch};
 use upcall_core::{Activation, Errno, Inside, ThreadList, Vp};
 
 use super::setup::Kind;
@@ -243,6 +243,8 @@ impl Watch for Timed {
             .vessel(index, |vessel| vessel.doing.get() == Doing::Blocked)
     }
 }
+
+impl Trace for Timed {}
 
 impl Share for Timed {
     fn may_run(&self, vp: &'static Vp<Self>) -> bool {

@@ -2,13 +2,14 @@
 //! for, and the functions that it is in. Live and in core files.
 //!
 //! The threads of `known_states.c`, under `upcall run`, and of `known_states_of_crate.rs` are in known states. Those of
-//! memcached and of a Java program must be there with whole call chains.
+//! memcached and of a Java program must be there with whole call chains. And what `upcall trace` sees of what threads do.
 
 mod gdb;
 mod servers;
 mod stacks;
 mod subject;
 mod top;
+mod trace;
 
 /// What must be said of a thread.
 struct Known {

@@ -13,7 +13,7 @@ use loom::{sync::Condvar, sync::Mutex, thread};
 #[cfg(shuttle)]
 use shuttle::{sync::Condvar, sync::Mutex, thread};
 
-use crate::kernel::{Attributes, Poll, Share, Vessels, Watch};
+use crate::kernel::{Attributes, Poll, Share, Trace, Vessels, Watch};
 use crate::machine::{Errno, Machine};
 use crate::state::activation::Activation;
 use crate::state::thread::{Thread, ThreadList};
@@ -198,6 +198,8 @@ impl Watch for Checked {
         cheap_doubt
     }
 }
+
+impl Trace for Checked {}
 
 impl Share for Checked {
     fn may_run(&self, vp: &'static Vp<Self>) -> bool {

@@ -22,7 +22,7 @@ fn a_more_urgent_thread_is_chosen_or_has_who_chooses_choose_again() {
         let [common, urgent] = threads(runtime);
         // Both have run something more urgent until now.
         urgent.rank.store(2, Ordering::Relaxed);
-        runtime.ranks.begin();
+        runtime.listeners.begin_ranks();
         for vp in [chooses, busy] {
             vp.rank.store(1, Ordering::Relaxed);
         }
@@ -46,7 +46,7 @@ fn a_held_thread_with_another_rank_is_chosen_or_ready() {
         let [chooses, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
         let [held] = threads(runtime);
         held.rank.store(Rank::HELD.0, Ordering::Relaxed);
-        runtime.ranks.begin();
+        runtime.listeners.begin_ranks();
         runtime.push_back(chooses, held);
         let frees = thread::spawn(move || {
             kernel::act_as(owner(busy));
@@ -64,7 +64,7 @@ fn advised() -> (Rt, [&'static Thread<Checked>; 2]) {
     let runtime = runtime(2);
     let [adviser, other] = threads(runtime);
     assert!(runtime.policy.appoint(adviser));
-    runtime.ranks.begin();
+    runtime.listeners.begin_ranks();
     (runtime, [adviser, other])
 }
 
@@ -103,7 +103,7 @@ fn a_thread_that_is_more_urgent_when_it_is_ready_has_somebody_choose_again() {
         let [wakes] = threads(runtime);
         wakes.rank.store(10, Ordering::Relaxed);
         wakes.state.store(Phase::Parked, Ordering::Relaxed);
-        runtime.ranks.begin();
+        runtime.listeners.begin_ranks();
         for vp in [one, other] {
             vp.rank.store(5, Ordering::Relaxed);
         }

@@ -1,0 +1,146 @@
+//! `upcall trace`: what a program's threads did with the processors, as a timeline that Perfetto shows.
+//!
+//! 1. The program is started by `upcall run`, with the variable `UPCALL_TRACE`: a directory in memory that is this user's alone.
+//!    Each process of it that has threads makes a file there, and notes in it what happens ([`upcall_abi::trace`]).
+//! 2. `rings`: until it has ended, what is new there is read, before it is replaced.
+//! 3. `spool`: it waits beside the output, which is found out to be impossible before the program is started.
+//! 4. `timeline`, `output`, `packets`: all is put into order and written under another name, which is changed at the end.
+//!
+//! A program that is killed leaves its files, and they are read as those of any other.
+
+mod output;
+mod packets;
+mod reasons;
+mod rings;
+mod session;
+mod space;
+mod spool;
+mod timeline;
+#[cfg(test)]
+mod timeline_tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::args::TraceArgs;
+use crate::refusal::Refusal;
+use crate::status::EXIT_OURS;
+
+use output::Draft;
+use session::Session;
+use spool::Spool;
+use timeline::Summary;
+
+const MORE: &str = "upcall help trace";
+
+pub fn run(args: &TraceArgs) -> i32 {
+    match record(args) {
+        Ok(status) => status,
+        Err(refusal) => refusal.report(),
+    }
+}
+
+fn record(args: &TraceArgs) -> Result<i32, Refusal> {
+    let target = &args.output;
+    let draft = Draft::new(target).map_err(|error| no_file(target, &error))?;
+    let folder = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let spool = Spool::new(folder).map_err(|error| no_file(target, &error))?;
+    let mut session = Session::new(spool);
+    if let Some(pid) = args.pid {
+        session.attach(pid, args.duration)?;
+    } else if let Some(directory) = &args.from {
+        session.read(directory)?;
+    } else {
+        session.start(&args.command, args.duration)?;
+    }
+    let written = write(&mut session, target, draft);
+    // The program may go on for long.
+    match (session.wait(), written) {
+        (0, Err(())) => Ok(EXIT_OURS),
+        (status, _) => Ok(status),
+    }
+}
+
+/// Writes the timeline, and says what became of it.
+fn write(session: &mut Session, target: &Path, mut draft: Draft) -> Result<(), ()> {
+    let trouble = session.trouble.take();
+    let lost: u64 = session.processes.iter().map(|one| one.lost).sum();
+    let without: u32 = session.processes.iter().map(|one| one.without_ring()).sum();
+    let activations: usize = session.processes.iter().map(|one| one.nr_rings()).sum();
+    let about = session.about(trouble.as_ref());
+    if about.is_empty() {
+        eprintln!(
+            "upcall: {} is not written: nothing was traced; a program is from its second thread on",
+            target.display()
+        );
+        return Ok(());
+    }
+    let written = session.events().and_then(|(events, count)| {
+        let file = draft.file().ok_or(io::ErrorKind::NotFound)?;
+        let summary = timeline::write(&about, &events, file)?;
+        draft.publish()?;
+        Ok((summary, count))
+    });
+    match written {
+        Ok((summary, count)) => say(target, count, &summary, activations),
+        Err(error) => {
+            no_file(target, &error).report();
+            return Err(());
+        }
+    }
+    if lost > 0 {
+        eprintln!(
+            "upcall: {lost} events were dropped, the oldest, before they could be read; the timeline says where"
+        );
+    }
+    if without > 0 {
+        eprintln!(
+            "upcall: {without} activations had no memory for events of their own; theirs are among the first to be dropped"
+        );
+    }
+    if let Some(error) = trouble {
+        eprintln!("upcall: the timeline ends early: {error}");
+        return Err(());
+    }
+    Ok(())
+}
+
+fn say(target: &Path, events: usize, summary: &Summary, activations: usize) {
+    let Summary { threads, vps, .. } = summary;
+    eprintln!(
+        "upcall: {}: {events} events of {threads} threads on {activations} activations; {vps} virtual processors, busy \
+         {:.1} % of the time; see it at ui.perfetto.dev",
+        target.display(),
+        summary.utilisation(),
+    );
+}
+
+fn no_file(target: &Path, error: &io::Error) -> Refusal {
+    let remedy = match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => "make room, or name a file on another file system",
+        Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
+            "name a file in a directory that you may write to"
+        }
+        _ => "name another file",
+    };
+    Refusal {
+        what: format!("cannot write {}", target.display()),
+        checked: error.to_string(),
+        remedy: format!("{remedy}: upcall trace -o FILE"),
+        more: MORE,
+    }
+}
+
+/// The directory in memory in which the program's files are to be.
+fn place() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime.filter(|path| path.is_absolute());
+    let shm = PathBuf::from("/dev/shm");
+    runtime
+        .into_iter()
+        .chain([shm, std::env::temp_dir()])
+        .collect()
+}

@@ -1,0 +1,302 @@
+//! Reads what programs note, from a start, an attachment or what they have left, until there is no more.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::rings::{Process, files};
+use super::space::About;
+use super::spool::{Sorted, Spool};
+use super::{MORE, place};
+use crate::refusal::Refusal;
+
+/// How often rings are read. A ring is overwritten in that time by an activation with more than 3.2 million events a second.
+const EVERY: Duration = Duration::from_millis(5);
+/// How often new files are looked for.
+const LOOK_EVERY: u32 = 8;
+
+/// How many signals have come that end a session, and the last of them.
+static SIGNALS: AtomicU32 = AtomicU32::new(0);
+static LAST: AtomicI32 = AtomicI32::new(0);
+/// The first was passed on.
+static PASSED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_signal(signal: libc::c_int) {
+    LAST.store(signal, Ordering::Relaxed);
+    SIGNALS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What is read, and from whom.
+pub struct Session {
+    spool: Option<Spool>,
+    pub processes: Vec<Process>,
+    /// What was read could not be kept.
+    pub trouble: Option<io::Error>,
+    known: Vec<PathBuf>,
+    /// When nothing was read any more of programs that may go on.
+    ended_ns: Option<u64>,
+    /// The program that was started, until it is left alone.
+    child: Option<Child>,
+    /// Its exit status, once it has ended.
+    status: i32,
+    scratch: Option<Scratch>,
+}
+
+/// A directory that is removed with what is in it.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Scratch {
+    fn new() -> Result<Self, Refusal> {
+        let mut last = None;
+        for place in place() {
+            let path = place.join(format!("upcall-trace-{}", std::process::id()));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Scratch(path)),
+                Err(error) => last = Some((path, error)),
+            }
+        }
+        let checked = last.map_or(String::new(), |(path, error)| {
+            format!("{}: {error}", path.display())
+        });
+        Err(Refusal {
+            what: "there is no directory for what the program notes".into(),
+            checked,
+            remedy: "set TMPDIR to a directory that you may write to".into(),
+            more: MORE,
+        })
+    }
+}
+
+impl Session {
+    pub fn new(spool: Spool) -> Self {
+        Session {
+            spool: Some(spool),
+            processes: Vec::new(),
+            trouble: None,
+            known: Vec::new(),
+            ended_ns: None,
+            child: None,
+            status: 0,
+            scratch: None,
+        }
+    }
+
+    /// Runs a program to its end, or until the time is over.
+    pub fn start(&mut self, command: &[OsString], limit: Option<Duration>) -> Result<(), Refusal> {
+        let scratch = Scratch::new()?;
+        catch_signals();
+        let child = Command::new("/proc/self/exe")
+            .args(["run", "--"])
+            .args(command)
+            .env("UPCALL_TRACE", &scratch.0)
+            .spawn()
+            .map_err(|error| Refusal {
+                what: "cannot start the program".into(),
+                checked: error.to_string(),
+                remedy: "upcall run -- PROGRAM".into(),
+                more: MORE,
+            })?;
+        self.child = Some(child);
+        let end = limit.map(|limit| Instant::now() + limit);
+        let is_over = || end.is_some_and(|end| Instant::now() >= end);
+        let mut round = 0_u32;
+        while self.goes_on() && !is_over() && self.trouble.is_none() {
+            if round.is_multiple_of(LOOK_EVERY) {
+                self.look(&scratch.0);
+            }
+            self.drain(false);
+            round = round.wrapping_add(1);
+            sleep(EVERY);
+        }
+        self.look(&scratch.0);
+        for process in &self.processes {
+            process.stop();
+        }
+        self.drain(true);
+        self.ended_ns = Some(now());
+        self.scratch = Some(scratch);
+        Ok(())
+    }
+
+    /// Waits until the program that was started has ended, unless it is left alone: its exit status.
+    pub fn wait(&mut self) -> i32 {
+        while self.goes_on() {
+            sleep(EVERY);
+        }
+        self.status
+    }
+
+    /// Returns true if the program goes on and is not left alone. Passes signals on.
+    fn goes_on(&mut self) -> bool {
+        let Some(child) = &mut self.child else {
+            return false;
+        };
+        match child.try_wait() {
+            Ok(None) => {}
+            Ok(Some(status)) => {
+                self.status = number(status);
+                self.child = None;
+                return false;
+            }
+            Err(_) => return false,
+        }
+        let signals = SIGNALS.load(Ordering::Relaxed);
+        let last = LAST.load(Ordering::Relaxed);
+        if signals == 1 && last != libc::SIGINT && !PASSED.swap(true, Ordering::Relaxed) {
+            // The terminal sends SIGINT to both.
+            // SAFETY: sends a signal to a child that was not waited for.
+            unsafe { libc::kill(child.id() as i32, last) };
+        }
+        if signals > 1 {
+            eprintln!("upcall: the program goes on, and is not traced any more");
+            self.status = 128 + last;
+            self.child = None;
+            return false;
+        }
+        true
+    }
+
+    /// Reads what a program notes that runs already.
+    pub fn attach(&mut self, pid: u32, limit: Option<Duration>) -> Result<(), Refusal> {
+        catch_signals();
+        let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+        let entries = fs::read_dir(&folder).map_err(|error| Refusal {
+            what: format!("cannot look at process {pid}"),
+            checked: format!("{}: {error}", folder.display()),
+            remedy: "name a running process of yours".into(),
+            more: MORE,
+        })?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let is_ours = fs::read_link(&path).is_ok_and(|to| is_name(&to, pid));
+            if is_ours && let Ok(process) = Process::open(&path, 0) {
+                self.processes.push(process);
+                break;
+            }
+        }
+        if self.processes.is_empty() {
+            return Err(Refusal {
+                what: format!("process {pid} notes nothing"),
+                checked: "it has no file of events open".into(),
+                remedy: "start it with UPCALL_TRACE=DIRECTORY, or by upcall trace -- PROGRAM"
+                    .into(),
+                more: MORE,
+            });
+        }
+        let end = limit.map(|limit| Instant::now() + limit);
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let is_over = || end.is_some_and(|end| Instant::now() >= end);
+        while !is_over()
+            && SIGNALS.load(Ordering::Relaxed) == 0
+            && self.trouble.is_none()
+            && process.exists()
+        {
+            self.drain(false);
+            sleep(EVERY);
+        }
+        self.drain(true);
+        self.ended_ns = Some(now());
+        Ok(())
+    }
+
+    /// Reads what programs have left in a directory.
+    pub fn read(&mut self, directory: &Path) -> Result<(), Refusal> {
+        self.look(directory);
+        self.drain(true);
+        if self.processes.is_empty() {
+            return Err(Refusal {
+                what: format!("{} has no file of events", directory.display()),
+                checked: "the files that a program makes there which has UPCALL_TRACE".into(),
+                remedy: "name the directory that was in UPCALL_TRACE".into(),
+                more: MORE,
+            });
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, directory: &Path) {
+        for path in files(directory) {
+            if self.known.contains(&path) {
+                continue;
+            }
+            match Process::open(&path, self.processes.len() as u32) {
+                Ok(process) => self.processes.push(process),
+                // It is being made.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
+                Err(_) => {}
+            }
+            self.known.push(path);
+        }
+    }
+
+    fn drain(&mut self, last: bool) {
+        let Some(spool) = self.spool.as_mut().filter(|_| self.trouble.is_none()) else {
+            return;
+        };
+        let mut drain = || -> io::Result<()> {
+            for process in &mut self.processes {
+                process.drain(spool, last)?;
+            }
+            if last { spool.flush() } else { Ok(()) }
+        };
+        if let Err(error) = drain() {
+            self.trouble = Some(error);
+        }
+    }
+
+    /// All that was read, in order, and how much that is; once.
+    pub fn events(&mut self) -> io::Result<(Sorted, usize)> {
+        let spool = self.spool.take().ok_or(io::ErrorKind::NotFound)?;
+        let count = spool.len();
+        Ok((spool.sorted()?, count))
+    }
+
+    /// What is known of the processes.
+    pub fn about(&self, trouble: Option<&io::Error>) -> Vec<About> {
+        let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+        let about = |process: &Process| About {
+            pid: process.pid,
+            name: process.name.clone(),
+            began_ns: process.began_ns,
+            ended_ns: self.ended_ns.filter(|_| lives(process.pid)),
+            remark: trouble.map(ToString::to_string),
+        };
+        self.processes.iter().map(about).collect()
+    }
+}
+
+/// Returns true if a path has the name of a file of events of this process.
+fn is_name(path: &Path, pid: u32) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(&format!("{pid}.")))
+}
+
+fn now() -> u64 {
+    upcall_linux::clock(libc::CLOCK_MONOTONIC)
+}
+
+/// As shells say it.
+fn number(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+fn catch_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler stores to atomics only.
+        unsafe { libc::signal(signal, note_signal as *const () as libc::sighandler_t) };
+    }
+}

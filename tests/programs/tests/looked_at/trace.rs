@@ -1,0 +1,348 @@
+//! `upcall trace`: real programs, their timelines decoded by Perfetto's own schema, and bad days.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use program_tests::case::Case;
+use program_tests::provision;
+
+use crate::subject::case;
+
+/// The program, compiled, and an empty directory. None if the case must be skipped.
+struct Traced {
+    case: Case,
+    program: PathBuf,
+    directory: PathBuf,
+}
+
+impl Traced {
+    fn new(name: &str) -> Option<Self> {
+        let case = case(name)?;
+        let program = case.compile_with("timeline.c", &["-O1"])?;
+        let directory = case.fresh("trace");
+        Some(Traced {
+            case,
+            program,
+            directory,
+        })
+    }
+
+    /// `upcall` with these words, where timelines are written, and a limit.
+    fn upcall(&self, words: &[&OsStr]) -> Command {
+        let upcall = self.case.launcher().upcall().expect("the command");
+        let mut command = Command::new("timeout");
+        command
+            .args(["-s", "KILL", "100"])
+            .arg(upcall)
+            .args(words)
+            .current_dir(&self.directory)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn trace(&self, options: &[&str], arguments: &[&str]) -> Command {
+        let mut words: Vec<&OsStr> = vec!["trace".as_ref(), "-o".as_ref(), "a.pftrace".as_ref()];
+        words.extend(options.iter().map(OsStr::new));
+        words.extend(["--".as_ref(), self.program.as_os_str()]);
+        words.extend(arguments.iter().map(OsStr::new));
+        self.upcall(&words)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.join("a.pftrace")
+    }
+
+    /// What is in the directory beside what the program makes.
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.directory).expect("the directory is there");
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        let mut names: Vec<String> = entries
+            .map(|entry| name(entry.expect("an entry")))
+            .collect();
+        names.retain(|name| name != "timeline.lock");
+        names.sort();
+        names
+    }
+
+    /// Decodes the timeline, checks that it adds up, and returns how often each name is in it. None if there is no decoder.
+    fn names(&self, busy: Option<f64>) -> Option<String> {
+        let python = decoder(&self.case)?;
+        let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/check.py");
+        let mut command = Command::new(python);
+        command.arg(check).arg(self.file()).arg("--names");
+        if let Some(busy) = busy {
+            command.arg("--busy").arg(busy.to_string());
+        }
+        let done = command.output().expect("python starts");
+        assert!(done.status.success(), "{}", talk(&done));
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        print!("{text}");
+        Some(text)
+    }
+}
+
+/// A Python that has Perfetto's package: the one in UPCALL_TEST_PERFETTO, or the usual one.
+fn decoder(case: &Case) -> Option<PathBuf> {
+    let named = std::env::var_os("UPCALL_TEST_PERFETTO").map(PathBuf::from);
+    let python = named.or_else(|| provision::python(case.name()))?;
+    let import = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
+    let has = Command::new(&python)
+        .args(["-c", import])
+        .stderr(Stdio::null())
+        .status();
+    if !has.is_ok_and(|status| status.success()) {
+        let why = "no package perfetto for Python: pip install perfetto, and name that Python in UPCALL_TEST_PERFETTO";
+        provision::skip(case.name(), why);
+        return None;
+    }
+    Some(python)
+}
+
+fn talk(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn has(names: &str, wanted: &str) -> bool {
+    names.lines().any(|line| {
+        let name = line.trim_start().split_once(' ').map(|(_, name)| name);
+        name.is_some_and(|name| name.starts_with(wanted))
+    })
+}
+
+/// A number of `--stats`.
+fn stat(text: &str, row: &str) -> f64 {
+    let line = text.lines().find(|line| line.contains(row));
+    let number = line.and_then(|line| line.split_whitespace().last()?.parse().ok());
+    number.unwrap_or_else(|| panic!("no row '{row}':\n{text}"))
+}
+
+#[test]
+fn a_timeline_has_what_threads_did() {
+    let Some(traced) = Traced::new("a_timeline_has_what_threads_did") else {
+        return;
+    };
+    let done = traced
+        .trace(&[], &["work"])
+        .env("UPCALL_VPS", "2")
+        .env("UPCALL_STATS", "1")
+        .output()
+        .expect("it starts");
+    let talk = talk(&done);
+    assert!(done.status.success(), "{talk}");
+    assert_eq!(done.stdout, b"done\n");
+    assert!(talk.contains("busy"), "{talk}");
+    assert_eq!(traced.files(), ["a.pftrace"]);
+    let idle = stat(&talk, "of that idle");
+    let busy = 100.0 * (1.0 - idle / stat(&talk, "time of virtual processors"));
+    // Where the machine let the reader run too late, a virtual processor's idleness may be among what was dropped.
+    let busy = (!talk.contains("were dropped")).then_some(busy);
+    let Some(names) = traced.names(busy) else {
+        return;
+    };
+    for wanted in [
+        "fighter",
+        "computer",
+        "echo",
+        "sleeper",
+        "runs",
+        "ready",
+        "idle",
+        "sleeps",
+        "flock",
+        "waits for a word",
+        "waits to read",
+        "wakes ",
+        "upcall: blocked in a",
+        "upcall: unblocked",
+        "upcall: put to work",
+        "waits for descriptors",
+        "on processor",
+    ] {
+        assert!(has(&names, wanted), "'{wanted}':\n{names}");
+    }
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_its_timeline() {
+    let Some(traced) = Traced::new("a_program_that_is_killed_leaves_its_timeline") else {
+        return;
+    };
+    let done = traced.trace(&[], &["kill"]).output().expect("it starts");
+    assert_eq!(done.status.code(), Some(137), "{}", talk(&done));
+    assert_eq!(traced.files(), ["a.pftrace"]);
+    if let Some(names) = traced.names(None) {
+        assert!(has(&names, "computer"), "{names}");
+    }
+}
+
+#[test]
+fn the_time_is_over_and_the_program_goes_on() {
+    let Some(traced) = Traced::new("the_time_is_over_and_the_program_goes_on") else {
+        return;
+    };
+    let done = traced
+        .trace(&["-d", "0.3"], &["work"])
+        .output()
+        .expect("it starts");
+    assert!(done.status.success(), "{}", talk(&done));
+    assert_eq!(done.stdout, b"done\n");
+    assert_eq!(traced.files(), ["a.pftrace"]);
+    traced.names(None);
+}
+
+#[test]
+fn an_interrupt_keeps_what_there_is() {
+    let Some(traced) = Traced::new("an_interrupt_keeps_what_there_is") else {
+        return;
+    };
+    let mut command = traced.trace(&[], &["stay"]);
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    let child = command.spawn().expect("it starts");
+    sleep(Duration::from_millis(700));
+    // As a terminal does: to the whole group, of which `timeout` is one, too.
+    // SAFETY: a group of children.
+    unsafe { libc::kill(-(child.id() as i32), libc::SIGINT) };
+    let done = child.wait_with_output().expect("it ends");
+    let talk = talk(&done);
+    assert!(talk.contains("busy"), "{talk}");
+    assert_eq!(traced.files(), ["a.pftrace"]);
+    traced.names(None);
+}
+
+#[test]
+fn a_thousand_activations_are_traced() {
+    let Some(traced) = Traced::new("a_thousand_activations_are_traced") else {
+        return;
+    };
+    let done = traced
+        .trace(&[], &["many", "1000"])
+        .output()
+        .expect("it starts");
+    let talk = talk(&done);
+    assert!(done.status.success(), "{talk}");
+    traced.names(None);
+}
+
+#[test]
+fn a_file_that_cannot_be_is_refused_before_the_program_starts() {
+    let Some(traced) = Traced::new("a_file_that_cannot_be_is_refused") else {
+        return;
+    };
+    for file in ["/sys/a.pftrace", "/nowhere/a.pftrace", "."] {
+        let words = ["trace", "-o", file, "--", "sh", "-c", "echo ran"].map(OsStr::new);
+        let done = traced.upcall(&words).output().expect("it starts");
+        let talk = talk(&done);
+        assert_eq!(done.status.code(), Some(125), "{file}: {talk}");
+        assert!(done.stdout.is_empty(), "{file}");
+        assert!(talk.starts_with("upcall: cannot write"), "{file}: {talk}");
+        assert_eq!(talk.lines().count(), 4, "{file}: {talk}");
+    }
+    assert!(traced.files().is_empty());
+}
+
+/// A limit of file sizes stands for a full disk: what does not fit is said, and no half of a file stays.
+#[test]
+fn a_disk_without_room_leaves_no_half_of_a_file() {
+    let Some(traced) = Traced::new("a_disk_without_room_leaves_no_half_of_a_file") else {
+        return;
+    };
+    let Some(mount) = Small::new(&traced) else {
+        return;
+    };
+    let file = mount.0.join("a.pftrace");
+    let words: [&OsStr; 6] = [
+        "trace".as_ref(),
+        "-o".as_ref(),
+        file.as_ref(),
+        "--".as_ref(),
+        traced.program.as_ref(),
+        "work".as_ref(),
+    ];
+    let done = traced.upcall(&words).output().expect("it starts");
+    let talk = talk(&done);
+    assert_eq!(done.status.code(), Some(125), "{talk}");
+    assert_eq!(done.stdout, b"done\n");
+    assert!(talk.contains("No space left"), "{talk}");
+    let left = fs::read_dir(&mount.0).expect("a directory").count();
+    assert_eq!(left, 0, "{talk}");
+}
+
+/// A file system of 64 KiB.
+struct Small(PathBuf);
+
+impl Small {
+    fn new(traced: &Traced) -> Option<Self> {
+        let place = traced.directory.join("small");
+        fs::create_dir(&place).expect("a directory");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "small"])
+            .arg(&place)
+            .stderr(Stdio::null())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Small(place));
+        }
+        provision::skip(traced.case.name(), "nothing can be mounted here");
+        None
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The last events of a program that nobody looked at, and those of one that runs.
+#[test]
+fn a_flight_recorder_is_read() {
+    let Some(traced) = Traced::new("a_flight_recorder_is_read") else {
+        return;
+    };
+    let place = traced.case.fresh("events");
+    let words: [&OsStr; 4] = [
+        "run".as_ref(),
+        "--".as_ref(),
+        traced.program.as_ref(),
+        "stay".as_ref(),
+    ];
+    let mut command = traced.upcall(&words);
+    command
+        .env("UPCALL_TRACE", &place)
+        .stdout(Stdio::null())
+        .process_group(0);
+    let mut child = command.spawn().expect("it starts");
+    sleep(Duration::from_millis(700));
+    let noted = fs::read_dir(&place).expect("a directory").next();
+    let noted = noted.expect("a file").expect("an entry").file_name();
+    let noted = noted.to_string_lossy().into_owned();
+    let pid = noted.split('.').next().expect("a number");
+    let words = ["trace", "-o", "a.pftrace", "-d", "0.3", "-p", pid].map(OsStr::new);
+    let done = traced.upcall(&words).output().expect("it starts");
+    assert!(done.status.success(), "{}", talk(&done));
+    let named = traced.names(None);
+    // SAFETY: a group of children.
+    unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+    child.wait().expect("it ends");
+    let words: [&OsStr; 5] = [
+        "trace".as_ref(),
+        "-o".as_ref(),
+        "a.pftrace".as_ref(),
+        "--from".as_ref(),
+        place.as_ref(),
+    ];
+    let done = traced.upcall(&words).output().expect("it starts");
+    assert!(done.status.success(), "{}", talk(&done));
+    for names in [named, traced.names(None)].into_iter().flatten() {
+        assert!(has(&names, "computer"), "{names}");
+    }
+}
