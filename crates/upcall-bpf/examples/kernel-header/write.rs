@@ -99,7 +99,7 @@ fn written(
                     .ok_or("a field without a type")?;
                 let (kind, star) = written(btf, kind, before, known)?;
                 let name = member.name.ok_or("a field without a name")?;
-                let _ = write!(fields, "  {kind} {star}{};\n", name.to_string_lossy());
+                let _ = writeln!(fields, "  {kind} {star}{};", name.to_string_lossy());
             }
             format!("typedef struct {{\n{fields}}} {own};\n")
         }
