@@ -119,6 +119,11 @@ fn upcall_alloc() {
 }
 
 #[test]
+fn upcall_bpf() {
+    check("crates/upcall-bpf", &[&["map", "without"], &["load"]]);
+}
+
+#[test]
 fn upcalld() {
     check(
         "crates/upcalld",
