@@ -120,7 +120,10 @@ fn upcall_alloc() {
 
 #[test]
 fn upcall_bpf() {
-    check("crates/upcall-bpf", &[&["map", "without"], &["load"]]);
+    check(
+        "crates/upcall-bpf",
+        &[&["map", "trouble"], &["load", "without"]],
+    );
 }
 
 #[test]

@@ -8,17 +8,17 @@
 //! The feature `bpf` links libbpf. Without it, or if no compiler was there for the BPF object, [`Observatory::start`] says so.
 //! What is decided, and why, is in ADR 43.
 
-use std::fmt;
-
 #[cfg(with_object)]
 mod load;
 #[cfg(with_object)]
 mod map;
+mod trouble;
 #[cfg(not(with_object))]
 mod without;
 
 #[cfg(with_object)]
 pub use load::{Observatory, Page};
+pub use trouble::Trouble;
 #[cfg(not(with_object))]
 pub use without::{Observatory, Page};
 
@@ -34,23 +34,3 @@ const fn object() -> Option<&'static [u8]> {
 const fn object() -> Option<&'static [u8]> {
     None
 }
-
-/// Why nothing can be observed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trouble {
-    /// What failed.
-    pub what: &'static str,
-    /// What was seen.
-    pub evidence: String,
-    /// What to try.
-    pub remedy: &'static str,
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Trouble { what, evidence, .. } = self;
-        write!(f, "{what}: {evidence}")
-    }
-}
-
-impl std::error::Error for Trouble {}

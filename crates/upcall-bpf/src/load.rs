@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput};
 use upcall_abi::{MAGIC, Now, OBSERVED_RUNNING, OBSERVED_SLOTS, Observed, VERSION};
 
-use crate::Trouble;
 use crate::map::{self, Mapped};
+use crate::trouble::Trouble;
 
 /// Aligned as libbpf reads it.
 #[repr(C, align(8))]

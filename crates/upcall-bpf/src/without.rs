@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::Trouble;
+use crate::trouble::Trouble;
 
 /// There is none in this build.
 #[derive(Debug)]

@@ -149,7 +149,7 @@ fn a_thread_that_blocks_is_seen_with_its_call() {
     let (tell, told) = std::sync::mpsc::channel();
     let reading = thread::spawn(move || {
         tell.send(tid()).unwrap();
-        reader.read(&mut [0]).unwrap();
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         let own = tid();
         (own, slot(seen, own).0)
     });
