@@ -19,12 +19,19 @@ static char *place;
 static long rounds;
 
 static void *bring(void *unused) {
-  for (long at = 0; at < rounds; at++) {
+  for (long brought = 0; brought < rounds;) {
     struct uffd_msg message;
     MUST(!(read(faults, &message, sizeof message) == sizeof message));
     MUST(!(message.event == UFFD_EVENT_PAGEFAULT));
-    struct uffdio_zeropage zero = {.range = {message.arg.pagefault.address & ~(PAGE - 1), PAGE}};
-    MUST(!(ioctl(faults, UFFDIO_ZEROPAGE, &zero) == 0));
+    struct uffdio_range range = {message.arg.pagefault.address & ~(PAGE - 1), PAGE};
+    struct uffdio_zeropage zero = {.range = range};
+    if (ioctl(faults, UFFDIO_ZEROPAGE, &zero) == 0) {
+      brought++;
+    } else {
+      /* A signal has interrupted the toucher, which was told of twice. */
+      MUST(!(errno == EEXIST));
+      MUST(ioctl(faults, UFFDIO_WAKE, &range));
+    }
   }
   return unused;
 }
