@@ -106,6 +106,16 @@ need_test_programs() {
     note "setup: tests that need what is missing will be skipped, and say so"
 }
 
+# What the BPF half of the daemon is built with, as cargo is told: a feature, or nothing.
+need_bpf() {
+  BPF_FEATURES=()
+  if need clang-19:clang-19 make:make pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev; then
+    BPF_FEATURES=(--features upcalld/bpf,upcall-bpf/bpf)
+  else
+    note "setup: upcalld will be built without its BPF half, and its tests will not run"
+  fi
+}
+
 # Libraries and the compiler of programs that upcall bench compares with, which the tests run too.
 need_peers() {
   need c++:g++ "/usr/lib/*/libtbb.so:libtbb-dev" "/usr/lib/*/libboost_fiber.so:libboost-fiber-dev" \

@@ -7,7 +7,9 @@
  *    program gets can only be mapped read-only (F_SEAL_FUTURE_WRITE).
  * 2. struct upcall_said is what the program says. Every word of it is a hint: the daemon reads it as a number, bounds
  *    it at each use, and decides nothing by it that would harm another space.
- * 3. Both files have a fixed size (F_SEAL_SHRINK, F_SEAL_GROW): no access raises SIGBUS.
+ * 3. struct upcall_observed is what the kernel's scheduler does with the space's kernel threads. BPF programs of the
+ *    daemon write it, and the program maps it read-only. It is there only if the daemon is root's.
+ * 4. The files of told and said have a fixed size (F_SEAL_SHRINK, F_SEAL_GROW): no access raises SIGBUS.
  *
  * A processor is a bit of a set, by its number modulo UPCALL_ABI_PROCESSORS. Times are nanoseconds of CLOCK_MONOTONIC.
  * A field of these structures never changes its meaning or place within one version.
@@ -17,9 +19,19 @@
 #ifndef UPCALL_ABI_H
 #define UPCALL_ABI_H
 
+#ifdef __bpf__
+/* The BPF object has no C library. */
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+#define static_assert _Static_assert
+#define offsetof(type, field) __builtin_offsetof(type, field)
+#else
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 #define UPCALL_ABI_MAGIC 0x6c6c616370750001ull
 #define UPCALL_ABI_VERSION 1u
@@ -58,10 +70,52 @@ struct upcall_said {
   uint64_t may[UPCALL_ABI_WORDS]; /* where its kernel threads may run; who may not run everywhere does not adapt */
 };
 
+/* A kernel thread has the slot of its id modulo this. Those of one slot overwrite each other. */
+#define UPCALL_OBSERVED_SLOTS 256
+
+/* What a kernel thread is doing. */
+enum upcall_observed_state {
+  UPCALL_OBSERVED_UNKNOWN = 0,
+  UPCALL_OBSERVED_RUNNING = 1, /* it has a processor */
+  UPCALL_OBSERVED_READY = 2,   /* it could run: it was preempted, or woken, and has no processor */
+  UPCALL_OBSERVED_BLOCKED = 3,
+  UPCALL_OBSERVED_STOPPED = 4 /* by a signal, or by who traces it */
+};
+
+/* Why. */
+enum upcall_observed_reason {
+  UPCALL_REASON_NONE = 0,
+  UPCALL_REASON_CALL = 1,      /* blocked in the system call upcall_observed_slot.nr */
+  UPCALL_REASON_FAULT = 2,     /* blocked outside of any system call: a page fault. Of which address: .address */
+  UPCALL_REASON_PREEMPTED = 3, /* ready: another space's kernel thread runs in its place */
+  UPCALL_REASON_GAVE_WAY = 4,  /* ready: one of its own space runs in its place */
+  UPCALL_REASON_WOKEN = 5      /* ready: it was blocked */
+};
+
+/* A kernel thread. */
+struct upcall_observed_slot {
+  uint64_t now;       /* its id, from bit 48 its processor, from bit 32 its state, from bit 40 the reason; written at once, last */
+  uint32_t nr;        /* the system call in which it blocked last */
+  uint32_t switches;  /* counts the times that it got a processor */
+  uint64_t address;   /* of its last page fault, if the kernel tells of those */
+  uint32_t blocks;    /* counts the times that it blocked */
+  uint32_t preempted; /* counts the times that another space's kernel thread took its processor */
+  uint64_t reserved[4];
+};
+
+/* What the kernel does with the kernel threads of a space. */
+struct upcall_observed {
+  struct upcall_head head;
+  uint64_t alive; /* the daemon's generation; 0: nobody writes here any more. A daemon that was killed leaves it */
+  uint64_t reserved[5];
+  struct upcall_observed_slot slots[UPCALL_OBSERVED_SLOTS];
+};
+
 /* What a message asks for. */
 enum upcall_ask {
   UPCALL_ASK_JOIN = 1, /* hand out the pages; answered by struct upcall_answer. Afterwards the program is silent */
-  UPCALL_ASK_LIST = 2  /* which spaces are there; answered by an upcall_answer, and as many struct upcall_row */
+  UPCALL_ASK_LIST = 2, /* which spaces are there; answered by an upcall_answer, and as many struct upcall_row */
+  UPCALL_ASK_OBSERVE = 3 /* hand out the page of what the kernel does; answered by struct upcall_answer */
 };
 
 /* A message to the daemon. */
@@ -76,12 +130,14 @@ enum upcall_status {
   UPCALL_STATUS_OK = 0,
   UPCALL_STATUS_VERSION = 1, /* the daemon has another version, which is in the answer */
   UPCALL_STATUS_FULL = 2,    /* the user has as many spaces as one may have */
-  UPCALL_STATUS_NONSENSE = 3 /* not a message of this interface */
+  UPCALL_STATUS_NONSENSE = 3, /* not a message of this interface */
+  UPCALL_STATUS_NOT_HERE = 4  /* this daemon does not do that, or not for this process */
 };
 
 /*
  * The answer to UPCALL_ASK_JOIN carries three descriptors (SCM_RIGHTS): upcall_told, upcall_said, and an eventfd(2).
- * The program adds to the latter when it has changed what it says. Nobody reads it.
+ * The program adds to the latter when it has changed what it says. Nobody reads it. That to UPCALL_ASK_OBSERVE carries
+ * one: a map of BPF, which is mapped read-only.
  */
 struct upcall_answer {
   uint64_t magic;
@@ -132,6 +188,15 @@ UPCALL_ABI_AT(upcall_said, truce_until, 88);
 UPCALL_ABI_AT(upcall_said, truce_length, 96);
 UPCALL_ABI_AT(upcall_said, adapts, 104);
 UPCALL_ABI_AT(upcall_said, may, 112);
+UPCALL_ABI_SIZE(upcall_observed_slot, 64);
+UPCALL_ABI_AT(upcall_observed_slot, nr, 8);
+UPCALL_ABI_AT(upcall_observed_slot, switches, 12);
+UPCALL_ABI_AT(upcall_observed_slot, address, 16);
+UPCALL_ABI_AT(upcall_observed_slot, blocks, 24);
+UPCALL_ABI_AT(upcall_observed_slot, preempted, 28);
+UPCALL_ABI_SIZE(upcall_observed, 16448);
+UPCALL_ABI_AT(upcall_observed, alive, 16);
+UPCALL_ABI_AT(upcall_observed, slots, 64);
 UPCALL_ABI_SIZE(upcall_message, 16);
 UPCALL_ABI_AT(upcall_message, ask, 12);
 UPCALL_ABI_SIZE(upcall_answer, 32);

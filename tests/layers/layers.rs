@@ -120,6 +120,14 @@ fn upcall_alloc() {
 }
 
 #[test]
+fn upcall_bpf() {
+    check(
+        "crates/upcall-bpf",
+        &[&["map", "trouble"], &["load", "without"]],
+    );
+}
+
+#[test]
 fn upcalld() {
     check(
         "crates/upcalld",

@@ -2,7 +2,8 @@
 //!
 //! 1. [`Told`] is what the daemon tells an address space. Programs map it read-only.
 //! 2. [`Said`] is what the program says. Every word of it is a hint. The daemon bounds it at each use.
-//! 3. [`Message`], [`Answer`] and [`Row`] are the messages of the daemon's socket. Each is one packet.
+//! 3. [`Observed`] is what the kernel does with the kernel threads of a program. BPF programs of the daemon write it.
+//! 4. [`Message`], [`Answer`] and [`Row`] are the messages of the daemon's socket. Each is one packet.
 //!
 //! Apart are what debuggers read ([`description`]), what anybody of the same user may read ([`live`]), and what a program that
 //! is traced writes ([`trace`]).
@@ -92,10 +93,95 @@ pub struct Said {
     pub may: [AtomicU64; WORDS],
 }
 
+/// A kernel thread has the slot of its id modulo this.
+pub const OBSERVED_SLOTS: usize = 256;
+
+/// The state in [`Slot::now`]: it has a processor.
+pub const OBSERVED_RUNNING: u8 = 1;
+/// The state in [`Slot::now`]: it could run, and has no processor.
+pub const OBSERVED_READY: u8 = 2;
+/// The state in [`Slot::now`]: it is blocked.
+pub const OBSERVED_BLOCKED: u8 = 3;
+/// The state in [`Slot::now`]: it is stopped, by a signal or by who traces it.
+pub const OBSERVED_STOPPED: u8 = 4;
+
+/// The reason in [`Slot::now`]: it is in the system call [`Slot::nr`].
+pub const REASON_CALL: u8 = 1;
+/// The reason in [`Slot::now`]: it is on a page fault, of [`Slot::address`].
+pub const REASON_FAULT: u8 = 2;
+/// The reason in [`Slot::now`]: another space's kernel thread runs in its place.
+pub const REASON_PREEMPTED: u8 = 3;
+/// The reason in [`Slot::now`]: one of its own space runs in its place.
+pub const REASON_GAVE_WAY: u8 = 4;
+/// The reason in [`Slot::now`]: it was blocked.
+pub const REASON_WOKEN: u8 = 5;
+
+/// A kernel thread, as the kernel's scheduler sees it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Slot {
+    /// Its id, its processor, its state and the reason: see [`Now`]. Written at once, after the other fields.
+    pub now: AtomicU64,
+    /// The system call in which it blocked last.
+    pub nr: AtomicU32,
+    /// Counts the times that it got a processor.
+    pub switches: AtomicU32,
+    /// Of its last page fault, if the kernel tells of those.
+    pub address: AtomicU64,
+    /// Counts the times that it blocked.
+    pub blocks: AtomicU32,
+    /// Counts the times that another space's kernel thread took its processor.
+    pub preempted: AtomicU32,
+    /// 0.
+    pub reserved: [AtomicU64; 4],
+}
+
+/// The word [`Slot::now`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now(pub u64);
+
+impl Now {
+    /// The kernel thread's id; 0: none.
+    pub const fn tid(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// What it is doing.
+    pub const fn state(self) -> u8 {
+        (self.0 >> 32) as u8
+    }
+
+    /// Why.
+    pub const fn reason(self) -> u8 {
+        (self.0 >> 40) as u8
+    }
+
+    /// On which processor it ran last.
+    pub const fn cpu(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+}
+
+/// What the kernel does with the kernel threads of a space.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Observed {
+    /// What it is.
+    pub head: Head,
+    /// The daemon's generation; 0: nobody writes here any more. A daemon that was killed leaves it.
+    pub alive: AtomicU64,
+    /// 0.
+    pub reserved: [AtomicU64; 5],
+    /// See [`OBSERVED_SLOTS`].
+    pub slots: [Slot; OBSERVED_SLOTS],
+}
+
 /// [`Message::ask`]: hand out the pages.
 pub const ASK_JOIN: u32 = 1;
 /// [`Message::ask`]: which spaces are there?
 pub const ASK_LIST: u32 = 2;
+/// [`Message::ask`]: hand out the page of what the kernel does.
+pub const ASK_OBSERVE: u32 = 3;
 
 /// [`Answer::status`]: yes.
 pub const STATUS_OK: u32 = 0;
@@ -105,6 +191,8 @@ pub const STATUS_VERSION: u32 = 1;
 pub const STATUS_FULL: u32 = 2;
 /// [`Answer::status`]: not a message of this interface.
 pub const STATUS_NONSENSE: u32 = 3;
+/// [`Answer::status`]: this daemon does not do that, or not for this process.
+pub const STATUS_NOT_HERE: u32 = 4;
 
 /// [`Row::state`]: it keeps no processor in continuous use.
 pub const STATE_RESTING: u32 = 0;
@@ -128,7 +216,7 @@ pub struct Message {
 }
 
 /// The daemon's answer. To [`ASK_JOIN`] it carries the descriptors of [`Told`], of [`Said`] and of an eventfd(2), in this
-/// order. The program adds to the latter when it has changed what it says.
+/// order. The program adds to the latter when it has changed what it says. To [`ASK_OBSERVE`] it carries one: [`Observed`].
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
@@ -255,7 +343,7 @@ impl Row {
 }
 
 /// Each type with its size, and each field with its offset, by the names of the header.
-pub const LAYOUT: [(&str, usize); 36] = [
+pub const LAYOUT: [(&str, usize); 45] = [
     ("sizeof(struct upcall_head)", size_of::<Head>()),
     (
         "offsetof(struct upcall_head, magic)",
@@ -312,6 +400,36 @@ pub const LAYOUT: [(&str, usize); 36] = [
         offset_of!(Said, adapts),
     ),
     ("offsetof(struct upcall_said, may)", offset_of!(Said, may)),
+    ("sizeof(struct upcall_observed_slot)", size_of::<Slot>()),
+    (
+        "offsetof(struct upcall_observed_slot, nr)",
+        offset_of!(Slot, nr),
+    ),
+    (
+        "offsetof(struct upcall_observed_slot, switches)",
+        offset_of!(Slot, switches),
+    ),
+    (
+        "offsetof(struct upcall_observed_slot, address)",
+        offset_of!(Slot, address),
+    ),
+    (
+        "offsetof(struct upcall_observed_slot, blocks)",
+        offset_of!(Slot, blocks),
+    ),
+    (
+        "offsetof(struct upcall_observed_slot, preempted)",
+        offset_of!(Slot, preempted),
+    ),
+    ("sizeof(struct upcall_observed)", size_of::<Observed>()),
+    (
+        "offsetof(struct upcall_observed, alive)",
+        offset_of!(Observed, alive),
+    ),
+    (
+        "offsetof(struct upcall_observed, slots)",
+        offset_of!(Observed, slots),
+    ),
     ("sizeof(struct upcall_message)", size_of::<Message>()),
     (
         "offsetof(struct upcall_message, magic)",
@@ -358,8 +476,8 @@ pub const LAYOUT: [(&str, usize); 36] = [
 const _: () = {
     assert!(PROCESSORS as usize == WORDS * 64);
     let expected = [
-        16, 0, 8, 12, 80, 16, 24, 28, 32, 64, 72, 144, 16, 20, 24, 56, 88, 96, 104, 112, 16, 0, 8,
-        12, 32, 0, 8, 12, 16, 24, 80, 0, 4, 8, 16, 48,
+        16, 0, 8, 12, 80, 16, 24, 28, 32, 64, 72, 144, 16, 20, 24, 56, 88, 96, 104, 112, 64, 8, 12,
+        16, 24, 28, 16448, 16, 64, 16, 0, 8, 12, 32, 0, 8, 12, 16, 24, 80, 0, 4, 8, 16, 48,
     ];
     let mut at = 0;
     while at < LAYOUT.len() {

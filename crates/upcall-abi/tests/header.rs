@@ -65,10 +65,12 @@ fn each_size_and_offset_is_that_of_the_header() {
 
 #[test]
 fn each_constant_is_that_of_the_header() {
-    let body = "printf(\"%llu %u %d %u %d %d %d %d %d %d %d %d %d %d\\n\", UPCALL_ABI_MAGIC, UPCALL_ABI_VERSION,\n\
+    let body = "printf(\"%llu %u %d %u %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d\\n\", UPCALL_ABI_MAGIC, UPCALL_ABI_VERSION,\n\
         UPCALL_ABI_WORDS, UPCALL_ABI_PROCESSORS, UPCALL_ASK_JOIN, UPCALL_ASK_LIST, UPCALL_STATUS_OK,\n\
         UPCALL_STATUS_VERSION, UPCALL_STATUS_FULL, UPCALL_STATUS_NONSENSE, UPCALL_STATE_RESTING, UPCALL_STATE_ON,\n\
-        UPCALL_STATE_WAITING, UPCALL_STATE_AWAY);\n";
+        UPCALL_STATE_WAITING, UPCALL_STATE_AWAY, UPCALL_ASK_OBSERVE, UPCALL_STATUS_NOT_HERE, UPCALL_OBSERVED_SLOTS,\n\
+        UPCALL_OBSERVED_RUNNING, UPCALL_OBSERVED_READY, UPCALL_OBSERVED_BLOCKED, UPCALL_OBSERVED_STOPPED,\n\
+        UPCALL_REASON_CALL, UPCALL_REASON_FAULT, UPCALL_REASON_PREEMPTED, UPCALL_REASON_GAVE_WAY);\n";
     let Some(text) = printed("constants", "-std=c11", body) else {
         return;
     };
@@ -90,6 +92,17 @@ fn each_constant_is_that_of_the_header() {
         upcall_abi::STATE_ON,
         upcall_abi::STATE_WAITING,
         upcall_abi::STATE_AWAY,
+        upcall_abi::ASK_OBSERVE,
+        upcall_abi::STATUS_NOT_HERE,
+        upcall_abi::OBSERVED_SLOTS as u32,
+        upcall_abi::OBSERVED_RUNNING.into(),
+        upcall_abi::OBSERVED_READY.into(),
+        upcall_abi::OBSERVED_BLOCKED.into(),
+        upcall_abi::OBSERVED_STOPPED.into(),
+        upcall_abi::REASON_CALL.into(),
+        upcall_abi::REASON_FAULT.into(),
+        upcall_abi::REASON_PREEMPTED.into(),
+        upcall_abi::REASON_GAVE_WAY.into(),
     ];
     let expected: Vec<u64> = std::iter::once(MAGIC).chain(small.map(u64::from)).collect();
     assert_eq!(found, expected);

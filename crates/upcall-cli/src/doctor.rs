@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_does_not_work_says_why_and_what_would_change_it() {
-        let feature = probe::find("observed").expect("known");
+        let feature = probe::find("sched_ext").expect("known");
         let mut text = String::new();
         row(&mut text, feature, &feature.probe(), &Style::PLAIN);
         assert_eq!(text.lines().count(), 3, "{text}");

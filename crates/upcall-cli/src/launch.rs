@@ -15,7 +15,7 @@ use std::path::Path;
 use upcall_linux::variables::Meaningless;
 use upcall_linux::{probe, variables};
 
-use crate::args::{RunArgs, word};
+use crate::args::{Backend, RunArgs, word};
 use crate::guest_library;
 use crate::locate::{NotRunnable, locate};
 use crate::program::{self, Verdict};
@@ -96,6 +96,19 @@ fn prepare(
         ));
     }
     let kind = program::examine(file).map_err(|verdict| stop(name, verdict))?;
+    if args.backend == Some(Backend::Observed) {
+        let found = probe::find("observed").map(probe::Feature::probe);
+        if let Some(remedy) = found.as_ref().and_then(|found| found.remedy.as_deref()) {
+            return Err(refused(
+                name,
+                "would run without the backend observed, which was asked for by name",
+                found
+                    .as_ref()
+                    .map_or_else(String::new, |found| found.evidence.clone()),
+                remedy,
+            ));
+        }
+    }
     let existing = std::env::var_os("LD_PRELOAD");
     if let Some(other) = guest_library::conflicting(existing.as_deref()) {
         return Err(refused(

@@ -42,7 +42,7 @@ mod state;
 pub mod turns;
 
 pub use activation::{preempt, spawn};
-pub use blocked::observe;
+pub use blocked::{observe, page};
 pub use kernel::affinity;
 pub use processors::placement;
 pub use settings::vp_range::VpRange;

@@ -183,7 +183,6 @@ impl Builder {
             return Err(Error::StackSize(size));
         }
         match self.backend {
-            // There is one, which works wherever the runtime does: see `upcall doctor`.
             Backend::Auto | Backend::Standby => self.embed(range),
         }
     }
@@ -215,6 +214,9 @@ impl Builder {
                 Some(BuiltIn::Deadline) => Known::Deadline,
                 None => Known::Advised,
             };
+        }
+        if self.backend == Backend::Standby {
+            options.backend = upcall_guest::state::Backend::Standby;
         }
         options.stats = self.stats.unwrap_or(options.stats);
         if let Some(directory) = &self.trace {

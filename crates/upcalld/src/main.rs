@@ -1,4 +1,4 @@
-//! `upcalld`: divides the processors among the programs that run under Upcall.
+//! `upcalld`: divides the processors among the programs that run under Upcall, or observes what the kernel does with them.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -26,12 +26,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use rustix::process::Resource;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use upcall_alloc::Bits;
+use upcall_bpf::Observatory;
 use upcall_linux::limits;
+use upcall_linux::page;
 use upcall_linux::turns::daemon;
 
 use house::House;
+use place::Scope;
 use trouble::{Exit, Trouble};
 use words::Terms;
 
@@ -43,15 +47,18 @@ const TERMS: Terms = Terms {
     patience: 3,
 };
 
-/// Divides the processors among the programs that run under Upcall.
+/// Divides the processors among the programs that run under Upcall, or observes what the kernel does with them.
 ///
 /// The daemon stays in the foreground. SIGTERM or SIGINT ends it. However it ends, programs go on without it and
 /// take turns.
 #[derive(Parser, Debug)]
 #[command(name = "upcalld", version, after_help = AFTER_HELP)]
 struct Args {
-    /// Serve this user's programs, without any privilege. This is the only way so far.
-    #[arg(long, required = true, env = "UPCALLD_USER")]
+    /// Divide the processors among this user's programs, without any privilege.
+    ///
+    /// Without this flag the daemon, run by root, observes for the programs of all users what the kernel's scheduler does
+    /// with their kernel threads, and divides nothing.
+    #[arg(long, env = "UPCALLD_USER")]
     user: bool,
     /// What is logged to standard error: off, error, warn, info, debug or trace.
     #[arg(
@@ -68,13 +75,15 @@ struct Args {
 
 const AFTER_HELP: &str = "\
 The socket is upcall/upcalld.sock under XDG_RUNTIME_DIR, or under /run/user/UID if that variable is not set.
+Without --user it is /run/upcall/upcalld.sock.
 
 Exit status:
   0  SIGTERM or SIGINT has ended the daemon
   1  the kernel has refused something, so that it could not go on
   2  the arguments make no sense
-  3  another daemon of this user runs
-  4  the directory or the socket cannot be used";
+  3  another daemon runs at this place
+  4  the directory or the socket cannot be used
+  5  the kernel's scheduler cannot be observed";
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -93,7 +102,11 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Trouble> {
-    let path = match args.socket.clone().or_else(daemon::socket) {
+    let (scope, usual) = match args.user {
+        true => (Scope::User, daemon::socket()),
+        false => (Scope::All, Some(PathBuf::from(page::SOCKET))),
+    };
+    let path = match args.socket.clone().or(usual) {
         Some(path) => path,
         None => {
             return Err(Trouble {
@@ -116,12 +129,30 @@ fn run(args: &Args) -> Result<(), Trouble> {
         signal_hook::low_level::pipe::register(number, end)
             .map_err(|error| Trouble::broken("cannot wait for signals", error))?;
     }
-    let place = place::take(&path)?;
+    let place = place::take(&path, scope)?;
+    let observatory = match scope {
+        Scope::User => None,
+        Scope::All => Some(observatory()?),
+    };
     let house = House::new(machine(), own(), TERMS);
-    let server = serve::Server::new(place, signal, house)
+    let server = serve::Server::new(place, signal, house, observatory)
         .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
     tracing::info!(socket = %path.display(), "serving");
     server.serve()
+}
+
+/// The BPF programs, in force.
+fn observatory() -> Result<Observatory, Trouble> {
+    // A space takes three descriptors. If the limit stays lower, there are fewer.
+    let mut limits = rustix::process::getrlimit(Resource::Nofile);
+    limits.current = limits.maximum;
+    let _ = rustix::process::setrlimit(Resource::Nofile, limits);
+    Observatory::start().map_err(|trouble| Trouble {
+        exit: Exit::Blind,
+        what: trouble.what.into(),
+        evidence: trouble.evidence,
+        remedy: format!("{}; or upcalld --user", trouble.remedy),
+    })
 }
 
 /// The processors that the machine may have, by number modulo the size of a set; all if it does not say.

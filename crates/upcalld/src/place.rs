@@ -1,6 +1,7 @@
 //! Where the socket is: `upcall/upcalld.sock` in the user's run-time directory.
 //!
-//! 1. The directory `upcall` is the user's own and closed to all others. If it is not there, it is made so.
+//! 1. The directory `upcall` is the user's own and closed to all others. If it is not there, it is made so. That of root's
+//!    daemon for all users is open to them, and nobody else may write it.
 //! 2. The daemon holds a lock on `upcalld.lock` in it for as long as it lives. The kernel lets go of it however the
 //!    daemon ends. Who has the lock may replace the socket, which can only be that of a dead daemon.
 //! 3. A second daemon does not get the lock, and says whose it is. The lock file is never removed: two daemons could
@@ -16,13 +17,25 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use crate::trouble::{Exit, Trouble};
 
+/// What others may not do in the directory of a daemon for its own user.
 const OTHERS: u32 = 0o077;
+/// What they may not do in that of a daemon for all.
+const OTHER_WRITERS: u32 = 0o022;
+
+/// Whom the daemon serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The programs of its own user.
+    User,
+    /// Those of all users.
+    All,
+}
 /// Programs that may be about to register at once.
 const BACKLOG: i32 = 64;
 
@@ -57,9 +70,9 @@ fn unusable(what: String, evidence: impl std::fmt::Display, remedy: &str) -> Tro
 /// # Errors
 ///
 /// The directory is not the user's alone, another daemon has the place, or the socket cannot be made.
-pub fn take(path: &Path) -> Result<Place, Trouble> {
+pub fn take(path: &Path, scope: Scope) -> Result<Place, Trouble> {
     let directory = path.parent().unwrap_or(Path::new("/"));
-    own_directory(directory)?;
+    own_directory(directory, scope)?;
     let lock = lock(&directory.join("upcalld.lock"))?;
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         unusable(
@@ -83,6 +96,9 @@ pub fn take(path: &Path) -> Result<Place, Trouble> {
         // Inherited by the sockets that it accepts: each message comes with its sender.
         sockopt::set_socket_passcred(&listener, true)?;
         rustix::net::bind(&listener, &address)?;
+        if scope == Scope::All {
+            rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
+        }
         rustix::net::listen(&listener, BACKLOG)?;
         Ok(listener)
     };
@@ -94,9 +110,22 @@ pub fn take(path: &Path) -> Result<Place, Trouble> {
     })
 }
 
-fn own_directory(directory: &Path) -> Result<(), Trouble> {
-    let remedy = "make it a directory of your own that others cannot enter (chmod 700), or set XDG_RUNTIME_DIR";
-    let made = DirBuilder::new().mode(0o700).create(directory);
+fn own_directory(directory: &Path, scope: Scope) -> Result<(), Trouble> {
+    let (mode, others, may, remedy) = match scope {
+        Scope::User => (
+            0o700,
+            OTHERS,
+            "enter",
+            "make it a directory of your own that others cannot enter (chmod 700), or set XDG_RUNTIME_DIR",
+        ),
+        Scope::All => (
+            0o755,
+            OTHER_WRITERS,
+            "write",
+            "make it a directory of root's that others cannot write (chmod 755)",
+        ),
+    };
+    let made = DirBuilder::new().mode(mode).create(directory);
     if let Err(error) = made
         && error.kind() != std::io::ErrorKind::AlreadyExists
     {
@@ -123,9 +152,9 @@ fn own_directory(directory: &Path) -> Result<(), Trouble> {
         ));
     }
     let mode = found.permissions().mode();
-    if mode & OTHERS != 0 {
+    if mode & others != 0 {
         return Err(unusable(
-            format!("others may enter {}", directory.display()),
+            format!("others may {may} {}", directory.display()),
             format!("its mode is {:o}", mode & 0o7777),
             remedy,
         ));
@@ -157,7 +186,7 @@ fn lock(path: &Path) -> Result<File, Trouble> {
             let _ = file.read_to_string(&mut pid);
             return Err(Trouble {
                 exit: Exit::Second,
-                what: "another upcalld of this user runs".into(),
+                what: "another upcalld runs here".into(),
                 evidence: format!("process {} holds {}", pid.trim(), path.display()),
                 remedy: "end that one first, or leave it: one is enough".into(),
             });

@@ -1,9 +1,11 @@
 //! The daemon's loop: one kernel thread, which sleeps until something happens.
 //!
-//! 1. A program connects. It is this user's, or the connection is closed. So is one beyond [`CONNECTIONS`].
+//! 1. A program connects. It is this user's, or any user's if the daemon observes, or the connection is closed. So is one
+//!    beyond [`CONNECTIONS`] of its user.
 //! 2. Its first message asks to join. The kernel says who has sent it: the process that has connected, or the answer is
 //!    that it makes no sense. Each process is one space, and a user has [`SPACES`] of them at most.
 //! 3. The answer carries the descriptors of the two pages and of the knocker (`pages`). From then on the socket is silent.
+//!    A daemon that observes hands out a page of that alone ([`Server::observe`]): it divides nothing.
 //! 4. When a space knocks, all spaces' words are read anew, [`House`] decides, and each is told.
 //! 5. The space ends when its process ends, whoever has copies of its descriptors, or when its socket is closed.
 //!
@@ -16,14 +18,17 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::time::Timespec;
 use upcall_abi::{
-    ASK_JOIN, ASK_LIST, Answer, MAGIC, Message, Row, STATE_AWAY, STATE_ON, STATE_RESTING,
-    STATE_WAITING, STATUS_FULL, STATUS_NONSENSE, STATUS_OK, STATUS_VERSION, VERSION,
+    ASK_JOIN, ASK_LIST, ASK_OBSERVE, Answer, MAGIC, Message, Row, STATE_AWAY, STATE_ON,
+    STATE_RESTING, STATE_WAITING, STATUS_FULL, STATUS_NONSENSE, STATUS_NOT_HERE, STATUS_OK,
+    STATUS_VERSION, VERSION,
 };
 use upcall_alloc::Stage;
+use upcall_bpf::{Observatory, Page};
 
 use crate::house::{Doing, House};
 use crate::packets::{self, Received};
@@ -36,6 +41,8 @@ use crate::words::Told;
 pub const SPACES: usize = 64;
 /// Connections of one user, at most: spaces, and those that ask who is there.
 pub const CONNECTIONS: usize = 96;
+/// Connections of all users together, at most.
+const ALL_CONNECTIONS: usize = 2048;
 /// Knocks and messages that are listened to, in each [`WINDOW_NS`].
 const MOST_KNOCKS: u32 = 512;
 const WINDOW_NS: u64 = 50_000_000;
@@ -48,8 +55,11 @@ struct Client {
     socket: OwnedFd,
     process: OwnedFd,
     pid: i32,
+    uid: u32,
     /// None: it has not joined.
     pages: Option<Pages>,
+    /// None: it is not observed.
+    observed: Option<Page>,
     knocks: u32,
     is_muted: bool,
 }
@@ -61,6 +71,8 @@ pub struct Server {
     epoll: OwnedFd,
     generation: u64,
     house: House,
+    /// None: it divides the processors among its own user's programs.
+    observatory: Option<Observatory>,
     clients: BTreeMap<u64, Client>,
     next_id: u64,
     window_ends: u64,
@@ -90,12 +102,17 @@ fn hear_knocks(epoll: &OwnedFd, id: u64, pages: &Pages) -> Result<(), Errno> {
 }
 
 impl Server {
-    /// A daemon at this place. What comes at `signal` ends it.
+    /// A daemon at this place, which divides or observes. What comes at `signal` ends it.
     ///
     /// # Errors
     ///
     /// The kernel's, when it gives no descriptors.
-    pub fn new(place: Place, signal: UnixStream, house: House) -> Result<Self, Errno> {
+    pub fn new(
+        place: Place,
+        signal: UnixStream,
+        house: House,
+        observatory: Option<Observatory>,
+    ) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(
             &epoll,
@@ -111,6 +128,7 @@ impl Server {
             // Not that of an earlier daemon, and never 0.
             generation: now() | 1,
             house,
+            observatory,
             clients: BTreeMap::new(),
             next_id: 0,
             window_ends: 0,
@@ -188,7 +206,9 @@ impl Server {
         let Ok(peer) = packets::peer(socket.as_fd()) else {
             return;
         };
-        if peer.uid != own || self.clients.len() >= CONNECTIONS {
+        let of_user = self.clients.values().filter(|it| it.uid == peer.uid);
+        let is_served = peer.uid == own || self.observatory.is_some();
+        if !is_served || of_user.count() >= CONNECTIONS || self.clients.len() >= ALL_CONNECTIONS {
             tracing::warn!(pid = peer.pid, uid = peer.uid, "turned away");
             return;
         }
@@ -219,7 +239,9 @@ impl Server {
             socket,
             process,
             pid: peer.pid,
+            uid: peer.uid,
             pages: None,
+            observed: None,
             knocks: 0,
             is_muted: false,
         };
@@ -259,12 +281,23 @@ impl Server {
                 return false;
             }
             match message.ask {
+                ASK_JOIN | ASK_OBSERVE
+                    if (message.ask == ASK_OBSERVE) != self.observatory.is_some() =>
+                {
+                    self.answer(id, STATUS_NOT_HERE, 0);
+                    return false;
+                }
+                ASK_OBSERVE if client.observed.is_none() => {
+                    if !self.observe(id) {
+                        return false;
+                    }
+                }
                 ASK_JOIN if client.pages.is_none() => {
                     if !self.join(id) {
                         return false;
                     }
                 }
-                ASK_LIST if client.pages.is_none() => self.list(id),
+                ASK_LIST if client.pages.is_none() && client.observed.is_none() => self.list(id),
                 _ => {
                     self.answer(id, STATUS_NONSENSE, 0);
                     return false;
@@ -299,9 +332,13 @@ impl Server {
                 count,
                 reserved: 0,
             };
-            let pages = client.pages.as_ref().filter(|_| status == STATUS_OK);
-            let descriptors = pages.map(Pages::descriptors);
-            let descriptors = descriptors.as_ref().map_or(&[][..], |both| both);
+            let pages = client.pages.as_ref().map(Pages::descriptors);
+            let observed = client.observed.as_ref().map(|page| [page.descriptor()]);
+            let descriptors = match (status, &pages, &observed) {
+                (STATUS_OK, Some(pages), _) => &pages[..],
+                (STATUS_OK, _, Some(page)) => &page[..],
+                _ => &[],
+            };
             let sent = packets::send(client.socket.as_fd(), &answer.bytes(), descriptors);
             if let Err(error) = sent {
                 tracing::debug!(%error, pid = client.pid, "cannot answer");
@@ -356,6 +393,49 @@ impl Server {
         }
     }
 
+    /// A client is observed from here on. Returns true if it stays.
+    fn observe(&mut self, id: u64) -> bool {
+        let Some(observatory) = &self.observatory else {
+            return false;
+        };
+        let (pid, uid) = (self.clients[&id].pid, self.clients[&id].uid);
+        // It has executed another program, and a child has the old socket still.
+        let of_user = self.clients.iter().filter(|(_, it)| it.uid == uid);
+        let (before, others): (Vec<_>, Vec<_>) = of_user
+            .filter(|(_, it)| it.observed.is_some())
+            .partition(|(_, it)| it.pid == pid);
+        let before: Vec<u64> = before.iter().map(|(id, _)| **id).collect();
+        if others.len() >= SPACES {
+            self.answer(id, STATUS_FULL, 0);
+            return false;
+        }
+        let page = observatory.observe(pid, self.generation);
+        for before in before {
+            self.forget(before);
+        }
+        let Some(client) = self.clients.get_mut(&id) else {
+            return false;
+        };
+        let page = match page {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::warn!(%error, pid, "cannot make the page of a space");
+                self.answer(id, STATUS_FULL, 0);
+                return false;
+            }
+        };
+        // After the page is in use: a program that it executes from here on ends the page.
+        if let Err(why) = may_be_observed(&client.process, pid, uid) {
+            tracing::info!(pid, why, "not observed");
+            self.answer(id, STATUS_NOT_HERE, 0);
+            return false;
+        }
+        client.observed = Some(page);
+        tracing::info!(pid, uid, "observed");
+        self.answer(id, STATUS_OK, 0);
+        true
+    }
+
     /// Tells a client which spaces there are.
     fn list(&self, id: u64) {
         let rows: Vec<Row> = self
@@ -392,6 +472,9 @@ impl Server {
             // The descriptors may have copies elsewhere: they would go on to be reported.
             let _ = epoll::delete(&self.epoll, &client.socket);
             let _ = epoll::delete(&self.epoll, &client.process);
+            if client.observed.is_some() {
+                tracing::info!(pid = client.pid, "not observed any more");
+            }
             if let Some(pages) = client.pages {
                 tracing::info!(pid = client.pid, "left");
                 let _ = epoll::delete(&self.epoll, pages.knocker());
@@ -444,8 +527,37 @@ impl Server {
             if let Some(pages) = &client.pages {
                 pages.end();
             }
+            if let Some(page) = &client.observed {
+                page.end();
+            }
         }
         tracing::info!(fd = self.signal.as_raw_fd(), "ended by a signal");
+    }
+}
+
+/// Whether what the kernel does with this process may be shown to the user at the other end of its socket.
+///
+/// # Errors
+///
+/// Why not.
+fn may_be_observed(process: &OwnedFd, pid: i32, uid: u32) -> Result<(), &'static str> {
+    // The superuser's, if it has other rights than its user, or has given some up. That of the directory is not.
+    let memory = format!("/proc/{pid}/mem");
+    let owner = std::fs::metadata(memory).map_err(|_| "it has ended")?;
+    if std::os::unix::fs::MetadataExt::uid(&owner) != uid {
+        return Err("its memory is not its user's to see");
+    }
+    let status =
+        std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| "it has ended")?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    if numbers.is_none_or(|numbers| numbers.split_whitespace().count() != 1) {
+        return Err("it is in another pid namespace");
+    }
+    // All this was about that very process, if it is there still.
+    let mut events = [PollFd::new(process, PollFlags::IN)];
+    match rustix::event::poll(&mut events, Some(&Timespec::default())) {
+        Ok(0) => Ok(()),
+        _ => Err("it has ended"),
     }
 }
 

@@ -10,10 +10,12 @@ pub enum Exit {
     Ended = 0,
     /// It ran, and cannot go on.
     Broken = 1,
-    /// Another daemon of this user runs.
+    /// Another daemon runs at this place.
     Second = 3,
     /// Its directory or socket cannot be used.
     Place = 4,
+    /// The kernel's scheduler cannot be observed here.
+    Blind = 5,
 }
 
 /// Why the daemon does not run.

@@ -52,7 +52,7 @@ fn the_table_names_every_feature_of_the_report() {
 
 #[test]
 fn one_feature_answers_by_exit_status() {
-    let done = told(&["doctor", "observed", "-q"]);
+    let done = told(&["doctor", "sched_ext", "-q"]);
     assert_eq!(done.status.code(), Some(1));
     assert_eq!(
         (stdout(&done), stderr(&done)),

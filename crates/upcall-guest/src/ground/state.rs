@@ -39,12 +39,38 @@ pub struct Options {
     pub sentinel: bool,
     /// The probe to use.
     pub probe: Probe,
+    /// How to learn what the kernel does with activations.
+    pub backend: Backend,
     /// The time slice in nanoseconds.
     pub slice_ns: u64,
     /// Take turns with the user's other programs under the runtime.
     pub takes_turns: bool,
     /// Which ready thread runs first.
     pub policy: Policy,
+}
+
+numbered_enum! {
+    /// How to learn what the kernel does with activations.
+    pub enum Backend {
+        /// A daemon of root is asked, if there is one.
+        Auto = 0,
+        /// By the standby alone.
+        Standby = 1,
+        /// By the daemon, or not at all.
+        Observed = 2,
+    }
+}
+
+impl Backend {
+    /// The backend of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "auto" => Backend::Auto,
+            "standby" => Backend::Standby,
+            "observed" => Backend::Observed,
+            _ => return None,
+        })
+    }
 }
 
 numbered_enum! {
@@ -95,6 +121,7 @@ pub struct Guest {
     pub(crate) report_to: AtomicI32,
     pub(crate) sentinel: AtomicBool,
     pub(crate) probe: AtomicEnum<Probe>,
+    pub(crate) backend: AtomicEnum<Backend>,
     pub(crate) slice_ns: AtomicU64,
     pub(crate) takes_turns: AtomicBool,
     policy: AtomicEnum<Policy>,
@@ -123,6 +150,7 @@ pub static GUEST: Guest = Guest {
     report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
     probe: AtomicEnum::new(Probe::Perf),
+    backend: AtomicEnum::new(Backend::Standby),
     slice_ns: AtomicU64::new(SLICE_NS),
     takes_turns: AtomicBool::new(false),
     policy: AtomicEnum::new(Policy::ForkedFirst),
@@ -144,6 +172,7 @@ impl Guest {
         self.trace.store(trace.cast_mut(), Ordering::Relaxed);
         self.sentinel.store(options.sentinel, Ordering::Relaxed);
         self.probe.store(options.probe, Ordering::Relaxed);
+        self.backend.store(options.backend, Ordering::Relaxed);
         self.slice_ns.store(options.slice_ns, Ordering::Relaxed);
         self.takes_turns
             .store(options.takes_turns, Ordering::Relaxed);

@@ -34,6 +34,7 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
     };
     let turns = runtime.kernel().turns().report().unwrap_or_default();
     let (time, idle) = runtime.times(runtime.kernel().now());
+    let looks = runtime.kernel().looks();
     let (refused, failed) = dispatch::state();
     let values: [u64; ROWS.len()] = [
         runtime.vps().len() as u64,
@@ -60,6 +61,9 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
         turns.waited_ns / 1000,
         turns.by_daemon,
         turns.truces,
+        looks.told,
+        looks.untold,
+        looks.preempted,
         u64::from(refused),
         u64::from(dispatch::is_on()),
         sud::trapped(),

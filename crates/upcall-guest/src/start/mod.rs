@@ -24,6 +24,7 @@ use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::base;
 use upcall_linux::limits;
 use upcall_linux::observe::{Probe, open_switch_ring};
+use upcall_linux::page;
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::turns;
 use upcall_linux::variables::{self, Meaningless};
@@ -31,7 +32,7 @@ use upcall_linux::variables::{self, Meaningless};
 use crate::call::serve as calls;
 use crate::call::table::is_early;
 use crate::ground::entry::raw_syscall;
-use crate::ground::state::{GUEST, Options, Policy, SLICE_NS};
+use crate::ground::state::{Backend, GUEST, Options, Policy, SLICE_NS};
 use crate::ground::{heap, hooks, obstacle};
 use crate::process::{self, loads, preload};
 use crate::rewrite::patch::{self, Extent, Hooks, ObjectReport};
@@ -89,6 +90,7 @@ unsafe fn serve(options: Options, beside: bool) {
     signal::inherit_actions();
     kept::note();
     turns::daemon::note();
+    page::note_observer();
     let hooks = Hooks {
         handler: calls::handler,
         after: process::after,
@@ -317,6 +319,7 @@ impl Options {
                 |value| value != 0,
             ),
             probe: Probe::Proc,
+            backend: Backend::Auto,
             slice_ns: number("UPCALL_SLICE_US").map_or(SLICE_NS, |us| us * 1000),
             takes_turns: number("UPCALL_GANG").unwrap_or(1) != 0,
             policy: Policy::ForkedFirst,
@@ -330,6 +333,11 @@ impl Options {
             Some("proc") => Some(Probe::Proc),
             Some("yields") => Some(Probe::Yields),
             _ => None,
+        };
+        options.backend = match read("UPCALL_BACKEND").and_then(|name| Backend::named(&name)) {
+            // A probe that is named is the one that is used.
+            None | Some(Backend::Auto) if probe.is_some() => Backend::Standby,
+            named => named.unwrap_or(Backend::Auto),
         };
         options.policy = read("UPCALL_POLICY")
             .and_then(|name| Policy::named(&name))

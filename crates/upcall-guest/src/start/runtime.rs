@@ -14,7 +14,7 @@ use crate::call::credentials;
 use crate::ground::attributes::{self, GuestAttributes};
 use crate::ground::entry::Frame;
 use crate::ground::mask;
-use crate::ground::state::{self, GUEST, Policy, was_forked_in_handler};
+use crate::ground::state::{self, Backend, GUEST, Policy, was_forked_in_handler};
 use crate::report::{description, stats, stuck};
 use crate::signal::{self, alone, dispatch, masks, pending};
 use crate::start::ready;
@@ -41,6 +41,28 @@ pub fn start() -> Result<&'static Runtime, Errno> {
     started
 }
 
+/// How long the daemon may take to answer a program that was told to be observed, in milliseconds.
+const PATIENCE_MS: i32 = 5000;
+/// The exit status of `upcall run` for errors of its own.
+const REFUSED: i32 = 125;
+
+/// A backend that is named is used, or the program is not run.
+#[cold]
+fn not_observed() -> ! {
+    sys::say(
+        b"upcall: this process is not observed, and the backend observed was asked for by name\n",
+    );
+    sys::say(b"  checked: the upcalld of root does not answer, or not for this process\n");
+    sys::say(
+        b"  try: see what upcall doctor observed and upcalld --log info say; or --backend auto\n",
+    );
+    sys::say(b"  more: upcall help run\n");
+    loop {
+        // SAFETY: ends the process.
+        unsafe { upcall_linux::sys!(libc::SYS_exit_group, REFUSED) };
+    }
+}
+
 /// `mask`: the signal mask of the kernel thread before.
 fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     description::keep();
@@ -48,6 +70,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     let linux = Linux::open(Settings {
         sentinel: GUEST.sentinel.load(Ordering::Relaxed),
         probe: GUEST.probe.load(Ordering::Relaxed),
+        is_observed: GUEST.backend.load(Ordering::Relaxed) != Backend::Standby,
         slice_ns: GUEST.slice_ns.load(Ordering::Relaxed),
         takes_turns: GUEST.takes_turns.load(Ordering::Relaxed),
         adapts: GUEST.adapts(),
@@ -64,6 +87,11 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
             stuck: stuck::look,
         },
     })?;
+    if GUEST.backend.load(Ordering::Relaxed) == Backend::Observed
+        && !linux.is_observed_within(PATIENCE_MS)
+    {
+        not_observed();
+    }
     if GUEST.stats.load(Ordering::Relaxed)
         && let Ok(copy) = descriptors::keep_copy(libc::STDERR_FILENO)
     {

@@ -11,6 +11,7 @@ use upcall_core::kernel::{Attributes, Poll, Share, Vessels};
 use upcall_core::{Activity, Errno, Machine, Slot, ThreadList, Vp, Waiting};
 
 use crate::activation::{preempt, spawn};
+use crate::blocked::page::Scheduler;
 use crate::blocked::watch::Watch;
 use crate::record::Recorder;
 use crate::state::{
@@ -52,6 +53,11 @@ impl Linux {
                 Turns::none()
             },
             recorder: Recorder::default(),
+            scheduler: if settings.is_observed {
+                Scheduler::ask()
+            } else {
+                Scheduler::default()
+            },
         })
     }
 
@@ -404,17 +410,19 @@ impl Poll for Linux {
 impl upcall_core::kernel::Watch for Linux {
     fn is_blocked(&self, activation: &Activation, cheap_doubt: bool) -> bool {
         // SAFETY: activations call this.
-        unsafe { base::current() }.kernel.slice.stands_by();
+        let own = &unsafe { base::current() }.kernel;
+        own.slice.stands_by();
         if self.uses_sentinels() {
             self.look_as_sentinel(activation);
         }
         if activation.kernel.timer.load(Ordering::Relaxed) == 0 {
             preempt::start_slices(activation, self.now(), self.settings.slice_ns);
         }
-        activation
-            .kernel
-            .observer
-            .is_blocked(activation.kernel.tid.load(Ordering::Relaxed), cheap_doubt)
+        let tid = activation.kernel.tid.load(Ordering::Relaxed);
+        activation.kernel.observer.is_blocked(tid, cheap_doubt, || {
+            self.scheduler
+                .says_blocked(tid, own.tid.load(Ordering::Relaxed), &own.seen)
+        })
     }
 
     fn computes(&self, owner: &Activation, dispatches: u64) {
@@ -444,6 +452,7 @@ impl Share for Linux {
         let activation: &Activation = inside;
         self.bind(activation);
         affinity::tick(activation);
+        self.scheduler.tick();
         let spent = pace::tick(activation, self.turns.is_contended());
         cpu_time::slice(thread, self.settings.slice_ns);
         (self.settings.hooks.tick)(inside, thread);

@@ -121,9 +121,9 @@ pub static FEATURES: [Feature; 16] = [
     Feature {
         name: "observed",
         kind: Kind::Backend,
-        purpose: "the kernel's own record of each activation's state",
-        without: "the standby backend is used",
-        probe: observed,
+        purpose: "the kernel's own record of each activation's state, from the upcalld of root",
+        without: "the standby backend asks procfs",
+        probe: turns::observer,
     },
     Feature {
         name: "sched_ext",
@@ -231,18 +231,10 @@ pub fn find(name: &str) -> Option<&'static Feature> {
     FEATURES.iter().find(|feature| feature.name == name)
 }
 
-fn observed() -> Finding {
-    Finding::fails(
-        "observed",
-        "not built: this version has the standby backend only",
-        "a version whose upcalld loads the BPF program; nothing on this machine changes it",
-    )
-}
-
 fn sched_ext() -> Finding {
     Finding::fails(
         "sched_ext",
-        "not built: this version has the standby backend only",
+        "not built: this version has the backends standby and observed",
         "a version whose upcalld loads the scheduler; nothing on this machine changes it",
     )
 }
@@ -278,10 +270,8 @@ mod tests {
 
     #[test]
     fn what_is_not_built_is_said_to_be() {
-        for name in ["observed", "sched_ext"] {
-            let finding = find(name).unwrap().probe();
-            assert!(!finding.works);
-            assert!(finding.evidence.starts_with("not built"));
-        }
+        let finding = find("sched_ext").unwrap().probe();
+        assert!(!finding.works);
+        assert!(finding.evidence.starts_with("not built"));
     }
 }

@@ -1,6 +1,7 @@
 //! Whether this user's programs can take turns, and who decides about them.
 
 use super::Finding;
+use crate::blocked::page;
 use crate::turns::daemon;
 use crate::turns::registry::{self, Trouble};
 
@@ -44,6 +45,21 @@ pub fn daemon() -> Finding {
         Ok(spaces) => Finding::works(
             NAME,
             format!("it answers, and has {} programs", spaces.len()),
+        ),
+        Err(trouble) => Finding::fails(NAME, trouble.evidence(), trouble.remedy()),
+    }
+}
+
+/// Whether a daemon of root tells programs what the kernel does with their activations.
+pub fn observer() -> Finding {
+    const NAME: &str = "observed";
+    let path = page::observer_socket();
+    match daemon::spaces_at(path.clone()) {
+        Ok(_) => Finding::works(NAME, format!("upcalld answers at {}", path.display())),
+        Err(daemon::Trouble::NoDaemon(path, error)) => Finding::fails(
+            NAME,
+            format!("{}: {error}", path.display()),
+            "start upcalld as root, without --user; if it cannot observe here, it says why",
         ),
         Err(trouble) => Finding::fails(NAME, trouble.evidence(), trouble.remedy()),
     }

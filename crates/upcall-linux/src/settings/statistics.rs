@@ -14,7 +14,7 @@ const fn row(name: &'static str, meaning: &'static str) -> Row {
 }
 
 /// All rows, in the order in which they are printed.
-pub const ROWS: [Row; 27] = [
+pub const ROWS: [Row; 30] = [
     row(
         "virtual processors",
         "How many threads the program can run at once (upcall run -p).",
@@ -110,6 +110,18 @@ pub const ROWS: [Row; 27] = [
     row(
         "truces",
         "How often turns rested for a while, because programs that take none computed on the same processors.",
+    ),
+    row(
+        "looks at the kernel's page",
+        "How often the page that upcalld has the kernel write said if an activation was blocked: a system call saved each time.",
+    ),
+    row(
+        "looks that it did not answer",
+        "How often procfs was asked although there was the page, to be sure that the page is still written.",
+    ),
+    row(
+        "preempted by other programs",
+        "How often a kernel thread of another program took the processor of one of this program, as far as the page knows.",
     ),
     row(
         "sites that cannot be rewritten",

@@ -35,14 +35,18 @@ const VARIABLES: [(&str, Values); 7] = [
 ];
 
 /// Those that stand for a flag.
-const OF_FLAGS: [(&str, Values); 3] = [
+const OF_FLAGS: [(&str, Values); 4] = [
     ("UPCALL_VPS", Values::Processors),
     ("UPCALL_STATS", Values::YesOrNo),
     ("UPCALL_POLICY", Values::Word(&POLICIES)),
+    ("UPCALL_BACKEND", Values::Word(&BACKENDS)),
 ];
 
 /// The names of policies that `upcall run --policy` knows.
 pub(crate) const POLICIES: [&str; 5] = ["lifo", "round-robin", "fifo", "priority", "deadline"];
+
+/// The names of backends that `upcall run --backend` knows.
+const BACKENDS: [&str; 3] = ["auto", "standby", "observed"];
 
 /// A variable whose value means nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]

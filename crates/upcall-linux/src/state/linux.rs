@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use upcall_core::{Errno, Slot};
 
 use crate::blocked::observe::Probe;
+use crate::blocked::page::{Looks, Scheduler};
 use crate::blocked::watch::Watch;
 use crate::record::Recorder;
 use crate::state::{Activation, Entered, Inside, Poller, Thread};
@@ -49,6 +50,8 @@ pub struct Settings {
     pub sentinel: bool,
     /// The probe that tells blocked from preempted.
     pub probe: Probe,
+    /// Ask a daemon of root for the page of what the kernel's scheduler does with activations.
+    pub is_observed: bool,
     /// Time slice in nanoseconds.
     pub slice_ns: u64,
     /// Take turns with the user's other programs under the runtime.
@@ -73,6 +76,7 @@ pub struct Linux {
     pub(crate) first: Slot<Activation>,
     pub(crate) turns: Turns,
     pub(crate) recorder: Recorder,
+    pub(crate) scheduler: Scheduler,
 }
 
 impl Linux {
@@ -84,6 +88,17 @@ impl Linux {
     /// The turns with other processes.
     pub fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    /// What the kernel's own account of the activations was good for.
+    pub fn looks(&self) -> Looks {
+        self.scheduler.looks()
+    }
+
+    /// Returns true if the kernel's own account of the activations is in use. Waits for it for this time at most, in
+    /// milliseconds.
+    pub fn is_observed_within(&self, patience_ms: i32) -> bool {
+        self.scheduler.is_linked_within(patience_ms)
     }
 
     /// The process.

@@ -28,6 +28,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsiz
 use upcall_core::numbered::{AtomicEnum, numbered_enum};
 
 use crate::blocked::observe::Observer;
+use crate::blocked::page::Seen;
 use crate::blocked::watch::Glance;
 use crate::processors::asked::Asked;
 use crate::processors::binding::Binding;
@@ -94,6 +95,8 @@ pub struct LinuxActivation {
     pub(crate) served: AtomicU32,
     /// How to learn whether it is blocked.
     pub(crate) observer: Observer,
+    /// What it saw of itself when it asked about another.
+    pub(crate) seen: Seen,
     /// What it saw as sentinel.
     pub(crate) glance: Glance,
     /// How often its kernel thread had gone to sleep by itself when last asked.
@@ -127,6 +130,7 @@ impl Default for LinuxActivation {
             queued: Noted::default(),
             served: AtomicU32::new(0),
             observer: Observer::default(),
+            seen: Seen::default(),
             glance: Glance::default(),
             sleeps: AtomicU64::new(0),
             sentinel: AtomicBool::new(false),

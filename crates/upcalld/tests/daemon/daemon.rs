@@ -37,10 +37,26 @@ impl Place {
         command
     }
 
+    /// Where the daemon of root is, in a test.
+    pub fn observer(&self) -> PathBuf {
+        self.0.join("observer/upcalld.sock")
+    }
+
+    /// A daemon of root that observes.
+    pub fn observe(&self) -> Daemon {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_upcalld"));
+        command.env_remove("UPCALLD_USER").arg("--socket");
+        command.arg(self.observer());
+        Self::serving(command)
+    }
+
     /// A daemon that serves.
     pub fn start(&self) -> Daemon {
-        let mut child = self
-            .command()
+        Self::serving(self.command())
+    }
+
+    fn serving(mut command: Command) -> Daemon {
+        let mut child = command
             .args(["--log", "info"])
             .stdin(Stdio::null())
             .stderr(Stdio::piped())

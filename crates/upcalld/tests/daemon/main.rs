@@ -7,5 +7,6 @@ mod client;
 mod clients;
 mod daemon;
 mod impostor;
+mod observed;
 mod place;
 mod programs;

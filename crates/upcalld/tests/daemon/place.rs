@@ -29,7 +29,7 @@ fn fails(place: &Place, status: i32, evidence: &str) {
 fn a_second_daemon_is_refused_and_the_first_one_serves() {
     let place = Place::new("second");
     let mut first = place.start();
-    fails(&place, 3, "another upcalld of this user runs");
+    fails(&place, 3, "another upcalld runs here");
     assert!(first.lives());
     assert_eq!(list(&place.socket()), []);
 }

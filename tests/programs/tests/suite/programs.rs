@@ -54,7 +54,7 @@ programs! {
     time: profiling_shares profiling_timer sleep_many thread_cpu_clock timer_signal timer_slack timer_thread
         timer_thread_clock times_of_process;
     waits_and_io: aio aio_idle blocks_500 descriptor_limits descriptor_numbers descriptors epoll_nest_at_once
-        epoll_threads file_blocking nonblocking nowait_forbidden own_descriptors poll_closed poll_many
+        epoll_threads faults_served file_blocking nonblocking nowait_forbidden own_descriptors poll_closed poll_many
         poll_signals poll_timeouts reads_that_count resolver socket_timeouts transfers_complete
         transfers_interrupted uring uring_registered waits_disturbed waits_for_other_processes;
 }

@@ -61,7 +61,15 @@ impl Trouble {
 ///
 /// [`Trouble`].
 pub fn spaces() -> Result<Vec<Row>, Trouble> {
-    let path = socket().ok_or(Trouble::NoPlace)?;
+    spaces_at(socket().ok_or(Trouble::NoPlace)?)
+}
+
+/// The same of the daemon at this socket.
+///
+/// # Errors
+///
+/// [`Trouble`].
+pub fn spaces_at(path: PathBuf) -> Result<Vec<Row>, Trouble> {
     let daemon = connect(&path)?;
     let message = Message::new(ASK_LIST).bytes();
     // SAFETY: reads the message.

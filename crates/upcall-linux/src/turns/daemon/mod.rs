@@ -25,9 +25,9 @@ use crate::sys::procfs::is_filtered;
 use crate::sys::{self, error};
 
 mod listing;
-mod place;
+pub(crate) mod place;
 
-pub use listing::{Trouble, spaces};
+pub use listing::{Trouble, spaces, spaces_at};
 pub use place::{note, socket};
 
 /// A daemon that keeps a program waiting for longer is stopped, or hostile: nanoseconds. More than as many slices and
@@ -50,13 +50,98 @@ pub(super) enum Daemon {
 }
 
 /// A descriptor among the runtime's own, closed when it is dropped.
-pub(super) struct Socket(i32);
+pub(crate) struct Socket(pub(crate) i32);
 
 impl Drop for Socket {
     fn drop(&mut self) {
         descriptors::give_back(self.0);
     }
 }
+
+impl Socket {
+    /// Sends this question, without waiting. Returns true if it is sent.
+    pub(crate) fn ask(&self, what: u32) -> bool {
+        let message = Message::new(what).bytes();
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: reads the message.
+        let sent = unsafe {
+            sys!(
+                libc::SYS_sendto,
+                self.0,
+                message.as_ptr(),
+                message.len(),
+                flags,
+                0,
+                0
+            )
+        };
+        sent == message.len() as isize
+    }
+
+    /// Whether the daemon has its end still. It sends nothing more.
+    pub(crate) fn is_open(&self) -> bool {
+        let mut byte = 0u8;
+        // 0 is the end.
+        // SAFETY: writes one byte at most.
+        let read = unsafe { sys!(libc::SYS_read, self.0, &raw mut byte, 1) };
+        error(read) == Some(libc::EAGAIN) || error(read) == Some(libc::EINTR)
+    }
+
+    /// Takes the answer, if it is there, with the descriptors that it carries.
+    pub(crate) fn answer(&self) -> Reply<(Answer, [Option<Raw>; DESCRIPTORS])> {
+        #[repr(C, align(8))]
+        struct Control([u8; 64]);
+        let mut answer = [0u8; size_of::<Answer>()];
+        let mut control = Control([0; 64]);
+        let mut part = libc::iovec {
+            iov_base: answer.as_mut_ptr().cast(),
+            iov_len: answer.len(),
+        };
+        let mut descriptors = [-1i32; DESCRIPTORS];
+        // SAFETY: all-zero is a valid msghdr; its pointers lead to memory of the sizes given, which the kernel fills in. The
+        // descriptors are read where the kernel has written as many.
+        let length = unsafe {
+            let mut header: libc::msghdr = core::mem::zeroed();
+            header.msg_iov = &raw mut part;
+            header.msg_iovlen = 1;
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = size_of::<Control>() as _;
+            let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+            let length = sys!(libc::SYS_recvmsg, self.0, &raw mut header, flags);
+            let message = libc::CMSG_FIRSTHDR(&raw const header);
+            if length >= 0
+                && !message.is_null()
+                && (*message).cmsg_level == libc::SOL_SOCKET
+                && (*message).cmsg_type == libc::SCM_RIGHTS
+            {
+                let bytes = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(message).cast::<i32>();
+                for (at, descriptor) in descriptors.iter_mut().enumerate().take(bytes / 4) {
+                    *descriptor = data.add(at).read_unaligned();
+                }
+            }
+            length
+        };
+        let descriptors = descriptors.map(|number| (number >= 0).then_some(Raw(number)));
+        if error(length) == Some(libc::EAGAIN) {
+            return Reply::Pending;
+        }
+        let is_whole = length == answer.len() as isize;
+        let answer = Answer::read(&answer).filter(|answer| {
+            is_whole
+                && answer.status == STATUS_OK
+                && answer.version == VERSION
+                && answer.generation != 0
+        });
+        match answer {
+            Some(answer) => Reply::Yes((answer, descriptors)),
+            None => Reply::No,
+        }
+    }
+}
+
+/// Descriptors that an answer carries, at most.
+const DESCRIPTORS: usize = 3;
 
 /// The daemon decides.
 pub(super) struct Link {
@@ -80,27 +165,10 @@ pub(super) struct News {
 impl Daemon {
     /// Asks the user's daemon for pages, if there is one. Does not wait.
     pub(super) fn ask() -> Self {
-        place::connect().map_or(Daemon::None, |socket| {
-            let message = Message::new(ASK_JOIN).bytes();
-            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            // SAFETY: reads the message.
-            let sent = unsafe {
-                sys!(
-                    libc::SYS_sendto,
-                    socket.0,
-                    message.as_ptr(),
-                    message.len(),
-                    flags,
-                    0,
-                    0
-                )
-            };
-            if sent == message.len() as isize {
-                Daemon::Asked(socket, 0)
-            } else {
-                Daemon::None
-            }
-        })
+        match place::connect() {
+            Some(socket) if socket.ask(ASK_JOIN) => Daemon::Asked(socket, 0),
+            _ => Daemon::None,
+        }
     }
 
     /// Sees whether a daemon that was asked has answered. Returns true if it has just become the one that decides.
@@ -114,94 +182,49 @@ impl Daemon {
         if is_filtered() || looks == MOST_LOOKS {
             return false;
         }
-        *self = match receive(socket) {
-            Reply::Pending(socket) => Daemon::Asked(socket, looks + 1),
-            Reply::Yes(link) => Daemon::Linked(link),
+        *self = match socket.answer() {
+            Reply::Pending => Daemon::Asked(socket, looks + 1),
+            Reply::Yes((answer, descriptors)) => {
+                link(socket, &answer, descriptors).map_or(Daemon::None, Daemon::Linked)
+            }
             Reply::No => Daemon::None,
         };
         matches!(self, Daemon::Linked(_))
     }
 }
 
-enum Reply {
-    Pending(Socket),
-    Yes(Link),
+/// What a look for an answer finds.
+pub(crate) enum Reply<T> {
+    /// It is not there yet.
+    Pending,
+    /// It is what was asked for.
+    Yes(T),
+    /// It is something else.
     No,
 }
 
-/// Takes the answer at a socket, if it is there.
-fn receive(socket: Socket) -> Reply {
-    #[repr(C, align(8))]
-    struct Control([u8; 64]);
-    const DESCRIPTORS: usize = 3;
-    let mut answer = [0u8; size_of::<Answer>()];
-    let mut control = Control([0; 64]);
-    let mut part = libc::iovec {
-        iov_base: answer.as_mut_ptr().cast(),
-        iov_len: answer.len(),
+/// Links the program by an answer.
+fn link(
+    socket: Socket,
+    answer: &Answer,
+    [told, said, knocker]: [Option<Raw>; DESCRIPTORS],
+) -> Option<Link> {
+    let (Some(told), Some(said), Some(knocker)) = (told, said, knocker) else {
+        return None;
     };
-    let mut descriptors = [-1i32; DESCRIPTORS];
-    // SAFETY: all-zero is a valid msghdr; its pointers lead to memory of the sizes given, which the kernel fills in. The
-    // descriptors are read where the kernel has written as many.
-    let length = unsafe {
-        let mut header: libc::msghdr = core::mem::zeroed();
-        header.msg_iov = &raw mut part;
-        header.msg_iovlen = 1;
-        header.msg_control = control.0.as_mut_ptr().cast();
-        header.msg_controllen = size_of::<Control>() as _;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        let length = sys!(libc::SYS_recvmsg, socket.0, &raw mut header, flags);
-        let message = libc::CMSG_FIRSTHDR(&raw const header);
-        if length >= 0
-            && !message.is_null()
-            && (*message).cmsg_level == libc::SOL_SOCKET
-            && (*message).cmsg_type == libc::SCM_RIGHTS
-        {
-            let bytes = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-            let data = libc::CMSG_DATA(message).cast::<i32>();
-            for (at, descriptor) in descriptors.iter_mut().enumerate().take(bytes / 4) {
-                *descriptor = data.add(at).read_unaligned();
-            }
-        }
-        length
-    };
-    let [told, said, knocker] = descriptors.map(|number| (number >= 0).then_some(Raw(number)));
-    if error(length) == Some(libc::EAGAIN) {
-        return Reply::Pending(socket);
-    }
-    let is_whole = length == answer.len() as isize;
-    let answer = Answer::read(&answer).filter(|answer| {
-        is_whole
-            && answer.status == STATUS_OK
-            && answer.version == VERSION
-            && answer.generation != 0
-    });
-    let (Some(answer), Some(told), Some(said), Some(knocker)) = (answer, told, said, knocker)
-    else {
-        return Reply::No;
-    };
-    let Ok(knocker) = descriptors::keep_copy(knocker.0).map(Socket) else {
-        return Reply::No;
-    };
-    let (Some(told), Some(said)) = (map::<Told>(&told, false), map::<Said>(&said, true)) else {
-        return Reply::No;
-    };
+    let knocker = Socket(descriptors::keep_copy(knocker.0).ok()?);
     let link = Link {
+        told: map::<Told>(&told, false)?,
+        said: map::<Said>(&said, true)?,
         socket,
         knocker,
-        told,
-        said,
         generation: answer.generation,
     };
-    if link.is_alive() {
-        Reply::Yes(link)
-    } else {
-        Reply::No
-    }
+    link.is_alive().then_some(link)
 }
 
 /// A descriptor as it came.
-struct Raw(i32);
+pub(crate) struct Raw(pub(crate) i32);
 
 impl Drop for Raw {
     fn drop(&mut self) {
@@ -259,14 +282,7 @@ impl Link {
 
     /// Whether the daemon still is there.
     pub(super) fn is_alive(&self) -> bool {
-        if self.told.alive.load(Ordering::Acquire) != self.generation {
-            return false;
-        }
-        let mut byte = 0u8;
-        // The daemon sends nothing more: 0 is the end.
-        // SAFETY: writes one byte at most.
-        let read = unsafe { sys!(libc::SYS_read, self.socket.0, &raw mut byte, 1) };
-        error(read) == Some(libc::EAGAIN) || error(read) == Some(libc::EINTR)
+        self.told.alive.load(Ordering::Acquire) == self.generation && self.socket.is_open()
     }
 
     /// What the daemon says now.

@@ -36,7 +36,7 @@ pub fn note() {
 }
 
 /// The address of a socket; `None`: the path is too long for one.
-pub(super) fn address(path: &Path) -> Option<libc::sockaddr_un> {
+pub(crate) fn address(path: &Path) -> Option<libc::sockaddr_un> {
     let bytes = path.as_os_str().as_bytes();
     // SAFETY: all-zero is a valid address.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
@@ -56,6 +56,13 @@ pub(super) fn connect() -> Option<Socket> {
     let address = ADDRESS.load(Ordering::Acquire);
     // SAFETY: null, or leaked by `note`.
     let address = unsafe { address.as_ref() }?;
+    // SAFETY: asks only.
+    let own = unsafe { sys!(libc::SYS_geteuid) } as u32;
+    connect_to(address, own)
+}
+
+/// Connects to a daemon of this user at this address, without waiting.
+pub(crate) fn connect_to(address: &libc::sockaddr_un, user: u32) -> Option<Socket> {
     // Where nothing has the name, nothing else is tried.
     // SAFETY: the path ends with a zero; closes what it opened.
     unsafe {
@@ -97,7 +104,7 @@ pub(super) fn connect() -> Option<Socket> {
                 &raw mut peer,
                 &raw mut length
             ) == 0
-            && peer.uid == sys!(libc::SYS_geteuid) as u32
+            && peer.uid == user
     };
     is_own.then_some(socket)
 }
