@@ -7,6 +7,7 @@ use libc::c_int;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use upcall::foreign::{Fork as Piece, NotJoined};
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::answer::keeping_errno;
 use crate::thread::{self, Record, Start};
 

@@ -24,7 +24,7 @@ use upcall_linux::{Activation, Runtime, Thread, base, preempt};
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, Progress, give_up, progress, raw_syscall};
 use crate::ground::hooks::hooks;
-use crate::ground::mask::{self, ALL, bit, set_kernel_mask};
+use crate::ground::mask::{self, bit, set_kernel_mask};
 use crate::ground::record;
 use crate::ground::state::GUEST;
 use crate::rewrite::sud;
@@ -96,11 +96,11 @@ pub(super) unsafe fn own_signal(
         return;
     }
     // From here to the end the thread stays on its activation, perhaps another one by now.
-    set_kernel_mask(ALL);
-    // What the thread has is what goes on: the activation may have had everything blocked.
-    let mask = thread.kernel.mask.load(Ordering::Relaxed);
-    set_frame_mask(context, mask & !preempt::OWN);
+    show_own_mask(context);
     if is_first {
+        // What the thread has is what goes on: the activation may have had everything blocked.
+        let mask = thread.kernel.mask.load(Ordering::Relaxed);
+        set_frame_mask(context, mask & !preempt::OWN);
         thread.guest().stopped.store(false, Ordering::Relaxed);
         deliver_at_end(runtime, thread, taken, mask);
     }

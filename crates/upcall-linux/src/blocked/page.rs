@@ -1,11 +1,11 @@
 //! What the kernel's scheduler says of the process's kernel threads: the page that `upcalld` has BPF programs write.
 //!
-//! 1. At its start the program asks for the page and does not wait ([`Scheduler::ask`]).
-//! 2. Standbys look for the answer, ever more seldom, and the end of each time slice does ([`Scheduler::look`]).
-//! 3. From then on the page is asked first if an activation is blocked ([`Scheduler::says_blocked`]). *Blocked* is believed.
+//! 1. At its start the program asks for the page and does not wait (`ask`).
+//! 2. Standbys look for the answer, ever more seldom, and the end of each time slice does (`look`).
+//! 3. From then on the page is asked first if an activation is blocked (`says_blocked`). *Blocked* is believed.
 //!    *Not blocked* is believed if the asking activation was itself switched in since it asked last: an owner that can run
 //!    gets the processor when the standby yields. Otherwise nobody may be writing the page any more, and procfs is asked.
-//! 4. The end of a time slice finds that the daemon is gone ([`Scheduler::tick`]), and then the page is not asked any more.
+//! 4. The end of a time slice finds that the daemon is gone (`tick`), and then the page is not asked any more.
 //!
 //! Nothing in the page leads to an address: the program may have put anything in its place.
 

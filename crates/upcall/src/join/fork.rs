@@ -1,6 +1,7 @@
 //! What a scope forks, and joins in any order.
 
 use std::marker::PhantomData;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
