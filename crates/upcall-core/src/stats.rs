@@ -84,8 +84,10 @@ impl Stats {
 
 /// Counters on a page of their own, which [`Machine::share`](crate::Machine::share) may let other processes see. The runtime
 /// decides nothing by them, so nobody who writes there does it harm.
+// A model shares nothing, and its threads have small stacks.
 #[derive(Default)]
-#[repr(C, align(4096))]
+#[cfg_attr(not(any(loom, shuttle)), repr(C, align(4096)))]
+#[cfg_attr(any(loom, shuttle), repr(C))]
 pub struct Shared {
     /// The machine's.
     pub head: [AtomicU64; 8],
