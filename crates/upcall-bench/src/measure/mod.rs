@@ -307,7 +307,7 @@ fn quick(program: &str) -> &'static [&'static str] {
         "fib" | "fib_join" => &["n=10"],
         "nbody" => &["bodies=200", "steps=2"],
         "share" => &["duration_ms=20"],
-        "start" => &["samples=2"],
+        "spin_barrier" | "start" => &["samples=2"],
         "sumtime" | "sumtime_join" => &["samples=2", "n=100"],
         "blocked" => &["threads=200"],
         "http" => &["seconds=1", "connections=8"],

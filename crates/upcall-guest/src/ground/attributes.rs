@@ -129,7 +129,7 @@ pub struct GuestThread {
     pub job: Job,
     /// The number that the program gave it, for the program's own policy.
     pub tag: AtomicU64,
-    /// What the layer above keeps: the number that the policy knows it by, or 0.
+    /// What the layer above keeps: the number by which its policy knows the block's thread, or knew an earlier one.
     pub advised: AtomicU64,
 }
 
@@ -181,7 +181,8 @@ impl GuestThread {
                     before,
                 },
             tag,
-            advised,
+            // The policy may not have heard of the end of the thread before yet: it keeps this itself.
+            advised: _,
         } = self;
         for (own, creators) in name.iter().zip(&creator.name) {
             own.store(creators.load(Relaxed), Relaxed);
@@ -199,7 +200,7 @@ impl GuestThread {
             word.store(0, Relaxed);
         }
         for word in [
-            waited_for, tag, advised, runtime, deadline, period, due, next, before,
+            waited_for, tag, runtime, deadline, period, due, next, before,
         ] {
             word.store(0, Relaxed);
         }
@@ -250,8 +251,8 @@ mod tests {
         fresh.begin(&creator);
         let pairs = bytes(&after_ones).iter().zip(bytes(&fresh));
         let differ = pairs.filter(|(one, other)| one != other).count();
-        // Of padding: four in `UserDispatch`, and three behind the flags.
-        let expected = 7;
+        // What `begin` leaves alone, and padding: four in `UserDispatch`, and three behind the flags.
+        let expected = size_of_val(&fresh.advised) + 7;
         assert_eq!(differ, expected, "bytes of the thread before");
         assert_eq!(fresh.name[0].load(Relaxed), creator.name[0].load(Relaxed));
         assert_eq!(after_ones.tid.load(Relaxed), 0);

@@ -105,8 +105,7 @@ impl Adviser {
 
     /// The thread's number; a new one, if it was not known.
     fn id_of(&mut self, block: &'static Thread) -> Id {
-        let id = Id(block.guest().advised.load(Ordering::Relaxed));
-        if id.0 != 0 && self.threads.known(id).is_some() {
+        if let Some(id) = self.id_at(block) {
             return id;
         }
         self.last += 1;
@@ -117,11 +116,18 @@ impl Adviser {
         id
     }
 
+    /// The number of the thread that has this block, or had it and has ended without being told of. The word outlives the
+    /// thread, and a fork: so it may name another block's.
+    fn id_at(&mut self, block: &'static Thread) -> Option<Id> {
+        let id = Id(block.guest().advised.load(Ordering::Relaxed));
+        let known = self.threads.known(id)?;
+        std::ptr::eq(known.block, block).then_some(id)
+    }
+
     fn tell(&mut self, block: &'static Thread, transition: Transition) {
         let why = match transition {
             Transition::Ended => {
-                let id = Id(block.guest().advised.load(Ordering::Relaxed));
-                if self.threads.known(id).is_some() {
+                if let Some(id) = self.id_at(block) {
                     self.policy.ended(&mut self.threads, id);
                     self.threads.remove(id);
                 }

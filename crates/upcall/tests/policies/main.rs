@@ -126,6 +126,7 @@ fn main() {
         order::what_was_lent_is_given_back
         order::the_nearest_deadline_goes_first
         own::a_policy_is_told_of_all_transitions
+        own::an_end_of_which_it_hears_late_is_told
         own::who_panics_is_not_asked_again
         own::who_loops_takes_turns
         own::who_waits_keeps_nobody_waiting

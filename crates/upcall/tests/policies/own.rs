@@ -100,8 +100,12 @@ pub fn a_policy_is_told_of_all_transitions() {
             .collect();
         let counts = &notes.0;
         let made = THREADS + THREADS / 2;
-        // A policy is not told of threads that come and go before it can look.
-        while get(&counts.created) < made {
+        // A policy is not told of threads that come and go before it can look, nor of what a thread did before it ended, if it
+        // hears of that first. So nobody ends before everything was told.
+        while get(&counts.created) < made
+            || get(&counts.blocked) < THREADS
+            || get(&counts.unblocked) < THREADS
+        {
             thread::yield_now();
         }
         go.store(true, Ordering::SeqCst);
@@ -114,8 +118,6 @@ pub fn a_policy_is_told_of_all_transitions() {
         }
         // The first thread of the crate may bring another one along.
         assert!((made..=made + 2).contains(&get(&counts.created)));
-        assert!(get(&counts.blocked) >= THREADS);
-        assert!(get(&counts.unblocked) >= THREADS);
         assert!(get(&counts.yielded) > 0);
         assert!(get(&counts.preempted) > 0);
         assert_eq!(get(&counts.strange), 0);
@@ -124,6 +126,82 @@ pub fn a_policy_is_told_of_all_transitions() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
+}
+
+/// How far it is with a thread of which it hears late.
+#[derive(Default)]
+struct Late {
+    asked: AtomicBool,
+    busy: AtomicBool,
+    ended: AtomicUsize,
+    created: AtomicUsize,
+}
+
+#[derive(Clone, Default)]
+struct Sluggish(Arc<Late>);
+
+impl Policy for Sluggish {
+    fn ready(&mut self, _: &mut Threads, _: Id, why: Why) -> Rank {
+        self.0
+            .created
+            .fetch_add(usize::from(why == Why::Created), Ordering::SeqCst);
+        Rank::COMMON
+    }
+
+    fn ended(&mut self, _: &mut Threads, _: Id) {
+        self.0.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn tick(&mut self, _: &mut Threads) {
+        while self.0.asked.load(Ordering::SeqCst) {
+            self.0.busy.store(true, Ordering::SeqCst);
+            spin_loop();
+        }
+        self.0.busy.store(false, Ordering::SeqCst);
+    }
+
+    fn period(&self) -> Option<Duration> {
+        Some(Duration::from_millis(1))
+    }
+}
+
+/// The thread's block is another thread's before the policy hears of the end.
+pub fn an_end_of_which_it_hears_late_is_told() {
+    let policy = Sluggish::default();
+    let late = policy.0.clone();
+    start(2, policy);
+    let until = |holds: &dyn Fn() -> bool| {
+        while !holds() {
+            thread::yield_now();
+        }
+    };
+    let created = |count| move |late: &Late| late.created.load(Ordering::SeqCst) >= count;
+    for _ in 0..20 {
+        let ended = late.ended.load(Ordering::SeqCst);
+        let before = late.created.load(Ordering::SeqCst);
+        let go = Arc::new(AtomicBool::new(false));
+        let waits = {
+            let go = go.clone();
+            move || {
+                while !go.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+        };
+        let first = std::thread::spawn(waits.clone());
+        until(&|| created(before + 1)(&late));
+        late.asked.store(true, Ordering::SeqCst);
+        until(&|| late.busy.load(Ordering::SeqCst));
+        go.store(true, Ordering::SeqCst);
+        first.join().unwrap();
+        go.store(false, Ordering::SeqCst);
+        let second = std::thread::spawn(waits);
+        late.asked.store(false, Ordering::SeqCst);
+        until(&|| late.ended.load(Ordering::SeqCst) > ended);
+        go.store(true, Ordering::SeqCst);
+        second.join().unwrap();
+        until(&|| late.ended.load(Ordering::SeqCst) > ended + 1);
+    }
 }
 
 /// A policy that goes wrong at the 30th question.
