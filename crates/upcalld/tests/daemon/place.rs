@@ -84,6 +84,7 @@ fn arguments_that_make_no_sense_are_an_error_of_their_own() {
     let place = Place::new("arguments");
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_upcalld"));
     command
+        .arg("--nonsense")
         .env("XDG_RUNTIME_DIR", &place.0)
         .env_remove("UPCALLD_USER");
     assert_eq!(command.output().unwrap().status.code(), Some(2));
