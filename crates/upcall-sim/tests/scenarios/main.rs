@@ -380,8 +380,8 @@ fn sleepers_beside_a_page_fault() {
 /// Who comes back from the kernel runs until it waits again: the one that was displaced for it does not
 /// have it preempted in turn, nor does its own request to be chosen, if it was before it asked. No time
 /// slice ends here, so that would be for ever. Not stepped: between looking whether to ask and asking there
-/// are a few instructions, and who is preempted there may lose a slice. Nor is anybody woken without a reason: an owner that was
-/// woken keeps its processor up to the end of its slice.
+/// are a few instructions, and who is preempted there may lose a slice. Nor is anybody woken without a reason: some
+/// seeds have who comes back wait for a slice then, and why is not known.
 #[test]
 fn who_comes_back_runs() {
     let less = "1,vps=1,without=slices+interruptions+stepping+spurious";
