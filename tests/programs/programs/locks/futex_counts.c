@@ -8,7 +8,7 @@
 
 #define WAITERS 3
 
-static atomic_uint gate, word;
+static atomic_uint word;
 static pthread_t threads[WAITERS];
 
 static long futex(atomic_uint *at, int operation, int first, long second, atomic_uint *other,
@@ -20,16 +20,17 @@ static long futex(atomic_uint *at, int operation, int first, long second, atomic
 static void *waiter(void *unused)
 {
     (void)unused;
-    return (void *)futex(&gate, FUTEX_WAIT, 0, 0, NULL, 0);
+    return (void *)futex(&word, FUTEX_WAIT, 0, 0, NULL, 0);
 }
 
-/* All wait for `word`: they begin at `gate`, and a requeue says how many were there. */
+/* All wait for `word`: a requeue to where they are says how many there are, and moves nobody. One that is moved
+ * elsewhere on its way to sleep may go back to its first word, and be counted again. */
 static void let_them_wait(void)
 {
     for (int i = 0; i < WAITERS; i++)
         threads[i] = start(waiter, NULL);
-    for (long moved = 0; moved < WAITERS; sched_yield())
-        moved += futex(&gate, FUTEX_CMP_REQUEUE, 0, WAITERS, &word, 0);
+    while (futex(&word, FUTEX_CMP_REQUEUE, 0, WAITERS, &word, 0) != WAITERS)
+        sched_yield();
 }
 
 /* The call has answered so, and so many of them still waited afterwards. */

@@ -49,7 +49,8 @@ static void *waits(void *number)
     return NULL;
 }
 
-/* All have begun, and most have come to their wait. One that comes later than the first attempt meets the next. */
+/* All have begun, and most have come to their wait. One that comes later than the first attempt meets the next, and so
+ * does one that the kernel moves on its way to sleep and lets go back to its first word. */
 static void let_come(void)
 {
     while (atomic_load(&came) < WAITERS)
@@ -66,10 +67,11 @@ static void *moves(void *operation)
             atomic_fetch_add(&wrong, 1);
             break;
         }
+        /* A mutex is handed on. Elsewhere the first was woken, and the others are here. */
+        if ((long)operation == FUTEX_CMP_REQUEUE)
+            moved = (moved > 0) + futex(&mutex, FUTEX_WAKE, WAITERS, 0, NULL, 0);
         left -= (int)moved;
     }
-    if ((long)operation == FUTEX_CMP_REQUEUE)
-        futex(&mutex, FUTEX_WAKE, WAITERS, 0, NULL, 0);
     return NULL;
 }
 

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 
 static atomic_uint word, second;
-static atomic_int woken, asleep;
+static atomic_int woken;
 
 static long futex(atomic_uint *at, int operation, unsigned value, void *fourth, void *fifth,
                   unsigned sixth)
@@ -24,7 +24,6 @@ static void *waiter(void *unused)
 
 static void *requeued(void *bits)
 {
-    atomic_fetch_add(&asleep, 1);
     long result = futex(&word, FUTEX_WAIT_BITSET, 0, NULL, NULL, (unsigned)(long)bits);
     return (void *)result;
 }
@@ -53,19 +52,18 @@ int main(void)
     check("futex_timeout", result == -1 && error == ETIMEDOUT && now(CLOCK_MONOTONIC) - before >=
           20000000, "%ld, errno %d", result, error);
 
-    /* Requeue ten waiters to the second word without waking one, then wake them there. The count
-     * of waiters found is polled, since `asleep` says only that they are about to. */
+    /* Requeue ten waiters to the second word, and wake them there. The kernel lets one that is moved on its way to
+     * sleep go back to the first word, to be moved again: only who was woken has been moved for good. */
     atomic_store(&word, 0);
     for (int i = 0; i < 10; i++)
         threads[i] = start(requeued, (void *)(long)FUTEX_BITSET_MATCH_ANY);
-    long moved = 0;
-    while (moved < 10) {
-        long now_moved = futex(&word, FUTEX_CMP_REQUEUE, 0, (void *)1000L, &second, 0);
-        moved += now_moved > 0 ? now_moved : 0;
+    long all = 0;
+    while (all < 10) {
+        futex(&word, FUTEX_CMP_REQUEUE, 0, (void *)1000L, &second, 0);
+        all += futex(&second, FUTEX_WAKE, 1000, NULL, NULL, 0);
         sched_yield();
     }
     long none = futex(&word, FUTEX_WAKE, 1000, NULL, NULL, 0);
-    long all = futex(&second, FUTEX_WAKE, 1000, NULL, NULL, 0);
     long fine = 0;
     for (int i = 0; i < 10; i++)
         fine += (long)join(threads[i]) == 0;
