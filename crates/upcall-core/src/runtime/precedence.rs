@@ -204,7 +204,7 @@ impl<K: Kernel> Inside<K> {
             return;
         }
         match thread.state.load(Ordering::SeqCst) {
-            Phase::Ready => {
+            Phase::Ready | Phase::Returned => {
                 let near = self.vp();
                 let mut lists = runtime.vps().iter();
                 if lists.any(|vp| vp.ready.replace(&runtime.kernel, thread)) {

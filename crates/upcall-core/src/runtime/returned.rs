@@ -58,7 +58,7 @@ impl<K: Kernel> Entered<K> {
                     runtime.look_after(vp);
                     return None;
                 }
-                runtime.push_front(vp, thread);
+                runtime.push_returned(vp, thread);
                 // An owner in its own code looks when it enters the runtime next. One that was stopped inside may have
                 // looked already.
                 let waits_for_turn =
@@ -66,7 +66,7 @@ impl<K: Kernel> Entered<K> {
                 if !runtime.announce_ready(vp)
                     && displaced == 0
                     && !waits_for_turn
-                    && vp.ready.is_first(&runtime.kernel, thread)
+                    && vp.ready.awaits_owner(&runtime.kernel, thread)
                 {
                     runtime.ask_owner(vp, false);
                 }

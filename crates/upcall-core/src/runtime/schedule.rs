@@ -285,4 +285,10 @@ impl<K: Kernel> Runtime<K> {
         vp.ready.push_front(&self.kernel, thread);
         self.vps.set_ready(vp);
     }
+
+    /// The same for a thread that comes back from the kernel.
+    pub(super) fn push_returned(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+        vp.ready.push_returned(&self.kernel, thread);
+        self.vps.set_ready(vp);
+    }
 }

@@ -274,6 +274,12 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
     }
 
+    /// Puts a thread at the front that comes back from the kernel. [`ReadyList::awaits_owner`] knows it from then on.
+    pub(crate) fn push_returned(&self, kernel: &K, thread: &'static Thread<K>) {
+        thread.state.store(Phase::Returned, Ordering::Relaxed);
+        self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
+    }
+
     /// Puts a new thread in, before all others of its rank.
     #[inline]
     pub(crate) fn push_forked(&self, kernel: &K, thread: &'static Thread<K>) {
@@ -346,10 +352,16 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| len.checked_sub(1), Queue::pop_front)?
     }
 
-    /// Returns true if it is this thread's turn, at some moment.
-    pub(crate) fn is_first(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
-        let first = self.with(kernel, Some, |list| list.first()).flatten();
-        first.is_some_and(|(first, _)| core::ptr::eq(first, thread))
+    /// Returns true if it is the turn of this thread, which has come back and was not chosen since, at some moment. One
+    /// that ran meanwhile may be first again.
+    pub(crate) fn awaits_owner(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
+        let waits = |list: &mut Queue<K>| {
+            thread.state.load(Ordering::Relaxed) == Phase::Returned
+                && list
+                    .first()
+                    .is_some_and(|(first, _)| core::ptr::eq(first, thread))
+        };
+        self.with(kernel, Some, waits).unwrap_or(false)
     }
 
     /// The rank of the most urgent, at some moment.
@@ -375,6 +387,25 @@ mod tests {
     use crate::testing::{Bare, numbers, rounds};
     use std::collections::VecDeque;
 
+    /// Who came back waits for the owner while it is first, and no longer when it was chosen: also if it gives way and is
+    /// first again.
+    #[test]
+    fn who_was_chosen_does_not_await_the_owner() {
+        let kernel = Bare::new();
+        let [back, other]: [&Thread<Bare>; 2] = kernel.threads();
+        let ready = ReadyList::new();
+        ready.push_back(&kernel, other);
+        assert!(!ready.awaits_owner(&kernel, other));
+        ready.push_returned(&kernel, back);
+        assert!(ready.awaits_owner(&kernel, back));
+        let chosen = ready.pop(&kernel).unwrap();
+        assert!(core::ptr::eq(chosen, back) && !ready.awaits_owner(&kernel, back));
+        let next = ready.exchange(&kernel, back);
+        assert!(core::ptr::eq(next, other) && !ready.awaits_owner(&kernel, back));
+        ready.push_returned(&kernel, other);
+        assert!(ready.awaits_owner(&kernel, other) && !ready.awaits_owner(&kernel, back));
+    }
+
     /// Against a queue: order, length, and that a thread put in is ready.
     #[test]
     fn a_ready_list_is_a_queue_with_a_front_door() {
@@ -394,7 +425,10 @@ mod tests {
                 }
                 1 => {
                     if let Some(thread) = outside.pop_front() {
-                        ready.push_front(&kernel, thread);
+                        match pick(2) {
+                            0 => ready.push_front(&kernel, thread),
+                            _ => ready.push_returned(&kernel, thread),
+                        }
                         model.push_front(thread);
                     }
                 }
@@ -412,15 +446,16 @@ mod tests {
                     assert_eq!(thread.is_some(), expected.is_some());
                     if let (Some(thread), Some(expected)) = (thread, expected) {
                         assert!(core::ptr::eq(thread, expected));
-                        assert_eq!(thread.state.load(Ordering::Relaxed), Phase::Ready);
+                        assert!(thread.state.load(Ordering::Relaxed).is_ready());
                         outside.push_back(thread);
                     }
                 }
             }
             assert_eq!(ready.len(), model.len());
             for thread in model.iter().take(2) {
-                let first = core::ptr::eq(*thread, model[0]);
-                assert_eq!(ready.is_first(&kernel, thread), first);
+                let is_first = core::ptr::eq(*thread, model[0]);
+                let returned = thread.state.load(Ordering::Relaxed) == Phase::Returned;
+                assert_eq!(ready.awaits_owner(&kernel, thread), is_first && returned);
             }
         }
     }
@@ -543,9 +578,6 @@ mod tests {
             }
             assert_eq!(ready.len(), woken.len() + spent.len());
             assert_eq!(ready.has_woken(&kernel), !woken.is_empty());
-            if let Some(first) = woken.front().or(spent.front().map(|(thread, _)| thread)) {
-                assert!(ready.is_first(&kernel, first));
-            }
         }
     }
 

@@ -8,6 +8,7 @@
 //! | `Claimed` | a waker came while it was parking: its own activation makes it ready |
 //! | `Queued` | as `Parked`, for the holder of the lock of the futex bucket in which it hangs |
 //! | `Ready` | the ready list that holds it |
+//! | `Returned` | the same: it came back from the kernel, and has not been chosen since |
 //! | `Held` | the list of threads that are ready and may not run ([`Rank::HELD`]) |
 //!
 //! Claiming decides all races between wake-up, timeout and interruption: the claimer that moves the state
@@ -58,6 +59,7 @@ numbered_enum! {
         ClaimedWoken = 6,
         ClaimedTimedOut = 7,
         ClaimedInterrupted = 8,
+        Returned = 9,
     }
 }
 
@@ -66,6 +68,11 @@ impl Phase {
     #[inline(always)]
     fn claimed(reason: WakeReason) -> Self {
         Phase::of(Phase::ClaimedWoken.number() + reason.number())
+    }
+
+    /// It is in a ready list.
+    pub(crate) fn is_ready(self) -> bool {
+        matches!(self, Phase::Ready | Phase::Returned)
     }
 
     fn is_parked(self) -> bool {
@@ -141,7 +148,7 @@ pub enum Standing {
 }
 
 impl Phase {
-    const ALL: [Phase; 9] = [
+    const ALL: [Phase; 10] = [
         Phase::Running,
         Phase::Parking,
         Phase::Parked,
@@ -151,6 +158,7 @@ impl Phase {
         Phase::ClaimedWoken,
         Phase::ClaimedTimedOut,
         Phase::ClaimedInterrupted,
+        Phase::Returned,
     ];
 
     const fn standing(self) -> Standing {
@@ -158,7 +166,7 @@ impl Phase {
             Phase::Running => Standing::Running,
             Phase::Parking => Standing::Parking,
             Phase::Parked | Phase::Queued => Standing::Parked,
-            Phase::Ready => Standing::Ready,
+            Phase::Ready | Phase::Returned => Standing::Ready,
             Phase::Held => Standing::Held,
             Phase::ClaimedWoken | Phase::ClaimedTimedOut | Phase::ClaimedInterrupted => {
                 Standing::Woken
@@ -218,7 +226,7 @@ impl<K: Machine> Thread<K> {
 
     /// Returns true if it waits for a virtual processor, as far as one can know from outside.
     pub fn is_ready(&self) -> bool {
-        self.state.load(Ordering::Acquire) == Phase::Ready
+        self.state.load(Ordering::Acquire).is_ready()
     }
 
     /// Returns true if it waits, in the program or in the kernel, so that it has no use for a virtual processor. As far as
@@ -230,6 +238,7 @@ impl<K: Machine> Thread<K> {
                 .is_some_and(|one| !one.vp().word().is_owned_by(one)),
             Phase::Parking | Phase::Parked | Phase::Queued => true,
             Phase::Ready
+            | Phase::Returned
             | Phase::Held
             | Phase::ClaimedWoken
             | Phase::ClaimedTimedOut

@@ -380,11 +380,10 @@ fn sleepers_beside_a_page_fault() {
 /// Who comes back from the kernel runs until it waits again: the one that was displaced for it does not
 /// have it preempted in turn, nor does its own request to be chosen, if it was before it asked. No time
 /// slice ends here, so that would be for ever. Not stepped: between looking whether to ask and asking there
-/// are a few instructions, and who is preempted there may lose a slice. Nor is anybody woken without a reason: some
-/// seeds have who comes back wait for a slice then, and why is not known.
+/// are a few instructions, and who is preempted there may lose a slice.
 #[test]
 fn who_comes_back_runs() {
-    let less = "1,vps=1,without=slices+interruptions+stepping+spurious";
+    let less = "1,vps=1,without=slices+interruptions+stepping";
     explore_less("who_comes_back_runs", less, |me| {
         for _ in 0..me.some(10) {
             let back = me.word(0);

@@ -124,7 +124,7 @@ fn all_ready(runtime: &'static Runtime<Checked>) -> Vec<*const Thread<Checked>> 
     let mut found = Vec::new();
     for vp in runtime.vps() {
         while let Some(thread) = vp.ready.pop(runtime.kernel()) {
-            assert_eq!(thread.state.load(Ordering::Relaxed), Phase::Ready);
+            assert!(thread.state.load(Ordering::Relaxed).is_ready());
             found.push(core::ptr::from_ref(thread));
         }
     }
