@@ -250,6 +250,19 @@ pub struct Row {
     pub has: [u64; WORDS],
 }
 
+impl Row {
+    /// What the state is called.
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            STATE_RESTING => "resting",
+            STATE_ON => "on",
+            STATE_WAITING => "waiting",
+            STATE_AWAY => "away",
+            _ => "unknown",
+        }
+    }
+}
+
 impl Message {
     /// A message of this version.
     pub const fn new(ask: u32) -> Self {

@@ -1,7 +1,7 @@
 //! `upcall ps`: the address spaces that the user's daemon has.
 
 use serde::Serialize;
-use upcall_abi::{Row, STATE_AWAY, STATE_ON, STATE_RESTING, STATE_WAITING, WORDS};
+use upcall_abi::{Row, WORDS};
 use upcall_linux::turns::daemon::{self, Trouble};
 
 use crate::args::PsArgs;
@@ -54,13 +54,7 @@ fn space(row: &Row, now: u64) -> Space {
     Space {
         pid: row.pid,
         program: program.unwrap_or_default().trim_end().into(),
-        state: match row.state {
-            STATE_RESTING => "resting",
-            STATE_ON => "on",
-            STATE_WAITING => "waiting",
-            STATE_AWAY => "away",
-            _ => "unknown",
-        },
+        state: row.state_name(),
         for_ms: (row.since != 0).then(|| now.saturating_sub(row.since) / 1_000_000),
         wants: numbers(&row.wants),
         has: numbers(&has),

@@ -230,8 +230,7 @@ impl Space {
                 };
                 self.ready(event, thread, name, pen)
             }
-            (what::RUNS, Some(thread)) => self.run(event, thread, names, pen),
-            (what::RESUMES, Some(thread)) => self.run(event, thread, names, pen),
+            (what::RUNS | what::RESUMES, Some(thread)) => self.run(event, thread, names, pen),
             (what::CALLS, Some(thread)) => {
                 let name = call(event.argument);
                 self.set(event, thread, State::InCall(event.vp));
@@ -358,14 +357,26 @@ impl Space {
     /// The thread runs nowhere from here on, and no slice of it is open.
     fn leave<W: Write>(&mut self, time: u64, thread: usize, pen: &mut Pen<W>) -> io::Result<()> {
         if let Some(index) = self.threads[thread].state.vp() {
-            let vp = self.vp(index, pen)?;
-            if vp.thread == Some(thread) {
-                vp.thread = None;
-                let track = vp.track;
-                pen.packets.end_all(time, track)?;
-            }
+            self.leave_vp(time, thread, index, pen)?;
         }
         pen.packets.end_all(time, self.threads[thread].track)
+    }
+
+    /// The thread does not run on the virtual processor from here on.
+    fn leave_vp<W: Write>(
+        &mut self,
+        time: u64,
+        thread: usize,
+        index: u16,
+        pen: &mut Pen<W>,
+    ) -> io::Result<()> {
+        let vp = self.vp(index, pen)?;
+        if vp.thread != Some(thread) {
+            return Ok(());
+        }
+        vp.thread = None;
+        let track = vp.track;
+        pen.packets.end_all(time, track)
     }
 
     /// Nothing runs on the virtual processor from here on. The thread that did has given way, if nothing else was said.
@@ -495,12 +506,7 @@ impl Space {
         };
         let arrow = self.upcall(event, name, pen)?;
         self.threads[thread].arrows.push(arrow);
-        let vp = self.vp(event.vp, pen)?;
-        if vp.thread == Some(thread) {
-            vp.thread = None;
-            let track = vp.track;
-            pen.packets.end_all(event.time, track)?;
-        }
+        self.leave_vp(event.time, thread, event.vp, pen)?;
         let track = self.threads[thread].track;
         if !in_call {
             pen.packets.end_all(event.time, track)?;

@@ -145,9 +145,9 @@ fn queue_to_process(
         return answer;
     }
     let inside = runtime.enter();
-    let queued = queued::queue_to_process(&inside, signal, information);
+    let has_room = queued::queue_to_process(&inside, signal, information);
     inside.leave();
-    if queued { 0 } else { EAGAIN }
+    if has_room { 0 } else { EAGAIN }
 }
 
 /// Returns true if the runtime sees this signal from every sender.

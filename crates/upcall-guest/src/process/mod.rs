@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Errno;
 use upcall_linux::poller::prepared;
-use upcall_linux::{Thread, activations, affinity, base, descriptors, preempt, spawn};
+use upcall_linux::{Thread, activations, affinity, base, descriptors, spawn};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode, raw_syscall};
@@ -283,7 +283,7 @@ pub fn exec(frame: &Frame) -> i64 {
     // The new program inherits the mask: that of the thread, which its activation has but in part.
     let before = mask::kernel_mask();
     let hidden = match caller::own_thread() {
-        Some(thread) => thread.kernel.mask.load(Ordering::Relaxed) & preempt::OWN,
+        Some(thread) => signal::hidden(thread),
         None => alone::hidden(),
     };
     if hidden != 0 {

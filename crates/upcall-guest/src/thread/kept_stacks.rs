@@ -41,19 +41,20 @@ pub fn keeps(thread: &Thread, frame: &Frame) -> bool {
 /// Called when a thread begins with this stack pointer.
 #[inline]
 pub fn used_again(stack: usize) {
-    for place in &ENDS {
-        let end = place.load(Ordering::Relaxed);
-        if end != 0 && is_just_below(end, stack) {
-            let _ = place.compare_exchange(end, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
+    forget(|end| is_just_below(end, stack));
 }
 
 /// Called when memory was unmapped.
 pub fn unmapped(from: usize, length: usize) {
+    forget(|end| end > from && end - from <= length);
+}
+
+/// Forgets those of which this is true.
+#[inline]
+fn forget(is_over: impl Fn(usize) -> bool) {
     for place in &ENDS {
         let end = place.load(Ordering::Relaxed);
-        if end > from && end - from <= length {
+        if end != 0 && is_over(end) {
             let _ = place.compare_exchange(end, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
