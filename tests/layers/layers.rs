@@ -191,7 +191,7 @@ fn upcall_cli() {
     check(
         "crates/upcall-cli",
         &[
-            &["args", "image", "locate", "script", "status"],
+            &["args", "image", "live", "locate", "script", "status"],
             &["front", "program", "refusal"],
             &[
                 "doctor",

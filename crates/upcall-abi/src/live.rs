@@ -5,6 +5,8 @@
 //!    Linux lets others attach it until then, and lists it in /proc/sysvipc/shm with the process that made it.
 //! 2. The program writes the version in [`Live::head`] last.
 //! 3. Each word is read for itself. All are hints: whoever reads bounds them.
+//! 4. Whoever may write asks for a timeline ([`crate::trace`]) by [`Live::directory`], then [`Live::timeline`], then signals
+//!    that have the program look. A program that runs the runtime of another version cannot be asked: the word is 0.
 //!
 //! The runtime's own counters are these words (`upcall_core::stats::Shared`), so nothing is done for those who look.
 
@@ -20,6 +22,21 @@ pub const VERSION: u32 = 1;
 /// Of the segment, in bytes, as it is listed. No other segment is likely to have this size.
 pub const SIZE: usize = size_of::<Live>();
 
+/// Bytes of [`Live::directory`].
+pub const DIRECTORY: usize = 40;
+
+/// What [`Live::timeline`] says.
+pub mod timeline {
+    /// The program may be asked for a timeline.
+    pub const MAY_BE_ASKED: u32 = 1;
+    /// Somebody asks.
+    pub const ASKED: u32 = 2;
+    /// Events are noted, in a file that the program has open.
+    pub const NOTED: u32 = 3;
+    /// There can be no file: plus errno(3).
+    pub const REFUSED: u32 = 0x1_0000;
+}
+
 /// The counters.
 #[repr(C)]
 #[derive(Debug)]
@@ -28,8 +45,10 @@ pub struct Live {
     pub head: Head,
     /// Virtual processors.
     pub nr_vps: AtomicU32,
-    /// 0.
-    pub reserved: [AtomicU32; 11],
+    /// See [`timeline`].
+    pub timeline: AtomicU32,
+    /// Where a file of events is wanted: an absolute path, with zeros at its end. It must be the user's, and nobody else's.
+    pub directory: [AtomicU32; DIRECTORY / 4],
     /// Threads created; the first one does not count.
     pub created: AtomicU64,
     /// Threads now.

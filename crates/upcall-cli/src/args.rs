@@ -93,6 +93,11 @@ pub struct RunArgs {
           value_parser = BoolishValueParser::new())]
     pub stats: bool,
 
+    /// If all threads of the program wait for one another, show them on standard error, as
+    /// upcall stacks does. The program goes on waiting
+    #[arg(long)]
+    pub report_deadlocks: bool,
+
     /// Run the programs that PROGRAM starts natively [env: UPCALL_CHILDREN=0]
     #[arg(long)]
     pub no_children: bool,
@@ -125,6 +130,7 @@ impl RunArgs {
             backend: None,
             policy: None,
             stats: false,
+            report_deadlocks: false,
             no_children: false,
             or_native: false,
             command,
@@ -241,7 +247,7 @@ pub struct TopArgs {
     pub json: bool,
 
     /// Seconds from one look to the next; --once looks twice
-    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = delay)]
     pub delay: f64,
 
     /// Only this process; may be given more than once. --once prints its threads, too
@@ -270,8 +276,8 @@ pub enum SortKey {
     Name,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+fn delay(text: &str) -> Result<f64, String> {
+    let seconds = seconds(text)?.as_secs_f64();
     if (0.1..=3600.0).contains(&seconds) {
         Ok(seconds)
     } else {
@@ -317,10 +323,10 @@ pub struct TraceArgs {
     pub output: PathBuf,
 
     /// Trace for so many seconds, then write the file; PROGRAM goes on
-    #[arg(short, long, value_name = "SECS", value_parser = length)]
+    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
     pub duration: Option<Duration>,
 
-    /// Trace a process that runs already, and was started with UPCALL_TRACE
+    /// Trace a process that runs already
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["command", "from"])]
     pub pid: Option<u32>,
 
@@ -335,7 +341,7 @@ pub struct TraceArgs {
 }
 
 /// Seconds, with a fraction or without.
-fn length(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| "not a number of seconds".to_owned())?;
@@ -350,7 +356,10 @@ const TRACE_NOTES: &str = "\
 Events are kept in rings, one for each activation, of the last 16384 each. They are read
 every 5 ms; what is replaced before is lost, and the timeline says where. A program that
 is started by `upcall run` with UPCALL_TRACE=DIRECTORY, or by the crate with such a
-setting, keeps its last events there for --from, and for -p while it runs.
+setting, keeps its last events there for --from, and for -p while it runs. Any other
+is asked by -p to begin, which it does when one of its threads goes on; when the
+timeline ends it stops. That needs the right to write to the program's counters, which
+the user as whom it began has.
 
 Exit status:
   125  upcall itself failed, wrong usage included
@@ -379,6 +388,7 @@ Environment:
   UPCALL_SENTINEL   1 or 0: which standby is used; otherwise as measured on this machine
   UPCALL_TRACE      a directory, as an absolute path: keep the last events there, for
                     upcall trace --from and upcall trace -p
+  UPCALL_DEADLOCKS  the path of this command, which then shows deadlocks (--report-deadlocks)
   UPCALL_LOG        sites: print what was rewritten";
 
 const DOCTOR_NOTES: &str = "\

@@ -201,6 +201,11 @@ fn settings(args: &RunArgs, preload: OsString) -> (Settings, bool) {
         ));
     }
     settings.push(("UPCALL_STATS", args.stats.then(|| "1".into())));
+    if args.report_deadlocks
+        && let Ok(own) = std::env::current_exe()
+    {
+        settings.push(("UPCALL_DEADLOCKS", Some(own.into())));
+    }
     if args.no_children {
         settings.push(("UPCALL_CHILDREN", Some("0".into())));
     }

@@ -16,6 +16,7 @@ mod front;
 mod guest_library;
 mod image;
 mod launch;
+mod live;
 mod locate;
 mod manual;
 mod program;

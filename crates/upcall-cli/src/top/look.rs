@@ -7,12 +7,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-use upcall_abi::{STATE_AWAY, STATE_ON, STATE_RESTING, STATE_WAITING};
 use upcall_linux::turns::daemon::{self, Trouble};
 
 use crate::stacks::{self, Thread};
 
-use super::live::{self, Contents, Counters};
+use crate::live::{self, Contents, Counters};
 
 /// One moment.
 pub struct Moment {
@@ -69,7 +68,10 @@ impl Looker {
             Err(Trouble::NoPlace | Trouble::NoDaemon(..)) => (Vec::new(), Daemon::None),
             Err(Trouble::Version(_) | Trouble::Silent(_)) => (Vec::new(), Daemon::Silent),
         };
-        let turns: HashMap<i32, u32> = rows.iter().map(|row| (row.pid as i32, row.state)).collect();
+        let turns: HashMap<i32, &str> = rows
+            .iter()
+            .map(|row| (row.pid as i32, row.state_name()))
+            .collect();
         let (segments, trouble) = match live::all() {
             Ok(segments) => (segments, None),
             Err(error) => (Vec::new(), Some(format!("/proc/sysvipc/shm: {error}"))),
@@ -113,7 +115,7 @@ impl Looker {
                 counters,
                 threads: stacks::threads_of(pid)
                     .map_err(|refusal| format!("{}; try: {}", refusal.checked, refusal.remedy)),
-                turn: turns.get(&pid).map(|&state| turn(state)),
+                turn: turns.get(&pid).copied(),
                 kernel_threads: kernel_threads(pid),
             });
         }
@@ -133,16 +135,6 @@ impl Looker {
         };
         let id = process.uid();
         self.users.entry(id).or_insert_with(|| name_of(id)).clone()
-    }
-}
-
-fn turn(state: u32) -> &'static str {
-    match state {
-        STATE_RESTING => "resting",
-        STATE_ON => "on",
-        STATE_WAITING => "waiting",
-        STATE_AWAY => "away",
-        _ => "unknown",
     }
 }
 

@@ -1,13 +1,11 @@
 //! `upcall top`: what the programs under Upcall do, now.
 //!
 //! The programs do nothing for it.
-//! 1. `live`: their counters, in shared memory that they have anyhow ([`upcall_abi::live`]);
-//! 2. `look`: one moment of all programs: these, what procfs says, and the states of threads, which are read as `stacks` does;
-//! 3. `report`: what happened between two moments;
-//! 4. `view`: how that looks;
-//! 5. `screen`: the terminal.
+//! 1. `look`: one moment of all programs: their counters ([`crate::live`]), what procfs says, and the states of threads, which are read as `stacks` does;
+//! 2. `report`: what happened between two moments;
+//! 3. `view`: how that looks;
+//! 4. `screen`: the terminal.
 
-mod live;
 mod look;
 mod report;
 mod screen;

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::stacks::{State, Thread};
 
-use super::live::Counters;
 use super::look::{Daemon, Moment, Program};
+use crate::live::Counters;
 
 #[derive(Serialize)]
 pub struct Report {

@@ -4,9 +4,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
-use super::super::live::Counters;
 use super::super::report::{Part, Rates, States};
 use super::*;
+use crate::live::Counters;
 
 const PLAIN: Means = Means {
     colour: false,

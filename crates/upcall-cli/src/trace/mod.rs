@@ -73,7 +73,8 @@ fn write(session: &mut Session, target: &Path, mut draft: Draft) -> Result<(), (
     let about = session.about(trouble.as_ref());
     if about.is_empty() {
         eprintln!(
-            "upcall: {} is not written: nothing was traced; a program is from its second thread on",
+            "upcall: {} is not written: nothing was traced; a program is from its second thread on, one that is asked when a \
+             thread of it goes on",
             target.display()
         );
         return Ok(());
@@ -134,10 +135,12 @@ fn no_file(target: &Path, error: &io::Error) -> Refusal {
     }
 }
 
-/// The directory in memory in which the program's files are to be.
-fn place() -> Vec<PathBuf> {
+/// Where there may be a directory in memory for files that programs of this user make.
+fn places(user: u32) -> Vec<PathBuf> {
+    // SAFETY: asks only.
+    let is_own = unsafe { libc::geteuid() } == user;
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let runtime = runtime.filter(|path| path.is_absolute());
+    let runtime = runtime.filter(|path| is_own && path.is_absolute());
     let shm = PathBuf::from("/dev/shm");
     runtime
         .into_iter()

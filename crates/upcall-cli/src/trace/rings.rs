@@ -84,6 +84,20 @@ impl Process {
         unsafe { &*self.head.as_ptr().cast() }
     }
 
+    /// Passes over what is there: it is of another time.
+    pub fn skip(&mut self, now: u64) {
+        self.map_rings();
+        for ring in &mut self.rings {
+            ring.read = ring.written().load(Ordering::Acquire);
+        }
+        self.began_ns = now;
+    }
+
+    /// Returns true if the program was told to note nothing more.
+    pub fn is_stopped(&self) -> bool {
+        self.head().stop.load(Ordering::Relaxed) != 0
+    }
+
     /// Tells the program to note nothing more.
     pub fn stop(&self) {
         self.head().stop.store(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -11,16 +11,23 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use upcall_linux::preempt;
+
 use super::rings::{Process, files};
 use super::space::About;
 use super::spool::{Sorted, Spool};
-use super::{MORE, place};
+use super::{MORE, places};
+use crate::live::{Answer, Asked};
 use crate::refusal::Refusal;
 
 /// How often rings are read. A ring is overwritten in that time by an activation with more than 3.2 million events a second.
 const EVERY: Duration = Duration::from_millis(5);
 /// How often new files are looked for.
 const LOOK_EVERY: u32 = 8;
+/// How often a process that is asked is told so: its kernel threads come and go.
+const TELL_EVERY: u32 = 20;
+/// After so many looks the user is told why nothing happens.
+const PATIENCE: u32 = 200;
 
 /// How many signals have come that end a session, and the last of them.
 static SIGNALS: AtomicU32 = AtomicU32::new(0);
@@ -60,10 +67,28 @@ impl Drop for Scratch {
 
 impl Scratch {
     fn new() -> Result<Self, Refusal> {
+        // SAFETY: asks only.
+        let own = unsafe { libc::geteuid() };
+        Self::for_user(own, usize::MAX)
+    }
+
+    /// For a process that is asked.
+    fn of(pid: u32) -> Result<Self, Refusal> {
+        // One that has just ended does not look for it.
+        let user = user_of(pid).unwrap_or(0);
+        Self::for_user(user, Asked::LONGEST)
+    }
+
+    /// For this user, and with a name of so many bytes at most.
+    fn for_user(user: u32, longest: usize) -> Result<Self, Refusal> {
         let mut last = None;
-        for place in place() {
+        for place in places(user) {
             let path = place.join(format!("upcall-trace-{}", std::process::id()));
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
+            if path.as_os_str().len() > longest {
+                continue;
+            }
+            let made = fs::DirBuilder::new().mode(0o700).create(&path);
+            match made.and_then(|()| chown(&path, Some(user), None)) {
                 Ok(()) => return Ok(Scratch(path)),
                 Err(error) => last = Some((path, error)),
             }
@@ -169,42 +194,34 @@ impl Session {
         true
     }
 
-    /// Reads what a program notes that runs already.
+    /// Reads what a program notes that runs already. One that notes nothing is asked to.
     pub fn attach(&mut self, pid: u32, limit: Option<Duration>) -> Result<(), Refusal> {
         catch_signals();
-        let folder = PathBuf::from(format!("/proc/{pid}/fd"));
-        let entries = fs::read_dir(&folder).map_err(|error| Refusal {
-            what: format!("cannot look at process {pid}"),
-            checked: format!("{}: {error}", folder.display()),
-            remedy: "name a running process of yours".into(),
-            more: MORE,
-        })?;
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let is_ours = fs::read_link(&path).is_ok_and(|to| is_name(&to, pid));
-            if is_ours && let Ok(process) = Process::open(&path, 0) {
-                self.processes.push(process);
-                break;
-            }
-        }
-        if self.processes.is_empty() {
-            return Err(Refusal {
-                what: format!("process {pid} notes nothing"),
-                checked: "it has no file of events open".into(),
-                remedy: "start it with UPCALL_TRACE=DIRECTORY, or by upcall trace -- PROGRAM"
-                    .into(),
-                more: MORE,
-            });
-        }
         let end = limit.map(|limit| Instant::now() + limit);
-        let process = PathBuf::from(format!("/proc/{pid}"));
-        let is_over = || end.is_some_and(|end| Instant::now() >= end);
-        while !is_over()
-            && SIGNALS.load(Ordering::Relaxed) == 0
-            && self.trouble.is_none()
-            && process.exists()
-        {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let is_over = || {
+            end.is_some_and(|end| Instant::now() >= end)
+                || SIGNALS.load(Ordering::Relaxed) != 0
+                || !folder.exists()
+        };
+        let found = noted_by(pid)?;
+        let is_asked = found.as_ref().is_none_or(Process::is_stopped);
+        let process = if is_asked {
+            let scratch = ask(pid, found, is_over)?;
+            scratch.map(|(scratch, process)| {
+                self.scratch = Some(scratch);
+                process
+            })
+        } else {
+            found
+        };
+        self.processes.extend(process);
+        while !is_over() && self.trouble.is_none() {
             self.drain(false);
             sleep(EVERY);
+        }
+        for process in self.processes.iter().filter(|_| is_asked) {
+            process.stop();
         }
         self.drain(true);
         self.ended_ns = Some(now());
@@ -275,6 +292,96 @@ impl Session {
         };
         self.processes.iter().map(about).collect()
     }
+}
+
+/// The file of events that a process has open.
+fn noted_by(pid: u32) -> Result<Option<Process>, Refusal> {
+    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+    let entries = fs::read_dir(&folder).map_err(|error| Refusal {
+        what: format!("cannot look at process {pid}"),
+        checked: format!("{}: {error}", folder.display()),
+        remedy: "name a running process of yours".into(),
+        more: MORE,
+    })?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut ours = paths.filter(|path| fs::read_link(path).is_ok_and(|to| is_name(&to, pid)));
+    Ok(ours.find_map(|path| Process::open(&path, 0).ok()))
+}
+
+/// Asks a process to note what happens, and waits until it does: one whose threads all wait does not look before one of
+/// them goes on. `stopped`: it did so before. `None`: it was over first.
+fn ask(
+    pid: u32,
+    mut stopped: Option<Process>,
+    is_over: impl Fn() -> bool,
+) -> Result<Option<(Scratch, Process)>, Refusal> {
+    let refuse = |checked: String, remedy: &str| Refusal {
+        what: format!("process {pid} cannot be asked for a timeline"),
+        checked,
+        remedy: remedy.into(),
+        more: MORE,
+    };
+    let start_it = "start it by upcall trace -- PROGRAM";
+    let found = Asked::find(pid as i32).map_err(|error| refuse(error.to_string(), start_it))?;
+    let Some(asked) = found else {
+        let checked = "it has no counters that you may write to: it is not under this version of Upcall, has had one \
+                       thread only, runs under a filter (seccomp), or is another user's";
+        return Err(refuse(checked.into(), start_it));
+    };
+    let scratch = Scratch::of(pid)?;
+    if let Some(process) = &mut stopped {
+        process.skip(now());
+    }
+    asked.ask(&scratch.0);
+    for round in 0_u32.. {
+        match asked.answer() {
+            Answer::Noted => break,
+            Answer::Refused(number) => {
+                let error = io::Error::from_raw_os_error(number);
+                let checked = format!("its file in {}: {error}", scratch.0.display());
+                return Err(refuse(checked, start_it));
+            }
+            Answer::None if is_over() => {
+                asked.take_back();
+                return Ok(None);
+            }
+            Answer::None => {}
+        }
+        if round.is_multiple_of(TELL_EVERY) {
+            tell(pid);
+        }
+        if round == PATIENCE {
+            eprintln!(
+                "upcall: process {pid} will answer when one of its threads goes on; all of them wait"
+            );
+        }
+        sleep(EVERY);
+    }
+    let process = stopped.map_or_else(|| noted_by(pid), |process| Ok(Some(process)))?;
+    let process = process.ok_or_else(|| {
+        refuse(
+            "it says that it has a file of events open, and has none".into(),
+            start_it,
+        )
+    })?;
+    Ok(Some((scratch, process)))
+}
+
+/// Has each kernel thread of a process look. One that has ended need not.
+fn tell(pid: u32) {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    for task in tasks.into_iter().flatten().flatten() {
+        if let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) {
+            let _ = preempt::ask(pid as i32, tid);
+        }
+    }
+}
+
+/// The user as whom a process runs.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Returns true if a path has the name of a file of events of this process.

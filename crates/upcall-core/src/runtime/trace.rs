@@ -49,9 +49,16 @@ impl Listeners {
 }
 
 impl<K: Kernel> Runtime<K> {
-    /// From here on events go to [`Trace::note`](crate::kernel::Trace::note).
+    /// From here on events go to [`Trace::note`](crate::kernel::Trace::note). The first say which virtual processors are idle.
     pub fn begin_trace(&self) {
         self.listeners.0.fetch_or(TRACE, Ordering::SeqCst);
+        for vp in self.vps().iter().filter(|vp| vp.rests()) {
+            self.note(What::Idle, vp, None, 0);
+            // Its own event may have come in between.
+            if !vp.rests() {
+                self.note(What::Busy, vp, None, 0);
+            }
+        }
     }
 
     /// No more events, but for some that are on their way.

@@ -35,6 +35,8 @@ pub struct Options {
     pub stats: bool,
     /// The directory for a file in which events are noted, if they are.
     pub trace: Option<&'static CStr>,
+    /// The path of the command that shows a deadlock, if one is to be shown.
+    pub deadlocks: Option<&'static CStr>,
     /// Use a sentinel instead of a standby; otherwise as the kernel's scheduler needs.
     pub sentinel: bool,
     /// The probe to use.
@@ -116,6 +118,7 @@ pub struct Guest {
     adapts: AtomicU32,
     pub(crate) stats: AtomicBool,
     trace: AtomicPtr<c_char>,
+    deadlocks: AtomicPtr<c_char>,
     /// Where to print them: standard error as it was when the runtime started, which many programs
     /// close before they end.
     pub(crate) report_to: AtomicI32,
@@ -147,6 +150,7 @@ pub static GUEST: Guest = Guest {
     adapts: AtomicU32::new(0),
     stats: AtomicBool::new(false),
     trace: AtomicPtr::new(ptr::null_mut()),
+    deadlocks: AtomicPtr::new(ptr::null_mut()),
     report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
     probe: AtomicEnum::new(Probe::Perf),
@@ -162,14 +166,26 @@ pub static GUEST: Guest = Guest {
     uses_io_uring: AtomicBool::new(false),
 };
 
+/// One of the texts that [`Guest::configure`] has stored.
+fn text_of(text: &AtomicPtr<c_char>) -> Option<&'static CStr> {
+    let text = text.load(Ordering::Relaxed);
+    // SAFETY: null, or a string that lives for ever.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
 impl Guest {
     /// Notes the options before the program's own code runs.
     pub fn configure(&self, options: Options) {
         self.vps.store(options.vps, Ordering::Relaxed);
         self.adapts.store(options.adapts, Ordering::Relaxed);
         self.stats.store(options.stats, Ordering::Relaxed);
-        let trace = options.trace.map_or(ptr::null(), CStr::as_ptr);
-        self.trace.store(trace.cast_mut(), Ordering::Relaxed);
+        for (place, text) in [
+            (&self.trace, options.trace),
+            (&self.deadlocks, options.deadlocks),
+        ] {
+            let text = text.map_or(ptr::null(), CStr::as_ptr);
+            place.store(text.cast_mut(), Ordering::Relaxed);
+        }
         self.sentinel.store(options.sentinel, Ordering::Relaxed);
         self.probe.store(options.probe, Ordering::Relaxed);
         self.backend.store(options.backend, Ordering::Relaxed);
@@ -196,9 +212,12 @@ impl Guest {
 
     /// [`Options::trace`].
     pub fn trace(&self) -> Option<&'static CStr> {
-        let text = self.trace.load(Ordering::Relaxed);
-        // SAFETY: null, or a string that lives for ever.
-        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+        text_of(&self.trace)
+    }
+
+    /// [`Options::deadlocks`].
+    pub fn reports_deadlocks(&self) -> Option<&'static CStr> {
+        text_of(&self.deadlocks)
     }
 
     /// [`Options::policy`].

@@ -2,6 +2,8 @@
 //! is.
 
 pub mod backtrace;
+pub mod command;
 pub mod description;
 pub mod stats;
 pub mod stuck;
+mod text;

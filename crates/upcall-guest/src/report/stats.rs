@@ -6,32 +6,14 @@ use upcall_core::Machine;
 use upcall_linux::statistics::ROWS;
 use upcall_linux::{Runtime, sys};
 
+use crate::report::text::Text;
 use crate::rewrite::sud;
 use crate::signal::dispatch;
 use crate::thread::shell;
 
-/// A buffer on the stack: nothing may be allocated while the process ends.
-struct Text {
-    bytes: [u8; 3072],
-    len: usize,
-}
-
-impl Write for Text {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let room = self.bytes.len() - self.len;
-        let take = text.len().min(room);
-        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
-        self.len += take;
-        Ok(())
-    }
-}
-
 pub fn print(runtime: &'static Runtime, descriptor: i32) {
     let stats = runtime.stats();
-    let mut text = Text {
-        bytes: [0; 3072],
-        len: 0,
-    };
+    let mut text = Text::<3072>::new();
     let turns = runtime.kernel().turns().report().unwrap_or_default();
     let (time, idle) = runtime.times(runtime.kernel().now());
     let looks = runtime.kernel().looks();
@@ -86,5 +68,5 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
             trouble.as_str()
         );
     }
-    sys::say_to(descriptor, &text.bytes[..text.len]);
+    sys::say_to(descriptor, text.as_bytes());
 }

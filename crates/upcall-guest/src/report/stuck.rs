@@ -1,19 +1,23 @@
 //! Deadlock: no thread of the process can ever run again. It is found when the last virtual processor falls idle, and
-//! reported by a thread that waits for that ([`await_stuck`]). See docs/adr/0015.
+//! reported by a thread that waits for that ([`await_stuck`]), or where `upcall run --report-deadlocks` has asked for it by
+//! [`command`]. See docs/adr/0015.
 //!
 //! A reported deadlock is certain, as far as one process can know. Every thread waits, in its own memory, for another one.
 //! None is in the kernel, or waits for a descriptor, a time or a signal. Nothing from outside can come in between: there is
 //! no timer and no handler of a signal. Programs that have any of these are never reported.
 
+use core::ffi::CStr;
+use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use upcall_linux::{Inside, Thread};
+use upcall_linux::{Inside, Thread, sys};
 
 use crate::call::direct;
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
-use crate::report::backtrace;
+use crate::report::text::Text;
+use crate::report::{backtrace, command};
 use crate::rewrite::object::{self, Image};
 use crate::rewrite::unwind::Tables;
 use crate::signal::{self, timers};
@@ -27,6 +31,7 @@ static REPORTER: AtomicPtr<Thread> = AtomicPtr::new(core::ptr::null_mut());
 /// Called in the child of a fork: the threads are its parent's.
 pub fn forget() {
     REPORTER.store(core::ptr::null_mut(), Ordering::Relaxed);
+    FOUND.store(0, Ordering::Relaxed);
 }
 
 /// A thread that waits for another one.
@@ -77,7 +82,9 @@ fn is_counted(thread: &'static Thread) -> bool {
 
 /// Called when a virtual processor is about to sleep. Inside the runtime, without a thread.
 pub fn look(inside: &Inside) {
-    if REPORTER.load(Ordering::Relaxed).is_null()
+    let has_reporter = !REPORTER.load(Ordering::Relaxed).is_null();
+    let command = GUEST.reports_deadlocks().filter(|_| !has_reporter);
+    if command.is_none() && !has_reporter
         || FOUND.load(Ordering::Relaxed) != 0
         || !inside.runtime().is_stuck()
         || GUEST.helpers.load(Ordering::SeqCst) != 0
@@ -86,7 +93,7 @@ pub fn look(inside: &Inside) {
     {
         return;
     }
-    let mut waiting = 0;
+    let mut waiting = 0_usize;
     let mut all_wait = true;
     GUEST.identities.each(|thread| {
         if is_counted(thread) {
@@ -99,6 +106,23 @@ pub fn look(inside: &Inside) {
     // Looked at after the threads: what one of them did before it waited may have woken another.
     if all_wait && waiting > 0 && inside.runtime().is_stuck() {
         FOUND.store(1, Ordering::Release);
-        inside.futex_wake(FOUND.as_ptr() as usize, 1, u32::MAX);
+        match command {
+            Some(command) => say(command, waiting),
+            None => {
+                inside.futex_wake(FOUND.as_ptr() as usize, 1, u32::MAX);
+            }
+        }
     }
+}
+
+#[cold]
+fn say(command: &CStr, waiting: usize) {
+    let pid = GUEST.pid.load(Ordering::Relaxed);
+    let mut text = Text::<128>::new();
+    let _ = writeln!(
+        text,
+        "upcall: deadlock: all {waiting} threads of process {pid} wait for one another"
+    );
+    sys::say(text.as_bytes());
+    command::show_stacks(command, pid);
 }

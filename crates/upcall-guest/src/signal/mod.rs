@@ -59,7 +59,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
-use upcall_linux::{Activation, Runtime, Thread, base, preempt, sys, turns};
+use upcall_linux::{Activation, Runtime, Thread, base, live, preempt, sys, turns};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
@@ -147,6 +147,10 @@ unsafe fn serve(
         // SAFETY: as the kernel passed it.
         let meaning = unsafe { preempt::meaning(information) };
         everywhere::make_requested_call(activation);
+        if live::is_asked() {
+            // `timeline::begin_if_asked` looks where it may.
+            activation.attend(Activation::DEFERRED);
+        }
         if let Some(thread) = activation.thread() {
             thread.guest().disturbed.store(true, Ordering::Relaxed);
         }

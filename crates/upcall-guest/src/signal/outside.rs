@@ -16,20 +16,20 @@ use super::actions::action_mask;
 use super::frame::{frame_mask, set_frame_mask, show_call};
 use super::{call, finish_alone};
 
-/// Called when a timer of the program's has fired ([`crate::signal::timers`]) and the kernel has told a bound thread. Tells
-/// an activation instead.
+/// Called when the runtime's own signal comes to a bound thread. If a timer of the program's has fired
+/// ([`crate::signal::timers`]), tells an activation instead. What all kernel threads are to look at, activations do. Returns
+/// true if it was one of these.
 ///
 /// # Safety
 ///
 /// `information` is what the kernel passed with the runtime's own signal.
 pub(super) unsafe fn is_passed_on(information: *mut libc::siginfo_t) -> bool {
     // SAFETY: the caller's promise.
-    let is_timer = matches!(
-        unsafe { preempt::meaning(information) },
-        preempt::Meaning::Timer(_)
-    );
-    let Some(runtime) = GUEST.runtime().filter(|_| is_timer) else {
-        return false;
+    let meaning = unsafe { preempt::meaning(information) };
+    let runtime = match (meaning, GUEST.runtime()) {
+        (preempt::Meaning::Timer(_), Some(runtime)) => runtime,
+        (preempt::Meaning::Call, Some(_)) => return true,
+        _ => return false,
     };
     let mut is_told = false;
     runtime.each_activation(|activation| {

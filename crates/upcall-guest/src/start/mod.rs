@@ -13,6 +13,7 @@
 
 mod ready;
 mod runtime;
+mod timeline;
 
 use std::env;
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
@@ -314,6 +315,7 @@ impl Options {
             adapts: 0,
             stats: number("UPCALL_STATS").unwrap_or(0) != 0,
             trace: None,
+            deadlocks: None,
             sentinel: number("UPCALL_SENTINEL").map_or_else(
                 || choose_unmeasured().mode == StandbyMode::Sentinel,
                 |value| value != 0,
@@ -327,7 +329,9 @@ impl Options {
         if let Some(range) = range {
             options.set_vps(range);
         }
-        options.trace = read("UPCALL_TRACE").and_then(|path| kept_path(path.into()));
+        let mut path = |name| read(name).and_then(|path| kept_path(path.into()));
+        options.trace = path("UPCALL_TRACE");
+        options.deadlocks = path("UPCALL_DEADLOCKS");
         let probe = match read("UPCALL_PROBE").as_deref() {
             Some("perf") => Some(Probe::Perf),
             Some("proc") => Some(Probe::Proc),
@@ -346,7 +350,7 @@ impl Options {
     }
 }
 
-/// Returns a path of a directory that is kept for ever; `None`: it is no absolute one.
+/// Returns a path that is kept for ever; `None`: it is no absolute one.
 pub fn kept_path(path: OsString) -> Option<&'static CStr> {
     let text = CString::new(path.into_vec()).ok()?;
     text.as_bytes()

@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering;
 use upcall_core::runtime::Order;
 use upcall_core::{Errno, Machine};
 use upcall_linux::{
-    Hooks, Linux, Runtime, Settings, Thread, affinity, base, descriptors, limits, live, memory,
-    placement, preempt, sys, turns,
+    Entered, Hooks, Linux, Runtime, Settings, Thread, affinity, base, descriptors, limits, live,
+    memory, placement, preempt, sys, turns,
 };
 
 use crate::call::credentials;
@@ -17,7 +17,7 @@ use crate::ground::mask;
 use crate::ground::state::{self, Backend, GUEST, Policy, was_forked_in_handler};
 use crate::report::{description, stats, stuck};
 use crate::signal::{self, alone, dispatch, masks, pending};
-use crate::start::ready;
+use crate::start::{ready, timeline};
 use crate::thread::{agents, lending, lifetime, names, robust, scheduling, shell};
 
 /// Starts the runtime: the caller becomes the first thread on the first activation.
@@ -79,7 +79,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
             starter: agents::starter,
             begin: signal::begin,
             new_thread: attributes::begin,
-            deferred: signal::deferred,
+            deferred,
             pass_on: signal::pass_on,
             resting_mask: masks::resting,
             call,
@@ -158,13 +158,22 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     }
 }
 
+/// See [`Hooks::deferred`].
+fn deferred(inside: Entered) {
+    timeline::begin_if_asked(&inside);
+    signal::deferred(inside);
+}
+
 /// Begins to note what happens, if the program was started with that.
 fn begin_trace(runtime: &'static Runtime, thread: &'static Thread) {
     let Some(directory) = GUEST.trace() else {
         return;
     };
     match Linux::begin_trace(runtime, directory) {
-        Ok(()) => names::note_new(thread),
+        Ok(()) => {
+            names::note_new(thread);
+            live::answer(Ok(()));
+        }
         // Nobody reads any more.
         Err(Errno(libc::ENOENT)) => {}
         Err(error) => {

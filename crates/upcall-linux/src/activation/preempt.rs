@@ -10,6 +10,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use upcall_core::Errno;
+
 use crate::state::Activation;
 use crate::state::cpu_time;
 pub use crate::state::{OWN, SIGNAL};
@@ -59,7 +61,7 @@ pub enum Meaning {
     Tick,
     /// [`upcall_core::kernel::Vessels::interrupt`].
     Interrupt,
-    /// [`request_call`].
+    /// [`request_call`], or [`ask`].
     Call,
     /// A timer of the layer above: [`timer_mark`] of this number.
     Timer(u32),
@@ -207,8 +209,21 @@ pub fn request_call(pid: i32, activation: &Activation) {
     queue(pid, activation, MARK_CALL);
 }
 
-fn queue(pid: i32, activation: &Activation, mark: usize) {
-    let information = Information {
+/// Makes a kernel thread of another process look at what is asked of that ([`crate::live`]).
+///
+/// # Errors
+///
+/// The kernel's error: it has ended, is another user's, or has too many signals queued.
+pub fn ask(pid: i32, tid: i32) -> Result<(), Errno> {
+    let information = information(pid, MARK_CALL);
+    let queue = sys::SYS_rt_tgsigqueueinfo;
+    // SAFETY: reads 128 bytes.
+    let answer = unsafe { sys!(queue, pid, tid, SIGNAL, &raw const information) };
+    error(answer).map_or(Ok(()), |number| Err(Errno(number)))
+}
+
+fn information(pid: i32, mark: usize) -> Information {
+    Information {
         signal: SIGNAL,
         errno: 0,
         code: SI_QUEUE,
@@ -217,7 +232,11 @@ fn queue(pid: i32, activation: &Activation, mark: usize) {
         uid_or_overrun: 0,
         value: mark,
         rest: [0; 12],
-    };
+    }
+}
+
+fn queue(pid: i32, activation: &Activation, mark: usize) {
+    let information = information(pid, mark);
     let tid = activation.kernel.tid.load(Ordering::Relaxed);
     let queue = sys::SYS_rt_tgsigqueueinfo;
     // SAFETY: reads 128 bytes.

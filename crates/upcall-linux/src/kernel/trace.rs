@@ -34,18 +34,27 @@ fn waits(thread: &Thread) -> u64 {
 }
 
 impl Linux {
-    /// The directory in which a file of events is to be, if the settings say so and there can be one: begins to note what
-    /// happens from here on. The caller is the first activation.
+    /// Begins to note what happens from here on, in a file in this directory; goes on in the one that there is. An activation
+    /// calls this, one at a time.
     ///
     /// # Errors
     ///
     /// The kernel's error when there can be no file.
     pub fn begin_trace(runtime: &'static Runtime, directory: &CStr) -> Result<(), Errno> {
         let kernel = runtime.kernel();
-        kernel.recorder.open(directory, kernel.pid)?;
+        if kernel.recorder.is_on() {
+            kernel.recorder.goes_on();
+        } else {
+            kernel.recorder.open(directory, kernel.pid)?;
+        }
         kernel.recorder.note_vps(runtime.vps().len() as u32);
-        // SAFETY: activations call this.
-        kernel.begin_record(unsafe { base::current() });
+        // Nobody writes yet but those that begin now, and have a ring.
+        runtime.each_activation(|activation| {
+            let state = &activation.kernel;
+            if state.tid.load(Ordering::Relaxed) != 0 && state.ring.load(Ordering::Relaxed) == 0 {
+                kernel.begin_record(activation);
+            }
+        });
         runtime.begin_trace();
         for vp in runtime.vps() {
             kernel.note_place(vp);
@@ -65,15 +74,20 @@ impl Linux {
             return;
         }
         let state = &activation.kernel;
-        if state.ring.load(Ordering::Relaxed) == 0 {
-            state.ring.store(self.recorder.ring(), Ordering::Relaxed);
-        }
-        let (ring, tid) = (
-            state.ring.load(Ordering::Relaxed),
-            state.tid.load(Ordering::Relaxed),
-        );
-        self.recorder
-            .begins(ring, tid.unsigned_abs(), activation.vp().index());
+        let tid = state.tid.load(Ordering::Relaxed).unsigned_abs();
+        let vp = activation.vp().index();
+        let known = state.ring.load(Ordering::Relaxed);
+        let ring = if known != 0 {
+            known
+        } else {
+            self.recorder.ring()
+        };
+        self.recorder.begins(ring, tid, vp);
+        // A new one is the activation's only now. Who begins a timeline makes one for each activation, and so does one that
+        // begins at that moment: of two, one stays as it is.
+        let _ = state
+            .ring
+            .compare_exchange(0, ring, Ordering::Release, Ordering::Relaxed);
     }
 
     /// The virtual processor is on another processor.
@@ -101,6 +115,10 @@ impl Linux {
         let ring = if activations::contains(register) {
             // SAFETY: an activation's kernel thread calls this.
             let own = unsafe { base::current() };
+            if self.recorder.is_stopped() {
+                self.rest(own.runtime());
+                return;
+            }
             own.kernel.ring.load(Ordering::Relaxed)
         } else {
             0
@@ -114,6 +132,16 @@ impl Linux {
                 argument,
             },
         );
+    }
+
+    /// Nobody reads any more: events cost nothing, until somebody asks again.
+    #[cold]
+    fn rest(&self, runtime: &'static Runtime) {
+        runtime.end_trace();
+        // Perhaps somebody has just asked.
+        if !self.recorder.is_stopped() {
+            runtime.begin_trace();
+        }
     }
 
     fn write_common(&self, what: u32, vp: u32, thread: Option<&'static Thread>, argument: u64) {

@@ -105,6 +105,19 @@ impl Recorder {
         Ok(())
     }
 
+    /// The reader has gone: nothing is noted until [`Recorder::goes_on`].
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.head()
+            .is_some_and(|head| head.stop.load(Ordering::Relaxed) != 0)
+    }
+
+    /// There is a reader again.
+    pub(crate) fn goes_on(&self) {
+        if let Some(head) = self.head() {
+            head.stop.store(0, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn is_on(&self) -> bool {
         self.head.load(Ordering::Relaxed) != 0
     }

@@ -19,19 +19,20 @@ enum Values {
     Word(&'static [&'static str]),
     /// A number of virtual processors, or a range of numbers.
     Processors,
-    /// The absolute path of a directory.
-    Directory,
+    /// The absolute path of this.
+    Path(&'static str),
 }
 
 /// The variables that no flag of `upcall run` stands for.
-const VARIABLES: [(&str, Values); 7] = [
+const VARIABLES: [(&str, Values); 8] = [
     ("UPCALL_SLICE_US", Values::Number(100, 1_000_000)),
     ("UPCALL_GANG", Values::YesOrNo),
     ("UPCALL_SENTINEL", Values::YesOrNo),
     ("UPCALL_CHILDREN", Values::YesOrNo),
     ("UPCALL_PROBE", Values::Word(&["perf", "proc", "yields"])),
     ("UPCALL_LOG", Values::Word(&["sites"])),
-    ("UPCALL_TRACE", Values::Directory),
+    ("UPCALL_TRACE", Values::Path("a directory")),
+    ("UPCALL_DEADLOCKS", Values::Path("the command upcall")),
 ];
 
 /// Those that stand for a flag.
@@ -92,7 +93,7 @@ impl Values {
                 let range: VpRange = value.parse().ok()?;
                 Some(range.to_string())
             }
-            Values::Directory => value.starts_with('/').then(|| value.into()),
+            Values::Path(_) => value.starts_with('/').then(|| value.into()),
         }
     }
 
@@ -102,7 +103,7 @@ impl Values {
             Values::YesOrNo => "1 or 0".into(),
             Values::Word(words) => words.join(" or "),
             Values::Processors => "a number from 1 to 1024, or a range such as 2..8".into(),
-            Values::Directory => "the absolute path of a directory".into(),
+            Values::Path(what) => format!("the absolute path of {what}"),
         }
     }
 }
@@ -182,6 +183,7 @@ mod tests {
             ("UPCALL_PROBE", "best"),
             ("UPCALL_LOG", "everything"),
             ("UPCALL_TRACE", "events"),
+            ("UPCALL_DEADLOCKS", "1"),
         ] {
             let meaningless = one(name, value).expect_err(value);
             assert_eq!(meaningless.name, name, "{meaningless}");

@@ -10,7 +10,8 @@
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use upcall_abi::live::{Live, MAGIC, SIZE, VERSION};
+use upcall_abi::live::{DIRECTORY, Live, MAGIC, SIZE, VERSION, timeline};
+use upcall_core::Errno;
 use upcall_core::stats::{Gauge, Shared};
 
 use crate::sys::{self, error};
@@ -53,9 +54,56 @@ pub fn announce(counters: &'static Shared, nr_vps: usize) {
     }
     PLACE.store(place as usize, Ordering::Relaxed);
     live.nr_vps.store(nr_vps as u32, Ordering::Relaxed);
+    live.timeline
+        .store(timeline::MAY_BE_ASKED, Ordering::Relaxed);
     live.head.size.store(SIZE as u32, Ordering::Relaxed);
     // Release: pairs with the Acquire of readers.
     live.head.version.store(VERSION, Ordering::Release);
+}
+
+fn shared() -> Option<&'static Live> {
+    let place = PLACE.load(Ordering::Relaxed) as *const Live;
+    // SAFETY: null, or what `announce` was given for ever. Others write to it: it has atomics only.
+    unsafe { place.as_ref() }
+}
+
+/// Returns true if somebody asks for a timeline. At any time.
+#[must_use]
+pub fn is_asked() -> bool {
+    shared().is_some_and(|live| live.timeline.load(Ordering::Relaxed) == timeline::ASKED)
+}
+
+/// Takes up what somebody asks: the directory, with a zero at its end, for the one caller that must answer.
+#[must_use]
+pub fn take_ask() -> Option<[u8; DIRECTORY]> {
+    let live = shared()?;
+    // Acquire: pairs with the Release of who asks.
+    live.timeline
+        .compare_exchange(
+            timeline::ASKED,
+            timeline::MAY_BE_ASKED,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        )
+        .ok()?;
+    let mut directory = [0; DIRECTORY];
+    for (bytes, word) in directory.chunks_exact_mut(4).zip(&live.directory) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    directory[DIRECTORY - 1] = 0;
+    Some(directory)
+}
+
+/// Says if events are noted from here on.
+pub fn answer(answer: Result<(), Errno>) {
+    if let Some(live) = shared() {
+        let word = match answer {
+            Ok(()) => timeline::NOTED,
+            Err(error) => timeline::REFUSED + error.0.unsigned_abs(),
+        };
+        // Release: the file is there before.
+        live.timeline.store(word, Ordering::Release);
+    }
 }
 
 /// The child of a fork counts for itself, where it counts at all.

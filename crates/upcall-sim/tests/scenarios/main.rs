@@ -380,7 +380,8 @@ fn sleepers_beside_a_page_fault() {
 /// Who comes back from the kernel runs until it waits again: the one that was displaced for it does not
 /// have it preempted in turn, nor does its own request to be chosen, if it was before it asked. No time
 /// slice ends here, so that would be for ever. Not stepped: between looking whether to ask and asking there
-/// are a few instructions, and who is preempted there may lose a slice.
+/// are a few instructions, and who is preempted there may lose a slice. So may who is chosen in the moment in which another one asks
+/// (seed 139799).
 #[test]
 fn who_comes_back_runs() {
     let less = "1,vps=1,without=slices+interruptions+stepping";

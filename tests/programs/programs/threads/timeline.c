@@ -2,7 +2,7 @@
  *
  *   timeline work     some of everything, then ends
  *   timeline many N   N threads block in the kernel at once
- *   timeline stay     says "ready", and works until it is killed
+ *   timeline stay     says "ready" when it has had a thread, and works until it is killed
  *   timeline kill     works, and kills itself
  */
 #define _GNU_SOURCE
@@ -141,6 +141,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "many") == 0) {
         many(argc > 2 ? atoi(argv[2]) : 100);
     } else if (strcmp(what, "stay") == 0) {
+        pthread_t first;
+        must(pthread_create(&first, NULL, sleeps, NULL) == 0, "create");
+        pthread_join(first, NULL);
         puts("ready");
         fflush(stdout);
         for (;;)

@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -344,5 +345,90 @@ fn a_flight_recorder_is_read() {
     assert!(done.status.success(), "{}", talk(&done));
     for names in [named, traced.names(None)].into_iter().flatten() {
         assert!(has(&names, "computer"), "{names}");
+    }
+}
+
+/// A program that works until this is dropped.
+struct Working(Child);
+
+impl Working {
+    /// It has had threads when this returns.
+    fn new(mut command: Command) -> Self {
+        let mut child = command
+            .arg("stay")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let said = child.stdout.take().expect("a pipe");
+        BufReader::new(said).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        Working(child)
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn goes_on(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program that was started without anything is asked to begin, and again after that. Nothing of it is left.
+#[test]
+fn a_program_that_runs_is_asked() {
+    let Some(traced) = Traced::new("a_program_that_runs_is_asked") else {
+        return;
+    };
+    let mut command = Command::new(traced.case.launcher().upcall().expect("the command"));
+    command
+        .args(["run", "--"])
+        .arg(&traced.program)
+        .current_dir(&traced.directory);
+    let mut working = Working::new(command);
+    for round in ["first", "second"] {
+        let pid = working.pid();
+        let words = ["trace", "-o", "a.pftrace", "-d", "0.5", "-p", &pid].map(OsStr::new);
+        let done = traced.upcall(&words).output().expect("it starts");
+        assert!(done.status.success(), "{round}: {}", talk(&done));
+        assert!(working.goes_on(), "{round}");
+        assert_eq!(traced.files(), ["a.pftrace"], "{round}");
+        if let Some(names) = traced.names(None) {
+            for wanted in ["computer", "fighter", "runs"] {
+                assert!(has(&names, wanted), "{round}: '{wanted}':\n{names}");
+            }
+        }
+        fs::remove_file(traced.file()).expect("it was made");
+    }
+}
+
+#[test]
+fn who_cannot_be_asked_is_told_from_who_is_not_there() {
+    let Some(traced) = Traced::new("who_cannot_be_asked") else {
+        return;
+    };
+    let mut command = Command::new(&traced.program);
+    command.current_dir(&traced.directory);
+    let native = Working::new(command);
+    for (pid, said) in [
+        (native.pid(), "cannot be asked for a timeline"),
+        ("2147483647".into(), "cannot look at process"),
+    ] {
+        let words = ["trace", "-o", "a.pftrace", "-p", &pid].map(OsStr::new);
+        let done = traced.upcall(&words).output().expect("it starts");
+        let talk = talk(&done);
+        assert_eq!(done.status.code(), Some(125), "{talk}");
+        assert!(talk.contains(said), "{talk}");
+        assert_eq!(talk.lines().count(), 4, "{talk}");
+        assert!(traced.files().is_empty(), "{talk}");
     }
 }

@@ -3,6 +3,7 @@
 mod blocked_calls;
 mod calls;
 mod constructors;
+mod deadlocks;
 mod dispatch;
 mod exit_status;
 mod filters;

@@ -1,14 +1,16 @@
-//! Finds the counters that programs let others see ([`upcall_abi::live`]), and reads them.
+//! Finds the counters that programs let others see ([`upcall_abi::live`]), reads them, and asks there for a timeline.
 //!
 //! The kernel lists all segments with the process that made each. What is in them is not trusted: anybody may have made
 //! them. So each must be of this user's making, unless this is the superuser, and each word is a number and nothing else.
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-use upcall_abi::live::{Live, MAGIC, SIZE, VERSION};
+use upcall_abi::live::{DIRECTORY, Live, MAGIC, SIZE, VERSION, timeline};
 
 const LIST: &str = "/proc/sysvipc/shm";
 /// A version of this interface is in a segment of so many bytes.
@@ -49,22 +51,93 @@ pub enum Contents {
 /// # Errors
 /// The kernel does not list segments.
 pub fn all() -> io::Result<Vec<(i32, Contents)>> {
-    let list = fs::read_to_string(LIST)?;
-    // SAFETY: asks only.
-    let user = unsafe { libc::geteuid() };
-    let rows = list.lines().skip(1).filter_map(Row::read);
-    let rows = rows.filter(|row| row.key == 0 && SIZES.contains(&row.size));
-    let own = rows.filter(|row| user == 0 || row.creator == user);
-    Ok(own
+    Ok(rows()?
+        .into_iter()
         .filter_map(|row| {
             if row.is_left() {
                 row.remove();
                 return None;
             }
-            let contents = Attached::new(row.id)?.contents(row.size)?;
+            let contents = Attached::new(row.id, Access::Read)?.contents(row.size)?;
             (row.pid > 0).then_some((row.pid, contents))
         })
         .collect())
+}
+
+/// The rows that may be such segments, of this user's making.
+fn rows() -> io::Result<Vec<Row>> {
+    let list = fs::read_to_string(LIST)?;
+    // SAFETY: asks only.
+    let user = unsafe { libc::geteuid() };
+    let rows = list.lines().skip(1).filter_map(Row::read);
+    let rows = rows.filter(|row| row.key == 0 && SIZES.contains(&row.size));
+    Ok(rows
+        .filter(|row| user == 0 || row.creator == user)
+        .collect())
+}
+
+/// What a program that was asked for a timeline says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing yet.
+    None,
+    /// It notes what happens, in a file that it has open.
+    Noted,
+    /// It cannot: the number of the error.
+    Refused(i32),
+}
+
+/// A program that may be asked for a timeline.
+pub struct Asked(Attached);
+
+impl Asked {
+    /// The longest name that a directory can have, in bytes.
+    pub const LONGEST: usize = DIRECTORY - 1;
+
+    /// Finds it. `None`: it has no counters that this user may write to, or is of another version.
+    ///
+    /// # Errors
+    /// The kernel does not list segments.
+    pub fn find(pid: i32) -> io::Result<Option<Self>> {
+        let row = rows()?.into_iter().find(|row| row.pid == pid);
+        Ok(row.and_then(|row| {
+            let segment = Attached::new(row.id, Access::Write)?;
+            let is_known = matches!(segment.contents(row.size)?, Contents::Counters(_));
+            let may_be = segment.live().timeline.load(Ordering::Relaxed) != 0;
+            (is_known && may_be).then_some(Asked(segment))
+        }))
+    }
+
+    /// Asks. The program looks when one of its activations is told ([`upcall_linux::preempt::ask`]). The directory has
+    /// [`Asked::LONGEST`] bytes at most.
+    pub fn ask(&self, directory: &Path) {
+        let mut bytes = [0; DIRECTORY];
+        let name = directory.as_os_str().as_bytes();
+        bytes[..name.len()].copy_from_slice(name);
+        let live = self.0.live();
+        for (word, bytes) in live.directory.iter().zip(bytes.chunks_exact(4)) {
+            let value = u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
+            word.store(value, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire of the program.
+        live.timeline.store(timeline::ASKED, Ordering::Release);
+    }
+
+    /// Nobody asks any more.
+    pub fn take_back(&self) {
+        let (asked, idle) = (timeline::ASKED, timeline::MAY_BE_ASKED);
+        let word = &self.0.live().timeline;
+        let _ = word.compare_exchange(asked, idle, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub fn answer(&self) -> Answer {
+        // Acquire: pairs with the Release of the program.
+        match self.0.live().timeline.load(Ordering::Acquire) {
+            timeline::NOTED => Answer::Noted,
+            word if word >= timeline::REFUSED => Answer::Refused((word - timeline::REFUSED) as i32),
+            _ => Answer::None,
+        }
+    }
 }
 
 /// A row of the kernel's list.
@@ -107,7 +180,7 @@ impl Row {
     }
 
     fn remove(&self) {
-        if Attached::new(self.id).is_some_and(|segment| segment.magic() == MAGIC) {
+        if Attached::new(self.id, Access::Read).is_some_and(|segment| segment.magic() == MAGIC) {
             // SAFETY: nobody has it, and nobody knows its number but from the list.
             unsafe { libc::shmctl(self.id, libc::IPC_RMID, std::ptr::null_mut()) };
         }
@@ -117,26 +190,36 @@ impl Row {
 /// A segment, as long as it is looked at.
 struct Attached(*const Live);
 
+#[derive(Clone, Copy)]
+enum Access {
+    Read = libc::SHM_RDONLY as isize,
+    Write = 0,
+}
+
 impl Attached {
-    /// `None`: it is gone, or this user may not read it.
-    fn new(id: i32) -> Option<Self> {
-        // SAFETY: a new mapping somewhere, of memory that is only read.
-        let place = unsafe { libc::shmat(id, std::ptr::null(), libc::SHM_RDONLY) };
+    /// `None`: it is gone, or this user may not do that.
+    fn new(id: i32, access: Access) -> Option<Self> {
+        // SAFETY: a new mapping somewhere.
+        let place = unsafe { libc::shmat(id, std::ptr::null(), access as i32) };
         (place as isize != -1).then_some(Attached(place.cast()))
     }
 
-    fn magic(&self) -> u64 {
+    /// Written to only if it was attached for that.
+    fn live(&self) -> &Live {
         // SAFETY: a page is there at least, whatever the size that is listed: the kernel maps whole pages. Others write to
-        // it, so it is read as atomics.
-        unsafe { &*self.0 }.head.magic.load(Ordering::Relaxed)
+        // it: it has atomics only.
+        unsafe { &*self.0 }
+    }
+
+    fn magic(&self) -> u64 {
+        self.live().head.magic.load(Ordering::Relaxed)
     }
 
     fn contents(&self, size: usize) -> Option<Contents> {
         if self.magic() != MAGIC {
             return None;
         }
-        // SAFETY: as above.
-        let live = unsafe { &*self.0 };
+        let live = self.live();
         // Acquire: pairs with the Release of `announce`.
         match live.head.version.load(Ordering::Acquire) {
             // Its program is about to start.
@@ -219,7 +302,9 @@ mod tests {
     fn another_version_is_told_from_no_counters() {
         let mut bytes = [0u8; 128];
         let seen = |bytes: &[u8; 128]| {
-            with_segment(bytes, |id| Attached::new(id).expect("mine").contents(128))
+            with_segment(bytes, |id| {
+                Attached::new(id, Access::Read).expect("mine").contents(128)
+            })
         };
         assert_eq!(seen(&bytes), None);
         bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -239,7 +324,7 @@ mod tests {
         #[test]
         fn any_bytes_are_counters_or_none(bytes in prop::collection::vec(any::<u8>(), 64..4096)) {
             with_segment(&bytes, |id| {
-                let _ = Attached::new(id).expect("mine").contents(bytes.len());
+                let _ = Attached::new(id, Access::Read).expect("mine").contents(bytes.len());
             });
         }
     }
