@@ -133,9 +133,9 @@ fn upcalld() {
         "crates/upcalld",
         &[
             &["commons", "packets", "trouble", "words"],
-            &["division"],
-            &["house"],
-            &["pages", "place"],
+            &["division", "place"],
+            &["config", "house", "pages"],
+            &["log"],
             &["serve"],
         ],
     );

@@ -62,6 +62,15 @@ pub struct RunArgs {
     )]
     pub vps: Option<VpRange>,
 
+    /// The share of the processors' time, 1 to 10, while others under upcalld want the same processors
+    ///
+    /// A program has time in proportion to its share: with 3 thrice as much as one with 1, which is usual. The
+    /// configuration of upcalld (upcalld.toml(5)) may bound it. One with another share than 1 has turns with all of its
+    /// processors, also if it was given a range. Without upcalld --user this does nothing.
+    #[arg(long, value_name = "N", env = "UPCALL_SHARE", hide_env_values = true,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(upcall_abi::MOST_SHARE)))]
+    pub share: Option<u32>,
+
     /// How to learn what the kernel does with activations
     ///
     /// A backend that is named is used or the program is not run; auto takes the best that works here.
@@ -124,6 +133,7 @@ impl RunArgs {
             vps: None,
             backend: None,
             policy: None,
+            share: None,
             stats: false,
             no_children: false,
             or_native: false,

@@ -3,7 +3,8 @@
 //! 1. A program connects. It is this user's, or any user's if the daemon observes, or the connection is closed. So is one
 //!    beyond [`CONNECTIONS`] of its user.
 //! 2. Its first message asks to join. The kernel says who has sent it: the process that has connected, or the answer is
-//!    that it makes no sense. Each process is one space, and a user has [`SPACES`] of them at most.
+//!    that it makes no sense. Each process is one space, and a user has as many of them as the
+//!    configuration allows.
 //! 3. The answer carries the descriptors of the two pages and of the knocker (`pages`). From then on the socket is silent.
 //!    A daemon that observes hands out a page of that alone ([`Server::observe`]): it divides nothing.
 //! 4. When a space knocks, all spaces' words are read anew, [`House`] decides, and each is told.
@@ -14,6 +15,7 @@
 //! are read whenever anybody's are.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -30,15 +32,15 @@ use upcall_abi::{
 use upcall_alloc::Stage;
 use upcall_bpf::{Observatory, Page};
 
+use crate::config::{Config, Source};
 use crate::house::{Doing, House};
+use crate::log::Log;
 use crate::packets::{self, Received};
 use crate::pages::Pages;
 use crate::place::Place;
 use crate::trouble::Trouble;
 use crate::words::Told;
 
-/// Spaces of one user, at most.
-pub const SPACES: usize = 64;
 /// Connections of one user, at most: spaces, and those that ask who is there.
 pub const CONNECTIONS: usize = 96;
 /// Connections of all users together, at most.
@@ -48,7 +50,8 @@ const MOST_KNOCKS: u32 = 512;
 const WINDOW_NS: u64 = 50_000_000;
 const LISTENER: u64 = 0;
 const SIGNAL: u64 = 1;
-const FIRST: u64 = 2;
+const RELOAD: u64 = 2;
+const FIRST: u64 = 3;
 const EVENTS: usize = 64;
 
 struct Client {
@@ -62,12 +65,26 @@ struct Client {
     observed: Option<Page>,
     knocks: u32,
     is_muted: bool,
+    /// The name of its executable file when it joined.
+    program: String,
+}
+
+/// What the daemon is told by its user.
+pub struct Settings {
+    /// Where the configuration is.
+    pub source: Source,
+    /// What it says.
+    pub config: Config,
+    /// What follows it.
+    pub log: Log,
 }
 
 /// The daemon.
 pub struct Server {
     place: Place,
     signal: UnixStream,
+    reload: UnixStream,
+    settings: Settings,
     epoll: OwnedFd,
     generation: u64,
     house: House,
@@ -102,14 +119,16 @@ fn hear_knocks(epoll: &OwnedFd, id: u64, pages: &Pages) -> Result<(), Errno> {
 }
 
 impl Server {
-    /// A daemon at this place, which divides or observes. What comes at `signal` ends it.
+    /// A daemon at this place, which divides or observes. What comes at the first signal ends it, what comes at the second has it
+    /// read its configuration again.
     ///
     /// # Errors
     ///
     /// The kernel's, when it gives no descriptors.
     pub fn new(
         place: Place,
-        signal: UnixStream,
+        [signal, reload]: [UnixStream; 2],
+        settings: Settings,
         house: House,
         observatory: Option<Observatory>,
     ) -> Result<Self, Errno> {
@@ -121,9 +140,12 @@ impl Server {
             EventFlags::IN,
         )?;
         epoll::add(&epoll, &signal, EventData::new_u64(SIGNAL), EventFlags::IN)?;
+        epoll::add(&epoll, &reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
         Ok(Server {
             place,
             signal,
+            reload,
+            settings,
             epoll,
             // Not that of an earlier daemon, and never 0.
             generation: now() | 1,
@@ -153,6 +175,7 @@ impl Server {
                         self.end();
                         return Ok(());
                     }
+                    RELOAD => self.reload(),
                     about => {
                         let (id, part) = ((about - FIRST) / 3, (about - FIRST) % 3);
                         let stays = if part == Part::Knocker as u64 {
@@ -244,6 +267,7 @@ impl Server {
             observed: None,
             knocks: 0,
             is_muted: false,
+            program: String::new(),
         };
         self.clients.insert(id, client);
     }
@@ -366,8 +390,9 @@ impl Server {
             .values()
             .filter(|client| client.pages.is_some())
             .count()
-            >= SPACES
+            >= self.most_spaces()
         {
+            tracing::warn!(pid, "refused: its user has as many programs as allowed");
             self.answer(id, STATUS_FULL, 0);
             return false;
         }
@@ -380,7 +405,8 @@ impl Server {
                     return false;
                 };
                 client.pages = Some(pages);
-                tracing::info!(pid = client.pid, "joined");
+                client.program = program_of(client.pid);
+                tracing::info!(pid = client.pid, program = client.program, "joined");
                 self.house.join(id);
                 self.answer(id, STATUS_OK, 0);
                 true
@@ -405,7 +431,12 @@ impl Server {
             .filter(|(_, it)| it.observed.is_some())
             .partition(|(_, it)| it.pid == pid);
         let before: Vec<u64> = before.iter().map(|(id, _)| **id).collect();
-        if others.len() >= SPACES {
+        if others.len() >= self.most_spaces() {
+            tracing::warn!(
+                pid,
+                uid,
+                "refused: its user has as many programs as allowed"
+            );
             self.answer(id, STATUS_FULL, 0);
             return false;
         }
@@ -442,7 +473,7 @@ impl Server {
             .clients
             .iter()
             .filter_map(|(&id, client)| {
-                let (doing, wants) = self.house.doing(id)?;
+                let (doing, wants, share) = self.house.doing(id)?;
                 let (state, since) = match doing {
                     Doing::Away(since) => (STATE_AWAY, since),
                     Doing::Gang(Stage::Resting) => (STATE_RESTING, 0),
@@ -455,6 +486,8 @@ impl Server {
                     since,
                     wants: wants.0,
                     has: self.house.told(id)?.has.0,
+                    share,
+                    reserved: 0,
                 })
             })
             .collect();
@@ -490,7 +523,9 @@ impl Server {
         self.listen_again(now);
         for (&id, client) in &self.clients {
             if let Some(pages) = &client.pages {
-                self.house.hear(id, pages.hints());
+                let mut hints = pages.hints();
+                hints.share = self.settings.config.share(&client.program, hints.share);
+                self.house.hear(id, hints);
             }
         }
         let next = self.house.settle(now);
@@ -503,6 +538,30 @@ impl Server {
         let is_muted = self.clients.values().any(|client| client.is_muted);
         let again = is_muted.then_some(self.window_ends);
         next.into_iter().chain(again).min()
+    }
+
+    /// Programs of one user, at most.
+    fn most_spaces(&self) -> usize {
+        self.settings.config.limits.programs.0 as usize
+    }
+
+    /// SIGHUP: what the configuration says holds from here on, for programs that are there, too. One that makes no sense changes
+    /// nothing.
+    fn reload(&mut self) {
+        // One look for all signals that have come.
+        while matches!((&self.reload).read(&mut [0; 64]), Ok(1..)) {}
+        match self.settings.source.read() {
+            Ok(config) => {
+                self.settings.log.follow(&config);
+                self.settings.config = config;
+                tracing::info!("the configuration was read again");
+            }
+            // Whatever is logged.
+            Err(mut trouble) => {
+                trouble.remedy += ", then send SIGHUP again; until then the old one holds";
+                eprintln!("{trouble}");
+            }
+        }
     }
 
     /// Those that have said too much are listened to again, when the time is over.
@@ -533,6 +592,13 @@ impl Server {
         }
         tracing::info!(fd = self.signal.as_raw_fd(), "ended by a signal");
     }
+}
+
+/// The name of a process's executable file.
+fn program_of(pid: i32) -> String {
+    let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.trim_end_matches(" (deleted)").into()
 }
 
 /// Whether what the kernel does with this process may be shown to the user at the other end of its socket.

@@ -128,7 +128,7 @@ fn garbage_in_every_word_leaves_the_daemon_sane() {
     };
     for _ in 0..20_000 {
         words[draw() as usize % 512].store(draw(), Ordering::Relaxed);
-        words[2 + draw() as usize % 11].store(draw(), Ordering::Relaxed);
+        words[2 + draw() as usize % 16].store(draw(), Ordering::Relaxed);
         joined.knock();
     }
     assert_ne!(told.alive.load(Ordering::Relaxed), 0);

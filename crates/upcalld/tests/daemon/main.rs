@@ -5,6 +5,7 @@
 
 mod client;
 mod clients;
+mod configuration;
 mod daemon;
 mod impostor;
 mod observed;

@@ -7,7 +7,8 @@ use std::process::Output;
 use crate::client::{Client, list};
 use crate::daemon::{Place, is_there};
 
-fn fails(place: &Place, status: i32, evidence: &str) {
+/// It ends with this status and an error of four lines, with this in it.
+pub fn fails(place: &Place, status: i32, evidence: &str) {
     let Output {
         status: ended,
         stderr,
