@@ -198,6 +198,7 @@ fn upcall_cli() {
                 "guest_library",
                 "manual",
                 "ps",
+                "show",
                 "stacks",
                 "top",
                 "trace",

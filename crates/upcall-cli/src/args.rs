@@ -24,6 +24,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Bench(upcall_bench::BenchArgs),
     Ps(PsArgs),
+    Show(ShowArgs),
     Stacks(StacksArgs),
     Top(TopArgs),
     Trace(TraceArgs),
@@ -199,6 +200,22 @@ pub struct DoctorArgs {
 #[derive(Args)]
 pub struct PsArgs {
     /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show one program: its virtual processors, its kernel threads, and what upcalld says of it
+///
+/// All is read from outside, while the program goes on: what is shown is of no one moment. A kernel thread is the owner of a
+/// virtual processor; or displaced or replaced, if it has a thread and another one has its virtual processor; or bound, if it is
+/// one thread's own; or another one: a standby, a spare, or none of Upcall's.
+#[derive(Args)]
+pub struct ShowArgs {
+    /// The process
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+
+    /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }
