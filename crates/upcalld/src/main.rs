@@ -11,6 +11,7 @@
 //! | `place` | the socket, the lock, stale ones |
 //! | `config` | the configuration |
 //! | `log` | what is logged |
+//! | `manager` | the service manager |
 //! | `serve` | the loop |
 
 mod commons;
@@ -18,6 +19,7 @@ mod config;
 mod division;
 mod house;
 mod log;
+mod manager;
 mod packets;
 mod pages;
 mod place;
@@ -111,6 +113,8 @@ fn run(args: &Args) -> Result<(), Trouble> {
         true => (Scope::User, daemon::socket()),
         false => (Scope::All, Some(PathBuf::from(page::SOCKET))),
     };
+    // Before anything else has a descriptor: it is a number.
+    let passed = manager::socket()?;
     let source = Source::new(args.config.clone(), scope);
     let config = source.read()?;
     if args.check {
@@ -118,23 +122,29 @@ fn run(args: &Args) -> Result<(), Trouble> {
     }
     let log = Log::begin(args.log);
     log.follow(&config);
-    let path = match args.socket.clone().or(usual) {
-        Some(path) => path,
-        None => {
-            return Err(Trouble {
-                exit: Exit::Place,
-                what: "there is no place for the socket".into(),
-                evidence: "XDG_RUNTIME_DIR is not set, and /run/user has no directory of this user"
-                    .into(),
-                remedy: "set XDG_RUNTIME_DIR to a directory of your own, that programs use too"
-                    .into(),
-            });
-        }
+    let no_place = || Trouble {
+        exit: Exit::Place,
+        what: "there is no place for the socket".into(),
+        evidence: match std::env::var_os("XDG_RUNTIME_DIR") {
+            Some(name) if !name.is_empty() => {
+                format!("XDG_RUNTIME_DIR is {}: no directory", name.display())
+            }
+            _ => "XDG_RUNTIME_DIR is not set, and /run/user has no directory of this user".into(),
+        },
+        remedy: "set XDG_RUNTIME_DIR to a directory of your own, that programs use too".into(),
     };
+    // A space takes five descriptors. If the limit stays lower, there are fewer.
+    let mut limits = rustix::process::getrlimit(Resource::Nofile);
+    limits.current = limits.maximum;
+    let _ = rustix::process::setrlimit(Resource::Nofile, limits);
     // Before there is a socket: a signal that comes now is not lost.
     let end = signals(&[SIGTERM, SIGINT])?;
     let again = signals(&[SIGHUP])?;
-    let place = place::take(&path, scope)?;
+    let place = match passed {
+        Some((listener, path)) => place::take_over(listener, &path, scope)?,
+        None => place::take(&args.socket.clone().or(usual).ok_or_else(no_place)?, scope)?,
+    };
+    let path = place.path.clone();
     let observatory = match scope {
         Scope::User => None,
         Scope::All => Some(observatory()?),
@@ -147,8 +157,17 @@ fn run(args: &Args) -> Result<(), Trouble> {
     };
     let server = serve::Server::new(place, [end, again], settings, house, observatory)
         .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
+    manager::tell(manager::State::Ready, work(scope));
     tracing::info!(socket = %path.display(), "serving");
     server.serve()
+}
+
+/// What the daemon does, for the service manager.
+fn work(scope: Scope) -> &'static str {
+    match scope {
+        Scope::User => "Divides the processors among this user's programs",
+        Scope::All => "Observes what the kernel does with programs' activations",
+    }
 }
 
 /// What becomes readable when one of these signals has come.
@@ -169,10 +188,6 @@ fn signals(numbers: &[i32]) -> Result<UnixStream, Trouble> {
 
 /// The BPF programs, in force.
 fn observatory() -> Result<Observatory, Trouble> {
-    // A space takes three descriptors. If the limit stays lower, there are fewer.
-    let mut limits = rustix::process::getrlimit(Resource::Nofile);
-    limits.current = limits.maximum;
-    let _ = rustix::process::setrlimit(Resource::Nofile, limits);
     Observatory::start().map_err(|trouble| Trouble {
         exit: Exit::Blind,
         what: trouble.what.into(),

@@ -10,6 +10,9 @@
 //! 4. When a space knocks, all spaces' words are read anew, [`House`] decides, and each is told.
 //! 5. The space ends when its process ends, whoever has copies of its descriptors, or when its socket is closed.
 //!
+//! Where the kernel gives no descriptor for another connection, none is accepted until a client leaves, or for [`REST_NS`]: the
+//! listener would be reported without end.
+//!
 //! The loop sleeps without end if nobody waits: an idle machine has no wake-ups from here. A program that knocks more often
 //! than [`MOST_KNOCKS`] in [`WINDOW_NS`] is not listened to until that time is over. Nothing is lost by that, since its words
 //! are read whenever anybody's are.
@@ -35,6 +38,7 @@ use upcall_bpf::{Observatory, Page};
 use crate::config::{Config, Source};
 use crate::house::{Doing, House};
 use crate::log::Log;
+use crate::manager;
 use crate::packets::{self, Received};
 use crate::pages::Pages;
 use crate::place::Place;
@@ -48,6 +52,8 @@ const ALL_CONNECTIONS: usize = 2048;
 /// Knocks and messages that are listened to, in each [`WINDOW_NS`].
 const MOST_KNOCKS: u32 = 512;
 const WINDOW_NS: u64 = 50_000_000;
+/// How long no connection is accepted when the kernel gave no descriptor for one, if no client leaves.
+const REST_NS: u64 = 1_000_000_000;
 const LISTENER: u64 = 0;
 const SIGNAL: u64 = 1;
 const RELOAD: u64 = 2;
@@ -93,6 +99,8 @@ pub struct Server {
     clients: BTreeMap<u64, Client>,
     next_id: u64,
     window_ends: u64,
+    /// The listener is not listened to until then.
+    rests_until: Option<u64>,
 }
 
 /// Nanoseconds of the monotonic clock, which programs have, too.
@@ -110,6 +118,12 @@ enum Part {
 
 fn token(id: u64, part: Part) -> EventData {
     EventData::new_u64(FIRST + id * 3 + part as u64)
+}
+
+/// From here on the loop wakes when a program connects.
+fn hear_listener(epoll: &OwnedFd, place: &Place) -> Result<(), Errno> {
+    let about = EventData::new_u64(LISTENER);
+    epoll::add(epoll, &place.listener, about, EventFlags::IN)
 }
 
 /// From here on the loop wakes when the space knocks: by edges, since nobody reads the knocker.
@@ -133,12 +147,7 @@ impl Server {
         observatory: Option<Observatory>,
     ) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(
-            &epoll,
-            &place.listener,
-            EventData::new_u64(LISTENER),
-            EventFlags::IN,
-        )?;
+        hear_listener(&epoll, &place)?;
         epoll::add(&epoll, &signal, EventData::new_u64(SIGNAL), EventFlags::IN)?;
         epoll::add(&epoll, &reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
         Ok(Server {
@@ -154,6 +163,7 @@ impl Server {
             clients: BTreeMap::new(),
             next_id: 0,
             window_ends: 0,
+            rests_until: None,
         })
     }
 
@@ -220,8 +230,11 @@ impl Server {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match rustix::net::accept_with(&self.place.listener, flags) {
             Ok(socket) => socket,
+            // It was withdrawn meanwhile.
+            Err(Errno::WOULDBLOCK | Errno::INTR | Errno::CONNABORTED) => return,
             Err(error) => {
-                tracing::debug!(%error, "accept");
+                tracing::warn!(%error, "no further connection is accepted for now");
+                self.rest();
                 return;
             }
         };
@@ -270,6 +283,20 @@ impl Server {
             program: String::new(),
         };
         self.clients.insert(id, client);
+    }
+
+    /// No connection is accepted for a while.
+    fn rest(&mut self) {
+        if epoll::delete(&self.epoll, &self.place.listener).is_ok() {
+            self.rests_until = Some(now() + REST_NS);
+        }
+    }
+
+    /// Connections are accepted again, if they were not.
+    fn accept_again(&mut self) {
+        if self.rests_until.is_some() && hear_listener(&self.epoll, &self.place).is_ok() {
+            self.rests_until = None;
+        }
     }
 
     /// A client says something. Returns true if it stays.
@@ -321,7 +348,12 @@ impl Server {
                         return false;
                     }
                 }
-                ASK_LIST if client.pages.is_none() && client.observed.is_none() => self.list(id),
+                ASK_LIST if client.pages.is_none() && client.observed.is_none() => {
+                    if !self.list(id) {
+                        tracing::info!(pid = self.clients[&id].pid, "does not read its answers");
+                        return false;
+                    }
+                }
                 _ => {
                     self.answer(id, STATUS_NONSENSE, 0);
                     return false;
@@ -346,8 +378,9 @@ impl Server {
         true
     }
 
-    fn answer(&self, id: u64, status: u32, count: u32) {
-        if let Some(client) = self.clients.get(&id) {
+    /// Returns true if the answer is sent.
+    fn answer(&self, id: u64, status: u32, count: u32) -> bool {
+        self.clients.get(&id).is_some_and(|client| {
             let answer = Answer {
                 magic: MAGIC,
                 version: VERSION,
@@ -367,7 +400,8 @@ impl Server {
             if let Err(error) = sent {
                 tracing::debug!(%error, pid = client.pid, "cannot answer");
             }
-        }
+            sent.is_ok()
+        })
     }
 
     /// A client becomes a space. Returns true if it stays.
@@ -467,8 +501,8 @@ impl Server {
         true
     }
 
-    /// Tells a client which spaces there are.
-    fn list(&self, id: u64) {
+    /// Tells a client which spaces there are. Returns true if it stays.
+    fn list(&self, id: u64) -> bool {
         let rows: Vec<Row> = self
             .clients
             .iter()
@@ -491,17 +525,17 @@ impl Server {
                 })
             })
             .collect();
-        self.answer(id, STATUS_OK, rows.len() as u32);
         let socket = self.clients[&id].socket.as_fd();
-        for row in rows {
-            if packets::send(socket, &row.bytes(), &[]).is_err() {
-                return;
-            }
-        }
+        self.answer(id, STATUS_OK, rows.len() as u32)
+            && rows
+                .iter()
+                .all(|row| packets::send(socket, &row.bytes(), &[]).is_ok())
     }
 
     fn forget(&mut self, id: u64) {
         if let Some(client) = self.clients.remove(&id) {
+            // What it had is free at the end of this.
+            self.rests_until = self.rests_until.map(|_| 0);
             // The descriptors may have copies elsewhere: they would go on to be reported.
             let _ = epoll::delete(&self.epoll, &client.socket);
             let _ = epoll::delete(&self.epoll, &client.process);
@@ -521,6 +555,9 @@ impl Server {
     fn decide(&mut self) -> Option<u64> {
         let now = now();
         self.listen_again(now);
+        if self.rests_until.is_some_and(|until| until <= now) {
+            self.accept_again();
+        }
         for (&id, client) in &self.clients {
             if let Some(pages) = &client.pages {
                 let mut hints = pages.hints();
@@ -537,7 +574,7 @@ impl Server {
         }
         let is_muted = self.clients.values().any(|client| client.is_muted);
         let again = is_muted.then_some(self.window_ends);
-        next.into_iter().chain(again).min()
+        next.into_iter().chain(again).chain(self.rests_until).min()
     }
 
     /// Programs of one user, at most.
@@ -550,16 +587,20 @@ impl Server {
     fn reload(&mut self) {
         // One look for all signals that have come.
         while matches!((&self.reload).read(&mut [0; 64]), Ok(1..)) {}
+        manager::tell(manager::State::Reloading, "Reads its configuration again");
         match self.settings.source.read() {
             Ok(config) => {
                 self.settings.log.follow(&config);
                 self.settings.config = config;
                 tracing::info!("the configuration was read again");
+                manager::tell(manager::State::Ready, "Has read its configuration again");
             }
             // Whatever is logged.
             Err(mut trouble) => {
                 trouble.remedy += ", then send SIGHUP again; until then the old one holds";
                 eprintln!("{trouble}");
+                let status = format!("The configuration is refused: {}", trouble.evidence);
+                manager::tell(manager::State::Ready, &status);
             }
         }
     }
@@ -582,6 +623,7 @@ impl Server {
 
     /// A signal has come: every program goes on without the daemon at once.
     fn end(&self) {
+        manager::tell(manager::State::Stopping, "Ends");
         for client in self.clients.values() {
             if let Some(pages) = &client.pages {
                 pages.end();

@@ -138,6 +138,12 @@ impl Daemon {
         })
     }
 
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        let path = format!("/proc/{}/fd", self.0.id());
+        std::fs::read_dir(path).expect("it lives").count()
+    }
+
     pub fn lives(&mut self) -> bool {
         self.0.try_wait().expect("a child").is_none()
     }

@@ -8,6 +8,7 @@ mod clients;
 mod configuration;
 mod daemon;
 mod impostor;
+mod manager;
 mod observed;
 mod place;
 mod programs;
