@@ -135,7 +135,7 @@ fn upcalld() {
             &["commons", "packets", "trouble", "words"],
             &["division", "place"],
             &["config", "house", "pages"],
-            &["log", "manager"],
+            &["log", "manager", "metrics"],
             &["serve"],
         ],
     );

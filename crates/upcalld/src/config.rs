@@ -22,6 +22,8 @@ pub const MOST_PROGRAMS: u32 = 64;
 pub struct Config {
     /// What is logged, if no flag says it.
     pub log: Option<Level>,
+    /// Where metrics are served, if they are.
+    pub metrics: Option<Absolute>,
     /// For each user.
     pub limits: Limits,
     /// By the name of the executable file.
@@ -85,6 +87,22 @@ fn within(number: i64, most: u32) -> Result<u32, String> {
     match u32::try_from(number) {
         Ok(number) if (1..=most).contains(&number) => Ok(number),
         _ => Err(format!("{number} is not a number from 1 to {most}")),
+    }
+}
+
+/// The absolute path of a socket.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "PathBuf")]
+pub struct Absolute(pub PathBuf);
+
+impl TryFrom<PathBuf> for Absolute {
+    type Error = String;
+
+    fn try_from(path: PathBuf) -> Result<Self, String> {
+        match path.is_absolute() {
+            true => Ok(Absolute(path)),
+            false => Err(format!("'{}' is not an absolute path", path.display())),
+        }
     }
 }
 
@@ -201,10 +219,13 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let config = of("log = 'info'\n[limits]\nprograms = 8\nshare = 4\n\
-                         [programs.make]\nshare = 3\n[programs.'a b.x']\nshare = 2\n")
+        let config = of(
+            "log = 'info'\nmetrics = '/run/m'\n[limits]\nprograms = 8\nshare = 4\n\
+                         [programs.make]\nshare = 3\n[programs.'a b.x']\nshare = 2\n",
+        )
         .expect("sense");
         assert_eq!(config.log, Some(Level(LevelFilter::INFO)));
+        assert_eq!(config.metrics, Some(Absolute("/run/m".into())));
         assert_eq!(config.limits.programs, Count(8));
         let shares = [
             ("make", 0),
@@ -227,6 +248,7 @@ mod tests {
             ("[limits]\nshare = -1\n", 2, "1 to 10"),
             ("[limits]\nshare = 'much'\n", 2, "string"),
             ("\n\nlog = 'loud'\n", 3, "loud"),
+            ("metrics = 'm.sock'\n", 1, "absolute"),
             ("log = '3'\n", 1, "off, error"),
             ("[programs.x]\nshare = 3\nshare = 4\n", 3, "duplicate"),
             ("[programs]\nx = 3\n", 2, "struct"),

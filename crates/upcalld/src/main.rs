@@ -11,6 +11,7 @@
 //! | `place` | the socket, the lock, stale ones |
 //! | `config` | the configuration |
 //! | `log` | what is logged |
+//! | `metrics` | what is counted, and who asks for it |
 //! | `manager` | the service manager |
 //! | `serve` | the loop |
 
@@ -20,6 +21,7 @@ mod division;
 mod house;
 mod log;
 mod manager;
+mod metrics;
 mod packets;
 mod pages;
 mod place;
@@ -149,14 +151,21 @@ fn run(args: &Args) -> Result<(), Trouble> {
         Scope::User => None,
         Scope::All => Some(observatory()?),
     };
+    let exporter = serve::exporter(config.metrics.as_ref())?;
     let house = House::new(machine(), own(), TERMS);
     let settings = serve::Settings {
         source,
         config,
         log,
     };
-    let server = serve::Server::new(place, [end, again], settings, house, observatory)
-        .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
+    let server = serve::Server::new(
+        place,
+        [end, again],
+        (settings, exporter),
+        (house, machine()),
+        observatory,
+    )
+    .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
     manager::tell(manager::State::Ready, work(scope));
     tracing::info!(socket = %path.display(), "serving");
     server.serve()

@@ -32,13 +32,14 @@ use upcall_abi::{
     STATE_RESTING, STATE_WAITING, STATUS_FULL, STATUS_NONSENSE, STATUS_NOT_HERE, STATUS_OK,
     STATUS_VERSION, VERSION,
 };
-use upcall_alloc::Stage;
+use upcall_alloc::{Bits, Stage};
 use upcall_bpf::{Observatory, Page};
 
-use crate::config::{Config, Source};
+use crate::config::{Absolute, Config, Source};
 use crate::house::{Doing, House};
 use crate::log::Log;
 use crate::manager;
+use crate::metrics::{Counts, Exporter};
 use crate::packets::{self, Received};
 use crate::pages::Pages;
 use crate::place::Place;
@@ -57,7 +58,8 @@ const REST_NS: u64 = 1_000_000_000;
 const LISTENER: u64 = 0;
 const SIGNAL: u64 = 1;
 const RELOAD: u64 = 2;
-const FIRST: u64 = 3;
+const METRICS: u64 = 3;
+const FIRST: u64 = 4;
 const EVENTS: usize = 64;
 
 struct Client {
@@ -73,6 +75,8 @@ struct Client {
     is_muted: bool,
     /// The name of its executable file when it joined.
     program: String,
+    /// What it was told that it has.
+    has: Bits,
 }
 
 /// What the daemon is told by its user.
@@ -91,6 +95,10 @@ pub struct Server {
     signal: UnixStream,
     reload: UnixStream,
     settings: Settings,
+    counts: Counts,
+    /// None: nobody may ask for them.
+    exporter: Option<Exporter>,
+    machine: Bits,
     epoll: OwnedFd,
     generation: u64,
     house: House,
@@ -142,19 +150,24 @@ impl Server {
     pub fn new(
         place: Place,
         [signal, reload]: [UnixStream; 2],
-        settings: Settings,
-        house: House,
+        (settings, exporter): (Settings, Option<Exporter>),
+        (house, machine): (House, Bits),
         observatory: Option<Observatory>,
     ) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         hear_listener(&epoll, &place)?;
         epoll::add(&epoll, &signal, EventData::new_u64(SIGNAL), EventFlags::IN)?;
         epoll::add(&epoll, &reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
-        Ok(Server {
+        let counts = Counts::default();
+        counts.processors.set(machine.len().into());
+        let mut server = Server {
             place,
             signal,
             reload,
             settings,
+            counts,
+            exporter: None,
+            machine,
             epoll,
             // Not that of an earlier daemon, and never 0.
             generation: now() | 1,
@@ -164,7 +177,9 @@ impl Server {
             next_id: 0,
             window_ends: 0,
             rests_until: None,
-        })
+        };
+        server.export(exporter)?;
+        Ok(server)
     }
 
     /// Serves programs until a signal comes.
@@ -186,6 +201,7 @@ impl Server {
                         return Ok(());
                     }
                     RELOAD => self.reload(),
+                    METRICS => self.tell_counts(),
                     about => {
                         let (id, part) = ((about - FIRST) / 3, (about - FIRST) % 3);
                         let stays = if part == Part::Knocker as u64 {
@@ -246,6 +262,7 @@ impl Server {
         let is_served = peer.uid == own || self.observatory.is_some();
         if !is_served || of_user.count() >= CONNECTIONS || self.clients.len() >= ALL_CONNECTIONS {
             tracing::warn!(pid = peer.pid, uid = peer.uid, "turned away");
+            self.counts.refuse("connections");
             return;
         }
         let Ok(process) = packets::process_of(socket.as_fd(), peer.pid) else {
@@ -281,6 +298,7 @@ impl Server {
             knocks: 0,
             is_muted: false,
             program: String::new(),
+            has: Bits([u64::MAX; 4]),
         };
         self.clients.insert(id, client);
     }
@@ -380,6 +398,13 @@ impl Server {
 
     /// Returns true if the answer is sent.
     fn answer(&self, id: u64, status: u32, count: u32) -> bool {
+        match status {
+            STATUS_VERSION => self.counts.refuse("version"),
+            STATUS_FULL => self.counts.refuse("full"),
+            STATUS_NONSENSE => self.counts.refuse("nonsense"),
+            STATUS_NOT_HERE => self.counts.refuse("not_here"),
+            _ => {}
+        }
         self.clients.get(&id).is_some_and(|client| {
             let answer = Answer {
                 magic: MAGIC,
@@ -442,6 +467,7 @@ impl Server {
                 client.program = program_of(client.pid);
                 tracing::info!(pid = client.pid, program = client.program, "joined");
                 self.house.join(id);
+                self.counts.joined.inc();
                 self.answer(id, STATUS_OK, 0);
                 true
             }
@@ -496,6 +522,7 @@ impl Server {
             return false;
         }
         client.observed = Some(page);
+        self.counts.joined.inc();
         tracing::info!(pid, uid, "observed");
         self.answer(id, STATUS_OK, 0);
         true
@@ -566,9 +593,13 @@ impl Server {
             }
         }
         let next = self.house.settle(now);
+        self.counts.divisions.inc();
         for (&id, client) in &mut self.clients {
             if let (Some(pages), Some(told)) = (&mut client.pages, self.house.told(id)) {
                 pages.tell(told);
+                let got = told.has.without(client.has).and(self.machine);
+                self.counts.moves.inc_by(got.len().into());
+                client.has = told.has;
                 trace(client.pid, told);
             }
         }
@@ -588,7 +619,20 @@ impl Server {
         // One look for all signals that have come.
         while matches!((&self.reload).read(&mut [0; 64]), Ok(1..)) {}
         manager::tell(manager::State::Reloading, "Reads its configuration again");
-        match self.settings.source.read() {
+        let config = self.settings.source.read();
+        let wanted = config.as_ref().map(|config| config.metrics.clone());
+        let has = self.exporter.as_ref().map(|exporter| &exporter.path);
+        let read = match wanted {
+            Ok(Some(Absolute(path))) if has == Some(&path) => config,
+            Ok(path) => exporter(path.as_ref())
+                .and_then(|exporter| {
+                    let failed = |error| Trouble::broken("cannot serve metrics", error);
+                    self.export(exporter).map_err(failed)
+                })
+                .and(config),
+            Err(_) => config,
+        };
+        match read {
             Ok(config) => {
                 self.settings.log.follow(&config);
                 self.settings.config = config;
@@ -602,6 +646,38 @@ impl Server {
                 let status = format!("The configuration is refused: {}", trouble.evidence);
                 manager::tell(manager::State::Ready, &status);
             }
+        }
+    }
+
+    /// From here on counts are served there, or nowhere.
+    fn export(&mut self, exporter: Option<Exporter>) -> Result<(), Errno> {
+        if let Some(exporter) = &exporter {
+            let about = EventData::new_u64(METRICS);
+            epoll::add(&self.epoll, exporter.epoll(), about, EventFlags::IN)?;
+        }
+        // The one before leaves the epoll with its last descriptor.
+        self.exporter = exporter;
+        Ok(())
+    }
+
+    /// Somebody asks for the counts.
+    fn tell_counts(&mut self) {
+        let spaces = || self.clients.iter().filter(|(_, it)| it.pages.is_some());
+        let waits = |id: u64| {
+            let doing = self.house.doing(id).map(|(doing, ..)| doing);
+            matches!(doing, Some(Doing::Gang(Stage::Waiting { .. })))
+        };
+        let waiting = spaces().filter(|(id, _)| waits(**id)).count();
+        let observed = self.clients.values().filter(|it| it.observed.is_some());
+        self.counts.programs.set(spaces().count() as i64);
+        self.counts.waiting.set(waiting as i64);
+        self.counts.observed.set(observed.count() as i64);
+        self.counts.connections.set(self.clients.len() as i64);
+        if let Some(exporter) = &mut self.exporter
+            && let Err(error) = exporter.serve(&self.counts)
+        {
+            tracing::error!(%error, "no metrics are served any more, until SIGHUP");
+            self.exporter = None;
         }
     }
 
@@ -634,6 +710,15 @@ impl Server {
         }
         tracing::info!(fd = self.signal.as_raw_fd(), "ended by a signal");
     }
+}
+
+/// What serves counts at this path, if there is one.
+///
+/// # Errors
+///
+/// See [`Exporter::new`].
+pub fn exporter(path: Option<&Absolute>) -> Result<Option<Exporter>, Trouble> {
+    path.map(|path| Exporter::new(&path.0)).transpose()
 }
 
 /// The name of a process's executable file.

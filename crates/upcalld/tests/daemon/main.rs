@@ -9,6 +9,7 @@ mod configuration;
 mod daemon;
 mod impostor;
 mod manager;
+mod metrics;
 mod observed;
 mod place;
 mod programs;
