@@ -30,6 +30,7 @@ pub struct Space {
     share: u32,
 }
 
+#[cfg(target_arch = "x86_64")]
 impl Space {
     /// The same in words.
     pub fn sentence(&self) -> String {

@@ -1,4 +1,5 @@
-//! `upcall show` where there is nothing to show, and why. With programs it is tested in `tests/programs`.
+//! `upcall show` where there is nothing to show, and why. With a program it is tested beside the daemon
+//! (`crates/upcalld/tests`).
 
 use std::process::Command;
 
