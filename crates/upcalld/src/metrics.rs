@@ -200,7 +200,10 @@ impl Exporter {
     pub fn serve(&mut self, counts: &Counts) -> std::io::Result<()> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(MOST + 1);
         let room = rustix::buffer::spare_capacity(&mut events);
-        epoll::wait(&self.epoll, room, Some(&Timespec::default()))?;
+        match epoll::wait(&self.epoll, room, Some(&Timespec::default())) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
         for event in &events {
             match event.data.u64() {
                 LISTENER => self.accept()?,

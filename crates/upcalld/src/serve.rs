@@ -17,27 +17,25 @@
 //! than [`MOST_KNOCKS`] in [`WINDOW_NS`] is not listened to until that time is over. Nothing is lost by that, since its words
 //! are read whenever anybody's are.
 
+mod asks;
+mod settings;
+
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::time::Timespec;
 use upcall_abi::{
-    ASK_JOIN, ASK_LIST, ASK_OBSERVE, Answer, MAGIC, Message, Row, STATE_AWAY, STATE_ON,
-    STATE_RESTING, STATE_WAITING, STATUS_FULL, STATUS_NONSENSE, STATUS_NOT_HERE, STATUS_OK,
-    STATUS_VERSION, VERSION,
+    ASK_JOIN, ASK_LIST, ASK_OBSERVE, Answer, MAGIC, Message, STATUS_FULL, STATUS_NONSENSE,
+    STATUS_NOT_HERE, STATUS_OK, STATUS_VERSION, VERSION,
 };
-use upcall_alloc::{Bits, Stage};
+use upcall_alloc::Bits;
 use upcall_bpf::{Observatory, Page};
 
-use crate::config::{Absolute, Config, Source};
-use crate::house::{Doing, House};
-use crate::log::Log;
+use crate::house::House;
 use crate::manager;
 use crate::metrics::{Counts, Exporter};
 use crate::packets::{self, Received};
@@ -45,6 +43,8 @@ use crate::pages::Pages;
 use crate::place::Place;
 use crate::trouble::Trouble;
 use crate::words::Told;
+
+pub use settings::{Settings, exporter};
 
 /// Connections of one user, at most: spaces, and those that ask who is there.
 pub const CONNECTIONS: usize = 96;
@@ -77,16 +77,6 @@ struct Client {
     program: String,
     /// What it was told that it has.
     has: Bits,
-}
-
-/// What the daemon is told by its user.
-pub struct Settings {
-    /// Where the configuration is.
-    pub source: Source,
-    /// What it says.
-    pub config: Config,
-    /// What follows it.
-    pub log: Log,
 }
 
 /// The daemon.
@@ -429,136 +419,6 @@ impl Server {
         })
     }
 
-    /// A client becomes a space. Returns true if it stays.
-    fn join(&mut self, id: u64) -> bool {
-        let pid = self.clients[&id].pid;
-        let spaces = self
-            .clients
-            .iter()
-            .filter(|(_, client)| client.pages.is_some());
-        // It has executed another program, and a child has the old socket still.
-        let before: Vec<u64> = spaces
-            .filter(|(_, client)| client.pid == pid)
-            .map(|(&id, _)| id)
-            .collect();
-        for before in before {
-            self.forget(before);
-        }
-        if self
-            .clients
-            .values()
-            .filter(|client| client.pages.is_some())
-            .count()
-            >= self.most_spaces()
-        {
-            tracing::warn!(pid, "refused: its user has as many programs as allowed");
-            self.answer(id, STATUS_FULL, 0);
-            return false;
-        }
-        match Pages::new(self.generation) {
-            Ok(pages) => {
-                if hear_knocks(&self.epoll, id, &pages).is_err() {
-                    return false;
-                }
-                let Some(client) = self.clients.get_mut(&id) else {
-                    return false;
-                };
-                client.pages = Some(pages);
-                client.program = program_of(client.pid);
-                tracing::info!(pid = client.pid, program = client.program, "joined");
-                self.house.join(id);
-                self.counts.joined.inc();
-                self.answer(id, STATUS_OK, 0);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot make the pages of a space");
-                self.answer(id, STATUS_FULL, 0);
-                false
-            }
-        }
-    }
-
-    /// A client is observed from here on. Returns true if it stays.
-    fn observe(&mut self, id: u64) -> bool {
-        let Some(observatory) = &self.observatory else {
-            return false;
-        };
-        let (pid, uid) = (self.clients[&id].pid, self.clients[&id].uid);
-        // It has executed another program, and a child has the old socket still.
-        let of_user = self.clients.iter().filter(|(_, it)| it.uid == uid);
-        let (before, others): (Vec<_>, Vec<_>) = of_user
-            .filter(|(_, it)| it.observed.is_some())
-            .partition(|(_, it)| it.pid == pid);
-        let before: Vec<u64> = before.iter().map(|(id, _)| **id).collect();
-        if others.len() >= self.most_spaces() {
-            tracing::warn!(
-                pid,
-                uid,
-                "refused: its user has as many programs as allowed"
-            );
-            self.answer(id, STATUS_FULL, 0);
-            return false;
-        }
-        let page = observatory.observe(pid, self.generation);
-        for before in before {
-            self.forget(before);
-        }
-        let Some(client) = self.clients.get_mut(&id) else {
-            return false;
-        };
-        let page = match page {
-            Ok(page) => page,
-            Err(error) => {
-                tracing::warn!(%error, pid, "cannot make the page of a space");
-                self.answer(id, STATUS_FULL, 0);
-                return false;
-            }
-        };
-        // After the page is in use: a program that it executes from here on ends the page.
-        if let Err(why) = may_be_observed(&client.process, pid, uid) {
-            tracing::info!(pid, why, "not observed");
-            self.answer(id, STATUS_NOT_HERE, 0);
-            return false;
-        }
-        client.observed = Some(page);
-        self.counts.joined.inc();
-        tracing::info!(pid, uid, "observed");
-        self.answer(id, STATUS_OK, 0);
-        true
-    }
-
-    /// Tells a client which spaces there are. Returns true if it stays.
-    fn list(&self, id: u64) -> bool {
-        let rows: Vec<Row> = self
-            .clients
-            .iter()
-            .filter_map(|(&id, client)| {
-                let (doing, wants, share) = self.house.doing(id)?;
-                let (state, since) = match doing {
-                    Doing::Away(since) => (STATE_AWAY, since),
-                    Doing::Gang(Stage::Resting) => (STATE_RESTING, 0),
-                    Doing::Gang(Stage::On { since_ns }) => (STATE_ON, since_ns),
-                    Doing::Gang(Stage::Waiting { since_ns }) => (STATE_WAITING, since_ns),
-                };
-                Some(Row {
-                    pid: client.pid as u32,
-                    state,
-                    since,
-                    wants: wants.0,
-                    has: self.house.told(id)?.has.0,
-                    share,
-                    reserved: 0,
-                })
-            })
-            .collect();
-        let socket = self.clients[&id].socket.as_fd();
-        self.answer(id, STATUS_OK, rows.len() as u32)
-            && rows
-                .iter()
-                .all(|row| packets::send(socket, &row.bytes(), &[]).is_ok())
-    }
-
     fn forget(&mut self, id: u64) {
         if let Some(client) = self.clients.remove(&id) {
             // What it had is free at the end of this.
@@ -608,79 +468,6 @@ impl Server {
         next.into_iter().chain(again).chain(self.rests_until).min()
     }
 
-    /// Programs of one user, at most.
-    fn most_spaces(&self) -> usize {
-        self.settings.config.limits.programs.0 as usize
-    }
-
-    /// SIGHUP: what the configuration says holds from here on, for programs that are there, too. One that makes no sense changes
-    /// nothing.
-    fn reload(&mut self) {
-        // One look for all signals that have come.
-        while matches!((&self.reload).read(&mut [0; 64]), Ok(1..)) {}
-        manager::tell(manager::State::Reloading, "Reads its configuration again");
-        let config = self.settings.source.read();
-        let wanted = config.as_ref().map(|config| config.metrics.clone());
-        let has = self.exporter.as_ref().map(|exporter| &exporter.path);
-        let read = match wanted {
-            Ok(Some(Absolute(path))) if has == Some(&path) => config,
-            Ok(path) => exporter(path.as_ref())
-                .and_then(|exporter| {
-                    let failed = |error| Trouble::broken("cannot serve metrics", error);
-                    self.export(exporter).map_err(failed)
-                })
-                .and(config),
-            Err(_) => config,
-        };
-        match read {
-            Ok(config) => {
-                self.settings.log.follow(&config);
-                self.settings.config = config;
-                tracing::info!("the configuration was read again");
-                manager::tell(manager::State::Ready, "Has read its configuration again");
-            }
-            // Whatever is logged.
-            Err(mut trouble) => {
-                trouble.remedy += ", then send SIGHUP again; until then the old one holds";
-                eprintln!("{trouble}");
-                let status = format!("The configuration is refused: {}", trouble.evidence);
-                manager::tell(manager::State::Ready, &status);
-            }
-        }
-    }
-
-    /// From here on counts are served there, or nowhere.
-    fn export(&mut self, exporter: Option<Exporter>) -> Result<(), Errno> {
-        if let Some(exporter) = &exporter {
-            let about = EventData::new_u64(METRICS);
-            epoll::add(&self.epoll, exporter.epoll(), about, EventFlags::IN)?;
-        }
-        // The one before leaves the epoll with its last descriptor.
-        self.exporter = exporter;
-        Ok(())
-    }
-
-    /// Somebody asks for the counts.
-    fn tell_counts(&mut self) {
-        let spaces = || self.clients.iter().filter(|(_, it)| it.pages.is_some());
-        let waits = |id: u64| {
-            let doing = self.house.doing(id).map(|(doing, ..)| doing);
-            matches!(doing, Some(Doing::Gang(Stage::Waiting { .. })))
-        };
-        let waiting = spaces().filter(|(id, _)| waits(**id)).count();
-        let observed = self.clients.values().filter(|it| it.observed.is_some());
-        self.counts.programs.set(spaces().count() as i64);
-        self.counts.waiting.set(waiting as i64);
-        self.counts.observed.set(observed.count() as i64);
-        self.counts.connections.set(self.clients.len() as i64);
-        if let Some(exporter) = &mut self.exporter
-            && let Err(error) = exporter.serve(&self.counts)
-        {
-            tracing::error!(%error, "no metrics are served any more, until SIGHUP");
-            self.exporter = None;
-        }
-    }
-
     /// Those that have said too much are listened to again, when the time is over.
     fn listen_again(&mut self, now: u64) {
         if now < self.window_ends {
@@ -709,48 +496,6 @@ impl Server {
             }
         }
         tracing::info!(fd = self.signal.as_raw_fd(), "ended by a signal");
-    }
-}
-
-/// What serves counts at this path, if there is one.
-///
-/// # Errors
-///
-/// See [`Exporter::new`].
-pub fn exporter(path: Option<&Absolute>) -> Result<Option<Exporter>, Trouble> {
-    path.map(|path| Exporter::new(&path.0)).transpose()
-}
-
-/// The name of a process's executable file.
-fn program_of(pid: i32) -> String {
-    let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    name.trim_end_matches(" (deleted)").into()
-}
-
-/// Whether what the kernel does with this process may be shown to the user at the other end of its socket.
-///
-/// # Errors
-///
-/// Why not.
-fn may_be_observed(process: &OwnedFd, pid: i32, uid: u32) -> Result<(), &'static str> {
-    // The superuser's, if it has other rights than its user, or has given some up. That of the directory is not.
-    let memory = format!("/proc/{pid}/mem");
-    let owner = std::fs::metadata(memory).map_err(|_| "it has ended")?;
-    if std::os::unix::fs::MetadataExt::uid(&owner) != uid {
-        return Err("its memory is not its user's to see");
-    }
-    let status =
-        std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| "it has ended")?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    if numbers.is_none_or(|numbers| numbers.split_whitespace().count() != 1) {
-        return Err("it is in another pid namespace");
-    }
-    // All this was about that very process, if it is there still.
-    let mut events = [PollFd::new(process, PollFlags::IN)];
-    match rustix::event::poll(&mut events, Some(&Timespec::default())) {
-        Ok(0) => Ok(()),
-        _ => Err("it has ended"),
     }
 }
 
