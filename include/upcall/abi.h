@@ -37,6 +37,7 @@ typedef __UINT64_TYPE__ uint64_t;
 #define UPCALL_ABI_VERSION 1u
 #define UPCALL_ABI_WORDS 4
 #define UPCALL_ABI_PROCESSORS 256u
+#define UPCALL_ABI_MOST_SHARE 10u
 
 /* What each page begins with. */
 struct upcall_head {
@@ -66,7 +67,7 @@ struct upcall_said {
   uint64_t truce_until;  /* when the truce ends that the space asks for: programs that take no turns compete with it */
   uint64_t truce_length; /* how long that truce was to be */
   uint32_t adapts;       /* the fewest processors with which it goes on while it wants more; 0: it needs all at once */
-  uint32_t reserved;
+  uint32_t share;        /* the share of the time for which it asks, 1 to UPCALL_ABI_MOST_SHARE; 0: what is configured */
   uint64_t may[UPCALL_ABI_WORDS]; /* where its kernel threads may run; who may not run everywhere does not adapt */
 };
 
@@ -155,6 +156,8 @@ struct upcall_row {
   uint64_t since; /* when that state began */
   uint64_t wants[UPCALL_ABI_WORDS];
   uint64_t has[UPCALL_ABI_WORDS];
+  uint32_t share; /* of the time, as the daemon counts it */
+  uint32_t reserved;
 };
 
 /* What a space is doing. */
@@ -187,6 +190,7 @@ UPCALL_ABI_AT(upcall_said, uses, 56);
 UPCALL_ABI_AT(upcall_said, truce_until, 88);
 UPCALL_ABI_AT(upcall_said, truce_length, 96);
 UPCALL_ABI_AT(upcall_said, adapts, 104);
+UPCALL_ABI_AT(upcall_said, share, 108);
 UPCALL_ABI_AT(upcall_said, may, 112);
 UPCALL_ABI_SIZE(upcall_observed_slot, 64);
 UPCALL_ABI_AT(upcall_observed_slot, nr, 8);
@@ -203,9 +207,10 @@ UPCALL_ABI_SIZE(upcall_answer, 32);
 UPCALL_ABI_AT(upcall_answer, status, 12);
 UPCALL_ABI_AT(upcall_answer, generation, 16);
 UPCALL_ABI_AT(upcall_answer, count, 24);
-UPCALL_ABI_SIZE(upcall_row, 80);
+UPCALL_ABI_SIZE(upcall_row, 88);
 UPCALL_ABI_AT(upcall_row, since, 8);
 UPCALL_ABI_AT(upcall_row, wants, 16);
 UPCALL_ABI_AT(upcall_row, has, 48);
+UPCALL_ABI_AT(upcall_row, share, 80);
 
 #endif

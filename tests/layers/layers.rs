@@ -133,9 +133,9 @@ fn upcalld() {
         "crates/upcalld",
         &[
             &["commons", "packets", "trouble", "words"],
-            &["division"],
-            &["house"],
-            &["pages", "place"],
+            &["division", "place"],
+            &["config", "house", "pages"],
+            &["log", "manager", "metrics"],
             &["serve"],
         ],
     );
@@ -198,6 +198,7 @@ fn upcall_cli() {
                 "guest_library",
                 "manual",
                 "ps",
+                "show",
                 "stacks",
                 "top",
                 "trace",

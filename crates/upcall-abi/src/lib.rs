@@ -33,6 +33,8 @@ pub const VERSION: u32 = 1;
 pub const WORDS: usize = 4;
 /// Processors that are told apart: a processor is its number modulo this.
 pub const PROCESSORS: u32 = 256;
+/// The greatest share. A space has time in proportion to its share.
+pub const MOST_SHARE: u32 = 10;
 
 /// What each page begins with.
 #[repr(C)]
@@ -87,8 +89,8 @@ pub struct Said {
     /// The fewest processors with which the space goes on while it wants more: it *adapts*. 0: it needs all that it wants at
     /// once.
     pub adapts: AtomicU32,
-    /// 0.
-    pub reserved: AtomicU32,
+    /// The share of the time for which the space asks, from 1 to [`MOST_SHARE`]; 0: what is configured.
+    pub share: AtomicU32,
     /// The processors on which the space's kernel threads may run. One that may not run on all of the machine does not adapt.
     pub may: [AtomicU64; WORDS],
 }
@@ -248,6 +250,10 @@ pub struct Row {
     pub wants: [u64; WORDS],
     /// As [`Told::has`].
     pub has: [u64; WORDS],
+    /// Its share of the time, as the daemon counts it.
+    pub share: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 impl Row {
@@ -325,26 +331,28 @@ impl Answer {
 
 impl Row {
     /// Its bytes in a packet.
-    pub fn bytes(&self) -> [u8; 80] {
-        let mut bytes = [0; 80];
+    pub fn bytes(&self) -> [u8; 88] {
+        let mut bytes = [0; 88];
         bytes[..4].copy_from_slice(&self.pid.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.state.to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.since.to_ne_bytes());
         for (at, word) in self.wants.iter().chain(&self.has).enumerate() {
             bytes[16 + at * 8..24 + at * 8].copy_from_slice(&word.to_ne_bytes());
         }
+        bytes[80..84].copy_from_slice(&self.share.to_ne_bytes());
         bytes
     }
 
     /// Reads a packet; `None` if it has another length.
     pub fn read(packet: &[u8]) -> Option<Self> {
-        let packet: &[u8; 80] = packet.try_into().ok()?;
+        let packet: &[u8; 88] = packet.try_into().ok()?;
         let word = |at: usize| packet[at..at + 4].try_into().map(u32::from_ne_bytes).ok();
         let long = |at: usize| packet[at..at + 8].try_into().map(u64::from_ne_bytes).ok();
         let mut row = Row {
             pid: word(0)?,
             state: word(4)?,
             since: long(8)?,
+            share: word(80)?,
             ..Row::default()
         };
         for at in 0..WORDS {
@@ -356,7 +364,7 @@ impl Row {
 }
 
 /// Each type with its size, and each field with its offset, by the names of the header.
-pub const LAYOUT: [(&str, usize); 45] = [
+pub const LAYOUT: [(&str, usize); 47] = [
     ("sizeof(struct upcall_head)", size_of::<Head>()),
     (
         "offsetof(struct upcall_head, magic)",
@@ -411,6 +419,10 @@ pub const LAYOUT: [(&str, usize); 45] = [
     (
         "offsetof(struct upcall_said, adapts)",
         offset_of!(Said, adapts),
+    ),
+    (
+        "offsetof(struct upcall_said, share)",
+        offset_of!(Said, share),
     ),
     ("offsetof(struct upcall_said, may)", offset_of!(Said, may)),
     ("sizeof(struct upcall_observed_slot)", size_of::<Slot>()),
@@ -483,14 +495,16 @@ pub const LAYOUT: [(&str, usize); 45] = [
     ("offsetof(struct upcall_row, since)", offset_of!(Row, since)),
     ("offsetof(struct upcall_row, wants)", offset_of!(Row, wants)),
     ("offsetof(struct upcall_row, has)", offset_of!(Row, has)),
+    ("offsetof(struct upcall_row, share)", offset_of!(Row, share)),
 ];
 
 // The numbers of the header.
 const _: () = {
     assert!(PROCESSORS as usize == WORDS * 64);
     let expected = [
-        16, 0, 8, 12, 80, 16, 24, 28, 32, 64, 72, 144, 16, 20, 24, 56, 88, 96, 104, 112, 64, 8, 12,
-        16, 24, 28, 16448, 16, 64, 16, 0, 8, 12, 32, 0, 8, 12, 16, 24, 80, 0, 4, 8, 16, 48,
+        16, 0, 8, 12, 80, 16, 24, 28, 32, 64, 72, 144, 16, 20, 24, 56, 88, 96, 104, 108, 112, 64,
+        8, 12, 16, 24, 28, 16448, 16, 64, 16, 0, 8, 12, 32, 0, 8, 12, 16, 24, 88, 0, 4, 8, 16, 48,
+        80,
     ];
     let mut at = 0;
     while at < LAYOUT.len() {
@@ -522,6 +536,8 @@ mod tests {
             since: 1 << 40,
             wants: [1, 2, 3, 4],
             has: [5, 6, 7, u64::MAX],
+            share: 3,
+            reserved: 0,
         };
         assert_eq!(Row::read(&row.bytes()), Some(row));
     }

@@ -88,13 +88,13 @@ impl Observatory {
                     Some(line) => format!("{error}; {}", line.trim()),
                     None => error.to_string(),
                 },
-                remedy: "run it as root (CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN), on Linux 5.15 or later, without lockdown",
+                remedy: "run it as root (CAP_BPF and CAP_PERFMON), on Linux 5.15 or later, without lockdown",
             }
         })?;
         let shared = shared(object).map_err(|error| Trouble {
             what: "the maps of the BPF programs cannot be used",
             evidence: error.to_string(),
-            remedy: "run it as root (CAP_SYS_ADMIN)",
+            remedy: "run it as root (CAP_BPF)",
         })?;
         let observatory = Observatory {
             shared: Rc::new(shared),

@@ -24,6 +24,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Bench(upcall_bench::BenchArgs),
     Ps(PsArgs),
+    Show(ShowArgs),
     Stacks(StacksArgs),
     Top(TopArgs),
     Trace(TraceArgs),
@@ -61,6 +62,15 @@ pub struct RunArgs {
         env = "UPCALL_VPS"
     )]
     pub vps: Option<VpRange>,
+
+    /// The share of the processors' time, 1 to 10, while others under upcalld want the same processors
+    ///
+    /// A program has time in proportion to its share: with 3 thrice as much as one with 1, which is usual. The
+    /// configuration of upcalld (upcalld.toml(5)) may bound it. One with another share than 1 has turns with all of its
+    /// processors, also if it was given a range. Without upcalld --user this does nothing.
+    #[arg(long, value_name = "N", env = "UPCALL_SHARE", hide_env_values = true,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(upcall_abi::MOST_SHARE)))]
+    pub share: Option<u32>,
 
     /// How to learn what the kernel does with activations
     ///
@@ -129,6 +139,7 @@ impl RunArgs {
             vps: None,
             backend: None,
             policy: None,
+            share: None,
             stats: false,
             report_deadlocks: false,
             no_children: false,
@@ -195,6 +206,22 @@ pub struct DoctorArgs {
 #[derive(Args)]
 pub struct PsArgs {
     /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show one program: its virtual processors, its kernel threads, and what upcalld says of it
+///
+/// All is read from outside, while the program goes on: what is shown is of no one moment. A kernel thread is the owner of a
+/// virtual processor; or displaced or replaced, if it has a thread and another one has its virtual processor; or bound, if it is
+/// one thread's own; or another one: a standby, a spare, or none of Upcall's.
+#[derive(Args)]
+pub struct ShowArgs {
+    /// The process
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+
+    /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }

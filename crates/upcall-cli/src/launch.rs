@@ -188,6 +188,9 @@ fn settings(args: &RunArgs, preload: OsString) -> (Settings, bool) {
     if let Some(backend) = args.backend {
         settings.push(("UPCALL_BACKEND", Some(word(&backend))));
     }
+    if let Some(share) = args.share {
+        settings.push(("UPCALL_SHARE", Some(share.to_string().into())));
+    }
     if let Some(policy) = args.policy {
         settings.push(("UPCALL_POLICY", Some(word(&policy))));
     }

@@ -26,6 +26,8 @@ mod refusal;
 mod remember;
 mod script;
 #[cfg(target_arch = "x86_64")]
+mod show;
+#[cfg(target_arch = "x86_64")]
 mod stacks;
 mod status;
 #[cfg(target_arch = "x86_64")]
@@ -72,6 +74,7 @@ fn run() -> i32 {
         Command::Run(args) => launch::run(&args, launch::Said::WithMore),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ps(args) => ps::run(&args),
+        Command::Show(args) => show_program(&args),
         Command::Stacks(args) => show_stacks(&args),
         Command::Top(args) => show_top(&args),
         Command::Trace(args) => trace_program(&args),
@@ -95,12 +98,22 @@ fn show_stacks(args: &args::StacksArgs) -> i32 {
 }
 
 #[cfg(target_arch = "x86_64")]
+fn show_program(args: &args::ShowArgs) -> i32 {
+    show::run(args)
+}
+
+#[cfg(target_arch = "x86_64")]
 fn show_top(args: &args::TopArgs) -> i32 {
     top::run(args)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn show_stacks(_: &args::StacksArgs) -> i32 {
+    nothing_to_show()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn show_program(_: &args::ShowArgs) -> i32 {
     nothing_to_show()
 }
 

@@ -14,8 +14,9 @@ struct Report {
     spaces: Vec<Space>,
 }
 
+/// A program, as the daemon tells of it.
 #[derive(Serialize)]
-struct Space {
+pub struct Space {
     pid: u32,
     program: String,
     state: &'static str,
@@ -25,6 +26,23 @@ struct Space {
     wants: Vec<u32>,
     /// Those of them that it may use.
     has: Vec<u32>,
+    /// Its share of the time.
+    share: u32,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Space {
+    /// The same in words.
+    pub fn sentence(&self) -> String {
+        let since = self
+            .for_ms
+            .map_or(String::new(), |ms| format!(" for {ms}ms"));
+        let (wants, has) = (list(&self.wants), list(&self.has));
+        format!(
+            "{}{since}, wants {wants}, has {has}, share {}",
+            self.state, self.share
+        )
+    }
 }
 
 pub fn run(args: &PsArgs) -> i32 {
@@ -32,8 +50,7 @@ pub fn run(args: &PsArgs) -> i32 {
         Ok(rows) => rows,
         Err(trouble) => return refusal(&trouble).report(),
     };
-    let now = upcall_linux::clock(libc::CLOCK_MONOTONIC);
-    let spaces: Vec<Space> = rows.iter().map(|row| space(row, now)).collect();
+    let spaces: Vec<Space> = rows.iter().map(space).collect();
     let text = if args.json {
         match serde_json::to_string(&Report { v: 1, spaces }) {
             Ok(text) => text + "\n",
@@ -48,7 +65,9 @@ pub fn run(args: &PsArgs) -> i32 {
     say(text.as_bytes())
 }
 
-fn space(row: &Row, now: u64) -> Space {
+/// What a row says at this moment.
+pub fn space(row: &Row) -> Space {
+    let now = upcall_linux::clock(libc::CLOCK_MONOTONIC);
     let has: [u64; WORDS] = std::array::from_fn(|at| row.has[at] & row.wants[at]);
     let program = std::fs::read_to_string(format!("/proc/{}/comm", row.pid));
     Space {
@@ -58,6 +77,7 @@ fn space(row: &Row, now: u64) -> Space {
         for_ms: (row.since != 0).then(|| now.saturating_sub(row.since) / 1_000_000),
         wants: numbers(&row.wants),
         has: numbers(&has),
+        share: row.share,
     }
 }
 
@@ -92,8 +112,8 @@ fn list(numbers: &[u32]) -> String {
 
 fn table(spaces: &[Space]) -> String {
     let mut text = format!(
-        "{:>8}  {:<8} {:>9}  {:<10} {:<10} PROGRAM\n",
-        "PID", "STATE", "FOR", "WANTS", "HAS"
+        "{:>8}  {:<8} {:>9}  {:>5}  {:<10} {:<10} PROGRAM\n",
+        "PID", "STATE", "FOR", "SHARE", "WANTS", "HAS"
     );
     for space in spaces {
         let since = space.for_ms.map_or("-".into(), |ms| format!("{ms}ms"));
@@ -101,8 +121,8 @@ fn table(spaces: &[Space]) -> String {
         let program: String = space.program.chars().filter(|c| !c.is_control()).collect();
         let (wants, has) = (list(&space.wants), list(&space.has));
         text += &format!(
-            "{:>8}  {:<8} {since:>9}  {wants:<10} {has:<10} {program}\n",
-            space.pid, space.state
+            "{:>8}  {:<8} {since:>9}  {:>5}  {wants:<10} {has:<10} {program}\n",
+            space.pid, space.state, space.share
         );
     }
     text
@@ -142,11 +162,12 @@ mod tests {
             for_ms: Some(5),
             wants: vec![0, 1],
             has: vec![],
+            share: 1,
         }];
         let text = table(&spaces);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         let row = text.lines().nth(1).expect("a row");
         let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(words, ["7", "on", "5ms", "0-1", "-", "a[2Jb"]);
+        assert_eq!(words, ["7", "on", "5ms", "1", "0-1", "-", "a[2Jb"]);
     }
 }

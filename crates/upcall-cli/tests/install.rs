@@ -138,12 +138,36 @@ fn everything_works_from_where_it_is_installed() {
     }
 
     gdb_loads_its_script(&prefix);
+    units_are_valid(&prefix);
 
     text(&install(&["uninstall"], &variables[..1]));
     assert_eq!(files(&prefix), BTreeSet::new());
     assert!(!prefix.join("lib/upcall").exists());
     // Once more: there is nothing to remove, and that is no error.
     text(&install(&["uninstall"], &variables[..1]));
+}
+
+/// What systemd says of the units where they are installed, about the programs that they start, too.
+fn units_are_valid(prefix: &Path) {
+    for (kind, scope) in [("system", "--system"), ("user", "--user")] {
+        let unit = |name: &str| prefix.join("lib/systemd").join(kind).join(name);
+        let service = fs::read_to_string(unit("upcalld.service")).expect("installed");
+        let daemon = prefix.join("bin/upcalld");
+        let starts = format!("ExecStart={}", daemon.display());
+        assert!(service.contains(&starts), "{service}");
+        let output = Command::new("systemd-analyze")
+            .args(["verify", "--man=no", "--recursive-errors=no", scope])
+            .args([unit("upcalld.service"), unit("upcalld.socket")])
+            .env("XDG_RUNTIME_DIR", directory("install_runtime"))
+            .output();
+        let Ok(output) = output else {
+            eprintln!("skipped: units are valid: there is no systemd-analyze");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kind}: {said}");
+        assert!(!said.contains("upcalld"), "{kind}: {said}");
+    }
 }
 
 /// By itself, with each library that has one, if the directory is gdb's own.

@@ -152,14 +152,14 @@ impl House {
         self.spaces.get(&id).map(|space| space.told)
     }
 
-    /// What a space is doing and wants; `None`: there is no such space.
-    pub fn doing(&self, id: GangId) -> Option<(Doing, Bits)> {
+    /// What a space is doing and wants, and its share; `None`: there is no such space.
+    pub fn doing(&self, id: GangId) -> Option<(Doing, Bits, u32)> {
         let space = self.spaces.get(&id)?;
         let doing = match space.away_since {
             Some(since) => Doing::Away(since),
             None => Doing::Gang(self.division.stage(id, space.told.has)),
         };
-        Some((doing, space.hints.wants))
+        Some((doing, space.hints.wants, space.hints.share.max(1)))
     }
 
     fn agree_on_truces(&mut self, now: u64) {

@@ -217,6 +217,7 @@ fn adapt(house: &mut House, id: GangId, wants: u64, least: u32) {
         uses: bits(wants).and(told.has),
         truce: Truce::default(),
         adapts: least,
+        share: 1,
         may: bits(0b1111),
     };
     house.hear(id, said);
@@ -325,6 +326,37 @@ fn a_gang_and_spaces_that_adapt_have_their_parts_of_the_time() {
     }
 }
 
+/// Shares of 1 and 3, of gangs and of spaces that would adapt: each has its part of the machine's time.
+#[test]
+fn spaces_have_time_as_their_shares_are() {
+    for least in [0, 1] {
+        let mut house = house_of(2);
+        let (mut now, mut had) = (0, [0; 2]);
+        while now < 2_000 * MS {
+            let next = house.settle(now).unwrap_or(now + MS).min(now + MS);
+            for (id, share) in [(0, 1), (1, 3)] {
+                let told = house.told(id).unwrap();
+                let said = Hints {
+                    changes: told.changes,
+                    wants: bits(0b1111),
+                    uses: bits(0b1111).and(told.has),
+                    adapts: least,
+                    share,
+                    may: bits(0b1111),
+                    ..Hints::default()
+                };
+                house.hear(id, said);
+            }
+            for (id, had) in had.iter_mut().enumerate() {
+                *had += u64::from(has(&house, id as GangId).len()) * (next - now);
+            }
+            now = next;
+        }
+        let percent = had[0] * 100 / (had[0] + had[1]);
+        assert!((23..=27).contains(&percent), "{least}: {percent} %");
+    }
+}
+
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(u64::MAX), 0..16u64, any::<u64>()]
 }
@@ -352,6 +384,7 @@ proptest! {
                 uses: Bits([uses; 4]),
                 truce: Truce { until_ns: until, length_ns: length },
                 adapts: changes % 5,
+                share: 1,
                 may: Bits([wants | uses; 4]),
             };
             house.hear(id, said);

@@ -9,11 +9,19 @@
 //! | `packets` | packets of the socket, with their senders |
 //! | `pages` | the shared memory of a space |
 //! | `place` | the socket, the lock, stale ones |
+//! | `config` | the configuration |
+//! | `log` | what is logged |
+//! | `metrics` | what is counted, and who asks for it |
+//! | `manager` | the service manager |
 //! | `serve` | the loop |
 
 mod commons;
+mod config;
 mod division;
 mod house;
+mod log;
+mod manager;
+mod metrics;
 mod packets;
 mod pages;
 mod place;
@@ -27,14 +35,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use rustix::process::Resource;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use upcall_alloc::Bits;
 use upcall_bpf::Observatory;
 use upcall_linux::limits;
 use upcall_linux::page;
 use upcall_linux::turns::daemon;
 
+use config::Source;
 use house::House;
+use log::Log;
 use place::Scope;
 use trouble::{Exit, Trouble};
 use words::Terms;
@@ -49,7 +59,7 @@ const TERMS: Terms = Terms {
 
 /// Divides the processors among the programs that run under Upcall, or observes what the kernel does with them.
 ///
-/// The daemon stays in the foreground. SIGTERM or SIGINT ends it. However it ends, programs go on without it and
+/// The daemon stays in the foreground. SIGTERM or SIGINT ends it, SIGHUP has it read its configuration again. However it ends, programs go on without it and
 /// take turns.
 #[derive(Parser, Debug)]
 #[command(name = "upcalld", version, after_help = AFTER_HELP)]
@@ -60,14 +70,15 @@ struct Args {
     /// with their kernel threads, and divides nothing.
     #[arg(long, env = "UPCALLD_USER")]
     user: bool,
-    /// What is logged to standard error: off, error, warn, info, debug or trace.
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "warn",
-        env = "UPCALLD_LOG"
-    )]
-    log: tracing::level_filters::LevelFilter,
+    /// What is logged to standard error: off, error, warn, info, debug or trace [default: as configured, or warn].
+    #[arg(long, value_name = "LEVEL", env = "UPCALLD_LOG")]
+    log: Option<tracing::level_filters::LevelFilter>,
+    /// The configuration, in place of the usual file, which need not be there.
+    #[arg(long, value_name = "FILE", env = "UPCALLD_CONFIG")]
+    config: Option<PathBuf>,
+    /// Read the configuration, say what is wrong with it, and end.
+    #[arg(long)]
+    check: bool,
     /// Where the socket is. Programs look at the default place.
     #[arg(long, value_name = "PATH", hide = true, env = "UPCALLD_SOCKET")]
     socket: Option<PathBuf>,
@@ -76,6 +87,8 @@ struct Args {
 const AFTER_HELP: &str = "\
 The socket is upcall/upcalld.sock under XDG_RUNTIME_DIR, or under /run/user/UID if that variable is not set.
 Without --user it is /run/upcall/upcalld.sock.
+The configuration is upcall/upcalld.toml under XDG_CONFIG_HOME, or under ~/.config. Without --user it is
+/etc/upcall/upcalld.toml. SIGHUP has it read again; if the new one makes no sense, the old one holds.
 
 Exit status:
   0  SIGTERM or SIGINT has ended the daemon
@@ -83,15 +96,11 @@ Exit status:
   2  the arguments make no sense
   3  another daemon runs at this place
   4  the directory or the socket cannot be used
-  5  the kernel's scheduler cannot be observed";
+  5  the kernel's scheduler cannot be observed
+  6  the configuration cannot be used";
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    tracing_subscriber::fmt()
-        .with_max_level(args.log)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
     match run(&args) {
         Ok(()) => ExitCode::from(Exit::Ended as u8),
         Err(trouble) => {
@@ -106,47 +115,88 @@ fn run(args: &Args) -> Result<(), Trouble> {
         true => (Scope::User, daemon::socket()),
         false => (Scope::All, Some(PathBuf::from(page::SOCKET))),
     };
-    let path = match args.socket.clone().or(usual) {
-        Some(path) => path,
-        None => {
-            return Err(Trouble {
-                exit: Exit::Place,
-                what: "there is no place for the socket".into(),
-                evidence: "XDG_RUNTIME_DIR is not set, and /run/user has no directory of this user"
-                    .into(),
-                remedy: "set XDG_RUNTIME_DIR to a directory of your own, that programs use too"
-                    .into(),
-            });
-        }
-    };
-    // Before there is a socket: a signal that comes now is not lost.
-    let (signal, end) =
-        UnixStream::pair().map_err(|error| Trouble::broken("cannot make a pipe", error))?;
-    for number in [SIGTERM, SIGINT] {
-        let end = end
-            .try_clone()
-            .map_err(|error| Trouble::broken("cannot make a pipe", error))?;
-        signal_hook::low_level::pipe::register(number, end)
-            .map_err(|error| Trouble::broken("cannot wait for signals", error))?;
+    // Before anything else has a descriptor: it is a number.
+    let passed = manager::socket()?;
+    let source = Source::new(args.config.clone(), scope);
+    let config = source.read()?;
+    if args.check {
+        return Ok(());
     }
-    let place = place::take(&path, scope)?;
+    let log = Log::begin(args.log);
+    log.follow(&config);
+    let no_place = || Trouble {
+        exit: Exit::Place,
+        what: "there is no place for the socket".into(),
+        evidence: match std::env::var_os("XDG_RUNTIME_DIR") {
+            Some(name) if !name.is_empty() => {
+                format!("XDG_RUNTIME_DIR is {}: no directory", name.display())
+            }
+            _ => "XDG_RUNTIME_DIR is not set, and /run/user has no directory of this user".into(),
+        },
+        remedy: "set XDG_RUNTIME_DIR to a directory of your own, that programs use too".into(),
+    };
+    // A space takes five descriptors. If the limit stays lower, there are fewer.
+    let mut limits = rustix::process::getrlimit(Resource::Nofile);
+    limits.current = limits.maximum;
+    let _ = rustix::process::setrlimit(Resource::Nofile, limits);
+    // Before there is a socket: a signal that comes now is not lost.
+    let end = signals(&[SIGTERM, SIGINT])?;
+    let again = signals(&[SIGHUP])?;
+    let place = match passed {
+        Some((listener, path)) => place::take_over(listener, &path, scope)?,
+        None => place::take(&args.socket.clone().or(usual).ok_or_else(no_place)?, scope)?,
+    };
+    let path = place.path.clone();
     let observatory = match scope {
         Scope::User => None,
         Scope::All => Some(observatory()?),
     };
+    let exporter = serve::exporter(config.metrics.as_ref())?;
     let house = House::new(machine(), own(), TERMS);
-    let server = serve::Server::new(place, signal, house, observatory)
-        .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
+    let settings = serve::Settings {
+        source,
+        config,
+        log,
+    };
+    let server = serve::Server::new(
+        place,
+        [end, again],
+        (settings, exporter),
+        (house, machine()),
+        observatory,
+    )
+    .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
+    manager::tell(manager::State::Ready, work(scope));
     tracing::info!(socket = %path.display(), "serving");
     server.serve()
 }
 
+/// What the daemon does, for the service manager.
+fn work(scope: Scope) -> &'static str {
+    match scope {
+        Scope::User => "Divides the processors among this user's programs",
+        Scope::All => "Observes what the kernel does with programs' activations",
+    }
+}
+
+/// What becomes readable when one of these signals has come.
+fn signals(numbers: &[i32]) -> Result<UnixStream, Trouble> {
+    let (seen, sent) =
+        UnixStream::pair().map_err(|error| Trouble::broken("cannot make a pipe", error))?;
+    seen.set_nonblocking(true)
+        .map_err(|error| Trouble::broken("cannot use a pipe", error))?;
+    for &number in numbers {
+        let sent = sent
+            .try_clone()
+            .map_err(|error| Trouble::broken("cannot make a pipe", error))?;
+        signal_hook::low_level::pipe::register(number, sent)
+            .map_err(|error| Trouble::broken("cannot wait for signals", error))?;
+    }
+    Ok(seen)
+}
+
 /// The BPF programs, in force.
 fn observatory() -> Result<Observatory, Trouble> {
-    // A space takes three descriptors. If the limit stays lower, there are fewer.
-    let mut limits = rustix::process::getrlimit(Resource::Nofile);
-    limits.current = limits.maximum;
-    let _ = rustix::process::setrlimit(Resource::Nofile, limits);
     Observatory::start().map_err(|trouble| Trouble {
         exit: Exit::Blind,
         what: trouble.what.into(),

@@ -148,6 +148,7 @@ impl Pages {
                 length_ns: said.truce_length.load(Ordering::Relaxed),
             },
             adapts: said.adapts.load(Ordering::Relaxed),
+            share: said.share.load(Ordering::Relaxed),
             may: bits(&said.may),
         }
     }

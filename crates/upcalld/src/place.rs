@@ -6,7 +6,8 @@
 //!    daemon ends. Who has the lock may replace the socket, which can only be that of a dead daemon.
 //! 3. A second daemon does not get the lock, and says whose it is. The lock file is never removed: two daemons could
 //!    hold locks on two files of the name.
-//! 4. A daemon that ends by SIGTERM removes its socket. One that is killed leaves it to the next.
+//! 4. A daemon that ends by SIGTERM removes its socket. One that is killed leaves it to the next. One that was given its socket by
+//!    a service manager leaves it to that.
 //!
 //! Rejected: asking a daemon at the socket if it lives. One that is stopped does not answer, and two that start at once
 //! would both replace the socket.
@@ -46,13 +47,17 @@ pub struct Place {
     pub listener: OwnedFd,
     /// Its path.
     pub path: PathBuf,
+    /// It was made here, and its name is removed at the end.
+    is_own: bool,
     _lock: File,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         // The lock is held still: it is ours.
-        let _ = fs::remove_file(&self.path);
+        if self.is_own {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -106,6 +111,33 @@ pub fn take(path: &Path, scope: Scope) -> Result<Place, Trouble> {
     Ok(Place {
         listener,
         path: path.into(),
+        is_own: true,
+        _lock: lock,
+    })
+}
+
+/// Takes the place at a socket at which a service manager listens, with this path.
+///
+/// # Errors
+///
+/// As of [`take`], but the socket is there already.
+pub fn take_over(listener: OwnedFd, path: &Path, scope: Scope) -> Result<Place, Trouble> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    own_directory(directory, scope)?;
+    let lock = lock(&directory.join("upcalld.lock"))?;
+    let ready = sockopt::set_socket_passcred(&listener, true)
+        .and_then(|()| rustix::io::ioctl_fionbio(&listener, true));
+    ready.map_err(|error| {
+        unusable(
+            format!("cannot use the socket {}", path.display()),
+            error,
+            "use the unit upcalld.socket as it is installed, or start upcalld without one",
+        )
+    })?;
+    Ok(Place {
+        listener,
+        path: path.into(),
+        is_own: false,
         _lock: lock,
     })
 }

@@ -3,42 +3,49 @@
 //! 1. A program connects. It is this user's, or any user's if the daemon observes, or the connection is closed. So is one
 //!    beyond [`CONNECTIONS`] of its user.
 //! 2. Its first message asks to join. The kernel says who has sent it: the process that has connected, or the answer is
-//!    that it makes no sense. Each process is one space, and a user has [`SPACES`] of them at most.
+//!    that it makes no sense. Each process is one space, and a user has as many of them as the
+//!    configuration allows.
 //! 3. The answer carries the descriptors of the two pages and of the knocker (`pages`). From then on the socket is silent.
 //!    A daemon that observes hands out a page of that alone ([`Server::observe`]): it divides nothing.
 //! 4. When a space knocks, all spaces' words are read anew, [`House`] decides, and each is told.
 //! 5. The space ends when its process ends, whoever has copies of its descriptors, or when its socket is closed.
 //!
+//! Where the kernel gives no descriptor for another connection, none is accepted until a client leaves, or for [`REST_NS`]: the
+//! listener would be reported without end.
+//!
 //! The loop sleeps without end if nobody waits: an idle machine has no wake-ups from here. A program that knocks more often
 //! than [`MOST_KNOCKS`] in [`WINDOW_NS`] is not listened to until that time is over. Nothing is lost by that, since its words
 //! are read whenever anybody's are.
+
+mod asks;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::time::Timespec;
 use upcall_abi::{
-    ASK_JOIN, ASK_LIST, ASK_OBSERVE, Answer, MAGIC, Message, Row, STATE_AWAY, STATE_ON,
-    STATE_RESTING, STATE_WAITING, STATUS_FULL, STATUS_NONSENSE, STATUS_NOT_HERE, STATUS_OK,
-    STATUS_VERSION, VERSION,
+    ASK_JOIN, ASK_LIST, ASK_OBSERVE, Answer, MAGIC, Message, STATUS_FULL, STATUS_NONSENSE,
+    STATUS_NOT_HERE, STATUS_OK, STATUS_VERSION, VERSION,
 };
-use upcall_alloc::Stage;
+use upcall_alloc::Bits;
 use upcall_bpf::{Observatory, Page};
 
-use crate::house::{Doing, House};
+use crate::house::House;
+use crate::manager;
+use crate::metrics::{Counts, Exporter};
 use crate::packets::{self, Received};
 use crate::pages::Pages;
 use crate::place::Place;
 use crate::trouble::Trouble;
 use crate::words::Told;
 
-/// Spaces of one user, at most.
-pub const SPACES: usize = 64;
+pub use settings::{Settings, exporter};
+
 /// Connections of one user, at most: spaces, and those that ask who is there.
 pub const CONNECTIONS: usize = 96;
 /// Connections of all users together, at most.
@@ -46,9 +53,13 @@ const ALL_CONNECTIONS: usize = 2048;
 /// Knocks and messages that are listened to, in each [`WINDOW_NS`].
 const MOST_KNOCKS: u32 = 512;
 const WINDOW_NS: u64 = 50_000_000;
+/// How long no connection is accepted when the kernel gave no descriptor for one, if no client leaves.
+const REST_NS: u64 = 1_000_000_000;
 const LISTENER: u64 = 0;
 const SIGNAL: u64 = 1;
-const FIRST: u64 = 2;
+const RELOAD: u64 = 2;
+const METRICS: u64 = 3;
+const FIRST: u64 = 4;
 const EVENTS: usize = 64;
 
 struct Client {
@@ -62,12 +73,22 @@ struct Client {
     observed: Option<Page>,
     knocks: u32,
     is_muted: bool,
+    /// The name of its executable file when it joined.
+    program: String,
+    /// What it was told that it has.
+    has: Bits,
 }
 
 /// The daemon.
 pub struct Server {
     place: Place,
     signal: UnixStream,
+    reload: UnixStream,
+    settings: Settings,
+    counts: Counts,
+    /// None: nobody may ask for them.
+    exporter: Option<Exporter>,
+    machine: Bits,
     epoll: OwnedFd,
     generation: u64,
     house: House,
@@ -76,6 +97,8 @@ pub struct Server {
     clients: BTreeMap<u64, Client>,
     next_id: u64,
     window_ends: u64,
+    /// The listener is not listened to until then.
+    rests_until: Option<u64>,
 }
 
 /// Nanoseconds of the monotonic clock, which programs have, too.
@@ -95,6 +118,12 @@ fn token(id: u64, part: Part) -> EventData {
     EventData::new_u64(FIRST + id * 3 + part as u64)
 }
 
+/// From here on the loop wakes when a program connects.
+fn hear_listener(epoll: &OwnedFd, place: &Place) -> Result<(), Errno> {
+    let about = EventData::new_u64(LISTENER);
+    epoll::add(epoll, &place.listener, about, EventFlags::IN)
+}
+
 /// From here on the loop wakes when the space knocks: by edges, since nobody reads the knocker.
 fn hear_knocks(epoll: &OwnedFd, id: u64, pages: &Pages) -> Result<(), Errno> {
     let edges = EventFlags::IN | EventFlags::ET;
@@ -102,28 +131,33 @@ fn hear_knocks(epoll: &OwnedFd, id: u64, pages: &Pages) -> Result<(), Errno> {
 }
 
 impl Server {
-    /// A daemon at this place, which divides or observes. What comes at `signal` ends it.
+    /// A daemon at this place, which divides or observes. What comes at the first signal ends it, what comes at the second has it
+    /// read its configuration again.
     ///
     /// # Errors
     ///
     /// The kernel's, when it gives no descriptors.
     pub fn new(
         place: Place,
-        signal: UnixStream,
-        house: House,
+        [signal, reload]: [UnixStream; 2],
+        (settings, exporter): (Settings, Option<Exporter>),
+        (house, machine): (House, Bits),
         observatory: Option<Observatory>,
     ) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(
-            &epoll,
-            &place.listener,
-            EventData::new_u64(LISTENER),
-            EventFlags::IN,
-        )?;
+        hear_listener(&epoll, &place)?;
         epoll::add(&epoll, &signal, EventData::new_u64(SIGNAL), EventFlags::IN)?;
-        Ok(Server {
+        epoll::add(&epoll, &reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
+        let counts = Counts::default();
+        counts.processors.set(machine.len().into());
+        let mut server = Server {
             place,
             signal,
+            reload,
+            settings,
+            counts,
+            exporter: None,
+            machine,
             epoll,
             // Not that of an earlier daemon, and never 0.
             generation: now() | 1,
@@ -132,7 +166,10 @@ impl Server {
             clients: BTreeMap::new(),
             next_id: 0,
             window_ends: 0,
-        })
+            rests_until: None,
+        };
+        server.export(exporter)?;
+        Ok(server)
     }
 
     /// Serves programs until a signal comes.
@@ -153,6 +190,8 @@ impl Server {
                         self.end();
                         return Ok(());
                     }
+                    RELOAD => self.reload(),
+                    METRICS => self.tell_counts(),
                     about => {
                         let (id, part) = ((about - FIRST) / 3, (about - FIRST) % 3);
                         let stays = if part == Part::Knocker as u64 {
@@ -197,8 +236,11 @@ impl Server {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match rustix::net::accept_with(&self.place.listener, flags) {
             Ok(socket) => socket,
+            // It was withdrawn meanwhile.
+            Err(Errno::WOULDBLOCK | Errno::INTR | Errno::CONNABORTED) => return,
             Err(error) => {
-                tracing::debug!(%error, "accept");
+                tracing::warn!(%error, "no further connection is accepted for now");
+                self.rest();
                 return;
             }
         };
@@ -210,6 +252,7 @@ impl Server {
         let is_served = peer.uid == own || self.observatory.is_some();
         if !is_served || of_user.count() >= CONNECTIONS || self.clients.len() >= ALL_CONNECTIONS {
             tracing::warn!(pid = peer.pid, uid = peer.uid, "turned away");
+            self.counts.refuse("connections");
             return;
         }
         let Ok(process) = packets::process_of(socket.as_fd(), peer.pid) else {
@@ -244,8 +287,24 @@ impl Server {
             observed: None,
             knocks: 0,
             is_muted: false,
+            program: String::new(),
+            has: Bits([u64::MAX; 4]),
         };
         self.clients.insert(id, client);
+    }
+
+    /// No connection is accepted for a while.
+    fn rest(&mut self) {
+        if epoll::delete(&self.epoll, &self.place.listener).is_ok() {
+            self.rests_until = Some(now() + REST_NS);
+        }
+    }
+
+    /// Connections are accepted again, if they were not.
+    fn accept_again(&mut self) {
+        if self.rests_until.is_some() && hear_listener(&self.epoll, &self.place).is_ok() {
+            self.rests_until = None;
+        }
     }
 
     /// A client says something. Returns true if it stays.
@@ -297,7 +356,12 @@ impl Server {
                         return false;
                     }
                 }
-                ASK_LIST if client.pages.is_none() && client.observed.is_none() => self.list(id),
+                ASK_LIST if client.pages.is_none() && client.observed.is_none() => {
+                    if !self.list(id) {
+                        tracing::info!(pid = self.clients[&id].pid, "does not read its answers");
+                        return false;
+                    }
+                }
                 _ => {
                     self.answer(id, STATUS_NONSENSE, 0);
                     return false;
@@ -322,8 +386,16 @@ impl Server {
         true
     }
 
-    fn answer(&self, id: u64, status: u32, count: u32) {
-        if let Some(client) = self.clients.get(&id) {
+    /// Returns true if the answer is sent.
+    fn answer(&self, id: u64, status: u32, count: u32) -> bool {
+        match status {
+            STATUS_VERSION => self.counts.refuse("version"),
+            STATUS_FULL => self.counts.refuse("full"),
+            STATUS_NONSENSE => self.counts.refuse("nonsense"),
+            STATUS_NOT_HERE => self.counts.refuse("not_here"),
+            _ => {}
+        }
+        self.clients.get(&id).is_some_and(|client| {
             let answer = Answer {
                 magic: MAGIC,
                 version: VERSION,
@@ -343,132 +415,14 @@ impl Server {
             if let Err(error) = sent {
                 tracing::debug!(%error, pid = client.pid, "cannot answer");
             }
-        }
-    }
-
-    /// A client becomes a space. Returns true if it stays.
-    fn join(&mut self, id: u64) -> bool {
-        let pid = self.clients[&id].pid;
-        let spaces = self
-            .clients
-            .iter()
-            .filter(|(_, client)| client.pages.is_some());
-        // It has executed another program, and a child has the old socket still.
-        let before: Vec<u64> = spaces
-            .filter(|(_, client)| client.pid == pid)
-            .map(|(&id, _)| id)
-            .collect();
-        for before in before {
-            self.forget(before);
-        }
-        if self
-            .clients
-            .values()
-            .filter(|client| client.pages.is_some())
-            .count()
-            >= SPACES
-        {
-            self.answer(id, STATUS_FULL, 0);
-            return false;
-        }
-        match Pages::new(self.generation) {
-            Ok(pages) => {
-                if hear_knocks(&self.epoll, id, &pages).is_err() {
-                    return false;
-                }
-                let Some(client) = self.clients.get_mut(&id) else {
-                    return false;
-                };
-                client.pages = Some(pages);
-                tracing::info!(pid = client.pid, "joined");
-                self.house.join(id);
-                self.answer(id, STATUS_OK, 0);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot make the pages of a space");
-                self.answer(id, STATUS_FULL, 0);
-                false
-            }
-        }
-    }
-
-    /// A client is observed from here on. Returns true if it stays.
-    fn observe(&mut self, id: u64) -> bool {
-        let Some(observatory) = &self.observatory else {
-            return false;
-        };
-        let (pid, uid) = (self.clients[&id].pid, self.clients[&id].uid);
-        // It has executed another program, and a child has the old socket still.
-        let of_user = self.clients.iter().filter(|(_, it)| it.uid == uid);
-        let (before, others): (Vec<_>, Vec<_>) = of_user
-            .filter(|(_, it)| it.observed.is_some())
-            .partition(|(_, it)| it.pid == pid);
-        let before: Vec<u64> = before.iter().map(|(id, _)| **id).collect();
-        if others.len() >= SPACES {
-            self.answer(id, STATUS_FULL, 0);
-            return false;
-        }
-        let page = observatory.observe(pid, self.generation);
-        for before in before {
-            self.forget(before);
-        }
-        let Some(client) = self.clients.get_mut(&id) else {
-            return false;
-        };
-        let page = match page {
-            Ok(page) => page,
-            Err(error) => {
-                tracing::warn!(%error, pid, "cannot make the page of a space");
-                self.answer(id, STATUS_FULL, 0);
-                return false;
-            }
-        };
-        // After the page is in use: a program that it executes from here on ends the page.
-        if let Err(why) = may_be_observed(&client.process, pid, uid) {
-            tracing::info!(pid, why, "not observed");
-            self.answer(id, STATUS_NOT_HERE, 0);
-            return false;
-        }
-        client.observed = Some(page);
-        tracing::info!(pid, uid, "observed");
-        self.answer(id, STATUS_OK, 0);
-        true
-    }
-
-    /// Tells a client which spaces there are.
-    fn list(&self, id: u64) {
-        let rows: Vec<Row> = self
-            .clients
-            .iter()
-            .filter_map(|(&id, client)| {
-                let (doing, wants) = self.house.doing(id)?;
-                let (state, since) = match doing {
-                    Doing::Away(since) => (STATE_AWAY, since),
-                    Doing::Gang(Stage::Resting) => (STATE_RESTING, 0),
-                    Doing::Gang(Stage::On { since_ns }) => (STATE_ON, since_ns),
-                    Doing::Gang(Stage::Waiting { since_ns }) => (STATE_WAITING, since_ns),
-                };
-                Some(Row {
-                    pid: client.pid as u32,
-                    state,
-                    since,
-                    wants: wants.0,
-                    has: self.house.told(id)?.has.0,
-                })
-            })
-            .collect();
-        self.answer(id, STATUS_OK, rows.len() as u32);
-        let socket = self.clients[&id].socket.as_fd();
-        for row in rows {
-            if packets::send(socket, &row.bytes(), &[]).is_err() {
-                return;
-            }
-        }
+            sent.is_ok()
+        })
     }
 
     fn forget(&mut self, id: u64) {
         if let Some(client) = self.clients.remove(&id) {
+            // What it had is free at the end of this.
+            self.rests_until = self.rests_until.map(|_| 0);
             // The descriptors may have copies elsewhere: they would go on to be reported.
             let _ = epoll::delete(&self.epoll, &client.socket);
             let _ = epoll::delete(&self.epoll, &client.process);
@@ -488,21 +442,30 @@ impl Server {
     fn decide(&mut self) -> Option<u64> {
         let now = now();
         self.listen_again(now);
+        if self.rests_until.is_some_and(|until| until <= now) {
+            self.accept_again();
+        }
         for (&id, client) in &self.clients {
             if let Some(pages) = &client.pages {
-                self.house.hear(id, pages.hints());
+                let mut hints = pages.hints();
+                hints.share = self.settings.config.share(&client.program, hints.share);
+                self.house.hear(id, hints);
             }
         }
         let next = self.house.settle(now);
+        self.counts.divisions.inc();
         for (&id, client) in &mut self.clients {
             if let (Some(pages), Some(told)) = (&mut client.pages, self.house.told(id)) {
                 pages.tell(told);
+                let got = told.has.without(client.has).and(self.machine);
+                self.counts.moves.inc_by(got.len().into());
+                client.has = told.has;
                 trace(client.pid, told);
             }
         }
         let is_muted = self.clients.values().any(|client| client.is_muted);
         let again = is_muted.then_some(self.window_ends);
-        next.into_iter().chain(again).min()
+        next.into_iter().chain(again).chain(self.rests_until).min()
     }
 
     /// Those that have said too much are listened to again, when the time is over.
@@ -523,6 +486,7 @@ impl Server {
 
     /// A signal has come: every program goes on without the daemon at once.
     fn end(&self) {
+        manager::tell(manager::State::Stopping, "Ends");
         for client in self.clients.values() {
             if let Some(pages) = &client.pages {
                 pages.end();
@@ -532,32 +496,6 @@ impl Server {
             }
         }
         tracing::info!(fd = self.signal.as_raw_fd(), "ended by a signal");
-    }
-}
-
-/// Whether what the kernel does with this process may be shown to the user at the other end of its socket.
-///
-/// # Errors
-///
-/// Why not.
-fn may_be_observed(process: &OwnedFd, pid: i32, uid: u32) -> Result<(), &'static str> {
-    // The superuser's, if it has other rights than its user, or has given some up. That of the directory is not.
-    let memory = format!("/proc/{pid}/mem");
-    let owner = std::fs::metadata(memory).map_err(|_| "it has ended")?;
-    if std::os::unix::fs::MetadataExt::uid(&owner) != uid {
-        return Err("its memory is not its user's to see");
-    }
-    let status =
-        std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| "it has ended")?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    if numbers.is_none_or(|numbers| numbers.split_whitespace().count() != 1) {
-        return Err("it is in another pid namespace");
-    }
-    // All this was about that very process, if it is there still.
-    let mut events = [PollFd::new(process, PollFlags::IN)];
-    match rustix::event::poll(&mut events, Some(&Timespec::default())) {
-        Ok(0) => Ok(()),
-        _ => Err("it has ended"),
     }
 }
 

@@ -14,6 +14,8 @@ pub enum Exit {
     Second = 3,
     /// Its directory or socket cannot be used.
     Place = 4,
+    /// The configuration cannot be used.
+    Config = 6,
     /// The kernel's scheduler cannot be observed here.
     Blind = 5,
 }
@@ -48,7 +50,11 @@ impl fmt::Display for Trouble {
         writeln!(f, "upcalld: {}", self.what)?;
         writeln!(f, "  seen: {}", self.evidence)?;
         writeln!(f, "  try:  {}", self.remedy)?;
-        write!(f, "  more: upcalld --help")
+        let more = match self.exit {
+            Exit::Config => "man 5 upcalld.toml",
+            _ => "upcalld --help",
+        };
+        write!(f, "  more: {more}")
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Hints {
     pub truce: Truce,
     /// With how many processors it goes on, at least, if it wants more; 0: it needs all at once.
     pub adapts: u32,
+    /// Its share of the time, bounded by the configuration; 0 counts as 1.
+    pub share: u32,
     /// Where it may run at all.
     pub may: Bits,
 }

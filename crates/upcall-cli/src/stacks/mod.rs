@@ -18,6 +18,7 @@ mod report;
 mod stop;
 mod threads;
 mod unwind;
+mod vps;
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,6 +37,7 @@ use threads::{Nothing, Threads};
 
 pub use threads::{State, Thread};
 use unwind::{Registers, Unwinder};
+pub use vps::Vp;
 
 const MORE: &str = "upcall help stacks";
 
@@ -67,6 +69,19 @@ pub fn threads_of(pid: i32) -> Result<Vec<Thread>, Refusal> {
     let found = Threads::find(&memory).map_err(|nothing| no_threads(&nothing))?;
     memory.forget();
     found.all().map_err(|nothing| no_threads(&nothing))
+}
+
+/// The virtual processors of a process, and its threads without their frames.
+///
+/// # Errors
+/// It cannot be looked at, or has none.
+pub fn vps_and_threads_of(pid: i32) -> Result<(Vec<Vp>, Vec<Thread>), Refusal> {
+    let memory = of_process(pid)?;
+    let found = Threads::find(&memory).map_err(|nothing| no_threads(&nothing))?;
+    memory.forget();
+    let vps = found.vps().map_err(|nothing| no_threads(&nothing))?;
+    let threads = found.all().map_err(|nothing| no_threads(&nothing))?;
+    Ok((vps, threads))
 }
 
 /// Says at once if the memory may not be read, and why.

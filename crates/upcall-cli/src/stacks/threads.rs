@@ -14,7 +14,7 @@ use super::unwind::{BP, BX, IP, Registers, SP};
 const MOST: u64 = 1 << 22;
 
 /// The memory is the program's, and may say anything.
-fn behind(address: u64, offset: u32) -> u64 {
+pub fn behind(address: u64, offset: u32) -> u64 {
     address.wrapping_add(u64::from(offset))
 }
 
@@ -97,8 +97,8 @@ pub struct Thread {
 
 /// The threads of a process.
 pub struct Threads<'a> {
-    memory: &'a Memory,
-    description: Description<u64>,
+    pub(super) memory: &'a Memory,
+    pub(super) description: Description<u64>,
 }
 
 impl<'a> Threads<'a> {

@@ -157,9 +157,74 @@ fn kernel_threads(pid: i32) -> HashMap<i32, (u64, u32)> {
     .collect()
 }
 
-fn comm(pid: i32) -> String {
+/// The name of a process.
+pub fn comm(pid: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&name).trim_end().to_owned()
+}
+
+/// A kernel thread, as the kernel sees it.
+pub struct KernelThread {
+    pub tid: i32,
+    seen: char,
+    ticks: u64,
+    pub processor: u32,
+}
+
+/// The kernel threads of a process.
+pub fn of_kernel(pid: i32) -> Vec<KernelThread> {
+    let directory = format!("/proc/{pid}/task");
+    let all = numbers_in(&directory).into_iter();
+    all.filter_map(|tid| {
+        let seen = Process::read(&format!("{directory}/{tid}/stat"))?;
+        Some(KernelThread {
+            tid,
+            seen: seen.state,
+            ticks: seen.ticks,
+            processor: seen.processor,
+        })
+    })
+    .collect()
+}
+
+impl KernelThread {
+    /// What it does.
+    pub fn state(&self) -> &'static str {
+        match self.seen {
+            'R' => "runnable",
+            'S' | 'D' | 'I' => "blocked",
+            'T' | 't' => "stopped",
+            'Z' | 'X' => "ended",
+            _ => "unknown",
+        }
+    }
+
+    /// Why it does not run, as far as this user may know.
+    pub fn reason(&self, pid: i32) -> Option<String> {
+        match self.seen {
+            't' => return Some("a debugger".into()),
+            'T' => return Some("a signal has stopped it".into()),
+            'S' | 'D' => {}
+            _ => return None,
+        }
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{}/syscall", self.tid)).ok()?;
+        let mut words = text.split_whitespace();
+        match words.next()?.parse::<i64>().ok()? {
+            // Outside of any system call.
+            -1 => Some("a page".into()),
+            number => {
+                let first = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+                Some(stacks::calls::describe(number as u64, first))
+            }
+        }
+    }
+
+    /// Its processor time.
+    pub fn cpu_ms(&self) -> u64 {
+        // SAFETY: asks only.
+        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+        self.ticks.saturating_mul(1000) / ticks
+    }
 }
 
 /// True if the library that `upcall run` puts before programs is mapped there, as far as this user may know.
@@ -171,6 +236,7 @@ fn has_library(pid: i32) -> bool {
 /// What /proc/PID/stat says (proc(5)).
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
+    state: char,
     ticks: u64,
     nr_threads: u64,
     began: u64,
@@ -188,6 +254,7 @@ impl Process {
         let words: Vec<&str> = rest.split_whitespace().collect();
         let number = |at: usize| words.get(at)?.parse::<u64>().ok();
         Some(Process {
+            state: words.first()?.chars().next()?,
             ticks: number(11)?.saturating_add(number(12)?),
             nr_threads: number(17)?,
             began: number(19)?,
@@ -247,6 +314,7 @@ mod tests {
     fn a_command_with_brackets_and_blanks_hides_nothing() {
         let line = "7 (a) 1 (b) S 1 7 7 0 -1 4194560 104 0 0 0 30 12 0 0 20 0 3 0 5291 2596864 358 0 0 0 0 0 0 0 0 0 0 0 0 0 17 5 0 0 0\n";
         let expected = Process {
+            state: 'S',
             ticks: 42,
             nr_threads: 3,
             began: 5291,

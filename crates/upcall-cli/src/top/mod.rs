@@ -18,6 +18,8 @@ use crate::args::TopArgs;
 use crate::refusal::Refusal;
 use crate::status::{EXIT_OURS, say};
 
+pub use look::{comm, of_kernel as kernel_threads};
+
 use look::{Looker, Moment};
 use report::Report;
 use screen::Screen;

@@ -7,6 +7,7 @@ mod ps;
 #[cfg(front)]
 mod remembered;
 mod run;
+mod show;
 mod stacks;
 #[cfg(target_arch = "x86_64")]
 mod top;

@@ -31,6 +31,8 @@ pub struct Options {
     pub vps: u32,
     /// With how many of them the program goes on at least, where a daemon gives it fewer processors; 0: it needs all at once.
     pub adapts: u32,
+    /// For which share of the time the program asks a daemon; 0: for what is configured there.
+    pub share: u32,
     /// Print counters at exit.
     pub stats: bool,
     /// The directory for a file in which events are noted, if they are.
@@ -116,6 +118,7 @@ pub struct Guest {
     pub(crate) starting: AtomicBool,
     pub(crate) vps: AtomicU32,
     adapts: AtomicU32,
+    share: AtomicU32,
     pub(crate) stats: AtomicBool,
     trace: AtomicPtr<c_char>,
     deadlocks: AtomicPtr<c_char>,
@@ -148,6 +151,7 @@ pub static GUEST: Guest = Guest {
     starting: AtomicBool::new(false),
     vps: AtomicU32::new(0),
     adapts: AtomicU32::new(0),
+    share: AtomicU32::new(0),
     stats: AtomicBool::new(false),
     trace: AtomicPtr::new(ptr::null_mut()),
     deadlocks: AtomicPtr::new(ptr::null_mut()),
@@ -178,6 +182,7 @@ impl Guest {
     pub fn configure(&self, options: Options) {
         self.vps.store(options.vps, Ordering::Relaxed);
         self.adapts.store(options.adapts, Ordering::Relaxed);
+        self.share.store(options.share, Ordering::Relaxed);
         self.stats.store(options.stats, Ordering::Relaxed);
         for (place, text) in [
             (&self.trace, options.trace),
@@ -198,6 +203,11 @@ impl Guest {
     /// [`Options::adapts`].
     pub fn adapts(&self) -> u32 {
         self.adapts.load(Ordering::Relaxed)
+    }
+
+    /// [`Options::share`].
+    pub fn share(&self) -> u32 {
+        self.share.load(Ordering::Relaxed)
     }
 
     /// [`Options::slice_ns`].

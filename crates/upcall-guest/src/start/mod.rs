@@ -313,6 +313,7 @@ impl Options {
         let mut options = Options {
             vps: 0,
             adapts: 0,
+            share: number("UPCALL_SHARE").unwrap_or(0) as u32,
             stats: number("UPCALL_STATS").unwrap_or(0) != 0,
             trace: None,
             deadlocks: None,

@@ -74,6 +74,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
         slice_ns: GUEST.slice_ns.load(Ordering::Relaxed),
         takes_turns: GUEST.takes_turns.load(Ordering::Relaxed),
         adapts: GUEST.adapts(),
+        share: GUEST.share(),
         hooks: Hooks {
             may_start: dispatch::may_start,
             starter: agents::starter,

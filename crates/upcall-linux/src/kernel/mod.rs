@@ -48,7 +48,7 @@ impl Linux {
             first: Slot::empty(),
             // Without a registry the kernel alone divides the processors; the counters and `doctor` say why.
             turns: if settings.takes_turns {
-                Turns::join(pid, settings.adapts)
+                Turns::join(pid, settings.adapts, settings.share)
             } else {
                 Turns::none()
             },

@@ -8,6 +8,8 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt;
 
+use upcall_abi::MOST_SHARE;
+
 use crate::settings::vp_range::VpRange;
 
 /// What a variable may say.
@@ -36,11 +38,12 @@ const VARIABLES: [(&str, Values); 8] = [
 ];
 
 /// Those that stand for a flag.
-const OF_FLAGS: [(&str, Values); 4] = [
+const OF_FLAGS: [(&str, Values); 5] = [
     ("UPCALL_VPS", Values::Processors),
     ("UPCALL_STATS", Values::YesOrNo),
     ("UPCALL_POLICY", Values::Word(&POLICIES)),
     ("UPCALL_BACKEND", Values::Word(&BACKENDS)),
+    ("UPCALL_SHARE", Values::Number(1, MOST_SHARE as u64)),
 ];
 
 /// The names of policies that `upcall run --policy` knows.
@@ -214,10 +217,19 @@ mod tests {
             (0, "1..1", "1"),
             (1, "true", "1"),
             (2, "fifo", "fifo"),
+            (4, "3", "3"),
         ] {
             assert_eq!(read(at, value), Ok(Some(found.into())), "{value}");
         }
-        for (at, value) in [(0, "0"), (0, "2.."), (0, "many"), (1, "2"), (2, "fastest")] {
+        for (at, value) in [
+            (0, "0"),
+            (0, "2.."),
+            (0, "many"),
+            (1, "2"),
+            (2, "fastest"),
+            (4, "0"),
+            (4, "11"),
+        ] {
             let meaningless = read(at, value).expect_err(value);
             assert!(meaningless.to_string().contains(value), "{meaningless}");
         }

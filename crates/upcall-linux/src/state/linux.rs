@@ -59,6 +59,8 @@ pub struct Settings {
     /// With how many processors the program goes on at least, where a daemon gives it fewer than it wants; 0: it needs all at
     /// once.
     pub adapts: u32,
+    /// For which share of the time the program asks a daemon; 0: for what is configured there.
+    pub share: u32,
     /// Callbacks.
     pub hooks: Hooks,
 }

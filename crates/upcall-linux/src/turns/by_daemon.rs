@@ -25,6 +25,7 @@ impl State {
         inner.phase = Phase::Resting;
         inner.waits_since = 0;
         let (told, said) = link.pages();
+        link.asks_for_share(self.share);
         link.adapts(if adapting::may().is_some() {
             self.adapts
         } else {

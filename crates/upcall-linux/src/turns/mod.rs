@@ -77,6 +77,8 @@ struct State {
     times: Times,
     /// With how many processors the process goes on at least, while it wants more; 0: it needs all at once.
     adapts: u32,
+    /// For which share of the time it asks a daemon; 0: for what is configured there.
+    share: u32,
     processors: Processors,
     ledger: Ledger,
     decisions: Turnstile,
@@ -166,9 +168,10 @@ impl Turns {
     }
 
     /// Joins the other processes of the user. Where that fails the process runs without turns. `adapts`: with how many processors it
-    /// goes on at least, where a daemon gives it fewer than it wants; 0: it needs all at once.
-    pub fn join(pid: i32, adapts: u32) -> Self {
-        Self::try_join(pid, adapts).unwrap_or_else(|trouble| Turns {
+    /// goes on at least, where a daemon gives it fewer than it wants; 0: it needs all at once. `share`: for which share of the time it
+    /// asks a daemon; 0: for what is configured there.
+    pub fn join(pid: i32, adapts: u32, share: u32) -> Self {
+        Self::try_join(pid, adapts, share).unwrap_or_else(|trouble| Turns {
             state: None,
             trouble: Some(trouble),
         })
@@ -179,7 +182,7 @@ impl Turns {
         self.trouble
     }
 
-    fn try_join(pid: i32, adapts: u32) -> Result<Self, Trouble> {
+    fn try_join(pid: i32, adapts: u32, share: u32) -> Result<Self, Trouble> {
         let registry = Registry::join(pid)?;
         let place = match memory::map(size_of::<State>()) {
             Ok(place) => place as *mut State,
@@ -195,6 +198,7 @@ impl Turns {
             (&raw mut (*place).registry).write(registry);
             (&raw mut (*place).times).write(TIMES);
             (&raw mut (*place).adapts).write(adapts);
+            (&raw mut (*place).share).write(share);
             let inner = (*place).inner.get();
             (&raw mut (*inner).phase).write(Phase::Resting);
             (&raw mut (*inner).crowd).write(Crowd::default());
@@ -490,7 +494,7 @@ mod tests {
 
     #[test]
     fn what_a_process_that_has_left_still_runs_waits_for_no_turn() {
-        let turns = Turns::try_join(std::process::id() as i32, 0).unwrap();
+        let turns = Turns::try_join(std::process::id() as i32, 0, 0).unwrap();
         let state = turns.state.unwrap();
         for processor in [0, 70] {
             let (word, bit) = Set::place(processor);

@@ -1,6 +1,7 @@
 //! Clients that do what they like.
 
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
@@ -10,7 +11,7 @@ use upcall_abi::{
 };
 
 use crate::client::{Client, list};
-use crate::daemon::{Place, ends, until};
+use crate::daemon::{Daemon, Place, ends, until};
 
 #[test]
 fn another_version_is_told_the_daemons_own() {
@@ -99,6 +100,92 @@ fn connections_beyond_the_limit_are_turned_away_and_their_end_makes_room() {
     assert!(daemon.lives());
 }
 
+/// A daemon whose limit of descriptors leaves room for few clients.
+fn with_few_descriptors(place: &Place) -> Daemon {
+    let mut command = place.command();
+    // SAFETY: makes a system call and nothing else.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit {
+                rlim_cur: 24,
+                rlim_max: 24,
+            };
+            match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    Place::serving(command)
+}
+
+#[test]
+fn without_descriptors_it_sleeps_and_serves_again_when_there_are_some() {
+    let place = Place::new("descriptors");
+    let mut daemon = with_few_descriptors(&place);
+    let held: Vec<Client> = (0..40)
+        .map_while(|_| Client::connect(&place.socket()).ok())
+        .collect();
+    daemon.says("no further connection is accepted for now");
+    // It looks again from time to time, and does not turn round without end.
+    let before = daemon.sleeps();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let looks = daemon.sleeps() - before;
+    assert!(looks <= 8, "it looked {looks} times in two seconds");
+    drop(held);
+    until("there is room again", || {
+        Client::connect(&place.socket()).ok()?.join()
+    });
+    assert!(daemon.lives());
+}
+
+/// The answers to its questions fill its socket. They are dropped, and others are served.
+#[test]
+fn a_client_that_never_reads_is_turned_away() {
+    let place = Place::new("unread");
+    let mut daemon = place.start();
+    let space = Client::connect(&place.socket()).unwrap();
+    let _joined = space.join().unwrap();
+    let deaf = Client::connect(&place.socket()).unwrap();
+    let question = Message::new(upcall_abi::ASK_LIST).bytes();
+    until("it is turned away", || deaf.send(&question).err());
+    assert_eq!(list(&place.socket()).len(), 1);
+    assert!(daemon.lives());
+}
+
+/// As many connections and registrations as it can make, one after another, beside one that is served.
+#[test]
+fn a_flood_of_registrations_leaves_nothing_and_keeps_nobody_out() {
+    let place = Place::new("torrent");
+    let mut daemon = place.start();
+    let before = daemon.descriptors();
+    std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            for round in 0..2000 {
+                let Ok(client) = Client::connect(&place.socket()) else {
+                    continue;
+                };
+                match round % 3 {
+                    0 => drop(client.join()),
+                    1 => drop(client.send(&Message::new(ASK_JOIN).bytes())),
+                    _ => {}
+                }
+            }
+        });
+        while !flood.is_finished() {
+            let client = Client::connect(&place.socket()).unwrap();
+            client
+                .send(&Message::new(upcall_abi::ASK_LIST).bytes())
+                .unwrap();
+            assert!(client.answer().is_some(), "it was turned away");
+        }
+    });
+    until("nothing of them is left", || {
+        (daemon.descriptors() == before).then_some(())
+    });
+    assert!(daemon.lives());
+}
+
 /// Every word that a program can write is written, with all kinds of values, by one that knocks without end.
 #[test]
 fn garbage_in_every_word_leaves_the_daemon_sane() {
@@ -128,7 +215,7 @@ fn garbage_in_every_word_leaves_the_daemon_sane() {
     };
     for _ in 0..20_000 {
         words[draw() as usize % 512].store(draw(), Ordering::Relaxed);
-        words[2 + draw() as usize % 11].store(draw(), Ordering::Relaxed);
+        words[2 + draw() as usize % 16].store(draw(), Ordering::Relaxed);
         joined.knock();
     }
     assert_ne!(told.alive.load(Ordering::Relaxed), 0);

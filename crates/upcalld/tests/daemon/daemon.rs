@@ -1,13 +1,23 @@
 //! A daemon of a test's own, in a directory of the test's own.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::yield_now;
 use std::time::Instant;
 
 use program_tests::guard::limit;
+
+/// The variables that would change a daemon.
+const OF_THE_DAEMON: [&str; 5] = [
+    "UPCALLD_CONFIG",
+    "UPCALLD_LOG",
+    "UPCALLD_SOCKET",
+    "UPCALLD_USER",
+    "NOTIFY_SOCKET",
+];
 
 /// A directory in place of XDG_RUNTIME_DIR.
 pub struct Place(pub PathBuf);
@@ -31,10 +41,19 @@ impl Place {
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_upcalld"));
         command.arg("--user").env("XDG_RUNTIME_DIR", &self.0);
-        for name in ["UPCALLD_LOG", "UPCALLD_SOCKET", "UPCALLD_USER"] {
+        for name in OF_THE_DAEMON {
             command.env_remove(name);
         }
+        // Not that of the user who tests.
+        command.env("XDG_CONFIG_HOME", self.0.join("config"));
         command
+    }
+
+    /// Writes its configuration, where it looks for one.
+    pub fn configure(&self, text: &str) {
+        let directory = self.0.join("config/upcall");
+        std::fs::create_dir_all(&directory).expect("a directory");
+        std::fs::write(directory.join("upcalld.toml"), text).expect("written");
     }
 
     /// Where the daemon of root is, in a test.
@@ -45,8 +64,14 @@ impl Place {
     /// A daemon of root that observes.
     pub fn observe(&self) -> Daemon {
         let mut command = Command::new(env!("CARGO_BIN_EXE_upcalld"));
-        command.env_remove("UPCALLD_USER").arg("--socket");
-        command.arg(self.observer());
+        for name in OF_THE_DAEMON {
+            command.env_remove(name);
+        }
+        self.configure("");
+        command
+            .arg("--config")
+            .arg(self.0.join("config/upcall/upcalld.toml"));
+        command.arg("--socket").arg(self.observer());
         Self::serving(command)
     }
 
@@ -55,7 +80,8 @@ impl Place {
         Self::serving(self.command())
     }
 
-    fn serving(mut command: Command) -> Daemon {
+    /// A daemon of this command, once it serves.
+    pub fn serving(mut command: Command) -> Daemon {
         let mut child = command
             .args(["--log", "info"])
             .stdin(Stdio::null())
@@ -69,9 +95,17 @@ impl Place {
             let length = talk.read_line(&mut line).expect("text");
             assert_ne!(length, 0, "the daemon ended: {:?}", child.wait());
         }
+        let heard = Arc::new(Mutex::new(String::new()));
+        let all = Arc::clone(&heard);
         // So that it never waits for a reader.
-        std::thread::spawn(move || talk.read_to_end(&mut Vec::new()));
-        Daemon(child)
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while talk.read_line(&mut line).is_ok_and(|length| length != 0) {
+                all.lock().expect("no panic").push_str(&line);
+                line.clear();
+            }
+        });
+        Daemon(child, heard)
     }
 }
 
@@ -82,7 +116,7 @@ impl Drop for Place {
 }
 
 /// Killed when it is dropped.
-pub struct Daemon(Child);
+pub struct Daemon(Child, Arc<Mutex<String>>);
 
 impl Daemon {
     pub fn signal(&self, signal: libc::c_int) {
@@ -94,6 +128,20 @@ impl Daemon {
     /// How it ends.
     pub fn wait(&mut self) -> ExitStatus {
         ends(&mut self.0)
+    }
+
+    /// Waits until it has said this, since it serves. Returns all that it has said.
+    pub fn says(&self, text: &str) -> String {
+        until(text, || {
+            let heard = self.1.lock().expect("no panic");
+            heard.contains(text).then(|| heard.clone())
+        })
+    }
+
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        let path = format!("/proc/{}/fd", self.0.id());
+        std::fs::read_dir(path).expect("it lives").count()
     }
 
     pub fn lives(&mut self) -> bool {

@@ -5,8 +5,11 @@
 
 mod client;
 mod clients;
+mod configuration;
 mod daemon;
 mod impostor;
+mod manager;
+mod metrics;
 mod observed;
 mod place;
 mod programs;

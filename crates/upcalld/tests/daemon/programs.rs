@@ -225,6 +225,7 @@ fn ps_shows_who_is_on_and_who_waits() {
                 .collect::<String>()
         );
     }
+    show_tells_the_same(upcall, &place, pair[0].pid());
     let table = ps(&[]).stdout;
     assert_eq!(String::from_utf8_lossy(&table).lines().count(), 3);
     drop(pair);
@@ -236,6 +237,54 @@ fn ps_shows_who_is_on_and_who_waits() {
         (without.status.code(), talk.lines().count()),
         (Some(125), 4),
         "{talk}"
+    );
+}
+
+/// `upcall show` of a program of two spinning threads that the daemon has.
+fn show_tells_the_same(upcall: &Path, place: &Place, pid: i32) {
+    let show = |option: &[&str]| {
+        let mut command = std::process::Command::new(upcall);
+        command.arg("show").arg(pid.to_string()).args(option);
+        let output = command.env("XDG_RUNTIME_DIR", &place.0).output();
+        let output = output.expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let report: serde_json::Value = serde_json::from_str(&show(&["--json"])).expect("JSON");
+    assert_eq!((&report["v"], &report["pid"]), (&1.into(), &pid.into()));
+    assert_eq!(report["daemon"]["pid"], pid);
+    assert_eq!(report["daemon"]["share"], 1);
+    assert_eq!(report["no_daemon"], serde_json::Value::Null);
+    let tasks = format!("/proc/{pid}/task");
+    let list = |name: &str| report[name].as_array().expect("a list").clone();
+    assert_eq!(
+        list("vps").len(),
+        available_parallelism().map_or(1, usize::from)
+    );
+    for (at, vp) in list("vps").iter().enumerate() {
+        assert_eq!(vp["vp"], at);
+        // Its owner is a kernel thread of the program, which knows its virtual processor; none, while it changes hands.
+        let threads = list("kernel_threads");
+        let owner = threads.iter().find(|one| one["tid"] == vp["owner"]);
+        let Some(owner) = owner else {
+            assert_eq!(vp["owner"], serde_json::Value::Null);
+            continue;
+        };
+        assert_eq!((&owner["role"], &owner["vp"]), (&"owner".into(), &vp["vp"]));
+    }
+    let threads = list("kernel_threads");
+    for one in &threads {
+        assert!(
+            Path::new(&tasks).join(one["tid"].to_string()).exists(),
+            "{one}"
+        );
+    }
+    let text = show(&[]);
+    let both = list("vps").len() + threads.len();
+    assert!(text.lines().count() >= both, "{text}");
+    assert!(
+        text.contains("daemon: ") && text.contains("share 1"),
+        "{text}"
     );
 }
 

@@ -313,6 +313,11 @@ impl Link {
         self.said.adapts.store(least, Ordering::Relaxed);
     }
 
+    /// Asks for this share of the time; 0: for what is configured.
+    pub(super) fn asks_for_share(&self, share: u32) {
+        self.said.share.store(share, Ordering::Relaxed);
+    }
+
     /// Says what the program wants and uses, and where it may run. Returns true if that is new, and the daemon must be told.
     pub(super) fn say(&self, wants: Set, uses: Set, may: Set, changes: u32) -> bool {
         let said = self.said;
