@@ -9,13 +9,15 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 /// What is larger is no figure of anything here, and would make a plot of nothing else.
 const MOST: f64 = 1e15;
 const WIDTH: u32 = 720;
+/// The library writes a size as four fifths of it.
+const FONT: (&str, i32) = ("sans-serif", 16);
+const TITLE: (&str, i32) = ("sans-serif", 20);
 
 /// A drawing.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// Its name, also that of its file.
     pub id: &'static str,
-    pub title: String,
     pub svg: String,
 }
 
@@ -98,9 +100,10 @@ pub fn bars(id: &'static str, title: &str, axis: Axis, groups: &[Group]) -> Opti
         false => (0.0, 1.0),
     };
     let rows: usize = groups.iter().map(|group| group.bars.len() + 1).sum();
-    let height = 64 + 18 * rows as u32;
+    let height = 92 + 18 * rows as u32;
     let svg = on_text(height, |root| {
         let mut chart = ChartBuilder::on(root)
+            .caption(title, TITLE)
             .margin(8)
             .margin_right(16)
             .x_label_area_size(40)
@@ -124,10 +127,10 @@ pub fn bars(id: &'static str, title: &str, axis: Axis, groups: &[Group]) -> Opti
             .x_label_formatter(&label)
             .x_desc(axis.label)
             .light_line_style(TRANSPARENT)
-            .label_style(("sans-serif", 12))
+            .label_style(FONT)
             .draw()?;
         let mut row = 0.0;
-        let right = ("sans-serif", 13)
+        let right = FONT
             .into_text_style(root)
             .pos(Pos::new(HPos::Right, VPos::Center));
         let left = right.pos(Pos::new(HPos::Left, VPos::Center));
@@ -187,9 +190,10 @@ pub fn lines(
         return None;
     }
     let side = ((high - low) * 0.05).max(0.25);
-    let svg = on_text(330, |root| {
+    let svg = on_text(358, |root| {
         let top = if top > 0.0 { top * 1.1 } else { 1.0 };
         let mut chart = ChartBuilder::on(root)
+            .caption(title, TITLE)
             .margin(8)
             .margin_right(120)
             .x_label_area_size(40)
@@ -211,7 +215,7 @@ pub fn lines(
             })
             .y_label_formatter(&|y| (axis.text)(*y))
             .light_line_style(TRANSPARENT)
-            .label_style(("sans-serif", 12))
+            .label_style(FONT)
             .draw()?;
         for (number, line) in lines.iter().enumerate() {
             let width = if line.name == "upcall" { 3 } else { 1 };
@@ -223,9 +227,9 @@ pub fn lines(
                 let place = chart.backend_coord(point);
                 mark(root, number, place, &line.name)?;
             }
-            let (x, y) = (WIDTH as i32 - 104, 20 + 20 * number as i32);
+            let (x, y) = (WIDTH as i32 - 104, 48 + 20 * number as i32);
             mark(root, number, (x, y), &line.name)?;
-            let style = ("sans-serif", 13)
+            let style = FONT
                 .into_text_style(root)
                 .pos(Pos::new(HPos::Left, VPos::Center));
             root.draw(&Text::new(line.name.clone(), (x + 12, y), style))?;
@@ -294,11 +298,7 @@ fn finish(id: &'static str, title: &str, description: String, svg: &str) -> Plot
          <rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>{inside}",
         head.into_string()
     );
-    Plot {
-        id,
-        title: title.into(),
-        svg,
-    }
+    Plot { id, svg }
 }
 
 #[cfg(test)]

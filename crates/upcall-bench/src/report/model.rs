@@ -133,7 +133,7 @@ impl Report {
             }
             tables.extend(groups.iter().map(|group| table(index, run, group)));
         }
-        tables.sort_by_key(|table| place(table));
+        tables.sort_by_key(place);
         Self {
             runs,
             tables,

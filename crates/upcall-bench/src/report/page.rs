@@ -144,10 +144,7 @@ fn date(seconds: u64) -> String {
 
 fn figure(plot: &Plot) -> Markup {
     html! {
-        figure id=(plot.id) {
-            (PreEscaped(&plot.svg))
-            figcaption { (plot.title) }
-        }
+        figure id=(plot.id) { (PreEscaped(&plot.svg)) }
     }
 }
 
