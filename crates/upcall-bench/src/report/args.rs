@@ -15,7 +15,7 @@ pub struct ReportArgs {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 
-    /// Write the headline plots to files of their own, too: DIR/NAME.svg
+    /// Write each plot to a file of its own, too: DIR/NAME.svg
     #[arg(long)]
     pub plots: bool,
 }
