@@ -415,11 +415,9 @@ fn results_are_kept_with_what_is_to_be_known_of_them() {
     let scratch = Scratch::new("kept");
     let both = [RuntimeName::Upcall, RuntimeName::Nptl];
     let path = scratch.0.join("more/results.jsonl");
-    let args = BenchArgs {
-        upcall: Some(stand_in(&scratch, "echo broken >&2; exit 9")),
-        output: Some(path.clone()),
-        ..quick(&scratch, &["semaphore", "yield"], &both)
-    };
+    let mut args = quick(&scratch, &["semaphore", "yield"], &both);
+    args.upcall = Some(stand_in(&scratch, "echo broken >&2; exit 9"));
+    args.output = Some(path.clone());
     let (fine, printed) = lines(&args);
     assert!(!fine);
     let kept = || -> Vec<serde_json::Value> {
