@@ -146,14 +146,21 @@ fn upcall_bench() {
     check(
         "crates/upcall-bench",
         &[
-            &["args", "guarded", "problem", "stats", "workload"],
+            &["args", "guarded", "machine", "problem", "stats", "workload"],
             &[
-                "affinity", "bounds", "builds", "noise", "record", "server", "who",
+                "affinity",
+                "bounds",
+                "builds",
+                "noise",
+                "published",
+                "record",
+                "server",
+                "who",
             ],
-            &["catalogue", "child", "runtime"],
+            &["catalogue", "child", "results", "runtime"],
             &["choice", "counts"],
             &["measure", "table"],
-            &["outcome"],
+            &["outcome", "report"],
             &["session"],
         ],
     );

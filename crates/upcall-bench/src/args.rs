@@ -72,6 +72,9 @@ impl RuntimeName {
     }
 }
 
+const ROUNDS: usize = 7;
+const SLICE: &str = "4ms";
+
 /// Measure thread runtimes side by side, in interleaved and warmed-up rounds.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
@@ -99,7 +102,7 @@ pub struct BenchArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 7,
+        default_value_t = ROUNDS,
         env = "UPCALL_BENCH_ROUNDS"
     )]
     pub rounds: usize,
@@ -107,6 +110,12 @@ pub struct BenchArgs {
     /// One JSON object a line on standard output instead of tables
     #[arg(long)]
     pub json: bool,
+
+    /// Add the figures to a file, too, for upcall report: JSON lines with what is to be known of the machine
+    ///
+    /// Each line is written at once, so what was measured before an interruption is kept.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["counts", "list"])]
+    pub output: Option<PathBuf>,
 
     /// Exit with status 1 if a bound does not hold
     #[arg(long)]
@@ -125,13 +134,17 @@ pub struct BenchArgs {
     #[arg(long)]
     pub quick: bool,
 
+    /// Leave out what takes minutes, or a million threads
+    #[arg(long, conflicts_with_all = ["counts", "workloads"])]
+    pub brief: bool,
+
     /// When to give up on one program, for example 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time,
           env = "UPCALL_BENCH_TIMEOUT")]
     pub timeout: Duration,
 
     /// The time slice of our runtime, which one bound refers to
-    #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_time,
+    #[arg(long, value_name = "TIME", default_value = SLICE, value_parser = parse_time,
           env = "UPCALL_BENCH_SLICE")]
     pub slice: Duration,
 
@@ -151,6 +164,35 @@ pub struct BenchArgs {
     /// Where built peers and the cold file are kept [default: upcall/bench in the user's cache]
     #[arg(long, value_name = "DIR", env = "UPCALL_BENCH_CACHE")]
     pub cache: Option<PathBuf>,
+}
+
+impl BenchArgs {
+    /// The options that change the figures, but for what names a place of this machine: as they are given to reproduce them.
+    #[must_use]
+    pub fn options(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        let mut option = |name: &str, value: Option<String>| {
+            options.push(name.to_owned());
+            options.extend(value);
+        };
+        if !self.runtime.is_empty() {
+            let names: Vec<_> = self.runtime.iter().map(|name| name.as_str()).collect();
+            option("--runtime", Some(names.join(",")));
+        }
+        if let Some(workers) = self.workers {
+            option("--workers", Some(workers.to_string()));
+        }
+        if self.rounds != ROUNDS {
+            option("--rounds", Some(self.rounds.to_string()));
+        }
+        if self.quick {
+            option("--quick", None);
+        }
+        if parse_time(SLICE) != Ok(self.slice) {
+            option("--slice", Some(format!("{}us", self.slice.as_micros())));
+        }
+        options
+    }
 }
 
 /// Parses a time with an explicit unit: `500us`, `5ms`, `30s`.
@@ -194,6 +236,15 @@ mod tests {
         assert_eq!(args.runtime, [RuntimeName::Upcall, RuntimeName::Go]);
         assert_eq!(args.workloads, ["yield"]);
         assert_eq!((args.workers, args.rounds, args.json), (Some(2), 7, true));
+    }
+
+    #[test]
+    fn options_that_change_figures_are_given_again() {
+        let given = "--runtime upcall,go --workers 2 --rounds 3 --quick --slice 500us";
+        let words: Vec<_> = given.split(' ').collect();
+        let more = [&words[..], &["--json", "-o", "file", "yield"]].concat();
+        assert_eq!(parse(&more).unwrap().options(), words);
+        assert!(parse(&["yield"]).unwrap().options().is_empty());
     }
 
     #[test]

@@ -223,6 +223,15 @@ pub const OVERHEAD: &[Variant] = &[
     only_pthreads("cpu_share", &[], &[Bound::min(Limit::AtMost(0.5))]),
 ];
 
+/// What takes minutes, or a million threads: left out of a brief run.
+pub const LONG: &[&str] = &[
+    "fib_30",
+    "sumtime_100000",
+    "blocked_create/1000000",
+    "blocked_rss/1000000",
+    "idle_connections/100000",
+];
+
 /// All workloads, in the order in which they run.
 pub const WORKLOADS: &[Workload] = &[
     cost(

@@ -1,7 +1,7 @@
 //! Which workloads were asked for, by name.
 
 use crate::args::RuntimeName;
-use crate::catalogue::{Variant, WORKLOADS, Workload};
+use crate::catalogue::{LONG, Variant, WORKLOADS, Workload};
 use crate::problem::Problem;
 
 /// A workload with the variants of it that were asked for.
@@ -37,6 +37,24 @@ pub fn choose(names: &[String]) -> Result<Vec<Choice>, Problem> {
         (!variants.is_empty()).then_some(Choice { workload, variants })
     };
     Ok(WORKLOADS.iter().filter_map(choice).collect())
+}
+
+/// Takes what takes minutes out of `choices`, and returns its names.
+pub fn without_long(choices: &mut Vec<Choice>) -> Vec<String> {
+    let mut names = Vec::new();
+    for Choice { workload, variants } in &mut *choices {
+        variants.retain(|variant| {
+            let long = LONG
+                .iter()
+                .any(|name| matches_name(name, workload, variant));
+            if long {
+                names.push(full_name(workload, variant.name));
+            }
+            !long
+        });
+    }
+    choices.retain(|choice| !choice.variants.is_empty());
+    names
 }
 
 pub fn full_name(workload: &Workload, variant: &str) -> String {
@@ -100,6 +118,22 @@ mod tests {
         assert_eq!(chosen[0].workload.name, "block_to_compute");
         assert_eq!(chosen[0].variants.len(), 1);
         assert_eq!(chosen[0].variants[0].name, "pipe");
+    }
+
+    #[test]
+    fn a_brief_run_lacks_what_takes_minutes_and_nothing_else() {
+        let mut choices = choose(&[]).unwrap();
+        let names = without_long(&mut choices);
+        let both = ["fib_30/1", "fib_30/2", "sumtime_100000/1"];
+        assert!(both.iter().all(|name| names.iter().any(|one| one == name)));
+        assert!(LONG.iter().all(|name| is_known(name)));
+        let left: usize = choices.iter().map(|choice| choice.variants.len()).sum();
+        let all: usize = WORKLOADS
+            .iter()
+            .map(|workload| workload.variants.len())
+            .sum();
+        assert_eq!(left + names.len(), all);
+        assert!(choices.iter().all(|choice| !choice.variants.is_empty()));
     }
 
     #[test]

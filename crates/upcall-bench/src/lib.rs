@@ -10,7 +10,9 @@
 //!   runtimes have a program for what.
 //! - `measure` runs the programs in interleaved rounds; `child` runs one of them, with a timeout.
 //! - `counts` counts instructions, which repeat where times do not.
-//! - `table` and `record` print: figures on standard output, talk on standard error.
+//! - `table` and `record` print: figures on standard output, talk on standard error. `results` is the file that keeps them.
+//! - `published` has what the papers published of the same experiments.
+//! - `report` makes a page of files of results.
 //!
 //! # Invariants
 //!
@@ -31,11 +33,15 @@ mod child;
 mod choice;
 mod counts;
 pub mod guarded;
+mod machine;
 mod measure;
 mod noise;
 mod outcome;
 mod problem;
+mod published;
 mod record;
+mod report;
+mod results;
 mod runtime;
 pub mod server;
 mod session;
@@ -49,6 +55,7 @@ use std::process::ExitCode;
 
 pub use args::{BenchArgs, RuntimeName};
 pub use problem::Problem;
+pub use report::ReportArgs;
 
 /// The exit status of failures of `upcall` itself.
 const OURS: u8 = 125;
@@ -64,6 +71,24 @@ pub fn main(args: BenchArgs) -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(problem) => {
             eprintln!("{problem}");
+            ExitCode::from(OURS)
+        }
+    }
+}
+
+/// Makes the page of `upcall report` as `args` say, and prints its path on standard output.
+///
+/// Returns 0, or 125 if there are no results or the page cannot be written.
+#[must_use]
+pub fn report(args: &ReportArgs) -> ExitCode {
+    let printed = report::run(args).and_then(|path| {
+        let out = &mut std::io::stdout();
+        problem::print(out, &format!("{path}\n"))
+    });
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{}", problem.said_by("upcall report"));
             ExitCode::from(OURS)
         }
     }

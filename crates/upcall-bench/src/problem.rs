@@ -29,11 +29,21 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// What `command` says of it.
+    pub(crate) fn said_by(&self, command: &str) -> String {
+        let Self {
+            what,
+            evidence,
+            remedy,
+        } = self;
+        format!("{command}: {what}\n  found: {evidence}\n  try: {remedy}")
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "upcall bench: {}", self.what)?;
-        writeln!(f, "  found: {}", self.evidence)?;
-        write!(f, "  try: {}", self.remedy)
+        f.write_str(&self.said_by("upcall bench"))
     }
 }
 

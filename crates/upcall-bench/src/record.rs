@@ -3,35 +3,39 @@
 //! The first eight fields are the interface and keep their names, order and meaning while `v` is
 //! 1; further fields may follow.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::stats::Summary;
 
-const VERSION: u32 = 1;
+/// The version of all lines.
+pub const VERSION: u32 = 1;
 
 /// A line of `--json`.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record<'a> {
     pub v: u32,
     /// The workload's name.
-    pub workload: &'a str,
+    pub workload: Cow<'a, str>,
     /// The runtime's name.
-    pub runtime: &'a str,
+    pub runtime: Cow<'a, str>,
     /// How many processors the program could use.
     pub workers: usize,
-    pub unit: &'a str,
+    pub unit: Cow<'a, str>,
     pub min: f64,
     pub median: f64,
     pub n: usize,
     /// The variant, or nothing.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub variant: &'a str,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub variant: Cow<'a, str>,
     pub p90: f64,
     pub max: f64,
     /// The runtime's version.
-    pub version: &'a str,
+    #[serde(default)]
+    pub version: Cow<'a, str>,
     /// Whether all bounds hold; absent for runtimes that have none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
 }
 
@@ -46,6 +50,17 @@ impl Record<'_> {
             p90: rounded(figures.p90),
             max: rounded(figures.max),
             ..Record::default()
+        }
+    }
+
+    /// The figures.
+    pub fn figures(&self) -> Summary {
+        Summary {
+            min: self.min,
+            median: self.median,
+            p90: self.p90,
+            max: self.max,
+            n: self.n,
         }
     }
 
@@ -66,11 +81,11 @@ mod tests {
 
     fn record(figures: &[f64]) -> Record<'static> {
         Record {
-            workload: "yield",
-            runtime: "upcall",
-            version: "0.1.0",
+            workload: "yield".into(),
+            runtime: "upcall".into(),
+            version: "0.1.0".into(),
             workers: 1,
-            unit: "ns",
+            unit: "ns".into(),
             ..Record::of(&Summary::of(figures).unwrap())
         }
     }
@@ -89,7 +104,7 @@ mod tests {
     #[test]
     fn further_fields_follow() {
         let record = Record {
-            variant: "pipe",
+            variant: "pipe".into(),
             holds: Some(false),
             ..record(&[1.0])
         };

@@ -1,6 +1,8 @@
 //! One call of `upcall bench`: choose, measure, judge, print.
 
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -11,12 +13,14 @@ use crate::builds;
 use crate::catalogue::{Variant, Workload};
 use crate::choice::{self, Choice};
 use crate::counts;
+use crate::machine::Machine;
 use crate::measure::Bench;
 use crate::noise::Watch;
 use crate::outcome::{Outcome, outcomes};
 use crate::problem::{Problem, print};
 use crate::record::Record;
-use crate::runtime::{self, Runtimes};
+use crate::results::{End, Head, LeftOut, Note, Sink};
+use crate::runtime::{self, Runtime, Runtimes};
 use crate::table::{self, Row};
 
 /// Runs the benchmark; true if nothing failed and, under `--check`, every bound holds.
@@ -28,7 +32,11 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
     if args.counts {
         return counts::run(args, out);
     }
-    let choices = choice::choose(&args.workloads)?;
+    let mut choices = choice::choose(&args.workloads)?;
+    let long = match args.brief {
+        true => choice::without_long(&mut choices),
+        false => Vec::new(),
+    };
     if args.list {
         return print(out, &table::list(&choices)).map(|()| true);
     }
@@ -49,7 +57,14 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
     if args.check {
         both_to_compare(&runtimes)?;
     }
-    let choices = enough_processors(args, choices, allowed.count())?;
+    let brief = |workload| LeftOut {
+        workload,
+        why: "it takes minutes, and the run was brief".into(),
+        ..LeftOut::default()
+    };
+    let mut left_out: Vec<_> = long.into_iter().map(brief).collect();
+    let choices = enough_processors(args, choices, allowed.count(), &mut left_out)?;
+    let mut sink = open(args)?;
     let mut bench = Bench {
         args,
         runtimes: &runtimes,
@@ -64,13 +79,19 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
         cache,
         progress: progress_bar(),
         watch: Watch::new(),
-        failed: false,
+        left_out,
     };
+    let began = Instant::now();
     bench
         .progress
         .set_length(choices.iter().map(|choice| bench.steps(choice)).sum());
     for (name, why) in &runtimes.left_out {
         bench.say(&format!("the runtime {} is left out: {why}", name.as_str()));
+        bench.left_out.push(LeftOut {
+            runtime: name.as_str().into(),
+            why: why.clone(),
+            ..LeftOut::default()
+        });
     }
     for runtime in &runtimes.all {
         let lacks = choice::without(runtime.name, &choices);
@@ -83,20 +104,84 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
         print(out, &table::title(&runtimes, bench.allowed.count()))?;
     }
     let names: Vec<_> = runtimes.all.iter().map(|runtime| runtime.name).collect();
+    let head = Note::Head(head(args, &runtimes, bench.allowed.count()));
+    keep(args, &mut sink, &(head.line() + "\n"))?;
+    let mut kept = 0;
     let mut all_hold = true;
     for choice in &choices {
         let samples = bench.measure(choice);
+        let lines = left_out_lines(&bench.left_out[kept..]);
+        kept = bench.left_out.len();
+        keep(args, &mut sink, &lines)?;
         for outcome in outcomes(choice, &samples, &names) {
-            all_hold &= show(&bench, choice, &outcome, out)?;
+            all_hold &= show(&bench, choice, &outcome, &mut sink, out)?;
         }
     }
     bench.progress.finish_and_clear();
-    for complaint in bench.watch.complaints() {
+    let noise = bench.watch.complaints();
+    for complaint in &noise {
         bench.say(&format!(
             "noisy machine: {complaint}; trust ratios and minima"
         ));
     }
-    Ok(!bench.failed && (all_hold || !args.check))
+    let failed: Vec<_> = bench.left_out.iter().filter(|one| one.failed).collect();
+    if !failed.is_empty() {
+        bench.say("these failed, and all others have their figures:");
+        for one in &failed {
+            bench.say(&format!(
+                "  {} on {}: {}",
+                one.workload, one.runtime, one.why
+            ));
+        }
+    }
+    let end = Note::End(End {
+        seconds: began.elapsed().as_secs(),
+        load: Machine::now().load,
+        noise,
+    });
+    keep(args, &mut sink, &(end.line() + "\n"))?;
+    Ok(failed.is_empty() && (all_hold || !args.check))
+}
+
+/// Opens the file that the results are added to, if there is to be one.
+fn open(args: &BenchArgs) -> Result<Option<Sink>, Problem> {
+    let open = |path: &PathBuf| Sink::open(path).map_err(|error| not_kept(path, &error));
+    args.output.as_ref().map(open).transpose()
+}
+
+/// Adds lines to the file, if there is one.
+fn keep(args: &BenchArgs, sink: &mut Option<Sink>, lines: &str) -> Result<(), Problem> {
+    match (sink, &args.output) {
+        (Some(sink), Some(path)) => sink.add(lines).map_err(|error| not_kept(path, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn not_kept(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::new(
+        "cannot keep the results",
+        format!("{}: {error}", path.display()),
+        "--output FILE in a directory that can be written and has room",
+    )
+}
+
+fn left_out_lines(all: &[LeftOut]) -> String {
+    let line = |one: &LeftOut| Note::LeftOut(one.clone()).line() + "\n";
+    all.iter().map(line).collect()
+}
+
+/// What is said of the run before its figures.
+fn head(args: &BenchArgs, runtimes: &Runtimes, allowed: usize) -> Head {
+    let version = |one: &Runtime| (one.name.as_str().to_owned(), one.version.clone());
+    Head {
+        upcall: env!("CARGO_PKG_VERSION").into(),
+        machine: Machine::now(),
+        allowed,
+        options: args.options(),
+        quick: args.quick,
+        slice: args.slice.as_nanos().try_into().unwrap_or(u64::MAX),
+        runtimes: runtimes.all.iter().map(version).collect(),
+    }
 }
 
 fn progress_bar() -> ProgressBar {
@@ -136,6 +221,7 @@ fn enough_processors(
     args: &BenchArgs,
     choices: Vec<Choice>,
     count: usize,
+    left_out: &mut Vec<LeftOut>,
 ) -> Result<Vec<Choice>, Problem> {
     if let Some(workers) = args
         .workers
@@ -149,12 +235,18 @@ fn enough_processors(
             format!("--workers 1 to {count}"),
         ));
     }
-    let enough = |workload: &Workload, variant: &Variant| {
+    let mut enough = |workload: &Workload, variant: &Variant| {
         let own = args.workers.or(variant.workers);
         let needed = own.unwrap_or(workload.workers);
         if needed > count {
             let name = choice::full_name(workload, variant.name);
-            eprintln!("upcall bench: {name} is left out: needs {needed} processors of {count}");
+            let why = format!("it needs {needed} processors of {count}");
+            eprintln!("upcall bench: {name} is left out: {why}");
+            left_out.push(LeftOut {
+                workload: name,
+                why,
+                ..LeftOut::default()
+            });
         }
         needed <= count
     };
@@ -171,6 +263,7 @@ fn show(
     bench: &Bench<'_>,
     choice: &Choice,
     outcome: &Outcome,
+    sink: &mut Option<Sink>,
     out: &mut dyn Write,
 ) -> Result<bool, Problem> {
     let find = |name| {
@@ -205,12 +298,12 @@ fn show(
             continue;
         };
         let record = Record {
-            workload: choice.workload.name,
-            variant: outcome.variant,
-            runtime: runtime.name.as_str(),
-            version: &runtime.version,
+            workload: choice.workload.name.into(),
+            variant: outcome.variant.into(),
+            runtime: runtime.name.as_str().into(),
+            version: runtime.version.as_str().into(),
             workers,
-            unit: outcome.unit,
+            unit: outcome.unit.into(),
             holds: holds(runtime.name),
             ..Record::of(figures)
         };
@@ -221,6 +314,7 @@ fn show(
             figures: *figures,
         });
     }
+    keep(bench.args, sink, &lines)?;
     if !bench.args.json {
         let name = (choice.workload, outcome.variant, workers);
         lines = table::outcome(name, outcome.unit, &rows, &verdicts);

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::bounds::{Bound, Verdict};
 use crate::catalogue::{Kind, OVERHEAD, Variant, Workload};
 use crate::choice::{Choice, full_name};
+use crate::published;
 use crate::runtime::Runtimes;
 use crate::stats::Summary;
 use crate::stats::quantity;
@@ -97,6 +98,9 @@ pub fn outcome(
             word(*verdict)
         );
     }
+    for row in published::of(workload.name) {
+        let _ = writeln!(text, "  published: {}", row.line());
+    }
     text
 }
 
@@ -166,6 +170,20 @@ mod tests {
         assert!(
             text.contains("upcall: min ≤ 1 ns: DOES NOT HOLD")
                 && text.contains("crate: min ≤ 1 ns: holds"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_table_has_the_papers_figures() {
+        let find = |name| WORKLOADS.iter().find(|workload| workload.name == name);
+        let row = Row {
+            runtime: "upcall",
+            figures: Summary::of(&[1e6]).unwrap(),
+        };
+        let text = outcome((find("sumtime_2000").unwrap(), "1", 1), "ns", &[row], &[]);
+        assert!(
+            text.contains("published: POSIX interface on activations 12.00 ms"),
             "{text}"
         );
     }

@@ -411,6 +411,74 @@ fn a_failing_program_is_reported_and_fails_the_run() {
 }
 
 #[test]
+fn results_are_kept_with_what_is_to_be_known_of_them() {
+    let scratch = Scratch::new("kept");
+    let both = [RuntimeName::Upcall, RuntimeName::Nptl];
+    let path = scratch.0.join("more/results.jsonl");
+    let mut args = quick(&scratch, &["semaphore", "yield"], &both);
+    args.upcall = Some(stand_in(&scratch, "echo broken >&2; exit 9"));
+    args.output = Some(path.clone());
+    let (fine, printed) = lines(&args);
+    assert!(!fine);
+    let kept = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&path).expect("the results");
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("a JSON object"))
+            .collect()
+    };
+    let all = kept();
+    let records: Vec<_> = all
+        .iter()
+        .filter(|line| line.get("workload").is_some())
+        .cloned()
+        .collect();
+    assert_eq!(
+        records, printed,
+        "a program that fails costs no other figure"
+    );
+    assert_eq!(all[0]["head"]["quick"], true);
+    assert_eq!(
+        all[0]["head"]["options"],
+        serde_json::json!([
+            "--runtime",
+            "upcall,nptl",
+            "--rounds",
+            "1",
+            "--quick",
+            "--slice",
+            "5000us"
+        ])
+    );
+    let failed = all.iter().filter_map(|line| line.get("left_out"));
+    let failed: Vec<_> = failed
+        .map(|one| (&one["workload"], &one["failed"]))
+        .collect();
+    assert_eq!(failed.len(), 2);
+    assert!(failed.iter().all(|one| one.1 == true), "{failed:?}");
+    assert!(all.last().is_some_and(|last| last.get("end").is_some()));
+    let text = std::fs::read_to_string(&path).expect("the results");
+    assert!(!text.contains(scratch.0.to_str().expect("text")), "{text}");
+    // Another run is added.
+    let (count, _) = (all.len(), lines(&args));
+    assert_eq!(kept().len(), 2 * count);
+}
+
+#[test]
+fn a_place_that_takes_no_results_is_named() {
+    let scratch = Scratch::new("not-kept");
+    let place = |path: &str| BenchArgs {
+        output: Some(path.into()),
+        ..quick(&scratch, &["yield"], &[RuntimeName::Nptl])
+    };
+    for path in ["/proc/none/results.jsonl", "/dev/full"] {
+        let problem = upcall_bench::run(&place(path), &mut Vec::new()).expect_err("no place");
+        let text = problem.to_string();
+        assert!(text.contains(path) && text.contains("try: "), "{text}");
+    }
+}
+
+#[test]
 fn check_fails_where_a_bound_does_not_hold() {
     let scratch = Scratch::new("check");
     // The stand-in is the native run, which cannot take a seventh of its own time.

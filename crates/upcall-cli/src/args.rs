@@ -23,6 +23,7 @@ pub enum Command {
     Run(RunArgs),
     Doctor(DoctorArgs),
     Bench(upcall_bench::BenchArgs),
+    Report(upcall_bench::ReportArgs),
     Ps(PsArgs),
     Show(ShowArgs),
     Stacks(StacksArgs),

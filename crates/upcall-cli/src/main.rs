@@ -84,6 +84,7 @@ fn run() -> i32 {
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
             status_of(upcall_bench::main(args))
         }
+        Command::Report(args) => status_of(upcall_bench::report(&args)),
         Command::Completions { shell } => say(&manual::completions(shell)),
         Command::Man { page } => match manual::page(page.as_deref()) {
             Ok(text) => say(&text),

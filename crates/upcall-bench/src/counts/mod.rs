@@ -169,14 +169,14 @@ fn count(_: &Path, _: &Operation, _: &BenchArgs) -> Result<Row, Failure> {
 }
 
 fn json(row: &Row) -> String {
-    let line = |unit, value: f64| {
+    let line = |unit: &'static str, value: f64| {
         let figures = Summary::of(&[value])?;
         let record = Record {
-            workload: &row.name,
-            runtime: "crate",
-            version: env!("CARGO_PKG_VERSION"),
+            workload: row.name.as_str().into(),
+            runtime: "crate".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
             workers: 1,
-            unit,
+            unit: unit.into(),
             ..Record::of(&figures)
         };
         Some(record.line() + "\n")

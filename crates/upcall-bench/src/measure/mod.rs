@@ -26,6 +26,7 @@ use crate::catalogue::{Kind, Variant, Workload};
 use crate::child::{self, Failure, Figures};
 use crate::choice::{self, Choice};
 use crate::noise::Watch;
+use crate::results::LeftOut;
 use crate::runtime::{Runtime, Runtimes};
 
 /// Samples by (variant, series, index of the runtime).
@@ -45,8 +46,8 @@ pub struct Bench<'a> {
     pub progress: ProgressBar,
     /// Whether the machine was quiet.
     pub watch: Watch,
-    /// Whether any program failed so far.
-    pub failed: bool,
+    /// What was left out or failed so far.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// One program to run: a variant of a workload on a runtime.
@@ -147,10 +148,11 @@ impl<'a> Bench<'a> {
             Err(Failure::Skipped(why)) => {
                 trouble.gone.insert(key);
                 self.say(&format!("{who} is left out: {why}"));
+                self.note(subject, false, why);
             }
             Err(Failure::Failed(why)) => {
-                self.failed = true;
                 self.say(&format!("{who} failed: {why}"));
+                self.note(subject, true, why);
                 let count = trouble.count.entry(key).or_default();
                 *count += 1;
                 if *count == 2 {
@@ -160,6 +162,21 @@ impl<'a> Bench<'a> {
                     ));
                 }
             }
+        }
+    }
+
+    /// Notes what a subject has no figures for: once, however often it failed.
+    fn note(&mut self, subject: &Subject, failed: bool, why: String) {
+        let workload = choice::full_name(subject.workload, subject.variant.name);
+        let runtime = subject.runtime.name.as_str();
+        let same = |one: &LeftOut| one.workload == workload && one.runtime == runtime;
+        if !self.left_out.iter().any(same) {
+            self.left_out.push(LeftOut {
+                workload,
+                runtime: runtime.into(),
+                failed,
+                why,
+            });
         }
     }
 

@@ -6,6 +6,7 @@ mod doctor;
 mod ps;
 #[cfg(front)]
 mod remembered;
+mod report;
 mod run;
 mod show;
 mod stacks;

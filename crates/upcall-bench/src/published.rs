@@ -1,0 +1,385 @@
+//! What the founding papers published of the experiments that are workloads here, and of those that are none.
+//!
+//! Every figure is in the text of its paper. Points that only a drawing gives are not here: [`FIGURES`] says in words what
+//! the paper says of the drawing. Who adds a figure names paper, table and row.
+
+use std::fmt::Write;
+
+use crate::stats::quantity;
+
+/// What kind of threads a published figure is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// User-level threads on activations, or whatever the paper proposes in their place.
+    Proposed,
+    /// User-level threads without the kernel's help.
+    User,
+    /// Kernel threads.
+    Kernel,
+    /// What is none of these.
+    Other,
+}
+
+use Threads::{Kernel, Other, Proposed, User};
+
+/// A figure of one system.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    pub system: &'static str,
+    pub threads: Threads,
+    /// In the unit of its row.
+    pub value: f64,
+}
+
+/// One row of a published table.
+#[derive(Clone, Copy, Debug)]
+pub struct Published {
+    /// The workload that makes the experiment here; nothing if there is none.
+    pub workload: &'static str,
+    pub paper: &'static str,
+    /// Table and row, or section.
+    pub place: &'static str,
+    pub unit: &'static str,
+    pub figures: &'static [Figure],
+    /// In what the experiment differs from the workload; perhaps nothing.
+    pub differs: &'static str,
+}
+
+impl Published {
+    /// By how much the proposed threads were better than kernel threads, if the row has both.
+    pub fn gain(&self) -> Option<f64> {
+        let of = |threads| self.figures.iter().find(|one| one.threads == threads);
+        let (ours, kernel) = (of(Proposed)?.value, of(Kernel)?.value);
+        Some(match self.unit {
+            "ratio" => ours / kernel,
+            _ => kernel / ours,
+        })
+    }
+
+    /// One line: the figures, and where they stand.
+    pub fn line(&self) -> String {
+        let mut text = String::new();
+        for (at, one) in self.figures.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let value = quantity(one.value, self.unit);
+            let _ = write!(text, "{comma}{} {value}", one.system);
+        }
+        let _ = write!(text, " ({}, {})", self.paper, self.place);
+        if !self.differs.is_empty() {
+            let _ = write!(text, "; {}", self.differs);
+        }
+        text
+    }
+}
+
+/// A drawing of a paper, of which there are no numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawing {
+    pub workload: &'static str,
+    pub paper: &'static str,
+    pub place: &'static str,
+    /// What the paper's text says that it shows.
+    pub shows: &'static str,
+}
+
+const ANDERSON: &str = "Anderson, Bershad, Lazowska, Levy 1991";
+const DANJEAN_2000: &str = "Danjean, Namyst, Russell 2000";
+const DANJEAN_2003: &str = "Danjean, Namyst 2003";
+const MARSH: &str = "Marsh, LeBlanc, Scott, Markatos 1991";
+const SIRER: &str = "Sirer, Pardyak, Bershad 1996";
+
+const fn us(system: &'static str, threads: Threads, microseconds: f64) -> Figure {
+    Figure {
+        system,
+        threads,
+        value: microseconds * 1e3,
+    }
+}
+
+const fn ms(system: &'static str, threads: Threads, milliseconds: f64) -> Figure {
+    us(system, threads, milliseconds * 1e3)
+}
+
+const fn ratio(system: &'static str, threads: Threads, value: f64) -> Figure {
+    Figure {
+        system,
+        threads,
+        value,
+    }
+}
+
+const fn row(
+    workload: &'static str,
+    (paper, place): (&'static str, &'static str),
+    figures: &'static [Figure],
+    differs: &'static str,
+) -> Published {
+    Published {
+        workload,
+        paper,
+        place,
+        unit: "ns",
+        figures,
+        differs,
+    }
+}
+
+const NULL_FORK: &[Figure] = &[
+    us("FastThreads on scheduler activations", Proposed, 37.0),
+    us("FastThreads on Topaz threads", User, 34.0),
+    us("Topaz threads", Kernel, 948.0),
+    us("Ultrix processes", Other, 11_300.0),
+];
+const SIGNAL_WAIT: &[Figure] = &[
+    us("FastThreads on scheduler activations", Proposed, 42.0),
+    us("FastThreads on Topaz threads", User, 37.0),
+    us("Topaz threads", Kernel, 441.0),
+    us("Ultrix processes", Other, 1_840.0),
+];
+const BOTH_WAYS: &str = "here the round trip is measured, which is two of these";
+
+/// Rows of published tables, those with a workload first, in the catalogue's order.
+pub const ROWS: &[Published] = &[
+    row(
+        "create_join",
+        (ANDERSON, "Table 4, Null Fork"),
+        NULL_FORK,
+        "",
+    ),
+    row("null_fork", (ANDERSON, "Table 4, Null Fork"), NULL_FORK, ""),
+    row(
+        "null_fork",
+        (ANDERSON, "section 5.1"),
+        &[us(
+            "FastThreads on scheduler activations, critical sections marked by a flag",
+            Other,
+            49.0,
+        )],
+        "",
+    ),
+    row(
+        "null_fork",
+        (SIRER, "Table 3, Fork-Join"),
+        &[
+            us("SPIN strands", Proposed, 135.0),
+            us("DEC OSF Pthreads", Kernel, 1_440.0),
+        ],
+        "",
+    ),
+    row(
+        "sumtime_2000",
+        (DANJEAN_2003, "Table 3, sumtime(2000)"),
+        &[
+            ms("POSIX interface on activations", Proposed, 12.0),
+            ms("PM2 interface on activations", Other, 12.0),
+            ms("libpthread", Kernel, 7_215.0),
+        ],
+        "",
+    ),
+    row(
+        "sumtime_2000",
+        (DANJEAN_2000, "Table 1, Synchro test"),
+        &[
+            ms("Marcel on activations", Proposed, 0.417),
+            ms("Marcel at user level", User, 0.308),
+            ms("Marcel hybrid", Other, 0.435),
+            ms("LinuxThreads", Kernel, 13.319),
+        ],
+        "the paper does not say how many numbers are summed, so only the ratio compares",
+    ),
+    row(
+        "semaphore",
+        (SIRER, "Table 3, Ping-Pong"),
+        &[
+            us("SPIN strands", Proposed, 95.0),
+            us("DEC OSF Pthreads", Kernel, 180.0),
+        ],
+        "",
+    ),
+    row(
+        "signal_wait",
+        (ANDERSON, "Table 4, Signal-Wait"),
+        SIGNAL_WAIT,
+        BOTH_WAYS,
+    ),
+    row(
+        "signal_wait",
+        (ANDERSON, "section 5.1"),
+        &[us(
+            "FastThreads on scheduler activations, critical sections marked by a flag",
+            Other,
+            48.0,
+        )],
+        BOTH_WAYS,
+    ),
+    row(
+        "yield",
+        (DANJEAN_2003, "Table 3, yield()"),
+        &[
+            us("POSIX interface on activations", Proposed, 1.01),
+            us("PM2 interface on activations", Other, 0.40),
+            us("libpthread", Kernel, 1.16),
+        ],
+        "",
+    ),
+    row(
+        "pipe_exchange",
+        (DANJEAN_2000, "Table 1, I/O test"),
+        &[
+            ms("Marcel on activations", Proposed, 1.300),
+            ms("Marcel at user level", User, 1_959.620),
+            ms("Marcel hybrid", Other, 0.761),
+            ms("LinuxThreads", Kernel, 0.773),
+        ],
+        "theirs is a program of 100 reads, and a round trip here is two of them",
+    ),
+    row(
+        "pipe_exchange",
+        (
+            ANDERSON,
+            "section 5.2, signal and wait through the kernel, and Table 4, Signal-Wait",
+        ),
+        &[
+            us("FastThreads on scheduler activations", Proposed, 2_400.0),
+            us("Topaz threads", Kernel, 441.0),
+        ],
+        BOTH_WAYS,
+    ),
+    Published {
+        unit: "ratio",
+        ..row(
+            "nbody_pair",
+            (ANDERSON, "Table 5"),
+            &[
+                ratio("new FastThreads", Proposed, 2.45),
+                ratio("original FastThreads", User, 1.26),
+                ratio("Topaz threads", Kernel, 1.29),
+            ],
+            "theirs is on 6 processors, where 3 is the most that two copies can have each",
+        )
+    },
+    row(
+        "",
+        (DANJEAN_2000, "Table 2, Computation test"),
+        &[
+            ms("Marcel on activations", Proposed, 3_551.0),
+            ms("Marcel at user level", User, 6_932.0),
+            ms("Marcel hybrid", Other, 3_807.0),
+            ms("LinuxThreads", Kernel, 3_566.0),
+        ],
+        "",
+    ),
+    row(
+        "",
+        (DANJEAN_2003, "Table 1, time lost by a preemption"),
+        &[
+            us("upcall", Proposed, 14.1),
+            us("return", Other, 13.1),
+            us("signal handler", Other, 16.5),
+        ],
+        "",
+    ),
+    row(
+        "",
+        (DANJEAN_2003, "Table 2, restart of an unblocked activation"),
+        &[us("restart", Proposed, 2.17), us("getpid", Other, 0.92)],
+        "",
+    ),
+    row(
+        "",
+        (MARSH, "Gaussian elimination"),
+        &[
+            ms("user-level threads", Proposed, 22_000.0),
+            ms("kernel-level threads", Kernel, 33_800.0),
+        ],
+        "",
+    ),
+    row(
+        "",
+        (MARSH, "Parallel sort"),
+        &[
+            ms("user-level threads", Proposed, 27_100.0),
+            ms("kernel-level threads", Kernel, 44_300.0),
+        ],
+        "",
+    ),
+    row(
+        "",
+        (MARSH, "two-minute warning, multiprogramming level 3"),
+        &[
+            ms("enabled", Proposed, 23_800.0),
+            ms("disabled", Other, 61_600.0),
+        ],
+        "",
+    ),
+    row(
+        "",
+        (SIRER, "Table 4, CAS2Synch"),
+        &[
+            ms("SPIN CThreads", Proposed, 64_000.0),
+            ms("DEC OSF MiniThreads", User, 309_000.0),
+            ms("DEC OSF Pthreads", Kernel, 309_000.0),
+        ],
+        "",
+    ),
+];
+
+/// Drawings whose experiment is a workload.
+pub const FIGURES: &[Drawing] = &[
+    Drawing {
+        workload: "nbody_speedup",
+        paper: ANDERSON,
+        place: "Figure 2",
+        shows: "with one processor all three systems are slower than the program without threads; kernel threads flatten out with \
+                more than three processors; both packages of user-level threads go on to gain, up to six",
+    },
+    Drawing {
+        workload: "nbody_memory",
+        paper: ANDERSON,
+        place: "Figure 3",
+        shows: "user-level threads without the kernel's help slow down fastest as memory shrinks; activations and kernel threads \
+                stay parallel, activations below",
+    },
+];
+
+/// The rows for a workload.
+pub fn of(workload: &str) -> impl Iterator<Item = &'static Published> {
+    let wanted = workload.to_owned();
+    ROWS.iter()
+        .filter(move |row| !wanted.is_empty() && row.workload == wanted)
+}
+
+/// The rows for which there is no workload.
+pub fn without_workload() -> impl Iterator<Item = &'static Published> {
+    ROWS.iter().filter(|row| row.workload.is_empty())
+}
+
+/// The drawing for a workload.
+pub fn drawing(workload: &str) -> Option<&'static Drawing> {
+    FIGURES.iter().find(|one| one.workload == workload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_figures_and_where_they_stand() {
+        let line = of("yield").next().unwrap().line();
+        assert_eq!(
+            line,
+            "POSIX interface on activations 1.01 µs, PM2 interface on activations 400 ns, libpthread 1.16 µs (Danjean, Namyst \
+             2003, Table 3, yield())"
+        );
+        assert!(of("").next().is_none());
+    }
+
+    #[test]
+    fn gains_are_against_kernel_threads() {
+        let gain = |workload| of(workload).next().unwrap().gain();
+        assert!((gain("null_fork").unwrap() - 948.0 / 37.0).abs() < 1e-9);
+        assert!((gain("nbody_pair").unwrap() - 2.45 / 1.29).abs() < 1e-9);
+        let flag = of("null_fork").nth(1).unwrap();
+        assert_eq!(flag.gain(), None);
+    }
+}
