@@ -16,6 +16,7 @@ mod front;
 mod guest_library;
 mod image;
 mod launch;
+#[cfg(target_arch = "x86_64")]
 mod live;
 mod locate;
 mod manual;
