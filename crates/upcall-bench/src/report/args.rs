@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Make one HTML page of the figures of upcall bench: tables, plots, and what the papers published beside them
+/// Make one HTML page of what upcall bench has measured: tables, plots, the papers' figures
 ///
 /// The page is DIR/report.html. It loads nothing from elsewhere. Two commands make it: upcall bench -o DIR/results.jsonl, and
 /// this one.
