@@ -6,7 +6,7 @@ use upcall_linux::turns::daemon::{self, Trouble};
 
 use crate::args::PsArgs;
 use crate::refusal::Refusal;
-use crate::status::{EXIT_OURS, say};
+use crate::status::{plain, say, say_json};
 
 #[derive(Serialize)]
 struct Report {
@@ -51,18 +51,10 @@ pub fn run(args: &PsArgs) -> i32 {
         Err(trouble) => return refusal(&trouble).report(),
     };
     let spaces: Vec<Space> = rows.iter().map(space).collect();
-    let text = if args.json {
-        match serde_json::to_string(&Report { v: 1, spaces }) {
-            Ok(text) => text + "\n",
-            Err(error) => {
-                eprintln!("upcall: cannot write JSON: {error}");
-                return EXIT_OURS;
-            }
-        }
-    } else {
-        table(&spaces)
-    };
-    say(text.as_bytes())
+    if args.json {
+        return say_json(&Report { v: 1, spaces });
+    }
+    say(table(&spaces).as_bytes())
 }
 
 /// What a row says at this moment.
@@ -117,8 +109,7 @@ fn table(spaces: &[Space]) -> String {
     );
     for space in spaces {
         let since = space.for_ms.map_or("-".into(), |ms| format!("{ms}ms"));
-        // A program gives itself its name: nothing of it may command the terminal.
-        let program: String = space.program.chars().filter(|c| !c.is_control()).collect();
+        let program = plain(&space.program);
         let (wants, has) = (list(&space.wants), list(&space.has));
         text += &format!(
             "{:>8}  {:<8} {since:>9}  {:>5}  {wants:<10} {has:<10} {program}\n",

@@ -12,7 +12,7 @@ use crate::args::ShowArgs;
 use crate::ps;
 use crate::refusal::Refusal;
 use crate::stacks::{self, State, Thread};
-use crate::status::{EXIT_OURS, say};
+use crate::status::{plain, say, say_json};
 use crate::top;
 
 #[derive(Serialize)]
@@ -64,16 +64,10 @@ pub fn run(args: &ShowArgs) -> i32 {
         Ok(report) => report,
         Err(refusal) => return refusal.report(),
     };
-    if !args.json {
-        return say(report.text().as_bytes());
+    if args.json {
+        return say_json(&report);
     }
-    match serde_json::to_string(&report) {
-        Ok(text) => say((text + "\n").as_bytes()),
-        Err(error) => {
-            eprintln!("upcall: cannot write JSON: {error}");
-            EXIT_OURS
-        }
-    }
+    say(report.text().as_bytes())
 }
 
 fn look(pid: i32) -> Result<Report, Refusal> {
@@ -143,11 +137,6 @@ fn role(owns: bool, thread: Option<State>) -> &'static str {
         // A standby, a spare, a helper of libc's, an agent.
         (false, None) => "other",
     }
-}
-
-/// A program says of itself what it likes: nothing of it may command the terminal.
-fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn or_dash<T: ToString>(value: Option<T>) -> String {

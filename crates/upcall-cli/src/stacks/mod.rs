@@ -27,7 +27,7 @@ use std::path::Path;
 
 use crate::args::StacksArgs;
 use crate::refusal::Refusal;
-use crate::status::{EXIT_OURS, say};
+use crate::status::{say, say_json};
 
 use memory::{Memory, Source};
 use objects::{Files, Objects};
@@ -46,18 +46,10 @@ pub fn run(args: &StacksArgs) -> i32 {
         Ok(report) => report,
         Err(refusal) => return refusal.report(),
     };
-    let text = if args.json {
-        match serde_json::to_string(&report) {
-            Ok(text) => text + "\n",
-            Err(error) => {
-                eprintln!("upcall: cannot write JSON: {error}");
-                return EXIT_OURS;
-            }
-        }
-    } else {
-        report.text()
-    };
-    say(text.as_bytes())
+    if args.json {
+        return say_json(&report);
+    }
+    say(report.text().as_bytes())
 }
 
 /// The threads of a process, without their frames.
@@ -326,7 +318,7 @@ fn not_allowed(pid: i32, error: &io::Error) -> Refusal {
     // SAFETY: asks only.
     let own = unsafe { libc::geteuid() };
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let tracer = status_of(pid, "TracerPid:").filter(|&tracer| tracer != 0);
+    let tracer = status_of(pid, "TracerPid:", 0).filter(|&tracer| tracer != 0);
     let (checked, remedy) = if let Some(owner) = owner.filter(|&owner| owner != own && own != 0) {
         (
             format!("{error}: it is user {owner}'s, and this is user {own}"),
@@ -358,14 +350,19 @@ fn not_allowed(pid: i32, error: &io::Error) -> Refusal {
 }
 
 fn owner_of(pid: i32) -> Option<u32> {
-    status_of(pid, "Uid:")
+    status_of(pid, "Uid:", 0)
 }
 
-/// The first number of a line of `/proc/PID/status`.
-fn status_of(pid: i32, name: &str) -> Option<u32> {
+/// The user as whom a process runs.
+pub fn user_of(pid: i32) -> Option<u32> {
+    status_of(pid, "Uid:", 1)
+}
+
+/// A number of a line of `/proc/PID/status`, counted from 0.
+fn status_of(pid: i32, name: &str, at: usize) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
+    line.split_whitespace().nth(at)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::status::plain;
+
 /// Everything that was seen.
 #[derive(Serialize)]
 pub struct Report {
@@ -84,11 +86,6 @@ impl Thread {
             .rposition(|frame| frame.whose == Whose::Own);
         frames.drain(..last.map_or(0, |last| last + 1));
     }
-}
-
-/// A program says of itself what it likes: nothing of it may command the terminal.
-fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 impl Report {

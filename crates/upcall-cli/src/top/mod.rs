@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::args::TopArgs;
 use crate::refusal::Refusal;
-use crate::status::{EXIT_OURS, say};
+use crate::status::{EXIT_OURS, say, say_json};
 
 pub use look::{comm, of_kernel as kernel_threads};
 
@@ -45,13 +45,7 @@ fn once(args: &TopArgs) -> i32 {
     let after = looker.look(&args.pid);
     let report = Report::new(&before, &after, !args.pid.is_empty());
     if args.json {
-        return match serde_json::to_string(&report) {
-            Ok(text) => say((text + "\n").as_bytes()),
-            Err(error) => {
-                eprintln!("upcall: cannot write JSON: {error}");
-                EXIT_OURS
-            }
-        };
+        return say_json(&report);
     }
     if let Some(trouble) = &report.trouble {
         eprintln!("upcall: no counters of any program: {trouble}");

@@ -12,6 +12,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::args::SortKey;
+use crate::status;
 
 use super::report::{Listed, Report, Shown, Use};
 
@@ -168,8 +169,8 @@ pub fn table(report: &Report, key: SortKey, means: Means) -> String {
 }
 
 fn plain(text: &str, means: Means) -> String {
-    let shown = text.chars().filter(|c| !c.is_control());
-    shown
+    status::plain(text)
+        .chars()
         .map(|c| if means.utf8 || c.is_ascii() { c } else { '?' })
         .collect()
 }

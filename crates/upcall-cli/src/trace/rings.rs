@@ -13,6 +13,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use upcall_abi::trace::{Head, MAGIC, PAGE, RECORDS, RING, Record, RingHead, VERSION};
 
 use super::spool::{Event, Spool};
+use crate::status::plain;
 
 /// How many rings there are at most, whatever a file says.
 const MOST: u32 = 1 << 16;
@@ -225,8 +226,9 @@ impl Ring {
 pub fn text(words: &[u64]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let length = bytes.iter().position(|&byte| byte == 0);
-    let text = String::from_utf8_lossy(&bytes[..length.unwrap_or(bytes.len())]).into_owned();
-    text.chars().filter(|one| !one.is_control()).collect()
+    plain(&String::from_utf8_lossy(
+        &bytes[..length.unwrap_or(bytes.len())],
+    ))
 }
 
 /// The files in a directory.

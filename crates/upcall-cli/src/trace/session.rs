@@ -19,6 +19,7 @@ use super::spool::{Sorted, Spool};
 use super::{MORE, places};
 use crate::live::{Answer, Asked};
 use crate::refusal::Refusal;
+use crate::stacks::user_of;
 
 /// How often rings are read. A ring is overwritten in that time by an activation with more than 3.2 million events a second.
 const EVERY: Duration = Duration::from_millis(5);
@@ -75,7 +76,7 @@ impl Scratch {
     /// For a process that is asked.
     fn of(pid: u32) -> Result<Self, Refusal> {
         // One that has just ended does not look for it.
-        let user = user_of(pid).unwrap_or(0);
+        let user = user_of(pid as i32).unwrap_or(0);
         Self::for_user(user, Asked::LONGEST)
     }
 
@@ -375,13 +376,6 @@ fn tell(pid: u32) {
             let _ = preempt::ask(pid as i32, tid);
         }
     }
-}
-
-/// The user as whom a process runs.
-fn user_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Returns true if a path has the name of a file of events of this process.
