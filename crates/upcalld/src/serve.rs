@@ -234,48 +234,36 @@ impl Server {
     /// A program connects.
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = match rustix::net::accept_with(&self.place.listener, flags) {
-            Ok(socket) => socket,
-            // It was withdrawn meanwhile.
-            Err(Errno::WOULDBLOCK | Errno::INTR | Errno::CONNABORTED) => return,
+        let accepted = rustix::net::accept_with(&self.place.listener, flags);
+        match accepted.and_then(|socket| self.admit(socket)) {
+            // It was withdrawn meanwhile, or its process has ended.
+            Ok(()) | Err(Errno::WOULDBLOCK | Errno::INTR | Errno::CONNABORTED | Errno::SRCH) => {}
             Err(error) => {
                 tracing::warn!(%error, "no further connection is accepted for now");
                 self.rest();
-                return;
             }
-        };
+        }
+    }
+
+    /// A connection becomes a client, or is turned away.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, when it gives no descriptor for its process. The connection is closed.
+    fn admit(&mut self, socket: OwnedFd) -> Result<(), Errno> {
         let own = rustix::process::geteuid().as_raw();
-        let Ok(peer) = packets::peer(socket.as_fd()) else {
-            return;
-        };
+        let peer = packets::peer(socket.as_fd())?;
         let of_user = self.clients.values().filter(|it| it.uid == peer.uid);
         let is_served = peer.uid == own || self.observatory.is_some();
         if !is_served || of_user.count() >= CONNECTIONS || self.clients.len() >= ALL_CONNECTIONS {
             tracing::warn!(pid = peer.pid, uid = peer.uid, "turned away");
             self.counts.refuse("connections");
-            return;
+            return Ok(());
         }
-        let Ok(process) = packets::process_of(socket.as_fd(), peer.pid) else {
-            return;
-        };
+        let process = packets::process_of(socket.as_fd(), peer.pid)?;
         let id = self.next_id;
-        let added = epoll::add(
-            &self.epoll,
-            &socket,
-            token(id, Part::Socket),
-            EventFlags::IN,
-        )
-        .and_then(|()| {
-            epoll::add(
-                &self.epoll,
-                &process,
-                token(id, Part::Process),
-                EventFlags::IN,
-            )
-        });
-        if let Err(error) = added {
-            tracing::warn!(%error, pid = peer.pid, "cannot listen to a program");
-            return;
+        for (part, file) in [(Part::Socket, &socket), (Part::Process, &process)] {
+            epoll::add(&self.epoll, file, token(id, part), EventFlags::IN)?;
         }
         self.next_id += 1;
         let client = Client {
@@ -291,6 +279,7 @@ impl Server {
             has: Bits([u64::MAX; 4]),
         };
         self.clients.insert(id, client);
+        Ok(())
     }
 
     /// No connection is accepted for a while.

@@ -100,15 +100,15 @@ fn connections_beyond_the_limit_are_turned_away_and_their_end_makes_room() {
     assert!(daemon.lives());
 }
 
-/// A daemon whose limit of descriptors leaves room for few clients.
-fn with_few_descriptors(place: &Place) -> Daemon {
+/// A daemon with so many descriptors, those that it inherits among them.
+fn with_descriptors(place: &Place, limit: u64) -> Daemon {
     let mut command = place.command();
     // SAFETY: makes a system call and nothing else.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             let limit = libc::rlimit {
-                rlim_cur: 24,
-                rlim_max: 24,
+                rlim_cur: limit,
+                rlim_max: limit,
             };
             match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
                 0 => Ok(()),
@@ -121,8 +121,15 @@ fn with_few_descriptors(place: &Place) -> Daemon {
 
 #[test]
 fn without_descriptors_it_sleeps_and_serves_again_when_there_are_some() {
-    let place = Place::new("descriptors");
-    let mut daemon = with_few_descriptors(&place);
+    // A client needs two: the last one finds none, or one.
+    for limit in [32, 33] {
+        sleeps_without_descriptors(limit);
+    }
+}
+
+fn sleeps_without_descriptors(limit: u64) {
+    let place = Place::new(&format!("descriptors{limit}"));
+    let mut daemon = with_descriptors(&place, limit);
     let held: Vec<Client> = (0..40)
         .map_while(|_| Client::connect(&place.socket()).ok())
         .collect();
