@@ -9,6 +9,7 @@ use clap::builder::{ArgAction, BoolishValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use upcall_linux::VpRange;
+use upcall_linux::variables::signal_named;
 
 /// Scheduler activations for unmodified programs.
 #[derive(Parser)]
@@ -109,6 +110,14 @@ pub struct RunArgs {
     #[arg(long)]
     pub report_deadlocks: bool,
 
+    /// Show all threads on standard error, as upcall stacks does, whenever the program gets this
+    /// signal: HUP, INT, QUIT, USR1, USR2, TERM, URG or WINCH
+    ///
+    /// The program does not get it: an action that it sets for the signal is never taken. Where all of its threads block the
+    /// signal, or one waits for it, nothing is shown.
+    #[arg(long, value_name = "SIGNAL", env = "UPCALL_STACKS", hide_env_values = true, value_parser = signal)]
+    pub stacks_on: Option<String>,
+
     /// Run the programs that PROGRAM starts natively [env: UPCALL_CHILDREN=0]
     #[arg(long)]
     pub no_children: bool,
@@ -143,10 +152,21 @@ impl RunArgs {
             share: None,
             stats: false,
             report_deadlocks: false,
+            stacks_on: None,
             no_children: false,
             or_native: false,
             command,
         })
+    }
+}
+
+/// The name of a signal at which threads may be shown, as variables have it.
+fn signal(name: &str) -> Result<String, String> {
+    let upper = name.to_ascii_uppercase();
+    let short = upper.strip_prefix("SIG").unwrap_or(&upper);
+    match signal_named(short) {
+        Some(_) => Ok(short.to_owned()),
+        None => Err("it is none of HUP, INT, QUIT, USR1, USR2, TERM, URG and WINCH".into()),
     }
 }
 
@@ -416,7 +436,9 @@ Environment:
   UPCALL_SENTINEL   1 or 0: which standby is used; otherwise as measured on this machine
   UPCALL_TRACE      a directory, as an absolute path: keep the last events there, for
                     upcall trace --from and upcall trace -p
-  UPCALL_DEADLOCKS  the path of this command, which then shows deadlocks (--report-deadlocks)
+  UPCALL_DEADLOCKS  1: as --report-deadlocks
+  UPCALL_COMMAND    the command upcall, as an absolute path, which shows threads then
+                    [default: this command]
   UPCALL_LOG        sites: print what was rewritten";
 
 const DOCTOR_NOTES: &str = "\

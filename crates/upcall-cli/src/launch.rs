@@ -130,7 +130,7 @@ fn prepare(
         }
     })?;
     let preload = guest_library::preload(&library, existing.as_deref());
-    let (settings, is_known) = settings(args, preload);
+    let (settings, is_known) = settings(args, preload, &command);
     let holds_again = said == Said::Plainly
         && is_known
         && existing.is_none()
@@ -170,7 +170,7 @@ fn meaningless_variable(variable: Meaningless) -> Refusal {
 
 /// The environment of the guest library and of libc: what to set, and what to take away; and if that is so until the
 /// machine changes, for whoever has no limit of addresses and no word of their own for libc.
-fn settings(args: &RunArgs, preload: OsString) -> (Settings, bool) {
+fn settings(args: &RunArgs, preload: OsString, command: &Path) -> (Settings, bool) {
     let mut is_known = true;
     let mut settings = vec![("LD_PRELOAD", Some(preload))];
     if let Some(range) = args.vps {
@@ -204,10 +204,17 @@ fn settings(args: &RunArgs, preload: OsString) -> (Settings, bool) {
         ));
     }
     settings.push(("UPCALL_STATS", args.stats.then(|| "1".into())));
-    if args.report_deadlocks
-        && let Ok(own) = std::env::current_exe()
-    {
-        settings.push(("UPCALL_DEADLOCKS", Some(own.into())));
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if args.report_deadlocks {
+        settings.push(("UPCALL_DEADLOCKS", Some("1".into())));
+    }
+    if let Some(signal) = &args.stacks_on {
+        settings.push(("UPCALL_STACKS", Some(signal.into())));
+    }
+    let shows_threads =
+        args.report_deadlocks || args.stacks_on.is_some() || is_set("UPCALL_DEADLOCKS");
+    if shows_threads && !is_set("UPCALL_COMMAND") {
+        settings.push(("UPCALL_COMMAND", Some(command.into())));
     }
     if args.no_children {
         settings.push(("UPCALL_CHILDREN", Some("0".into())));

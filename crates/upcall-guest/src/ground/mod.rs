@@ -5,6 +5,7 @@ pub mod access;
 pub mod arch;
 pub mod attributes;
 pub mod caller;
+pub mod command;
 pub mod entry;
 pub mod file;
 pub mod heap;

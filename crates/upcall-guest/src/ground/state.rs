@@ -37,8 +37,12 @@ pub struct Options {
     pub stats: bool,
     /// The directory for a file in which events are noted, if they are.
     pub trace: Option<&'static CStr>,
-    /// The path of the command that shows a deadlock, if one is to be shown.
-    pub deadlocks: Option<&'static CStr>,
+    /// The path of the command `upcall`, if it is to show threads.
+    pub command: Option<&'static CStr>,
+    /// Have it show them in a deadlock.
+    pub deadlocks: bool,
+    /// The signal at which it shows them; 0: none.
+    pub stacks: i32,
     /// Use a sentinel instead of a standby; otherwise as the kernel's scheduler needs.
     pub sentinel: bool,
     /// The probe to use.
@@ -121,7 +125,9 @@ pub struct Guest {
     share: AtomicU32,
     pub(crate) stats: AtomicBool,
     trace: AtomicPtr<c_char>,
-    deadlocks: AtomicPtr<c_char>,
+    command: AtomicPtr<c_char>,
+    deadlocks: AtomicBool,
+    stacks: AtomicI32,
     /// Where to print them: standard error as it was when the runtime started, which many programs
     /// close before they end.
     pub(crate) report_to: AtomicI32,
@@ -154,7 +160,9 @@ pub static GUEST: Guest = Guest {
     share: AtomicU32::new(0),
     stats: AtomicBool::new(false),
     trace: AtomicPtr::new(ptr::null_mut()),
-    deadlocks: AtomicPtr::new(ptr::null_mut()),
+    command: AtomicPtr::new(ptr::null_mut()),
+    deadlocks: AtomicBool::new(false),
+    stacks: AtomicI32::new(0),
     report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
     probe: AtomicEnum::new(Probe::Perf),
@@ -186,11 +194,13 @@ impl Guest {
         self.stats.store(options.stats, Ordering::Relaxed);
         for (place, text) in [
             (&self.trace, options.trace),
-            (&self.deadlocks, options.deadlocks),
+            (&self.command, options.command),
         ] {
             let text = text.map_or(ptr::null(), CStr::as_ptr);
             place.store(text.cast_mut(), Ordering::Relaxed);
         }
+        self.deadlocks.store(options.deadlocks, Ordering::Relaxed);
+        self.stacks.store(options.stacks, Ordering::Relaxed);
         self.sentinel.store(options.sentinel, Ordering::Relaxed);
         self.probe.store(options.probe, Ordering::Relaxed);
         self.backend.store(options.backend, Ordering::Relaxed);
@@ -225,9 +235,21 @@ impl Guest {
         text_of(&self.trace)
     }
 
-    /// [`Options::deadlocks`].
+    /// [`Options::command`].
+    pub fn command(&self) -> Option<&'static CStr> {
+        text_of(&self.command)
+    }
+
+    /// [`Options::command`], if it shows deadlocks.
     pub fn reports_deadlocks(&self) -> Option<&'static CStr> {
-        text_of(&self.deadlocks)
+        let shows = self.deadlocks.load(Ordering::Relaxed);
+        shows.then(|| self.command())?
+    }
+
+    /// [`Options::stacks`].
+    #[inline]
+    pub fn stacks(&self) -> i32 {
+        self.stacks.load(Ordering::Relaxed)
     }
 
     /// [`Options::policy`].

@@ -2,7 +2,6 @@
 //! is.
 
 pub mod backtrace;
-pub mod command;
 pub mod description;
 pub mod stats;
 pub mod stuck;

@@ -115,11 +115,17 @@ pub(super) fn ends_by_default(signal: i32) -> bool {
     !stops_or_nothing && !is_fault(signal) && !matches!(signal, libc::SIGKILL | libc::SIGSYS)
 }
 
+/// Returns true if the user has the threads shown at this signal. The program's action is noted, and not taken.
+pub(super) fn shows_stacks(signal: i32) -> bool {
+    signal == GUEST.stacks()
+}
+
 /// Returns true if the kernel calls `on_signal` for an action of the program. With a runtime that includes signals that
 /// would end the process: a sleeping activation may have taken one for threads that block it by now.
 pub(super) fn is_caught(signal: i32, handler: usize) -> bool {
     handler > SIG_IGN
         || is_ours(signal)
+        || shows_stacks(signal)
         || handler == SIG_DFL && ends_by_default(signal) && GUEST.runtime().is_some()
 }
 
@@ -149,6 +155,9 @@ pub enum Disposition {
 
 /// Returns what `signal` would do if it were delivered now.
 pub fn disposition(signal: i32) -> Disposition {
+    if shows_stacks(signal) {
+        return Disposition::Handled;
+    }
     match ACTIONS[signal as usize].handler.load(Ordering::Acquire) {
         SIG_IGN => Disposition::Ignored,
         SIG_DFL
@@ -170,6 +179,7 @@ pub fn has_handlers() -> bool {
         !is_fault(signal)
             && !is_libcs(signal)
             && !is_ours(signal)
+            && !shows_stacks(signal)
             && disposition(signal) == Disposition::Handled
     })
 }
@@ -197,7 +207,10 @@ pub(super) fn kernel_action(signal: i32, action: &KernelAction) -> KernelAction 
     } else {
         (0, action.mask)
     };
-    let flags = if signal == libc::SIGSEGV && REPORTS_OVERFLOWS.load(Ordering::Relaxed) {
+    let flags = if shows_stacks(signal) {
+        // The call that it interrupts goes on, where the kernel knows how.
+        flags | libc::SA_RESTART as u64
+    } else if signal == libc::SIGSEGV && REPORTS_OVERFLOWS.load(Ordering::Relaxed) {
         flags | libc::SA_ONSTACK as u64
     } else {
         flags
@@ -268,7 +281,7 @@ pub fn inherit_actions() {
             )
         };
         ACTIONS[signal as usize].set(&action);
-        let handled = action.handler > SIG_IGN;
+        let handled = action.handler > SIG_IGN || shows_stacks(signal);
         masks::handles(signal, handled);
         let fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS);
         if handled || fault {
@@ -285,7 +298,7 @@ pub fn install_own() {
         let action = ACTIONS[signal as usize].get();
         if action.handler > SIG_IGN {
             set_kernel_action(signal, &kernel_action(signal, &action));
-        } else if action.handler == SIG_DFL && ends_by_default(signal) {
+        } else if shows_stacks(signal) || action.handler == SIG_DFL && ends_by_default(signal) {
             set_kernel_action(signal, &kernel_action(signal, &action));
             masks::handles(signal, true);
         }
@@ -296,7 +309,7 @@ pub fn install_own() {
 pub fn forget_own() {
     for signal in 1..SIGNALS as i32 {
         let action = ACTIONS[signal as usize].get();
-        if action.handler > SIG_IGN {
+        if action.handler > SIG_IGN || shows_stacks(signal) {
             set_kernel_action(signal, &kernel_action(signal, &action));
         }
     }

@@ -66,7 +66,7 @@ use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, kernel_mask, set_kernel_mask};
 use crate::ground::state::{self, GUEST};
-use crate::ground::{access, caller, record};
+use crate::ground::{access, caller, command, record};
 use crate::rewrite::{patch, sud};
 
 use frame::{frame_mask, set_frame_mask, show_call};
@@ -614,6 +614,11 @@ unsafe fn call(
         carried.deliver(thread);
         return;
     }
+    if shows_stacks(signal) {
+        // Nothing of the program's is interrupted.
+        show_stacks();
+        return;
+    }
     let action = ACTIONS[signal as usize].get();
     if action.handler > SIG_IGN {
         let seen = if action.flags & libc::SA_RESTART as u64 != 0 {
@@ -665,6 +670,16 @@ fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc
         .store(mask & !preempt::OWN, Ordering::Relaxed);
 }
 
+/// Has all threads shown on standard error.
+#[cold]
+fn show_stacks() {
+    if let Some(command) = GUEST.command() {
+        // SAFETY: no memory of ours is involved. A child of vfork(2) has a number of its own.
+        let pid = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
+        command::show_stacks(command, pid);
+    }
+}
+
 /// # Safety
 ///
 /// In the kernel's frame for this signal.
@@ -673,6 +688,10 @@ unsafe fn call_handler(
     information: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,
 ) {
+    if shows_stacks(signal) {
+        show_stacks();
+        return;
+    }
     let slot = &ACTIONS[signal as usize];
     let action = slot.get();
     match action.handler {

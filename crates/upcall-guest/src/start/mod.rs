@@ -28,7 +28,7 @@ use upcall_linux::observe::{Probe, open_switch_ring};
 use upcall_linux::page;
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::turns;
-use upcall_linux::variables::{self, Meaningless};
+use upcall_linux::variables::{self, Meaningless, signal_named};
 
 use crate::call::serve as calls;
 use crate::call::table::is_early;
@@ -316,7 +316,9 @@ impl Options {
             share: number("UPCALL_SHARE").unwrap_or(0) as u32,
             stats: number("UPCALL_STATS").unwrap_or(0) != 0,
             trace: None,
-            deadlocks: None,
+            command: None,
+            deadlocks: number("UPCALL_DEADLOCKS").unwrap_or(0) != 0,
+            stacks: 0,
             sentinel: number("UPCALL_SENTINEL").map_or_else(
                 || choose_unmeasured().mode == StandbyMode::Sentinel,
                 |value| value != 0,
@@ -332,7 +334,10 @@ impl Options {
         }
         let mut path = |name| read(name).and_then(|path| kept_path(path.into()));
         options.trace = path("UPCALL_TRACE");
-        options.deadlocks = path("UPCALL_DEADLOCKS");
+        options.command = path("UPCALL_COMMAND");
+        let signal = read("UPCALL_STACKS");
+        options.stacks = signal.and_then(|name| signal_named(&name)).unwrap_or(0);
+        let shows_threads = options.deadlocks || options.stacks != 0;
         let probe = match read("UPCALL_PROBE").as_deref() {
             Some("perf") => Some(Probe::Perf),
             Some("proc") => Some(Probe::Proc),
@@ -347,6 +352,13 @@ impl Options {
         options.policy = read("UPCALL_POLICY")
             .and_then(|name| Policy::named(&name))
             .unwrap_or(Policy::ForkedFirst);
+        if shows_threads && options.command.is_none() && meaningless.is_none() {
+            meaningless = Some(Meaningless {
+                name: "UPCALL_COMMAND",
+                value: String::new(),
+                expected: "the absolute path of the command upcall, which shows threads".into(),
+            });
+        }
         (options, probe, meaningless)
     }
 }

@@ -26,7 +26,7 @@ enum Values {
 }
 
 /// The variables that no flag of `upcall run` stands for.
-const VARIABLES: [(&str, Values); 8] = [
+const VARIABLES: [(&str, Values); 9] = [
     ("UPCALL_SLICE_US", Values::Number(100, 1_000_000)),
     ("UPCALL_GANG", Values::YesOrNo),
     ("UPCALL_SENTINEL", Values::YesOrNo),
@@ -34,16 +34,18 @@ const VARIABLES: [(&str, Values); 8] = [
     ("UPCALL_PROBE", Values::Word(&["perf", "proc", "yields"])),
     ("UPCALL_LOG", Values::Word(&["sites"])),
     ("UPCALL_TRACE", Values::Path("a directory")),
-    ("UPCALL_DEADLOCKS", Values::Path("the command upcall")),
+    ("UPCALL_COMMAND", Values::Path("the command upcall")),
+    ("UPCALL_DEADLOCKS", Values::YesOrNo),
 ];
 
 /// Those that stand for a flag.
-const OF_FLAGS: [(&str, Values); 5] = [
+const OF_FLAGS: [(&str, Values); 6] = [
     ("UPCALL_VPS", Values::Processors),
     ("UPCALL_STATS", Values::YesOrNo),
     ("UPCALL_POLICY", Values::Word(&POLICIES)),
     ("UPCALL_BACKEND", Values::Word(&BACKENDS)),
     ("UPCALL_SHARE", Values::Number(1, MOST_SHARE as u64)),
+    ("UPCALL_STACKS", Values::Word(&SIGNALS)),
 ];
 
 /// The names of policies that `upcall run --policy` knows.
@@ -51,6 +53,26 @@ pub(crate) const POLICIES: [&str; 5] = ["lifo", "round-robin", "fifo", "priority
 
 /// The names of backends that `upcall run --backend` knows.
 const BACKENDS: [&str; 3] = ["auto", "standby", "observed"];
+
+/// The names of signals on which a program may be asked to show its threads. Each may be sent to a program by a user, and
+/// none stops one.
+const SIGNALS: [&str; 8] = ["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "URG", "WINCH"];
+
+/// The number of one of the signals on which a program may be asked to show its threads.
+pub fn signal_named(name: &str) -> Option<i32> {
+    const NUMBERS: [i32; SIGNALS.len()] = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGTERM,
+        libc::SIGURG,
+        libc::SIGWINCH,
+    ];
+    let at = SIGNALS.iter().position(|known| *known == name)?;
+    Some(NUMBERS[at])
+}
 
 /// A variable whose value means nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -186,7 +208,8 @@ mod tests {
             ("UPCALL_PROBE", "best"),
             ("UPCALL_LOG", "everything"),
             ("UPCALL_TRACE", "events"),
-            ("UPCALL_DEADLOCKS", "1"),
+            ("UPCALL_COMMAND", "upcall"),
+            ("UPCALL_DEADLOCKS", "/usr/bin/upcall"),
         ] {
             let meaningless = one(name, value).expect_err(value);
             assert_eq!(meaningless.name, name, "{meaningless}");
