@@ -118,6 +118,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIGNAL", env = "UPCALL_STACKS", hide_env_values = true, value_parser = signal)]
     pub stacks_on: Option<String>,
 
+    /// Each kernel thread has the name of the thread that it runs, for perf record and top -H
+    ///
+    /// A switch to a thread of another name takes a system call more. ps shows the program by the name of the thread that its
+    /// first kernel thread runs.
+    #[arg(long, env = "UPCALL_COMM", hide_env_values = true, action = ArgAction::SetTrue,
+          value_parser = BoolishValueParser::new())]
+    pub comm: bool,
+
     /// Run the programs that PROGRAM starts natively [env: UPCALL_CHILDREN=0]
     #[arg(long)]
     pub no_children: bool,
@@ -153,6 +161,7 @@ impl RunArgs {
             stats: false,
             report_deadlocks: false,
             stacks_on: None,
+            comm: false,
             no_children: false,
             or_native: false,
             command,

@@ -204,6 +204,7 @@ fn settings(args: &RunArgs, preload: OsString, command: &Path) -> (Settings, boo
         ));
     }
     settings.push(("UPCALL_STATS", args.stats.then(|| "1".into())));
+    settings.push(("UPCALL_COMM", args.comm.then(|| "1".into())));
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if args.report_deadlocks {
         settings.push(("UPCALL_DEADLOCKS", Some("1".into())));

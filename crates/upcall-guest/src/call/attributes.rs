@@ -165,7 +165,15 @@ pub fn prctl_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
 pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     let at = frame.rsi as usize;
     match frame.rdi as i32 {
-        libc::PR_SET_NAME => names::set_own(thread, at),
+        libc::PR_SET_NAME => {
+            let answer = names::set_own(thread, at);
+            if GUEST.names_kernel_threads() {
+                let inside = runtime.enter();
+                names::follow(&inside, thread);
+                inside.leave();
+            }
+            answer
+        }
         libc::PR_GET_NAME => names::get_own(thread, at),
         libc::PR_SET_TIMERSLACK => {
             let inside = runtime.enter();

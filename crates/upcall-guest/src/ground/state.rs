@@ -43,6 +43,8 @@ pub struct Options {
     pub deadlocks: bool,
     /// The signal at which it shows them; 0: none.
     pub stacks: i32,
+    /// Kernel threads have the names of the threads that they run.
+    pub comm: bool,
     /// Use a sentinel instead of a standby; otherwise as the kernel's scheduler needs.
     pub sentinel: bool,
     /// The probe to use.
@@ -128,6 +130,7 @@ pub struct Guest {
     command: AtomicPtr<c_char>,
     deadlocks: AtomicBool,
     stacks: AtomicI32,
+    comm: AtomicBool,
     /// Where to print them: standard error as it was when the runtime started, which many programs
     /// close before they end.
     pub(crate) report_to: AtomicI32,
@@ -163,6 +166,7 @@ pub static GUEST: Guest = Guest {
     command: AtomicPtr::new(ptr::null_mut()),
     deadlocks: AtomicBool::new(false),
     stacks: AtomicI32::new(0),
+    comm: AtomicBool::new(false),
     report_to: AtomicI32::new(libc::STDERR_FILENO),
     sentinel: AtomicBool::new(false),
     probe: AtomicEnum::new(Probe::Perf),
@@ -201,6 +205,7 @@ impl Guest {
         }
         self.deadlocks.store(options.deadlocks, Ordering::Relaxed);
         self.stacks.store(options.stacks, Ordering::Relaxed);
+        self.comm.store(options.comm, Ordering::Relaxed);
         self.sentinel.store(options.sentinel, Ordering::Relaxed);
         self.probe.store(options.probe, Ordering::Relaxed);
         self.backend.store(options.backend, Ordering::Relaxed);
@@ -250,6 +255,11 @@ impl Guest {
     #[inline]
     pub fn stacks(&self) -> i32 {
         self.stacks.load(Ordering::Relaxed)
+    }
+
+    /// [`Options::comm`].
+    pub fn names_kernel_threads(&self) -> bool {
+        self.comm.load(Ordering::Relaxed)
     }
 
     /// [`Options::policy`].

@@ -319,6 +319,7 @@ impl Options {
             command: None,
             deadlocks: number("UPCALL_DEADLOCKS").unwrap_or(0) != 0,
             stacks: 0,
+            comm: number("UPCALL_COMM").unwrap_or(0) != 0,
             sentinel: number("UPCALL_SENTINEL").map_or_else(
                 || choose_unmeasured().mode == StandbyMode::Sentinel,
                 |value| value != 0,

@@ -86,6 +86,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
             call,
             tick: signal::tick,
             stuck: stuck::look,
+            runs: GUEST.names_kernel_threads().then_some(names::follow),
         },
     })?;
     if GUEST.backend.load(Ordering::Relaxed) == Backend::Observed

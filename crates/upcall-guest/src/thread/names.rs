@@ -2,11 +2,11 @@
 //!
 //! The kernel has no such file for a user-level thread. Opening it gives a file in memory that holds the name. If it was
 //! opened for writing it is read when it is closed. The first thread's name is also its kernel thread's, which other
-//! processes see.
+//! processes see. With `upcall run --comm` every kernel thread has the name of the thread that it runs ([`follow`]).
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use upcall_linux::{Runtime, Thread};
+use upcall_linux::{Activation, Runtime, Thread};
 
 use crate::ground::access::{self, Fault};
 use crate::ground::attributes::GuestAttributes;
@@ -72,7 +72,7 @@ fn note(thread: &'static Thread, id: Option<i32>) {
 fn name_in_kernel(thread: &'static Thread, id: i32, name: &[u8; LENGTH]) {
     let length = name.iter().position(|&byte| byte == 0);
     let name = &name[..length.unwrap_or(LENGTH)];
-    if id < FIRST {
+    if id < FIRST && !GUEST.names_kernel_threads() {
         name_kernel_thread(id, name);
     }
     if let Some(id) = record::kernel_id(thread) {
@@ -126,6 +126,19 @@ pub fn give_back(thread: &'static Thread) {
     let name = get(thread);
     let words = [libc::PR_SET_NAME as u64, name.as_ptr() as u64, 0, 0, 0, 0];
     raw(libc::SYS_prctl, words);
+}
+
+/// Gives the calling kernel thread, an activation's, the name of the thread that it is about to run.
+pub fn follow(activation: &Activation, thread: &'static Thread) {
+    let mut differs = false;
+    for (has, wanted) in activation.kernel.name.iter().zip(&thread.guest().name) {
+        let wanted = wanted.load(Ordering::Relaxed);
+        differs |= has.load(Ordering::Relaxed) != wanted;
+        has.store(wanted, Ordering::Relaxed);
+    }
+    if differs {
+        give_back(thread);
+    }
 }
 
 /// PR_SET_NAME.

@@ -16,7 +16,7 @@ use crate::blocked::watch::Watch;
 use crate::record::Recorder;
 use crate::state::{
     Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
-    Thread, activations, base, cpu_time, slack,
+    Thread, activations, base, cpu_time, follows,
 };
 use crate::sys::{self, descriptors, live, memory, vdso};
 use crate::turns::Turns;
@@ -36,6 +36,9 @@ impl Linux {
         base::detect();
         vdso::detect();
         activations::forget();
+        if settings.hooks.runs.is_some() {
+            follows::begin(follows::HOOK);
+        }
         // SAFETY: asks only.
         let pid = unsafe { sys!(sys::SYS_getpid) } as i32;
         Ok(Linux {
@@ -333,7 +336,7 @@ impl Attributes for Linux {
     #[inline(always)]
     fn install(&self, activation: &Activation, thread: &'static Thread) {
         cpu_time::begins(activation);
-        slack::install(activation, thread);
+        follows::install(activation, thread);
         let state = &activation.kernel;
         let pointer = thread.kernel.thread_pointer.load(Ordering::Relaxed);
         if state.thread_pointer.load(Ordering::Relaxed) != pointer {

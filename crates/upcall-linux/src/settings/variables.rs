@@ -39,13 +39,14 @@ const VARIABLES: [(&str, Values); 9] = [
 ];
 
 /// Those that stand for a flag.
-const OF_FLAGS: [(&str, Values); 6] = [
+const OF_FLAGS: [(&str, Values); 7] = [
     ("UPCALL_VPS", Values::Processors),
     ("UPCALL_STATS", Values::YesOrNo),
     ("UPCALL_POLICY", Values::Word(&POLICIES)),
     ("UPCALL_BACKEND", Values::Word(&BACKENDS)),
     ("UPCALL_SHARE", Values::Number(1, MOST_SHARE as u64)),
     ("UPCALL_STACKS", Values::Word(&SIGNALS)),
+    ("UPCALL_COMM", Values::YesOrNo),
 ];
 
 /// The names of policies that `upcall run --policy` knows.

@@ -41,6 +41,8 @@ pub struct Hooks {
     pub call: fn(&Thread) -> u64,
     /// A time slice of this thread is over, which is parked. See [`upcall_core::kernel::Share::tick`].
     pub tick: fn(&Inside, &'static Thread),
+    /// The thread is about to run on the calling activation, if that is asked for.
+    pub runs: Option<fn(&Activation, &'static Thread)>,
 }
 
 /// How the backend is set up.

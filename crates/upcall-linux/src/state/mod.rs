@@ -10,6 +10,7 @@ pub mod activations;
 pub mod base;
 mod begin;
 pub mod cpu_time;
+pub(crate) mod follows;
 mod inbox;
 mod linux;
 mod room;
@@ -81,6 +82,8 @@ pub struct LinuxActivation {
     pub mask: AtomicU64,
     /// The timer slack of the kernel thread; `u64::MAX` when it is not known.
     pub(crate) slack: AtomicU64,
+    /// The name of the kernel thread, where that follows the thread. Kept by the guest.
+    pub name: [AtomicU64; 2],
     /// What its own clock said when its thread began to run; 0 when nobody has asked.
     pub(crate) cpu_mark: AtomicU64,
     /// Signals that wait for the activation to leave the runtime.
@@ -123,6 +126,7 @@ impl Default for LinuxActivation {
             thread_pointer: AtomicUsize::new(0),
             mask: AtomicU64::new(0),
             slack: AtomicU64::new(u64::MAX),
+            name: [const { AtomicU64::new(0) }; 2],
             cpu_mark: AtomicU64::new(0),
             inbox: Inbox::default(),
             at_hand: AtomicU64::new(0),
@@ -185,6 +189,7 @@ impl LinuxActivation {
         self.at_hand.store(0, Ordering::Relaxed);
         self.looks.store(false, Ordering::Relaxed);
         self.slack.store(u64::MAX, Ordering::Relaxed);
+        self.name[0].store(0, Ordering::Relaxed);
         self.cpu_mark.store(0, Ordering::Relaxed);
     }
 }

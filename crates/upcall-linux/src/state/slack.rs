@@ -3,11 +3,11 @@
 //! in the kernel has the slack of the activation.
 //!
 //! Activations inherit the slack with which the process began. Until a thread changes its own, that is right for every
-//! thread. From then on each activation gets the slack of the thread that it runs.
+//! thread. From then on each activation gets the slack of the thread that it runs (`follows`).
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::state::{Activation, Inside, Thread};
+use crate::state::{Activation, Inside, Thread, follows};
 
 /// What a thread has of it.
 #[derive(Default)]
@@ -17,9 +17,6 @@ pub struct Slack {
     /// What it goes back to: its creator's.
     first: AtomicU64,
 }
-
-/// Some thread has changed its own.
-static DIFFERS: AtomicBool = AtomicBool::new(false);
 
 fn of_kernel_thread() -> u64 {
     // SAFETY: asks only.
@@ -66,20 +63,13 @@ pub fn set(inside: &Inside, thread: &'static Thread, ns: i64) {
         _ => slack.first.load(Ordering::Relaxed),
     };
     slack.now.store(ns, Ordering::Relaxed);
-    DIFFERS.store(true, Ordering::Relaxed);
+    follows::begin(follows::SLACK);
     install(inside, thread);
 }
 
 /// The thread is about to run on the calling activation.
-#[inline]
-pub(crate) fn install(activation: &Activation, thread: &'static Thread) {
-    if DIFFERS.load(Ordering::Relaxed) {
-        apply(activation, thread.kernel.slack.ns());
-    }
-}
-
-#[cold]
-fn apply(activation: &Activation, ns: u64) {
+pub(super) fn install(activation: &Activation, thread: &'static Thread) {
+    let ns = thread.kernel.slack.ns();
     if activation.kernel.slack.swap(ns, Ordering::Relaxed) != ns {
         // 0 would mean the kernel thread's first.
         set_kernel_thread(ns.max(1));

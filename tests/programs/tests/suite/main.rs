@@ -3,7 +3,6 @@
 mod blocked_calls;
 mod calls;
 mod constructors;
-mod deadlocks;
 mod dispatch;
 mod exit_status;
 mod filters;
@@ -17,6 +16,7 @@ mod programs;
 mod redis;
 mod refusals;
 mod scripts;
+mod shown;
 mod sites;
 mod told;
 mod tools;
