@@ -158,7 +158,10 @@ impl Scheduler {
             return None;
         }
         match now.state() {
-            OBSERVED_BLOCKED | OBSERVED_STOPPED => Some(true),
+            OBSERVED_BLOCKED => Some(true),
+            // By a debugger, or as the whole process is about to: its virtual processor stands still with it (Anderson et
+            // al. 1992, section 4.4).
+            OBSERVED_STOPPED => Some(false),
             OBSERVED_RUNNING | OBSERVED_READY => {
                 let (now, slot) = slot(page, own);
                 let switches = slot.switches.load(Ordering::Relaxed);
@@ -337,11 +340,18 @@ mod tests {
     #[test]
     fn blocked_is_believed_each_time() {
         let (scheduler, seen) = (scheduler(), Seen::default());
-        for state in [OBSERVED_BLOCKED, OBSERVED_STOPPED] {
-            let page = page(word(OWNER, state), 3);
-            for _ in 0..3 {
-                assert_eq!(scheduler.read(&page, OWNER, STANDBY, &seen), Some(true));
-            }
+        let page = page(word(OWNER, OBSERVED_BLOCKED), 3);
+        for _ in 0..3 {
+            assert_eq!(scheduler.read(&page, OWNER, STANDBY, &seen), Some(true));
+        }
+    }
+
+    #[test]
+    fn one_that_a_debugger_has_stopped_is_not_blocked() {
+        let (scheduler, seen) = (scheduler(), Seen::default());
+        let page = page(word(OWNER, OBSERVED_STOPPED), 3);
+        for _ in 0..3 {
+            assert_eq!(scheduler.read(&page, OWNER, STANDBY, &seen), Some(false));
         }
     }
 

@@ -21,14 +21,14 @@ pub(crate) fn begin(what: u32) {
 /// The thread is about to run on the calling activation.
 #[inline]
 pub(crate) fn install(activation: &Activation, thread: &'static Thread) {
-    let differ = DIFFER.load(Ordering::Relaxed);
-    if differ != 0 {
-        apply(differ, activation, thread);
+    if DIFFER.load(Ordering::Relaxed) != 0 {
+        apply(activation, thread);
     }
 }
 
 #[cold]
-fn apply(differ: u32, activation: &Activation, thread: &'static Thread) {
+fn apply(activation: &Activation, thread: &'static Thread) {
+    let differ = DIFFER.load(Ordering::Relaxed);
     if differ & SLACK != 0 {
         slack::install(activation, thread);
     }
