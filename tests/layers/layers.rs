@@ -24,7 +24,7 @@ fn upcall() {
     check(
         "crates/upcall",
         &[
-            &["deadlock", "error", "signal", "time", "waiting"],
+            &["critical", "deadlock", "error", "signal", "time", "waiting"],
             &["current", "io", "policy", "sync"],
             &["net", "raw", "runtime"],
             &["thread"],

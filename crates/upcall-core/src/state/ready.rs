@@ -66,6 +66,29 @@ impl<K: Machine> Queue<K> {
         }
     }
 
+    /// Before all others of its rank, those included that were forked.
+    fn push_first(&mut self, thread: &'static Thread<K>) {
+        self.end_forked();
+        self.push_front(thread);
+    }
+
+    /// Before all others of its rank but for one in a critical section, which came while this one was out.
+    fn put_back(&mut self, thread: &'static Thread<K>) {
+        let comes_first = |(first, _): &(&'static Thread<K>, Rank)| first.is_in_section();
+        let first = match thread.is_in_section() {
+            true => None,
+            false => self.first().filter(comes_first),
+        };
+        if first.is_none() {
+            return self.push_front(thread);
+        }
+        let first = self.pop_front();
+        self.push_front(thread);
+        if let Some(first) = first {
+            self.push_front(first);
+        }
+    }
+
     #[inline]
     fn push_forked(&mut self, thread: &'static Thread<K>) {
         match thread.rank() {
@@ -274,10 +297,23 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
     }
 
+    /// Puts a thread at the front again that was taken from there and not chosen.
+    pub(crate) fn put_back(&self, kernel: &K, thread: &'static Thread<K>) {
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
+        self.with(kernel, |len| Some(len + 1), |list| list.put_back(thread));
+    }
+
     /// Puts a thread at the front that comes back from the kernel. [`ReadyList::awaits_owner`] knows it from then on.
     pub(crate) fn push_returned(&self, kernel: &K, thread: &'static Thread<K>) {
         thread.state.store(Phase::Returned, Ordering::Relaxed);
         self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
+    }
+
+    /// Puts a thread before all others of its rank that is in a critical section. [`ReadyList::awaits_owner`] knows it from
+    /// then on.
+    pub(crate) fn push_first(&self, kernel: &K, thread: &'static Thread<K>) {
+        thread.state.store(Phase::Returned, Ordering::Relaxed);
+        self.with(kernel, |len| Some(len + 1), |list| list.push_first(thread));
     }
 
     /// Puts a new thread in, before all others of its rank.
@@ -364,6 +400,16 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, Some, waits).unwrap_or(false)
     }
 
+    /// Returns true if the first is in a critical section, at some moment.
+    pub(crate) fn begins_with_section(&self, kernel: &K) -> bool {
+        let first = self.with(
+            kernel,
+            |len| (len != 0).then_some(len),
+            |list| list.first().is_some_and(|(first, _)| first.is_in_section()),
+        );
+        first.unwrap_or(false)
+    }
+
     /// The rank of the most urgent, at some moment.
     pub(crate) fn first_rank(&self, kernel: &K) -> Option<Rank> {
         let first = self.with(
@@ -404,6 +450,23 @@ mod tests {
         assert!(core::ptr::eq(next, other) && !ready.awaits_owner(&kernel, back));
         ready.push_returned(&kernel, other);
         assert!(ready.awaits_owner(&kernel, other) && !ready.awaits_owner(&kernel, back));
+    }
+
+    /// It came while the first was out, which does not go before it when it is put back.
+    #[test]
+    fn who_is_put_back_waits_behind_a_section() {
+        let kernel = Bare::new();
+        let [chosen, inside, forked]: [&Thread<Bare>; 3] = kernel.threads();
+        let ready = ReadyList::new();
+        inside.enter_section();
+        ready.push_forked(&kernel, forked);
+        ready.push_first(&kernel, inside);
+        assert!(ready.begins_with_section(&kernel) && ready.awaits_owner(&kernel, inside));
+        ready.put_back(&kernel, chosen);
+        for expected in [inside, chosen, forked] {
+            assert!(core::ptr::eq(ready.pop(&kernel).unwrap(), expected));
+        }
+        assert!(ready.pop(&kernel).is_none());
     }
 
     /// Against a queue: order, length, and that a thread put in is ready.

@@ -106,9 +106,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_event_is_lost",
         file: "runtime/passage.rs",
-        text: "thread.reason.store(state.reason(), Ordering::Relaxed);
+        text: "return self.runtime().make_ready_first(vp, thread, false);
+                }
                 self.make_ready(thread);",
-        instead: "thread.reason.store(state.reason(), Ordering::Relaxed);",
+        instead: "return self.runtime().make_ready_first(vp, thread, false);
+                }",
         scenario: "descriptors",
     },
     Mutant {
@@ -435,6 +437,22 @@ pub const MUTANTS: &[Mutant] = &[
         instead: "if runtime.vps.any_idle() {
                 runtime.ring(vp.index());",
         scenario: "the_kernel_gives_threads_again",
+    },
+    // Who stays in a section keeps the processor.
+    Mutant {
+        caught_by: "panicked",
+        file: "state/section.rs",
+        text: "&& self.overdue.load(Ordering::Relaxed) <= ASKED + MOST_SLICES",
+        instead: "",
+        scenario: "sections::a_section_without_an_end_does_not_keep_the_processor",
+    },
+    // It gives way at the end of its slice only.
+    Mutant {
+        caught_by: "panicked",
+        file: "state/section.rs",
+        text: "left == 0 && self.overdue.load(Ordering::Relaxed) != 0",
+        instead: "false",
+        scenario: "sections::who_leaves_a_section_gives_way",
     },
     // The alarm has rung, and is not set for the next deadline.
     Mutant {
