@@ -100,7 +100,7 @@ impl<K: Kernel> Runtime<K> {
 
     /// A thread that was chosen waits again, before its equals.
     pub(super) fn put_back(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.put_back(&self.kernel, thread);
+        vp.ready.put_back(&self.kernel, thread, self.is_ranked());
         self.vps.set_ready(vp);
         if self.is_ranked() {
             self.announce(vp, thread);

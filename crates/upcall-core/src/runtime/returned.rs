@@ -40,6 +40,9 @@ impl<K: Kernel> Entered<K> {
             }
             if runtime.is_ranked() {
                 self.activation().publish_rank();
+            } else if !self.is_in_section() && vp.ready.begins_with_section(&runtime.kernel) {
+                // Its request to choose again was for the owner before.
+                self.attend(Activation::<K>::RESCHEDULE);
             }
             self.trace_own(What::Resumes);
             return self;

@@ -68,10 +68,9 @@ impl<K: Kernel> Runtime<K> {
         afar: bool,
     ) {
         self.push_first(vp, thread);
-        if !self.announce(vp, thread)
-            && !self.is_ranked()
-            && vp.ready.awaits_owner(&self.kernel, thread)
-        {
+        // Also if an idle one was rung: that may find something else to run.
+        self.announce(vp, thread);
+        if !self.is_ranked() && vp.ready.awaits_owner(&self.kernel, thread) {
             self.ask_owner(vp, afar);
         }
     }
@@ -79,7 +78,7 @@ impl<K: Kernel> Runtime<K> {
     /// Puts it there, and asks nobody. Those before which it goes have their turn when it leaves its section.
     pub(super) fn push_first(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         thread.sections.defer();
-        vp.ready.push_first(&self.kernel, thread);
+        vp.ready.push_first(&self.kernel, thread, self.is_ranked());
         self.vps.set_ready(vp);
     }
 }

@@ -26,10 +26,54 @@ fn with_spin_lock(me: Me, held: &'static AtomicU32, act: impl Fn()) {
     }
 }
 
-/// Threads spin for a lock, and processors are taken, and come back: the holder goes on where the program has one left.
+/// Those who spin for a lock wait for its holder alone, who computes, waits in the kernel, for a page, for time, and for
+/// words: whenever the holder could run, it does.
+#[test]
+fn nobody_spins_for_a_holder_that_is_stopped() {
+    let name = "nobody_spins_for_a_holder_that_is_stopped";
+    explore(name, |me| {
+        let (held, count, never) = (me.word(0), me.word(0), me.word(0));
+        let threads = (0..1 + me.some(3)).map(|_| {
+            me.spawn(move |me| {
+                for _ in 0..me.some(5) {
+                    with_spin_lock(me, held, || {
+                        let before = count.load(Ordering::SeqCst);
+                        match me.machine.pick(8) {
+                            0 => me.call(me.machine.pick(4_000)),
+                            1 => me.fault(me.machine.pick(4_000)),
+                            2 => me.sleep(me.machine.pick(4_000)),
+                            3 => {
+                                let deadline = me.machine.clock.get() + me.machine.pick(4_000);
+                                me.wait(never, 0, Some(deadline));
+                            }
+                            _ => me.steps(20),
+                        }
+                        // Of one that is in there.
+                        count.store(before + 1, Ordering::SeqCst);
+                    });
+                    match me.machine.pick(4) {
+                        0 => me.call(me.machine.pick(4_000)),
+                        1 => {
+                            let child = me.fork(|me| me.steps(10));
+                            me.join(child);
+                        }
+                        _ => me.steps(20),
+                    }
+                }
+            })
+        });
+        join_all(me, threads);
+        let times = (1 + me.some(3)) * me.some(5);
+        assert_eq!(u64::from(count.load(Ordering::SeqCst)), times);
+    });
+}
+
+/// The same where processors are taken, and come back: the holder goes on where the program has one left. Not where no
+/// activation can be made: virtual processors that never began keep threads for which all others spin.
 #[test]
 fn a_holder_goes_on_with_the_processors_that_are_left() {
-    explore("a_holder_goes_on_with_the_processors_that_are_left", |me| {
+    let name = "a_holder_goes_on_with_the_processors_that_are_left";
+    explore_less(name, "1,without=exhaustion", |me| {
         let vps = me.runtime.vps().len();
         let held = me.word(0);
         let threads = (0..1 + me.some(7)).map(|_| {
