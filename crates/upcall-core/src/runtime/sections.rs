@@ -8,9 +8,12 @@
 //!    outermost section ([`Runtime::end_section`]), or after some more slices (`state/section.rs`).
 //! 2. An activation that comes back does not displace it. Its thread waits in front instead.
 //! 3. Where the thread loses its processor all the same (another address space has it, or the thread has blocked), it is
-//!    *continued first* as soon as it can run: on its virtual processor, or on the one that gets the ready list. The owner
-//!    there is asked to choose again. So is one that has waited for time or for a descriptor. One that was woken by another
-//!    thread waits as all do: to look there would cost each wake-up.
+//!    *continued first* as soon as it can run: on its virtual processor, or on the one that gets the ready list. It has a
+//!    place in the list before all that are in no section (`Rank::SECTION`). The owner is asked to
+//!    choose again. An activation that becomes the owner then looks in the list (`regain`): the request may have
+//!    been for the owner before.
+//! 4. A thread that has waited for time or for a descriptor is continued first, too. One that was woken by another thread
+//!    waits as all do: to look there would cost each wake-up.
 //!
 //! Ranks: a more urgent thread waits for the end of a section, too, as in the non-preemptive protocol of real-time systems:
 //! it might spin for what the other one holds. In a ready list ranks alone decide.

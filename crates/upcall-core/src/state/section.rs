@@ -4,8 +4,8 @@
 //! where it would take the processor from the thread ([`crate::Runtime`]'s `sections`).
 //!
 //! The runtime writes `overdue`, where the thread does nothing meanwhile: in the thread itself, which it has interrupted
-//! between two instructions, or while the thread is saved. So a thread that has left its outermost section sees there what came before it left. What comes afterwards finds it
-//! outside.
+//! between two instructions, or while the thread is saved. So a thread that has left its outermost section sees there what
+//! came before it left. What comes afterwards finds it outside.
 
 use crate::sync::{AtomicU32, Ordering};
 

@@ -438,6 +438,22 @@ pub const MUTANTS: &[Mutant] = &[
                 runtime.ring(vp.index());",
         scenario: "the_kernel_gives_threads_again",
     },
+    // Who comes back goes before one that waits in a section.
+    Mutant {
+        caught_by: "a_thread_in_a_critical_section_is_continued_first",
+        file: "state/ready.rs",
+        text: "Rank::COMMON if !ranked => self.ranked.push_back(thread, Rank::SECTION),",
+        instead: "",
+        scenario: "sections::nobody_spins_for_a_holder_that_is_stopped",
+    },
+    // Who comes back and becomes the owner does not look who waits in a section.
+    Mutant {
+        caught_by: "a_thread_in_a_critical_section_is_continued_first",
+        file: "runtime/returned.rs",
+        text: "!self.is_in_section() && vp.ready.begins_with_section(&runtime.kernel)",
+        instead: "false",
+        scenario: "sections::nobody_spins_for_a_holder_that_is_stopped",
+    },
     // Who stays in a section keeps the processor.
     Mutant {
         caught_by: "panicked",
