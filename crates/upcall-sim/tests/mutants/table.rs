@@ -178,12 +178,10 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "panicked",
         file: "runtime/taken.rs",
-        text: "while let Some(thread) = from.ready.pop(&self.kernel) {
-            self.stats.stolen.add();
-            self.push_back(to, thread);",
-        instead: "while let Some(thread) = from.ready.pop(&self.kernel) {
-            self.stats.stolen.add();
-            self.push_front(to, thread);",
+        text: "self.push_back(to, thread);
+            self.announce(to, thread);",
+        instead: "self.push_front(to, thread);
+            self.announce(to, thread);",
         scenario: "processors::the_list_of_a_taken_processor_keeps_its_order",
     },
     // It came when no virtual processor had its processor.
