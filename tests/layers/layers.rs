@@ -176,6 +176,7 @@ fn upcall_c() {
                 "barrier",
                 "channel",
                 "cond",
+                "critical",
                 "key",
                 "mutex",
                 "once",
