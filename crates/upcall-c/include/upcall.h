@@ -249,8 +249,7 @@ int upcall_fork_join(upcall_fork_t *fork, void **result);
 /* Between these the calling thread is not preempted by other threads of the program. For locks whose waiters spin: they
  * would spin for nothing while the holder does not run. Locks of this library need it not.
  *   The end of the thread's time slice comes when it leaves, or after two more slices. If it loses its processor all the
- * same (to another program, or because it waits), it goes on before all other threads, on the next processor that the
- * program has. It may wait. Each enter needs its leave, in the same thread; they may be inside of each other, and the
+ * same (to another program, or because it waits), it goes on before all threads that are in no section. It may wait. Each enter needs its leave, in the same thread; they may be inside of each other, and the
  * outermost counts. A leave too many does nothing. A section ends with its thread, and the child of a fork is in none.
  *   Each is one store, behind some instructions that find the thread; the last leave gives way to threads that were to run
  * meanwhile. They do nothing in threads of pthreads beside the runtime, and under `upcall run`. */

@@ -13,8 +13,8 @@ use upcall_linux::Thread;
 /// runs again. Locks of [`sync`](crate::sync) need no section: those who wait for them give their processor away.
 ///
 /// The end of the thread's time slice comes later: when the section ends, and at the latest after two more slices. If
-/// the thread loses its processor all the same, it goes on before all others of the program, on the next processor that the
-/// program has. The kernel, or a daemon, may have given its processor to another program, or the thread may have waited in a
+/// the thread loses its processor all the same, it goes on before all that are in no section: the thread that runs in its place
+/// gives way, unless that is in a section itself. The kernel, or a daemon, may have given its processor to another program, or the thread may have waited in a
 /// system call or on a page fault. A thread may wait in a section. While it waits its processor runs other threads.
 ///
 /// A section costs a store at its beginning and one at its end, behind some instructions that find the calling thread. It makes
