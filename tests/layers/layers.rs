@@ -24,7 +24,7 @@ fn upcall() {
     check(
         "crates/upcall",
         &[
-            &["deadlock", "error", "signal", "time", "waiting"],
+            &["critical", "deadlock", "error", "signal", "time", "waiting"],
             &["current", "io", "policy", "sync"],
             &["net", "raw", "runtime"],
             &["thread"],
@@ -176,6 +176,7 @@ fn upcall_c() {
                 "barrier",
                 "channel",
                 "cond",
+                "critical",
                 "key",
                 "mutex",
                 "once",

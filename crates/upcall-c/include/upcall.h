@@ -244,6 +244,18 @@ int upcall_fork(upcall_fork_t *fork, void *(*function)(void *), void *argument);
  * it on. */
 int upcall_fork_join(upcall_fork_t *fork, void **result);
 
+/* ---- Critical sections: upcall_critical_enter(3) ---- */
+
+/* Between these the calling thread is not preempted by other threads of the program. For locks whose waiters spin: they
+ * would spin for nothing while the holder does not run. Locks of this library need it not.
+ *   The end of the thread's time slice comes when it leaves, or after two more slices. If it loses its processor all the
+ * same (to another program, or because it waits), it goes on before all threads that are in no section. It may wait. Each enter needs its leave, in the same thread; they may be inside of each other, and the
+ * outermost counts. A leave too many does nothing. A section ends with its thread, and the child of a fork is in none.
+ *   Each is one store, behind some instructions that find the thread; the last leave gives way to threads that were to run
+ * meanwhile. They do nothing in threads of pthreads beside the runtime, and under `upcall run`. */
+void upcall_critical_enter(void);
+void upcall_critical_leave(void);
+
 /* ---- Policies of the program's own: upcall_policy(3) ---- */
 
 /* The threads that a policy may ask about. Valid while one of the policy's functions runs. */

@@ -385,6 +385,23 @@ auto join(F &&one, G &&other)
     return std::pair(std::move(*first.value), std::move(*second.value));
 }
 
+/* upcall_critical_enter() and upcall_critical_leave(), for the lifetime of an object. */
+class critical_section {
+public:
+    critical_section() noexcept { upcall_critical_enter(); }
+    ~critical_section() { upcall_critical_leave(); }
+    critical_section(const critical_section &) = delete;
+    critical_section &operator=(const critical_section &) = delete;
+};
+
+/* Calls f in a critical section. */
+template <class F>
+decltype(auto) critical(F &&f)
+{
+    critical_section inside;
+    return std::forward<F>(f)();
+}
+
 namespace this_thread {
 
 inline upcall_thread_t self() { return upcall_thread_self(); }

@@ -77,6 +77,7 @@ mod answer;
 pub mod barrier;
 pub mod channel;
 pub mod cond;
+pub mod critical;
 pub mod fork;
 pub mod key;
 pub mod layout;

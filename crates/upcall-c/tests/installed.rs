@@ -173,6 +173,11 @@ fn forks() {
 }
 
 #[test]
+fn critical_sections() {
+    in_all_modes("critical", "critical.c");
+}
+
+#[test]
 fn synchronization_beside_pthreads() {
     in_all_modes("sync", "sync.c");
 }

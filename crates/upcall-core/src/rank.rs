@@ -33,6 +33,8 @@ pub struct Rank(pub u64);
 impl Rank {
     /// What threads have until somebody says otherwise.
     pub const COMMON: Rank = Rank(1 << 63);
+    /// Where a thread of the common rank waits that is in a critical section, as long as threads have no ranks.
+    pub(crate) const SECTION: Rank = Rank((1 << 63) - 1);
     /// A thread that does not run, though it is ready, until it has another rank.
     pub const HELD: Rank = Rank(u64::MAX);
 }

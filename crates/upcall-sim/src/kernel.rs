@@ -187,6 +187,7 @@ impl Attributes for Sim {
             machine.fail("a sentinel carries a thread".into());
         }
         thread.kernel.passed.1.set(0);
+        thread.kernel.held_up.1.set(0);
         thread.kernel.held.set(0);
         let space = self.space();
         if activation.vp().has_ready() {

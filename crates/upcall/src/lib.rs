@@ -41,6 +41,8 @@ macro_rules! constant {
 #[cfg(not(loom))]
 pub mod actor;
 #[cfg(not(loom))]
+mod critical;
+#[cfg(not(loom))]
 mod current;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]
 mod deadlock;
@@ -77,6 +79,8 @@ mod waiting;
 #[cfg_attr(all(loom, not(test)), allow(dead_code))]
 pub mod workers;
 
+#[cfg(not(loom))]
+pub use critical::{CriticalSection, critical};
 #[cfg(not(loom))]
 pub use error::Error;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]

@@ -8,6 +8,8 @@ use std::sync::atomic::AtomicU32;
 use crate::sync::{Barrier, Condvar, Semaphore};
 use crate::waiting;
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use crate::critical::{enter as enter_section, leave_own as leave_own_section};
 pub use crate::sync::mutex::Raw as Mutex;
 pub use crate::sync::rwlock_raw::Raw as RwLock;
 pub use crate::waiting::Deadline;

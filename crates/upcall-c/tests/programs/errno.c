@@ -22,6 +22,8 @@ static void *body(void *argument)
     LEAVES(CHECK(upcall_getspecific(key) == argument));
     LEAVES((void)upcall_getspecific(999));
     LEAVES(upcall_thread_yield());
+    LEAVES(upcall_critical_enter());
+    LEAVES(upcall_critical_leave());
     LEAVES(upcall_thread_sleep(1000));
     LEAVES((void)upcall_served_by());
     OK(upcall_thread_setname("a name that is longer than fifteen bytes"));

@@ -179,6 +179,8 @@ impl<K: Kernel> Entered<K> {
         let (after, bucket) = match runtime.hang(thread, key, mask, deadline, matches) {
             Ok(hung) => hung,
             // Needs no alarm: it gives way as if it had slept.
+            // Not out of a critical section.
+            Err(late @ Waited::Ended(_)) if self.is_in_section() => return (self, late),
             Err(late @ Waited::Ended(_)) => return (self.give_way(), late),
             Err(other) => return (self, other),
         };

@@ -34,6 +34,7 @@ mod preempted;
 mod returned;
 mod schedule;
 mod seat;
+mod sections;
 mod spares;
 mod standby;
 mod taken;
@@ -255,6 +256,7 @@ impl<K: Kernel> Runtime<K> {
     fn take_thread(&self) -> Result<&'static Thread<K>, Errno> {
         let (thread, _) = self.threads.take(&self.kernel)?;
         thread.rank.store(Rank::COMMON.0, Ordering::Relaxed);
+        thread.sections.begin();
         self.stats.threads.up();
         Ok(thread)
     }

@@ -154,7 +154,8 @@ impl<K: Kernel> Runtime<K> {
     #[cold]
     fn give_way_to_equals(&'static self, now: u64) {
         let inside = self.enter();
-        if !inside.vp().has_ready() {
+        let in_section = inside.thread().is_some_and(Thread::is_in_section);
+        if in_section || !inside.vp().has_ready() {
             inside.leave();
             return;
         }
@@ -301,6 +302,8 @@ impl<K: Kernel> Entered<K> {
                 runtime.tell(vp, thread, Transition::Preempted);
                 if runtime.is_ranked() && runtime.is_more_urgent_ready(vp, thread.rank()) {
                     runtime.put_back(vp, thread);
+                } else if thread.is_in_section() {
+                    runtime.push_first(vp, thread);
                 } else if runtime.takes_turns() {
                     runtime.push_back(vp, thread);
                 } else {
@@ -393,6 +396,10 @@ impl<K: Kernel> Inside<K> {
             }
             Err(state) => {
                 thread.reason.store(state.reason(), Ordering::Relaxed);
+                if thread.is_in_section() {
+                    let vp = self.vp();
+                    return self.runtime().make_ready_first(vp, thread, false);
+                }
                 self.make_ready(thread);
             }
         }

@@ -100,7 +100,8 @@ impl<K: Kernel> Runtime<K> {
 
     /// A thread that was chosen waits again, before its equals.
     pub(super) fn put_back(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        self.push_front(vp, thread);
+        vp.ready.put_back(&self.kernel, thread, self.is_ranked());
+        self.vps.set_ready(vp);
         if self.is_ranked() {
             self.announce(vp, thread);
         }
@@ -137,7 +138,8 @@ impl<K: Kernel> Runtime<K> {
             .is_none_or(|rank| self.claims(vp, rank))
     }
 
-    /// Returns true if the thread that runs on `vp`, whose owner was asked to choose again, gives way.
+    /// Returns true if the thread that runs on `vp`, whose owner was asked to choose again, gives way. One in a
+    /// critical section does when it leaves that.
     pub(super) fn gives_way(
         &'static self,
         vp: &'static Vp<K>,
@@ -145,6 +147,9 @@ impl<K: Kernel> Runtime<K> {
     ) -> bool {
         if !self.kernel.may_run(vp) {
             return true;
+        }
+        if thread.is_some_and(|thread| thread.sections.defer()) {
+            return false;
         }
         let Some(thread) = thread.filter(|_| self.is_ranked()) else {
             return vp.has_ready() && self.takes_turns();

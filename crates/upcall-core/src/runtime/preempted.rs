@@ -51,6 +51,37 @@ impl<K: Kernel> Runtime<K> {
         inside.leave();
     }
 
+    /// The thread, which had so many nanoseconds of its slice, is stopped in favour of others.
+    pub(super) fn put_behind(
+        &'static self,
+        vp: &'static Vp<K>,
+        thread: &'static Thread<K>,
+        used: u64,
+    ) {
+        self.stats.preempted.add();
+        self.tell(vp, thread, Transition::Preempted);
+        if thread.is_in_section() {
+            // Its processor was taken.
+            self.push_first(vp, thread);
+        } else if self.takes_turns() {
+            vp.ready.push_spent(&self.kernel, thread, used.min(MOST_NS));
+            self.vps.set_ready(vp);
+        } else {
+            // It was stopped for another program, or for a more urgent thread, and has not had its turn.
+            self.push_front(vp, thread);
+        }
+    }
+
+    /// Threads that wait on `vp` have somebody who looks for them, while another one goes on there.
+    fn guard_ready(&'static self, vp: &'static Vp<K>) {
+        if vp.has_ready() {
+            self.call_standby(vp);
+            if self.vps.any_idle() {
+                self.ring(vp.index());
+            }
+        }
+    }
+
     /// Takes a thread from a virtual processor where at least two more wait than here. One steals when it has nothing else
     /// to run. If its threads compute, or their clients always ask anew, it never gets there, and each of its few
     /// threads would have more of the machine than each of the other's many.
@@ -115,6 +146,10 @@ impl<K: Kernel> Inside<K> {
             // Nobody else looks while this thread computes.
             self.look_at_poller(vp);
         }
+        if runtime.kernel.may_run(vp) && thread.sections.defer_slice() {
+            runtime.guard_ready(vp);
+            return Some(thread);
+        }
         // With a policy of the program's, that policy decides if the thread runs on.
         let advised = runtime.advises_on_slice(thread);
         let are_equals = !advised && runtime.all_take_turns();
@@ -125,29 +160,15 @@ impl<K: Kernel> Inside<K> {
         if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);
         }
-        if vp.has_ready() {
-            runtime.call_standby(vp);
-            if runtime.vps.any_idle() {
-                runtime.ring(vp.index());
-            }
-        }
+        runtime.guard_ready(vp);
         vp.ready.age_by_slice(&runtime.kernel, now);
         if !has_had_turn {
             vp.share_turn();
             return Some(thread);
         }
-        runtime.stats.preempted.add();
-        runtime.tell(vp, thread, Transition::Preempted);
-        if runtime.takes_turns() {
-            // If it is not known, each that ran in the slice had as much as the others.
-            let used = vp.ran_ns(now).unwrap_or(slice_ns / chosen.max(1));
-            vp.ready
-                .push_spent(&runtime.kernel, thread, used.min(MOST_NS));
-            runtime.vps.set_ready(vp);
-        } else {
-            // It was stopped for another program, or for a more urgent thread, and has not had its turn.
-            runtime.push_front(vp, thread);
-        }
+        // If it is not known, each that ran in the slice had as much as the others.
+        let used = vp.ran_ns(now).unwrap_or(slice_ns / chosen.max(1));
+        runtime.put_behind(vp, thread, used);
         // At once: it has waited longest where it was.
         fetched.filter(|fetched| self.is_chosen(fetched))
     }

@@ -40,12 +40,15 @@ impl<K: Kernel> Entered<K> {
             }
             if runtime.is_ranked() {
                 self.activation().publish_rank();
+            } else if !self.is_in_section() && vp.ready.begins_with_section(&runtime.kernel) {
+                // Its request to choose again was for the owner before.
+                self.attend(Activation::<K>::RESCHEDULE);
             }
             self.trace_own(What::Resumes);
             return self;
         }
         // To have the owner choose again is to displace it: not for one that it has displaced itself, nor
-        // for one that it has chosen meanwhile.
+        // for one that it has chosen meanwhile. One in a critical section has it choose again all the same.
         self.park(
             |inside, thread, displaced| {
                 let runtime = inside.runtime();
@@ -55,6 +58,11 @@ impl<K: Kernel> Entered<K> {
                 }
                 if runtime.is_ranked() {
                     runtime.put_back(vp, thread);
+                    runtime.look_after(vp);
+                    return None;
+                }
+                if thread.is_in_section() {
+                    runtime.put_first(vp, thread, false);
                     runtime.look_after(vp);
                     return None;
                 }
@@ -117,9 +125,10 @@ impl<K: Kernel> Inside<K> {
         }
         // One that was displaced does not displace in its turn: the two would go on for ever. But among
         // other programs, who parks its thread here waits for its owner's share as well. Where woken threads wait
-        // for each other, nobody displaces.
+        // for each other, nobody displaces who is in no critical section.
         let has_way = !displaced || runtime.kernel.crowded();
-        let owns = self.acquire(vp, has_way && !vp.woken_wait.load(Ordering::Relaxed));
+        let waits = vp.woken_wait.load(Ordering::Relaxed) && !self.is_in_section();
+        let owns = self.acquire(vp, has_way && !waits);
         (owns, displaced)
     }
 
@@ -169,6 +178,8 @@ impl<K: Kernel> Inside<K> {
                     }
                 }
                 State::User => {
+                    // In a critical section it is blocked, or goes on to the end of that.
+                    let displace = displace && !owner.is_in_section();
                     // Displaced by the owner, it runs again perhaps because that one has blocked.
                     if !displace && runtime.kernel.is_blocked(owner, false) {
                         if runtime.replace_unsettled(vp, word, self.activation(), State::Runtime) {
@@ -230,7 +241,11 @@ impl<K: Kernel> Runtime<K> {
         }
         // It may be blocked on a page fault by now.
         self.look_around(vp);
-        if self.is_ranked() && !self.may_be_granted(vp) {
+        let comes_first = match self.is_ranked() {
+            true => self.may_be_granted(vp),
+            false => !vp.ready.begins_with_section(&self.kernel),
+        };
+        if !comes_first {
             return false;
         }
         let mut displaced = vp.displaced.lock(&self.kernel);

@@ -90,7 +90,12 @@ impl<K: Kernel> Runtime<K> {
             let is_busier = home.ready.len() > here.ready.len() + 1;
             let is_better_here = is_busier || !self.kernel.may_run(home);
             let place = if is_better_here { here } else { home };
-            self.make_ready_at(place, thread, !core::ptr::eq(place, vp));
+            let afar = !core::ptr::eq(place, vp);
+            if thread.is_in_section() {
+                self.make_ready_first(place, thread, afar);
+            } else {
+                self.make_ready_at(place, thread, afar);
+            }
             self.look_after(place);
         }
     }

@@ -88,6 +88,10 @@ impl<K: Kernel> Runtime<K> {
         };
         while let Some(thread) = from.ready.pop(&self.kernel) {
             self.stats.stolen.add();
+            if thread.is_in_section() {
+                self.put_first(to, thread, true);
+                continue;
+            }
             self.push_back(to, thread);
             self.announce(to, thread);
         }

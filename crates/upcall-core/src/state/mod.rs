@@ -4,6 +4,7 @@ pub(crate) mod activation;
 pub(crate) mod inside;
 pub(crate) mod ranked;
 pub(crate) mod ready;
+pub(crate) mod section;
 pub(crate) mod thread;
 pub(crate) mod vp;
 pub(crate) mod wait;

@@ -66,6 +66,27 @@ impl<K: Machine> Queue<K> {
         }
     }
 
+    /// Behind all that are in critical sections, and before all others: of its rank, if threads have ranks.
+    fn push_first(&mut self, thread: &'static Thread<K>, ranked: bool) {
+        match thread.rank() {
+            Rank::COMMON if !ranked => self.ranked.push_back(thread, Rank::SECTION),
+            _ => {
+                self.end_forked();
+                self.push_front(thread);
+            }
+        }
+    }
+
+    /// Where it was taken from.
+    fn put_back(&mut self, thread: &'static Thread<K>, ranked: bool) {
+        match thread.rank() {
+            Rank::COMMON if !ranked && thread.is_in_section() => {
+                self.ranked.push_front(thread, Rank::SECTION);
+            }
+            _ => self.push_front(thread),
+        }
+    }
+
     #[inline]
     fn push_forked(&mut self, thread: &'static Thread<K>) {
         match thread.rank() {
@@ -274,10 +295,25 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
     }
 
+    /// Puts a thread at the front again that was taken from there and not chosen. `ranked`: threads have ranks.
+    pub(crate) fn put_back(&self, kernel: &K, thread: &'static Thread<K>, ranked: bool) {
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
+        let put = |list: &mut Queue<K>| list.put_back(thread, ranked);
+        self.with(kernel, |len| Some(len + 1), put);
+    }
+
     /// Puts a thread at the front that comes back from the kernel. [`ReadyList::awaits_owner`] knows it from then on.
     pub(crate) fn push_returned(&self, kernel: &K, thread: &'static Thread<K>) {
         thread.state.store(Phase::Returned, Ordering::Relaxed);
         self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
+    }
+
+    /// Puts a thread in that is in a critical section, before all that are in none. With ranks (`ranked`) these alone
+    /// decide, and it is before the others of its own. [`ReadyList::awaits_owner`] knows it from then on.
+    pub(crate) fn push_first(&self, kernel: &K, thread: &'static Thread<K>, ranked: bool) {
+        thread.state.store(Phase::Returned, Ordering::Relaxed);
+        let put = |list: &mut Queue<K>| list.push_first(thread, ranked);
+        self.with(kernel, |len| Some(len + 1), put);
     }
 
     /// Puts a new thread in, before all others of its rank.
@@ -364,6 +400,11 @@ impl<K: Machine> ReadyList<K> {
         self.with(kernel, Some, waits).unwrap_or(false)
     }
 
+    /// Returns true if a thread that is in a critical section waits here, at some moment. Not with ranks.
+    pub(crate) fn begins_with_section(&self, kernel: &K) -> bool {
+        self.first_rank(kernel) == Some(Rank::SECTION)
+    }
+
     /// The rank of the most urgent, at some moment.
     pub(crate) fn first_rank(&self, kernel: &K) -> Option<Rank> {
         let first = self.with(
@@ -404,6 +445,47 @@ mod tests {
         assert!(core::ptr::eq(next, other) && !ready.awaits_owner(&kernel, back));
         ready.push_returned(&kernel, other);
         assert!(ready.awaits_owner(&kernel, other) && !ready.awaits_owner(&kernel, back));
+    }
+
+    /// It goes before all others, whether these come before it or after it.
+    #[test]
+    fn who_is_in_a_section_goes_before_all_that_are_in_none() {
+        let kernel = Bare::new();
+        let [first, second, back, chosen, forked]: [&Thread<Bare>; 5] = kernel.threads();
+        let ready = ReadyList::new();
+        first.enter_section();
+        second.enter_section();
+        ready.push_front(&kernel, chosen);
+        ready.push_first(&kernel, first, false);
+        ready.push_first(&kernel, second, false);
+        ready.push_returned(&kernel, back);
+        ready.push_forked(&kernel, forked);
+        assert!(ready.begins_with_section(&kernel));
+        assert!(ready.awaits_owner(&kernel, first) && !ready.awaits_owner(&kernel, back));
+        // Chosen, and not run.
+        let popped = ready.pop(&kernel).unwrap();
+        ready.put_back(&kernel, popped, false);
+        for expected in [first, second, forked, back, chosen] {
+            assert!(core::ptr::eq(ready.pop(&kernel).unwrap(), expected));
+        }
+        assert!(ready.pop(&kernel).is_none() && !ready.begins_with_section(&kernel));
+    }
+
+    /// Another virtual processor takes it first, too. With ranks it is the first of its own.
+    #[test]
+    fn who_is_in_a_section_is_stolen_first_and_has_its_rank() {
+        let kernel = Bare::new();
+        let [inside, forked, other]: [&Thread<Bare>; 3] = kernel.threads();
+        let ready = ReadyList::new();
+        inside.enter_section();
+        for ranked in [false, true] {
+            ready.push_back(&kernel, other);
+            ready.push_forked(&kernel, forked);
+            ready.push_first(&kernel, inside, ranked);
+            assert!(ready.begins_with_section(&kernel) != ranked);
+            assert!(core::ptr::eq(ready.steal(&kernel).unwrap(), inside));
+            while ready.pop(&kernel).is_some() {}
+        }
     }
 
     /// Against a queue: order, length, and that a thread put in is ready.

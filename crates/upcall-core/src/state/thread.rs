@@ -32,6 +32,7 @@ use crate::numbered::{AtomicEnum, Numbered, numbered_enum};
 use crate::rank::Rank;
 use crate::slot::Slot;
 use crate::state::activation::Activation;
+use crate::state::section::Sections;
 use crate::state::vp::Vp;
 use crate::state::wait::{Wait, WaitWord};
 
@@ -112,6 +113,8 @@ pub struct Thread<K: Machine> {
 
     /// Its [`Rank`].
     pub(crate) rank: AtomicU64,
+    /// The critical sections of the program in which it is.
+    pub(crate) sections: Sections,
     /// Its place among the ranked threads of a ready list, and the rank with which it went there.
     pub(crate) rank_link: RBTreeAtomicLink,
     pub(crate) listed_rank: AtomicU64,
@@ -272,6 +275,34 @@ impl<K: Machine> Thread<K> {
         Rank(self.rank.load(Ordering::SeqCst))
     }
 
+    /// The calling thread, which is this one, enters a critical section: it is not preempted, and goes on first where it
+    /// loses its processor all the same, until [`Thread::leave_section`]. Sections may be inside of each other.
+    ///
+    /// # Upcall safety
+    ///
+    /// One store. For a thread's own code, outside of the runtime.
+    #[inline(always)]
+    pub fn enter_section(&self) {
+        self.sections.enter();
+    }
+
+    /// The calling thread leaves the section that it entered last, if it is in one. Returns true if others were to run
+    /// meanwhile: [`Runtime::end_section`](crate::Runtime::end_section) must follow.
+    ///
+    /// # Upcall safety
+    ///
+    /// As [`Thread::enter_section`].
+    #[inline(always)]
+    pub fn leave_section(&self) -> bool {
+        self.sections.leave()
+    }
+
+    /// Returns true if it is in a critical section, and has not been there for too long. As far as one can know from outside.
+    #[inline]
+    pub fn is_in_section(&self) -> bool {
+        self.sections.protect()
+    }
+
     /// The rank with which it went into a ready list. Guarded by the list's lock.
     pub(crate) fn listed_rank(&self) -> Rank {
         Rank(self.listed_rank.load(Ordering::Relaxed))
@@ -380,6 +411,7 @@ impl<K: Machine> Recycled for Thread<K> {
             deadline: AtomicU64::new(0),
             latest: AtomicU64::new(0),
             rank: AtomicU64::new(Rank::COMMON.0),
+            sections: Sections::none(),
             rank_link: RBTreeAtomicLink::new(),
             listed_rank: AtomicU64::new(Rank::COMMON.0),
             told: AtomicU32::new(0),

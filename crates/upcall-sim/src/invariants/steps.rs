@@ -4,11 +4,11 @@ use upcall_core::Rank;
 use upcall_core::State;
 
 use super::{StepInvariant, word};
-use crate::machine::sim::Sim;
+use crate::machine::sim::{Sim, Vp};
 use crate::machine::{Doing, Machine, Thread, rounds};
 
 /// Asked at each step of a thread, about the vessel that makes it.
-pub const AT_EACH_STEP: [(&str, StepInvariant); 5] = [
+pub const AT_EACH_STEP: [(&str, StepInvariant); 6] = [
     (
         "no_thread_waits_while_a_less_urgent_one_runs",
         no_thread_waits_while_a_less_urgent_one_runs,
@@ -21,6 +21,10 @@ pub const AT_EACH_STEP: [(&str, StepInvariant); 5] = [
         "a_taken_processor_is_given_up",
         a_taken_processor_is_given_up,
     ),
+    (
+        "a_thread_in_a_critical_section_is_continued_first",
+        a_thread_in_a_critical_section_is_continued_first,
+    ),
     ("a_held_thread_does_not_run", a_held_thread_does_not_run),
     (
         "who_comes_back_is_on_its_processor",
@@ -32,6 +36,11 @@ pub const AT_EACH_STEP: [(&str, StepInvariant); 5] = [
 /// who was asked and found that it has changed meanwhile; and that of the standby, if who was asked is
 /// blocked.
 const INVERTED_CALLS: u64 = 3;
+
+/// A thread that is in no critical section may run, while one in a section waits, for so many calls: that of the owner
+/// that gives it away, where its processor was taken; that of who comes back, is put first and has the owner asked; and that
+/// of the standby, if who was asked is blocked.
+const HELD_UP_CALLS: u64 = 4;
 
 /// A thread may run so many rounds without a virtual processor, or on a processor that is not its space's.
 /// The activation that displaced or told it sends the signal before its next point: in the round that was under
@@ -129,7 +138,8 @@ pub fn no_thread_waits_while_a_less_urgent_one_runs(machine: &Machine) -> Result
             let owner = word(vp).map(|(owner, _)| owner);
             space.lacks_processor(vp) || owner.is_some_and(|it| machine.is_delayed(it))
         });
-    let Some(thread) = activation.thread() else {
+    // In a critical section it goes on to the end of that.
+    let Some(thread) = activation.thread().filter(|one| !one.is_in_section()) else {
         return Ok(());
     };
     // It may have come back without having been chosen.
@@ -160,6 +170,61 @@ pub fn no_thread_waits_while_a_less_urgent_one_runs(machine: &Machine) -> Result
     Ok(())
 }
 
+/// A thread that was stopped in a critical section is continued first (section 3.3): no thread in none runs while it
+/// waits, beyond the way of a call. Asked at each step of a thread.
+///
+/// Excused are threads that run beside one that is in a section itself: that one is not stopped for another, and only its
+/// virtual processor was asked. What the kernel takes time for is excused as for ranks.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn a_thread_in_a_critical_section_is_continued_first(machine: &Machine) -> Result<(), String> {
+    let (space, activation) = machine.me(|vessel| (vessel.space, vessel.activation.get()));
+    let space = &machine.spaces[space];
+    let waiting = space.in_sections.borrow();
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let runs_inside = |vp: &Vp| {
+        let thread = vp.word().owner().thread();
+        thread.is_some_and(Thread::is_in_section)
+    };
+    let excepted = space.spawn_failed.get()
+        || space.waking.get() != 0
+        || machine.style.may_starve_sentinels()
+        || space.vps().iter().any(|vp| {
+            let owner = word(vp).map(|(owner, _)| owner);
+            runs_inside(vp) || owner.is_some_and(|it| machine.is_delayed(it))
+        });
+    let owner = activation.filter(|one| one.vp().word().is_owned_by(one));
+    if excepted || owner.is_none_or(|owner| space.lacks_processor(owner.vp())) {
+        for waits in waiting.iter() {
+            waits.kernel.held_up.1.set(0);
+        }
+        return Ok(());
+    }
+    let now = machine.rounds.now();
+    let call = rounds::of_a_call(&machine.style);
+    for waits in waiting.iter() {
+        let (since, last) = &waits.kernel.held_up;
+        if !waits.is_in_section() || !is_waiting(machine, waits) {
+            last.set(0);
+            continue;
+        }
+        let is_new = last.get() == 0 || now - (last.get() as u64 - 1) > call;
+        last.set(now as usize + 1);
+        if is_new {
+            since.set(now as usize);
+        }
+        let rounds = now - since.get() as u64;
+        if rounds > HELD_UP_CALLS * call {
+            return Err(format!("one has waited for {rounds} rounds"));
+        }
+    }
+    Ok(())
+}
+
 /// A thread that a policy holds does not run, beyond the way of a call, though nobody else could. Asked at
 /// each step of a thread.
 ///
@@ -174,7 +239,7 @@ pub fn a_held_thread_does_not_run(machine: &Machine) -> Result<(), String> {
         return Ok(());
     };
     let held = &thread.kernel.held;
-    if thread.rank() != Rank::HELD {
+    if thread.rank() != Rank::HELD || thread.is_in_section() {
         held.set(0);
         return Ok(());
     }

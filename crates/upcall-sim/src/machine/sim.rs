@@ -49,6 +49,8 @@ pub struct Signals {
     /// In which round a less urgent thread was first seen to run while this one waited, and in which last,
     /// plus one.
     pub(crate) passed: (Number, Number),
+    /// The same of a thread in no critical section, while this one waited in one.
+    pub(crate) held_up: (Number, Number),
     /// To which group of threads it belongs, for a policy.
     pub group: Number,
     /// In which round it was first seen to run though it is held, plus one.

@@ -60,6 +60,8 @@ pub struct Space {
     pub(crate) advice: Advice,
     /// Threads that may have ranks.
     pub(crate) ranked: RefCell<Vec<&'static Thread>>,
+    /// Threads in critical sections.
+    pub(crate) in_sections: RefCell<Vec<&'static Thread>>,
     /// Waiters of words that were woken, by those who woke them.
     pub(crate) woken: Cell<u64>,
     /// The same, by themselves.

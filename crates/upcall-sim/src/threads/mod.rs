@@ -419,6 +419,24 @@ impl Me {
         self.step();
     }
 
+    /// Does something in a critical section.
+    pub fn in_section<R>(self, act: impl FnOnce() -> R) -> R {
+        self.thread.enter_section();
+        self.space.in_sections.borrow_mut().push(self.thread);
+        self.machine.point(Call::Step);
+        let result = act();
+        self.machine.point(Call::Step);
+        let mut all = self.space.in_sections.borrow_mut();
+        let last = all.iter().rposition(|one| std::ptr::eq(*one, self.thread));
+        all.swap_remove(last.expect("it is in one"));
+        drop(all);
+        if self.thread.leave_section() {
+            self.runtime.end_section();
+        }
+        self.step();
+        result
+    }
+
     /// Before a wait for others that may be over already.
     pub fn end_turn(self) {
         self.runtime.end_turn();

@@ -106,9 +106,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_event_is_lost",
         file: "runtime/passage.rs",
-        text: "thread.reason.store(state.reason(), Ordering::Relaxed);
+        text: "return self.runtime().make_ready_first(vp, thread, false);
+                }
                 self.make_ready(thread);",
-        instead: "thread.reason.store(state.reason(), Ordering::Relaxed);",
+        instead: "return self.runtime().make_ready_first(vp, thread, false);
+                }",
         scenario: "descriptors",
     },
     Mutant {
@@ -176,12 +178,10 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "panicked",
         file: "runtime/taken.rs",
-        text: "while let Some(thread) = from.ready.pop(&self.kernel) {
-            self.stats.stolen.add();
-            self.push_back(to, thread);",
-        instead: "while let Some(thread) = from.ready.pop(&self.kernel) {
-            self.stats.stolen.add();
-            self.push_front(to, thread);",
+        text: "self.push_back(to, thread);
+            self.announce(to, thread);",
+        instead: "self.push_front(to, thread);
+            self.announce(to, thread);",
         scenario: "processors::the_list_of_a_taken_processor_keeps_its_order",
     },
     // It came when no virtual processor had its processor.
@@ -435,6 +435,38 @@ pub const MUTANTS: &[Mutant] = &[
         instead: "if runtime.vps.any_idle() {
                 runtime.ring(vp.index());",
         scenario: "the_kernel_gives_threads_again",
+    },
+    // Who comes back goes before one that waits in a section.
+    Mutant {
+        caught_by: "a_thread_in_a_critical_section_is_continued_first",
+        file: "state/ready.rs",
+        text: "Rank::COMMON if !ranked => self.ranked.push_back(thread, Rank::SECTION),",
+        instead: "",
+        scenario: "sections::nobody_spins_for_a_holder_that_is_stopped",
+    },
+    // Who comes back and becomes the owner does not look who waits in a section.
+    Mutant {
+        caught_by: "a_thread_in_a_critical_section_is_continued_first",
+        file: "runtime/returned.rs",
+        text: "!self.is_in_section() && vp.ready.begins_with_section(&runtime.kernel)",
+        instead: "false",
+        scenario: "sections::nobody_spins_for_a_holder_that_is_stopped",
+    },
+    // Who stays in a section keeps the processor.
+    Mutant {
+        caught_by: "panicked",
+        file: "state/section.rs",
+        text: "&& self.overdue.load(Ordering::Relaxed) <= ASKED + MOST_SLICES",
+        instead: "",
+        scenario: "sections::a_section_without_an_end_does_not_keep_the_processor",
+    },
+    // It gives way at the end of its slice only.
+    Mutant {
+        caught_by: "panicked",
+        file: "state/section.rs",
+        text: "left == 0 && self.overdue.load(Ordering::Relaxed) != 0",
+        instead: "false",
+        scenario: "sections::who_leaves_a_section_gives_way",
     },
     // The alarm has rung, and is not set for the next deadline.
     Mutant {

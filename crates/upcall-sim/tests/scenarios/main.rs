@@ -6,6 +6,7 @@ mod futexes;
 mod policies;
 mod priorities;
 mod processors;
+mod sections;
 mod together;
 
 use upcall_sim::{Descriptor, Gate, Handle, Me, explore, explore_less};

@@ -1,0 +1,171 @@
+//! Critical sections of the program: see [`critical`].
+
+use std::marker::PhantomData;
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use upcall_guest::direct;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use upcall_linux::Thread;
+
+/// Calls a function in a critical section: while it runs, the calling thread is not preempted by others of the program.
+///
+/// This is for locks whose waiters spin. If the holder of such a lock is preempted, the others spin for nothing until it
+/// runs again. Locks of [`sync`](crate::sync) need no section: those who wait for them give their processor away.
+///
+/// The end of the thread's time slice comes later: when the section ends, and at the latest after two more slices. If
+/// the thread loses its processor all the same, it goes on before all that are in no section: the thread that runs in its place
+/// gives way, unless that is in a section itself. The kernel, or a daemon, may have given its processor to another program, or the thread may have waited in a
+/// system call or on a page fault. A thread may wait in a section. While it waits its processor runs other threads.
+///
+/// A section costs a store at its beginning and one at its end, behind some instructions that find the calling thread. It makes
+/// no system call unless others were to run meanwhile. Sections may be inside of each other; the outermost counts. A section ends
+/// when the function returns, when it panics, and when the thread is cancelled.
+///
+/// With ranks ([`policy`](crate::policy)) a more urgent thread waits for the end of a section, too. Where no runtime
+/// serves the program, and under `upcall run`, this calls the function and does nothing else.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// static LOCKED: AtomicBool = AtomicBool::new(false);
+///
+/// fn with_spin_lock<R>(change: impl FnOnce() -> R) -> R {
+///     upcall::critical(|| {
+///         while LOCKED.swap(true, Ordering::Acquire) {
+///             std::hint::spin_loop();
+///         }
+///         let result = change();
+///         LOCKED.store(false, Ordering::Release);
+///         result
+///     })
+/// }
+/// # assert_eq!(with_spin_lock(|| 7), 7);
+/// ```
+///
+/// Here those who wait for the lock are in a section, too. To keep a processor while one waits is of use where the holder runs
+/// on another one. [`CriticalSection`] begins where the lock is taken.
+#[inline]
+pub fn critical<R>(section: impl FnOnce() -> R) -> R {
+    let _inside = CriticalSection::enter();
+    section()
+}
+
+/// A critical section of the calling thread, from [`CriticalSection::enter`] until this is dropped: for guards of
+/// locks. See [`critical`].
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use upcall::CriticalSection;
+///
+/// struct SpinLock(AtomicBool);
+///
+/// impl SpinLock {
+///     fn lock(&self) -> Held<'_> {
+///         loop {
+///             let section = CriticalSection::enter();
+///             if !self.0.swap(true, Ordering::Acquire) {
+///                 return Held(self, section);
+///             }
+///             drop(section);
+///             while self.0.load(Ordering::Relaxed) {
+///                 std::hint::spin_loop();
+///             }
+///         }
+///     }
+/// }
+///
+/// // The lock is free before the section ends: it is dropped last.
+/// struct Held<'a>(&'a SpinLock, #[allow(dead_code)] CriticalSection);
+///
+/// impl Drop for Held<'_> {
+///     fn drop(&mut self) {
+///         self.0.0.store(false, Ordering::Release);
+///     }
+/// }
+/// # drop(SpinLock(AtomicBool::new(false)).lock());
+/// ```
+///
+/// A section that is forgotten ([`std::mem::forget`]) ends with its thread.
+#[derive(Debug)]
+#[must_use = "the section ends when this is dropped"]
+pub struct CriticalSection {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    thread: Of,
+    /// It is the calling thread's.
+    here: PhantomData<*const ()>,
+}
+
+/// The thread whose section it is, if a runtime serves it.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+struct Of(Option<&'static Thread>);
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+impl std::fmt::Debug for Of {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "served" } else { "native" })
+    }
+}
+
+impl CriticalSection {
+    /// The calling thread enters a section.
+    #[inline]
+    pub fn enter() -> Self {
+        CriticalSection {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            thread: Of(enter()),
+            here: PhantomData,
+        }
+    }
+}
+
+impl Drop for CriticalSection {
+    #[inline]
+    fn drop(&mut self) {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        if let Some(thread) = self.thread.0 {
+            // The thread's block stays where it is, also in the child of a fork, and for a thread that was bound
+            // meanwhile.
+            leave(thread);
+        }
+    }
+}
+
+/// Enters a section; returns the calling thread, if a runtime serves it.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[inline]
+pub fn enter() -> Option<&'static Thread> {
+    let thread = direct::own_thread()?;
+    thread.enter_section();
+    // What the section does is done after the store: the runtime looks in the thread itself.
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+    Some(thread)
+}
+
+/// Leaves a section of the thread, which is the calling one.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[inline]
+pub fn leave(thread: &'static Thread) {
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+    if thread.leave_section() {
+        give_way();
+    }
+}
+
+/// The same for a caller that does not know which thread it is.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[inline]
+pub fn leave_own() {
+    if let Some(thread) = direct::own_thread() {
+        leave(thread);
+    }
+}
+
+/// Others were to run meanwhile.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cold]
+#[inline(never)]
+fn give_way() {
+    if let Some(runtime) = direct::runtime() {
+        runtime.end_section();
+    }
+}
