@@ -31,6 +31,7 @@ const GO_SOURCES: &[(&str, &str)] = &[
     ("main.go", include_str!("../peers/go/main.go")),
     ("memory.go", include_str!("../peers/go/memory.go")),
     ("pair.go", include_str!("../peers/go/pair.go")),
+    ("reactivity.go", include_str!("../peers/go/reactivity.go")),
     ("sync.go", include_str!("../peers/go/sync.go")),
     ("unblock.go", include_str!("../peers/go/unblock.go")),
 ];
@@ -47,6 +48,7 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "peers/rust/src/bin/may.rs"
     "peers/rust/src/bin/rayon.rs"
     "peers/rust/src/bin/tokio.rs"
+    "src/workload/applications.rs"
     "src/workload/block.rs"
     "src/workload/blocked.rs"
     "src/workload/blockers.rs"
@@ -54,7 +56,9 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "src/workload/counted.rs"
     "src/workload/create.rs"
     "src/workload/fork.rs"
+    "src/workload/interruption.rs"
     "src/workload/load.rs"
+    "src/workload/machine.rs"
     "src/workload/mod.rs"
     "src/workload/mutex.rs"
     "src/workload/nbody/body.rs"
@@ -67,6 +71,8 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "src/workload/params.rs"
     "src/workload/pipe.rs"
     "src/workload/posix.rs"
+    "src/workload/process.rs"
+    "src/workload/reactivity.rs"
     "src/workload/resolver.rs"
     "src/workload/semaphore.rs"
     "src/workload/share.rs"

@@ -3,7 +3,8 @@
 use crate::args::RuntimeName;
 use crate::bounds::{Bound, Limit};
 use crate::who::{
-    NBODY, PEER_SERVERS, SERVERS, THAT_FORK, THAT_JOIN, THAT_WAIT, WITH_CONDITIONS, WITH_PIPES,
+    NBODY, PEER_SERVERS, SERVERS, THAT_FORK, THAT_JOIN, THAT_REACT, THAT_WAIT, WITH_CONDITIONS,
+    WITH_LIBC, WITH_PIPES,
 };
 
 /// How a workload's figures come about.
@@ -91,6 +92,26 @@ const fn only_pthreads(
     }
 }
 
+/// What needs libc, for both of our runtimes and the native one.
+const fn with_libc(name: &'static str, params: &'static [&'static str]) -> Variant {
+    Variant {
+        runtimes: WITH_LIBC,
+        ..variant(name, params, &[])
+    }
+}
+
+/// An application on so many processors, in the manner of its paper.
+const fn application(
+    name: &'static str,
+    processors: usize,
+    params: &'static [&'static str],
+) -> Variant {
+    Variant {
+        workers: Some(processors),
+        ..nbody(name, params)
+    }
+}
+
 /// The N-body problem.
 const fn nbody(name: &'static str, params: &'static [&'static str]) -> Variant {
     Variant {
@@ -101,9 +122,14 @@ const fn nbody(name: &'static str, params: &'static [&'static str]) -> Variant {
 
 /// The same on so many processors.
 const fn nbody_on(name: &'static str, processors: usize) -> Variant {
+    application(name, processors, &[])
+}
+
+/// So many threads that have so many percent of the processor.
+const fn reactivity(name: &'static str, params: &'static [&'static str]) -> Variant {
     Variant {
-        workers: Some(processors),
-        ..nbody(name, &[])
+        runtimes: THAT_REACT,
+        ..variant(name, params, &[])
     }
 }
 
@@ -267,6 +293,31 @@ pub const WORKLOADS: &[Workload] = &[
             only_pthreads("fault_compute", &["how=fault", "equals=compute"], COMPUTE),
         ],
     ),
+    cost(
+        "reactivity",
+        "an event from another process -> the thread that waits for it runs; so many others have so many percent of \
+         the processor",
+        &[
+            reactivity("1_at_0", &["threads=1", "load=0"]),
+            reactivity("100_at_0", &["threads=100", "load=0"]),
+            reactivity("1000_at_0", &["threads=1000", "load=0"]),
+            reactivity("1_at_50", &["threads=1", "load=50"]),
+            reactivity("100_at_50", &["threads=100", "load=50"]),
+            reactivity("1000_at_50", &["threads=1000", "load=50"]),
+            reactivity("1_at_100", &["threads=1", "load=100"]),
+            reactivity("100_at_100", &["threads=100", "load=100"]),
+            reactivity("1000_at_100", &["threads=1000", "load=100"]),
+        ],
+    ),
+    cost(
+        "interruption",
+        "what a thread that computes loses to the kernel: it goes back, runs a signal handler, wakes another thread",
+        &[
+            with_libc("return", &["how=return"]),
+            with_libc("signal", &["how=signal"]),
+            with_libc("upcall", &["how=upcall"]),
+        ],
+    ),
     loss(
         "blockers_syscall",
         "compute lost to 1, 2 and 8 threads that block in nanosleep",
@@ -294,6 +345,21 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "ns",
         variants: &[only_pthreads("", &[], &[])],
     },
+    cost(
+        "procedure_call",
+        "a call of a function that does nothing",
+        &[with_libc("", &[])],
+    ),
+    cost(
+        "kernel_trap",
+        "a system call that does nothing: getppid",
+        &[with_libc("", &[])],
+    ),
+    cost(
+        "process_fork",
+        "a process that does nothing, forked and waited for",
+        &[with_libc("", &[])],
+    ),
     cost(
         "create_join",
         "pthread_create and pthread_join of a thread that does nothing",
@@ -425,6 +491,19 @@ pub const WORKLOADS: &[Workload] = &[
             )
         }],
     ),
+    cost(
+        "kernel_signal_wait",
+        "a round trip over two semaphores in memory that processes could share: through the kernel",
+        &[with_libc("", &["between=threads"])],
+    ),
+    Workload {
+        program: "kernel_signal_wait",
+        ..cost(
+            "process_signal_wait",
+            "the same between two processes",
+            &[with_libc("", &["between=processes"])],
+        )
+    },
     Workload {
         workers: 2,
         unit: "Mops/s",
@@ -538,6 +617,24 @@ pub const WORKLOADS: &[Workload] = &[
             only_pthreads("8_beside_4", &[], SHARE),
         ],
     },
+    cost(
+        "computation",
+        "the sum of 1 to 1000 by a binary tree of threads that compute (Danjean, Namyst, Russell 2000)",
+        &[
+            application("1", 1, &["n=1000"]),
+            application("2", 2, &["n=1000"]),
+        ],
+    ),
+    cost(
+        "gauss",
+        "256 linear equations by elimination, a thread for 8 rows of each pivot (Marsh et al. 1991)",
+        &[application("1", 1, &[]), application("2", 2, &[])],
+    ),
+    cost(
+        "parallel_sort",
+        "200,000 numbers sorted by merging, a thread for one half of each range (Marsh et al. 1991)",
+        &[application("1", 1, &[]), application("2", 2, &[])],
+    ),
     Workload {
         name: "nbody_speedup",
         about: "N-body against the same without threads (Figure 2 of 1991)",

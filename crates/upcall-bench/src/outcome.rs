@@ -97,6 +97,8 @@ fn lost_time(native: &Summary, ours: &Summary) -> Summary {
         median: lost(native.median, ours.median),
         p90: lost(native.p90, ours.p90),
         max: lost(native.max, ours.max),
+        p99: None,
+        p999: None,
         n: ours.n.min(native.n),
     }
 }

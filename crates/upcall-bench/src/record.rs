@@ -31,6 +31,11 @@ pub struct Record<'a> {
     pub variant: Cow<'a, str>,
     pub p90: f64,
     pub max: f64,
+    /// Of a hundred samples or more; the next one of a thousand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999: Option<f64>,
     /// The runtime's version.
     #[serde(default)]
     pub version: Cow<'a, str>,
@@ -49,6 +54,8 @@ impl Record<'_> {
             n: figures.n,
             p90: rounded(figures.p90),
             max: rounded(figures.max),
+            p99: figures.p99.map(rounded),
+            p999: figures.p999.map(rounded),
             ..Record::default()
         }
     }
@@ -60,6 +67,8 @@ impl Record<'_> {
             median: self.median,
             p90: self.p90,
             max: self.max,
+            p99: self.p99,
+            p999: self.p999,
             n: self.n,
         }
     }
@@ -99,6 +108,15 @@ mod tests {
             !line.contains("variant") && !line.contains("holds"),
             "{line}"
         );
+    }
+
+    #[test]
+    fn a_tail_survives() {
+        let samples: Vec<f64> = (1..=2000).map(f64::from).collect();
+        let line = record(&samples).line();
+        assert!(line.contains(r#""p99":1980.0,"p999":1998.0"#), "{line}");
+        let read: Record = serde_json::from_str(&line).unwrap();
+        assert_eq!(read.figures(), Summary::of(&samples).unwrap());
     }
 
     #[test]

@@ -11,6 +11,10 @@ pub struct Summary {
     pub p90: f64,
     /// The largest sample.
     pub max: f64,
+    /// 99 % of the samples are at most this, if there are a hundred.
+    pub p99: Option<f64>,
+    /// 99.9 % of the samples are at most this, if there are a thousand.
+    pub p999: Option<f64>,
     /// How many samples there are.
     pub n: usize,
 }
@@ -23,12 +27,15 @@ impl Summary {
         let n = sorted.len();
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
-        let p90 = sorted[(n * 9).div_ceil(10) - 1];
+        let rank = |per_mille: usize| sorted[(n * per_mille).div_ceil(1000) - 1];
+        let p90 = rank(900);
         Some(Self {
             min,
             median,
             p90,
             max,
+            p99: (n >= 100).then(|| rank(990)),
+            p999: (n >= 1000).then(|| rank(999)),
             n,
         })
     }
@@ -81,6 +88,8 @@ mod tests {
                 median: 3.0,
                 p90: 3.0,
                 max: 3.0,
+                p99: None,
+                p999: None,
                 n: 1
             }
         );
@@ -100,6 +109,18 @@ mod tests {
             (1.0, 9.0, 10.0, 10)
         );
         assert_eq!(summary.median, 5.5);
+    }
+
+    #[test]
+    fn a_thousand_samples_have_a_tail() {
+        let samples: Vec<f64> = (1..=1000).map(f64::from).collect();
+        let tail = |count| {
+            let summary = Summary::of(&samples[..count]).unwrap();
+            (summary.p99, summary.p999)
+        };
+        assert_eq!(tail(1000), (Some(990.0), Some(999.0)));
+        assert_eq!(tail(999), (Some(990.0), None));
+        assert_eq!(tail(99), (None, None));
     }
 
     #[test]

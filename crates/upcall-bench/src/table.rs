@@ -54,12 +54,17 @@ pub fn outcome(
     let mut text = format!("\n{name}: {about}; {workers} processor{plural}\n");
     let row = |runtime| rows.iter().find(|row| row.runtime == runtime);
     let reference = row("before").or_else(|| row("nptl"));
+    let has_tail = rows.iter().any(|row| row.figures.p99.is_some());
     if rows.is_empty() {
         text.push_str("  no figures\n");
     } else {
+        let tail = match has_tail {
+            true => format!(" {:>11} {:>11}", "p99", "p99.9"),
+            false => String::new(),
+        };
         let _ = writeln!(
             text,
-            "  {:8} {:>11} {:>11} {:>11} {:>11} {:>6} {:>14}",
+            "  {:8} {:>11} {:>11} {:>11}{tail} {:>11} {:>6} {:>14}",
             "",
             "min",
             "median",
@@ -84,10 +89,19 @@ pub fn outcome(
             }
             _ => String::new(),
         };
+        let tail = [figures.p99, figures.p999].map(|value| {
+            let value = value.map(|value| quantity(value, unit));
+            format!(" {:>11}", value.unwrap_or_default())
+        });
+        let tail = if has_tail {
+            tail.concat()
+        } else {
+            String::new()
+        };
         let n = figures.n;
         let _ = writeln!(
             text,
-            "  {runtime:8} {min:>11} {median:>11} {p90:>11} {max:>11} {n:>6} {times:>14}"
+            "  {runtime:8} {min:>11} {median:>11} {p90:>11}{tail} {max:>11} {n:>6} {times:>14}"
         );
     }
     for (bound, verdict) in verdicts {

@@ -8,6 +8,12 @@ use crate::args::RuntimeName::{
 /// would keep its processor, and the workload would not end.
 pub const WITH_PIPES: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, St, Java];
 
+/// Those of what is the machine's or a process's, or needs libc: our two, and what they are compared with.
+pub const WITH_LIBC: &[RuntimeName] = &[Upcall, Crate, Nptl];
+
+/// Those whose threads, goroutines or tasks wait for a socket while others compute.
+pub const THAT_REACT: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, Tokio];
+
 /// Those with condition variables.
 pub const WITH_CONDITIONS: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, May, Boost, St, Java];
 
@@ -23,7 +29,7 @@ pub const SERVERS: &[RuntimeName] = &[Upcall, Crate, Nptl, Go, Tokio, St, Java];
 /// Those whose web servers are to be equalled.
 pub const PEER_SERVERS: &[RuntimeName] = &[Go, Tokio];
 
-/// The application of 1991 on its three systems: user-level threads with the kernel's help, unmodified and of the
+/// The applications of 1991 and 2000 on their three systems: user-level threads with the kernel's help, unmodified and of the
 /// crate; kernel threads; and user-level threads without that help, which are `may`'s.
 pub const NBODY: &[RuntimeName] = &[Upcall, Crate, Nptl, May];
 

@@ -6,9 +6,12 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::{PROGRAM, Scratch, records as lines};
 use upcall_bench::{BenchArgs, RuntimeName};
@@ -98,11 +101,27 @@ const NBODY: &[&str] = &[
 /// What needs nothing but threads, with the parameters that make it short, and its series.
 const COMMON: &[(&str, &[&str], &[&str])] = &[
     ("blocked", &["threads=50"], &["ns", "bytes"]),
+    ("computation", &["samples=3", "n=20"], &["ns"]),
     ("counted", &["operation=mutex"], &["operations"]),
     ("counted", &["operation=signal_wait"], &["operations"]),
     ("counted", &["operation=yield"], &["operations"]),
     ("fib", &["samples=3", "n=10"], &["ns"]),
     ("fork_batch", &["samples=3", "batches=1"], &["ns"]),
+    ("gauss", &["samples=3", "n=30"], &["ns"]),
+    ("interruption", &["how=return", "samples=3"], &["ns"]),
+    ("interruption", &["how=signal", "samples=3"], &["ns"]),
+    ("interruption", &["how=upcall", "samples=3"], &["ns"]),
+    (
+        "kernel_signal_wait",
+        &["between=threads", "samples=3", "operations=50"],
+        &["ns"],
+    ),
+    (
+        "kernel_signal_wait",
+        &["between=processes", "samples=3", "operations=50"],
+        &["ns"],
+    ),
+    ("kernel_trap", &["samples=3", "operations=50"], &["ns"]),
     ("mutex_64", &["samples=3", "operations=50"], &["Mops/s"]),
     (
         "nbody",
@@ -110,7 +129,10 @@ const COMMON: &[(&str, &[&str], &[&str])] = &[
         NBODY,
     ),
     ("null_fork", &["samples=3", "operations=50"], &["ns"]),
+    ("parallel_sort", &["samples=3", "n=2000"], &["ns"]),
     ("pipe_exchange", &["samples=3", "operations=50"], &["ns"]),
+    ("procedure_call", &["samples=3", "operations=5000"], &["ns"]),
+    ("process_fork", &["samples=3", "operations=3"], &["ns"]),
     ("semaphore", &["samples=3", "operations=50"], &["ns"]),
     ("signal_wait", &["samples=3", "operations=50"], &["ns"]),
     ("sumtime", &["samples=3", "n=100"], &["ns"]),
@@ -202,6 +224,73 @@ fn a_woken_thread_runs() {
     }
 }
 
+/// Runs `reactivity` at one end of a socket, and `events` at the other.
+fn reactivity(program: &str, words: &[&str], events: impl FnOnce(UnixStream)) -> Output {
+    let (ours, theirs) = UnixStream::pair().expect("two sockets");
+    let started = Command::new(program)
+        .arg("reactivity")
+        .args(words)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    events(ours);
+    let ended = started.expect("the workload program").wait_with_output();
+    ended.expect("its output")
+}
+
+#[test]
+fn each_event_from_another_process_is_a_figure() {
+    let native = |ours| {
+        let mut events = Command::new(PROGRAM);
+        events.arg("events").stdin(OwnedFd::from(ours));
+        let status = events.stdout(Stdio::null()).status();
+        assert!(status.expect("the process of events").success());
+    };
+    for load in ["load=0", "load=50", "load=100"] {
+        let words = [load, "threads=3", "samples=5", "limit_ms=60000"];
+        let mut programs = vec![PROGRAM];
+        if cfg!(target_arch = "x86_64") {
+            programs.push(CRATE_PROGRAM);
+        }
+        for program in programs {
+            let output = reactivity(program, &words, native);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{program}: {words:?}: {said}");
+            let found = String::from_utf8(output.stdout).expect("text");
+            let figures = found.lines().filter(|line| line.starts_with("ns "));
+            assert!(figures.count() >= 5, "{program}: {words:?}: {found}");
+        }
+    }
+}
+
+#[test]
+fn an_event_that_is_not_the_next_one_is_a_failure() {
+    let output = reactivity(PROGRAM, &["threads=1", "load=0"], |mut ours| {
+        ours.read_exact(&mut [0]).expect("it waits");
+        let event = [1_u64, 1].map(u64::to_le_bytes).concat();
+        ours.write_all(&event).expect("it reads");
+    });
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("in place of event 0"), "{said}");
+}
+
+#[test]
+fn without_a_process_of_events_it_says_so() {
+    let output = Command::new(PROGRAM)
+        .args(["reactivity", "threads=1"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the workload program");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("a socket to `upcall-workload events`"),
+        "{said}"
+    );
+}
+
 #[test]
 fn blockers_block_and_work_is_done() {
     for blockers in ["blockers=0", "blockers=3"] {
@@ -265,6 +354,9 @@ fn bad_command_lines_are_refused_with_a_reason() {
         (vec!["yield", "operations=x"], "not a number"),
         (vec!["block_to_compute", "how=dance"], "how=dance"),
         (vec!["unblock_to_run", "equals=none"], "equals=none"),
+        (vec!["interruption", "how=dance"], "how=dance"),
+        (vec!["kernel_signal_wait", "between=us"], "between=us"),
+        (vec!["reactivity", "load=101"], "load=101"),
     ] {
         let output = workload(PROGRAM, &words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");

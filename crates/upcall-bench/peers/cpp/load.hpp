@@ -287,6 +287,16 @@ inline void allow_descriptors()
 		     (unsigned long)limit.rlim_max, count);
 }
 
+// Declines if the package allows fewer, as those do that wait by select(2); 0 is no limit.
+inline void enough_descriptors(long allowed)
+{
+	long count = params.number("connections", 10000);
+
+	if (allowed && allowed < count + OTHERS)
+		fail(SKIP, "State Threads of this machine have at most %ld descriptors, too few for %ld connections",
+		     allowed, count);
+}
+
 // So many connections, each of which waits for its first request.
 inline void idle_connections()
 {

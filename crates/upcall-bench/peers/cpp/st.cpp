@@ -27,6 +27,8 @@ int main(int argc, char **argv)
 			allow_descriptors();
 		if (st_set_eventsys(ST_EVENTSYS_ALT) || st_init())
 			fail(FAILED, "starting State Threads: %m");
+		if (!strcmp(name, "idle_connections"))
+			enough_descriptors(st_getfdlimit());
 		job();
 	});
 }

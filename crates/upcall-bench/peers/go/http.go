@@ -80,6 +80,9 @@ func ask(socket int) {
 
 const others = 200
 
+// queue is how many connections may wait to be accepted.
+const queue = 40
+
 // descriptors is how many this process may have, after it has asked for count.
 func descriptors(count uint64) uint64 {
 	limit := syscall.Rlimit{}
@@ -136,6 +139,12 @@ func idleClient() {
 	all := make([]int, 0, count)
 	for number := first; number < first+count; number++ {
 		all = append(all, dial(port, number/20000))
+		if len(all)%queue == 0 {
+			// All are accepted in their order, so those before this one have been.
+			last := dial(port, number/20000)
+			ask(last)
+			syscall.Close(last)
+		}
 	}
 	ask(all[count-1])
 	fmt.Println("ready")

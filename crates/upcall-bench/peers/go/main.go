@@ -78,6 +78,7 @@ var workloads = map[string]func(){
 	"pair_spin":        func() { pair(&spinLock{}, 250000) },
 	"pair_ticket":      func() { pair(&ticketLock{}, 250000) },
 	"pipe_exchange":    pipeExchange,
+	"reactivity":       reactivity,
 	"semaphore":        semaphore,
 	"signal_wait":      signalWait,
 	"sumtime":          sumtime,

@@ -237,22 +237,23 @@ impl<'a> Bench<'a> {
         let processors = self
             .allowed
             .last(self.workers(subject.workload, subject.variant));
-        if !subject.variant.params.contains(&"how=uffd") {
+        let Some(words) = helper(subject) else {
             let running = child::start(command, Stdio::null(), &processors, self.args.timeout)?;
             return running.finish();
-        }
+        };
         let sockets = UnixStream::pair();
         let (ours, theirs) =
             sockets.map_err(|error| Failure::Failed(format!("socketpair: {error}")))?;
-        let mut resolver = Command::new(&self.runtimes.workload_program);
-        resolver.args(["resolver", "delay_us=5000"]);
+        let mut helper = Command::new(&self.runtimes.workload_program);
+        helper.args(words);
         let elsewhere = self.allowed.besides(&processors);
         let [ours, theirs] = [ours, theirs].map(|socket| Stdio::from(OwnedFd::from(socket)));
         let timeout = 2 * self.args.timeout;
-        let resolver = child::start(resolver, ours, &elsewhere, timeout)?;
+        let helper = child::start(helper, ours, &elsewhere, timeout)?;
         let figures = child::start(command, theirs, &processors, self.args.timeout)?.finish();
-        // The socket has closed with the program, so the resolver ends too.
-        resolver.finish().and(figures)
+        // The socket has closed with the program, so the helper ends too.
+        let figures = figures?;
+        helper.finish().map(|_| figures)
     }
 
     /// The command of one program: the workload program, or `instead` of it.
@@ -306,6 +307,15 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// The native process at the other end of the program's standard input, if it needs one.
+fn helper(subject: &Subject) -> Option<&'static [&'static str]> {
+    match subject.workload.program {
+        "reactivity" => Some(&["events"]),
+        _ if subject.variant.params.contains(&"how=uffd") => Some(&["resolver", "delay_us=5000"]),
+        _ => None,
+    }
+}
+
 fn series(figures: &mut Figures, name: &str) -> Result<Vec<f64>, Failure> {
     let found = figures.remove(name).filter(|values| !values.is_empty());
     found.ok_or_else(|| Failure::Failed(format!("reported no figure {name:?}")))
@@ -315,6 +325,7 @@ fn series(figures: &mut Figures, name: &str) -> Result<Vec<f64>, Failure> {
 fn quick(program: &str) -> &'static [&'static str] {
     match program {
         "block_to_compute" => &["samples=4", "warm_up=1"],
+        "reactivity" => &["samples=10", "warm_up=2", "limit_ms=50"],
         "unblock_to_run" => &["samples=10", "warm_up=2"],
         "blockers" => &["duration_ms=40", "warm_up_ms=10"],
         "never_blocks" => &["slices=2", "iterations=2000000"],
@@ -325,8 +336,12 @@ fn quick(program: &str) -> &'static [&'static str] {
         "nbody" => &["bodies=200", "steps=2"],
         "share" => &["duration_ms=20"],
         "spin_barrier" | "start" => &["samples=2"],
-        "sumtime" | "sumtime_join" => &["samples=2", "n=100"],
+        "computation" | "sumtime" | "sumtime_join" => &["samples=2", "n=100"],
         "blocked" => &["threads=200"],
+        "gauss" => &["samples=2", "n=20"],
+        "interruption" => &["samples=10", "warm_up=2"],
+        "parallel_sort" => &["samples=2", "n=1000"],
+        "process_fork" => &["samples=2", "operations=5"],
         "http" => &["seconds=1", "connections=8"],
         "idle_connections" => &["connections=200"],
         _ => &["samples=2", "operations=200"],

@@ -140,6 +140,8 @@ pub fn lost(figures: &Summary) -> Comparison {
         median: 0.0,
         p90: 0.0,
         max: 0.0,
+        p99: None,
+        p999: None,
         n: figures.n,
     };
     let gains = [-figures.median, -figures.min].map(|gain| gain / 0.5);

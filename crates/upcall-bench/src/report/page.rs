@@ -253,6 +253,7 @@ fn link(table: &Table) -> String {
 fn figures(report: &Report, table: &Table) -> Markup {
     let plural = if table.workers == 1 { "" } else { "s" };
     let [upcall, package] = ours();
+    let has_tail = table.rows.iter().any(|row| row.figures.p99.is_some());
     html! {
         div class="scroll" { table id=(id(table)) {
             caption {
@@ -260,10 +261,12 @@ fn figures(report: &Report, table: &Table) -> Markup {
                 @if report.runs.len() > 1 { "; run " (table.run + 1) }
             }
             thead { tr {
-                th { "runtime" } th { "min" } th { "median" } th { "max" } th { "samples" } th { "× nptl, min / median" }
+                th { "runtime" } th { "min" } th { "median" }
+                @if has_tail { th { "p99" } th { "p99.9" } }
+                th { "max" } th { "samples" } th { "× nptl, min / median" }
                 th { code { (upcall) } " against it" } th { code { (package) } " against it" }
             } }
-            tbody { @for row in &table.rows { (figures_row(table, row)) } }
+            tbody { @for row in &table.rows { (figures_row(table, row, has_tail)) } }
         } }
         ul {
             @for one in &table.bounds {
@@ -282,8 +285,15 @@ fn figures(report: &Report, table: &Table) -> Markup {
     }
 }
 
-fn figures_row(table: &Table, row: &Row) -> Markup {
+fn figures_row(table: &Table, row: &Row, has_tail: bool) -> Markup {
     let figures = &row.figures;
+    let value = |value| quantity(value, &table.unit);
+    let mut values = vec![value(figures.min), value(figures.median)];
+    if has_tail {
+        let tail = [figures.p99, figures.p999].map(|tail| tail.map(value).unwrap_or_default());
+        values.extend(tail);
+    }
+    values.push(value(figures.max));
     let words = |one: &Option<Comparison>| one.as_ref().map(Comparison::words).unwrap_or_default();
     let times = row
         .times
@@ -291,9 +301,7 @@ fn figures_row(table: &Table, row: &Row) -> Markup {
     html! {
         tr {
             td { code { (row.runtime) } @if !row.version.is_empty() { " (" (row.version) ")" } }
-            @for value in [figures.min, figures.median, figures.max] {
-                td class="n" { (quantity(value, &table.unit)) }
-            }
+            @for value in values { td class="n" { (value) } }
             td class="n" { (figures.n) }
             td class="n" { (times.unwrap_or_default()) }
             @for one in &row.against { td { (words(one)) } }

@@ -8,14 +8,15 @@
 //! `fib`: Fibonacci's number `n` by the definition; each call above the two first numbers makes a
 //! thread for one of its summands and computes the other itself. `sumtime`: the sum of the numbers from 1
 //! to `n`, where each thread halves its range, makes a thread for each half and joins both (Danjean,
-//! Namyst and Russell 2000). A figure `ns` is the time of the whole.
+//! Namyst and Russell 2000). `computation`: the same with more computing than synchronising. A figure `ns` is the time of
+//! the whole.
 //!
 //! `join_null`, `fib_join` and `sumtime_join`: the same by a package's function that runs two halves, for which it need not
 //! make a thread (fork and join). The first runs two that return what they were given.
 
 use std::hint::black_box;
 
-use super::posix::now_ns;
+use super::posix::{now_ns, spin};
 use super::threads::Threads;
 use super::{Failure, Figures, Params};
 
@@ -102,7 +103,14 @@ fn fib<T: Threads>(n: u64) -> u64 {
 }
 
 pub(super) fn sumtime<T: Threads>(params: &Params) -> Result<Figures, Failure> {
-    sumtime_by(params, |n| T::join(T::spawn(move || sum::<T>(1, n))))
+    sumtime_by(params, |n| T::join(T::spawn(move || sum::<T, 0>(1, n))))
+}
+
+/// Turns of [`spin`] of each thread of `computation`: some hundred microseconds, which is more than any thread costs.
+const WORK: u64 = 200_000;
+
+pub(super) fn computation<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    sumtime_by(params, |n| T::join(T::spawn(move || sum::<T, WORK>(1, n))))
 }
 
 /// `sumtime`, by a function that adds up the numbers from 1 to such a number.
@@ -112,13 +120,16 @@ pub fn sumtime_by(params: &Params, sum: impl Fn(u64) -> u64) -> Result<Figures, 
     timed(samples, 1, || right(sum(black_box(n)), n * (n + 1) / 2))
 }
 
-fn sum<T: Threads>(first: u64, last: u64) -> u64 {
+fn sum<T: Threads, const WORK: u64>(first: u64, last: u64) -> u64 {
+    if WORK > 0 {
+        spin(WORK);
+    }
     if first >= last {
         return first;
     }
     let middle = first.midpoint(last);
-    let low = T::spawn(move || sum::<T>(first, middle));
-    let high = T::spawn(move || sum::<T>(middle + 1, last));
+    let low = T::spawn(move || sum::<T, WORK>(first, middle));
+    let high = T::spawn(move || sum::<T, WORK>(middle + 1, last));
     T::join(low) + T::join(high)
 }
 

@@ -12,7 +12,8 @@
 //! 1. `upcall-workload NAME [KEY=VALUE ...]`; every key has a default, an unknown one is an error.
 //!    All programs but that of POSIX threads are told by `workers=N` how many processors to use.
 //! 2. Standard input is a control channel where a workload needs one: a socket to the resolver of
-//!    page faults (`fault=uffd`), or the start signal of a pair of copies.
+//!    page faults (`how=uffd`) or to the process that makes events (`reactivity`), or the start signal of a pair of
+//!    copies.
 //! 3. Standard output has one line per figure, `SERIES VALUE`, and a last line `done`, so that a
 //!    truncated run cannot pass for a complete one.
 //! 4. Exit status 0; [`SKIP`] with a reason on standard error if this machine cannot run it;
@@ -21,6 +22,7 @@
 //! Measuring inside the program was chosen over timing the whole process from outside: start-up
 //! differs between runtimes by far more than what most workloads measure.
 
+mod applications;
 mod block;
 pub mod blocked;
 mod blockers;
@@ -28,7 +30,9 @@ mod cold;
 pub mod counted;
 mod create;
 pub mod fork;
+mod interruption;
 pub mod load;
+mod machine;
 mod mutex;
 pub mod nbody;
 mod never;
@@ -36,6 +40,8 @@ mod pair;
 mod params;
 mod pipe;
 pub mod posix;
+mod process;
+pub mod reactivity;
 mod resolver;
 mod semaphore;
 mod share;
@@ -107,15 +113,24 @@ pub type Body = fn(&Params) -> Result<Figures, Failure>;
 fn common<T: Threads>() -> Vec<(&'static str, Body)> {
     vec![
         ("blocked", blocked::run::<T>),
+        ("computation", fork::computation::<T>),
         ("counted", counted::run::<T>),
         ("fib", fork::fibonacci::<T>),
         ("fib_join", fork::fibonacci_join::<T>),
         ("fork_batch", fork::batch::<T>),
+        ("gauss", applications::gauss::<T>),
+        ("interruption", interruption::run::<T>),
         ("join_null", fork::null_join::<T>),
+        ("kernel_signal_wait", process::signal_wait::<T>),
+        ("kernel_trap", machine::kernel_trap),
         ("mutex_64", mutex::run::<T>),
         ("nbody", nbody::run::<T>),
         ("null_fork", fork::null::<T>),
+        ("parallel_sort", applications::parallel_sort::<T>),
         ("pipe_exchange", pipe::run::<T>),
+        ("procedure_call", machine::procedure_call),
+        ("process_fork", process::null),
+        ("reactivity", reactivity::run::<T>),
         ("semaphore", semaphore::run::<T>),
         ("signal_wait", signal::run::<T>),
         ("sumtime", fork::sumtime::<T>),
@@ -129,6 +144,7 @@ const POSIX: &[(&str, Body)] = &[
     ("block_to_compute", block::run),
     ("blockers", blockers::run),
     ("create_join", create::run),
+    ("events", reactivity::events),
     ("never_blocks", never::run),
     ("pair_barrier", pair::barrier),
     ("pair_spin", pair::spin_lock),

@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use super::Failure;
 use super::threads::{self, Threads, no_thread};
@@ -180,9 +181,14 @@ impl Threads for Posix {
     type Mutex<V: Send + 'static> = Mutex<V>;
     type Reader = OwnedFd;
     type Writer = OwnedFd;
+    type Stream = UnixStream;
 
     fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
         pipe()
+    }
+
+    fn stream(fd: OwnedFd) -> std::io::Result<UnixStream> {
+        Ok(fd.into())
     }
 
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> Handle<R> {

@@ -4,7 +4,9 @@
 //! threads and the crate upcall. The compiler makes a program of it for each: nothing is called
 //! through a table, and each package's own functions are inlined as in any program with it.
 
+use std::io::{self, Read, Write};
 use std::ops::DerefMut;
+use std::os::fd::OwnedFd;
 use std::sync::Once;
 
 use super::{Failure, SKIP};
@@ -21,6 +23,8 @@ pub trait Threads: 'static {
     type Reader: Reader;
     /// The end of a pipe that is written.
     type Writer: Writer;
+    /// A connected socket.
+    type Stream: Read + Write + Send + 'static;
 
     /// Starts a thread; where there cannot be one more, [`no_thread`] ends the process.
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> Self::Handle<R>;
@@ -44,6 +48,9 @@ pub trait Threads: 'static {
 
     /// A pipe, in whose calls a thread waits.
     fn pipe() -> Result<(Self::Reader, Self::Writer), Failure>;
+
+    /// The connected Unix socket `fd`, in whose calls a thread waits.
+    fn stream(fd: OwnedFd) -> io::Result<Self::Stream>;
 }
 
 /// The end of a pipe that is read.

@@ -1,7 +1,9 @@
 //! The crate upcall as a package of threads: a part of the programs that are written with it.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 
+use upcall::net::UnixStream;
 use upcall::sync;
 use upcall::thread::{self, Builder, JoinHandle};
 use upcall_bench::workload::Failure;
@@ -16,6 +18,7 @@ impl Threads for Crate {
     type Mutex<V: Send + 'static> = Mutex<V>;
     type Reader = Reader;
     type Writer = Writer;
+    type Stream = UnixStream;
 
     #[inline]
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
@@ -47,6 +50,10 @@ impl Threads for Crate {
         let (reader, writer) = upcall::io::pipe()
             .map_err(|error| Failure::Failed(format!("making a pipe: {error}")))?;
         Ok((Reader(reader), Writer(writer)))
+    }
+
+    fn stream(fd: OwnedFd) -> io::Result<UnixStream> {
+        fd.try_into()
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use may::coroutine::{self, JoinHandle};
 use may::{go, sync};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use upcall_peers::workload::Failure;
 use upcall_peers::workload::posix;
 use upcall_peers::workload::threads::{self, Threads};
@@ -18,9 +19,14 @@ impl Threads for May {
     type Mutex<V: Send + 'static> = Mutex<V>;
     type Reader = OwnedFd;
     type Writer = OwnedFd;
+    type Stream = UnixStream;
 
     fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
         posix::pipe()
+    }
+
+    fn stream(fd: OwnedFd) -> std::io::Result<UnixStream> {
+        Ok(fd.into())
     }
 
     fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {

@@ -6,17 +6,19 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, sleep_until};
 
 use upcall_peers::workload::fork::{self, BATCH, right, timed};
 use upcall_peers::workload::posix::{now_ns, spin};
+use upcall_peers::workload::reactivity::{self, Load, Taker};
 use upcall_peers::workload::{Body, Failure, Figures, Params, blocked, load, with_programs};
 
 /// What a task comes to.
@@ -258,6 +260,60 @@ fn idle(params: &Params) -> Result<Figures, Failure> {
     load::idle(params, serve()?)
 }
 
+/// A task of the load: it gives way where a thread of others would be preempted.
+async fn compute(load: Load, gate: Arc<Semaphore>, stop: Arc<AtomicBool>) {
+    take(&gate).await;
+    let period = Duration::from_nanos(reactivity::PERIOD_NS);
+    let mut next = Instant::now() + period;
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..load.chunks {
+            spin(load.turns);
+            yield_now().await;
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+        if load.load < 100 {
+            sleep_until(next).await;
+            next += period;
+        }
+    }
+}
+
+async fn events(mut stream: UnixStream, mut taker: Taker) -> Result<Figures, Failure> {
+    while taker.more() {
+        let mut event = [0; reactivity::EVENT];
+        stream.write_all(&[1]).await.map_err(reactivity::failed)?;
+        stream.read_exact(&mut event).await.map_err(reactivity::failed)?;
+        taker.take(event, now_ns())?;
+    }
+    Ok(taker.done())
+}
+
+fn react(params: &Params) -> Result<Figures, Failure> {
+    let (load, taker) = (Load::of(params)?, Taker::new(params)?);
+    let stream = std::os::unix::net::UnixStream::from(reactivity::connection()?);
+    stream.set_nonblocking(true).map_err(reactivity::failed)?;
+    let stream = UnixStream::from_std(stream).map_err(reactivity::failed)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let gate = Arc::new(Semaphore::new(0));
+    let computing: Vec<_> = (0..load.threads)
+        .map(|_| tokio::spawn(compute(load, gate.clone(), stop.clone())))
+        .collect();
+    if load.load > 0 {
+        gate.add_permits(load.threads);
+    }
+    run(async move {
+        let figures = result(tokio::spawn(events(stream, taker))).await;
+        stop.store(true, Ordering::Relaxed);
+        gate.add_permits(load.threads);
+        for task in computing {
+            result(task).await;
+        }
+        figures
+    })
+}
+
 const PROGRAMS: &[(&str, Body)] = &[
     ("blocked", many_blocked),
     ("fib", |params| fork::fibonacci_by(params, |n| run(fib(n)))),
@@ -267,6 +323,7 @@ const PROGRAMS: &[(&str, Body)] = &[
     ("idle_connections", idle),
     ("mutex_64", mutex),
     ("null_fork", null_fork),
+    ("reactivity", react),
     ("semaphore", semaphore),
     ("sumtime", |params| {
         fork::sumtime_by(params, |n| run(sum(1, n)))
@@ -277,7 +334,7 @@ const PROGRAMS: &[(&str, Body)] = &[
 fn main() -> ExitCode {
     let args = std::env::args().skip(1);
     with_programs(PROGRAMS.to_vec(), args, |workers, job| {
-        let runtime = Builder::new_multi_thread().worker_threads(workers).enable_io().build();
+        let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::Failed(format!("starting tokio: {error}")))?;
         let _inside = runtime.enter();
