@@ -146,11 +146,21 @@ fn upcall_bench() {
     check(
         "crates/upcall-bench",
         &[
-            &["args", "guarded", "machine", "problem", "stats", "workload"],
+            &[
+                "args",
+                "guarded",
+                "installed",
+                "machine",
+                "problem",
+                "stats",
+                "workload",
+            ],
             &[
                 "affinity",
                 "bounds",
                 "builds",
+                "keeper",
+                "memcached_load",
                 "noise",
                 "published",
                 "record",
@@ -159,6 +169,7 @@ fn upcall_bench() {
             ],
             &["catalogue", "child", "results", "runtime"],
             &["choice", "counts"],
+            &["jobs", "servers"],
             &["measure", "table"],
             &["outcome", "report"],
             &["session"],

@@ -1,5 +1,7 @@
 //! Every workload: its variants, how it is run, and what must hold.
 
+pub mod served;
+
 use crate::args::RuntimeName;
 use crate::bounds::{Bound, Limit};
 use crate::who::{
@@ -25,6 +27,10 @@ pub enum Kind {
     /// So many copies at once, whose mean time is taken; the program reports what it takes without threads too, when
     /// it is alone.
     Speedup(usize),
+    /// A server, by the name of the program, under load: throughput and late answers.
+    Server,
+    /// Programs that are not ours, one a variant: their processor time.
+    Job,
 }
 
 /// One way to run a workload.
@@ -635,6 +641,12 @@ pub const WORKLOADS: &[Workload] = &[
         "200,000 numbers sorted by merging, a thread for one half of each range (Marsh et al. 1991)",
         &[application("1", 1, &[]), application("2", 2, &[])],
     ),
+    served::MARIADB,
+    served::POSTGRES,
+    served::REDIS,
+    served::MEMCACHED,
+    served::NGINX,
+    served::PROCESSOR_TIME,
     Workload {
         name: "nbody_speedup",
         about: "N-body against the same without threads (Figure 2 of 1991)",

@@ -37,26 +37,27 @@ pub struct Running {
 
 /// Starts `command` on `processors`, to end within `timeout`.
 pub fn start(
-    mut command: Command,
+    command: Command,
     stdin: Stdio,
     processors: &Processors,
     timeout: Duration,
 ) -> Result<Running, Failure> {
-    let set = processors.set();
+    start_with([stdin, Stdio::piped()], command, processors, timeout)
+}
+
+/// The same with other standard input and output.
+pub fn start_with(
+    [stdin, stdout]: [Stdio; 2],
+    mut command: Command,
+    processors: &Processors,
+    timeout: Duration,
+) -> Result<Running, Failure> {
     command
         .stdin(stdin)
-        .stdout(Stdio::piped())
+        .stdout(stdout)
         .stderr(Stdio::piped())
         .process_group(0);
-    // SAFETY: between fork and exec this makes one system call and allocates nothing.
-    unsafe {
-        command.pre_exec(
-            move || match libc::sched_setaffinity(0, size_of_val(&set), &set) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            },
-        );
-    }
+    confine(&mut command, processors);
     let child = command.spawn().map_err(|error| {
         Failure::Failed(format!(
             "{}: {error}",
@@ -70,9 +71,38 @@ pub fn start(
     })
 }
 
+/// Lets the program that `command` starts run on `processors` only.
+pub fn confine(command: &mut Command, processors: &Processors) {
+    let set = processors.set();
+    // SAFETY: between fork and exec this makes one system call and allocates nothing.
+    unsafe {
+        command.pre_exec(
+            move || match libc::sched_setaffinity(0, size_of_val(&set), &set) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            },
+        );
+    }
+}
+
 impl Running {
     /// Waits for the program's end and reads its report.
-    pub fn finish(mut self) -> Result<Figures, Failure> {
+    pub fn finish(self) -> Result<Figures, Failure> {
+        let (status, [stdout, stderr]) = self.end()?;
+        report(status, &stdout, &stderr)
+    }
+
+    /// Waits for the end of a program that makes no report. Returns what it said on standard output.
+    pub fn output(self) -> Result<String, Failure> {
+        let (status, [stdout, stderr]) = self.end()?;
+        match status.success() {
+            true => Ok(stdout),
+            false => Err(Failure::Failed(with_tail(&status.to_string(), &stderr))),
+        }
+    }
+
+    /// Waits for the program's end. Returns what it said on standard output and standard error.
+    fn end(mut self) -> Result<(ExitStatus, [String; 2]), Failure> {
         let mut said = [Vec::new(), Vec::new()];
         let in_time = self.read_output(&mut said) && self.wait_for_end();
         let [stdout, stderr] = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -83,7 +113,7 @@ impl Running {
         }
         let status = self.child.wait();
         let status = status.map_err(|error| Failure::Failed(format!("wait: {error}")))?;
-        report(status, &stdout, &stderr)
+        Ok((status, [stdout, stderr]))
     }
 
     /// Reads both pipes to their end; false if the deadline came first.

@@ -3,6 +3,7 @@
 use crate::args::RuntimeName;
 use crate::catalogue::{LONG, Variant, WORKLOADS, Workload};
 use crate::problem::Problem;
+use crate::results::LeftOut;
 
 /// A workload with the variants of it that were asked for.
 #[derive(Clone, Debug)]
@@ -55,6 +56,42 @@ pub fn without_long(choices: &mut Vec<Choice>) -> Vec<String> {
     }
     choices.retain(|choice| !choice.variants.is_empty());
     names
+}
+
+/// Takes out of `choices`, aloud, what there is a reason for, and notes it in `left_out`: a whole workload under its name if
+/// all of it is left out for the same reason.
+pub fn leave_out(
+    choices: &mut Vec<Choice>,
+    left_out: &mut Vec<LeftOut>,
+    why: impl Fn(&'static Workload, &'static Variant) -> Option<String>,
+) {
+    let mut say = |workload: String, why: String| {
+        eprintln!("upcall bench: {workload} is left out: {why}");
+        left_out.push(LeftOut {
+            workload,
+            why,
+            ..LeftOut::default()
+        });
+    };
+    for Choice { workload, variants } in &mut *choices {
+        let whys: Vec<_> = variants.iter().map(|one| why(workload, one)).collect();
+        if let Some(Some(first)) = whys.first()
+            && whys.iter().all(|one| one.as_ref() == Some(first))
+        {
+            say(workload.name.into(), first.clone());
+            variants.clear();
+            continue;
+        }
+        let mut whys = whys.into_iter();
+        variants.retain(|variant| match whys.next().flatten() {
+            Some(why) => {
+                say(full_name(workload, variant.name), why);
+                false
+            }
+            None => true,
+        });
+    }
+    choices.retain(|choice| !choice.variants.is_empty());
 }
 
 pub fn full_name(workload: &Workload, variant: &str) -> String {
@@ -134,6 +171,24 @@ mod tests {
             .sum();
         assert_eq!(left + names.len(), all);
         assert!(choices.iter().all(|choice| !choice.variants.is_empty()));
+    }
+
+    #[test]
+    fn what_is_left_out_as_a_whole_has_one_reason() {
+        let mut choices = choose(&names(&["block_to_compute", "yield", "fib_30"])).unwrap();
+        let mut left_out = Vec::new();
+        leave_out(
+            &mut choices,
+            &mut left_out,
+            |workload, variant| match workload.name {
+                "fib_30" => Some("a reason".into()),
+                _ => (variant.name == "pipe").then(|| "a reason".into()),
+            },
+        );
+        let named: Vec<_> = left_out.iter().map(|one| one.workload.as_str()).collect();
+        assert_eq!(named, ["block_to_compute/pipe", "fib_30"]);
+        let left: Vec<_> = choices.iter().map(|one| one.variants.len()).collect();
+        assert_eq!(left, [2, 1]);
     }
 
     #[test]

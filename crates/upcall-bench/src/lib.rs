@@ -9,6 +9,7 @@
 //! - `catalogue` lists the workloads with the bounds that they must hold, `bounds` judges them; `who` says which
 //!   runtimes have a program for what.
 //! - `measure` runs the programs in interleaved rounds; `child` runs one of them, with a timeout.
+//! - `servers` measures real servers under load, `jobs` the processor time of programs that compute; `installed` finds them.
 //! - `counts` counts instructions, which repeat where times do not.
 //! - `table` and `record` print: figures on standard output, talk on standard error. `results` is the file that keeps them.
 //! - `published` has what the papers published of the same experiments.
@@ -33,8 +34,12 @@ mod child;
 mod choice;
 mod counts;
 pub mod guarded;
+mod installed;
+mod jobs;
+pub mod keeper;
 mod machine;
 mod measure;
+pub mod memcached_load;
 mod noise;
 mod outcome;
 mod problem;
@@ -44,6 +49,7 @@ mod report;
 mod results;
 mod runtime;
 pub mod server;
+mod servers;
 mod session;
 mod stats;
 mod table;

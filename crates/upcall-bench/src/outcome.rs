@@ -6,7 +6,7 @@
 
 use crate::args::RuntimeName;
 use crate::bounds::Bound;
-use crate::catalogue::{Kind, OVERHEAD, Variant};
+use crate::catalogue::{Kind, OVERHEAD, Variant, served};
 use crate::choice::Choice;
 use crate::measure::Samples;
 use crate::stats::{Summary, lost_percent};
@@ -68,11 +68,23 @@ pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) ->
             }
             continue;
         }
+        if kind == Kind::Server {
+            for (shown, name, unit) in served::shown(variant) {
+                all.push(Outcome {
+                    run,
+                    variant: shown.name,
+                    unit,
+                    bounds: shown.bounds,
+                    figures: each(&|index| Summary::of(series(name, index))),
+                });
+            }
+            continue;
+        }
         let figures = each(&|index| match kind {
             Kind::Loss => lost_work(series("without", index), series("with", index)),
             Kind::Pair => efficiency(series("alone", index), series("pair", index)),
             Kind::Speedup(_) => speedup(series("sequential", index), series("ns", index)),
-            Kind::Samples | Kind::Share | Kind::Overhead => {
+            Kind::Samples | Kind::Share | Kind::Overhead | Kind::Server | Kind::Job => {
                 Summary::of(series(choice.workload.unit, index))
             }
         });
@@ -155,6 +167,27 @@ mod tests {
         let lost = found[1].figures[0].unwrap();
         assert_eq!((lost.min, lost.median), (50.0, 48.0));
         assert!(found[1].figures[1].is_none() && found[3].figures[0].is_none());
+    }
+
+    #[test]
+    fn a_load_has_four_figures() {
+        let samples: [(_, _, _, &[f64]); 3] = [
+            ("4x", "throughput", 0, &[10.0, 30.0]),
+            ("4x", "p99", 0, &[5.0]),
+            ("4x", "p99", 1, &[6.0]),
+        ];
+        let found = of("redis/4x", &samples);
+        let names: Vec<_> = found.iter().map(|one| (one.variant, one.unit)).collect();
+        let wanted = [
+            ("4x_throughput", "requests/s"),
+            ("4x_p95", "ns"),
+            ("4x_p99", "ns"),
+            ("4x_slowest", "ns"),
+        ];
+        assert_eq!(names, wanted);
+        assert_eq!(found[0].figures[0].unwrap().median, 20.0);
+        assert_eq!(found[2].figures[1].unwrap().median, 6.0);
+        assert!(found[3].figures[0].is_none());
     }
 
     #[test]

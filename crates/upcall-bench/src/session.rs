@@ -10,9 +10,9 @@ use crate::affinity::Processors;
 use crate::args::{BenchArgs, RuntimeName};
 use crate::bounds::{Bound, Verdict};
 use crate::builds;
-use crate::catalogue::{Variant, Workload};
 use crate::choice::{self, Choice};
 use crate::counts;
+use crate::jobs;
 use crate::machine::Machine;
 use crate::measure::Bench;
 use crate::noise::Watch;
@@ -21,6 +21,7 @@ use crate::problem::{Problem, print};
 use crate::record::Record;
 use crate::results::{End, Head, LeftOut, Note, Sink};
 use crate::runtime::{self, Runtime, Runtimes};
+use crate::servers;
 use crate::table::{self, Row};
 
 /// Runs the benchmark; true if nothing failed and, under `--check`, every bound holds.
@@ -63,7 +64,10 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
         ..LeftOut::default()
     };
     let mut left_out: Vec<_> = long.into_iter().map(brief).collect();
-    let choices = enough_processors(args, choices, allowed.count(), &mut left_out)?;
+    let mut choices = enough_processors(args, choices, allowed.count(), &mut left_out)?;
+    choice::leave_out(&mut choices, &mut left_out, |workload, variant| {
+        servers::lacking(workload).or_else(|| jobs::lacking(workload, variant))
+    });
     let mut sink = open(args)?;
     let mut bench = Bench {
         args,
@@ -77,6 +81,7 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
         },
         allowed,
         cache,
+        house: Default::default(),
         progress: progress_bar(),
         watch: Watch::new(),
         left_out,
@@ -235,26 +240,12 @@ fn enough_processors(
             format!("--workers 1 to {count}"),
         ));
     }
-    let mut enough = |workload: &Workload, variant: &Variant| {
+    let mut choices = choices;
+    choice::leave_out(&mut choices, left_out, |workload, variant| {
         let own = args.workers.or(variant.workers);
         let needed = own.unwrap_or(workload.workers);
-        if needed > count {
-            let name = choice::full_name(workload, variant.name);
-            let why = format!("it needs {needed} processors of {count}");
-            eprintln!("upcall bench: {name} is left out: {why}");
-            left_out.push(LeftOut {
-                workload: name,
-                why,
-                ..LeftOut::default()
-            });
-        }
-        needed <= count
-    };
-    let mut choices = choices;
-    for Choice { workload, variants } in &mut choices {
-        variants.retain(|variant| enough(workload, variant));
-    }
-    choices.retain(|choice| !choice.variants.is_empty());
+        (needed > count).then(|| format!("it needs {needed} processors of {count}"))
+    });
     Ok(choices)
 }
 

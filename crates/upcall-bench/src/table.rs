@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::bounds::{Bound, Verdict};
-use crate::catalogue::{Kind, OVERHEAD, Variant, Workload};
+use crate::catalogue::{Kind, OVERHEAD, Variant, Workload, served};
 use crate::choice::{Choice, full_name};
 use crate::published;
 use crate::runtime::Runtimes;
@@ -49,6 +49,7 @@ pub fn outcome(
     verdicts: &[(&Bound, Verdict)],
 ) -> String {
     let name = full_name(workload, variant);
+    let width = if unit == "requests/s" { 17 } else { 11 };
     let plural = if workers == 1 { "" } else { "s" };
     let about = workload.about;
     let mut text = format!("\n{name}: {about}; {workers} processor{plural}\n");
@@ -64,7 +65,7 @@ pub fn outcome(
         };
         let _ = writeln!(
             text,
-            "  {:8} {:>11} {:>11} {:>11}{tail} {:>11} {:>6} {:>14}",
+            "  {:8} {:>width$} {:>width$} {:>width$}{tail} {:>width$} {:>6} {:>14}",
             "",
             "min",
             "median",
@@ -74,7 +75,7 @@ pub fn outcome(
             reference.map_or(String::new(), |row| format!("× {}", row.runtime))
         );
     }
-    let has_ratio = matches!(unit, "ns" | "bytes" | "Mops/s");
+    let has_ratio = matches!(unit, "ns" | "bytes" | "Mops/s" | "requests/s");
     for Row { runtime, figures } in rows {
         let [min, median, p90, max] =
             [figures.min, figures.median, figures.p90, figures.max].map(|v| quantity(v, unit));
@@ -101,7 +102,7 @@ pub fn outcome(
         let n = figures.n;
         let _ = writeln!(
             text,
-            "  {runtime:8} {min:>11} {median:>11} {p90:>11}{tail} {max:>11} {n:>6} {times:>14}"
+            "  {runtime:8} {min:>width$} {median:>width$} {p90:>width$}{tail} {max:>width$} {n:>6} {times:>14}"
         );
     }
     for (bound, verdict) in verdicts {
@@ -118,6 +119,15 @@ pub fn outcome(
     text
 }
 
+/// What must hold of a variant.
+fn bounds(variant: &Variant, unit: &str) -> String {
+    let all = variant.bounds.iter();
+    let all: Vec<_> = all
+        .map(|bound| format!("{} {}", bound.runtime.as_str(), bound.describe(unit)))
+        .collect();
+    all.join("; ")
+}
+
 /// The list of workloads, variants and bounds.
 pub fn list(choices: &[Choice]) -> String {
     let mut text = String::new();
@@ -128,20 +138,24 @@ pub fn list(choices: &[Choice]) -> String {
         let _ = writeln!(text, "{name}: {about}; {workers} processor{plural}");
         let (variants, unit): (Vec<&Variant>, _) = match workload.kind {
             Kind::Overhead => (OVERHEAD.iter().collect(), "%"),
+            Kind::Server => {
+                for variant in &choice.variants {
+                    let _ = writeln!(text, "  {}", variant.name);
+                    for (shown, _, unit) in served::shown(variant) {
+                        let _ = writeln!(text, "    {}: {}", shown.name, bounds(shown, unit));
+                    }
+                }
+                continue;
+            }
             _ => (choice.variants.clone(), workload.unit),
         };
         for variant in variants {
-            let bounds: Vec<_> = variant
-                .bounds
-                .iter()
-                .map(|bound| format!("{} {}", bound.runtime.as_str(), bound.describe(unit)))
-                .collect();
             let gap = if variant.name.is_empty() { "" } else { ": " };
             let workers = match variant.workers {
                 Some(own) if own != workload.workers => format!("{own} processors; "),
                 _ => String::new(),
             };
-            let bounds = bounds.join("; ");
+            let bounds = bounds(variant, unit);
             let _ = writeln!(text, "  {}{gap}{workers}{bounds}", variant.name);
         }
     }

@@ -4,6 +4,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let servers = upcall_bench::server::programs::<upcall_bench::server::Std>();
-    upcall_bench::workload::main(servers, std::env::args().skip(1))
+    let mut more = upcall_bench::server::programs::<upcall_bench::server::Std>();
+    more.push(("keeper", upcall_bench::keeper::run));
+    more.push(("memcached_load", upcall_bench::memcached_load::run));
+    upcall_bench::workload::main(more, std::env::args().skip(1))
 }

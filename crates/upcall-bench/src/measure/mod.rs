@@ -8,9 +8,11 @@
 //!    again in the next round; one that fails twice is left out of the rest, aloud. One that
 //!    declines (exit status 77) is left out with its reason.
 
+mod others;
 mod pairs;
 mod share;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -28,6 +30,7 @@ use crate::choice::{self, Choice};
 use crate::noise::Watch;
 use crate::results::LeftOut;
 use crate::runtime::{Runtime, Runtimes};
+use crate::servers::House;
 
 /// Samples by (variant, series, index of the runtime).
 pub type Samples = BTreeMap<(&'static str, &'static str, usize), Vec<f64>>;
@@ -42,6 +45,8 @@ pub struct Bench<'a> {
     pub cache: PathBuf,
     /// The OpenMP program, or why there is none.
     pub openmp: Result<Built, String>,
+    /// The servers that are up.
+    pub house: RefCell<House>,
     /// The progress bar; hidden where standard error is no terminal.
     pub progress: ProgressBar,
     /// Whether the machine was quiet.
@@ -83,6 +88,7 @@ impl<'a> Bench<'a> {
     fn rounds(&self, workload: &Workload) -> usize {
         let times = match workload.kind {
             Kind::Samples | Kind::Pair | Kind::Share | Kind::Speedup(_) => 1,
+            Kind::Server | Kind::Job => 1,
             Kind::Loss => 2,
             Kind::Overhead => 3,
         };
@@ -116,6 +122,7 @@ impl<'a> Bench<'a> {
                 }
             }
         }
+        self.house.get_mut().clear();
         samples
     }
 
@@ -228,6 +235,8 @@ impl<'a> Bench<'a> {
                 };
                 Ok(vec![("sequential", sequential), ("ns", times)])
             }
+            Kind::Server => others::server(self, subject),
+            Kind::Job => others::job(self, subject),
         }
     }
 

@@ -9,6 +9,7 @@
 mod args;
 mod compare;
 mod draw;
+mod loads;
 mod model;
 mod page;
 mod plots;

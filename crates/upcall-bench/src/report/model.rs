@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::args::RuntimeName;
 use crate::bounds::{Bound, Verdict as Kept};
-use crate::catalogue::{Kind, OVERHEAD, Variant, WORKLOADS, Workload};
+use crate::catalogue::{Kind, OVERHEAD, Variant, WORKLOADS, Workload, served};
 use crate::published::{self, Drawing, Published};
 use crate::record::Record;
 use crate::report::compare::{self, Comparison, Verdict, compare};
@@ -106,6 +106,7 @@ pub fn known(name: &str) -> Option<(usize, &'static Workload)> {
 fn variant(workload: &'static Workload, name: &str) -> Option<(usize, &'static Variant)> {
     let all = match workload.kind {
         Kind::Overhead => OVERHEAD,
+        Kind::Server => served::SHOWN,
         _ => workload.variants,
     };
     all.iter().enumerate().find(|(_, one)| one.name == name)
@@ -298,7 +299,8 @@ fn table(index: usize, run: &Run, records: &[&Record]) -> Table {
 
 /// Who has no figures in `table`, and why.
 fn missing(run: &Run, table: &Table) -> Vec<String> {
-    let (name, mut all) = (table.name(), Vec::new());
+    let workload = known(&table.workload).map(|(_, one)| one);
+    let (name, mut all) = (measured(table, workload), Vec::new());
     for one in &run.left_out {
         let about = [&name, &table.workload].contains(&&one.workload);
         let has = table.figures(&one.runtime).is_some();
@@ -310,17 +312,18 @@ fn missing(run: &Run, table: &Table) -> Vec<String> {
     all
 }
 
+/// What was measured to make a table: the variant, if it is one, or what it is a figure of.
+fn measured(table: &Table, workload: Option<&Workload>) -> String {
+    let has = |name: &str| workload.is_none_or(|one| one.variants.iter().any(|v| v.name == name));
+    match served::measured(&table.variant) {
+        _ if has(&table.variant) => table.name(),
+        Some(name) if has(name) => format!("{}/{name}", table.workload),
+        _ => table.workload.clone(),
+    }
+}
+
 fn command(run: &Run, table: &Table, workload: Option<&Workload>) -> String {
-    let has = |workload: &Workload| {
-        workload
-            .variants
-            .iter()
-            .any(|one| one.name == table.variant)
-    };
-    let name = match workload {
-        Some(workload) if !has(workload) => table.workload.clone(),
-        _ => table.name(),
-    };
+    let name = measured(table, workload);
     let options = run.head.as_ref().map_or(&[][..], |head| &head.options);
     let mut words = vec!["upcall".to_owned(), "bench".to_owned()];
     words.extend(options.iter().cloned());

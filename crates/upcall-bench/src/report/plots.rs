@@ -2,6 +2,7 @@
 
 use crate::report::compare::factor;
 use crate::report::draw::{Axis, Bar, Group, Line, Plot, bars, lines};
+use crate::report::loads;
 use crate::report::model::{Report, Table};
 use crate::stats::{Summary, quantity};
 
@@ -57,7 +58,8 @@ pub fn headlines(report: &Report) -> Vec<Plot> {
             &groups(report, &creation, both),
         ),
     ];
-    all.into_iter().flatten().collect()
+    let all = all.into_iter().chain(loads::plots(report));
+    all.flatten().collect()
 }
 
 /// The papers' figures, with what was published.

@@ -1,0 +1,124 @@
+//! Programs that are not ours: servers under load, and programs that compute.
+
+use super::{Kind, Variant, Workload, only_pthreads};
+use crate::bounds::{Bound, Limit};
+
+const fn server(name: &'static str, about: &'static str) -> Workload {
+    Workload {
+        name,
+        about,
+        program: name,
+        workers: 2,
+        kind: Kind::Server,
+        unit: "requests/s",
+        variants: LOADS,
+    }
+}
+
+/// So many clients for each processor.
+const LOADS: &[Variant] = &[
+    only_pthreads("1x", &["clients=1"], &[]),
+    only_pthreads("4x", &["clients=4"], &[]),
+    only_pthreads("16x", &["clients=16"], &[]),
+];
+
+/// Throughput as natively, and answers that are hardly later.
+const THROUGHPUT: &[Bound] = &[Bound::median(Limit::PartOfNptl(1.0))];
+const LATE: &[Bound] = &[Bound::median(Limit::TimesNptl(1.1))];
+const SLOWEST: &[Bound] = &[Bound::median(Limit::TimesNptl(1.5))];
+
+const fn figure(name: &'static str, bounds: &'static [Bound]) -> Variant {
+    only_pthreads(name, &[], bounds)
+}
+
+/// The figures of each load: LOAD_SERIES.
+pub const SHOWN: &[Variant] = &[
+    figure("1x_throughput", THROUGHPUT),
+    figure("1x_p95", LATE),
+    figure("1x_p99", LATE),
+    figure("1x_slowest", SLOWEST),
+    figure("4x_throughput", THROUGHPUT),
+    figure("4x_p95", LATE),
+    figure("4x_p99", LATE),
+    figure("4x_slowest", SLOWEST),
+    figure("16x_throughput", THROUGHPUT),
+    figure("16x_p95", LATE),
+    figure("16x_p99", LATE),
+    figure("16x_slowest", SLOWEST),
+];
+
+/// The figures that are shown of a load, each with its series and its unit.
+pub fn shown(
+    load: &Variant,
+) -> impl Iterator<Item = (&'static Variant, &'static str, &'static str)> {
+    let load = load.name;
+    SHOWN.iter().filter_map(move |one| {
+        let (of, series) = one.name.split_once('_')?;
+        let unit = match series {
+            "throughput" => "requests/s",
+            _ => "ns",
+        };
+        (of == load).then_some((one, series, unit))
+    })
+}
+
+/// The load that a figure is of.
+pub fn measured(figure: &str) -> Option<&str> {
+    figure.split_once('_').map(|(load, _)| load)
+}
+
+pub const MARIADB: Workload = server(
+    "mariadb",
+    "mariadbd under sysbench's oltp_read_write, so many clients for each processor",
+);
+pub const POSTGRES: Workload = server(
+    "postgres",
+    "PostgreSQL under pgbench, so many clients for each processor",
+);
+pub const REDIS: Workload = server(
+    "redis",
+    "redis with two threads for input and output, under redis-benchmark, so many clients for each processor",
+);
+pub const MEMCACHED: Workload = server(
+    "memcached",
+    "memcached with four threads, nine values got for one set, so many clients for each processor",
+);
+pub const NGINX: Workload = server(
+    "nginx",
+    "nginx with a pool of threads that read files, under wrk, so many clients for each processor",
+);
+
+/// As little more as can be told from noise.
+const TIME: &[Bound] = &[Bound::median(Limit::TimesNptl(1.02))];
+
+pub const PROCESSOR_TIME: Workload = Workload {
+    name: "processor_time",
+    about: "processor time of compressors, coders and a build with make",
+    program: "processor_time",
+    workers: 2,
+    kind: Kind::Job,
+    unit: "ns",
+    variants: &[
+        only_pthreads("xz", &[], TIME),
+        only_pthreads("zstd", &[], TIME),
+        only_pthreads("pigz", &[], TIME),
+        only_pthreads("x264", &[], TIME),
+        only_pthreads("dav1d", &[], TIME),
+        // Most of it is processes that begin and end, which has workloads of its own.
+        only_pthreads("build", &[], &[]),
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_load_has_its_figures() {
+        let all: Vec<_> = LOADS.iter().flat_map(shown).collect();
+        assert_eq!(all.len(), SHOWN.len());
+        assert!(LOADS.iter().all(|load| shown(load).count() == 4));
+        assert_eq!(measured("16x_p99"), Some("16x"));
+        assert_eq!(measured("pipe"), None);
+    }
+}
