@@ -10,6 +10,10 @@
 //! 4. A space that has owed for too long [`Terms::patience`] times in a row stays away for as long as it is registered.
 //! 5. A space that asks for a truce has one, with all that want common processors, directly or through others: nobody
 //!    among them waits until it ends. A truce longer than [`Terms::longest_truce_ns`] is nonsense and holds for nobody.
+//!    Where weight is lent ([`lending`]) nobody needs one, and who asks has none.
+//! 6. A space that is on has the weight that others lend to it, until it has left its processors.
+//! 7. A space that computes while it waits, by the kernel's account of its processor time, [`Terms::patience`] times in a row, stays
+//!    away for as long as it is registered.
 //!
 //! Invariants: a space that waits for nobody is told that it has every processor. What spaces say is bounded by the
 //! machine's processors before it is used, and no value of it makes a space wait longer than the gangs' bounds and one
@@ -20,10 +24,13 @@ use std::collections::BTreeMap;
 use upcall_alloc::{Bits, GangId, Stage};
 
 use crate::division::Division;
+use crate::lending::{self, Member};
 use crate::words::{self, Hints, Terms, Told, Truce};
 
 /// Every processor, whether the machine has it or not.
 const ALL: Bits = Bits([u64::MAX; 4]);
+/// A space that waits may answer what comes: what it computes is nothing up to one part in so many of what it would on its turn.
+const NEGLIGIBLE: u64 = 4;
 
 #[derive(Debug)]
 struct Space {
@@ -37,6 +44,15 @@ struct Space {
     is_missed: bool,
     late: u32,
     away_since: Option<u64>,
+    /// The kernel's group in which its weight can be set.
+    group: Option<String>,
+    /// What it is to weigh while it is on; none: its circle does not lend.
+    weight: Option<u32>,
+    /// It has left all that it wants: since when, and its processor time then.
+    waits_since: Option<(u64, u64)>,
+    /// That time was looked at.
+    is_judged: bool,
+    cheats: u32,
 }
 
 /// All spaces of a user.
@@ -74,6 +90,7 @@ impl House {
             changes: 0,
             has: ALL,
             wanted: false,
+            lends: false,
             truce: Truce::default(),
             gains: 0,
         };
@@ -85,8 +102,39 @@ impl House {
             is_missed: false,
             late: 0,
             away_since: None,
+            group: None,
+            weight: None,
+            waits_since: None,
+            is_judged: false,
+            cheats: 0,
         };
         self.spaces.insert(id, space);
+    }
+
+    /// The kernel's group in which a space's weight can be set; none: it cannot.
+    pub fn set_group(&mut self, id: GangId, group: Option<String>) {
+        if let Some(space) = self.spaces.get_mut(&id) {
+            space.group = group;
+        }
+    }
+
+    /// Returns true if somebody waits.
+    pub fn is_contended(&self) -> bool {
+        self.spaces.values().any(|space| space.told.wanted)
+    }
+
+    /// What a space is to weigh now; `None`: its weight is its own.
+    pub fn weight(&self, id: GangId) -> Option<u32> {
+        let space = self.spaces.get(&id)?;
+        let weight = space.weight?;
+        let is_on = match self.division.shares(id) {
+            true => !space.told.has.and(self.machine).is_empty(),
+            false => {
+                let has = space.told.has.or(space.debt());
+                space.hints.wants.without(has).is_empty()
+            }
+        };
+        Some(if is_on { weight } else { lending::ONE })
     }
 
     /// A space goes, with all that it owes.
@@ -127,11 +175,12 @@ impl House {
             });
             self.division.divide(now, wants);
             self.take(now);
-            if !self.lose_patience(now) {
+            if !(self.lose_patience(now) | self.catch(now)) {
                 break;
             }
         }
         self.give(now);
+        self.lend(now);
         // The slices of those that got something have begun.
         let turn = self.division.next_ns(now);
         let grace = self.terms.grace_ns;
@@ -166,7 +215,13 @@ impl House {
         let all: Vec<_> = self
             .spaces
             .values()
-            .map(|space| (space.hints.wants, [space.hints.truce, space.told.truce]))
+            .map(|space| {
+                let asks = match space.weight {
+                    Some(_) => Truce::default(),
+                    None => space.hints.truce,
+                };
+                (space.hints.wants, [asks, space.told.truce])
+            })
             .collect();
         let truces = words::agree(&all, now, self.terms.longest_truce_ns);
         for (space, truce) in self.spaces.values_mut().zip(truces) {
@@ -221,6 +276,65 @@ impl House {
             }
         }
         found
+    }
+
+    /// Who computes while it waits is left to the kernel. Returns true if there was one.
+    fn catch(&mut self, now: u64) -> bool {
+        let mut found = false;
+        for (&id, space) in &mut self.spaces {
+            let hints = space.hints;
+            let waits = !hints.wants.is_empty()
+                && hints.ran_ns != 0
+                && !self.division.shares(id)
+                && hints.wants.and(space.told.has.or(space.debt())).is_empty()
+                && !space.is_free(now);
+            if !waits {
+                space.waits_since = None;
+                space.is_judged = false;
+                continue;
+            }
+            let &mut (since, ran_ns) = space.waits_since.get_or_insert((now, hints.ran_ns));
+            let is_over = self.division.due(id).and(hints.wants) == hints.wants;
+            if !is_over || std::mem::replace(&mut space.is_judged, is_over) {
+                continue;
+            }
+            let had = hints.ran_ns.saturating_sub(ran_ns);
+            let whole = now
+                .saturating_sub(since)
+                .saturating_mul(hints.wants.len().into());
+            match had > whole / NEGLIGIBLE {
+                true => space.cheats += 1,
+                false => space.cheats = 0,
+            }
+            if space.cheats >= self.terms.patience {
+                space.late = self.terms.patience;
+                space.away_since = Some(now);
+                space.owes_since = None;
+                space.told.changes = space.told.changes.wrapping_add(1);
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Says what each is to weigh, and if it needs truces.
+    fn lend(&mut self, now: u64) {
+        let members: Vec<Member<'_>> = self
+            .spaces
+            .values()
+            .map(|space| Member {
+                wants: match space.is_free(now) {
+                    true => Bits::default(),
+                    false => space.hints.wants,
+                },
+                group: space.group.as_deref(),
+            })
+            .collect();
+        let weights = lending::weights(&members);
+        for (space, weight) in self.spaces.values_mut().zip(weights) {
+            space.weight = weight;
+            space.told.lends = weight.is_some();
+        }
     }
 
     /// Tells those that get processors which nobody owes.
