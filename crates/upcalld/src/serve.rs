@@ -472,7 +472,7 @@ impl Server {
         }
         let next = self.house.settle(now);
         self.counts.divisions.inc();
-        self.lend();
+        self.lend(now);
         for (&id, client) in &mut self.clients {
             if let (Some(pages), Some(told)) = (&mut client.pages, self.house.told(id)) {
                 pages.tell(told);
@@ -488,15 +488,22 @@ impl Server {
     }
 
     /// Who is on has the weight that others lend to it.
-    fn lend(&mut self) {
+    fn lend(&mut self, now: u64) {
         let Some(weights) = &mut self.weights else {
             return;
         };
         let spaces = self.clients.iter();
-        let spaces = spaces.filter_map(|(&id, client)| Some((id, client.threads.as_ref()?)));
+        // Those whose group was looked up just now are looked at anew.
+        let spaces = spaces.filter_map(|(&id, client)| {
+            Some((
+                id,
+                client.threads.as_ref()?,
+                client.look_at == now + GROUP_NS,
+            ))
+        });
         let lent = spaces
-            .map(|(id, threads)| match self.house.weight(id) {
-                Some(weight) => weights.set(id, threads, weight),
+            .map(|(id, threads, again)| match self.house.weight(id) {
+                Some(weight) => weights.set(id, threads, weight, again),
                 None => {
                     weights.forget(id);
                     Ok(())

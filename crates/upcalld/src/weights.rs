@@ -185,14 +185,15 @@ impl Weights {
         Ok(weights)
     }
 
-    /// From here on this space weighs so much: its own weight, or more.
+    /// From here on this space weighs so much: its own weight, or more. If it did before, kernel threads that it has begun since then
+    /// do so only if this is done again.
     ///
     /// # Errors
     ///
     /// The kernel refuses.
-    pub fn set(&mut self, id: u64, process: &Process, weight: u32) -> io::Result<()> {
+    pub fn set(&mut self, id: u64, process: &Process, weight: u32, again: bool) -> io::Result<()> {
         let before = self.borrowers.get(&id).map(|borrower| borrower.weight);
-        if before.unwrap_or(ONE) == weight {
+        if before.unwrap_or(ONE) == weight && !(again && weight != ONE) {
             return Ok(());
         }
         let borrower = self.borrowers.entry(id).or_insert(Borrower {
@@ -354,22 +355,22 @@ mod tests {
         let (_child, process) = child();
         let pid = process.pid;
         assert!(process.could_borrow(false));
-        weights.set(1, &process, ONE).unwrap();
+        weights.set(1, &process, ONE, false).unwrap();
         assert_eq!(fs::read_to_string(&journal).unwrap(), "");
-        weights.set(1, &process, 2 * ONE).unwrap();
+        weights.set(1, &process, 2 * ONE, false).unwrap();
         let line = format!("{pid} {}\n", process.began);
         assert_eq!(fs::read_to_string(&journal).unwrap(), line);
         assert_eq!(nice(pid), Some(-3));
         assert_eq!(policy(pid), libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK);
-        weights.set(1, &process, ONE).unwrap();
+        weights.set(1, &process, ONE, false).unwrap();
         assert_eq!(nice(pid), Some(0));
-        weights.set(1, &process, 4 * ONE).unwrap();
+        weights.set(1, &process, 4 * ONE, false).unwrap();
         assert_eq!(nice(pid), Some(-6));
         weights.forget(1);
         assert!(is_plain(pid));
         assert_eq!(fs::read_to_string(&journal).unwrap(), "");
         // One that goes on with less has what it chose.
-        weights.set(2, &process, 2 * ONE).unwrap();
+        weights.set(2, &process, 2 * ONE, false).unwrap();
         set_nice(pid, 7).unwrap();
         drop(weights);
         assert_eq!((nice(pid), policy(pid)), (Some(7), libc::SCHED_OTHER));
@@ -382,9 +383,9 @@ mod tests {
             return;
         };
         let [(_one, lent), (_other, own)] = [child(), child()];
-        weights.set(1, &lent, 2 * ONE).unwrap();
+        weights.set(1, &lent, 2 * ONE, false).unwrap();
         // Another process has the number by now.
-        weights.set(2, &own, 2 * ONE).unwrap();
+        weights.set(2, &own, 2 * ONE, false).unwrap();
         weights.borrowers.get_mut(&2).unwrap().began += 1;
         weights.write().unwrap();
         // Killed: nothing is put back.
@@ -410,7 +411,7 @@ mod tests {
         let (_child, process) = child();
         set_nice(process.pid, 5).unwrap();
         assert!(!process.could_borrow(false));
-        weights.set(1, &process, 2 * ONE).unwrap();
+        weights.set(1, &process, 2 * ONE, false).unwrap();
         assert_eq!(nice(process.pid), Some(5));
     }
 }

@@ -157,9 +157,16 @@ impl Server {
     }
 }
 
-/// The name of a process's executable file.
+/// The name of a process's executable file, or, where that is not shown, the one that the process has.
 fn program_of(pid: i32) -> String {
-    let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let file = match std::fs::read_link(format!("/proc/{pid}/exe")) {
+        Ok(file) => file,
+        // Another user's, without CAP_SYS_PTRACE.
+        Err(_) => {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            return name.unwrap_or_default().trim_end().into();
+        }
+    };
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.trim_end_matches(" (deleted)").into()
 }
