@@ -204,6 +204,14 @@ impl Division {
         }
     }
 
+    /// The turn of a gang that has just begun ends so much earlier. Returns by how much it is shorter.
+    pub fn shorten(&mut self, id: GangId, by_ns: u64) -> u64 {
+        match self.shares(id) {
+            true => 0,
+            false => self.gangs.shorten(id, by_ns),
+        }
+    }
+
     /// What a space that has these is doing.
     pub fn stage(&self, id: GangId, has: Bits) -> Stage {
         let Some(part) = self.parts.get(&id).filter(|part| part.shares) else {

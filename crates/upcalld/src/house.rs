@@ -3,7 +3,8 @@
 //! [`Division`] says who is to have which processors. This file is what a cooperative hand-over adds:
 //!
 //! 1. A space loses processors: it is told at once. Until it says that it has left them it *owes* them.
-//! 2. A space gets processors as soon as no other space owes one that it wants, all at once. Its slice begins then.
+//! 2. A space gets processors as soon as no other space owes one that it wants, all at once. Its slice begins then. For how long it owed
+//!    something after its turn before, its turn is shorter.
 //! 3. A space that owes for longer than [`Terms::grace_ns`] is *away*: nobody waits for it any more, and the kernel
 //!    divides what it still uses. The same holds for one that has a whole slice and does not come to it while others
 //!    wait (it is stopped, for example). It is back when it says that it knows what it was told last.
@@ -38,6 +39,8 @@ struct Space {
     told: Told,
     /// Since when it uses what it was told to leave.
     owes_since: Option<u64>,
+    /// For how long it has used what it was told to leave, and has not paid for.
+    overstayed_ns: u64,
     /// It got its processors, and was not seen on them yet.
     is_expected: bool,
     /// It was not seen on them in a whole slice.
@@ -98,6 +101,7 @@ impl House {
             hints: Hints::default(),
             told,
             owes_since: None,
+            overstayed_ns: 0,
             is_expected: false,
             is_missed: false,
             late: 0,
@@ -248,8 +252,12 @@ impl House {
             }
             space.told.wanted = self.division.is_wanted(id);
             if space.debt().is_empty() || space.is_free(now) {
-                if space.owes_since.take().is_some() && !space.is_free(now) {
+                if let Some(since) = space.owes_since.take()
+                    && !space.is_free(now)
+                {
                     space.late = 0;
+                    let most = self.terms.grace_ns;
+                    space.overstayed_ns = (space.overstayed_ns + (now - since)).min(most);
                 }
             } else {
                 space.owes_since.get_or_insert(now);
@@ -358,6 +366,7 @@ impl House {
             // Its slice begins when it has them.
             self.division.begins(now, id, wanted.and(owed).is_empty());
             if wanted.and(owed).is_empty() {
+                space.overstayed_ns -= self.division.shorten(id, space.overstayed_ns);
                 space.told.has = due;
                 space.told.changes = space.told.changes.wrapping_add(1);
                 space.told.gains = space.told.gains.wrapping_add(1);
