@@ -8,7 +8,8 @@
 //! 3. A space that owes for longer than [`Terms::grace_ns`] is *away*: nobody waits for it any more, and the kernel
 //!    divides what it still uses. The same holds for one that has a whole slice and does not come to it while others
 //!    wait (it is stopped, for example). It is back when it says that it knows what it was told last.
-//! 4. A space that has owed for too long [`Terms::patience`] times in a row stays away for as long as it is registered.
+//! 4. A space that has owed for too long [`Terms::patience`] times in a row stays away for as long as it is registered. A time in which
+//!    it had no processor itself, by the kernel's account, does not count.
 //! 5. A space that asks for a truce has one, with all that want common processors, directly or through others: nobody
 //!    among them waits until it ends. A truce longer than [`Terms::longest_truce_ns`] is nonsense and holds for nobody.
 //!    Where weight is lent ([`lending`]) nobody needs one, and who asks has none.
@@ -39,6 +40,8 @@ struct Space {
     told: Told,
     /// Since when it uses what it was told to leave.
     owes_since: Option<u64>,
+    /// Its processor time then.
+    owes_ran_ns: u64,
     /// For how long it has used what it was told to leave, and has not paid for.
     overstayed_ns: u64,
     /// It got its processors, and was not seen on them yet.
@@ -101,6 +104,7 @@ impl House {
             hints: Hints::default(),
             told,
             owes_since: None,
+            owes_ran_ns: 0,
             overstayed_ns: 0,
             is_expected: false,
             is_missed: false,
@@ -220,9 +224,9 @@ impl House {
             .spaces
             .values()
             .map(|space| {
-                let asks = match space.weight {
-                    Some(_) => Truce::default(),
-                    None => space.hints.truce,
+                let asks = match space.told.lends {
+                    true => Truce::default(),
+                    false => space.hints.truce,
                 };
                 (space.hints.wants, [asks, space.told.truce])
             })
@@ -259,8 +263,9 @@ impl House {
                     let most = self.terms.grace_ns;
                     space.overstayed_ns = (space.overstayed_ns + (now - since)).min(most);
                 }
-            } else {
-                space.owes_since.get_or_insert(now);
+            } else if space.owes_since.is_none() {
+                space.owes_since = Some(now);
+                space.owes_ran_ns = space.hints.ran_ns;
             }
             space.is_expected &= space.hints.uses.is_empty();
         }
@@ -275,7 +280,10 @@ impl House {
             let owes = is_over(space.owes_since);
             let is_missed = std::mem::take(&mut space.is_missed);
             if space.away_since.is_none() && (owes || is_missed) {
-                space.late += u32::from(owes);
+                // One that had no processor could not leave one.
+                let ran_ns = space.hints.ran_ns.saturating_sub(space.owes_ran_ns);
+                let could = space.owes_ran_ns == 0 || ran_ns >= grace / 2;
+                space.late += u32::from(owes && could);
                 space.away_since = Some(now);
                 space.owes_since = None;
                 // It is back when it has read this.
@@ -327,22 +335,33 @@ impl House {
 
     /// Says what each is to weigh, and if it needs truces.
     fn lend(&mut self, now: u64) {
+        let weights = self.weights_without(|space| space.is_free(now));
+        // One that is away for a moment needs no truce either.
+        let patience = self.terms.patience;
+        let lends = self.weights_without(|space| {
+            now < space.told.truce.until_ns || space.away_since.is_some() && space.late >= patience
+        });
+        for ((space, weight), lends) in self.spaces.values_mut().zip(weights).zip(lends) {
+            space.weight = weight;
+            space.told.lends = lends.is_some();
+        }
+    }
+
+    /// What each is to weigh, if these are left out.
+    fn weights_without(&self, is_out: impl Fn(&Space) -> bool) -> Vec<Option<u32>> {
+        let member = |space: &'_ Space| match is_out(space) {
+            true => Bits::default(),
+            false => space.hints.wants,
+        };
         let members: Vec<Member<'_>> = self
             .spaces
             .values()
             .map(|space| Member {
-                wants: match space.is_free(now) {
-                    true => Bits::default(),
-                    false => space.hints.wants,
-                },
+                wants: member(space),
                 group: space.group.as_deref(),
             })
             .collect();
-        let weights = lending::weights(&members);
-        for (space, weight) in self.spaces.values_mut().zip(weights) {
-            space.weight = weight;
-            space.told.lends = weight.is_some();
-        }
+        lending::weights(&members)
     }
 
     /// Tells those that get processors which nobody owes.

@@ -490,6 +490,37 @@ fn who_computes_while_it_waits_is_left_to_the_kernel() {
     }
 }
 
+/// A space that does not leave, for a second. In the end it does what it is told. Its processor time is this, or grows by this.
+fn late(ran_ns: u64, more_ns: u64) -> bool {
+    let mut house = house_of(2);
+    for step in 0..1_000 {
+        let changes = house.told(0).unwrap().changes;
+        let said = Hints {
+            changes,
+            wants: bits(0b11),
+            uses: bits(0b11),
+            ran_ns: ran_ns + step * more_ns,
+            ..Hints::default()
+        };
+        house.hear(0, said);
+        follow(&mut house, 1, 0b11);
+        house.settle(step * MS);
+    }
+    for step in 1_000..1_100 {
+        follow(&mut house, 0, 0b11);
+        follow(&mut house, 1, 0b11);
+        house.settle(step * MS);
+    }
+    matches!(house.doing(0).unwrap().0, Doing::Away(_))
+}
+
+#[test]
+fn who_had_no_processor_itself_is_not_away_for_good() {
+    assert!(!late(1, 0));
+    assert!(late(1, MS));
+    assert!(late(0, 0), "nobody knows");
+}
+
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(u64::MAX), 0..16u64, any::<u64>()]
 }
