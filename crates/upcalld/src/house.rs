@@ -126,11 +126,6 @@ impl House {
         }
     }
 
-    /// Returns true if somebody waits.
-    pub fn is_contended(&self) -> bool {
-        self.spaces.values().any(|space| space.told.wanted)
-    }
-
     /// What a space is to weigh now; `None`: its weight is its own.
     pub fn weight(&self, id: GangId) -> Option<u32> {
         let space = self.spaces.get(&id)?;
@@ -282,7 +277,8 @@ impl House {
             if space.away_since.is_none() && (owes || is_missed) {
                 // One that had no processor could not leave one.
                 let ran_ns = space.hints.ran_ns.saturating_sub(space.owes_ran_ns);
-                let could = space.owes_ran_ns == 0 || ran_ns >= grace / 2;
+                let whole = grace.saturating_mul(space.hints.wants.len().max(2).into());
+                let could = space.owes_ran_ns == 0 || ran_ns >= whole / 2;
                 space.late += u32::from(owes && could);
                 space.away_since = Some(now);
                 space.owes_since = None;

@@ -450,13 +450,14 @@ impl Server {
         if self.rests_until.is_some_and(|until| until <= now) {
             self.accept_again();
         }
-        let is_contended = self.house.is_contended();
+        let spaces = self.clients.values().filter(|it| it.pages.is_some());
+        let are_several = spaces.count() > 1;
         for (&id, client) in &mut self.clients {
             if let Some(pages) = &client.pages {
                 let mut hints = pages.hints();
                 hints.share = self.settings.config.share(&client.program, hints.share);
                 hints.user = client.uid;
-                if is_contended {
+                if are_several {
                     hints.ran_ns = ran(client.pid);
                 }
                 self.house.hear(id, hints);
