@@ -51,10 +51,16 @@ struct upcall_told {
   struct upcall_head head;
   uint64_t alive;   /* the daemon's generation; 0: it has ended, and what it told does not hold any more */
   uint32_t changes; /* counts what was told; a program that has acted on it says so */
-  uint32_t wanted;  /* not 0: another space waits for a processor of this one */
+  uint32_t wanted;  /* bits of enum upcall_wanted */
   uint64_t has[UPCALL_ABI_WORDS]; /* the processors that the space may use */
   uint64_t truce_until;  /* when the last truce ends that concerned the space: until then none waits for another */
   uint64_t truce_length; /* how long that truce was to be */
+};
+
+/* Bits of upcall_told.wanted. */
+enum upcall_wanted {
+  UPCALL_WANTED = 1,      /* another space waits for a processor of this one */
+  UPCALL_WANTED_LENDS = 2 /* those that wait lend their weight: what ordinary programs take is made up for. No truce is needed */
 };
 
 /* From the program. */
@@ -157,7 +163,7 @@ struct upcall_row {
   uint64_t wants[UPCALL_ABI_WORDS];
   uint64_t has[UPCALL_ABI_WORDS];
   uint32_t share; /* of the time, as the daemon counts it */
-  uint32_t reserved;
+  uint32_t user;  /* whose it is */
 };
 
 /* What a space is doing. */
@@ -212,5 +218,6 @@ UPCALL_ABI_AT(upcall_row, since, 8);
 UPCALL_ABI_AT(upcall_row, wants, 16);
 UPCALL_ABI_AT(upcall_row, has, 48);
 UPCALL_ABI_AT(upcall_row, share, 80);
+UPCALL_ABI_AT(upcall_row, user, 84);
 
 #endif

@@ -132,8 +132,10 @@ fn upcalld() {
     check(
         "crates/upcalld",
         &[
-            &["commons", "packets", "trouble", "words"],
-            &["division", "place"],
+            &[
+                "commons", "groups", "lending", "packets", "shares", "trouble", "words",
+            ],
+            &["division", "place", "weights"],
             &["config", "house", "pages"],
             &["log", "manager", "metrics"],
             &["serve"],

@@ -48,6 +48,11 @@ pub struct Head {
     pub size: AtomicU32,
 }
 
+/// A bit of [`Told::wanted`]: another space waits for a processor of this one.
+pub const WANTED: u32 = 1;
+/// A bit of [`Told::wanted`]: those that wait lend their weight. What ordinary programs take is made up for: no truce is needed.
+pub const WANTED_LENDS: u32 = 2;
+
 /// From the daemon.
 #[repr(C)]
 #[derive(Debug)]
@@ -58,7 +63,7 @@ pub struct Told {
     pub alive: AtomicU64,
     /// Counts what was told.
     pub changes: AtomicU32,
-    /// Not 0: another space waits for a processor of this one.
+    /// Bits: [`WANTED`], [`WANTED_LENDS`].
     pub wanted: AtomicU32,
     /// The processors that the space may use.
     pub has: [AtomicU64; WORDS],
@@ -252,8 +257,8 @@ pub struct Row {
     pub has: [u64; WORDS],
     /// Its share of the time, as the daemon counts it.
     pub share: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Whose it is.
+    pub user: u32,
 }
 
 impl Row {
@@ -340,6 +345,7 @@ impl Row {
             bytes[16 + at * 8..24 + at * 8].copy_from_slice(&word.to_ne_bytes());
         }
         bytes[80..84].copy_from_slice(&self.share.to_ne_bytes());
+        bytes[84..].copy_from_slice(&self.user.to_ne_bytes());
         bytes
     }
 
@@ -353,6 +359,7 @@ impl Row {
             state: word(4)?,
             since: long(8)?,
             share: word(80)?,
+            user: word(84)?,
             ..Row::default()
         };
         for at in 0..WORDS {
@@ -364,7 +371,7 @@ impl Row {
 }
 
 /// Each type with its size, and each field with its offset, by the names of the header.
-pub const LAYOUT: [(&str, usize); 47] = [
+pub const LAYOUT: [(&str, usize); 48] = [
     ("sizeof(struct upcall_head)", size_of::<Head>()),
     (
         "offsetof(struct upcall_head, magic)",
@@ -496,6 +503,7 @@ pub const LAYOUT: [(&str, usize); 47] = [
     ("offsetof(struct upcall_row, wants)", offset_of!(Row, wants)),
     ("offsetof(struct upcall_row, has)", offset_of!(Row, has)),
     ("offsetof(struct upcall_row, share)", offset_of!(Row, share)),
+    ("offsetof(struct upcall_row, user)", offset_of!(Row, user)),
 ];
 
 // The numbers of the header.
@@ -504,7 +512,7 @@ const _: () = {
     let expected = [
         16, 0, 8, 12, 80, 16, 24, 28, 32, 64, 72, 144, 16, 20, 24, 56, 88, 96, 104, 108, 112, 64,
         8, 12, 16, 24, 28, 16448, 16, 64, 16, 0, 8, 12, 32, 0, 8, 12, 16, 24, 88, 0, 4, 8, 16, 48,
-        80,
+        80, 84,
     ];
     let mut at = 0;
     while at < LAYOUT.len() {
@@ -537,7 +545,7 @@ mod tests {
             wants: [1, 2, 3, 4],
             has: [5, 6, 7, u64::MAX],
             share: 3,
-            reserved: 0,
+            user: 1000,
         };
         assert_eq!(Row::read(&row.bytes()), Some(row));
     }

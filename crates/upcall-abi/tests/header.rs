@@ -65,7 +65,7 @@ fn each_size_and_offset_is_that_of_the_header() {
 
 #[test]
 fn each_constant_is_that_of_the_header() {
-    let body = "printf(\"%llu %u %d %u %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d\\n\", UPCALL_ABI_MAGIC, UPCALL_ABI_VERSION,\n\
+    let body = "printf(\"%llu %u %d %d %d %u %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d\\n\", UPCALL_ABI_MAGIC, UPCALL_ABI_VERSION, UPCALL_WANTED, UPCALL_WANTED_LENDS,\n\
         UPCALL_ABI_WORDS, UPCALL_ABI_PROCESSORS, UPCALL_ASK_JOIN, UPCALL_ASK_LIST, UPCALL_STATUS_OK,\n\
         UPCALL_STATUS_VERSION, UPCALL_STATUS_FULL, UPCALL_STATUS_NONSENSE, UPCALL_STATE_RESTING, UPCALL_STATE_ON,\n\
         UPCALL_STATE_WAITING, UPCALL_STATE_AWAY, UPCALL_ASK_OBSERVE, UPCALL_STATUS_NOT_HERE, UPCALL_OBSERVED_SLOTS,\n\
@@ -80,6 +80,8 @@ fn each_constant_is_that_of_the_header() {
         .collect();
     let small = [
         VERSION,
+        upcall_abi::WANTED,
+        upcall_abi::WANTED_LENDS,
         WORDS as u32,
         PROCESSORS,
         upcall_abi::ASK_JOIN,

@@ -23,7 +23,7 @@
 //! |---|---|
 //! | time on, of gangs that all compete, while none comes, goes or rests | one slice apart |
 //! | waiting, of one of *n* gangs, if calls come in time | *n* slices |
-//! | the same, of gangs that have weights ([`Gangs::weigh`]) | as many slices as their sum; time on is as their weights |
+//! | the same, of gangs that have turns of their own ([`Gangs::set_turn`]) | the sum of their turns; time on is as their turns |
 //! | a gang waits, and none that is on or waits for longer competes with it | never |
 //!
 //! # Rejected
@@ -100,8 +100,8 @@ struct Gang {
     id: GangId,
     busy: Bits,
     stage: Stage,
-    /// Its slices, at a time.
-    weight: u32,
+    /// How long it is on, at least, if it needs its processors for so long.
+    turn_ns: u64,
 }
 
 /// Whose turn it is.
@@ -143,15 +143,20 @@ impl Gangs {
                 id,
                 busy,
                 stage: stage(Stage::Resting),
-                weight: 1,
+                turn_ns: self.slice_ns,
             }),
         }
     }
 
     /// A gang stands for so many spaces, at least one: its turn is as many slices. Nothing, if it is not known.
     pub fn weigh(&mut self, id: GangId, spaces: u32) {
+        self.set_turn(id, self.slice_ns.saturating_mul(spaces.max(1).into()));
+    }
+
+    /// A gang has turns of this length, in nanoseconds, from now on. Nothing, if it is not known.
+    pub fn set_turn(&mut self, id: GangId, turn_ns: u64) {
         if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id) {
-            gang.weight = spaces.max(1);
+            gang.turn_ns = turn_ns;
         }
     }
 
@@ -171,6 +176,22 @@ impl Gangs {
         }
     }
 
+    /// The turn of a gang that is on ends so much earlier, but not before a quarter of it is over. Returns by how much it is shorter.
+    pub fn shorten(&mut self, id: GangId, by_ns: u64) -> u64 {
+        let gang = self.all.iter_mut().find(|gang| gang.id == id);
+        let Some((gang, since_ns)) = gang.and_then(|gang| match gang.stage {
+            Stage::On { since_ns } => Some((gang, since_ns)),
+            _ => None,
+        }) else {
+            return 0;
+        };
+        let by_ns = by_ns.min(gang.turn_ns - gang.turn_ns / 4).min(since_ns);
+        gang.stage = Stage::On {
+            since_ns: since_ns - by_ns,
+        };
+        by_ns
+    }
+
     /// Decides who is on. Returns when to decide again, if nothing happens before; never, if nobody waits.
     pub fn decide(&mut self, now_ns: u64) -> Option<u64> {
         self.now_ns = self.now_ns.max(now_ns);
@@ -182,7 +203,7 @@ impl Gangs {
         for &at in &order {
             let gang = &mut self.all[at];
             if let Stage::On { since_ns } = gang.stage
-                && now_ns - since_ns < gang.turn_ns(self.slice_ns)
+                && now_ns - since_ns < gang.turn_ns
             {
                 if fits(gang.busy, &on) {
                     on.push(gang.busy);
@@ -209,7 +230,7 @@ impl Gangs {
             let gang = self.all[at];
             let busy = gang.busy;
             if let Stage::On { since_ns } = gang.stage
-                && now_ns - since_ns >= gang.turn_ns(self.slice_ns)
+                && now_ns - since_ns >= gang.turn_ns
             {
                 if fits(busy, &on) {
                     on.push(busy);
@@ -229,7 +250,7 @@ impl Gangs {
             return None;
         }
         let ends = self.all.iter().filter_map(|gang| match gang.stage {
-            Stage::On { since_ns } => Some(since_ns.saturating_add(gang.turn_ns(self.slice_ns))),
+            Stage::On { since_ns } => Some(since_ns.saturating_add(gang.turn_ns)),
             _ => None,
         });
         // One whose slice is over changes nothing before another's is.
@@ -277,11 +298,6 @@ impl Gangs {
 }
 
 impl Gang {
-    /// How long it is on, at least, if it needs its processors for so long.
-    fn turn_ns(&self, slice_ns: u64) -> u64 {
-        slice_ns.saturating_mul(self.weight.into())
-    }
-
     fn is_waiting(&self) -> bool {
         matches!(self.stage, Stage::Waiting { .. })
     }

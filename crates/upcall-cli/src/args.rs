@@ -232,7 +232,8 @@ pub struct DoctorArgs {
 /// Show which programs the daemon (upcalld) gives their turns
 ///
 /// A program is resting (it computes on no processor all the time), on, waiting for its turn, or away: it did not do in
-/// time what the daemon told it, and is left to the kernel.
+/// time what the daemon told it, and is left to the kernel. The system's daemon and the user's are asked. The former shows
+/// other users' programs to root alone.
 #[derive(Args)]
 pub struct PsArgs {
     /// Print one JSON object instead of a table

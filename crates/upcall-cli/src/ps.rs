@@ -1,4 +1,4 @@
-//! `upcall ps`: the address spaces that the user's daemon has.
+//! `upcall ps`: the address spaces that the system's daemon has, and the user's.
 
 use serde::Serialize;
 use upcall_abi::{Row, WORDS};
@@ -28,6 +28,8 @@ pub struct Space {
     has: Vec<u32>,
     /// Its share of the time.
     share: u32,
+    /// Whose it is: the number.
+    user: u32,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -70,6 +72,7 @@ pub fn space(row: &Row) -> Space {
         wants: numbers(&row.wants),
         has: numbers(&has),
         share: row.share,
+        user: row.user,
     }
 }
 
@@ -104,16 +107,16 @@ fn list(numbers: &[u32]) -> String {
 
 fn table(spaces: &[Space]) -> String {
     let mut text = format!(
-        "{:>8}  {:<8} {:>9}  {:>5}  {:<10} {:<10} PROGRAM\n",
-        "PID", "STATE", "FOR", "SHARE", "WANTS", "HAS"
+        "{:>8}  {:>5}  {:<8} {:>9}  {:>5}  {:<10} {:<10} PROGRAM\n",
+        "PID", "UID", "STATE", "FOR", "SHARE", "WANTS", "HAS"
     );
     for space in spaces {
         let since = space.for_ms.map_or("-".into(), |ms| format!("{ms}ms"));
         let program = plain(&space.program);
         let (wants, has) = (list(&space.wants), list(&space.has));
         text += &format!(
-            "{:>8}  {:<8} {since:>9}  {:>5}  {wants:<10} {has:<10} {program}\n",
-            space.pid, space.state, space.share
+            "{:>8}  {:>5}  {:<8} {since:>9}  {:>5}  {wants:<10} {has:<10} {program}\n",
+            space.pid, space.user, space.state, space.share
         );
     }
     text
@@ -154,11 +157,12 @@ mod tests {
             wants: vec![0, 1],
             has: vec![],
             share: 1,
+            user: 1000,
         }];
         let text = table(&spaces);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         let row = text.lines().nth(1).expect("a row");
         let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(words, ["7", "on", "5ms", "1", "0-1", "-", "a[2Jb"]);
+        assert_eq!(words, ["7", "1000", "on", "5ms", "1", "0-1", "-", "a[2Jb"]);
     }
 }

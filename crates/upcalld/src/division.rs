@@ -1,11 +1,10 @@
 //! Who is to have which processors: gangs by turns, and spaces that adapt by shares of what gangs leave.
 //!
-//! 1. A space is one of the *commons* if it says that it adapts, may run on the whole machine, has the share 1, and an even part
-//!    would be enough for it ([`Hints::adapts`]). Any other is a gang, with a turn of as many slices as its share.
-//! 2. Together the commons are one gang more, [`COMMON`], with a turn of as many slices as there are spaces in it. While it
-//!    waits, its spaces share what the gangs that are on do not use.
-//! 3. The shares of all that want something add up to [`MOST_SLICES`] at most: a round lasts no longer than a program waits before
-//!    it takes the daemon for dead. Beyond that, what each has above 1 shrinks in proportion.
+//! 1. How long each space's turn is, [`shares`] says.
+//! 2. A space is one of the *commons* if it says that it adapts, may run on the whole machine, has the share 1 and the shortest turn,
+//!    and an even part would be enough for it ([`Hints::adapts`]). Any other is a gang.
+//! 3. Together the commons are one gang more, [`COMMON`], with the turns of all of its spaces. While it waits, its spaces share what
+//!    the gangs that are on do not use.
 //! 4. Where nobody is in anybody's way, all have every processor.
 //!
 //! So each space has its part of the time, whatever it is, and a space that adapts gets it as fewer processors for all of the
@@ -16,10 +15,8 @@ use std::collections::BTreeMap;
 use upcall_alloc::{Bits, GangId, Gangs, Stage};
 
 use crate::commons::{Commons, Want};
+use crate::shares::{self, Claim};
 use crate::words::{Hints, Terms};
-
-/// The slices of a round, as long as there are not more spaces than this.
-const MOST_SLICES: u64 = 80;
 
 /// The commons as a gang.
 const COMMON: GangId = GangId::MAX;
@@ -38,6 +35,7 @@ struct Part {
 #[derive(Debug)]
 pub struct Division {
     machine: Bits,
+    slice_ns: u64,
     gangs: Gangs,
     commons: Commons,
     parts: BTreeMap<GangId, Part>,
@@ -55,6 +53,7 @@ impl Division {
     pub fn new(machine: Bits, terms: Terms) -> Self {
         Division {
             machine,
+            slice_ns: terms.slice_ns,
             gangs: Gangs::new(terms.slice_ns),
             commons: Commons::new(upcall_alloc::Terms {
                 slice_ns: terms.slice_ns,
@@ -77,22 +76,30 @@ impl Division {
     /// Divides among spaces that say this.
     pub fn divide(&mut self, now: u64, spaces: impl Iterator<Item = (GangId, Hints)>) {
         let spaces: Vec<(GangId, Hints)> = spaces.collect();
-        let adapts = |hints: &Hints| {
+        let claims: Vec<Claim> = spaces.iter().map(|(_, hints)| claim(hints)).collect();
+        let turns = shares::turns(&claims, self.slice_ns);
+        let on = turns.iter().zip(&claims).filter(|(_, claim)| claim.is_on);
+        let shortest = on.map(|(&turn, _)| turn).min().unwrap_or(0);
+        let adapts = |hints: &Hints, turn: u64| {
             !self.machine.is_empty()
                 && hints.adapts != 0
                 && hints.share <= 1
+                && turn == shortest
                 && !hints.wants.is_empty()
                 && self.machine.without(hints.may).is_empty()
         };
-        let count = spaces.iter().filter(|(_, hints)| adapts(hints)).count() as u32;
+        let each = || spaces.iter().zip(&turns);
+        let adapting = each().filter(|((_, hints), turn)| adapts(hints, **turn));
+        let count = adapting.count() as u32;
         let share = self.machine.len().checked_div(count).unwrap_or(0).max(1);
-        let slices = Slices::of(spaces.iter().map(|(_, hints)| hints));
+        let mut common_turn = 0u64;
         let mut wants = BTreeMap::new();
         let mut common = Bits::default();
         let mut is_contended = false;
-        for (id, hints) in &spaces {
-            let shares = adapts(hints) && hints.adapts <= share;
+        for ((id, hints), &turn) in each() {
+            let shares = adapts(hints, turn) && hints.adapts <= share;
             if shares {
+                common_turn = common_turn.saturating_add(turn);
                 let want = Want {
                     most: hints.wants.len(),
                     least: hints.adapts,
@@ -112,7 +119,7 @@ impl Division {
             (part.wants, part.shares) = (hints.wants, shares);
             let busy = if shares { Bits::default() } else { hints.wants };
             self.gangs.set_busy(now, *id, busy);
-            self.gangs.weigh(*id, slices.for_share(hints.share));
+            self.gangs.set_turn(*id, turn);
         }
         let gangs = self.parts.values().filter(|part| !part.shares);
         is_contended |= gangs
@@ -121,7 +128,7 @@ impl Division {
         (self.common, self.is_contended) = (common, is_contended);
         let waited = self.waits(COMMON);
         self.gangs.set_busy(now, COMMON, common);
-        self.gangs.weigh(COMMON, wants.len() as u32);
+        self.gangs.set_turn(COMMON, common_turn);
         self.gangs.decide(now);
         self.begins = !self.waits(COMMON) && (self.begins || waited);
         self.next_of_commons = None;
@@ -197,6 +204,14 @@ impl Division {
         }
     }
 
+    /// The turn of a gang that has just begun ends so much earlier. Returns by how much it is shorter.
+    pub fn shorten(&mut self, id: GangId, by_ns: u64) -> u64 {
+        match self.shares(id) {
+            true => 0,
+            false => self.gangs.shorten(id, by_ns),
+        }
+    }
+
     /// What a space that has these is doing.
     pub fn stage(&self, id: GangId, has: Bits) -> Stage {
         let Some(part) = self.parts.get(&id).filter(|part| part.shares) else {
@@ -210,66 +225,10 @@ impl Division {
     }
 }
 
-/// How many slices a share is.
-#[derive(Clone, Copy, Debug)]
-struct Slices {
-    /// What all shares have above 1.
-    above: u64,
-    /// What of it there is room for.
-    room: u64,
-}
-
-impl Slices {
-    fn of<'a>(spaces: impl Iterator<Item = &'a Hints>) -> Self {
-        let wanting = spaces.filter(|hints| !hints.wants.is_empty());
-        let (count, above) = wanting.fold((0, 0), |(count, above), hints| {
-            (count + 1, above + u64::from(hints.share.saturating_sub(1)))
-        });
-        Slices {
-            above,
-            room: above.min(MOST_SLICES.saturating_sub(count)),
-        }
-    }
-
-    fn for_share(self, share: u32) -> u32 {
-        let above = u64::from(share.saturating_sub(1)) * self.room;
-        1 + above.checked_div(self.above).unwrap_or(0) as u32
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn slices(shares: &[u32]) -> Vec<u32> {
-        let spaces: Vec<Hints> = shares
-            .iter()
-            .map(|&share| Hints {
-                wants: Bits([1, 0, 0, 0]),
-                share,
-                ..Hints::default()
-            })
-            .collect();
-        let slices = Slices::of(spaces.iter());
-        shares
-            .iter()
-            .map(|&share| slices.for_share(share))
-            .collect()
-    }
-
-    #[test]
-    fn shares_are_slices_as_long_as_a_round_stays_short() {
-        assert_eq!(slices(&[1, 3, 0]), [1, 3, 1]);
-        assert_eq!(slices(&[10; 8]), [10; 8]);
-        assert_eq!(slices(&[1; 64]), [1; 64]);
-        for many in [
-            vec![10; 64],
-            vec![10; 9],
-            (0..64).collect(),
-            vec![u32::MAX; 3],
-        ] {
-            let total: u64 = slices(&many).iter().copied().map(u64::from).sum();
-            assert!(total <= MOST_SLICES, "{many:?}: {total}");
-        }
+fn claim(hints: &Hints) -> Claim {
+    Claim {
+        user: hints.user,
+        share: hints.share,
+        is_on: !hints.wants.is_empty(),
     }
 }

@@ -3,13 +3,19 @@
 //! [`Division`] says who is to have which processors. This file is what a cooperative hand-over adds:
 //!
 //! 1. A space loses processors: it is told at once. Until it says that it has left them it *owes* them.
-//! 2. A space gets processors as soon as no other space owes one that it wants, all at once. Its slice begins then.
+//! 2. A space gets processors as soon as no other space owes one that it wants, all at once. Its slice begins then. For how long it owed
+//!    something after its turn before, its turn is shorter.
 //! 3. A space that owes for longer than [`Terms::grace_ns`] is *away*: nobody waits for it any more, and the kernel
 //!    divides what it still uses. The same holds for one that has a whole slice and does not come to it while others
 //!    wait (it is stopped, for example). It is back when it says that it knows what it was told last.
-//! 4. A space that has owed for too long [`Terms::patience`] times in a row stays away for as long as it is registered.
+//! 4. A space that has owed for too long [`Terms::patience`] times in a row stays away for as long as it is registered. A time in which
+//!    it had no processor itself, by the kernel's account, does not count.
 //! 5. A space that asks for a truce has one, with all that want common processors, directly or through others: nobody
 //!    among them waits until it ends. A truce longer than [`Terms::longest_truce_ns`] is nonsense and holds for nobody.
+//!    Where weight is lent ([`lending`]) nobody needs one, and who asks has none.
+//! 6. A space that is on has the weight that others lend to it, until it has left its processors.
+//! 7. A space that computes while it waits, by the kernel's account of its processor time, [`Terms::patience`] times in a row, stays
+//!    away for as long as it is registered.
 //!
 //! Invariants: a space that waits for nobody is told that it has every processor. What spaces say is bounded by the
 //! machine's processors before it is used, and no value of it makes a space wait longer than the gangs' bounds and one
@@ -20,10 +26,13 @@ use std::collections::BTreeMap;
 use upcall_alloc::{Bits, GangId, Stage};
 
 use crate::division::Division;
+use crate::lending::{self, Member};
 use crate::words::{self, Hints, Terms, Told, Truce};
 
 /// Every processor, whether the machine has it or not.
 const ALL: Bits = Bits([u64::MAX; 4]);
+/// A space that waits may answer what comes: what it computes is nothing up to one part in so many of what it would on its turn.
+const NEGLIGIBLE: u64 = 4;
 
 #[derive(Debug)]
 struct Space {
@@ -31,12 +40,25 @@ struct Space {
     told: Told,
     /// Since when it uses what it was told to leave.
     owes_since: Option<u64>,
+    /// Its processor time then.
+    owes_ran_ns: u64,
+    /// For how long it has used what it was told to leave, and has not paid for.
+    overstayed_ns: u64,
     /// It got its processors, and was not seen on them yet.
     is_expected: bool,
     /// It was not seen on them in a whole slice.
     is_missed: bool,
     late: u32,
     away_since: Option<u64>,
+    /// The kernel's group in which its weight can be set.
+    group: Option<String>,
+    /// What it is to weigh while it is on; none: its circle does not lend.
+    weight: Option<u32>,
+    /// It has left all that it wants: since when, and its processor time then.
+    waits_since: Option<(u64, u64)>,
+    /// That time was looked at.
+    is_judged: bool,
+    cheats: u32,
 }
 
 /// All spaces of a user.
@@ -74,6 +96,7 @@ impl House {
             changes: 0,
             has: ALL,
             wanted: false,
+            lends: false,
             truce: Truce::default(),
             gains: 0,
         };
@@ -81,12 +104,40 @@ impl House {
             hints: Hints::default(),
             told,
             owes_since: None,
+            owes_ran_ns: 0,
+            overstayed_ns: 0,
             is_expected: false,
             is_missed: false,
             late: 0,
             away_since: None,
+            group: None,
+            weight: None,
+            waits_since: None,
+            is_judged: false,
+            cheats: 0,
         };
         self.spaces.insert(id, space);
+    }
+
+    /// The kernel's group in which a space's weight can be set; none: it cannot.
+    pub fn set_group(&mut self, id: GangId, group: Option<String>) {
+        if let Some(space) = self.spaces.get_mut(&id) {
+            space.group = group;
+        }
+    }
+
+    /// What a space is to weigh now; `None`: its weight is its own.
+    pub fn weight(&self, id: GangId) -> Option<u32> {
+        let space = self.spaces.get(&id)?;
+        let weight = space.weight?;
+        let is_on = match self.division.shares(id) {
+            true => !space.told.has.and(self.machine).is_empty(),
+            false => {
+                let has = space.told.has.or(space.debt());
+                space.hints.wants.without(has).is_empty()
+            }
+        };
+        Some(if is_on { weight } else { lending::ONE })
     }
 
     /// A space goes, with all that it owes.
@@ -127,11 +178,12 @@ impl House {
             });
             self.division.divide(now, wants);
             self.take(now);
-            if !self.lose_patience(now) {
+            if !(self.lose_patience(now) | self.catch(now)) {
                 break;
             }
         }
         self.give(now);
+        self.lend(now);
         // The slices of those that got something have begun.
         let turn = self.division.next_ns(now);
         let grace = self.terms.grace_ns;
@@ -166,7 +218,13 @@ impl House {
         let all: Vec<_> = self
             .spaces
             .values()
-            .map(|space| (space.hints.wants, [space.hints.truce, space.told.truce]))
+            .map(|space| {
+                let asks = match space.told.lends {
+                    true => Truce::default(),
+                    false => space.hints.truce,
+                };
+                (space.hints.wants, [asks, space.told.truce])
+            })
             .collect();
         let truces = words::agree(&all, now, self.terms.longest_truce_ns);
         for (space, truce) in self.spaces.values_mut().zip(truces) {
@@ -193,11 +251,16 @@ impl House {
             }
             space.told.wanted = self.division.is_wanted(id);
             if space.debt().is_empty() || space.is_free(now) {
-                if space.owes_since.take().is_some() && !space.is_free(now) {
+                if let Some(since) = space.owes_since.take()
+                    && !space.is_free(now)
+                {
                     space.late = 0;
+                    let most = self.terms.grace_ns;
+                    space.overstayed_ns = (space.overstayed_ns + (now - since)).min(most);
                 }
-            } else {
-                space.owes_since.get_or_insert(now);
+            } else if space.owes_since.is_none() {
+                space.owes_since = Some(now);
+                space.owes_ran_ns = space.hints.ran_ns;
             }
             space.is_expected &= space.hints.uses.is_empty();
         }
@@ -212,7 +275,11 @@ impl House {
             let owes = is_over(space.owes_since);
             let is_missed = std::mem::take(&mut space.is_missed);
             if space.away_since.is_none() && (owes || is_missed) {
-                space.late += u32::from(owes);
+                // One that had no processor could not leave one.
+                let ran_ns = space.hints.ran_ns.saturating_sub(space.owes_ran_ns);
+                let whole = grace.saturating_mul(space.hints.wants.len().max(2).into());
+                let could = space.owes_ran_ns == 0 || ran_ns >= whole / 2;
+                space.late += u32::from(owes && could);
                 space.away_since = Some(now);
                 space.owes_since = None;
                 // It is back when it has read this.
@@ -221,6 +288,76 @@ impl House {
             }
         }
         found
+    }
+
+    /// Who computes while it waits is left to the kernel. Returns true if there was one.
+    fn catch(&mut self, now: u64) -> bool {
+        let mut found = false;
+        for (&id, space) in &mut self.spaces {
+            let hints = space.hints;
+            let waits = !hints.wants.is_empty()
+                && hints.ran_ns != 0
+                && !self.division.shares(id)
+                && hints.wants.and(space.told.has.or(space.debt())).is_empty()
+                && !space.is_free(now);
+            if !waits {
+                space.waits_since = None;
+                space.is_judged = false;
+                continue;
+            }
+            let &mut (since, ran_ns) = space.waits_since.get_or_insert((now, hints.ran_ns));
+            let is_over = self.division.due(id).and(hints.wants) == hints.wants;
+            if !is_over || std::mem::replace(&mut space.is_judged, is_over) {
+                continue;
+            }
+            let had = hints.ran_ns.saturating_sub(ran_ns);
+            let whole = now
+                .saturating_sub(since)
+                .saturating_mul(hints.wants.len().into());
+            match had > whole / NEGLIGIBLE {
+                true => space.cheats += 1,
+                false => space.cheats = 0,
+            }
+            if space.cheats >= self.terms.patience {
+                space.late = self.terms.patience;
+                space.away_since = Some(now);
+                space.owes_since = None;
+                space.told.changes = space.told.changes.wrapping_add(1);
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Says what each is to weigh, and if it needs truces.
+    fn lend(&mut self, now: u64) {
+        let weights = self.weights_without(|space| space.is_free(now));
+        // One that is away for a moment needs no truce either.
+        let patience = self.terms.patience;
+        let lends = self.weights_without(|space| {
+            now < space.told.truce.until_ns || space.away_since.is_some() && space.late >= patience
+        });
+        for ((space, weight), lends) in self.spaces.values_mut().zip(weights).zip(lends) {
+            space.weight = weight;
+            space.told.lends = lends.is_some();
+        }
+    }
+
+    /// What each is to weigh, if these are left out.
+    fn weights_without(&self, is_out: impl Fn(&Space) -> bool) -> Vec<Option<u32>> {
+        let member = |space: &'_ Space| match is_out(space) {
+            true => Bits::default(),
+            false => space.hints.wants,
+        };
+        let members: Vec<Member<'_>> = self
+            .spaces
+            .values()
+            .map(|space| Member {
+                wants: member(space),
+                group: space.group.as_deref(),
+            })
+            .collect();
+        lending::weights(&members)
     }
 
     /// Tells those that get processors which nobody owes.
@@ -244,6 +381,7 @@ impl House {
             // Its slice begins when it has them.
             self.division.begins(now, id, wanted.and(owed).is_empty());
             if wanted.and(owed).is_empty() {
+                space.overstayed_ns -= self.division.shorten(id, space.overstayed_ns);
                 space.told.has = due;
                 space.told.changes = space.told.changes.wrapping_add(1);
                 space.told.gains = space.told.gains.wrapping_add(1);

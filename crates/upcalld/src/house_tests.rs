@@ -219,6 +219,7 @@ fn adapt(house: &mut House, id: GangId, wants: u64, least: u32) {
         adapts: least,
         share: 1,
         may: bits(0b1111),
+        ..Hints::default()
     };
     house.hear(id, said);
 }
@@ -357,6 +358,169 @@ fn spaces_have_time_as_their_shares_are() {
     }
 }
 
+/// A user with three programs, and another one with one of them, which adapts: each user has half of the time.
+#[test]
+fn users_have_the_same_time_whatever_their_programs_are() {
+    let mut house = house_of(4);
+    let (mut now, mut had) = (0, [0; 4]);
+    while now < 4_000 * MS {
+        let next = house.settle(now).unwrap_or(now + MS).min(now + MS);
+        for id in 0..4 {
+            let told = house.told(id).unwrap();
+            let said = Hints {
+                changes: told.changes,
+                wants: bits(0b1111),
+                uses: bits(0b1111).and(told.has),
+                adapts: u32::from(id == 3),
+                may: bits(0b1111),
+                user: 1000 + u32::from(id == 3),
+                ..Hints::default()
+            };
+            house.hear(id, said);
+        }
+        for (id, had) in had.iter_mut().enumerate() {
+            *had += u64::from(has(&house, id as GangId).len()) * (next - now);
+        }
+        now = next;
+    }
+    let all: u64 = had.iter().sum();
+    let percent = had.map(|had| had * 100 / all);
+    assert!((47..=53).contains(&percent[3]), "{percent:?}");
+    assert!(
+        percent[..3].iter().all(|part| (15..=18).contains(part)),
+        "{percent:?}"
+    );
+}
+
+fn in_group(house: &mut House, id: GangId, group: &str) {
+    house.set_group(id, Some(group.into()));
+}
+
+#[test]
+fn who_is_on_has_the_weight_of_both_until_it_has_left() {
+    let mut house = house_of(2);
+    for id in [0, 1] {
+        in_group(&mut house, id, "/");
+    }
+    follow(&mut house, 0, 0b11);
+    house.settle(0);
+    assert_eq!(house.weight(0), None, "it is alone");
+    follow(&mut house, 1, 0b11);
+    house.settle(MS);
+    follow(&mut house, 1, 0b11);
+    house.settle(MS);
+    let weights = |house: &House| [0, 1].map(|id| house.weight(id));
+    let (one, two) = (Some(lending::ONE), Some(2 * lending::ONE));
+    assert_eq!(weights(&house), [two, one]);
+    assert!(house.told(0).unwrap().lends);
+    // Its turn is over, and it does not know yet.
+    house.settle(20 * MS);
+    assert_eq!(weights(&house), [two, one]);
+    follow(&mut house, 0, 0b11);
+    house.settle(23 * MS);
+    assert_eq!(weights(&house), [one, two]);
+    // It does not leave within the grace: nobody lends it anything.
+    squat(&mut house, 1, 0b11);
+    house.settle(43 * MS);
+    squat(&mut house, 1, 0b11);
+    house.settle(73 * MS);
+    assert_eq!(weights(&house), [None, None]);
+    house.leave(1);
+    house.settle(74 * MS);
+    assert_eq!(house.weight(0), None);
+}
+
+/// Where weight is lent nobody has a truce, whatever a space asks for; otherwise all have.
+#[test]
+fn nobody_has_a_truce_where_weight_is_lent() {
+    for (group, is_lent) in [("/", true), ("/other", false)] {
+        let mut house = house_of(2);
+        in_group(&mut house, 0, "/");
+        in_group(&mut house, 1, group);
+        for now in 0..3 {
+            follow(&mut house, 0, 0b11);
+            follow(&mut house, 1, 0b11);
+            house.settle(now * MS);
+        }
+        let said = Hints {
+            changes: house.told(0).unwrap().changes,
+            wants: bits(0b11),
+            uses: bits(0b11),
+            truce: Truce {
+                until_ns: 250 * MS,
+                length_ns: 250 * MS,
+            },
+            ..Hints::default()
+        };
+        house.hear(0, said);
+        house.settle(4 * MS);
+        assert_eq!(house.told(0).unwrap().lends, is_lent);
+        let waits = !may_run(&house, 1, 0b11);
+        assert_eq!(waits, is_lent, "{group}");
+    }
+}
+
+/// A space that says that it has left, and computes on: by its processor time it is found out, and nobody waits for it any more.
+#[test]
+fn who_computes_while_it_waits_is_left_to_the_kernel() {
+    for (part, is_caught) in [(1, true), (3, true), (5, false)] {
+        let mut house = house_of(2);
+        let (mut now, mut ran) = (0, 1);
+        while now < 1_000 * MS {
+            follow(&mut house, 0, 0b11);
+            let told = house.told(1).unwrap();
+            let said = Hints {
+                changes: told.changes,
+                wants: bits(0b11),
+                uses: bits(0b11).and(told.has),
+                ran_ns: ran,
+                ..Hints::default()
+            };
+            house.hear(1, said);
+            house.settle(now);
+            now += MS;
+            ran += match may_run(&house, 1, 0b11) {
+                true => 2 * MS,
+                false => 2 * MS / part,
+            };
+        }
+        let is_away = matches!(house.doing(1).unwrap().0, Doing::Away(_));
+        assert_eq!(is_away, is_caught, "{part}");
+        assert_eq!(may_run(&house, 0, 0b11) && is_away, is_caught);
+    }
+}
+
+/// A space that does not leave, for a second. In the end it does what it is told. Its processor time is this, or grows by this.
+fn late(ran_ns: u64, more_ns: u64) -> bool {
+    let mut house = house_of(2);
+    for step in 0..1_000 {
+        let changes = house.told(0).unwrap().changes;
+        let said = Hints {
+            changes,
+            wants: bits(0b11),
+            uses: bits(0b11),
+            ran_ns: ran_ns + step * more_ns,
+            ..Hints::default()
+        };
+        house.hear(0, said);
+        follow(&mut house, 1, 0b11);
+        house.settle(step * MS);
+    }
+    for step in 1_000..1_100 {
+        follow(&mut house, 0, 0b11);
+        follow(&mut house, 1, 0b11);
+        house.settle(step * MS);
+    }
+    matches!(house.doing(0).unwrap().0, Doing::Away(_))
+}
+
+#[test]
+fn who_had_no_processor_itself_is_not_away_for_good() {
+    assert!(!late(1, 0));
+    assert!(late(1, MS));
+    assert!(late(0, 0), "nobody knows");
+}
+
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(u64::MAX), 0..16u64, any::<u64>()]
 }
@@ -386,6 +550,7 @@ proptest! {
                 adapts: changes % 5,
                 share: 1,
                 may: Bits([wants | uses; 4]),
+                ..Hints::default()
             };
             house.hear(id, said);
             let end = now + time;

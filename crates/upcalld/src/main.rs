@@ -4,10 +4,13 @@
 //! |---|---|
 //! | `trouble` | what can go wrong, and how the daemon ends |
 //! | `words` | what spaces say and are told |
-//! | `commons`, `division` | who is to have which processors: pure |
+//! | `commons`, `shares`, `division` | who is to have which processors: pure |
+//! | `lending` | what those weigh that have them: pure |
 //! | `house` | who has them: pure |
 //! | `packets` | packets of the socket, with their senders |
 //! | `pages` | the shared memory of a space |
+//! | `groups` | the groups of the kernel's scheduler |
+//! | `weights` | sets weights, and puts them back |
 //! | `place` | the socket, the lock, stale ones |
 //! | `config` | the configuration |
 //! | `log` | what is logged |
@@ -18,7 +21,9 @@
 mod commons;
 mod config;
 mod division;
+mod groups;
 mod house;
+mod lending;
 mod log;
 mod manager;
 mod metrics;
@@ -26,11 +31,13 @@ mod packets;
 mod pages;
 mod place;
 mod serve;
+mod shares;
 mod trouble;
+mod weights;
 mod words;
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -39,7 +46,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use upcall_alloc::Bits;
 use upcall_bpf::Observatory;
 use upcall_linux::limits;
-use upcall_linux::page;
 use upcall_linux::turns::daemon;
 
 use config::Source;
@@ -47,6 +53,7 @@ use house::House;
 use log::Log;
 use place::Scope;
 use trouble::{Exit, Trouble};
+use weights::Weights;
 use words::Terms;
 
 const TERMS: Terms = Terms {
@@ -57,7 +64,7 @@ const TERMS: Terms = Terms {
     patience: 3,
 };
 
-/// Divides the processors among the programs that run under Upcall, or observes what the kernel does with them.
+/// Divides the processors among the programs that run under Upcall.
 ///
 /// The daemon stays in the foreground. SIGTERM or SIGINT ends it, SIGHUP has it read its configuration again. However it ends, programs go on without it and
 /// take turns.
@@ -66,8 +73,8 @@ const TERMS: Terms = Terms {
 struct Args {
     /// Divide the processors among this user's programs, without any privilege.
     ///
-    /// Without this flag the daemon, run by root, observes for the programs of all users what the kernel's scheduler does
-    /// with their kernel threads, and divides nothing.
+    /// Without this flag the daemon, run by root, divides them among the programs of all users, lends weight to the one that is
+    /// on, and observes what the kernel's scheduler does with their kernel threads.
     #[arg(long, env = "UPCALLD_USER")]
     user: bool,
     /// What is logged to standard error: off, error, warn, info, debug or trace [default: as configured, or warn].
@@ -79,6 +86,9 @@ struct Args {
     /// Read the configuration, say what is wrong with it, and end.
     #[arg(long)]
     check: bool,
+    /// Put back what a daemon has left that was killed, say what that was, and end.
+    #[arg(long, conflicts_with = "check")]
+    clean: bool,
     /// Where the socket is. Programs look at the default place.
     #[arg(long, value_name = "PATH", hide = true, env = "UPCALLD_SOCKET")]
     socket: Option<PathBuf>,
@@ -96,7 +106,6 @@ Exit status:
   2  the arguments make no sense
   3  another daemon runs at this place
   4  the directory or the socket cannot be used
-  5  the kernel's scheduler cannot be observed
   6  the configuration cannot be used";
 
 fn main() -> ExitCode {
@@ -113,7 +122,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Trouble> {
     let (scope, usual) = match args.user {
         true => (Scope::User, daemon::socket()),
-        false => (Scope::All, Some(PathBuf::from(page::SOCKET))),
+        false => (Scope::All, Some(PathBuf::from(daemon::SYSTEM_SOCKET))),
     };
     // Before anything else has a descriptor: it is a number.
     let passed = manager::socket()?;
@@ -124,6 +133,7 @@ fn run(args: &Args) -> Result<(), Trouble> {
     }
     let log = Log::begin(args.log);
     log.follow(&config);
+    let named = args.socket.clone().or(usual);
     let no_place = || Trouble {
         exit: Exit::Place,
         what: "there is no place for the socket".into(),
@@ -135,7 +145,10 @@ fn run(args: &Args) -> Result<(), Trouble> {
         },
         remedy: "set XDG_RUNTIME_DIR to a directory of your own, that programs use too".into(),
     };
-    // A space takes five descriptors. If the limit stays lower, there are fewer.
+    if args.clean {
+        return clean(&named.ok_or_else(no_place)?, scope);
+    }
+    // A space takes five descriptors, eight if it is observed. If the limit stays lower, there are fewer.
     let mut limits = rustix::process::getrlimit(Resource::Nofile);
     limits.current = limits.maximum;
     let _ = rustix::process::setrlimit(Resource::Nofile, limits);
@@ -144,13 +157,15 @@ fn run(args: &Args) -> Result<(), Trouble> {
     let again = signals(&[SIGHUP])?;
     let place = match passed {
         Some((listener, path)) => place::take_over(listener, &path, scope)?,
-        None => place::take(&args.socket.clone().or(usual).ok_or_else(no_place)?, scope)?,
+        None => place::take(&named.ok_or_else(no_place)?, scope)?,
     };
     let path = place.path.clone();
-    let observatory = match scope {
-        Scope::User => None,
-        Scope::All => Some(observatory()?),
+    mend(&path)?;
+    let (observatory, weights) = match scope {
+        Scope::User => (None, None),
+        Scope::All => (observatory(), weights(&path)),
     };
+    let work = work(scope, observatory.is_some(), weights.is_some());
     let exporter = serve::exporter(config.metrics.as_ref())?;
     let house = House::new(machine(), own(), TERMS);
     let settings = serve::Settings {
@@ -163,20 +178,63 @@ fn run(args: &Args) -> Result<(), Trouble> {
         [end, again],
         (settings, exporter),
         (house, machine()),
-        observatory,
+        (observatory, weights),
     )
     .map_err(|error| Trouble::broken("cannot wait for programs", error))?;
-    manager::tell(manager::State::Ready, work(scope));
+    manager::tell(manager::State::Ready, &work);
     tracing::info!(socket = %path.display(), "serving");
     server.serve()
 }
 
 /// What the daemon does, for the service manager.
-fn work(scope: Scope) -> &'static str {
-    match scope {
-        Scope::User => "Divides the processors among this user's programs",
-        Scope::All => "Observes what the kernel does with programs' activations",
+fn work(scope: Scope, observes: bool, lends: bool) -> String {
+    let whose = match scope {
+        Scope::User => return "Divides the processors among this user's programs".into(),
+        Scope::All => "Divides the processors among all users' programs",
+    };
+    let lends = if lends {
+        "lends weight"
+    } else {
+        "lends no weight"
+    };
+    let observes = if observes {
+        "observes"
+    } else {
+        "does not observe"
+    };
+    format!("{whose}, {lends}, {observes}")
+}
+
+/// Puts back what a daemon has left at this socket that was killed.
+fn mend(socket: &Path) -> Result<usize, Trouble> {
+    let journal = weights::journal(socket);
+    let mended = weights::mend(&journal).map_err(|error| Trouble {
+        exit: Exit::Place,
+        what: "what a killed daemon has lent cannot be put back".into(),
+        evidence: format!("{}: {error}", journal.display()),
+        remedy: "remove that file; programs that are named there may have nice values below 0"
+            .into(),
+    })?;
+    if mended != 0 {
+        tracing::warn!(
+            programs = mended,
+            "put back the weight that a killed daemon had lent"
+        );
     }
+    Ok(mended)
+}
+
+/// `--clean`.
+fn clean(socket: &Path, scope: Scope) -> Result<(), Trouble> {
+    let (mended, was_there) = place::clean(socket, scope, |path| {
+        Ok((mend(path)?, path.symlink_metadata().is_ok()))
+    })?;
+    let socket = match was_there {
+        true => "removed",
+        false => "not there",
+    };
+    println!("weights put back: {mended} programs; socket: {socket}");
+    Ok(())
 }
 
 /// What becomes readable when one of these signals has come.
@@ -195,14 +253,35 @@ fn signals(numbers: &[i32]) -> Result<UnixStream, Trouble> {
     Ok(seen)
 }
 
-/// The BPF programs, in force.
-fn observatory() -> Result<Observatory, Trouble> {
-    Observatory::start().map_err(|trouble| Trouble {
-        exit: Exit::Blind,
-        what: trouble.what.into(),
-        evidence: trouble.evidence,
-        remedy: format!("{}; or upcalld --user", trouble.remedy),
-    })
+/// The BPF programs, in force; none, aloud: they cannot be.
+fn observatory() -> Option<Observatory> {
+    match Observatory::start() {
+        Ok(observatory) => Some(observatory),
+        Err(trouble) => {
+            let upcall_bpf::Trouble {
+                what,
+                evidence,
+                remedy,
+            } = trouble;
+            tracing::warn!(evidence, remedy, "programs are not observed: {what}");
+            None
+        }
+    }
+}
+
+/// What lends weight; none, aloud: the kernel refuses.
+fn weights(socket: &Path) -> Option<Weights> {
+    match Weights::new(weights::journal(socket)) {
+        Ok(weights) => Some(weights),
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                remedy = "give it CAP_SYS_NICE, and a directory that it may write",
+                "no weight is lent: turns rest beside ordinary programs"
+            );
+            None
+        }
+    }
 }
 
 /// The processors that the machine may have, by number modulo the size of a set; all if it does not say.

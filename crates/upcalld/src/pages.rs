@@ -20,7 +20,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
-use upcall_abi::{Head, MAGIC, Said, Told, VERSION};
+use upcall_abi::{Head, MAGIC, Said, Told, VERSION, WANTED, WANTED_LENDS};
 use upcall_alloc::Bits;
 
 use crate::words::{Hints, Truce};
@@ -150,13 +150,16 @@ impl Pages {
             adapts: said.adapts.load(Ordering::Relaxed),
             share: said.share.load(Ordering::Relaxed),
             may: bits(&said.may),
+            ..Hints::default()
         }
     }
 
     /// Tells the space. Wakes its kernel threads that wait, if it has got something.
     pub fn tell(&mut self, news: crate::words::Told) {
         let told = self.told.get();
-        told.wanted.store(u32::from(news.wanted), Ordering::Relaxed);
+        let bit = |is: bool, bit: u32| if is { bit } else { 0 };
+        let wanted = bit(news.wanted, WANTED) | bit(news.lends, WANTED_LENDS);
+        told.wanted.store(wanted, Ordering::Relaxed);
         if self.changes != news.changes {
             self.changes = news.changes;
             for (word, value) in told.has.iter().zip(news.has.0) {

@@ -47,6 +47,8 @@ pub struct Place {
     pub listener: OwnedFd,
     /// Its path.
     pub path: PathBuf,
+    /// Whose programs may connect.
+    pub scope: Scope,
     /// It was made here, and its name is removed at the end.
     is_own: bool,
     _lock: File,
@@ -111,6 +113,7 @@ pub fn take(path: &Path, scope: Scope) -> Result<Place, Trouble> {
     Ok(Place {
         listener,
         path: path.into(),
+        scope,
         is_own: true,
         _lock: lock,
     })
@@ -137,9 +140,34 @@ pub fn take_over(listener: OwnedFd, path: &Path, scope: Scope) -> Result<Place, 
     Ok(Place {
         listener,
         path: path.into(),
+        scope,
         is_own: false,
         _lock: lock,
     })
+}
+
+/// Removes the socket of a daemon that is gone, and does this with its path meanwhile. A daemon that lives stays.
+///
+/// # Errors
+///
+/// As of [`take`].
+pub fn clean<T>(
+    path: &Path,
+    scope: Scope,
+    then: impl FnOnce(&Path) -> Result<T, Trouble>,
+) -> Result<T, Trouble> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    own_directory(directory, scope)?;
+    let _lock = lock(&directory.join("upcalld.lock"))?;
+    let done = then(path)?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unusable(
+            format!("cannot remove {}", path.display()),
+            error,
+            "remove it by hand",
+        )),
+        _ => Ok(done),
+    }
 }
 
 fn own_directory(directory: &Path, scope: Scope) -> Result<(), Trouble> {

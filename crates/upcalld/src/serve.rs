@@ -1,13 +1,13 @@
 //! The daemon's loop: one kernel thread, which sleeps until something happens.
 //!
-//! 1. A program connects. It is this user's, or any user's if the daemon observes, or the connection is closed. So is one
+//! 1. A program connects. It is this user's, or any user's if the daemon is the system's, or the connection is closed. So is one
 //!    beyond [`CONNECTIONS`] of its user.
 //! 2. Its first message asks to join. The kernel says who has sent it: the process that has connected, or the answer is
 //!    that it makes no sense. Each process is one space, and a user has as many of them as the
 //!    configuration allows.
 //! 3. The answer carries the descriptors of the two pages and of the knocker (`pages`). From then on the socket is silent.
-//!    A daemon that observes hands out a page of that alone ([`Server::observe`]): it divides nothing.
-//! 4. When a space knocks, all spaces' words are read anew, [`House`] decides, and each is told.
+//!    By a second connection a program asks to be observed ([`Server::observe`]).
+//! 4. When a space knocks, all spaces' words are read anew, [`House`] decides, each is told, and weight is lent (`weights`).
 //! 5. The space ends when its process ends, whoever has copies of its descriptors, or when its socket is closed.
 //!
 //! Where the kernel gives no descriptor for another connection, none is accepted until a client leaves, or for [`REST_NS`]: the
@@ -35,21 +35,27 @@ use upcall_abi::{
 use upcall_alloc::Bits;
 use upcall_bpf::{Observatory, Page};
 
+use crate::groups;
 use crate::house::House;
 use crate::manager;
 use crate::metrics::{Counts, Exporter};
 use crate::packets::{self, Received};
 use crate::pages::Pages;
-use crate::place::Place;
+use crate::place::{Place, Scope};
 use crate::trouble::Trouble;
+use crate::weights::{Process, Weights};
 use crate::words::Told;
 
 pub use settings::{Settings, exporter};
 
-/// Connections of one user, at most: spaces, and those that ask who is there.
-pub const CONNECTIONS: usize = 96;
+/// Connections of one user, at most: spaces, each of which the system's daemon may observe, too, and those that ask who is there.
+pub const CONNECTIONS: usize = 160;
 /// Connections of all users together, at most.
 const ALL_CONNECTIONS: usize = 2048;
+/// Spaces of all users together, at most: a round of as many turns is no longer than a program waits for its own.
+const ALL_SPACES: usize = 256;
+/// How long it holds in which of the kernel's groups a space is.
+const GROUP_NS: u64 = 1_000_000_000;
 /// Knocks and messages that are listened to, in each [`WINDOW_NS`].
 const MOST_KNOCKS: u32 = 512;
 const WINDOW_NS: u64 = 50_000_000;
@@ -77,6 +83,10 @@ struct Client {
     program: String,
     /// What it was told that it has.
     has: Bits,
+    /// Its kernel threads, if weight is lent.
+    threads: Option<Process>,
+    /// When to look for its group again.
+    look_at: u64,
 }
 
 /// The daemon.
@@ -92,8 +102,10 @@ pub struct Server {
     epoll: OwnedFd,
     generation: u64,
     house: House,
-    /// None: it divides the processors among its own user's programs.
+    /// None: programs are not observed.
     observatory: Option<Observatory>,
+    /// None: no weight is lent.
+    weights: Option<Weights>,
     clients: BTreeMap<u64, Client>,
     next_id: u64,
     window_ends: u64,
@@ -142,7 +154,7 @@ impl Server {
         [signal, reload]: [UnixStream; 2],
         (settings, exporter): (Settings, Option<Exporter>),
         (house, machine): (House, Bits),
-        observatory: Option<Observatory>,
+        (observatory, weights): (Option<Observatory>, Option<Weights>),
     ) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         hear_listener(&epoll, &place)?;
@@ -163,6 +175,7 @@ impl Server {
             generation: now() | 1,
             house,
             observatory,
+            weights,
             clients: BTreeMap::new(),
             next_id: 0,
             window_ends: 0,
@@ -254,7 +267,7 @@ impl Server {
         let own = rustix::process::geteuid().as_raw();
         let peer = packets::peer(socket.as_fd())?;
         let of_user = self.clients.values().filter(|it| it.uid == peer.uid);
-        let is_served = peer.uid == own || self.observatory.is_some();
+        let is_served = peer.uid == own || self.place.scope == Scope::All;
         if !is_served || of_user.count() >= CONNECTIONS || self.clients.len() >= ALL_CONNECTIONS {
             tracing::warn!(pid = peer.pid, uid = peer.uid, "turned away");
             self.counts.refuse("connections");
@@ -277,6 +290,8 @@ impl Server {
             is_muted: false,
             program: String::new(),
             has: Bits([u64::MAX; 4]),
+            threads: None,
+            look_at: 0,
         };
         self.clients.insert(id, client);
         Ok(())
@@ -329,18 +344,16 @@ impl Server {
                 return false;
             }
             match message.ask {
-                ASK_JOIN | ASK_OBSERVE
-                    if (message.ask == ASK_OBSERVE) != self.observatory.is_some() =>
-                {
+                ASK_OBSERVE if self.observatory.is_none() => {
                     self.answer(id, STATUS_NOT_HERE, 0);
                     return false;
                 }
-                ASK_OBSERVE if client.observed.is_none() => {
+                ASK_OBSERVE if client.observed.is_none() && client.pages.is_none() => {
                     if !self.observe(id) {
                         return false;
                     }
                 }
-                ASK_JOIN if client.pages.is_none() => {
+                ASK_JOIN if client.pages.is_none() && client.observed.is_none() => {
                     if !self.join(id) {
                         return false;
                     }
@@ -423,6 +436,9 @@ impl Server {
                 let _ = epoll::delete(&self.epoll, pages.knocker());
                 pages.end();
                 self.house.leave(id);
+                if let Some(weights) = &mut self.weights {
+                    weights.forget(id);
+                }
             }
         }
     }
@@ -434,15 +450,30 @@ impl Server {
         if self.rests_until.is_some_and(|until| until <= now) {
             self.accept_again();
         }
-        for (&id, client) in &self.clients {
+        let spaces = self.clients.values().filter(|it| it.pages.is_some());
+        let are_several = spaces.count() > 1;
+        for (&id, client) in &mut self.clients {
             if let Some(pages) = &client.pages {
                 let mut hints = pages.hints();
                 hints.share = self.settings.config.share(&client.program, hints.share);
+                hints.user = client.uid;
+                if are_several {
+                    hints.ran_ns = ran(client.pid);
+                }
                 self.house.hear(id, hints);
+                if let Some(threads) = &client.threads
+                    && client.look_at <= now
+                {
+                    client.look_at = now + GROUP_NS;
+                    let could = threads.could_borrow(self.house.weight(id).is_some());
+                    let group = could.then(|| groups::of(client.pid)).flatten();
+                    self.house.set_group(id, group);
+                }
             }
         }
         let next = self.house.settle(now);
         self.counts.divisions.inc();
+        self.lend(now);
         for (&id, client) in &mut self.clients {
             if let (Some(pages), Some(told)) = (&mut client.pages, self.house.told(id)) {
                 pages.tell(told);
@@ -455,6 +486,39 @@ impl Server {
         let is_muted = self.clients.values().any(|client| client.is_muted);
         let again = is_muted.then_some(self.window_ends);
         next.into_iter().chain(again).chain(self.rests_until).min()
+    }
+
+    /// Who is on has the weight that others lend to it.
+    fn lend(&mut self, now: u64) {
+        let Some(weights) = &mut self.weights else {
+            return;
+        };
+        let spaces = self.clients.iter();
+        // Those whose group was looked up just now are looked at anew.
+        let spaces = spaces.filter_map(|(&id, client)| {
+            Some((
+                id,
+                client.threads.as_ref()?,
+                client.look_at == now + GROUP_NS,
+            ))
+        });
+        let lent = spaces
+            .map(|(id, threads, again)| match self.house.weight(id) {
+                Some(weight) => weights.set(id, threads, weight, again),
+                None => {
+                    weights.forget(id);
+                    Ok(())
+                }
+            })
+            .find_map(Result::err);
+        if let Some(error) = lent {
+            tracing::error!(%error, "no weight is lent any more: turns rest beside ordinary programs");
+            self.weights = None;
+            for (&id, client) in &mut self.clients {
+                client.threads = None;
+                self.house.set_group(id, None);
+            }
+        }
     }
 
     /// Those that have said too much are listened to again, when the time is over.
@@ -485,6 +549,26 @@ impl Server {
             }
         }
         tracing::info!(fd = self.signal.as_raw_fd(), "ended by a signal");
+    }
+}
+
+/// The processor time of a process, in nanoseconds; 0: it has ended.
+fn ran(pid: i32) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut clock = 0;
+    // SAFETY: fills in the clock's number, and then the time.
+    let answer = unsafe {
+        match libc::clock_getcpuclockid(pid, &raw mut clock) {
+            0 => libc::clock_gettime(clock, &raw mut time),
+            error => error,
+        }
+    };
+    match answer {
+        0 => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+        _ => 0,
     }
 }
 

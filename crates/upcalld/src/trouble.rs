@@ -16,8 +16,6 @@ pub enum Exit {
     Place = 4,
     /// The configuration cannot be used.
     Config = 6,
-    /// The kernel's scheduler cannot be observed here.
-    Blind = 5,
 }
 
 /// Why the daemon does not run.

@@ -43,6 +43,10 @@ pub struct Hints {
     pub share: u32,
     /// Where it may run at all.
     pub may: Bits,
+    /// Whose it is, as the kernel says.
+    pub user: u32,
+    /// The processor time that it has had, in nanoseconds, as the kernel says; 0: nobody has asked.
+    pub ran_ns: u64,
 }
 
 /// What a space is told.
@@ -54,6 +58,8 @@ pub struct Told {
     pub has: Bits,
     /// Another space waits for something of it.
     pub wanted: bool,
+    /// Its circle lends weight: what ordinary programs take is made up for, and no truce is needed.
+    pub lends: bool,
     /// The last truce that concerned it.
     pub truce: Truce,
     /// Counts the times that it got something: each time those that wait in it must be woken.

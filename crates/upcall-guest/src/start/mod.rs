@@ -25,7 +25,6 @@ use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::base;
 use upcall_linux::limits;
 use upcall_linux::observe::{Probe, open_switch_ring};
-use upcall_linux::page;
 use upcall_linux::probe::{StandbyMode, choose_unmeasured};
 use upcall_linux::turns;
 use upcall_linux::variables::{self, Meaningless, signal_named};
@@ -91,7 +90,6 @@ unsafe fn serve(options: Options, beside: bool) {
     signal::inherit_actions();
     kept::note();
     turns::daemon::note();
-    page::note_observer();
     let hooks = Hooks {
         handler: calls::handler,
         after: process::after,

@@ -11,8 +11,6 @@
 
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::boxed::Box;
-use std::path::{Path, PathBuf};
 
 use upcall_abi::{
     ASK_OBSERVE, Answer, MAGIC, Now, OBSERVED_BLOCKED, OBSERVED_READY, OBSERVED_RUNNING,
@@ -22,31 +20,10 @@ use upcall_core::numbered::{AtomicEnum, numbered_enum};
 
 use crate::sys::procfs::is_filtered;
 use crate::sys::{self, error};
-use crate::turns::daemon::place::{address, connect_to};
-use crate::turns::daemon::{Raw, Reply, Socket};
+use crate::turns::daemon::{Raw, Reply, Socket, Whose, place};
 
-/// Where the daemon of root has its socket.
-pub const SOCKET: &str = "/run/upcall/upcalld.sock";
-/// Names another place, for tests. The daemon there must be root's, too.
-const VARIABLE: &str = "UPCALL_OBSERVER";
-const ROOT: u32 = 0;
 /// A daemon that has not answered after so many questions is none.
 const MOST_LOOKS: u32 = 1 << 16;
-
-static ADDRESS: AtomicPtr<libc::sockaddr_un> = AtomicPtr::new(ptr::null_mut());
-
-/// Where the socket of root's daemon is.
-pub fn observer_socket() -> PathBuf {
-    let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
-    named.map_or_else(|| PathBuf::from(SOCKET), PathBuf::from)
-}
-
-/// Notes where it is. Called at start, before the program changes its environment.
-pub fn note_observer() {
-    if let Some(address) = address(Path::new(&observer_socket())) {
-        ADDRESS.store(Box::into_raw(Box::new(address)), Ordering::Release);
-    }
-}
 
 numbered_enum! {
     /// How far it is.
@@ -99,9 +76,7 @@ impl Scheduler {
     /// Asks the daemon, if there is one, and does not wait.
     pub(crate) fn ask() -> Self {
         let scheduler = Scheduler::default();
-        // SAFETY: null, or leaked by `note_observer`.
-        let place = unsafe { ADDRESS.load(Ordering::Acquire).as_ref() };
-        if let Some(socket) = place.and_then(|place| connect_to(place, ROOT))
+        if let Some(socket) = place::connect(Whose::System)
             && socket.ask(ASK_OBSERVE)
         {
             scheduler.keep(socket);

@@ -1,7 +1,6 @@
 //! Whether this user's programs can take turns, and who decides about them.
 
 use super::Finding;
-use crate::blocked::page;
 use crate::turns::daemon;
 use crate::turns::registry::{self, Trouble};
 
@@ -38,24 +37,45 @@ pub fn turns() -> Finding {
     }
 }
 
-/// Whether a daemon of this user decides about turns.
+/// Whether a daemon decides about turns: the system's, which goes first, or this user's.
 pub fn daemon() -> Finding {
     const NAME: &str = "daemon";
-    match daemon::spaces() {
-        Ok(spaces) => Finding::works(
+    let system = daemon::system_socket();
+    match (daemon::spaces_at(system.clone()), daemon::spaces()) {
+        (Ok(spaces), _) => Finding::works(
             NAME,
-            format!("it answers, and has {} programs", spaces.len()),
+            format!(
+                "the system's answers at {}, and has {} programs that this user may see",
+                system.display(),
+                spaces.len()
+            ),
         ),
-        Err(trouble) => Finding::fails(NAME, trouble.evidence(), trouble.remedy()),
+        (Err(_), Ok(spaces)) => Finding::works(
+            NAME,
+            format!(
+                "this user's answers, and has {} programs; there is none at {}",
+                spaces.len(),
+                system.display()
+            ),
+        ),
+        (Err(_), Err(trouble)) => Finding::fails(NAME, trouble.evidence(), trouble.remedy()),
     }
 }
 
 /// Whether a daemon of root tells programs what the kernel does with their activations.
 pub fn observer() -> Finding {
     const NAME: &str = "observed";
-    let path = page::observer_socket();
-    match daemon::spaces_at(path.clone()) {
-        Ok(_) => Finding::works(NAME, format!("upcalld answers at {}", path.display())),
+    let path = daemon::system_socket();
+    match daemon::observes_at(path.clone()) {
+        Ok(true) => Finding::works(NAME, format!("upcalld answers at {}", path.display())),
+        Ok(false) => Finding::fails(
+            NAME,
+            format!(
+                "upcalld answers at {}, and does not observe",
+                path.display()
+            ),
+            "see in its log why it does not, at its start; or it does not observe this process",
+        ),
         Err(daemon::Trouble::NoDaemon(path, error)) => Finding::fails(
             NAME,
             format!("{}: {error}", path.display()),

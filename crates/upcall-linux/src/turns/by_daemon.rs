@@ -3,6 +3,7 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
+use upcall_abi::WANTED;
 use upcall_core::{Activation, Kernel};
 
 use super::adapting::{self, Needs};
@@ -85,7 +86,7 @@ impl State {
             },
         };
         let (was_stopped, is_stopped) = (inner.waits_since != 0, waits);
-        if is_stopped || !news.wanted {
+        if is_stopped || !news.wanted || news.lends {
             self.ledger.not_alone(now);
         }
         // One that adapts has no turns that end.
@@ -96,7 +97,11 @@ impl State {
                 inner.waits_since = if stops { now } else { 0 };
                 inner.judged = now;
                 let on = if adapts { uses } else { busy };
-                if let Some(begun) = self.judge(&mut inner.crowd, current, on, now) {
+                let begun = match news.lends {
+                    true => None,
+                    false => self.judge(&mut inner.crowd, current, on, now),
+                };
+                if let Some(begun) = begun {
                     self.take_on(&mut inner.crowd, begun, now);
                     link.ask_for(begun);
                     is_crowded = true;
@@ -149,7 +154,7 @@ impl State {
     pub(super) fn is_wanted_by_daemon(&self) -> bool {
         // SAFETY: null, or mapped for ever.
         let told = unsafe { self.told.load(Ordering::Acquire).as_ref() };
-        told.is_some_and(|told| told.wanted.load(Ordering::Relaxed) != 0)
+        told.is_some_and(|told| told.wanted.load(Ordering::Relaxed) & WANTED != 0)
     }
 
     /// Tells the daemon, if it decides, what this process computes on. Returns true if it does.

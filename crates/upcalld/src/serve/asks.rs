@@ -10,15 +10,16 @@ use upcall_abi::{
 };
 use upcall_alloc::Stage;
 
-use super::{Server, hear_knocks};
+use super::{ALL_SPACES, Server, hear_knocks};
 use crate::house::Doing;
 use crate::packets;
 use crate::pages::Pages;
+use crate::weights::Process;
 
 impl Server {
     /// A client becomes a space. Returns true if it stays.
     pub(super) fn join(&mut self, id: u64) -> bool {
-        let pid = self.clients[&id].pid;
+        let (pid, uid) = (self.clients[&id].pid, self.clients[&id].uid);
         let spaces = self
             .clients
             .iter()
@@ -31,14 +32,15 @@ impl Server {
         for before in before {
             self.forget(before);
         }
-        if self
-            .clients
-            .values()
-            .filter(|client| client.pages.is_some())
-            .count()
-            >= self.most_spaces()
-        {
-            tracing::warn!(pid, "refused: its user has as many programs as allowed");
+        let spaces = || self.clients.values().filter(|it| it.pages.is_some());
+        let of_user = spaces().filter(|it| it.uid == uid).count();
+        if of_user >= self.most_spaces() || spaces().count() >= ALL_SPACES {
+            tracing::warn!(
+                pid,
+                uid,
+                of_user,
+                "refused: its user, or all, have as many programs as allowed"
+            );
             self.answer(id, STATUS_FULL, 0);
             return false;
         }
@@ -52,6 +54,11 @@ impl Server {
                 };
                 client.pages = Some(pages);
                 client.program = program_of(client.pid);
+                if self.weights.is_some() {
+                    client.threads = Process::new(client.pid).ok();
+                    // It is that very process's, if that is there still.
+                    client.threads.take_if(|_| has_ended(&client.process));
+                }
                 tracing::info!(pid = client.pid, program = client.program, "joined");
                 self.house.join(id);
                 self.counts.joined.inc();
@@ -117,9 +124,12 @@ impl Server {
 
     /// Tells a client which spaces there are. Returns true if it stays.
     pub(super) fn list(&self, id: u64) -> bool {
+        let asks = self.clients[&id].uid;
+        // Others' programs are shown to root alone.
         let rows: Vec<Row> = self
             .clients
             .iter()
+            .filter(|(_, client)| asks == 0 || asks == client.uid)
             .filter_map(|(&id, client)| {
                 let (doing, wants, share) = self.house.doing(id)?;
                 let (state, since) = match doing {
@@ -135,7 +145,7 @@ impl Server {
                     wants: wants.0,
                     has: self.house.told(id)?.has.0,
                     share,
-                    reserved: 0,
+                    user: client.uid,
                 })
             })
             .collect();
@@ -147,9 +157,16 @@ impl Server {
     }
 }
 
-/// The name of a process's executable file.
+/// The name of a process's executable file, or, where that is not shown, the one that the process has.
 fn program_of(pid: i32) -> String {
-    let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let file = match std::fs::read_link(format!("/proc/{pid}/exe")) {
+        Ok(file) => file,
+        // Another user's, without CAP_SYS_PTRACE.
+        Err(_) => {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            return name.unwrap_or_default().trim_end().into();
+        }
+    };
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.trim_end_matches(" (deleted)").into()
 }
@@ -173,9 +190,13 @@ fn may_be_observed(process: &OwnedFd, pid: i32, uid: u32) -> Result<(), &'static
         return Err("it is in another pid namespace");
     }
     // All this was about that very process, if it is there still.
-    let mut events = [PollFd::new(process, PollFlags::IN)];
-    match rustix::event::poll(&mut events, Some(&Timespec::default())) {
-        Ok(0) => Ok(()),
-        _ => Err("it has ended"),
+    match has_ended(process) {
+        false => Ok(()),
+        true => Err("it has ended"),
     }
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut events = [PollFd::new(process, PollFlags::IN)];
+    rustix::event::poll(&mut events, Some(&Timespec::default())) != Ok(0)
 }

@@ -88,7 +88,7 @@ fn connections_beyond_the_limit_are_turned_away_and_their_end_makes_room() {
     let place = Place::new("flood");
     let mut daemon = place.start();
     // None of them says anything.
-    let flood: Vec<Client> = (0..96)
+    let flood: Vec<Client> = (0..160)
         .map(|_| Client::connect(&place.socket()).unwrap())
         .collect();
     let more = Client::connect(&place.socket()).unwrap();

@@ -61,17 +61,23 @@ impl Place {
         self.0.join("observer/upcalld.sock")
     }
 
-    /// A daemon of root that observes.
-    pub fn observe(&self) -> Daemon {
+    /// The command of a daemon of root.
+    pub fn of_system(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_upcalld"));
         for name in OF_THE_DAEMON {
             command.env_remove(name);
         }
+        command.arg("--socket").arg(self.observer());
+        command
+    }
+
+    /// A daemon of root.
+    pub fn observe(&self) -> Daemon {
         self.configure("");
+        let mut command = self.of_system();
         command
             .arg("--config")
             .arg(self.0.join("config/upcall/upcalld.toml"));
-        command.arg("--socket").arg(self.observer());
         Self::serving(command)
     }
 
@@ -89,11 +95,10 @@ impl Place {
             .spawn()
             .expect("the daemon starts");
         let mut talk = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        while !line.contains("serving") {
-            line.clear();
-            let length = talk.read_line(&mut line).expect("text");
-            assert_ne!(length, 0, "the daemon ended: {:?}", child.wait());
+        let mut before = String::new();
+        while !before.contains("serving") {
+            let length = talk.read_line(&mut before).expect("text");
+            assert_ne!(length, 0, "the daemon ended: {:?}: {before}", child.wait());
         }
         let heard = Arc::new(Mutex::new(String::new()));
         let all = Arc::clone(&heard);
@@ -105,7 +110,11 @@ impl Place {
                 line.clear();
             }
         });
-        Daemon(child, heard)
+        Daemon {
+            child,
+            heard,
+            before,
+        }
     }
 }
 
@@ -116,41 +125,46 @@ impl Drop for Place {
 }
 
 /// Killed when it is dropped.
-pub struct Daemon(Child, Arc<Mutex<String>>);
+pub struct Daemon {
+    child: Child,
+    heard: Arc<Mutex<String>>,
+    /// What it has said until it served.
+    pub before: String,
+}
 
 impl Daemon {
     pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: it has not been waited for: the id is its own.
-        let answer = unsafe { libc::kill(self.0.id() as libc::pid_t, signal) };
+        let answer = unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
         assert_eq!(answer, 0);
     }
 
     /// How it ends.
     pub fn wait(&mut self) -> ExitStatus {
-        ends(&mut self.0)
+        ends(&mut self.child)
     }
 
     /// Waits until it has said this, since it serves. Returns all that it has said.
     pub fn says(&self, text: &str) -> String {
         until(text, || {
-            let heard = self.1.lock().expect("no panic");
+            let heard = self.heard.lock().expect("no panic");
             heard.contains(text).then(|| heard.clone())
         })
     }
 
     /// How many descriptors it has open.
     pub fn descriptors(&self) -> usize {
-        let path = format!("/proc/{}/fd", self.0.id());
+        let path = format!("/proc/{}/fd", self.child.id());
         std::fs::read_dir(path).expect("it lives").count()
     }
 
     pub fn lives(&mut self) -> bool {
-        self.0.try_wait().expect("a child").is_none()
+        self.child.try_wait().expect("a child").is_none()
     }
 
     /// How often it has gone to sleep.
     pub fn sleeps(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.0.id());
+        let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(path).expect("it lives");
         let line = text
             .lines()
@@ -161,8 +175,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -13,3 +13,4 @@ mod metrics;
 mod observed;
 mod place;
 mod programs;
+mod system;

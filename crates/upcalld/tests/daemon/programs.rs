@@ -50,6 +50,8 @@ fn begin_with(
     let mut running = Program::new(path)
         .args([rounds, "spins"])
         .env("XDG_RUNTIME_DIR", &place.0)
+        // Not the system's.
+        .env("UPCALL_OBSERVER", place.observer())
         .start(&dir, Some(&launcher));
     until("it comes to its rounds", || {
         assert!(running.ended().is_none(), "{label} has ended");
@@ -64,7 +66,7 @@ pub fn check(outcome: &Outcome) {
 }
 
 /// Processor time of a process, in the kernel's ticks.
-fn used(pid: i32) -> u64 {
+pub fn used(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
     let fields: Vec<&str> = text
         .rsplit(')')
@@ -191,7 +193,8 @@ fn ps_shows_who_is_on_and_who_waits() {
         command
             .arg("ps")
             .args(arguments)
-            .env("XDG_RUNTIME_DIR", &place.0);
+            .env("XDG_RUNTIME_DIR", &place.0)
+            .env("UPCALL_OBSERVER", place.observer());
         command.output().expect("it runs")
     };
     let report: serde_json::Value = until("one waits for the other", || {
@@ -245,6 +248,7 @@ fn show_tells_the_same(upcall: &Path, place: &Place, pid: i32) {
     let show = |option: &[&str]| {
         let mut command = std::process::Command::new(upcall);
         command.arg("show").arg(pid.to_string()).args(option);
+        command.env("UPCALL_OBSERVER", place.observer());
         let output = command.env("XDG_RUNTIME_DIR", &place.0).output();
         let output = output.expect("it runs");
         assert!(output.status.success(), "{output:?}");

@@ -1,13 +1,13 @@
 //! Asks the daemon which address spaces it has: for the command, not for the runtime.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::vec::Vec;
 
-use upcall_abi::{ASK_LIST, Answer, Message, Row, STATUS_OK, VERSION};
+use upcall_abi::{ASK_LIST, ASK_OBSERVE, Answer, Message, Row, STATUS_OK, VERSION};
 
-use super::place::{address, socket};
+use super::place::{address, socket, system_socket};
 
 /// How long a daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Trouble {
         match self {
             Trouble::NoPlace => "set XDG_RUNTIME_DIR to a directory of your own, with a short name",
             Trouble::NoDaemon(..) => {
-                "start upcalld --user; without it programs take turns by themselves"
+                "start upcalld as root, or upcalld --user; without them programs take turns by themselves"
             }
             Trouble::Version(_) => "use the daemon and the command of one installation",
             Trouble::Silent(_) => "see if the daemon is stopped, and start it again",
@@ -55,13 +55,22 @@ impl Trouble {
     }
 }
 
-/// Returns the address spaces of the user's daemon.
+/// Returns the address spaces of the system's daemon, as far as it shows them to this user, and of the user's.
 ///
 /// # Errors
 ///
-/// [`Trouble`].
+/// [`Trouble`] with both: that of the one that is there.
 pub fn spaces() -> Result<Vec<Row>, Trouble> {
-    spaces_at(socket().ok_or(Trouble::NoPlace)?)
+    let is_there = |trouble: &Trouble| !matches!(trouble, Trouble::NoPlace | Trouble::NoDaemon(..));
+    let own = socket().ok_or(Trouble::NoPlace).and_then(spaces_at);
+    match (spaces_at(system_socket()), own) {
+        (Ok(mut rows), own) => {
+            rows.extend(own.unwrap_or_default());
+            Ok(rows)
+        }
+        (Err(trouble), Err(own)) if is_there(&trouble) && !is_there(&own) => Err(trouble),
+        (Err(_), own) => own,
+    }
 }
 
 /// The same of the daemon at this socket.
@@ -70,8 +79,36 @@ pub fn spaces() -> Result<Vec<Row>, Trouble> {
 ///
 /// [`Trouble`].
 pub fn spaces_at(path: PathBuf) -> Result<Vec<Row>, Trouble> {
-    let daemon = connect(&path)?;
-    let message = Message::new(ASK_LIST).bytes();
+    let (daemon, answer) = ask(&path, ASK_LIST)?;
+    let silent = || Trouble::Silent(path.clone());
+    if answer.status != STATUS_OK {
+        return Err(silent());
+    }
+    let mut room = [0u8; 128];
+    (0..answer.count)
+        .map(|_| {
+            receive(&daemon, &mut room)
+                .and_then(Row::read)
+                .ok_or_else(silent)
+        })
+        .collect()
+}
+
+/// Returns true if the daemon at this socket observes this process, when it is asked to.
+///
+/// # Errors
+///
+/// [`Trouble`].
+pub fn observes_at(path: PathBuf) -> Result<bool, Trouble> {
+    // The kernel drops the descriptor that comes with the answer: there is no room for it.
+    let (_, answer) = ask(&path, ASK_OBSERVE)?;
+    Ok(answer.status == STATUS_OK)
+}
+
+/// Connects to the daemon at this socket and asks for this.
+fn ask(path: &Path, what: u32) -> Result<(OwnedFd, Answer), Trouble> {
+    let daemon = connect(path)?;
+    let message = Message::new(what).bytes();
     // SAFETY: reads the message.
     let sent = unsafe {
         let flags = libc::MSG_NOSIGNAL;
@@ -82,7 +119,7 @@ pub fn spaces_at(path: PathBuf) -> Result<Vec<Row>, Trouble> {
             flags,
         )
     };
-    let silent = || Trouble::Silent(path.clone());
+    let silent = || Trouble::Silent(path.to_path_buf());
     if sent != message.len() as isize {
         return Err(silent());
     }
@@ -90,22 +127,13 @@ pub fn spaces_at(path: PathBuf) -> Result<Vec<Row>, Trouble> {
     let answer = receive(&daemon, &mut room)
         .and_then(Answer::read)
         .ok_or_else(silent)?;
-    if answer.version != VERSION {
-        return Err(Trouble::Version(answer.version));
+    match answer.version == VERSION {
+        true => Ok((daemon, answer)),
+        false => Err(Trouble::Version(answer.version)),
     }
-    if answer.status != STATUS_OK {
-        return Err(silent());
-    }
-    (0..answer.count)
-        .map(|_| {
-            receive(&daemon, &mut room)
-                .and_then(Row::read)
-                .ok_or_else(silent)
-        })
-        .collect()
 }
 
-fn connect(path: &std::path::Path) -> Result<OwnedFd, Trouble> {
+fn connect(path: &Path) -> Result<OwnedFd, Trouble> {
     let address = address(path).ok_or(Trouble::NoPlace)?;
     let failed = || Trouble::NoDaemon(path.to_path_buf(), std::io::Error::last_os_error());
     let patience = libc::timeval {

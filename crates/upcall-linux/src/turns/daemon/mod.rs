@@ -1,6 +1,7 @@
 //! The daemon (`upcalld`) as the source of turns, as a program sees it.
 //!
-//! 1. At its start the program asks the daemon for its pages and does not wait for the answer (`Daemon::ask`).
+//! 1. At its start the program asks the system's daemon for its pages, or the user's if there is none, and does not wait for the answer
+//!    (`Daemon::ask`). If the system's refuses, it asks the user's.
 //! 2. The first decision about turns that finds the answer links the program (`Daemon::look`). Until then, and where no
 //!    daemon is, the registry alone decides.
 //! 3. While it is linked, what it was told (`Link::news`) says which processors are the program's. The program writes what it computes on
@@ -8,7 +9,7 @@
 //! 4. The link ends for good when the daemon's end of the socket is closed, when its alive word is not what it was, or
 //!    when it has kept the program waiting for `LONGEST_NS`. Then the registry decides again.
 //!
-//! No word of the daemon's is trusted further than that. Its pages are checked before they are mapped: of this user, of
+//! No word of the daemon's is trusted further than that. Its pages are checked before they are mapped: of this user or of root, of
 //! the known size, and sealed against a smaller one. What can be in them is any set of processors.
 //!
 //! While the link is used only calls are made that the runtime makes anyhow (read, write, futex), since a filter of the
@@ -16,7 +17,9 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use upcall_abi::{ASK_JOIN, Answer, Head, MAGIC, Message, STATUS_OK, Said, Told, VERSION};
+use upcall_abi::{
+    ASK_JOIN, Answer, Head, MAGIC, Message, STATUS_OK, Said, Told, VERSION, WANTED, WANTED_LENDS,
+};
 
 use super::rules::Set;
 use super::rules::truce::Truce;
@@ -27,8 +30,8 @@ use crate::sys::{self, error};
 mod listing;
 pub(crate) mod place;
 
-pub use listing::{Trouble, spaces, spaces_at};
-pub use place::{note, socket};
+pub use listing::{Trouble, observes_at, spaces, spaces_at};
+pub use place::{SYSTEM_SOCKET, note, socket, system_socket};
 
 /// A daemon that keeps a program waiting for longer is stopped, or hostile: nanoseconds. More than as many slices and
 /// graces as there can be spaces.
@@ -44,9 +47,18 @@ pub(super) enum Daemon {
     #[default]
     None,
     /// It was asked, at this socket, and has not answered for so many looks.
-    Asked(Socket, u32),
+    Asked(Socket, Whose, u32),
     /// It decides.
     Linked(Link),
+}
+
+/// Whose daemon it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whose {
+    /// Root's, for all users.
+    System,
+    /// The user's own.
+    User,
 }
 
 /// A descriptor among the runtime's own, closed when it is dropped.
@@ -157,16 +169,25 @@ pub(super) struct Link {
 pub(super) struct News {
     pub has: Set,
     pub wanted: bool,
+    /// No truce is needed.
+    pub lends: bool,
     pub truce: Truce,
     /// Of [`Told::changes`].
     pub changes: u32,
 }
 
 impl Daemon {
-    /// Asks the user's daemon for pages, if there is one. Does not wait.
+    /// Asks for pages, if there is a daemon. Does not wait.
     pub(super) fn ask() -> Self {
-        match place::connect() {
-            Some(socket) if socket.ask(ASK_JOIN) => Daemon::Asked(socket, 0),
+        match Self::ask_one(Whose::System) {
+            Daemon::None => Self::ask_one(Whose::User),
+            asked => asked,
+        }
+    }
+
+    fn ask_one(whose: Whose) -> Self {
+        match place::connect(whose) {
+            Some(socket) if socket.ask(ASK_JOIN) => Daemon::Asked(socket, whose, 0),
             _ => Daemon::None,
         }
     }
@@ -176,17 +197,18 @@ impl Daemon {
         if !matches!(self, Daemon::Asked(..)) {
             return false;
         }
-        let Daemon::Asked(socket, looks) = core::mem::take(self) else {
+        let Daemon::Asked(socket, whose, looks) = core::mem::take(self) else {
             return false;
         };
         if is_filtered() || looks == MOST_LOOKS {
             return false;
         }
         *self = match socket.answer() {
-            Reply::Pending => Daemon::Asked(socket, looks + 1),
+            Reply::Pending => Daemon::Asked(socket, whose, looks + 1),
             Reply::Yes((answer, descriptors)) => {
                 link(socket, &answer, descriptors).map_or(Daemon::None, Daemon::Linked)
             }
+            Reply::No if whose == Whose::System => Self::ask_one(Whose::User),
             Reply::No => Daemon::None,
         };
         matches!(self, Daemon::Linked(_))
@@ -289,9 +311,11 @@ impl Link {
     pub(super) fn news(&self) -> News {
         // Acquire: pairs with the daemon's Release; the words are as new as this number, or newer.
         let changes = self.told.changes.load(Ordering::Acquire);
+        let wanted = self.told.wanted.load(Ordering::Relaxed);
         News {
             has: load(&self.told.has),
-            wanted: self.told.wanted.load(Ordering::Relaxed) != 0,
+            wanted: wanted & WANTED != 0,
+            lends: wanted & WANTED_LENDS != 0,
             truce: Truce {
                 until: self.told.truce_until.load(Ordering::Relaxed),
                 length: self.told.truce_length.load(Ordering::Relaxed),

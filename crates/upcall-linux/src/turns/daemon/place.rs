@@ -1,4 +1,4 @@
-//! Where the user's daemon is, and how a program reaches it.
+//! Where the system's daemon is, and the user's, and how a program reaches them.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::boxed::Box;
@@ -6,14 +6,26 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::Socket;
+use super::{Socket, Whose};
 use crate::sys::procfs::is_filtered;
 use crate::sys::{self, descriptors, error};
 
 const NAME: &str = "upcall/upcalld.sock";
+/// Where the system's daemon has its socket.
+pub const SYSTEM_SOCKET: &str = "/run/upcall/upcalld.sock";
+/// Names another place for it, for tests. The daemon there must be root's, too.
+const VARIABLE: &str = "UPCALL_OBSERVER";
+const ROOT: u32 = 0;
 
-/// The daemon's address; null: there can be none.
-static ADDRESS: AtomicPtr<libc::sockaddr_un> = AtomicPtr::new(core::ptr::null_mut());
+/// The addresses of the system's daemon and of the user's; null: there can be none.
+static ADDRESSES: [AtomicPtr<libc::sockaddr_un>; 2] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
+
+/// Where the socket of the system's daemon is.
+pub fn system_socket() -> PathBuf {
+    let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+    named.map_or_else(|| PathBuf::from(SYSTEM_SOCKET), PathBuf::from)
+}
 
 /// Returns where the daemon's socket is: in `XDG_RUNTIME_DIR`, or in `/run/user/UID` where that is not set. `None`: there
 /// is no such place.
@@ -28,15 +40,18 @@ pub fn socket() -> Option<PathBuf> {
     (directory.is_absolute() && directory.is_dir()).then(|| directory.join(NAME))
 }
 
-/// Notes where the daemon's socket would be. Called at start, before the program changes its environment.
+/// Notes where the daemons' sockets would be. Called at start, before the program changes its environment.
 pub fn note() {
-    if let Some(address) = socket().and_then(|path| address(&path)) {
-        ADDRESS.store(Box::into_raw(Box::new(address)), Ordering::Release);
+    let places = [Some(system_socket()), socket()];
+    for (place, path) in ADDRESSES.iter().zip(places) {
+        if let Some(address) = path.and_then(|path| address(&path)) {
+            place.store(Box::into_raw(Box::new(address)), Ordering::Release);
+        }
     }
 }
 
 /// The address of a socket; `None`: the path is too long for one.
-pub(crate) fn address(path: &Path) -> Option<libc::sockaddr_un> {
+pub(super) fn address(path: &Path) -> Option<libc::sockaddr_un> {
     let bytes = path.as_os_str().as_bytes();
     // SAFETY: all-zero is a valid address.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
@@ -51,18 +66,21 @@ pub(crate) fn address(path: &Path) -> Option<libc::sockaddr_un> {
     Some(address)
 }
 
-/// Connects to the daemon, without waiting. It is this user's, or there is none.
-pub(super) fn connect() -> Option<Socket> {
-    let address = ADDRESS.load(Ordering::Acquire);
+/// Connects to a daemon, without waiting. It is root's or this user's, as was asked for, or there is none.
+pub(crate) fn connect(whose: Whose) -> Option<Socket> {
+    let address = ADDRESSES[whose as usize].load(Ordering::Acquire);
     // SAFETY: null, or leaked by `note`.
     let address = unsafe { address.as_ref() }?;
-    // SAFETY: asks only.
-    let own = unsafe { sys!(libc::SYS_geteuid) } as u32;
-    connect_to(address, own)
+    let user = match whose {
+        Whose::System => ROOT,
+        // SAFETY: asks only.
+        Whose::User => unsafe { sys!(libc::SYS_geteuid) as u32 },
+    };
+    connect_to(address, user)
 }
 
 /// Connects to a daemon of this user at this address, without waiting.
-pub(crate) fn connect_to(address: &libc::sockaddr_un, user: u32) -> Option<Socket> {
+fn connect_to(address: &libc::sockaddr_un, user: u32) -> Option<Socket> {
     // Where nothing has the name, nothing else is tried.
     // SAFETY: the path ends with a zero; closes what it opened.
     unsafe {
