@@ -1,6 +1,6 @@
 //! Deadlock: no thread of the process can ever run again. It is found when the last virtual processor falls idle, and
 //! reported by a thread that waits for that ([`await_stuck`]), or where `upcall run --report-deadlocks` has asked for it by
-//! another process ([`command`]). See docs/adr/0015.
+//! another process (`ground::command`). See docs/adr/0015.
 //!
 //! A reported deadlock is certain, as far as one process can know. Every thread waits, in its own memory, for another one.
 //! None is in the kernel, or waits for a descriptor, a time or a signal. Nothing from outside can come in between: there is
