@@ -523,6 +523,21 @@ pub const WORKLOADS: &[Workload] = &[
             )],
         )
     },
+    Workload {
+        workers: 2,
+        unit: "Mops/s",
+        ..cost(
+            "critical_sections",
+            "how often 4 threads hold a lock for which they spin, in a microsecond; marked as a critical section, and not",
+            &[
+                Variant {
+                    runtimes: &[RuntimeName::Crate],
+                    ..variant("marked", &["marks=1"], &[])
+                },
+                with_libc("unmarked", &[]),
+            ],
+        )
+    },
     cost(
         "yield",
         "one switch by sched_yield",

@@ -11,7 +11,9 @@ use upcall_bench::BenchArgs;
 /// Counts by operation and unit, or nothing, aloud, where processes may not trace their children.
 fn count() -> Option<BTreeMap<(String, String), f64>> {
     let args = BenchArgs {
-        workloads: ["null_fork", "yield", "mutex"].map(String::from).to_vec(),
+        workloads: ["null_fork", "yield", "mutex", "critical"]
+            .map(String::from)
+            .to_vec(),
         runtime: Vec::new(),
         workers: None,
         rounds: 1,
@@ -53,7 +55,7 @@ fn a_second_count_comes_to_what_the_first_did() {
     let (Some(first), Some(second)) = (count(), count()) else {
         return;
     };
-    assert_eq!(first.len(), 9, "{first:?}");
+    assert_eq!(first.len(), 12, "{first:?}");
     for (key, was) in &first {
         let (operation, unit) = (key.0.as_str(), key.1.as_str());
         let now = second[key];
@@ -65,13 +67,17 @@ fn a_second_count_comes_to_what_the_first_did() {
                     (now - was).abs() < was * 0.15,
                     "{operation}: {was} and {now}"
                 );
-                let least = if operation == "mutex" { 5.0 } else { 50.0 };
+                let least = match operation {
+                    "mutex" | "critical" => 5.0,
+                    _ => 50.0,
+                };
                 assert!(*was > least, "{operation} in {was} instructions");
             }
             // Of all operations: without one of ten, this is a tenth less.
             "locked" => {
                 assert_eq!(now, *was, "{operation}: locked instructions");
-                assert!(*was >= 1.0, "{operation} without a locked instruction");
+                let has_none = operation == "critical";
+                assert_eq!(*was == 0.0, has_none, "{operation}: {was} locked");
             }
             // Nothing of this is done by the kernel.
             _ => assert_eq!((unit, *was, now), ("calls", 0.0, 0.0), "{operation}"),

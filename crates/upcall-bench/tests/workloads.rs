@@ -102,9 +102,15 @@ const NBODY: &[&str] = &[
 const COMMON: &[(&str, &[&str], &[&str])] = &[
     ("blocked", &["threads=50"], &["ns", "bytes"]),
     ("computation", &["samples=3", "n=20"], &["ns"]),
+    ("counted", &["operation=critical"], &["operations"]),
     ("counted", &["operation=mutex"], &["operations"]),
     ("counted", &["operation=signal_wait"], &["operations"]),
     ("counted", &["operation=yield"], &["operations"]),
+    (
+        "critical_sections",
+        &["samples=3", "operations=50", "marks=1"],
+        &["Mops/s"],
+    ),
     ("fib", &["samples=3", "n=10"], &["ns"]),
     ("fork_batch", &["samples=3", "batches=1"], &["ns"]),
     ("gauss", &["samples=3", "n=30"], &["ns"]),

@@ -59,6 +59,7 @@ const OPERATIONS: &[Operation] = &[
     operation("semaphore", 10, 1),
     operation("signal_wait", 10, 1),
     operation("mutex", 10, 1),
+    operation("critical", 10, 1),
 ];
 
 const fn operation(name: &'static str, times: usize, each: usize) -> Operation {

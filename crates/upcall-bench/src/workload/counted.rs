@@ -36,6 +36,7 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
         Some("semaphore") => count.semaphore::<T>(),
         Some("signal_wait") => count.signal_wait::<T>(),
         Some("mutex") => count.mutex::<T>(),
+        Some("critical") => Ok(count.critical::<T>()),
         other => Err(Failure::Usage(format!("operation={other:?} is not known"))),
     }?;
     let mut figures = Figures::default();
@@ -107,6 +108,11 @@ impl Count {
         });
         right(sum, 2 * done as u64)?;
         Ok(done)
+    }
+
+    /// Into a section, and out of it.
+    fn critical<T: Threads>(&self) -> usize {
+        self.between_marks::<T>(|| T::critical(|| black_box(())))
     }
 
     /// One operation is two switches on one processor: there, and back. On more, the two may run at once: then a yield

@@ -29,6 +29,7 @@ mod blockers;
 mod cold;
 pub mod counted;
 mod create;
+mod critical;
 pub mod fork;
 mod interruption;
 pub mod load;
@@ -115,6 +116,7 @@ fn common<T: Threads>() -> Vec<(&'static str, Body)> {
         ("blocked", blocked::run::<T>),
         ("computation", fork::computation::<T>),
         ("counted", counted::run::<T>),
+        ("critical_sections", critical::run::<T>),
         ("fib", fork::fibonacci::<T>),
         ("fib_join", fork::fibonacci_join::<T>),
         ("fork_batch", fork::batch::<T>),

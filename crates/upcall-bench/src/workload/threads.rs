@@ -43,6 +43,12 @@ pub trait Threads: 'static {
         (one(), Self::join(other))
     }
 
+    /// Calls a function in a critical section, in which the thread is not preempted, where a package has such.
+    #[inline]
+    fn critical<R>(section: impl FnOnce() -> R) -> R {
+        section()
+    }
+
     /// Gives way to other threads.
     fn yield_now();
 

@@ -42,6 +42,11 @@ impl Threads for Crate {
     }
 
     #[inline]
+    fn critical<R>(section: impl FnOnce() -> R) -> R {
+        upcall::critical(section)
+    }
+
+    #[inline]
     fn yield_now() {
         thread::yield_now();
     }
