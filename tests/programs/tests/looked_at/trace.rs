@@ -6,8 +6,6 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use program_tests::case::Case;
 use program_tests::provision;
@@ -203,11 +201,11 @@ fn an_interrupt_keeps_what_there_is() {
     };
     let mut command = traced.trace(&[], &["stay"]);
     command
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    let child = command.spawn().expect("it starts");
-    sleep(Duration::from_millis(700));
+    let mut child = command.spawn().expect("it starts");
+    await_ready(&mut child);
     // As a terminal does: to the whole group, of which `timeout` is one, too.
     // SAFETY: a group of children.
     unsafe { libc::kill(-(child.id() as i32), libc::SIGINT) };
@@ -319,10 +317,10 @@ fn a_flight_recorder_is_read() {
     let mut command = traced.upcall(&words);
     command
         .env("UPCALL_TRACE", &place)
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .process_group(0);
     let mut child = command.spawn().expect("it starts");
-    sleep(Duration::from_millis(700));
+    await_ready(&mut child);
     let noted = fs::read_dir(&place).expect("a directory").next();
     let noted = noted.expect("a file").expect("an entry").file_name();
     let noted = noted.to_string_lossy().into_owned();
@@ -348,6 +346,14 @@ fn a_flight_recorder_is_read() {
     }
 }
 
+/// Returns when the program, which is to stay, has had threads.
+fn await_ready(child: &mut Child) {
+    let mut line = String::new();
+    let said = child.stdout.take().expect("a pipe");
+    BufReader::new(said).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+}
+
 /// A program that works until this is dropped.
 struct Working(Child);
 
@@ -360,10 +366,7 @@ impl Working {
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
-        let mut line = String::new();
-        let said = child.stdout.take().expect("a pipe");
-        BufReader::new(said).read_line(&mut line).expect("a line");
-        assert_eq!(line, "ready\n");
+        await_ready(&mut child);
         Working(child)
     }
 
