@@ -400,7 +400,7 @@ fn a_program_that_runs_is_asked() {
     let mut working = Working::new(command);
     for round in ["first", "second"] {
         let pid = working.pid();
-        let words = ["trace", "-o", "a.pftrace", "-d", "0.5", "-p", &pid].map(OsStr::new);
+        let words = ["trace", "-o", "a.pftrace", "-d", "1", "-p", &pid].map(OsStr::new);
         let done = traced.upcall(&words).output().expect("it starts");
         assert!(done.status.success(), "{round}: {}", talk(&done));
         assert!(working.goes_on(), "{round}");

@@ -41,8 +41,8 @@ fn threads_are_shown_at_a_signal() {
         "threads_are_shown_at_a_signal",
         "shown.c",
         [
-            (&["--stacks-on", "sigquit"], &[]),
-            (&["--stacks-on", "QUIT"], &["alone"]),
+            (&["--stacks-on=sigquit"], &[]),
+            (&["--stacks-on=QUIT"], &["alone"]),
         ],
         b"ok shown\n",
     );
