@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     int from, status, ends = argc > 1;
     (void)argv;
     pid_t child = start_said(dine, ends, &from);
-    int said = says_all(from, words);
+    int said = says_all(from, words, -1);
     if (!ends)
         kill(child, SIGKILL);
     MUST(waitpid(child, &status, 0) != child);

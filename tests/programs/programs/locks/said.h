@@ -2,6 +2,7 @@
 #ifndef SAID_H
 #define SAID_H
 #include "case.h"
+#include <poll.h>
 #include <sys/types.h>
 
 /* Starts the child, which does `body` and ends. The parent reads what it says from the descriptor at `from`. */
@@ -22,13 +23,17 @@ static pid_t start_said(void (*body)(int), int argument, int *from)
     return child;
 }
 
-/* Returns 1 when all words were said, which end with NULL; 0 when nobody can say anything and nothing was, -1 otherwise. */
-static int says_all(int from, const char *const *words)
+/* Returns 1 when all words were said, which end with NULL; 0 when nothing was and nobody can say anything any more; -1
+ * otherwise, also when nothing has been said for so long, in milliseconds. */
+static int says_all(int from, const char *const *words, int patience)
 {
     static char said[1 << 16];
     size_t length = 0;
-    for (;;) {
+    struct pollfd event = {.fd = from, .events = POLLIN};
+    while (poll(&event, 1, patience) == 1) {
         ssize_t more = read(from, said + length, sizeof said - 1 - length);
+        if (more <= 0 && length == 0)
+            return 0;
         if (more <= 0)
             break;
         length += (size_t)more;
@@ -39,8 +44,9 @@ static int says_all(int from, const char *const *words)
         if (words[at] == NULL)
             return 1;
     }
-    fprintf(stderr, "%s", said);
-    return length != 0 ? -1 : 0;
+    if (patience < 0)
+        fprintf(stderr, "%s", said);
+    return -1;
 }
 
 #endif
