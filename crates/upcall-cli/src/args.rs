@@ -9,7 +9,7 @@ use clap::builder::{ArgAction, BoolishValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use upcall_linux::VpRange;
-use upcall_linux::variables::signal_named;
+use upcall_linux::variables::{SIGNALS, signal_named};
 
 /// Scheduler activations for unmodified programs.
 #[derive(Parser)]
@@ -175,7 +175,7 @@ fn signal(name: &str) -> Result<String, String> {
     let short = upper.strip_prefix("SIG").unwrap_or(&upper);
     match signal_named(short) {
         Some(_) => Ok(short.to_owned()),
-        None => Err("it is none of HUP, INT, QUIT, USR1, USR2, TERM, URG and WINCH".into()),
+        None => Err(format!("it is none of {}", SIGNALS.join(", "))),
     }
 }
 

@@ -443,6 +443,12 @@ impl Server {
         }
     }
 
+    /// The clients that have joined.
+    fn spaces(&self) -> impl Iterator<Item = (u64, &Client)> {
+        let clients = self.clients.iter().map(|(&id, client)| (id, client));
+        clients.filter(|(_, client)| client.pages.is_some())
+    }
+
     /// Reads what all say, decides, and tells each. Returns when to do so again.
     fn decide(&mut self) -> Option<u64> {
         let now = now();
@@ -450,8 +456,7 @@ impl Server {
         if self.rests_until.is_some_and(|until| until <= now) {
             self.accept_again();
         }
-        let spaces = self.clients.values().filter(|it| it.pages.is_some());
-        let are_several = spaces.count() > 1;
+        let are_several = self.spaces().count() > 1;
         for (&id, client) in &mut self.clients {
             if let Some(pages) = &client.pages {
                 let mut hints = pages.hints();

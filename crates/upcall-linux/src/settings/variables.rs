@@ -57,7 +57,7 @@ const BACKENDS: [&str; 3] = ["auto", "standby", "observed"];
 
 /// The names of signals on which a program may be asked to show its threads. Each may be sent to a program by a user, and
 /// none stops one.
-const SIGNALS: [&str; 8] = ["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "URG", "WINCH"];
+pub const SIGNALS: [&str; 8] = ["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "URG", "WINCH"];
 
 /// The number of one of the signals on which a program may be asked to show its threads.
 pub fn signal_named(name: &str) -> Option<i32> {

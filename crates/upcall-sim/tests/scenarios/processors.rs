@@ -12,7 +12,6 @@ use super::join_all;
 #[test]
 fn processors_are_taken() {
     explore("processors_are_taken", |me| {
-        let vps = me.runtime.vps().len();
         let threads = (0..1 + me.some(7)).map(|_| {
             me.spawn(|me| {
                 for _ in 0..me.some(8) {
@@ -24,14 +23,20 @@ fn processors_are_taken() {
             })
         });
         let threads: Vec<_> = threads.collect();
-        for _ in 0..me.some(6) {
-            me.steps(20);
-            let least = me.machine.pick(4).min(1) as usize;
-            let until = me.machine.clock.get() + me.machine.pick(60_000);
-            me.lose_processors(least.min(vps)..vps, until);
-        }
+        lose_some(me);
         join_all(me, threads);
     });
+}
+
+/// Loses some processors for a while, all of them at times, and again.
+pub(super) fn lose_some(me: Me) {
+    let vps = me.runtime.vps().len();
+    for _ in 0..me.some(6) {
+        me.steps(20);
+        let least = me.machine.pick(4).min(1) as usize;
+        let until = me.machine.clock.get() + me.machine.pick(60_000);
+        me.lose_processors(least.min(vps)..vps, until);
+    }
 }
 
 /// Loses all processors but the first, or all but the last, for the rest of the run.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use upcall_sim::{Me, explore, explore_less};
 
 use super::join_all;
+use super::processors::lose_some;
 
 /// Takes a lock whose waiters spin, and does something with it, in a critical section.
 fn with_spin_lock(me: Me, held: &'static AtomicU32, act: impl Fn()) {
@@ -77,7 +78,6 @@ fn nobody_spins_for_a_holder_that_is_stopped() {
 fn a_holder_goes_on_with_the_processors_that_are_left() {
     let name = "a_holder_goes_on_with_the_processors_that_are_left";
     explore_less(name, "1,without=exhaustion", |me| {
-        let vps = me.runtime.vps().len();
         let held = me.word(0);
         let threads = (0..1 + me.some(7)).map(|_| {
             me.spawn(move |me| {
@@ -88,12 +88,7 @@ fn a_holder_goes_on_with_the_processors_that_are_left() {
             })
         });
         let threads: Vec<_> = threads.collect();
-        for _ in 0..me.some(6) {
-            me.steps(20);
-            let least = me.machine.pick(4).min(1) as usize;
-            let until = me.machine.clock.get() + me.machine.pick(60_000);
-            me.lose_processors(least.min(vps)..vps, until);
-        }
+        lose_some(me);
         join_all(me, threads);
     });
 }

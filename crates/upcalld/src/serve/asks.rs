@@ -20,21 +20,17 @@ impl Server {
     /// A client becomes a space. Returns true if it stays.
     pub(super) fn join(&mut self, id: u64) -> bool {
         let (pid, uid) = (self.clients[&id].pid, self.clients[&id].uid);
-        let spaces = self
-            .clients
-            .iter()
-            .filter(|(_, client)| client.pages.is_some());
         // It has executed another program, and a child has the old socket still.
-        let before: Vec<u64> = spaces
+        let before: Vec<u64> = self
+            .spaces()
             .filter(|(_, client)| client.pid == pid)
-            .map(|(&id, _)| id)
+            .map(|(id, _)| id)
             .collect();
         for before in before {
             self.forget(before);
         }
-        let spaces = || self.clients.values().filter(|it| it.pages.is_some());
-        let of_user = spaces().filter(|it| it.uid == uid).count();
-        if of_user >= self.most_spaces() || spaces().count() >= ALL_SPACES {
+        let of_user = self.spaces().filter(|(_, it)| it.uid == uid).count();
+        if of_user >= self.most_spaces() || self.spaces().count() >= ALL_SPACES {
             tracing::warn!(
                 pid,
                 uid,

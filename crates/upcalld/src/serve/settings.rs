@@ -79,14 +79,13 @@ impl Server {
 
     /// Somebody asks for the counts.
     pub(super) fn tell_counts(&mut self) {
-        let spaces = || self.clients.iter().filter(|(_, it)| it.pages.is_some());
         let waits = |id: u64| {
             let doing = self.house.doing(id).map(|(doing, ..)| doing);
             matches!(doing, Some(Doing::Gang(Stage::Waiting { .. })))
         };
-        let waiting = spaces().filter(|(id, _)| waits(**id)).count();
+        let waiting = self.spaces().filter(|(id, _)| waits(*id)).count();
         let observed = self.clients.values().filter(|it| it.observed.is_some());
-        self.counts.programs.set(spaces().count() as i64);
+        self.counts.programs.set(self.spaces().count() as i64);
         self.counts.waiting.set(waiting as i64);
         self.counts.observed.set(observed.count() as i64);
         self.counts.connections.set(self.clients.len() as i64);
