@@ -135,7 +135,7 @@ fn upcalld() {
             &[
                 "commons", "groups", "lending", "packets", "shares", "trouble", "words",
             ],
-            &["division", "place", "weights"],
+            &["division", "meter", "place", "weights"],
             &["config", "house", "pages"],
             &["log", "manager", "metrics"],
             &["serve"],

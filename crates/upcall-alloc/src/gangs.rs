@@ -24,6 +24,7 @@
 //! | time on, of gangs that all compete, while none comes, goes or rests | one slice apart |
 //! | waiting, of one of *n* gangs, if calls come in time | *n* slices |
 //! | the same, of gangs that have turns of their own ([`Gangs::set_turn`]) | the sum of their turns; time on is as their turns |
+//! | both, of gangs whose turns a caller prolongs ([`Gangs::prolong`]) | as if these were longer turns |
 //! | a gang waits, and none that is on or waits for longer competes with it | never |
 //!
 //! # Rejected
@@ -102,6 +103,8 @@ struct Gang {
     stage: Stage,
     /// How long it is on, at least, if it needs its processors for so long.
     turn_ns: u64,
+    /// By how much the present turn is longer.
+    more_ns: u64,
 }
 
 /// Whose turn it is.
@@ -144,6 +147,7 @@ impl Gangs {
                 busy,
                 stage: stage(Stage::Resting),
                 turn_ns: self.slice_ns,
+                more_ns: 0,
             }),
         }
     }
@@ -170,9 +174,9 @@ impl Gangs {
         self.now_ns = self.now_ns.max(now_ns);
         let now_ns = self.now_ns;
         if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id)
-            && let Stage::On { since_ns } = &mut gang.stage
+            && gang.is_on()
         {
-            *since_ns = now_ns;
+            gang.go_on(now_ns);
         }
     }
 
@@ -192,6 +196,20 @@ impl Gangs {
         by_ns
     }
 
+    /// The turn of a gang that is on ends so much later.
+    pub fn prolong(&mut self, id: GangId, by_ns: u64) {
+        if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id)
+            && gang.is_on()
+        {
+            gang.more_ns = gang.more_ns.saturating_add(by_ns);
+        }
+    }
+
+    /// When the turn of a gang that is on ends, or has ended; `None`: it is not on.
+    pub fn end_ns(&self, id: GangId) -> Option<u64> {
+        self.all.iter().find(|gang| gang.id == id)?.end_ns()
+    }
+
     /// Decides who is on. Returns when to decide again, if nothing happens before; never, if nobody waits.
     pub fn decide(&mut self, now_ns: u64) -> Option<u64> {
         self.now_ns = self.now_ns.max(now_ns);
@@ -202,9 +220,7 @@ impl Gangs {
         order.sort_by_key(|&at| core::cmp::Reverse(self.key(at)));
         for &at in &order {
             let gang = &mut self.all[at];
-            if let Stage::On { since_ns } = gang.stage
-                && now_ns - since_ns < gang.turn_ns
-            {
+            if gang.end_ns().is_some_and(|end| end > now_ns) {
                 if fits(gang.busy, &on) {
                     on.push(gang.busy);
                 } else {
@@ -219,7 +235,7 @@ impl Gangs {
             if matches!(gang.stage, Stage::Waiting { .. }) {
                 if fits(gang.busy, &on) && fits(gang.busy, &reserved) {
                     on.push(gang.busy);
-                    gang.stage = Stage::On { since_ns: now_ns };
+                    gang.go_on(now_ns);
                 } else {
                     reserved.push(gang.busy);
                 }
@@ -229,9 +245,7 @@ impl Gangs {
         for &at in order.iter().rev() {
             let gang = self.all[at];
             let busy = gang.busy;
-            if let Stage::On { since_ns } = gang.stage
-                && now_ns - since_ns >= gang.turn_ns
-            {
+            if gang.end_ns().is_some_and(|end| end <= now_ns) {
                 if fits(busy, &on) {
                     on.push(busy);
                     stay.push(at);
@@ -240,7 +254,7 @@ impl Gangs {
                     // Two that are over have begun to compete: the one that stays has another slice, and no more.
                     for &at in &stay {
                         if self.all[at].busy.competes(busy) {
-                            self.all[at].stage = Stage::On { since_ns: now_ns };
+                            self.all[at].go_on(now_ns);
                         }
                     }
                 }
@@ -249,10 +263,7 @@ impl Gangs {
         if !self.all.iter().any(Gang::is_waiting) {
             return None;
         }
-        let ends = self.all.iter().filter_map(|gang| match gang.stage {
-            Stage::On { since_ns } => Some(since_ns.saturating_add(gang.turn_ns)),
-            _ => None,
-        });
+        let ends = self.all.iter().filter_map(Gang::end_ns);
         // One whose slice is over changes nothing before another's is.
         ends.filter(|&end| end > now_ns).min()
     }
@@ -266,7 +277,7 @@ impl Gangs {
     /// The processors of those that are on and compete with a gang that computes on these.
     pub fn taken_from(&self, id: GangId, busy: Bits) -> Bits {
         self.competitors(id, busy)
-            .filter(|gang| matches!(gang.stage, Stage::On { .. }))
+            .filter(|gang| gang.is_on())
             .fold(Bits::default(), |bits, gang| bits.or(gang.busy))
     }
 
@@ -274,7 +285,7 @@ impl Gangs {
     pub fn others_on(&self, id: GangId) -> Bits {
         self.all
             .iter()
-            .filter(|gang| gang.id != id && matches!(gang.stage, Stage::On { .. }))
+            .filter(|gang| gang.id != id && gang.is_on())
             .fold(Bits::default(), |bits, gang| bits.or(gang.busy))
     }
 
@@ -298,6 +309,27 @@ impl Gangs {
 }
 
 impl Gang {
+    fn is_on(&self) -> bool {
+        matches!(self.stage, Stage::On { .. })
+    }
+
+    /// A turn begins.
+    fn go_on(&mut self, now_ns: u64) {
+        self.stage = Stage::On { since_ns: now_ns };
+        self.more_ns = 0;
+    }
+
+    fn end_ns(&self) -> Option<u64> {
+        let Stage::On { since_ns } = self.stage else {
+            return None;
+        };
+        Some(
+            since_ns
+                .saturating_add(self.turn_ns)
+                .saturating_add(self.more_ns),
+        )
+    }
+
     fn is_waiting(&self) -> bool {
         matches!(self.stage, Stage::Waiting { .. })
     }

@@ -44,6 +44,7 @@ pub mod turns;
 pub use activation::{preempt, spawn};
 pub use blocked::{observe, page};
 pub use kernel::affinity;
+pub use processors::load::idle_times;
 pub use processors::placement;
 pub use settings::vp_range::VpRange;
 pub use settings::{own_files, statistics, variables, vp_range};

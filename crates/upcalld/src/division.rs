@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use upcall_alloc::{Bits, GangId, Gangs, Stage};
 
 use crate::commons::{Commons, Want};
-use crate::shares::{self, Claim};
+use crate::shares::{self, Claim, Turn};
 use crate::words::{Hints, Terms};
 
 /// The commons as a gang.
@@ -29,6 +29,7 @@ struct Part {
     /// Of one that shares: since when it has what it has.
     since_ns: u64,
     has_any: bool,
+    turn: Turn,
 }
 
 /// The division.
@@ -79,12 +80,12 @@ impl Division {
         let claims: Vec<Claim> = spaces.iter().map(|(_, hints)| claim(hints)).collect();
         let turns = shares::turns(&claims, self.slice_ns);
         let on = turns.iter().zip(&claims).filter(|(_, claim)| claim.is_on);
-        let shortest = on.map(|(&turn, _)| turn).min().unwrap_or(0);
-        let adapts = |hints: &Hints, turn: u64| {
+        let shortest = on.map(|(turn, _)| turn.length_ns).min().unwrap_or(0);
+        let adapts = |hints: &Hints, turn: Turn| {
             !self.machine.is_empty()
                 && hints.adapts != 0
                 && hints.share <= 1
-                && turn == shortest
+                && turn.length_ns == shortest
                 && !hints.wants.is_empty()
                 && self.machine.without(hints.may).is_empty()
         };
@@ -99,7 +100,7 @@ impl Division {
         for ((id, hints), &turn) in each() {
             let shares = adapts(hints, turn) && hints.adapts <= share;
             if shares {
-                common_turn = common_turn.saturating_add(turn);
+                common_turn = common_turn.saturating_add(turn.length_ns);
                 let want = Want {
                     most: hints.wants.len(),
                     least: hints.adapts,
@@ -115,11 +116,12 @@ impl Division {
                 shares,
                 since_ns: now,
                 has_any: false,
+                turn,
             });
-            (part.wants, part.shares) = (hints.wants, shares);
+            (part.wants, part.shares, part.turn) = (hints.wants, shares, turn);
             let busy = if shares { Bits::default() } else { hints.wants };
             self.gangs.set_busy(now, *id, busy);
-            self.gangs.set_turn(*id, turn);
+            self.gangs.set_turn(*id, turn.length_ns);
         }
         let gangs = self.parts.values().filter(|part| !part.shares);
         is_contended |= gangs
@@ -202,6 +204,30 @@ impl Division {
             self.gangs.begins(now, COMMON);
             self.begins = !at_once;
         }
+    }
+
+    /// The turn of a space, if it is a gang's.
+    pub fn turn(&self, id: GangId) -> Option<Turn> {
+        let part = self.parts.get(&id).filter(|_| !self.shares(id))?;
+        Some(part.turn)
+    }
+
+    /// Since when a space has its turn, if it has one.
+    pub fn turn_began(&self, id: GangId) -> Option<u64> {
+        match self.gangs.stage(id) {
+            Some(Stage::On { since_ns }) if !self.shares(id) => Some(since_ns),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the turn of a gang is over, and others wait for what it has.
+    pub fn is_over(&self, now: u64, id: GangId) -> bool {
+        self.gangs.end_ns(id).is_some_and(|end| end <= now) && self.is_wanted(id)
+    }
+
+    /// The turn of a gang ends so much later.
+    pub fn prolong(&mut self, id: GangId, by_ns: u64) {
+        self.gangs.prolong(id, by_ns);
     }
 
     /// The turn of a gang that has just begun ends so much earlier. Returns by how much it is shorter.

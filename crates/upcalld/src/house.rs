@@ -3,8 +3,8 @@
 //! [`Division`] says who is to have which processors. This file is what a cooperative hand-over adds:
 //!
 //! 1. A space loses processors: it is told at once. Until it says that it has left them it *owes* them.
-//! 2. A space gets processors as soon as no other space owes one that it wants, all at once. Its slice begins then. For how long it owed
-//!    something after its turn before, its turn is shorter.
+//! 2. A space gets processors as soon as no other space owes one that it wants, all at once. Its turn begins then, and is over when the
+//!    space has had them for so long ([`Meter`]). What it has after that is taken off its next turn.
 //! 3. A space that owes for longer than [`Terms::grace_ns`] is *away*: nobody waits for it any more, and the kernel
 //!    divides what it still uses. The same holds for one that has a whole slice and does not come to it while others
 //!    wait (it is stopped, for example). It is back when it says that it knows what it was told last.
@@ -27,6 +27,7 @@ use upcall_alloc::{Bits, GangId, Stage};
 
 use crate::division::Division;
 use crate::lending::{self, Member};
+use crate::meter::{Idle, Meter, Reading};
 use crate::words::{self, Hints, Terms, Told, Truce};
 
 /// Every processor, whether the machine has it or not.
@@ -42,8 +43,10 @@ struct Space {
     owes_since: Option<u64>,
     /// Its processor time then.
     owes_ran_ns: u64,
-    /// For how long it has used what it was told to leave, and has not paid for.
-    overstayed_ns: u64,
+    /// What it has had of its present turn; none: it has none, or goes on without end.
+    meter: Option<Meter>,
+    /// For how long it has had processors beyond its turns, and has not paid for.
+    beyond_ns: u64,
     /// It got its processors, and was not seen on them yet.
     is_expected: bool,
     /// It was not seen on them in a whole slice.
@@ -68,6 +71,7 @@ pub struct House {
     machine: Bits,
     division: Division,
     spaces: BTreeMap<GangId, Space>,
+    idle: Idle,
 }
 
 /// What a space is doing, for reports.
@@ -87,7 +91,18 @@ impl House {
             machine,
             division: Division::new(shared, terms),
             spaces: BTreeMap::new(),
+            idle: Idle::default(),
         }
+    }
+
+    /// Returns true if a space waits for a turn.
+    pub fn takes_turns(&self) -> bool {
+        self.spaces.values().any(|space| space.told.wanted)
+    }
+
+    /// For how long processors have idled by now.
+    pub fn set_idle(&mut self, idle: Idle) {
+        self.idle = idle;
     }
 
     /// A space comes. It has every processor until others are in its way.
@@ -105,7 +120,8 @@ impl House {
             told,
             owes_since: None,
             owes_ran_ns: 0,
-            overstayed_ns: 0,
+            meter: None,
+            beyond_ns: 0,
             is_expected: false,
             is_missed: false,
             late: 0,
@@ -168,6 +184,7 @@ impl House {
     /// Decides. Returns when to call this again if nothing happens before; never, if nobody waits for anything.
     pub fn settle(&mut self, now: u64) -> Option<u64> {
         self.agree_on_truces(now);
+        self.prolong(now);
         loop {
             let wants = self.spaces.iter().map(|(&id, space)| {
                 let mut hints = space.hints;
@@ -183,6 +200,7 @@ impl House {
             }
         }
         self.give(now);
+        self.measure(now);
         self.lend(now);
         // The slices of those that got something have begun.
         let turn = self.division.next_ns(now);
@@ -236,6 +254,37 @@ impl House {
         }
     }
 
+    /// Turns that have begun are measured.
+    fn measure(&mut self, now: u64) {
+        for (&id, space) in &mut self.spaces {
+            let turn = self.division.turn_began(id);
+            let measured = |turn| space.meter.is_some_and(|meter| meter.is_of(turn));
+            if let Some(turn) = turn.filter(|&turn| !measured(turn)) {
+                let at = space.reading(now, &self.idle);
+                space.meter = Some(Meter::new(turn, space.hints.wants, at, 0));
+            } else if space
+                .meter
+                .is_some_and(|meter| turn.is_none() && !meter.has_ended())
+            {
+                // It rests.
+                space.meter = None;
+            }
+        }
+    }
+
+    /// Who has had less of its turn than is due to it goes on.
+    fn prolong(&mut self, now: u64) {
+        for (&id, space) in &self.spaces {
+            let (Some(meter), Some(turn)) = (space.meter, self.division.turn(id)) else {
+                continue;
+            };
+            if !meter.has_ended() && self.division.is_over(now, id) {
+                let missing = meter.missing(turn, space.reading(now, &self.idle));
+                self.division.prolong(id, missing);
+            }
+        }
+    }
+
     /// Tells those that lose processors.
     fn take(&mut self, now: u64) {
         for (&id, space) in &mut self.spaces {
@@ -248,15 +297,22 @@ impl House {
                     && space.hints.uses.is_empty()
                     && (!self.division.shares(id) || space.told.has.and(self.machine).is_empty());
                 space.is_expected = false;
+                let at = space.reading(now, &self.idle);
+                if let Some(meter) = &mut space.meter {
+                    meter.end(at);
+                }
             }
             space.told.wanted = self.division.is_wanted(id);
             if space.debt().is_empty() || space.is_free(now) {
-                if let Some(since) = space.owes_since.take()
+                if space.owes_since.take().is_some() && !space.is_free(now) {
+                    space.late = 0;
+                }
+                if let Some(meter) = space.meter.take_if(|meter| meter.has_ended())
+                    && let Some(turn) = self.division.turn(id)
                     && !space.is_free(now)
                 {
-                    space.late = 0;
-                    let most = self.terms.grace_ns;
-                    space.overstayed_ns = (space.overstayed_ns + (now - since)).min(most);
+                    let beyond = meter.beyond(turn, space.reading(now, &self.idle));
+                    space.beyond_ns = (space.beyond_ns + beyond).min(self.terms.grace_ns);
                 }
             } else if space.owes_since.is_none() {
                 space.owes_since = Some(now);
@@ -381,7 +437,12 @@ impl House {
             // Its slice begins when it has them.
             self.division.begins(now, id, wanted.and(owed).is_empty());
             if wanted.and(owed).is_empty() {
-                space.overstayed_ns -= self.division.shorten(id, space.overstayed_ns);
+                let paid = self.division.shorten(id, space.beyond_ns);
+                space.beyond_ns -= paid;
+                space.meter = self.division.turn_began(id).map(|turn| {
+                    let at = space.reading(now, &self.idle);
+                    Meter::new(turn, space.hints.wants, at, paid)
+                });
                 space.told.has = due;
                 space.told.changes = space.told.changes.wrapping_add(1);
                 space.told.gains = space.told.gains.wrapping_add(1);
@@ -395,6 +456,14 @@ impl Space {
     /// It is left to the kernel.
     fn is_free(&self, now: u64) -> bool {
         self.away_since.is_some() || now < self.told.truce.until_ns
+    }
+
+    fn reading<'a>(&self, now_ns: u64, idle: &'a Idle) -> Reading<'a> {
+        Reading {
+            now_ns,
+            ran_ns: self.hints.ran_ns,
+            idle,
+        }
     }
 
     /// What it uses and was told to leave.

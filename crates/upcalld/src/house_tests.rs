@@ -358,6 +358,44 @@ fn spaces_have_time_as_their_shares_are() {
     }
 }
 
+/// Programs as they are on a busy machine: ordinary programs have four fifths of it, so that a program sees late what it is told. Each
+/// has its share of the processor time all the same, and gives way within bounds.
+#[test]
+fn spaces_have_processor_time_as_their_shares_are() {
+    const RATE: u64 = 5;
+    const LOOK_NS: u64 = 5 * MS;
+    let mut house = house_of(2);
+    let (mut ran, mut looked, mut seen) = ([1; 2], [0; 2], [0; 2]);
+    let mut uses = [Bits::default(); 2];
+    for step in 0..20_000 {
+        // Nothing idles.
+        house.set_idle(Idle(vec![0; 4]));
+        for (id, share) in [(0, 1), (1, 3)] {
+            let told = house.told(id as GangId).unwrap();
+            let computes = u64::from(uses[id].len());
+            ran[id] += computes * MS / RATE;
+            // Who computes nothing is woken.
+            if computes == 0 || ran[id] - looked[id] >= 2 * LOOK_NS {
+                looked[id] = ran[id];
+                uses[id] = bits(0b11).and(told.has);
+                seen[id] = told.changes;
+            }
+            let said = Hints {
+                changes: seen[id],
+                wants: bits(0b11),
+                uses: uses[id],
+                share,
+                ran_ns: ran[id],
+                ..Hints::default()
+            };
+            house.hear(id as GangId, said);
+        }
+        house.settle(step * MS);
+    }
+    let percent = ran[0] * 100 / (ran[0] + ran[1]);
+    assert!((24..=26).contains(&percent), "{percent} %: {ran:?}");
+}
+
 /// A user with three programs, and another one with one of them, which adapts: each user has half of the time.
 #[test]
 fn users_have_the_same_time_whatever_their_programs_are() {
@@ -535,11 +573,17 @@ proptest! {
         steps in prop::collection::vec(
             (1..4u64, [word(), word(), word(), word()], any::<u32>(), 1..15 * MS), 1..200,
         ),
+        is_busy: bool,
     ) {
         let mut house = house_of(4);
         let mut now = MS;
         let mut stopped_since = None;
-        let bound = 4 * (TERMS.slice_ns + TERMS.grace_ns);
+        // On a busy machine turns are longer.
+        let turn = if is_busy { 8 * TERMS.slice_ns } else { TERMS.slice_ns };
+        let bound = 4 * (turn + TERMS.grace_ns);
+        if is_busy {
+            house.set_idle(Idle(vec![0; 256]));
+        }
         for (id, [wants, uses, until, length], changes, time) in steps {
             let told = house.told(id).unwrap();
             let said = Hints {
@@ -550,6 +594,7 @@ proptest! {
                 adapts: changes % 5,
                 share: 1,
                 may: Bits([wants | uses; 4]),
+                ran_ns: if is_busy { until } else { 0 },
                 ..Hints::default()
             };
             house.hear(id, said);

@@ -26,6 +26,7 @@ mod house;
 mod lending;
 mod log;
 mod manager;
+mod meter;
 mod metrics;
 mod packets;
 mod pages;

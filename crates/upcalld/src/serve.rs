@@ -23,6 +23,7 @@ mod settings;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -38,6 +39,7 @@ use upcall_bpf::{Observatory, Page};
 use crate::groups;
 use crate::house::House;
 use crate::manager;
+use crate::meter::Idle;
 use crate::metrics::{Counts, Exporter};
 use crate::packets::{self, Received};
 use crate::pages::Pages;
@@ -61,6 +63,8 @@ const MOST_KNOCKS: u32 = 512;
 const WINDOW_NS: u64 = 50_000_000;
 /// How long no connection is accepted when the kernel gave no descriptor for one, if no client leaves.
 const REST_NS: u64 = 1_000_000_000;
+/// How long it holds for how long processors have idled.
+const IDLE_NS: u64 = 2_000_000;
 const LISTENER: u64 = 0;
 const SIGNAL: u64 = 1;
 const RELOAD: u64 = 2;
@@ -84,7 +88,7 @@ struct Client {
     /// What it was told that it has.
     has: Bits,
     /// Its kernel threads, if weight is lent.
-    threads: Option<Process>,
+    threads: Option<Rc<Process>>,
     /// When to look for its group again.
     look_at: u64,
 }
@@ -111,6 +115,8 @@ pub struct Server {
     window_ends: u64,
     /// The listener is not listened to until then.
     rests_until: Option<u64>,
+    /// When to look again for how long processors have idled.
+    idle_at: u64,
 }
 
 /// Nanoseconds of the monotonic clock, which programs have, too.
@@ -180,6 +186,7 @@ impl Server {
             next_id: 0,
             window_ends: 0,
             rests_until: None,
+            idle_at: 0,
         };
         server.export(exporter)?;
         Ok(server)
@@ -457,6 +464,7 @@ impl Server {
             self.accept_again();
         }
         let are_several = self.spaces().count() > 1;
+        self.look_at_idle(now);
         for (&id, client) in &mut self.clients {
             if let Some(pages) = &client.pages {
                 let mut hints = pages.hints();
@@ -491,6 +499,21 @@ impl Server {
         let is_muted = self.clients.values().any(|client| client.is_muted);
         let again = is_muted.then_some(self.window_ends);
         next.into_iter().chain(again).chain(self.rests_until).min()
+    }
+
+    /// For how long processors have idled matters where turns are taken.
+    fn look_at_idle(&mut self, now: u64) {
+        if now < self.idle_at || !self.house.takes_turns() {
+            return;
+        }
+        self.idle_at = now + IDLE_NS;
+        let mut idle = Vec::new();
+        upcall_linux::idle_times(|number, time_ns| {
+            let number = number as usize;
+            idle.resize(idle.len().max(number + 1), 0);
+            idle[number] = time_ns;
+        });
+        self.house.set_idle(Idle(idle));
     }
 
     /// Who is on has the weight that others lend to it.

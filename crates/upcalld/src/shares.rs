@@ -6,6 +6,8 @@
 //! 3. A round, in which each space has its turn, lasts for [`MOST_SLICES`] at most: no longer than a program waits before it takes
 //!    the daemon for dead. Beyond that all turns shrink in proportion, down to a part of a slice ([`LEAST_PART`]).
 //!
+//! 4. A turn that ordinary programs take a part of may become longer, up to [`STRETCH`] times, as far as the round allows (`meter`).
+//!
 //! Users and spaces that want different processors are counted together. Pure.
 
 use std::collections::BTreeMap;
@@ -14,6 +16,8 @@ use std::collections::BTreeMap;
 const MOST_SLICES: u64 = 80;
 /// No turn is shorter than a slice divided by this: programs look at what they are told once in that time.
 const LEAST_PART: u64 = 4;
+/// How many times as long a turn becomes, at most.
+const STRETCH: u64 = 8;
 
 /// What a space claims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +30,42 @@ pub struct Claim {
     pub is_on: bool,
 }
 
-/// The turns of spaces that claim this, in nanoseconds.
-pub fn turns(claims: &[Claim], slice_ns: u64) -> Vec<u64> {
+/// How long a space's turn is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Turn {
+    /// In which it has its processors for itself, in nanoseconds.
+    pub length_ns: u64,
+    /// With what others take of them meanwhile, in nanoseconds.
+    pub longest_ns: u64,
+}
+
+/// The turns of spaces that claim this.
+pub fn turns(claims: &[Claim], slice_ns: u64) -> Vec<Turn> {
+    let lengths = lengths(claims, slice_ns);
+    let round = round(claims, &lengths).max(1);
+    let longest = longest_round(slice_ns);
+    let stretched = |length_ns: u64| {
+        let bounded = (u128::from(length_ns) * longest / round) as u64;
+        bounded.clamp(length_ns, length_ns.saturating_mul(STRETCH))
+    };
+    let turn = |&length_ns: &u64| Turn {
+        length_ns,
+        longest_ns: stretched(length_ns),
+    };
+    lengths.iter().map(turn).collect()
+}
+
+fn longest_round(slice_ns: u64) -> u128 {
+    u128::from(slice_ns) * u128::from(MOST_SLICES)
+}
+
+/// How long all of those take that are on.
+fn round(claims: &[Claim], turns: &[u64]) -> u128 {
+    let on = turns.iter().zip(claims).filter(|(_, claim)| claim.is_on);
+    on.map(|(&turn, _)| u128::from(turn)).sum()
+}
+
+fn lengths(claims: &[Claim], slice_ns: u64) -> Vec<u64> {
     let share = |claim: &Claim| u64::from(claim.share.max(1));
     let mut users: BTreeMap<u32, u64> = BTreeMap::new();
     for claim in claims.iter().filter(|claim| claim.is_on) {
@@ -42,9 +80,7 @@ pub fn turns(claims: &[Claim], slice_ns: u64) -> Vec<u64> {
         })
     };
     let turns: Vec<u64> = claims.iter().map(turn).collect();
-    let on = turns.iter().zip(claims).filter(|(_, claim)| claim.is_on);
-    let round: u128 = on.map(|(&turn, _)| u128::from(turn)).sum();
-    let longest = u128::from(slice_ns) * u128::from(MOST_SLICES);
+    let (round, longest) = (round(claims, &turns), longest_round(slice_ns));
     if round <= longest {
         return turns;
     }
@@ -70,7 +106,7 @@ mod tests {
                 is_on: true,
             })
             .collect();
-        turns(&claims, SLICE)
+        lengths(&claims, SLICE)
     }
 
     #[test]
@@ -98,8 +134,24 @@ mod tests {
             share: 9,
             is_on,
         };
-        let turns = turns(&[claim(1, true), claim(1, false), claim(2, true)], SLICE);
+        let turns = lengths(&[claim(1, true), claim(1, false), claim(2, true)], SLICE);
         assert_eq!(turns, [9 * SLICE, SLICE, 9 * SLICE]);
+    }
+
+    #[test]
+    fn turns_become_longer_as_far_as_the_round_allows() {
+        let longest = |count: usize| {
+            let claim = Claim {
+                user: 1,
+                share: 1,
+                is_on: true,
+            };
+            turns(&vec![claim; count], SLICE)[0].longest_ns
+        };
+        assert_eq!(longest(2), 8 * SLICE);
+        assert_eq!(longest(40), 2 * SLICE);
+        assert_eq!(longest(80), SLICE);
+        assert_eq!(longest(1000), SLICE / 4);
     }
 
     #[test]

@@ -8,15 +8,17 @@
 //!    meanwhile keeps its own.
 //! 4. At the end the kernel thread does not reset it on fork(2) any more, and the journal forgets the space.
 //!
-//! Kernel threads are found by a descriptor of the process's directory, which never is another process's.
+//! Kernel threads are found by a descriptor of the process's directory, which never is another process's. The kernel's list of them lacks
+//! those behind one that ends meanwhile, so one that has borrowed is looked for by its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use crate::lending::ONE;
 
@@ -54,6 +56,13 @@ impl Process {
         Ok(Process { pid, began, tasks })
     }
 
+    /// Returns true if this is the number of one of its kernel threads.
+    fn has(&self, tid: i32) -> bool {
+        let (access, flags) = (Access::EXISTS, AtFlags::empty());
+        rustix::fs::accessat(&self.tasks, tid.to_string(), access, flags).is_ok()
+    }
+
+    /// Its kernel threads, or some of them.
     fn tids(&self) -> Vec<i32> {
         let Ok(directory) = rustix::fs::Dir::read_from(&self.tasks) else {
             return Vec::new();
@@ -62,6 +71,14 @@ impl Process {
         directory
             .filter_map(|entry| number(entry.ok()?.file_name()))
             .collect()
+    }
+
+    /// Puts back what was lent to any of its kernel threads, known or not. Returns true if there was something.
+    fn put_all_back(&self) -> bool {
+        // A list can lack some.
+        const LISTS: u32 = 3;
+        let pass = || self.tids().into_iter().filter(|&tid| put_back(tid)).count();
+        (0..LISTS).map(|_| pass()).sum::<usize>() != 0
     }
 
     /// Returns true if its first kernel thread could borrow, or has borrowed.
@@ -142,10 +159,23 @@ fn is_gone(error: &io::Error) -> bool {
 /// Who has borrowed.
 #[derive(Debug)]
 struct Borrower {
-    pid: i32,
-    began: u64,
+    process: Rc<Process>,
     weight: u32,
     tids: BTreeSet<i32>,
+}
+
+impl Borrower {
+    /// Its kernel threads that have borrowed and have not ended.
+    fn tids(&self) -> impl Iterator<Item = i32> {
+        let all = self.tids.iter().copied();
+        all.filter(|&tid| self.process.has(tid))
+    }
+
+    fn put_back(&self) {
+        for tid in self.tids() {
+            put_back(tid);
+        }
+    }
 }
 
 /// Sets weights. What it has lent is put back when it is dropped.
@@ -158,9 +188,7 @@ pub struct Weights {
 impl Drop for Weights {
     fn drop(&mut self) {
         for borrower in self.borrowers.values() {
-            for &tid in &borrower.tids {
-                put_back(tid);
-            }
+            borrower.put_back();
         }
         let _ = fs::remove_file(&self.journal);
     }
@@ -191,14 +219,19 @@ impl Weights {
     /// # Errors
     ///
     /// The kernel refuses.
-    pub fn set(&mut self, id: u64, process: &Process, weight: u32, again: bool) -> io::Result<()> {
+    pub fn set(
+        &mut self,
+        id: u64,
+        process: &Rc<Process>,
+        weight: u32,
+        again: bool,
+    ) -> io::Result<()> {
         let before = self.borrowers.get(&id).map(|borrower| borrower.weight);
         if before.unwrap_or(ONE) == weight && !(again && weight != ONE) {
             return Ok(());
         }
         let borrower = self.borrowers.entry(id).or_insert(Borrower {
-            pid: process.pid,
-            began: process.began,
+            process: Rc::clone(process),
             weight,
             tids: BTreeSet::new(),
         });
@@ -211,7 +244,7 @@ impl Weights {
         };
         let value = nice_for(weight);
         if value == 0 {
-            for &tid in &borrower.tids {
+            for tid in borrower.tids() {
                 lower(tid).or_else(|error| match is_gone(&error) {
                     true => Ok(()),
                     false => Err(error),
@@ -219,7 +252,7 @@ impl Weights {
             }
             return Ok(());
         }
-        let tids: BTreeSet<i32> = process.tids().into_iter().collect();
+        let tids: BTreeSet<i32> = borrower.tids().chain(process.tids()).collect();
         borrower.tids.retain(|tid| tids.contains(tid));
         for tid in tids {
             let is_new = !borrower.tids.contains(&tid);
@@ -242,9 +275,7 @@ impl Weights {
     /// This space has its own weight again, for good.
     pub fn forget(&mut self, id: u64) {
         if let Some(borrower) = self.borrowers.remove(&id) {
-            for &tid in &borrower.tids {
-                put_back(tid);
-            }
+            borrower.put_back();
             // One that is named for nothing is looked at for nothing.
             let _ = self.write();
         }
@@ -254,7 +285,8 @@ impl Weights {
         let new = self.journal.with_extension("new");
         let mut text = String::new();
         for borrower in self.borrowers.values() {
-            text += &format!("{} {}\n", borrower.pid, borrower.began);
+            let process = &borrower.process;
+            text += &format!("{} {}\n", process.pid, process.began);
         }
         let mut file = fs::File::create(&new)?;
         file.write_all(text.as_bytes())?;
@@ -288,8 +320,7 @@ pub fn mend(journal: &Path) -> io::Result<usize> {
             continue;
         };
         if process.began == begun {
-            let backs = process.tids().into_iter().map(put_back);
-            mended += usize::from(backs.fold(false, |any, one| any | one));
+            mended += usize::from(process.put_all_back());
         }
     }
     fs::remove_file(journal)?;
@@ -326,10 +357,13 @@ mod tests {
         }
     }
 
-    fn child() -> (Child, Process) {
-        let mut command = std::process::Command::new("sleep");
-        let child = Child(command.arg("600").spawn().expect("it starts"));
-        let process = Process::new(child.0.id() as i32).expect("it lives");
+    fn child() -> (Child, Rc<Process>) {
+        child_of(std::process::Command::new("sleep").arg("600"))
+    }
+
+    fn child_of(command: &mut std::process::Command) -> (Child, Rc<Process>) {
+        let child = Child(command.spawn().expect("it starts"));
+        let process = Rc::new(Process::new(child.0.id() as i32).expect("it lives"));
         // Whatever these tests have.
         set_nice(process.pid, 0).expect("it may be lowered here");
         (child, process)
@@ -384,12 +418,13 @@ mod tests {
         };
         let [(_one, lent), (_other, own)] = [child(), child()];
         weights.set(1, &lent, 2 * ONE, false).unwrap();
-        // Another process has the number by now.
         weights.set(2, &own, 2 * ONE, false).unwrap();
-        weights.borrowers.get_mut(&2).unwrap().began += 1;
-        weights.write().unwrap();
+        // Another process has the number by now.
+        let text = fs::read_to_string(&journal).unwrap();
+        let line = |began| format!("{} {began}\n", own.pid);
+        let text = text.replace(&line(own.began), &line(own.began + 1));
+        fs::write(&journal, &text).unwrap();
         // Killed: nothing is put back.
-        let text = fs::read(&journal).unwrap();
         std::mem::forget(weights);
         assert_eq!(nice(lent.pid), Some(-3));
         assert_eq!(mend(&journal).unwrap(), 1);
@@ -401,6 +436,48 @@ mod tests {
         fs::write(&journal, "x\n1\n-1 5\n99999999999 1\n\n7 8 9\n").unwrap();
         assert_eq!(mend(&journal).unwrap(), 0);
         assert_eq!(mend(&journal).unwrap(), 0);
+    }
+
+    /// The child of the next test: threads that end soon, each before one that stays for a while.
+    #[test]
+    fn has_threads_that_come_and_go() {
+        if std::env::var_os("UPCALLD_TEST_THREADS").is_none() {
+            return;
+        }
+        let mut stay = std::collections::VecDeque::new();
+        loop {
+            std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_micros(100)));
+            let (end, ends) = std::sync::mpsc::channel::<()>();
+            std::thread::spawn(move || ends.recv());
+            stay.push_back(end);
+            if stay.len() > 32 {
+                stay.pop_front();
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_forgotten_while_threads_come_and_go() {
+        let Some((mut weights, _)) = lender("threads") else {
+            return;
+        };
+        let name = "weights::tests::has_threads_that_come_and_go";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", name])
+            .env("UPCALLD_TEST_THREADS", "1");
+        let (_child, process) = child_of(command.stdout(std::process::Stdio::null()));
+        // Until it has them.
+        while process.tids().len() < 20 {
+            std::thread::yield_now();
+        }
+        let lent = |tid: i32| nice(tid).is_some_and(|nice| nice < 0);
+        for _ in 0..10_000 {
+            weights.set(1, &process, 2 * ONE, true).unwrap();
+            let known = &weights.borrowers[&1].tids;
+            let mut seen = process.tids().into_iter().filter(|&tid| lent(tid));
+            assert_eq!(seen.find(|tid| !known.contains(tid)), None);
+        }
     }
 
     #[test]

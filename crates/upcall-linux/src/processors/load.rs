@@ -53,15 +53,10 @@ impl Sample {
 
     /// Reads what the kernel says. Callers take turns.
     pub(crate) fn take(&self, now: u64) {
-        let mut parser = Parser::default();
-        read_by_pieces::<512>(&Path::new().text(b"/proc/stat"), |bytes| {
-            bytes.iter().all(|&byte| {
-                parser.feed(byte, |processor, idle| {
-                    if let Some(place) = self.idle.get(processor as usize) {
-                        place.store(idle, Ordering::Relaxed);
-                    }
-                })
-            })
+        read(|processor, idle| {
+            if let Some(place) = self.idle.get(processor as usize) {
+                place.store(idle, Ordering::Relaxed);
+            }
         });
         self.taken_ns.store(now, Ordering::Relaxed);
     }
@@ -85,6 +80,20 @@ impl Sample {
         // What waits for a disk is counted as idle and may go back.
         u64::from(units.max(0).unsigned_abs()) * UNIT_NS
     }
+}
+
+/// Reads how long each processor has been idle since the machine started: its number, and nanoseconds, to within [`UNIT_NS`].
+/// Where the file cannot be read there are none.
+pub fn idle_times(mut found: impl FnMut(u32, u64)) {
+    read(|processor, idle| found(processor, u64::from(idle) * UNIT_NS));
+}
+
+/// Processors and their units.
+fn read(mut found: impl FnMut(u32, u32)) {
+    let mut parser = Parser::default();
+    read_by_pieces::<512>(&Path::new().text(b"/proc/stat"), |bytes| {
+        bytes.iter().all(|&byte| parser.feed(byte, &mut found))
+    });
 }
 
 /// Reads lines such as `cpu3 user nice system idle iowait …`.

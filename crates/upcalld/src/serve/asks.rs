@@ -1,6 +1,7 @@
 //! What programs and commands ask for: to join, to be observed, who is there.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
@@ -51,7 +52,7 @@ impl Server {
                 client.pages = Some(pages);
                 client.program = program_of(client.pid);
                 if self.weights.is_some() {
-                    client.threads = Process::new(client.pid).ok();
+                    client.threads = Process::new(client.pid).ok().map(Rc::new);
                     // It is that very process's, if that is there still.
                     client.threads.take_if(|_| has_ended(&client.process));
                 }

@@ -194,8 +194,8 @@ fn users_are_served_evenly_and_see_their_own() {
     all_want_two(&place, 3);
     let had = parts(pids, 500);
     println!("{had:?}");
-    // Half and two quarters, in the house's tests. On a busy machine leaving takes as long as a turn.
-    assert!(had[..2].iter().all(|one| had[2] * 10 > one * 11), "{had:?}");
+    // Half and two quarters.
+    assert!(had[..2].iter().all(|one| had[2] * 10 > one * 13), "{had:?}");
     let ratio = percent(had[0], &had[..2]);
     assert!((35..=65).contains(&ratio), "{had:?}");
     // What another user is shown.
@@ -216,7 +216,8 @@ fn users_are_served_evenly_and_see_their_own() {
     // Everything is put back at the end.
     daemon.signal(libc::SIGTERM);
     assert_eq!(daemon.wait().code(), Some(0));
-    assert!(pids.into_iter().all(has_its_own));
+    let left = pids.map(scheduling);
+    assert!(pids.into_iter().all(has_its_own), "{left:?}");
     assert!(!is_there(&place.observer().with_file_name("upcalld.lent")));
 }
 
@@ -245,8 +246,8 @@ fn shares_hold_beside_a_native_program_that_has_its_own() {
     let pids = [pair[0].pid(), pair[1].pid(), native.pid()];
     let had = parts(pids, 1000);
     println!("{had:?}");
-    // One to three, in the house's tests. On a busy machine leaving takes as long as a turn.
-    assert!(had[1] * 10 > had[0] * 11, "{had:?}");
+    // One to three.
+    assert!(had[1] * 10 > had[0] * 15, "{had:?}");
     assert!((24..=43).contains(&percent(had[2], &had)), "{had:?}");
     // One that ends by itself says how often turns have rested.
     drop(pair);
