@@ -66,7 +66,7 @@ impl Sample {
         self.taken_ns.load(Ordering::Relaxed)
     }
 
-    /// How long the processor was idle since an older sample, in nanoseconds: to within [`UNIT_NS`].
+    /// How long the processor was idle since an older sample, in nanoseconds: to within a hundredth of a second.
     pub(crate) fn idle_since(&self, old: &Sample, processor: u32) -> u64 {
         let (Some(new_idle), Some(old_idle)) = (
             self.idle.get(processor as usize),
@@ -82,7 +82,7 @@ impl Sample {
     }
 }
 
-/// Reads how long each processor has been idle since the machine started: its number, and nanoseconds, to within [`UNIT_NS`].
+/// Reads how long each processor has been idle since the machine started: its number, and nanoseconds, to within a hundredth of a second.
 /// Where the file cannot be read there are none.
 pub fn idle_times(mut found: impl FnMut(u32, u64)) {
     read(|processor, idle| found(processor, u64::from(idle) * UNIT_NS));
