@@ -45,7 +45,7 @@ pub use activation::{preempt, spawn};
 pub use blocked::{observe, page};
 pub use kernel::affinity;
 pub use processors::load::idle_times;
-pub use processors::placement;
+pub use processors::{placement, quota};
 pub use settings::vp_range::VpRange;
 pub use settings::{own_files, statistics, variables, vp_range};
 pub use state::{

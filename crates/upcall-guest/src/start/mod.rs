@@ -25,7 +25,8 @@ use upcall_linux::arch::RSEQ_SIGNATURE;
 use upcall_linux::base;
 use upcall_linux::limits;
 use upcall_linux::observe::{Probe, open_switch_ring};
-use upcall_linux::probe::{StandbyMode, choose_unmeasured};
+use upcall_linux::probe::{StandbyMode, choose_unmeasured, quota_files};
+use upcall_linux::quota;
 use upcall_linux::turns;
 use upcall_linux::variables::{self, Meaningless, signal_named};
 
@@ -295,6 +296,9 @@ impl Options {
     pub fn set_vps(&mut self, range: VpRange) {
         let allowed = limits::allowed_processors().len();
         (self.vps, self.adapts) = (range.resolve(allowed), range.adapts(allowed));
+        if self.adapts != 0 {
+            quota::follow(quota_files());
+        }
     }
 
     /// The same, and the probe that is asked for by name.

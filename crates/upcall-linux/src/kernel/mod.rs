@@ -13,6 +13,7 @@ use upcall_core::{Activity, Errno, Machine, Slot, ThreadList, Vp, Waiting};
 use crate::activation::{preempt, spawn};
 use crate::blocked::page::Scheduler;
 use crate::blocked::watch::Watch;
+use crate::processors::quota::Quota;
 use crate::record::Recorder;
 use crate::state::{
     Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
@@ -50,6 +51,7 @@ impl Linux {
             watch: Watch::default(),
             first: Slot::empty(),
             // Without a registry the kernel alone divides the processors; the counters and `doctor` say why.
+            quota: Quota::new(),
             turns: if settings.takes_turns {
                 Turns::join(pid, settings.adapts, settings.share)
             } else {
@@ -141,6 +143,34 @@ impl Linux {
             return false;
         }
         true
+    }
+
+    /// A program that goes on with fewer virtual processors uses as many as its quota comes to.
+    fn follow_quota(&self, activation: &Activation) {
+        let runtime = activation.runtime();
+        let vps = runtime.vps();
+        let least = self.settings.adapts;
+        if least == 0 {
+            return;
+        }
+        let Some((before, after)) = self.quota.look(self.now(), least, vps.len() as u32) else {
+            return;
+        };
+        self.turns.use_at_most(after);
+        let (before, after) = (before as usize, after as usize);
+        // The caller looks by itself.
+        let others = |vp: &&'static Vp<Self>| !core::ptr::eq(*vp, activation.vp());
+        for vp in vps.get(after..before).unwrap_or(&[]).iter().filter(others) {
+            runtime.recall(vp);
+        }
+        if before < after {
+            runtime.added();
+        }
+        for vp in vps.get(before..after).unwrap_or(&[]) {
+            let owner = vp.word().owner();
+            owner.wake_word().fetch_add(1, Ordering::SeqCst);
+            self.wake(owner);
+        }
     }
 }
 
@@ -459,6 +489,7 @@ impl Share for Linux {
         let spent = pace::tick(activation, self.turns.is_contended());
         cpu_time::slice(thread, self.settings.slice_ns);
         (self.settings.hooks.tick)(inside, thread);
+        self.follow_quota(activation);
         self.turns
             .tick(activation, &activation.kernel.sleeps, spent);
     }
@@ -470,10 +501,13 @@ impl Share for Linux {
 
     #[inline]
     fn may_run(&self, vp: &'static Vp<Self>) -> bool {
-        self.turns.may_run(vp.processor())
+        vp.index() < self.quota.in_use() && self.turns.may_run(vp.processor())
     }
 
     fn await_turn(&self, activation: &Activation, seen: u32) {
+        if activation.vp().index() >= self.quota.in_use() {
+            return self.sleep(activation, seen);
+        }
         if !self.lie_down(activation, Sleeps::InTurn) {
             return;
         }

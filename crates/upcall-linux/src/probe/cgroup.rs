@@ -31,20 +31,29 @@ pub(super) struct Groups<'a> {
 impl Groups<'_> {
     /// The tightest processor quota, if there is one.
     pub(super) fn cpu_quota(&self) -> Option<CpuQuota> {
-        let v2 = self.levels(None).into_iter().filter_map(|level| {
-            let file = level.join("cpu.max");
-            let processors = parse_cpu_max(&(self.read)(&file)?)?;
+        let files = self.quota_files().into_iter();
+        let quotas = files.filter_map(|(file, period)| {
+            let quota = (self.read)(&file)?;
+            let processors = match period {
+                Some(period) => share(quota.trim(), (self.read)(&period)?.trim())?,
+                None => parse_cpu_max(&quota)?,
+            };
             Some(CpuQuota { processors, file })
         });
-        let v1 = self.levels(Some("cpu")).into_iter().filter_map(|level| {
-            let file = level.join("cpu.cfs_quota_us");
-            let quota = (self.read)(&file)?;
-            let period = (self.read)(&level.join("cpu.cfs_period_us"))?;
-            let processors = share(quota.trim(), period.trim())?;
-            Some(CpuQuota { processors, file })
+        quotas.min_by(|a, b| a.processors.total_cmp(&b.processors))
+    }
+
+    /// The files that may bound processor time, each with that of its period, if it is another one.
+    pub(super) fn quota_files(&self) -> Vec<(PathBuf, Option<PathBuf>)> {
+        let v2 = self.levels(None).into_iter();
+        let v2 = v2.map(|level| (level.join("cpu.max"), None));
+        let v1 = self.levels(Some("cpu")).into_iter().map(|level| {
+            let period = level.join("cpu.cfs_period_us");
+            (level.join("cpu.cfs_quota_us"), Some(period))
         });
         v2.chain(v1)
-            .min_by(|a, b| a.processors.total_cmp(&b.processors))
+            .filter(|(file, _)| (self.read)(file).is_some())
+            .collect()
     }
 
     /// The tightest bound on processes and kernel threads, and the file that says so.

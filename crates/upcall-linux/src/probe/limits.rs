@@ -87,6 +87,17 @@ pub fn limits() -> Limits {
     }
 }
 
+/// The files that may bound this process's processor time now, each with that of its period, if it is another one.
+#[must_use]
+pub fn quota_files() -> Vec<(PathBuf, Option<PathBuf>)> {
+    let groups = Groups {
+        membership: &read(Path::new("/proc/self/cgroup")).unwrap_or_default(),
+        mounts: &read(Path::new("/proc/self/mountinfo")).unwrap_or_default(),
+        read: &read,
+    };
+    groups.quota_files()
+}
+
 fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }

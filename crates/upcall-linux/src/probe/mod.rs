@@ -29,7 +29,7 @@ pub use choice::{BOOT, Choice, NO_SCHEDULER, SCHEDULER, Source, choose, choose_u
 pub use cpu::{fsgsbase, membarrier, processor};
 pub use files::rwf_nowait_pipe;
 pub use libc_found::glibc;
-pub use limits::{Limits, limits, soft_limit};
+pub use limits::{Limits, limits, quota_files, soft_limit};
 pub use memory::{guard_install, userfaultfd};
 pub use perf::perf_switch_ring;
 pub use standby::{StandbyMode, measure_mode, standby};

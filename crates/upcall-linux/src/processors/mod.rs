@@ -5,4 +5,5 @@ pub(crate) mod asked;
 pub(crate) mod binding;
 pub(crate) mod load;
 pub mod placement;
+pub mod quota;
 pub(crate) mod slice;

@@ -7,6 +7,7 @@ use upcall_core::{Errno, Slot};
 use crate::blocked::observe::Probe;
 use crate::blocked::page::{Looks, Scheduler};
 use crate::blocked::watch::Watch;
+use crate::processors::quota::Quota;
 use crate::record::Recorder;
 use crate::state::{Activation, Entered, Inside, Poller, Thread};
 use crate::sys::clone::Starter;
@@ -79,6 +80,8 @@ pub struct Linux {
     /// The activation of the process's first kernel thread.
     pub(crate) first: Slot<Activation>,
     pub(crate) turns: Turns,
+    /// How many virtual processors are in use.
+    pub(crate) quota: Quota,
     pub(crate) recorder: Recorder,
     pub(crate) scheduler: Scheduler,
 }

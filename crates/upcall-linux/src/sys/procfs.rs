@@ -1,5 +1,7 @@
 //! Reads small files of the kernel, without libc and without allocating memory.
 
+use core::ffi::CStr;
+
 use crate::sys::{self, error};
 
 /// A path put together from words and numbers.
@@ -79,6 +81,21 @@ pub(crate) fn read_by_pieces<const SIZE: usize>(
         sys!(sys::SYS_close, file);
     }
     true
+}
+
+/// Reads the first bytes of a file. Returns how many; 0 if it cannot be read.
+pub(crate) fn read_start(path: &CStr, into: &mut [u8]) -> usize {
+    // SAFETY: the path ends with a zero byte; reads into the caller's buffer; closes what it opened.
+    unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = sys!(sys::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
+        if error(file).is_some() {
+            return 0;
+        }
+        let read = sys!(libc::SYS_read, file, into.as_mut_ptr(), into.len());
+        sys!(sys::SYS_close, file);
+        usize::try_from(read).unwrap_or(0)
+    }
 }
 
 /// The first numbers of a small file; how many there were.

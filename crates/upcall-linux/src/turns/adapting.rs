@@ -44,8 +44,8 @@ pub(super) fn settle(homes: &[impl placement::Home], has: Set, allowed: impl Ite
     }
 }
 
-/// What it says when it has these. `computes`: some virtual processor has kept its processor busy lately.
-pub(super) fn needs<K: Kernel>(vps: &[Vp<K>], has: Set, computes: bool) -> Needs {
+/// What it says when it has these, and may use so many. `computes`: some virtual processor has kept its processor busy lately.
+pub(super) fn needs<K: Kernel>(vps: &[Vp<K>], has: Set, most: u32, computes: bool) -> Needs {
     let none = Needs {
         wants: Set::default(),
         uses: Set::default(),
@@ -58,7 +58,7 @@ pub(super) fn needs<K: Kernel>(vps: &[Vp<K>], has: Set, computes: bool) -> Needs
     let runs = |vp: &&Vp<K>| is_here(vp) && vp.word().state() != State::Idle;
     let ready: usize = vps.iter().map(Vp::nr_ready).sum();
     let running = vps.iter().filter(runs);
-    let count = (running.clone().count() + ready).min(vps.len());
+    let count = (running.clone().count() + ready).min(most as usize);
     let uses = running.clone().fold(none.uses, with);
     let idle = vps.iter().filter(|vp| is_here(vp) && !runs(vp));
     let stopped = vps.iter().filter(|vp| !is_here(vp));

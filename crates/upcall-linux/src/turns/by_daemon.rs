@@ -78,7 +78,10 @@ impl State {
             adapting::settle(vps, news.has, affinity::allowed().iter());
         }
         let Needs { wants, uses, waits } = match adapts {
-            true => adapting::needs(vps, news.has, !busy.is_empty()),
+            true => {
+                let most = self.most.load(Ordering::Relaxed).min(vps.len() as u32);
+                adapting::needs(vps, news.has, most, !busy.is_empty())
+            }
             false => Needs {
                 wants: busy,
                 uses: busy.and(news.has),

@@ -77,6 +77,8 @@ struct State {
     times: Times,
     /// With how many processors the process goes on at least, while it wants more; 0: it needs all at once.
     adapts: u32,
+    /// How many virtual processors the process uses at most.
+    most: AtomicU32,
     /// For which share of the time it asks a daemon; 0: for what is configured there.
     share: u32,
     processors: Processors,
@@ -198,6 +200,7 @@ impl Turns {
             (&raw mut (*place).registry).write(registry);
             (&raw mut (*place).times).write(TIMES);
             (&raw mut (*place).adapts).write(adapts);
+            (&raw mut (*place).most).write(AtomicU32::new(u32::MAX));
             (&raw mut (*place).share).write(share);
             let inner = (*place).inner.get();
             (&raw mut (*inner).phase).write(Phase::Resting);
@@ -210,6 +213,13 @@ impl Turns {
             state: Some(state),
             trouble: None,
         })
+    }
+
+    /// The process uses so many virtual processors at most from now on, and wants no more.
+    pub(crate) fn use_at_most(&self, count: u32) {
+        if let Some(state) = self.state {
+            state.most.store(count, Ordering::Relaxed);
+        }
     }
 
     /// What was counted, if the process takes part.
