@@ -4,6 +4,7 @@ use crate::program::Program;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where control groups are.
 pub const ROOT: &str = "/sys/fs/cgroup";
@@ -29,7 +30,10 @@ impl Group {
         second: &[(&str, &str)],
     ) -> io::Result<Self> {
         let root = Path::new(ROOT);
-        let name = format!("upcall-test-{}-{controller}", std::process::id());
+        // Tests of one process may have groups at once.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("upcall-test-{}-{controller}-{count}", std::process::id());
         let one_hierarchy = root.join("cgroup.controllers").exists();
         let (directory, entry, settings) = if one_hierarchy {
             fs::write(
