@@ -137,6 +137,11 @@ pub fn row_of(number: u64) -> &'static Row {
 
 /// Returns true if a call with this number, `None` where it is not known, must be seen before there is a thread.
 pub fn is_early(number: Option<u32>) -> bool {
+    // Nothing is done for it where the kernel's answer is the program's.
+    let as_it_is = Some(libc::SYS_sched_getaffinity as u32);
+    if number == as_it_is && !affinity::is_cut() {
+        return false;
+    }
     number.is_none_or(|number| row_of(number.into()).is_early)
 }
 

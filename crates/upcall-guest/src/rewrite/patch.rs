@@ -72,7 +72,7 @@ pub struct SiteReport {
 /// The result for one object.
 #[derive(Clone, Debug)]
 pub struct ObjectReport {
-    /// Its path.
+    /// Its path, as [`Object::path`].
     pub path: String,
     /// Its sites, by address.
     pub sites: Vec<SiteReport>,
@@ -127,7 +127,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for object in &self.objects {
             let (found, patched) = (object.sites.len(), object.patched());
-            write!(f, "{}: {patched} of {found} sites rewritten", object.path)?;
+            let path = object::path_of(&object.path);
+            write!(f, "{path}: {patched} of {found} sites rewritten")?;
             if let Some(left) = object.left {
                 write!(f, ", {left} left until there are threads")?;
             }
@@ -198,7 +199,7 @@ pub fn original(pc: usize) -> Option<Original> {
     let after = table.rows.partition_point(|r| r.pc <= pc);
     let row = table.rows.get(after.checked_sub(1)?)?;
     Some(Original {
-        pc: row.original,
+        pc: row.original(),
         skipped: row.skipped.into(),
     })
 }
@@ -214,7 +215,7 @@ pub fn replaced(pc: usize) -> Option<usize> {
     let row = table
         .rows
         .iter()
-        .find(|r| r.original == pc && r.skipped == 0)?;
+        .find(|r| r.original() == pc && r.skipped == 0)?;
     Some(row.pc)
 }
 
@@ -273,13 +274,16 @@ pub unsafe fn patch_objects(objects: &[Object], extent: Extent) -> Report {
         Role::Vdso => extent == Extent::All,
         Role::Runtime => hooks.is_some_and(|hooks| hooks.beside),
     };
-    let report = Report {
-        objects: objects
+    let patch_all = || {
+        objects
             .iter()
             .filter(|o| wanted(o))
             // SAFETY: the loader holds the object, and there is no other thread.
             .map(|o| unsafe { patch_object(o, extent) })
-            .collect(),
+            .collect()
+    };
+    let report = Report {
+        objects: kept::while_open(patch_all),
     };
     log(&report);
     report

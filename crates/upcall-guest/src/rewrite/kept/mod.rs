@@ -24,7 +24,7 @@ use crate::rewrite::object::{Image, Object, Role};
 use crate::rewrite::site::{self, Scan, Site, Window};
 
 pub use format::{Decision, Decisions, Key, Reader, Verdict, encode, open};
-pub use place::note;
+pub use place::{note, while_open};
 
 /// The sites of an object.
 pub struct Found {
@@ -65,6 +65,10 @@ pub fn sites(
     known: &[Range<usize>],
     wanted: Option<fn(Option<u32>) -> bool>,
 ) -> Found {
+    if image.has_no_call() {
+        let scan = Scan::default();
+        return Found { scan, left: None };
+    }
     let base = object.span().start;
     let named = match object.role {
         Role::Runtime => None,
@@ -106,11 +110,13 @@ pub fn recall(
     let absolute = |range: &Range<u32>| {
         Some(base.checked_add(range.start as usize)?..base.checked_add(range.end as usize)?)
     };
+    // Of those that have no window each is named.
     let is_wanted = |decision: &Option<Decision>| {
         let decision = decision.as_ref();
         decision.is_some_and(|decision| {
             let number = decision.number.map(u32::from);
-            wanted.is_none_or(|wanted| wanted(number))
+            let has_window = matches!(decision.verdict, Verdict::Window { .. });
+            !has_window || wanted.is_none_or(|wanted| wanted(number))
         })
     };
     let mut found = Found {
