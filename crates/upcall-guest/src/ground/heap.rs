@@ -168,7 +168,9 @@ impl State {
     /// Takes a block of this class, or a free one that is less than twice as large: a page that was used is better than a
     /// new one. Returns its class, too.
     fn block(&mut self, class: u32) -> Option<(usize, *mut Chunk, u32)> {
-        let larger = LISTS.min(class as usize + STEPS);
+        // A small one is hardly worth the search.
+        let others = if class < class_of(1 << 10) { 1 } else { STEPS };
+        let larger = LISTS.min(class as usize + others);
         // SAFETY: blocks in the lists and chunks are ours and mapped.
         unsafe {
             for class in class as usize..larger {

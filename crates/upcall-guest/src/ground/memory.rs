@@ -139,8 +139,17 @@ pub fn map_stack(length: usize) -> Result<usize, i32> {
 /// # Safety
 /// The target is writable, and nobody executes the bytes meanwhile.
 pub unsafe fn store(address: usize, bytes: &[u8]) {
-    for (i, byte) in bytes.iter().enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe { ((address + i) as *mut u8).write_volatile(*byte) };
+    #[repr(C, packed)]
+    struct Word(u64);
+    let (words, rest) = bytes.as_chunks();
+    let at_rest = address + size_of_val(words);
+    for (i, word) in words.iter().enumerate() {
+        let word = Word(u64::from_le_bytes(*word));
+        // SAFETY: the caller's promise; a packed word may lie anywhere.
+        unsafe { ((address + 8 * i) as *mut Word).write_volatile(word) };
+    }
+    for (i, byte) in rest.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { ((at_rest + i) as *mut u8).write_volatile(*byte) };
     }
 }

@@ -16,7 +16,7 @@ use crate::ground::state::GUEST;
 use crate::ground::{arch, memory};
 use crate::rewrite::arena::Arenas;
 use crate::rewrite::cfi::{self, Registration};
-use crate::rewrite::kept;
+use crate::rewrite::kept::{self, First};
 use crate::rewrite::object::{self, Image, Object, Role, Segment};
 use crate::rewrite::site::{self, CancelRange, Reason, Scan, Window};
 use crate::rewrite::stub::{self, Row, Stub};
@@ -35,6 +35,8 @@ pub struct Hooks {
     pub beside: bool,
     /// Returns true if a call with this number, `None` where it is not known, is one of the first ([`Extent::First`]).
     pub is_first: fn(Option<u32>) -> bool,
+    /// Those that may be, whatever the settings are.
+    pub first: First,
 }
 
 /// What [`install`] was given.
@@ -319,7 +321,8 @@ pub unsafe fn patch_object(object: &Object, extent: Extent) -> ObjectReport {
         .collect();
     // SAFETY: the loader mapped the object and the caller keeps it; nobody writes while we read.
     let image = unsafe { object.image() };
-    let kept::Found { scan, left } = kept::sites(object, &image, &known, extent.wanted());
+    let first = HOOKS.get().map_or(First::NONE, |hooks| hooks.first);
+    let kept::Found { scan, left } = kept::sites(object, &image, &known, extent.wanted(), first);
     let Scan {
         mut sites,
         other_pairs,

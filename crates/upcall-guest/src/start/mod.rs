@@ -30,7 +30,7 @@ use upcall_linux::turns;
 use upcall_linux::variables::{self, Meaningless, signal_named};
 
 use crate::call::serve as calls;
-use crate::call::table::is_early;
+use crate::call::table::{FIRST, is_early};
 use crate::ground::entry::raw_syscall;
 use crate::ground::memory::Open;
 use crate::ground::state::{Backend, GUEST, Options, Policy, SLICE_NS};
@@ -98,6 +98,7 @@ unsafe fn serve(options: Options, beside: bool) {
         loader: true,
         beside,
         is_first: is_early,
+        first: FIRST,
     };
     let objects = object::loaded();
     // Several things are written there, one after another.

@@ -109,17 +109,17 @@ fn open_directory() -> Option<Open> {
     Some(directory)
 }
 
-/// Returns the bytes that are kept in the key's place.
-pub fn read(key: &Key) -> Option<Vec<u8>> {
+/// Returns the bytes that are kept in the key's place, `most` of them at most.
+pub fn read(key: &Key, most: usize) -> Option<Vec<u8>> {
     let opened = OPENED.try_lock().ok();
     if let Some(directory) = opened.as_ref().and_then(|opened| opened.as_ref()) {
-        return read_in(directory, key);
+        return read_in(directory, key, most);
     }
     drop(opened);
-    read_in(&open_directory()?, key)
+    read_in(&open_directory()?, key, most)
 }
 
-fn read_in(directory: &Open, key: &Key) -> Option<Vec<u8>> {
+fn read_in(directory: &Open, key: &Key, most: usize) -> Option<Vec<u8>> {
     let name = CString::new(name_of(key)).ok()?;
     let file = Open::at(directory.0, &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
     let data = file.own()?;
@@ -127,6 +127,7 @@ fn read_in(directory: &Open, key: &Key) -> Option<Vec<u8>> {
     if data.st_mode & libc::S_IFMT != libc::S_IFREG || length > LONGEST {
         return None;
     }
+    let length = length.min(most);
     let mut bytes = vec![0u8; length];
     let words = [file.0, bytes.as_mut_ptr() as u64, length as u64, 0, 0, 0];
     // SAFETY: writes into the buffer.
