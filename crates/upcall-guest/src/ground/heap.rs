@@ -1,7 +1,7 @@
 //! The memory of the preloaded library, which does not use the program's `malloc`.
 //!
 //! The program may have a `malloc` of its own, which counts, limits or records, and which may need its own constructor
-//! first. So the library that `upcall run` preloads takes its memory from the kernel. `build.rs` makes the linker resolve
+//! first. So the library that `upcall run` preloads takes its memory from the kernel, but for the first chunk, which is its own. `build.rs` makes the linker resolve
 //! `malloc` and its relatives to the functions here, in that library alone. A program that links the crate allocates as it
 //! always does.
 //!
@@ -153,10 +153,50 @@ fn map(length: usize) -> *mut Chunk {
     chunk
 }
 
+/// A chunk in the library's own data: what a process without threads needs, without a mapping that it would pay for at its
+/// start, at each fork and at its end.
+#[repr(C, align(4096))]
+struct Own {
+    room: UnsafeCell<[u8; OWN]>,
+}
+
+const OWN: usize = 64 << 10;
+const _: () = assert!(OWN > size_of::<Chunk>() + UNIT + (1 << LARGEST));
+
+static OWN_CHUNK: Own = Own {
+    room: UnsafeCell::new([0; OWN]),
+};
+static OWN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: whoever sets `OWN_IS_TAKEN` has the room.
+unsafe impl Sync for Own {}
+
+impl Own {
+    fn take() -> Option<*mut Chunk> {
+        if OWN_IS_TAKEN.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let chunk = OWN_CHUNK.room.get().cast::<Chunk>();
+        // SAFETY: the room is aligned to a page and was nobody's.
+        unsafe {
+            chunk.write(Chunk {
+                live: AtomicUsize::new(0),
+                length: OWN,
+                next: ptr::null_mut(),
+            });
+        }
+        Some(chunk)
+    }
+}
+
 /// # Safety
 ///
 /// Nothing in the chunk is in use, and nobody finds it any more.
 unsafe fn unmap(chunk: *mut Chunk) {
+    if ptr::eq(chunk, OWN_CHUNK.room.get().cast()) {
+        OWN_IS_TAKEN.store(false, Ordering::Release);
+        return;
+    }
     // SAFETY: the caller's promise.
     unsafe {
         let words = [chunk as u64, (*chunk).length as u64, 0, 0, 0, 0];
@@ -185,14 +225,14 @@ impl State {
             }
             let size = UNIT + size_of_class(class);
             if self.end - self.free < size {
-                let chunk = map(CHUNK);
+                let chunk = Own::take().unwrap_or_else(|| map(CHUNK));
                 if chunk.is_null() {
                     return None;
                 }
                 (*chunk).next = self.chunks;
                 self.chunks = chunk;
                 self.free = chunk as usize + size_of::<Chunk>();
-                self.end = chunk as usize + CHUNK;
+                self.end = chunk as usize + (*chunk).length;
             }
             let block = self.free;
             self.free += size;
