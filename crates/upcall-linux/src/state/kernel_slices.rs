@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use upcall_core::Activity;
 
-use crate::state::Activation;
+use crate::state::{Activation, activations, base};
 use crate::sys::error;
 use crate::sys::procfs::is_filtered;
 
@@ -81,6 +81,15 @@ pub(crate) fn look() {
 /// The program is about to install a filter.
 pub fn leave_as_they_are() {
     MAY_ASK.store(false, Ordering::Relaxed);
+}
+
+/// The calling kernel thread is about to start another one, a process, or another program: those inherit its slices. If it is
+/// an activation it has the kernel's usual ones from here on, until its next slice of ours ends.
+pub fn pass_none_on() {
+    if MAY_ASK.load(Ordering::Relaxed) && activations::contains(base::read()) {
+        // SAFETY: the register leads to the activation that runs here.
+        set(unsafe { base::current() }, false);
+    }
 }
 
 fn of(activation: &Activation) -> Option<&'static Serving> {
