@@ -143,8 +143,6 @@ fn set(activation: &Activation, short: bool) {
     }
 }
 
-/// A daemon that lends weight may lower the nice value between the two calls, and it is as it was then. It lends again with
-/// its next turn.
 #[cold]
 #[inline(never)]
 fn ask(activation: &Activation, short: bool) {
@@ -152,6 +150,12 @@ fn ask(activation: &Activation, short: bool) {
         .kernel
         .has_short_slices
         .store(short, Ordering::Relaxed);
+    change(short);
+}
+
+/// Gives the calling kernel thread short slices, or the kernel's usual ones. A daemon that lends weight may lower the nice
+/// value between the two calls, and it is as it was then. It lends again with its next turn.
+fn change(short: bool) {
     // Of other policies it means something else, or nothing.
     let Some(own) = own().filter(|own| own.policy == libc::SCHED_OTHER as u32) else {
         return;
@@ -164,4 +168,28 @@ fn ask(activation: &Activation, short: bool) {
     };
     // SAFETY: reads the structure.
     unsafe { sys!(libc::SYS_sched_setattr, 0, &raw const wanted, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_short_and_usual_again_and_nothing_else_changes() {
+        std::thread::spawn(|| {
+            let before = own().expect("the kernel says what a kernel thread has");
+            if before.runtime <= SHORT_NS {
+                println!("skipped: this kernel tells of no slice (before Linux 6.12)");
+                return;
+            }
+            change(true);
+            let short = own().expect("as above");
+            assert_eq!(short.runtime, SHORT_NS);
+            assert_eq!((short.nice, short.policy), (before.nice, before.policy));
+            change(false);
+            assert_eq!(own().expect("as above").runtime, before.runtime);
+        })
+        .join()
+        .expect("the test's thread");
+    }
 }
