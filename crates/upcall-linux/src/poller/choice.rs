@@ -51,11 +51,15 @@ pub fn prefers_blocking(activation: &Activation) -> bool {
     if activation.prefers_blocking() {
         return true;
     }
+    if activation.vp().has_ready() {
+        // Also of a loop that finds its next events at once.
+        kernel_slices::wait(activation);
+        return false;
+    }
     !runtime.is_short()
         && activation
             .thread()
             .is_some_and(|thread| thread.kernel.choice.blocks())
-        && !activation.vp().has_ready()
         && !kernel_slices::is_busy_serving(activation)
         && runtime.stats().absent.get() < runtime.vps().len() as u64
 }
