@@ -14,6 +14,7 @@ mod library {
 
     use upcall_guest::entry::{self, Frame};
     use upcall_guest::mask;
+    use upcall_guest::rewrite::kept::First;
     use upcall_guest::rewrite::patch::{Hooks, patch_all};
     use upcall_guest::rewrite::sud;
 
@@ -121,6 +122,10 @@ mod library {
             loader: true,
             beside: false,
             is_first: |_| true,
+            first: First {
+                is: |_| true,
+                set: 1,
+            },
         };
         // SAFETY: constructors run before the program's threads; the hooks are this library's.
         unsafe { patch_all(hooks) };

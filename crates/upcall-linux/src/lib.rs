@@ -50,7 +50,7 @@ pub use settings::vp_range::VpRange;
 pub use settings::{own_files, statistics, variables, vp_range};
 pub use state::{
     Activation, Entered, Hooks, Inbox, Inside, Linux, LinuxActivation, LinuxThread, Noted, Room,
-    Runtime, Settings, Thread, Vp, activations, base, cpu_time, slack,
+    Runtime, Settings, Thread, Vp, activations, base, cpu_time, kernel_slices, slack,
 };
 #[cfg(feature = "inject")]
 pub use sys::inject;

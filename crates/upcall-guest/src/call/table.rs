@@ -20,7 +20,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Errno;
 use upcall_linux::poller::prepared;
-use upcall_linux::{Runtime, Thread, descriptors};
+use upcall_linux::{Runtime, Thread, descriptors, kernel_slices};
 
 use crate::call::credentials::{self, LSM_SET_SELF_ATTR};
 use crate::call::of_bound::{self, to_thread};
@@ -33,6 +33,7 @@ use crate::ground::hooks::hooks;
 use crate::ground::state::GUEST;
 use crate::ground::{access, mask};
 use crate::process::{self, loads};
+use crate::rewrite::kept::First;
 use crate::signal::{self, alone, carried, dispatch, everywhere, settled, timers, user_dispatch};
 use crate::thread::lifetime::{self, Request};
 use crate::thread::{affinity, bound, deadlines, kept_stacks, names, scheduling};
@@ -137,8 +138,31 @@ pub fn row_of(number: u64) -> &'static Row {
 
 /// Returns true if a call with this number, `None` where it is not known, must be seen before there is a thread.
 pub fn is_early(number: Option<u32>) -> bool {
-    number.is_none_or(|number| row_of(number.into()).is_early)
+    // Nothing is done for it where the kernel's answer is the program's.
+    let as_it_is = Some(libc::SYS_sched_getaffinity as u32);
+    if number == as_it_is && !affinity::is_cut() {
+        return false;
+    }
+    (FIRST.is)(number)
 }
+
+/// The calls of early rows, whatever the settings are.
+pub const FIRST: First = First {
+    is: |number| number.is_none_or(|number| row_of(number.into()).is_early),
+    set: {
+        // FNV-1a.
+        let (mut set, mut at) = (0x811c_9dc5u32, 0);
+        while at < ROWS.len() {
+            let mut next = 0;
+            while ROWS[at].is_early && next < ROWS[at].calls.len() {
+                set = (set ^ ROWS[at].calls[next] as u32).wrapping_mul(0x0100_0193);
+                next += 1;
+            }
+            at += 1;
+        }
+        set
+    },
+};
 
 /// The numbers of calls are below this.
 const NUMBERS: usize = 512;
@@ -269,8 +293,12 @@ static ROWS: &[Row] = &[
         })
         // The runtime uses the kernel's Syscall User Dispatch itself.
         .child(|frame| user_dispatch::is_request(frame).then_some(EINVAL))
-        .bound(|thread, frame| attributes::prctl_of_bound(thread, frame))
+        .bound(|thread, frame| {
+            expect_filter(frame);
+            attributes::prctl_of_bound(thread, frame)
+        })
         .thread(|runtime, thread, frame| {
+            expect_filter(frame);
             Some(if user_dispatch::is_request(frame) {
                 user_dispatch::set(thread, frame)
             } else {
@@ -355,7 +383,14 @@ static ROWS: &[Row] = &[
             }
             None
         })
-        .thread(own_change),
+        .bound(|_, _| {
+            kernel_slices::leave_as_they_are();
+            None
+        })
+        .thread(|runtime, thread, frame| {
+            kernel_slices::leave_as_they_are();
+            own_change(runtime, thread, frame)
+        }),
     row(&[libc::SYS_perf_event_open])
         .bound(|thread, frame| {
             credentials::is_change(frame).then_some(())?;
@@ -870,6 +905,13 @@ fn make_ready_for_prctl(option: i32) {
             | PR_SET_MDWE
     ) {
         (hooks().make_ready)();
+    }
+}
+
+/// Called for a prctl(2), which may install a filter.
+fn expect_filter(frame: &Frame) {
+    if frame.rdi as i32 == libc::PR_SET_SECCOMP {
+        kernel_slices::leave_as_they_are();
     }
 }
 

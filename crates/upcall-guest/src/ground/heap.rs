@@ -1,11 +1,12 @@
 //! The memory of the preloaded library, which does not use the program's `malloc`.
 //!
 //! The program may have a `malloc` of its own, which counts, limits or records, and which may need its own constructor
-//! first. So the library that `upcall run` preloads takes its memory from the kernel. `build.rs` makes the linker resolve
+//! first. So the library that `upcall run` preloads takes its memory from the kernel, but for the first chunk, which is its own. `build.rs` makes the linker resolve
 //! `malloc` and its relatives to the functions here, in that library alone. A program that links the crate allocates as it
 //! always does.
 //!
-//! 1. A block has a power of two of bytes. It is cut from a *chunk*, behind a header that names both.
+//! 1. A block has as many bytes as its class: of each power of two there are four. It is cut from a *chunk*, behind a header
+//!    that names both.
 //! 2. A freed block goes to the list of its size. A chunk counts its blocks that are in use.
 //! 3. The rewriter needs much memory for a short time. Afterwards [`trim`] gives unused chunks back.
 //! 4. A larger request is a chunk of its own, which goes back when it is freed.
@@ -40,7 +41,25 @@ const UNIT: usize = 16;
 /// The smallest block has `1 << SMALLEST` bytes behind its header; the largest one of a list `1 << LARGEST`.
 const SMALLEST: u32 = 4;
 const LARGEST: u32 = 15;
-const LISTS: usize = (LARGEST - SMALLEST + 1) as usize;
+/// Blocks of a quarter more, a half more and three quarters more than a power of two: fewer pages are touched than with
+/// powers of two alone. Small ones have no quarters, since a block is aligned to a [`UNIT`].
+const STEPS: usize = 4;
+const LISTS: usize = (LARGEST - SMALLEST) as usize * STEPS + 1;
+
+/// The class of the smallest blocks that have `needed` bytes, at most `1 << LARGEST`.
+fn class_of(needed: usize) -> u32 {
+    let needed = needed.max(1 << SMALLEST);
+    let power = needed.ilog2();
+    let steps = (needed - (1 << power)).div_ceil((1 << power) / STEPS);
+    (power - SMALLEST) * STEPS as u32 + steps as u32
+}
+
+/// How many bytes a block of this class has behind its header.
+fn size_of_class(class: u32) -> usize {
+    let (power, steps) = (class / STEPS as u32 + SMALLEST, class as usize % STEPS);
+    let size = (1usize << power) + ((1usize << power) / STEPS) * steps;
+    size.next_multiple_of(UNIT)
+}
 /// The class of a block that has a chunk to itself.
 const ALONE: u32 = u32::MAX;
 
@@ -134,10 +153,50 @@ fn map(length: usize) -> *mut Chunk {
     chunk
 }
 
+/// A chunk in the library's own data: what a process without threads needs, without a mapping that it would pay for at its
+/// start, at each fork and at its end.
+#[repr(C, align(4096))]
+struct Own {
+    room: UnsafeCell<[u8; OWN]>,
+}
+
+const OWN: usize = 64 << 10;
+const _: () = assert!(OWN > size_of::<Chunk>() + UNIT + (1 << LARGEST));
+
+static OWN_CHUNK: Own = Own {
+    room: UnsafeCell::new([0; OWN]),
+};
+static OWN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: whoever sets `OWN_IS_TAKEN` has the room.
+unsafe impl Sync for Own {}
+
+impl Own {
+    fn take() -> Option<*mut Chunk> {
+        if OWN_IS_TAKEN.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let chunk = OWN_CHUNK.room.get().cast::<Chunk>();
+        // SAFETY: the room is aligned to a page and was nobody's.
+        unsafe {
+            chunk.write(Chunk {
+                live: AtomicUsize::new(0),
+                length: OWN,
+                next: ptr::null_mut(),
+            });
+        }
+        Some(chunk)
+    }
+}
+
 /// # Safety
 ///
 /// Nothing in the chunk is in use, and nobody finds it any more.
 unsafe fn unmap(chunk: *mut Chunk) {
+    if ptr::eq(chunk, OWN_CHUNK.room.get().cast()) {
+        OWN_IS_TAKEN.store(false, Ordering::Release);
+        return;
+    }
     // SAFETY: the caller's promise.
     unsafe {
         let words = [chunk as u64, (*chunk).length as u64, 0, 0, 0, 0];
@@ -146,32 +205,39 @@ unsafe fn unmap(chunk: *mut Chunk) {
 }
 
 impl State {
-    fn block(&mut self, class: u32) -> Option<(usize, *mut Chunk)> {
-        let list = &mut self.lists[(class - SMALLEST) as usize];
+    /// Takes a block of this class, or a free one that is less than twice as large: a page that was used is better than a
+    /// new one. Returns its class, too.
+    fn block(&mut self, class: u32) -> Option<(usize, *mut Chunk, u32)> {
+        // A small one is hardly worth the search.
+        let others = if class < class_of(1 << 10) { 1 } else { STEPS };
+        let larger = LISTS.min(class as usize + others);
         // SAFETY: blocks in the lists and chunks are ours and mapped.
         unsafe {
-            if let Some(found) = list.as_ref() {
-                let chunk = found.chunk;
-                let block = *list as usize;
-                *list = found.next;
-                (*chunk).live.fetch_add(1, Ordering::Relaxed);
-                return Some((block, chunk));
+            for class in class as usize..larger {
+                let list = &mut self.lists[class];
+                if let Some(found) = list.as_ref() {
+                    let chunk = found.chunk;
+                    let block = *list as usize;
+                    *list = found.next;
+                    (*chunk).live.fetch_add(1, Ordering::Relaxed);
+                    return Some((block, chunk, class as u32));
+                }
             }
-            let size = UNIT + (1 << class);
+            let size = UNIT + size_of_class(class);
             if self.end - self.free < size {
-                let chunk = map(CHUNK);
+                let chunk = Own::take().unwrap_or_else(|| map(CHUNK));
                 if chunk.is_null() {
                     return None;
                 }
                 (*chunk).next = self.chunks;
                 self.chunks = chunk;
                 self.free = chunk as usize + size_of::<Chunk>();
-                self.end = chunk as usize + CHUNK;
+                self.end = chunk as usize + (*chunk).length;
             }
             let block = self.free;
             self.free += size;
             (*self.chunks).live.fetch_add(1, Ordering::Relaxed);
-            Some((block, self.chunks))
+            Some((block, self.chunks, class))
         }
     }
 
@@ -215,18 +281,10 @@ fn take(alignment: usize, size: usize) -> *mut c_void {
         return ptr::null_mut();
     };
     let found = (needed <= 1 << LARGEST)
-        .then(|| {
-            needed
-                .max(1 << SMALLEST)
-                .next_power_of_two()
-                .trailing_zeros()
-        })
-        .and_then(|class| {
-            HEAP.with(|state| Some((state.block(class)?, class)))
-                .flatten()
-        });
+        .then(|| class_of(needed))
+        .and_then(|class| HEAP.with(|state| state.block(class)).flatten());
     let (block, chunk, class) = match found {
-        Some(((block, chunk), class)) => (block, chunk, class),
+        Some(found) => found,
         None => {
             let Some(length) = needed
                 .checked_add(size_of::<Chunk>() + UNIT)
@@ -264,7 +322,7 @@ unsafe fn room(address: *mut c_void) -> usize {
         let header = &*address.byte_sub(UNIT).cast::<Header>();
         match header.class {
             ALONE => header.chunk as usize + (*header.chunk).length - address as usize,
-            class => UNIT + (1 << class) - header.ahead as usize,
+            class => UNIT + size_of_class(class) - header.ahead as usize,
         }
     }
 }
@@ -362,7 +420,7 @@ unsafe extern "C" fn upcall_own_free(address: *mut c_void) {
         }
         let block = address.byte_sub(ahead as usize).cast::<Free>();
         HEAP.with(|state| {
-            let list = &mut state.lists[(class - SMALLEST) as usize];
+            let list = &mut state.lists[class as usize];
             block.write(Free { next: *list, chunk });
             *list = block;
             (*chunk).live.fetch_sub(1, Ordering::Relaxed);
@@ -373,6 +431,19 @@ unsafe extern "C" fn upcall_own_free(address: *mut c_void) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_has_what_was_asked_for_and_hardly_more() {
+        for needed in 1..=1usize << LARGEST {
+            let class = class_of(needed);
+            let size = size_of_class(class);
+            assert!((class as usize) < LISTS && size >= needed && size.is_multiple_of(UNIT));
+            assert!(
+                size <= needed + needed / STEPS + UNIT,
+                "{size} for {needed}"
+            );
+        }
+    }
 
     /// Fills memory of every size and alignment, sees that no two overlap, and frees it.
     #[test]

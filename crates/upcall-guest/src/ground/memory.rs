@@ -4,6 +4,7 @@
 //! or libc's code around it). Then the page gets its old protection back at once.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ground::entry::raw_syscall;
 
@@ -38,10 +39,60 @@ pub fn while_writable<T>(
     protection: i32,
     write: impl FnOnce() -> T,
 ) -> Result<T, i32> {
+    if is_open(range) {
+        return Ok(write());
+    }
     protect(range, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC)?;
     let value = write();
     let _ = protect(range, protection);
     Ok(value)
+}
+
+/// Ranges of pages that stay writable ([`Open`]); 0 where there is none.
+static OPEN: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+fn is_open(range: &Range<usize>) -> bool {
+    let (start, length) = pages(range);
+    OPEN.iter().any(|[from, to]| {
+        from.load(Ordering::Relaxed) <= start && start + length <= to.load(Ordering::Relaxed)
+    })
+}
+
+/// Code that can be written until this is dropped, and then gets its protection back. [`while_writable`] need not change it
+/// meanwhile, which takes several microseconds each time.
+pub struct Open {
+    range: Range<usize>,
+    protection: i32,
+    place: &'static [AtomicUsize; 2],
+}
+
+impl Open {
+    /// Opens the code in `range`, whose protection is `protection`. For start-up, while there is one thread. `None`: the
+    /// kernel refuses, or two are open already; then [`while_writable`] does what it does.
+    pub fn new(range: Range<usize>, protection: i32) -> Option<Self> {
+        let place = OPEN
+            .iter()
+            .find(|[_, to]| to.load(Ordering::Relaxed) == 0)?;
+        let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        protect(&range, rights).ok()?;
+        let (start, length) = pages(&range);
+        place[0].store(start, Ordering::Relaxed);
+        place[1].store(start + length, Ordering::Relaxed);
+        Some(Self {
+            range,
+            protection,
+            place,
+        })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        for word in self.place {
+            word.store(0, Ordering::Relaxed);
+        }
+        let _ = protect(&self.range, self.protection);
+    }
 }
 
 /// Maps `length` bytes of executable memory (not yet writable) at exactly `address`, if nothing
@@ -88,8 +139,17 @@ pub fn map_stack(length: usize) -> Result<usize, i32> {
 /// # Safety
 /// The target is writable, and nobody executes the bytes meanwhile.
 pub unsafe fn store(address: usize, bytes: &[u8]) {
-    for (i, byte) in bytes.iter().enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe { ((address + i) as *mut u8).write_volatile(*byte) };
+    #[repr(C, packed)]
+    struct Word(u64);
+    let (words, rest) = bytes.as_chunks();
+    let at_rest = address + size_of_val(words);
+    for (i, word) in words.iter().enumerate() {
+        let word = Word(u64::from_le_bytes(*word));
+        // SAFETY: the caller's promise; a packed word may lie anywhere.
+        unsafe { ((address + 8 * i) as *mut Word).write_volatile(word) };
+    }
+    for (i, byte) in rest.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { ((at_rest + i) as *mut u8).write_volatile(*byte) };
     }
 }

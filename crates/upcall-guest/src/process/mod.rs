@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Errno;
 use upcall_linux::poller::prepared;
-use upcall_linux::{Thread, activations, affinity, base, descriptors, spawn};
+use upcall_linux::{Thread, activations, affinity, base, descriptors, kernel_slices, spawn};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode, raw_syscall};
@@ -95,6 +95,7 @@ fn refresh() {
     if let Some(runtime) = GUEST.runtime().filter(|_| !caller::is_outside()) {
         let inside = runtime.enter();
         affinity::refresh(&inside);
+        kernel_slices::pass_none_on();
         inside.leave();
     }
 }

@@ -58,7 +58,7 @@ pub fn table(stubs: &[Range<usize>], rows: &[Row]) -> Vec<u8> {
                 skipped = row.skipped;
             }
             table.extend_from_slice(&[VAL_EXPRESSION, IP, 9, OP_ADDR]);
-            table.extend_from_slice(&row.original.to_le_bytes());
+            table.extend_from_slice(&row.original().to_le_bytes());
         }
         table.resize(table.len().next_multiple_of(8), NOP);
         let length = (table.len() - entry - 4) as u32;

@@ -4,6 +4,7 @@
 //! live memory, on a file that is not loaded and on the hand-assembled functions of the tests.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::borrow::Cow;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::ptr;
@@ -45,7 +46,7 @@ impl Segment {
 /// One loaded ELF object.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Its path as the loader knows it; for the program, what `/proc/self/exe` says.
+    /// Its path as the loader knows it; for the program, which has none there, [`PROGRAM`].
     pub path: String,
     /// What it is to the process.
     pub role: Role,
@@ -155,9 +156,40 @@ impl<'a> Image<'a> {
         self.tail(address)?.first_chunk().copied()
     }
 
+    /// Returns true if there is little code and no system call in it: that is seen faster than what is kept about it is read.
+    pub fn has_no_call(&self) -> bool {
+        const LITTLE: usize = 64 << 10;
+        let length: usize = self.code().map(|part| part.bytes.len()).sum();
+        length <= LITTLE
+            && !self.code().any(|part| {
+                // Without an early end: so the compiler looks at many bytes at a time.
+                let (bytes, next) = (part.bytes, part.bytes.get(1..).unwrap_or_default());
+                let pairs = bytes.iter().zip(next);
+                pairs.fold(false, |found, (&one, &two)| {
+                    found | ((one == SYSCALL[0]) & (two == SYSCALL[1]))
+                })
+            })
+    }
+
     /// Returns the pieces that hold code.
     pub fn code(&self) -> impl Iterator<Item = &Part<'a>> {
         self.parts.iter().filter(|p| p.executable)
+    }
+}
+
+/// The instruction that makes a system call.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+
+/// What stands for the program's path.
+const PROGRAM: &str = "the program";
+
+/// Returns an object's path for people. That of the program is asked for only here: each process asks procfs for a name of
+/// its own first, which takes microseconds.
+pub fn path_of(path: &str) -> Cow<'_, str> {
+    let program = (path == PROGRAM).then(|| std::fs::read_link("/proc/self/exe").ok());
+    match program.flatten() {
+        Some(program) => program.to_string_lossy().into_owned().into(),
+        None => path.into(),
     }
 }
 
@@ -267,9 +299,7 @@ unsafe extern "C" fn collect(
     };
     object.role = role(&object, base);
     if object.path.is_empty() {
-        object.path = std::fs::read_link("/proc/self/exe")
-            .map(|p| p.to_string_lossy().into_owned())
-            .unwrap_or_else(|_| "the program".to_owned());
+        object.path = PROGRAM.to_owned();
     }
     objects.push(object);
     0

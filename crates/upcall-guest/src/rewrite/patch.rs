@@ -16,7 +16,7 @@ use crate::ground::state::GUEST;
 use crate::ground::{arch, memory};
 use crate::rewrite::arena::Arenas;
 use crate::rewrite::cfi::{self, Registration};
-use crate::rewrite::kept;
+use crate::rewrite::kept::{self, First};
 use crate::rewrite::object::{self, Image, Object, Role, Segment};
 use crate::rewrite::site::{self, CancelRange, Reason, Scan, Window};
 use crate::rewrite::stub::{self, Row, Stub};
@@ -35,6 +35,8 @@ pub struct Hooks {
     pub beside: bool,
     /// Returns true if a call with this number, `None` where it is not known, is one of the first ([`Extent::First`]).
     pub is_first: fn(Option<u32>) -> bool,
+    /// Those that may be, whatever the settings are.
+    pub first: First,
 }
 
 /// What [`install`] was given.
@@ -72,7 +74,7 @@ pub struct SiteReport {
 /// The result for one object.
 #[derive(Clone, Debug)]
 pub struct ObjectReport {
-    /// Its path.
+    /// Its path, as [`Object::path`].
     pub path: String,
     /// Its sites, by address.
     pub sites: Vec<SiteReport>,
@@ -127,7 +129,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for object in &self.objects {
             let (found, patched) = (object.sites.len(), object.patched());
-            write!(f, "{}: {patched} of {found} sites rewritten", object.path)?;
+            let path = object::path_of(&object.path);
+            write!(f, "{path}: {patched} of {found} sites rewritten")?;
             if let Some(left) = object.left {
                 write!(f, ", {left} left until there are threads")?;
             }
@@ -198,7 +201,7 @@ pub fn original(pc: usize) -> Option<Original> {
     let after = table.rows.partition_point(|r| r.pc <= pc);
     let row = table.rows.get(after.checked_sub(1)?)?;
     Some(Original {
-        pc: row.original,
+        pc: row.original(),
         skipped: row.skipped.into(),
     })
 }
@@ -214,7 +217,7 @@ pub fn replaced(pc: usize) -> Option<usize> {
     let row = table
         .rows
         .iter()
-        .find(|r| r.original == pc && r.skipped == 0)?;
+        .find(|r| r.original() == pc && r.skipped == 0)?;
     Some(row.pc)
 }
 
@@ -273,13 +276,16 @@ pub unsafe fn patch_objects(objects: &[Object], extent: Extent) -> Report {
         Role::Vdso => extent == Extent::All,
         Role::Runtime => hooks.is_some_and(|hooks| hooks.beside),
     };
-    let report = Report {
-        objects: objects
+    let patch_all = || {
+        objects
             .iter()
             .filter(|o| wanted(o))
             // SAFETY: the loader holds the object, and there is no other thread.
             .map(|o| unsafe { patch_object(o, extent) })
-            .collect(),
+            .collect()
+    };
+    let report = Report {
+        objects: kept::while_open(patch_all),
     };
     log(&report);
     report
@@ -315,7 +321,8 @@ pub unsafe fn patch_object(object: &Object, extent: Extent) -> ObjectReport {
         .collect();
     // SAFETY: the loader mapped the object and the caller keeps it; nobody writes while we read.
     let image = unsafe { object.image() };
-    let kept::Found { scan, left } = kept::sites(object, &image, &known, extent.wanted());
+    let first = HOOKS.get().map_or(First::NONE, |hooks| hooks.first);
+    let kept::Found { scan, left } = kept::sites(object, &image, &known, extent.wanted(), first);
     let Scan {
         mut sites,
         other_pairs,

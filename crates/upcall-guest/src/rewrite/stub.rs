@@ -57,10 +57,27 @@ const RED_ZONE: u8 = 128;
 pub struct Row {
     /// An address in the stub.
     pub pc: usize,
-    /// The original address.
-    pub original: usize,
+    /// From there to the original address, which is within a jump's reach: tables of rows are kept, and many.
+    distance: i32,
     /// 0, or the red zone's 128.
     pub skipped: u8,
+}
+
+impl Row {
+    fn new(pc: usize, original: usize, skipped: u8) -> Self {
+        // What is out of reach gets no stub (`Writer::relative`).
+        let distance = original.wrapping_sub(pc) as i32;
+        Self {
+            pc,
+            distance,
+            skipped,
+        }
+    }
+
+    /// Returns the original address.
+    pub fn original(&self) -> usize {
+        self.pc.wrapping_add_signed(self.distance as isize)
+    }
 }
 
 /// A stub, ready to be written at its address.
@@ -91,13 +108,9 @@ impl Writer {
     }
 
     fn row(&mut self, original: usize, skipped: u8) {
-        let row = Row {
-            pc: self.here(),
-            original,
-            skipped,
-        };
+        let row = Row::new(self.here(), original, skipped);
         match self.rows.last() {
-            Some(last) if last.original == original && last.skipped == skipped => {}
+            Some(last) if last.original() == original && last.skipped == skipped => {}
             _ => self.rows.push(row),
         }
     }

@@ -268,25 +268,49 @@ pub(super) fn set_kernel_action(signal: i32, action: &KernelAction) -> i64 {
     }) as i64
 }
 
-/// Takes over the actions that the process was started with (ignored signals are inherited), and
-/// those of constructors that ran before.
-pub fn inherit_actions() {
-    for signal in 1..SIGNALS as i32 {
-        let mut action = KernelAction::default();
-        // SAFETY: writes the structure.
-        unsafe {
-            raw_syscall(
-                libc::SYS_rt_sigaction,
-                [signal as u64, 0, (&raw mut action) as u64, 8, 0, 0],
-            )
-        };
-        ACTIONS[signal as usize].set(&action);
-        let handled = action.handler > SIG_IGN || shows_stacks(signal);
-        masks::handles(signal, handled);
-        let fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS);
-        if handled || fault {
-            take_over(signal);
+/// The signals whose actions are in [`ACTIONS`]. Of the others the kernel alone knows whether they are ignored.
+static INHERITED: AtomicU64 = AtomicU64::new(0);
+
+/// Takes over the actions that the process was started with (ignored signals are inherited) as far as they matter before
+/// the program asks or is made ready for threads: those of faults. With `all`, every one, those of constructors and of a
+/// program that ran before among them.
+pub fn inherit_actions(all: bool) {
+    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGSYS, GUEST.stacks()] {
+        if signal != 0 {
+            inherit(signal);
         }
+    }
+    if all {
+        inherit_rest();
+    }
+}
+
+/// Takes over all actions that were not yet.
+pub fn inherit_rest() {
+    for signal in 1..SIGNALS as i32 {
+        inherit(signal);
+    }
+}
+
+/// Takes over the action for one signal, unless that was done.
+fn inherit(signal: i32) {
+    if INHERITED.fetch_or(bit(signal), Ordering::Relaxed) & bit(signal) != 0 {
+        return;
+    }
+    let mut action = KernelAction::default();
+    // SAFETY: writes the structure.
+    unsafe {
+        raw_syscall(
+            libc::SYS_rt_sigaction,
+            [signal as u64, 0, (&raw mut action) as u64, 8, 0, 0],
+        )
+    };
+    ACTIONS[signal as usize].set(&action);
+    let handled = action.handler > SIG_IGN || shows_stacks(signal);
+    masks::handles(signal, handled);
+    let fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS);
+    if handled || fault {
+        take_over(signal);
     }
 }
 
@@ -324,6 +348,7 @@ pub fn sigaction(frame: &Frame) -> i64 {
     {
         return -i64::from(libc::EINVAL);
     }
+    inherit(signal);
     let before = ACTIONS[signal as usize].get();
     if new != 0 {
         let word = |index: usize| access::load_u64(new + 8 * index);

@@ -31,13 +31,15 @@ use upcall_linux::turns;
 use upcall_linux::variables::{self, Meaningless, signal_named};
 
 use crate::call::serve as calls;
-use crate::call::table::is_early;
+use crate::call::table::{FIRST, is_early};
 use crate::ground::entry::raw_syscall;
+use crate::ground::memory::Open;
 use crate::ground::state::{Backend, GUEST, Options, Policy, SLICE_NS};
-use crate::ground::{heap, hooks, obstacle};
+use crate::ground::{arch, heap, hooks, obstacle};
 use crate::process::{self, loads, preload};
+use crate::rewrite::kept;
+use crate::rewrite::object::{self, Role};
 use crate::rewrite::patch::{self, Extent, Hooks, ObjectReport};
-use crate::rewrite::{kept, object};
 use crate::signal::{self, dispatch};
 use crate::thread::{agents, bound, deadlines, shell};
 
@@ -88,7 +90,7 @@ unsafe fn serve(options: Options, beside: bool) {
     GUEST.configure(options);
     base::detect();
     unregister_rseq();
-    signal::inherit_actions();
+    signal::inherit_actions(beside);
     kept::note();
     turns::daemon::note();
     let hooks = Hooks {
@@ -97,8 +99,17 @@ unsafe fn serve(options: Options, beside: bool) {
         loader: true,
         beside,
         is_first: is_early,
+        first: FIRST,
     };
     let objects = object::loaded();
+    // Several things are written there, one after another.
+    let code = libc::PROT_READ | libc::PROT_EXEC;
+    let loader = objects.iter().filter(|o| o.role == Role::Loader);
+    let loader = loader
+        .flat_map(|o| &o.segments)
+        .find(|s| s.is_executable())
+        .and_then(|s| Open::new(s.range.clone(), s.protection));
+    let open = (Open::new(arch::reserved_stub_area(), code), loader);
     // SAFETY: the caller's promise; the hooks are this crate's.
     let report = unsafe {
         patch::install(hooks, &objects);
@@ -112,7 +123,9 @@ unsafe fn serve(options: Options, beside: bool) {
         objects.map(ObjectReport::left_alone).sum()
     };
     // Those that are not done are counted when they are.
-    if !loads::watch(objects, &report) || left_alone(false) > 0 {
+    let is_watched = loads::watch(objects, &report);
+    drop(open);
+    if !is_watched || left_alone(false) > 0 {
         ready::make();
     }
     dispatch::refused(left_alone(true));

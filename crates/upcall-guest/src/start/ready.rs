@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::ground::state::{self, GUEST};
 use crate::ground::{caller, heap, mask};
 use crate::process::loads;
-use crate::signal::dispatch;
+use crate::signal::{self, dispatch};
 use crate::thread::{agents, lifetime};
 
 /// Makes it ready, once.
@@ -53,6 +53,7 @@ extern "C" fn rest() {
     if LOOKS_FOR_PROBE.swap(false, Ordering::Relaxed) {
         GUEST.probe.store(super::best_probe(), Ordering::Relaxed);
     }
+    signal::inherit_rest();
     caller::prepare();
     lifetime::note_libc();
     agents::imports::look();

@@ -34,6 +34,12 @@ fn most() -> usize {
     }
 }
 
+/// Returns true if a process without threads is told of fewer processors than there are, since its user has asked for so many
+/// virtual processors.
+pub fn is_cut() -> bool {
+    most() != usize::MAX
+}
+
 /// Returns the processors that the thread has asked for, without those that the program may not use, or all of which it
 /// is told.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.

@@ -6,7 +6,7 @@ use upcall_core::kernel::Vessels;
 use upcall_core::{Errno, SpinLock};
 
 use crate::activation::preempt;
-use crate::state::{Activation, Runtime, base};
+use crate::state::{Activation, Runtime, base, kernel_slices};
 use crate::sys::clone::Start;
 use crate::sys::{self, error};
 
@@ -53,6 +53,7 @@ pub unsafe fn start(
     new: &Start,
     prepare: impl FnOnce(),
 ) -> Result<(), Errno> {
+    kernel_slices::pass_none_on();
     // Before the signals are blocked: the thread that holds the lock may wait for this activation's handler.
     let guard = STARTS.lock(runtime.kernel());
     prepare();

@@ -17,7 +17,7 @@ use crate::processors::quota::Quota;
 use crate::record::Recorder;
 use crate::state::{
     Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
-    Thread, activations, base, cpu_time, follows,
+    Thread, activations, base, cpu_time, follows, kernel_slices,
 };
 use crate::sys::{self, descriptors, live, memory, vdso};
 use crate::turns::Turns;
@@ -40,6 +40,7 @@ impl Linux {
         if settings.hooks.runs.is_some() {
             follows::begin(follows::HOOK);
         }
+        kernel_slices::look();
         // SAFETY: asks only.
         let pid = unsafe { sys!(sys::SYS_getpid) } as i32;
         Ok(Linux {
@@ -344,6 +345,7 @@ unsafe impl Vessels for Linux {
 
     #[inline]
     fn bind(&self, activation: &Activation) {
+        kernel_slices::stand_by(activation);
         let vp = activation.vp();
         if activation.kernel.binding.bind(vp.processor()) {
             self.note_place(vp);

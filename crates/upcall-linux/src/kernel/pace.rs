@@ -28,7 +28,7 @@ use upcall_core::State;
 
 use crate::processors::slice::{Accounted, Spent};
 use crate::processors::{affinity, load, placement};
-use crate::state::{Activation, Runtime, Vp};
+use crate::state::{Activation, Runtime, Vp, kernel_slices};
 use crate::sys::processor_time;
 
 /// Of the processor time that an activation wanted, others may have had so much, percent.
@@ -71,6 +71,7 @@ static CROWDS: [Crowd; VPS] = [const {
 /// A slice of the calling activation, the owner of its virtual processor, is over. Returns what it had of its processor in
 /// it, if that is `wanted` and known.
 pub(crate) fn tick(activation: &Activation, wanted: bool) -> Option<Spent> {
+    kernel_slices::tick(activation);
     let runtime = activation.runtime();
     let kernel = runtime.kernel();
     let now = kernel.now();

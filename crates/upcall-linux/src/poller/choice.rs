@@ -5,6 +5,8 @@
 //! Parking is better if other threads of the process wake it. It then goes on beside the thread that woke it, and not on
 //! the processor to which its activation is bound.
 //!
+//! It is better, too, where a virtual processor is busy serving ([`kernel_slices`]).
+//!
 //! A wait counts as ended from inside if the program has meanwhile written to a pipe, or to a descriptor that is neither a
 //! pipe nor a socket (an eventfd). A thread blocks until that has happened several times in a row. Then it parks until it
 //! has not happened for long.
@@ -12,7 +14,7 @@
 use core::sync::atomic::Ordering;
 
 use super::Poller;
-use crate::state::{Activation, Choice, Thread};
+use crate::state::{Activation, Choice, Thread, kernel_slices};
 
 /// Woken from inside so often in a row, a thread parks.
 const INSIDE: u32 = 4;
@@ -49,11 +51,16 @@ pub fn prefers_blocking(activation: &Activation) -> bool {
     if activation.prefers_blocking() {
         return true;
     }
+    if activation.vp().has_ready() {
+        // Also of a loop that finds its next events at once.
+        kernel_slices::wait(activation);
+        return false;
+    }
     !runtime.is_short()
         && activation
             .thread()
             .is_some_and(|thread| thread.kernel.choice.blocks())
-        && !activation.vp().has_ready()
+        && !kernel_slices::is_busy_serving(activation)
         && runtime.stats().absent.get() < runtime.vps().len() as u64
 }
 

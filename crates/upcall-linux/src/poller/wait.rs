@@ -4,10 +4,11 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Claim;
 use upcall_core::Waited;
+use upcall_core::kernel::Vessels;
 use upcall_core::{Edges, Errno, Machine, ThreadList, WakeReason};
 
 use super::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EVERYTHING, Poller, slot};
-use crate::state::{Descriptor, Entered, Linux, Node, Runtime, Thread};
+use crate::state::{Descriptor, Entered, Linux, Node, Runtime, Thread, kernel_slices};
 use crate::sys::{descriptors, error};
 
 /// What a thread waits for: any of these. Errors and hang-ups come unasked.
@@ -224,6 +225,7 @@ impl Poller {
         }
         let polls = !watches.is_empty();
         if polls {
+            kernel_slices::wait(runtime.kernel().current());
             let writes = self.writes.load(Ordering::Relaxed);
             thread.kernel.choice.begins(writes);
             self.waiters.fetch_add(1, Ordering::Relaxed);

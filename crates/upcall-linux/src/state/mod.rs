@@ -12,6 +12,7 @@ mod begin;
 pub mod cpu_time;
 pub(crate) mod follows;
 mod inbox;
+pub mod kernel_slices;
 mod linux;
 mod room;
 pub mod slack;
@@ -67,6 +68,8 @@ pub struct LinuxActivation {
     pub(crate) binding: Binding,
     /// How its last time slice went.
     pub(crate) slice: Slice,
+    /// Whether it has asked the kernel for short slices ([`kernel_slices`]).
+    pub(crate) has_short_slices: AtomicBool,
     pub(crate) waiting: AtomicEnum<Sleeps>,
     /// The timer of its time slices plus one, or 0.
     pub(crate) timer: AtomicI32,
@@ -118,6 +121,7 @@ impl Default for LinuxActivation {
             tid: AtomicI32::new(0),
             binding: Binding::default(),
             slice: Slice::default(),
+            has_short_slices: AtomicBool::new(false),
             waiting: AtomicEnum::new(Sleeps::Nowhere),
             timer: AtomicI32::new(0),
             timer_tried_ns: AtomicU64::new(0),

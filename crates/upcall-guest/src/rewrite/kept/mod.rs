@@ -20,11 +20,15 @@ mod place;
 use std::ops::Range;
 use std::sync::Mutex;
 
+use self::format::LONGEST;
 use crate::rewrite::object::{Image, Object, Role};
 use crate::rewrite::site::{self, Scan, Site, Window};
 
-pub use format::{Decision, Decisions, Key, Reader, Verdict, encode, open};
-pub use place::note;
+pub use format::{
+    BEGINNING, Beginning, Decision, Decisions, First, Key, Reader, Verdict, encode, open,
+    open_beginning,
+};
+pub use place::{note, while_open};
 
 /// The sites of an object.
 pub struct Found {
@@ -42,6 +46,7 @@ static UNWRITTEN: Mutex<Vec<(usize, Vec<u8>)>> = Mutex::new(Vec::new());
 const NAMELESS: Key = Key {
     build_id: [0; 20],
     file: [0; 5],
+    first: 0,
 };
 
 /// Forgets what is kept in memory about an object that is gone, by where it began.
@@ -58,32 +63,54 @@ fn take_unwritten(base: usize) -> Option<Vec<u8>> {
 }
 
 /// Finds the sites of an object. `known` holds windows that are rewritten already, by address. `wanted` says of a call's
-/// number if its windows are asked for now, `None`: all are.
+/// number if its windows are asked for now, `None`: all are. No number is asked for that is not among the `first`.
 pub fn sites(
     object: &Object,
     image: &Image<'_>,
     known: &[Range<usize>],
     wanted: Option<fn(Option<u32>) -> bool>,
+    first: First,
 ) -> Found {
+    if image.has_no_call() {
+        let scan = Scan::default();
+        return Found { scan, left: None };
+    }
     let base = object.span().start;
     let named = match object.role {
         Role::Runtime => None,
-        _ => Key::of(object, image),
+        _ => Key::of(object, image, first.set),
     };
     let key = named.as_ref().unwrap_or(&NAMELESS);
-    let recall_from = |bytes: &[u8]| recall(&open(key, bytes)?, image, base, known, wanted);
-    let kept = take_unwritten(base).or_else(|| named.as_ref().and_then(place::read));
-    if let Some(found) = kept.and_then(|bytes| recall_from(&bytes)) {
+    let recall_all = |bytes: &[u8]| recall(&open(key, bytes)?, image, base, known, wanted);
+    if let Some(found) = take_unwritten(base).and_then(|bytes| recall_all(&bytes)) {
         return found;
+    }
+    if let Some(key) = &named {
+        let all = || recall_all(&place::read(key, LONGEST)?);
+        let beginning = || {
+            let bytes = place::read(key, BEGINNING)?;
+            match open_beginning(key, &bytes) {
+                Beginning::First(kept) => recall(&kept, image, base, known, wanted),
+                Beginning::Longer => all(),
+                Beginning::None => None,
+            }
+        };
+        let kept = match wanted {
+            Some(_) => beginning(),
+            None => all(),
+        };
+        if let Some(found) = kept {
+            return found;
+        }
     }
     let scan = site::scan(image, known);
     if known.is_empty()
         && let Some(decisions) = decided(&scan, image, base)
     {
-        let bytes = encode(key, &decisions);
+        let bytes = encode(key, &decisions, first.is);
         let is_written = named.as_ref().is_some_and(|key| place::write(key, &bytes));
         if wanted.is_some()
-            && let Some(found) = recall_from(&bytes)
+            && let Some(found) = recall_all(&bytes)
         {
             if !is_written && let Ok(mut unwritten) = UNWRITTEN.try_lock() {
                 unwritten.push((base, bytes));
@@ -106,28 +133,28 @@ pub fn recall(
     let absolute = |range: &Range<u32>| {
         Some(base.checked_add(range.start as usize)?..base.checked_add(range.end as usize)?)
     };
-    let is_wanted = |decision: &Option<Decision>| {
-        let decision = decision.as_ref();
-        decision.is_some_and(|decision| {
-            let number = decision.number.map(u32::from);
-            wanted.is_none_or(|wanted| wanted(number))
-        })
+    // Those that are asked for are all among the first.
+    let (first, all) = (&mut kept.first(), &mut kept.decisions());
+    let (decisions, left): (&mut dyn Iterator<Item = Option<Decision>>, _) = match wanted {
+        Some(_) => (first, Some(kept.nr_others())),
+        None => (all, None),
     };
+    let nr_all = kept.first().count() + kept.nr_others();
     let mut found = Found {
         scan: Scan {
             // To grow would touch pages that are not needed.
-            sites: Vec::with_capacity(kept.decisions().filter(is_wanted).count()),
+            sites: Vec::with_capacity(nr_all - left.unwrap_or(0)),
             other_pairs: kept.other_pairs(),
             cancel: match kept.cancel() {
                 Some(range) => Some(site::CancelRange(absolute(&range)?)),
                 None => None,
             },
         },
-        left: wanted.map(|_| 0),
+        left,
     };
     // Up to here everything is decided.
     let mut taken = base;
-    for decision in kept.decisions() {
+    for decision in decisions {
         let decision = decision?;
         let address = base.checked_add(decision.offset as usize)?;
         if address < taken {

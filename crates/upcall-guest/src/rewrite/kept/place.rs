@@ -11,6 +11,7 @@
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use upcall_linux::{is_filtered, own_files};
@@ -85,11 +86,40 @@ fn name_of(key: &Key) -> String {
     format!("{:03x}", key.slot() % SLOTS)
 }
 
-/// Returns the bytes that are kept in the key's place.
-pub fn read(key: &Key) -> Option<Vec<u8>> {
+/// The directory, opened, while several files are read there one after another.
+static OPENED: Mutex<Option<Open>> = Mutex::new(None);
+
+/// Keeps the directory open for what `read` reads, so that it is opened and looked at once.
+pub fn while_open<T>(read: impl FnOnce() -> T) -> T {
+    let set = |directory| {
+        if let Ok(mut opened) = OPENED.try_lock() {
+            *opened = directory;
+        }
+    };
+    set(open_directory());
+    let answer = read();
+    set(None);
+    answer
+}
+
+fn open_directory() -> Option<Open> {
     let flags = libc::O_DIRECTORY | libc::O_PATH;
     let directory = Open::at(libc::AT_FDCWD as u64, directory()?, flags)?;
     directory.own()?;
+    Some(directory)
+}
+
+/// Returns the bytes that are kept in the key's place, `most` of them at most.
+pub fn read(key: &Key, most: usize) -> Option<Vec<u8>> {
+    let opened = OPENED.try_lock().ok();
+    if let Some(directory) = opened.as_ref().and_then(|opened| opened.as_ref()) {
+        return read_in(directory, key, most);
+    }
+    drop(opened);
+    read_in(&open_directory()?, key, most)
+}
+
+fn read_in(directory: &Open, key: &Key, most: usize) -> Option<Vec<u8>> {
     let name = CString::new(name_of(key)).ok()?;
     let file = Open::at(directory.0, &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
     let data = file.own()?;
@@ -97,6 +127,7 @@ pub fn read(key: &Key) -> Option<Vec<u8>> {
     if data.st_mode & libc::S_IFMT != libc::S_IFREG || length > LONGEST {
         return None;
     }
+    let length = length.min(most);
     let mut bytes = vec![0u8; length];
     let words = [file.0, bytes.as_mut_ptr() as u64, length as u64, 0, 0, 0];
     // SAFETY: writes into the buffer.

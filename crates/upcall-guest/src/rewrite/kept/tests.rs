@@ -5,7 +5,12 @@ use iced_x86::{Code, Decoder, DecoderOptions};
 use proptest::prelude::*;
 
 fn key() -> impl Strategy<Value = Key> {
-    (any::<[u8; 20]>(), any::<[u64; 5]>()).prop_map(|(build_id, file)| Key { build_id, file })
+    let parts = (any::<[u8; 20]>(), any::<[u64; 5]>(), any::<u32>());
+    parts.prop_map(|(build_id, file, first)| Key {
+        build_id,
+        file,
+        first,
+    })
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {
@@ -55,6 +60,10 @@ fn decisions() -> impl Strategy<Value = Decisions> {
         })
 }
 
+fn some_numbers(number: Option<u32>) -> bool {
+    number.is_none_or(|number| number % 3 == 0)
+}
+
 /// All that a file says.
 fn decode(key: &Key, bytes: &[u8]) -> Option<Decisions> {
     let reader = open(key, bytes)?;
@@ -75,8 +84,9 @@ fn through_a_file(
     let key = Key {
         build_id: [1; 20],
         file: [1; 5],
+        first: 1,
     };
-    let bytes = encode(&key, kept);
+    let bytes = encode(&key, kept, wanted.unwrap_or(|_| true));
     recall(&open(&key, &bytes)?, image, base, &[], wanted)
 }
 
@@ -101,9 +111,9 @@ fn what_is_kept_of_libc_is_what_its_scan_has_found() {
     let image = unsafe { libc.image() };
     let scan = site::scan(&image, &[]);
     let base = libc.span().start;
-    let key = Key::of(&libc, &image).expect("libc has a build id and a file");
+    let key = Key::of(&libc, &image, 1).expect("libc has a build id and a file");
     let kept = decided(&scan, &image, base).expect("libc is an object like others");
-    let bytes = encode(&key, &kept);
+    let bytes = encode(&key, &kept, some_numbers);
     assert!(bytes.len() <= format::LONGEST);
     let kept = decode(&key, &bytes).expect("it was just written");
     let all = through_a_file(&kept, &image, base, None).expect("nothing has changed");
@@ -125,6 +135,38 @@ fn what_is_kept_of_libc_is_what_its_scan_has_found() {
 }
 
 #[test]
+fn the_first_decisions_are_read_without_the_others() {
+    let libc = libc_object();
+    // SAFETY: as above.
+    let image = unsafe { libc.image() };
+    let base = libc.span().start;
+    let kept = decided(&site::scan(&image, &[]), &image, base).expect("an object like others");
+    let key = Key::of(&libc, &image, 1).expect("libc has a build id and a file");
+    let exits = |number: Option<u32>| number == Some(libc::SYS_exit_group as u32);
+    let bytes = encode(&key, &kept, exits);
+    let Beginning::First(first) = open_beginning(&key, &bytes[..BEGINNING]) else {
+        panic!("they are in the beginning");
+    };
+    let found = recall(&first, &image, base, &[], Some(exits)).expect("nothing has changed");
+    let all = through_a_file(&kept, &image, base, Some(exits)).expect("nothing has changed");
+    assert_eq!(found.left, all.left);
+    let addresses = |found: &Found| -> Vec<usize> {
+        let sites = found.scan.sites.iter();
+        sites.map(|site| site.address).collect()
+    };
+    assert_eq!(addresses(&found), addresses(&all));
+    let all_first = encode(&key, &kept, |_| true);
+    let beginning = open_beginning(&key, &all_first[..BEGINNING]);
+    assert!(matches!(beginning, Beginning::Longer));
+    for at in 0..BEGINNING.min(90 + 16 * first.first().count()) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        let beginning = open_beginning(&key, &damaged[..BEGINNING]);
+        assert!(!matches!(beginning, Beginning::First(_)), "byte {at}");
+    }
+}
+
+#[test]
 fn one_changed_byte_in_a_window_makes_the_whole_file_worth_nothing() {
     let libc = libc_object();
     // SAFETY: as above.
@@ -142,7 +184,7 @@ fn one_changed_byte_in_a_window_makes_the_whole_file_worth_nothing() {
 proptest! {
     #[test]
     fn decisions_are_read_as_they_were_written(key in key(), decisions in decisions()) {
-        let bytes = encode(&key, &decisions);
+        let bytes = encode(&key, &decisions, some_numbers);
         prop_assert_eq!(decode(&key, &bytes), Some(decisions));
         let mut other = key;
         other.file[4] ^= 1;
@@ -154,7 +196,7 @@ proptest! {
         key in key(), decisions in decisions(), at in any::<prop::sample::Index>(), with in 1..=255u8,
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut bytes = encode(&key, &decisions);
+        let mut bytes = encode(&key, &decisions, some_numbers);
         prop_assert_eq!(decode(&key, &bytes[..cut.index(bytes.len())]), None);
         let at = at.index(bytes.len());
         bytes[at] ^= with;
@@ -167,7 +209,7 @@ proptest! {
         key in key(), decisions in decisions(), noise in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 1..9),
         rest in prop::collection::vec(any::<u8>(), 0..100),
     ) {
-        let mut bytes = encode(&key, &decisions);
+        let mut bytes = encode(&key, &decisions, some_numbers);
         bytes.truncate(bytes.len() - 8);
         let head = 72;
         for (at, byte) in noise {

@@ -39,7 +39,12 @@ impl Window {
 type Parts = (Vec<Moved>, Vec<Moved>);
 
 fn plainly(bytes: &[u8], range: &Range<usize>, address: usize) -> Option<Parts> {
+    // Most have one instruction on each side. To grow at once for more would touch pages that are not needed.
     let (mut before, mut after) = (Vec::new(), Vec::new());
+    let push = |to: &mut Vec<Moved>, moved| {
+        to.reserve_exact(1);
+        to.push(moved);
+    };
     let mut at = range.start;
     let mut ended = false;
     while at < range.end {
@@ -54,11 +59,11 @@ fn plainly(bytes: &[u8], range: &Range<usize>, address: usize) -> Option<Parts> 
         };
         match found.then {
             Then::Call if at == address => {}
-            Then::Next if at < address => before.push(moved),
-            Then::Next if at > address && !ended => after.push(moved),
-            Then::Padding if at > address => after.push(moved),
+            Then::Next if at < address => push(&mut before, moved),
+            Then::Next if at > address && !ended => push(&mut after, moved),
+            Then::Padding if at > address => push(&mut after, moved),
             Then::Return if at > address && !ended => {
-                after.push(moved);
+                push(&mut after, moved);
                 ended = true;
             }
             _ => return None,

@@ -223,18 +223,18 @@ fn every_instruction_of_a_stub_stands_for_an_original() {
     let window = window(&decode(bytes)).expect("five bytes stand before the call");
     let to = AT + 0x5000;
     let stub = stub::build(&window, &bytes[range(&window)], to, to - 64).expect("it is near");
-    assert_eq!(stub.rows[0].original, AT + 1);
+    assert_eq!(stub.rows[0].original(), AT + 1);
     let at = |pc: usize| *stub.rows.iter().rfind(|r| r.pc <= pc).expect("a row");
     assert_eq!(
-        (at(stub.resume).original, at(stub.resume).skipped),
+        (at(stub.resume).original(), at(stub.resume).skipped),
         (AT + 8, 0)
     );
     assert_eq!(
-        (at(stub.at_site).original, at(stub.at_site).skipped),
+        (at(stub.at_site).original(), at(stub.at_site).skipped),
         (AT + 6, 0)
     );
     assert_eq!(
-        (at(stub.resume - 1).original, at(stub.resume - 1).skipped),
+        (at(stub.resume - 1).original(), at(stub.resume - 1).skipped),
         (AT + 8, 128)
     );
     assert!(stub.rows.is_sorted_by_key(|r| r.pc));

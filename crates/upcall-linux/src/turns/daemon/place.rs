@@ -30,19 +30,26 @@ pub fn system_socket() -> PathBuf {
 /// Returns where the daemon's socket is: in `XDG_RUNTIME_DIR`, or in `/run/user/UID` where that is not set. `None`: there
 /// is no such place.
 pub fn socket() -> Option<PathBuf> {
+    let directory = runtime_directory();
+    (directory.is_absolute() && directory.is_dir()).then(|| directory.join(NAME))
+}
+
+fn runtime_directory() -> PathBuf {
     let named = std::env::var_os("XDG_RUNTIME_DIR").filter(|name| !name.is_empty());
     let directory = named.unwrap_or_else(|| {
         // SAFETY: asks only.
         let user = unsafe { libc::geteuid() };
         OsString::from(std::format!("/run/user/{user}"))
     });
-    let directory = PathBuf::from(directory);
-    (directory.is_absolute() && directory.is_dir()).then(|| directory.join(NAME))
+    PathBuf::from(directory)
 }
 
 /// Notes where the daemons' sockets would be. Called at start, before the program changes its environment.
 pub fn note() {
-    let places = [Some(system_socket()), socket()];
+    // Not looked at yet: most processes never ask a daemon.
+    let directory = runtime_directory();
+    let of_user = directory.is_absolute().then(|| directory.join(NAME));
+    let places = [Some(system_socket()), of_user];
     for (place, path) in ADDRESSES.iter().zip(places) {
         if let Some(address) = path.and_then(|path| address(&path)) {
             place.store(Box::into_raw(Box::new(address)), Ordering::Release);
