@@ -46,7 +46,7 @@ impl Segment {
 /// One loaded ELF object.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Its path as the loader knows it; for the program, which has none there, [`PROGRAM`].
+    /// Its path as the loader knows it; for the program, which has none there, words that say so.
     pub path: String,
     /// What it is to the process.
     pub role: Role,

@@ -356,7 +356,6 @@ const OF_KERNEL: &[&str] = &[
     "rt_sigsuspend",
     "rt_sigtimedwait",
     "sched_yield",
-    "seccomp",
     "select",
     "sendfile",
     "sendmmsg",
