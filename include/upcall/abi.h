@@ -55,6 +55,7 @@ struct upcall_told {
   uint64_t has[UPCALL_ABI_WORDS]; /* the processors that the space may use */
   uint64_t truce_until;  /* when the last truce ends that concerned the space: until then none waits for another */
   uint64_t truce_length; /* how long that truce was to be */
+  uint64_t leaves_at;    /* the warning: when it is to lose all processors that others want; 0: nothing is known of that */
 };
 
 /* Bits of upcall_told.wanted. */
@@ -181,13 +182,14 @@ enum upcall_state {
 UPCALL_ABI_SIZE(upcall_head, 16);
 UPCALL_ABI_AT(upcall_head, version, 8);
 UPCALL_ABI_AT(upcall_head, size, 12);
-UPCALL_ABI_SIZE(upcall_told, 80);
+UPCALL_ABI_SIZE(upcall_told, 88);
 UPCALL_ABI_AT(upcall_told, alive, 16);
 UPCALL_ABI_AT(upcall_told, changes, 24);
 UPCALL_ABI_AT(upcall_told, wanted, 28);
 UPCALL_ABI_AT(upcall_told, has, 32);
 UPCALL_ABI_AT(upcall_told, truce_until, 64);
 UPCALL_ABI_AT(upcall_told, truce_length, 72);
+UPCALL_ABI_AT(upcall_told, leaves_at, 80);
 UPCALL_ABI_SIZE(upcall_said, 144);
 UPCALL_ABI_AT(upcall_said, bell, 16);
 UPCALL_ABI_AT(upcall_said, changes, 20);

@@ -71,6 +71,9 @@ pub struct Told {
     pub truce_until: AtomicU64,
     /// How long that truce was to be, in nanoseconds.
     pub truce_length: AtomicU64,
+    /// The warning: when the space is to lose all processors that others want, in nanoseconds of the monotonic clock; 0: nothing is
+    /// known of that.
+    pub leaves_at: AtomicU64,
 }
 
 /// From the program: hints.
@@ -371,7 +374,7 @@ impl Row {
 }
 
 /// Each type with its size, and each field with its offset, by the names of the header.
-pub const LAYOUT: [(&str, usize); 48] = [
+pub const LAYOUT: [(&str, usize); 49] = [
     ("sizeof(struct upcall_head)", size_of::<Head>()),
     (
         "offsetof(struct upcall_head, magic)",
@@ -403,6 +406,10 @@ pub const LAYOUT: [(&str, usize); 48] = [
     (
         "offsetof(struct upcall_told, truce_length)",
         offset_of!(Told, truce_length),
+    ),
+    (
+        "offsetof(struct upcall_told, leaves_at)",
+        offset_of!(Told, leaves_at),
     ),
     ("sizeof(struct upcall_said)", size_of::<Said>()),
     ("offsetof(struct upcall_said, bell)", offset_of!(Said, bell)),
@@ -510,9 +517,9 @@ pub const LAYOUT: [(&str, usize); 48] = [
 const _: () = {
     assert!(PROCESSORS as usize == WORDS * 64);
     let expected = [
-        16, 0, 8, 12, 80, 16, 24, 28, 32, 64, 72, 144, 16, 20, 24, 56, 88, 96, 104, 108, 112, 64,
-        8, 12, 16, 24, 28, 16448, 16, 64, 16, 0, 8, 12, 32, 0, 8, 12, 16, 24, 88, 0, 4, 8, 16, 48,
-        80, 84,
+        16, 0, 8, 12, 88, 16, 24, 28, 32, 64, 72, 80, 144, 16, 20, 24, 56, 88, 96, 104, 108, 112,
+        64, 8, 12, 16, 24, 28, 16448, 16, 64, 16, 0, 8, 12, 32, 0, 8, 12, 16, 24, 88, 0, 4, 8, 16,
+        48, 80, 84,
     ];
     let mut at = 0;
     while at < LAYOUT.len() {

@@ -105,6 +105,8 @@ struct Gang {
     turn_ns: u64,
     /// By how much the present turn is longer.
     more_ns: u64,
+    /// It has given up the rest of its turn.
+    has_ended: bool,
 }
 
 /// Whose turn it is.
@@ -148,6 +150,7 @@ impl Gangs {
                 stage: stage(Stage::Resting),
                 turn_ns: self.slice_ns,
                 more_ns: 0,
+                has_ended: false,
             }),
         }
     }
@@ -202,6 +205,13 @@ impl Gangs {
             && gang.is_on()
         {
             gang.more_ns = gang.more_ns.saturating_add(by_ns);
+        }
+    }
+
+    /// A gang gives up the rest of its turn. Nothing, if it is not on.
+    pub fn end(&mut self, id: GangId) {
+        if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id) {
+            gang.has_ended = gang.is_on();
         }
     }
 
@@ -317,12 +327,16 @@ impl Gang {
     fn go_on(&mut self, now_ns: u64) {
         self.stage = Stage::On { since_ns: now_ns };
         self.more_ns = 0;
+        self.has_ended = false;
     }
 
     fn end_ns(&self) -> Option<u64> {
         let Stage::On { since_ns } = self.stage else {
             return None;
         };
+        if self.has_ended {
+            return Some(since_ns);
+        }
         Some(
             since_ns
                 .saturating_add(self.turn_ns)

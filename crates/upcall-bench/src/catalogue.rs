@@ -27,6 +27,8 @@ pub enum Kind {
     /// So many copies at once, whose mean time is taken; the program reports what it takes without threads too, when
     /// it is alone.
     Speedup(usize),
+    /// So many copies at once under a daemon that warns before a turn ends, or does not; a variant says both. The figure is their mean time.
+    Warning,
     /// A server, by the name of the program, under load: throughput and late answers.
     Server,
     /// Programs that are not ours, one a variant: their processor time.
@@ -247,6 +249,8 @@ const SHARE: &[Bound] = &[
     Bound::median(Limit::PartOfNptl(0.95)),
     Bound::median(Limit::TimesNptl(1.1)),
 ];
+/// Two threads that spin for each other's critical sections, marked where a package has such.
+const SPINNING: &[&str] = &["threads=2", "marks=1", "operations=60000"];
 const PAIR: &[Bound] = &[Bound::median(Limit::AtLeast(0.5))];
 
 /// The variants into which [`Kind::Overhead`] turns its figures.
@@ -656,6 +660,22 @@ pub const WORKLOADS: &[Workload] = &[
         "200,000 numbers sorted by merging, a thread for one half of each range (Marsh et al. 1991)",
         &[application("1", 1, &[]), application("2", 2, &[])],
     ),
+    Workload {
+        name: "warning",
+        about: "1, 2 and 3 copies of two threads that spin for a lock, the warning before a turn ends off and on (Marsh et al. 1991)",
+        program: "critical_sections",
+        workers: 2,
+        kind: Kind::Warning,
+        unit: "ns",
+        variants: &[
+            with_libc("1_off", SPINNING),
+            with_libc("1_on", SPINNING),
+            with_libc("2_off", SPINNING),
+            with_libc("2_on", SPINNING),
+            with_libc("3_off", SPINNING),
+            with_libc("3_on", SPINNING),
+        ],
+    },
     served::MARIADB,
     served::POSTGRES,
     served::REDIS,

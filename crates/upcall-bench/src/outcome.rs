@@ -84,9 +84,12 @@ pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) ->
             Kind::Loss => lost_work(series("without", index), series("with", index)),
             Kind::Pair => efficiency(series("alone", index), series("pair", index)),
             Kind::Speedup(_) => speedup(series("sequential", index), series("ns", index)),
-            Kind::Samples | Kind::Share | Kind::Overhead | Kind::Server | Kind::Job => {
-                Summary::of(series(choice.workload.unit, index))
-            }
+            Kind::Samples
+            | Kind::Share
+            | Kind::Overhead
+            | Kind::Server
+            | Kind::Job
+            | Kind::Warning => Summary::of(series(choice.workload.unit, index)),
         });
         let (unit, bounds) = (choice.workload.unit, variant.bounds);
         all.push(Outcome {

@@ -137,6 +137,7 @@ const SIGNAL_WAIT: &[Figure] = &[
     us("Ultrix processes", Other, 1_840.0),
 ];
 const SLIDES: &str = "the slides say neither how large the problem is nor how many threads, so only the ratio compares";
+const LEVELS: &str = "the slides do not say which program it is, so only ratios compare";
 const BOTH_WAYS: &str = "here the round trip is measured, which is two of these";
 
 /// Rows of published tables, those with a workload first, in the catalogue's order.
@@ -322,6 +323,33 @@ pub const ROWS: &[Published] = &[
         ],
         SLIDES,
     ),
+    row(
+        "warning",
+        (MARSH, "two-minute warning, multiprogramming level 1"),
+        &[
+            ms("enabled", Proposed, 8_580.0),
+            ms("disabled", Other, 8_500.0),
+        ],
+        LEVELS,
+    ),
+    row(
+        "warning",
+        (MARSH, "two-minute warning, multiprogramming level 2"),
+        &[
+            ms("enabled", Proposed, 16_000.0),
+            ms("disabled", Other, 40_100.0),
+        ],
+        LEVELS,
+    ),
+    row(
+        "warning",
+        (MARSH, "two-minute warning, multiprogramming level 3"),
+        &[
+            ms("enabled", Proposed, 23_800.0),
+            ms("disabled", Other, 61_600.0),
+        ],
+        LEVELS,
+    ),
     Published {
         unit: "ratio",
         ..row(
@@ -335,15 +363,6 @@ pub const ROWS: &[Published] = &[
             "theirs is on 6 processors, where 3 is the most that two copies can have each",
         )
     },
-    row(
-        "",
-        (MARSH, "two-minute warning, multiprogramming level 3"),
-        &[
-            ms("enabled", Proposed, 23_800.0),
-            ms("disabled", Other, 61_600.0),
-        ],
-        "",
-    ),
     row(
         "",
         (SIRER, "Table 4, CAS2Synch"),

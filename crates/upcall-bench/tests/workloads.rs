@@ -339,6 +339,31 @@ fn copies_that_spin_tell_begin_and_end() {
         let found = figures(&[name, "operations=20"]).expect("needs nothing special");
         assert!(found["begin"][0] < found["end"][0]);
     }
+    for program in [PROGRAM, CRATE_PROGRAM] {
+        let words = ["critical_sections", "gate=1", "threads=2", "operations=20"];
+        // At the end of its input it was not let go.
+        let output = workload(program, &words);
+        assert!(!output.status.success(), "{output:?}");
+        let mut child = Command::new(program)
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the workload program starts");
+        child
+            .stdin
+            .take()
+            .expect("a pipe")
+            .write_all(b"x")
+            .expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let series: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        assert_eq!(series, ["begin", "end", "done"]);
+    }
 }
 
 #[test]

@@ -291,9 +291,12 @@ struct upcall_policy {
     /* period_ns nanoseconds have passed since the last call. Never called if period_ns is 0. */
     void (*tick)(void *context, struct upcall_policy_threads *threads);
     uint64_t period_ns;
+    /* upcalld gives the program's processors to others left_ns nanoseconds from now. Threads go on until then, in the order of
+     * their ranks. */
+    void (*warned)(void *context, struct upcall_policy_threads *threads, uint64_t left_ns);
 };
 
-#define UPCALL_POLICY_INITIALIZER { sizeof(struct upcall_policy), NULL, NULL, NULL, NULL, NULL, NULL, 0 }
+#define UPCALL_POLICY_INITIALIZER { sizeof(struct upcall_policy), NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL }
 
 /* Gives a thread another rank. The rank counts as soon as the function of the policy returns: a running thread gives
  * way if it must.
@@ -491,7 +494,7 @@ int upcall_setspecific(upcall_key_t key, const void *value);
 
 UPCALL_STATIC_ASSERT(sizeof(struct upcall_options) == 56 || sizeof(void *) != 8, "upcall_options");
 UPCALL_STATIC_ASSERT(sizeof(struct upcall_thread_attr) == 56 || sizeof(void *) != 8, "upcall_thread_attr");
-UPCALL_STATIC_ASSERT(sizeof(struct upcall_policy) == 64 || sizeof(void *) != 8, "upcall_policy");
+UPCALL_STATIC_ASSERT(sizeof(struct upcall_policy) == 72 || sizeof(void *) != 8, "upcall_policy");
 UPCALL_STATIC_ASSERT(sizeof(upcall_fork_t) == 80, "upcall_fork_t");
 UPCALL_STATIC_ASSERT(sizeof(upcall_mutex_t) == 16, "upcall_mutex_t");
 UPCALL_STATIC_ASSERT(sizeof(upcall_cond_t) == 16, "upcall_cond_t");

@@ -24,6 +24,6 @@ fits!(Semaphore, 16, 8);
 fits!(Meeting, 32, 8);
 fits!(Once, 8, 4);
 fits!(Fork, 80, 8);
-const _: () = assert!(size_of::<Callbacks>() == 64 || size_of::<usize>() != 8);
+const _: () = assert!(size_of::<Callbacks>() == 72 || size_of::<usize>() != 8);
 const _: () = assert!(size_of::<Options>() == 56 || size_of::<usize>() != 8);
 const _: () = assert!(size_of::<ThreadAttributes>() == 56 || size_of::<usize>() != 8);

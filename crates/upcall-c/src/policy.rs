@@ -21,6 +21,7 @@ pub struct Callbacks {
     idle: Option<unsafe extern "C" fn(*mut c_void, About)>,
     tick: Option<unsafe extern "C" fn(*mut c_void, About)>,
     period_ns: u64,
+    warned: Option<unsafe extern "C" fn(*mut c_void, About, u64)>,
 }
 
 impl Callbacks {
@@ -33,6 +34,7 @@ impl Callbacks {
         idle: None,
         tick: None,
         period_ns: 0,
+        warned: None,
     };
 }
 
@@ -93,6 +95,14 @@ impl Policy for Own {
         if let Some(idle) = self.0.idle {
             // SAFETY: see `ready`.
             unsafe { idle(self.0.context, threads) };
+        }
+    }
+
+    fn warned(&mut self, threads: &mut Threads, left: Duration) {
+        if let Some(warned) = self.0.warned {
+            let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+            // SAFETY: see `ready`.
+            unsafe { warned(self.0.context, threads, left_ns) };
         }
     }
 

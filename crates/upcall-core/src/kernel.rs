@@ -203,6 +203,12 @@ pub trait Share: Vessels {
         true
     }
 
+    /// Returns true if a virtual processor that has not its processor any more ([`Share::may_run`]) has it to the end of a critical
+    /// section in which its thread is: others are going to have it, and have not got it yet.
+    fn may_finish(&self, _vp: &'static Vp<Self>) -> bool {
+        false
+    }
+
     /// Sleeps until [`Share::may_run`] says yes for the activation's virtual processor, or
     /// [`Vessels::wake`]. Returns at once if `activation.wake` is no longer `seen`. May return early.
     fn await_turn(&self, activation: &Activation<Self>, seen: u32) {

@@ -320,6 +320,10 @@ impl Share for Sim {
         !lacks
     }
 
+    fn may_finish(&self, _vp: &'static Vp) -> bool {
+        self.space().finishes.get()
+    }
+
     fn await_turn(&self, activation: &Activation<Self>, seen: u32) {
         let machine = self.machine();
         machine.point(Call::AwaitTurn);

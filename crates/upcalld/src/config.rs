@@ -24,6 +24,8 @@ pub struct Config {
     pub log: Option<Level>,
     /// Where metrics are served, if they are.
     pub metrics: Option<Absolute>,
+    /// How long before the end of its turn a program is warned.
+    pub warning: Lead,
     /// For each user.
     pub limits: Limits,
     /// By the name of the executable file.
@@ -55,6 +57,34 @@ impl Default for Limits {
 pub struct Program {
     /// Its share, if it asks for none.
     pub share: Share,
+}
+
+/// Before the end of a turn, in milliseconds; 0: no warning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Lead(u32);
+
+/// The longest: half of a turn, where nobody has a longer one.
+const LONGEST_LEAD: u32 = 10;
+
+impl Lead {
+    /// In nanoseconds.
+    pub fn ns(self) -> u64 {
+        u64::from(self.0) * 1_000_000
+    }
+}
+
+impl TryFrom<i64> for Lead {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, String> {
+        match number {
+            0 => Ok(Lead(0)),
+            number => within(number, LONGEST_LEAD)
+                .map(Lead)
+                .map_err(|wrong| format!("{wrong}, or 0 for no warning")),
+        }
+    }
 }
 
 /// A number of programs.
@@ -220,12 +250,13 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let config = of(
-            "log = 'info'\nmetrics = '/run/m'\n[limits]\nprograms = 8\nshare = 4\n\
+            "log = 'info'\nmetrics = '/run/m'\nwarning = 4\n[limits]\nprograms = 8\nshare = 4\n\
                          [programs.make]\nshare = 3\n[programs.'a b.x']\nshare = 2\n",
         )
         .expect("sense");
         assert_eq!(config.log, Some(Level(LevelFilter::INFO)));
         assert_eq!(config.metrics, Some(Absolute("/run/m".into())));
+        assert_eq!(config.warning.ns(), 4_000_000);
         assert_eq!(config.limits.programs, Count(8));
         let shares = [
             ("make", 0),
@@ -249,6 +280,9 @@ mod tests {
             ("[limits]\nshare = 'much'\n", 2, "string"),
             ("\n\nlog = 'loud'\n", 3, "loud"),
             ("metrics = 'm.sock'\n", 1, "absolute"),
+            ("warning = 11\n", 1, "1 to 10, or 0"),
+            ("warning = -1\n", 1, "1 to 10, or 0"),
+            ("warning = '5ms'\n", 1, "string"),
             ("log = '3'\n", 1, "off, error"),
             ("[programs.x]\nshare = 3\nshare = 4\n", 3, "duplicate"),
             ("[programs]\nx = 3\n", 2, "struct"),

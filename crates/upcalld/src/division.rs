@@ -238,6 +238,19 @@ impl Division {
         }
     }
 
+    /// A gang gives up the rest of its turn.
+    pub fn end_turn(&mut self, id: GangId) {
+        if !self.shares(id) {
+            self.gangs.end(id);
+        }
+    }
+
+    /// When the turn of a gang ends, or has ended, for whose processors others wait.
+    pub fn end_of_turn(&self, id: GangId) -> Option<u64> {
+        let has_turns = !self.shares(id) && self.is_wanted(id);
+        has_turns.then(|| self.gangs.end_ns(id)).flatten()
+    }
+
     /// What a space that has these is doing.
     pub fn stage(&self, id: GangId, has: Bits) -> Stage {
         let Some(part) = self.parts.get(&id).filter(|part| part.shares) else {

@@ -14,7 +14,9 @@
 //!    among them waits until it ends. A truce longer than [`Terms::longest_truce_ns`] is nonsense and holds for nobody.
 //!    Where weight is lent ([`lending`]) nobody needs one, and who asks has none.
 //! 6. A space that is on has the weight that others lend to it, until it has left its processors.
-//! 7. A space that computes while it waits, by the kernel's account of its processor time, [`Terms::patience`] times in a row, stays
+//! 7. A space that is about to lose its turn to others is *warned*, [`House::set_lead`] before. One that leaves then, and has said so, has
+//!    ended its turn. What it has not had of that is added to its next one. Spaces that share are not warned.
+//! 8. A space that computes while it waits, by the kernel's account of its processor time, [`Terms::patience`] times in a row, stays
 //!    away for as long as it is registered.
 //!
 //! Invariants: a space that waits for nobody is told that it has every processor. What spaces say is bounded by the
@@ -28,6 +30,7 @@ use upcall_alloc::{Bits, GangId, Stage};
 use crate::division::Division;
 use crate::lending::{self, Member};
 use crate::meter::{Idle, Meter, Reading};
+use crate::shares::Turn;
 use crate::words::{self, Hints, Terms, Told, Truce};
 
 /// Every processor, whether the machine has it or not.
@@ -62,6 +65,10 @@ struct Space {
     /// That time was looked at.
     is_judged: bool,
     cheats: u32,
+    /// How much of its turns it has given up, and has not had back.
+    early_ns: u64,
+    /// How much of that it has back in its present turn.
+    more_ns: u64,
 }
 
 /// All spaces of a user.
@@ -72,6 +79,7 @@ pub struct House {
     division: Division,
     spaces: BTreeMap<GangId, Space>,
     idle: Idle,
+    lead_ns: u64,
 }
 
 /// What a space is doing, for reports.
@@ -92,7 +100,13 @@ impl House {
             division: Division::new(shared, terms),
             spaces: BTreeMap::new(),
             idle: Idle::default(),
+            lead_ns: 0,
         }
+    }
+
+    /// How long before the end of its turn a space is warned, in nanoseconds, and half of the turn at most; 0: it is not.
+    pub fn set_lead(&mut self, lead_ns: u64) {
+        self.lead_ns = lead_ns;
     }
 
     /// Returns true if a space waits for a turn.
@@ -113,6 +127,7 @@ impl House {
             wanted: false,
             lends: false,
             truce: Truce::default(),
+            leaves_at_ns: 0,
             gains: 0,
         };
         let space = Space {
@@ -131,6 +146,8 @@ impl House {
             waits_since: None,
             is_judged: false,
             cheats: 0,
+            early_ns: 0,
+            more_ns: 0,
         };
         self.spaces.insert(id, space);
     }
@@ -184,6 +201,7 @@ impl House {
     /// Decides. Returns when to call this again if nothing happens before; never, if nobody waits for anything.
     pub fn settle(&mut self, now: u64) -> Option<u64> {
         self.agree_on_truces(now);
+        self.let_leave(now);
         self.prolong(now);
         loop {
             let wants = self.spaces.iter().map(|(&id, space)| {
@@ -204,6 +222,7 @@ impl House {
         self.lend(now);
         // The slices of those that got something have begun.
         let turn = self.division.next_ns(now);
+        let warning = self.warn(now);
         let grace = self.terms.grace_ns;
         let spaces = self.spaces.values();
         let waits = spaces.flat_map(|space| {
@@ -211,7 +230,7 @@ impl House {
             [owes, Some(space.told.truce.until_ns)]
         });
         waits
-            .chain([turn])
+            .chain([turn, warning])
             .flatten()
             .filter(|&moment| moment > now)
             .min()
@@ -279,10 +298,93 @@ impl House {
                 continue;
             };
             if !meter.has_ended() && self.division.is_over(now, id) {
-                let missing = meter.missing(turn, space.reading(now, &self.idle));
+                let missing = meter.missing(space.whole(turn), space.reading(now, &self.idle));
                 self.division.prolong(id, missing);
             }
         }
+    }
+
+    /// Those that were warned and have left have ended their turns.
+    fn let_leave(&mut self, now: u64) {
+        for (&id, space) in &mut self.spaces {
+            let hints = space.hints;
+            let has_read = hints.changes == space.told.changes;
+            let has_left = has_read && !hints.wants.is_empty() && hints.uses.is_empty();
+            if !has_left || space.told.leaves_at_ns <= now || space.is_free(now) {
+                continue;
+            }
+            let at = space.reading(now, &self.idle);
+            if let (Some(meter), Some(turn)) = (space.meter, self.division.turn(id))
+                && !meter.has_ended()
+            {
+                let left = meter.left(space.whole(turn), at);
+                space.early_ns = (space.early_ns + left).min(self.lead_ns);
+            }
+            if let Some(meter) = &mut space.meter {
+                meter.end(at);
+            }
+            self.division.end_turn(id);
+        }
+    }
+
+    /// When a space whose turn the division ends then is expected to have had it: see [`House::prolong`].
+    fn expected_end(&self, now: u64, id: GangId, space: &Space, end: u64) -> u64 {
+        let missing = match (space.meter, self.division.turn(id)) {
+            (Some(meter), Some(turn)) => {
+                meter.missing(space.whole(turn), space.reading(now, &self.idle))
+            }
+            _ => 0,
+        };
+        end.max(now + missing)
+    }
+
+    /// When a space is to lose its processors, if it is to be warned now, and otherwise when to look again.
+    fn warning(&self, now: u64, id: GangId, space: &Space) -> (u64, Option<u64>) {
+        let is_on = self.lead_ns != 0
+            && space.hints.wants.without(space.told.has).is_empty()
+            && space.debt().is_empty()
+            && !space.is_free(now);
+        let end = self.division.end_of_turn(id).filter(|&end| end > now);
+        let (Some(end), Some(turn)) = (end.filter(|_| is_on), self.division.turn(id)) else {
+            return (0, None);
+        };
+        let said = space.told.leaves_at_ns;
+        if said > now {
+            // It does not change because another moment is expected meanwhile.
+            return (said, None);
+        }
+        let lead = self.lead_ns.min(turn.length_ns / 2);
+        // Before that what it has had says little.
+        let first = end.saturating_sub(lead);
+        if first > now {
+            return (0, Some(first));
+        }
+        let end = self.expected_end(now, id, space, end);
+        let at = end.saturating_sub(lead);
+        match at > now {
+            true => (0, Some(at)),
+            false => (end, None),
+        }
+    }
+
+    /// Warns those that will lose their processors. Returns when to do so next.
+    fn warn(&mut self, now: u64) -> Option<u64> {
+        let all = self.spaces.iter();
+        let all: Vec<(u64, Option<u64>)> = all
+            .map(|(&id, space)| self.warning(now, id, space))
+            .collect();
+        for (space, &(leaves_at_ns, _)) in self.spaces.values_mut().zip(&all) {
+            if space.told.leaves_at_ns == leaves_at_ns {
+                continue;
+            }
+            space.told.leaves_at_ns = leaves_at_ns;
+            space.told.changes = space.told.changes.wrapping_add(1);
+            let has = space.hints.wants.without(space.told.has).is_empty();
+            // It has perhaps left, and sleeps.
+            let is_withdrawn = leaves_at_ns == 0 && has;
+            space.told.gains = space.told.gains.wrapping_add(is_withdrawn.into());
+        }
+        all.into_iter().filter_map(|(_, next)| next).min()
     }
 
     /// Tells those that lose processors.
@@ -311,7 +413,7 @@ impl House {
                     && let Some(turn) = self.division.turn(id)
                     && !space.is_free(now)
                 {
-                    let beyond = meter.beyond(turn, space.reading(now, &self.idle));
+                    let beyond = meter.beyond(space.whole(turn), space.reading(now, &self.idle));
                     space.beyond_ns = (space.beyond_ns + beyond).min(self.terms.grace_ns);
                 }
             } else if space.owes_since.is_none() {
@@ -439,6 +541,8 @@ impl House {
             if wanted.and(owed).is_empty() {
                 let paid = self.division.shorten(id, space.beyond_ns);
                 space.beyond_ns -= paid;
+                space.more_ns = std::mem::take(&mut space.early_ns);
+                self.division.prolong(id, space.more_ns);
                 space.meter = self.division.turn_began(id).map(|turn| {
                     let at = space.reading(now, &self.idle);
                     Meter::new(turn, space.hints.wants, at, paid)
@@ -456,6 +560,14 @@ impl Space {
     /// It is left to the kernel.
     fn is_free(&self, now: u64) -> bool {
         self.away_since.is_some() || now < self.told.truce.until_ns
+    }
+
+    /// A turn of this length, with what it has back of an earlier one.
+    fn whole(&self, turn: Turn) -> Turn {
+        Turn {
+            length_ns: turn.length_ns + self.more_ns,
+            ..turn
+        }
     }
 
     fn reading<'a>(&self, now_ns: u64, idle: &'a Idle) -> Reading<'a> {

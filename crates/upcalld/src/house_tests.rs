@@ -362,9 +362,17 @@ fn spaces_have_time_as_their_shares_are() {
 /// has its share of the processor time all the same, and gives way within bounds.
 #[test]
 fn spaces_have_processor_time_as_their_shares_are() {
+    for lead in [0, 5 * MS, 10 * MS] {
+        on_a_busy_machine(lead);
+    }
+}
+
+/// See above; programs are warned so long before, and leave if they see it.
+fn on_a_busy_machine(lead: u64) {
     const RATE: u64 = 5;
     const LOOK_NS: u64 = 5 * MS;
     let mut house = house_of(2);
+    house.set_lead(lead);
     let (mut ran, mut looked, mut seen) = ([1; 2], [0; 2], [0; 2]);
     let mut uses = [Bits::default(); 2];
     for step in 0..20_000 {
@@ -377,7 +385,10 @@ fn spaces_have_processor_time_as_their_shares_are() {
             // Who computes nothing is woken.
             if computes == 0 || ran[id] - looked[id] >= 2 * LOOK_NS {
                 looked[id] = ran[id];
-                uses[id] = bits(0b11).and(told.has);
+                uses[id] = match told.leaves_at_ns > step * MS {
+                    true => Bits::default(),
+                    false => bits(0b11).and(told.has),
+                };
                 seen[id] = told.changes;
             }
             let said = Hints {
@@ -393,7 +404,7 @@ fn spaces_have_processor_time_as_their_shares_are() {
         house.settle(step * MS);
     }
     let percent = ran[0] * 100 / (ran[0] + ran[1]);
-    assert!((24..=26).contains(&percent), "{percent} %: {ran:?}");
+    assert!((24..=26).contains(&percent), "{lead}: {percent} %: {ran:?}");
 }
 
 /// A user with three programs, and another one with one of them, which adapts: each user has half of the time.
@@ -559,6 +570,163 @@ fn who_had_no_processor_itself_is_not_away_for_good() {
     assert!(late(0, 0), "nobody knows");
 }
 
+/// Two spaces that compute on the same processors, the first of which is on since 0, with warnings so long before.
+fn warned_house(lead: u64) -> House {
+    let mut house = house_of(2);
+    house.set_lead(lead);
+    follow(&mut house, 0, 0b11);
+    house.settle(0);
+    for _ in 0..2 {
+        follow(&mut house, 1, 0b11);
+        house.settle(0);
+    }
+    house
+}
+
+/// A space that has read what it was told, and has left its processors before it must.
+fn leave_early(house: &mut House, id: GangId, wants: u64) {
+    let said = Hints {
+        changes: house.told(id).unwrap().changes,
+        wants: bits(wants),
+        ..Hints::default()
+    };
+    house.hear(id, said);
+}
+
+fn leaves_at(house: &House, id: GangId) -> u64 {
+    house.told(id).unwrap().leaves_at_ns
+}
+
+#[test]
+fn who_is_about_to_lose_its_turn_is_warned() {
+    let mut house = warned_house(5 * MS);
+    assert_eq!(house.settle(MS), Some(15 * MS));
+    assert_eq!([0, 1].map(|id| leaves_at(&house, id)), [0, 0]);
+    let before = house.told(0).unwrap();
+    assert_eq!(house.settle(15 * MS), Some(20 * MS));
+    let after = house.told(0).unwrap();
+    assert_eq!([0, 1].map(|id| leaves_at(&house, id)), [20 * MS, 0]);
+    assert_eq!(
+        (after.changes, after.gains, after.has),
+        (before.changes + 1, before.gains, before.has),
+        "it is not woken, and has its processors still"
+    );
+    // It does not leave: it is told as without a warning.
+    follow(&mut house, 0, 0b11);
+    house.settle(20 * MS);
+    assert!(!may_run(&house, 0, 0b11) && leaves_at(&house, 0) == 0);
+}
+
+#[test]
+fn who_leaves_at_the_warning_has_the_rest_of_its_turn_later() {
+    let mut house = warned_house(5 * MS);
+    house.settle(15 * MS);
+    leave_early(&mut house, 0, 0b11);
+    assert_eq!(house.settle(17 * MS), Some(32 * MS), "the other's warning");
+    assert!(may_run(&house, 1, 0b11) && !may_run(&house, 0, 0b11));
+    for now in [17, 32, 37] {
+        for id in [0, 1] {
+            follow(&mut house, id, 0b11);
+        }
+        house.settle(now * MS);
+    }
+    for id in [0, 1] {
+        follow(&mut house, id, 0b11);
+    }
+    assert_eq!(house.settle(37 * MS), Some(55 * MS), "23 ms, and a warning");
+    assert!(may_run(&house, 0, 0b11));
+}
+
+#[test]
+fn nobody_is_warned_for_whom_nobody_waits() {
+    let mut house = house_of(2);
+    house.set_lead(5 * MS);
+    follow(&mut house, 0, 0b11);
+    for now in [0, 15, 19] {
+        assert_eq!(house.settle(now * MS), None);
+        assert_eq!(leaves_at(&house, 0), 0);
+    }
+    // One that does not compute on the same processors.
+    follow(&mut house, 1, 0b1100);
+    for now in [19, 34, 38] {
+        assert_eq!(house.settle(now * MS), None);
+        assert_eq!([0, 1].map(|id| leaves_at(&house, id)), [0, 0]);
+    }
+}
+
+/// The one that waited does not compute any more: who has left is woken, and goes on.
+#[test]
+fn a_warning_is_withdrawn_if_nobody_waits_any_more() {
+    let mut house = warned_house(5 * MS);
+    house.settle(15 * MS);
+    let before = house.told(0).unwrap();
+    leave_early(&mut house, 0, 0b11);
+    follow(&mut house, 1, 0);
+    assert_eq!(house.settle(16 * MS), None);
+    let after = house.told(0).unwrap();
+    assert!(may_run(&house, 0, 0b11) && after.leaves_at_ns == 0);
+    assert_eq!(
+        (after.changes, after.gains),
+        (before.changes + 1, before.gains + 1)
+    );
+}
+
+#[test]
+fn no_warning_is_longer_than_half_of_the_turn_and_without_a_lead_there_is_none() {
+    let mut house = warned_house(100 * MS);
+    assert_eq!(house.settle(MS), Some(10 * MS));
+    house.settle(10 * MS);
+    assert_eq!(leaves_at(&house, 0), 20 * MS);
+    // The configuration was read again.
+    house.set_lead(0);
+    house.settle(11 * MS);
+    assert_eq!(leaves_at(&house, 0), 0);
+    let mut house = warned_house(0);
+    assert_eq!(house.settle(MS), Some(20 * MS));
+    house.settle(19 * MS);
+    assert_eq!(leaves_at(&house, 0), 0);
+}
+
+/// One leaves as soon as it is warned, one shortly afterwards, one never: each has its part of the time.
+#[test]
+fn when_spaces_leave_makes_no_difference_to_what_they_have() {
+    for shares in [[1, 1, 1], [1, 2, 3]] {
+        let mut house = house_of(3);
+        house.set_lead(5 * MS);
+        let (mut now, mut had) = (0, [0; 3]);
+        while now < 6_000 * MS {
+            let next = house.settle(now).unwrap_or(now + MS).min(now + MS);
+            for (id, share) in shares.into_iter().enumerate() {
+                let told = house.told(id as GangId).unwrap();
+                let left = told.leaves_at_ns.saturating_sub(now);
+                let leaves = left != 0 && (id == 0 || id == 1 && left <= 3 * MS);
+                let uses = match leaves {
+                    true => Bits::default(),
+                    false => bits(0b11).and(told.has),
+                };
+                had[id] += u64::from(uses.len()) * (next - now);
+                let said = Hints {
+                    changes: told.changes,
+                    wants: bits(0b11),
+                    uses,
+                    share,
+                    ..Hints::default()
+                };
+                house.hear(id as GangId, said);
+            }
+            now = next;
+        }
+        let (all, of) = (had.iter().sum::<u64>(), shares.iter().sum::<u32>());
+        for (had, share) in had.into_iter().zip(shares) {
+            let (percent, ideal) = (had * 100 / all, u64::from(share * 100 / of));
+            assert!(
+                percent.abs_diff(ideal) <= 3,
+                "{shares:?}: {percent} of {ideal} %"
+            );
+        }
+    }
+}
+
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(u64::MAX), 0..16u64, any::<u64>()]
 }
@@ -574,13 +742,15 @@ proptest! {
             (1..4u64, [word(), word(), word(), word()], any::<u32>(), 1..15 * MS), 1..200,
         ),
         is_busy: bool,
+        lead in prop_oneof![Just(0), 1..20 * MS],
     ) {
         let mut house = house_of(4);
+        house.set_lead(lead);
         let mut now = MS;
         let mut stopped_since = None;
         // On a busy machine turns are longer.
         let turn = if is_busy { 8 * TERMS.slice_ns } else { TERMS.slice_ns };
-        let bound = 4 * (turn + TERMS.grace_ns);
+        let bound = 4 * (turn + lead + TERMS.grace_ns);
         if is_busy {
             house.set_idle(Idle(vec![0; 256]));
         }

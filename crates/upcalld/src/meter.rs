@@ -101,6 +101,12 @@ impl Meter {
         elapsed.min(own / u64::from(self.processors.len().max(1)))
     }
 
+    /// How much of a turn of this length it has not had.
+    pub fn left(&self, turn: Turn, at: Reading<'_>) -> u64 {
+        let due = turn.length_ns.saturating_sub(self.paid_ns);
+        due.saturating_sub(self.had(at))
+    }
+
     /// A turn of this length is over by the time. Returns by how much it is to be prolonged, until the space has had that long if
     /// others take as much as until now.
     pub fn missing(&self, turn: Turn, at: Reading<'_>) -> u64 {

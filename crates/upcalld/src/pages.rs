@@ -169,6 +169,7 @@ impl Pages {
                 .store(news.truce.length_ns, Ordering::Relaxed);
             told.truce_until
                 .store(news.truce.until_ns, Ordering::Relaxed);
+            told.leaves_at.store(news.leaves_at_ns, Ordering::Relaxed);
             // Release: who sees this number sees what it counts.
             told.changes.store(news.changes, Ordering::Release);
         }

@@ -484,6 +484,7 @@ impl Server {
                 }
             }
         }
+        self.house.set_lead(self.settings.config.warning.ns());
         let next = self.house.settle(now);
         self.counts.divisions.inc();
         self.lend(now);
@@ -606,6 +607,7 @@ fn trace(pid: i32, told: Told) {
         changes = told.changes,
         has = told.has.0[0],
         wanted = told.wanted,
+        leaves_at = told.leaves_at_ns,
         "told"
     );
 }

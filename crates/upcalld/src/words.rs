@@ -62,6 +62,8 @@ pub struct Told {
     pub lends: bool,
     /// The last truce that concerned it.
     pub truce: Truce,
+    /// The warning: when it is to lose its processors; 0: there is none.
+    pub leaves_at_ns: u64,
     /// Counts the times that it got something: each time those that wait in it must be woken.
     pub gains: u32,
 }

@@ -11,6 +11,7 @@
 mod others;
 mod pairs;
 mod share;
+mod warning;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,7 +89,7 @@ impl<'a> Bench<'a> {
     fn rounds(&self, workload: &Workload) -> usize {
         let times = match workload.kind {
             Kind::Samples | Kind::Pair | Kind::Share | Kind::Speedup(_) => 1,
-            Kind::Server | Kind::Job => 1,
+            Kind::Server | Kind::Job | Kind::Warning => 1,
             Kind::Loss => 2,
             Kind::Overhead => 3,
         };
@@ -226,6 +227,10 @@ impl<'a> Bench<'a> {
                 workload.unit,
                 vec![share::of_copies(self, subject)?],
             )]),
+            Kind::Warning => {
+                let time = warning::time_at_level(self, subject)?;
+                Ok(vec![(workload.unit, vec![time])])
+            }
             Kind::Speedup(copies) => {
                 let mut found = self.program(subject, &[])?;
                 let sequential = series(&mut found, "sequential")?;

@@ -7,34 +7,37 @@
 //! end on the clock that all processes share, so that start-up is in neither.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::child::{self, Failure, Figures};
 use crate::measure::{Bench, Subject};
 
 /// The time of one copy alone and right after it that of a pair, in nanoseconds.
 pub fn times(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<[f64; 2], Failure> {
-    let alone = elapsed(&copies::<1>(bench, subject, &["gate=1"])?)?;
-    Ok([alone, elapsed(&copies::<2>(bench, subject, &["gate=1"])?)?])
+    let alone = elapsed(&copies(bench, subject, 1, &["gate=1"], |_| ())?)?;
+    let pair = elapsed(&copies(bench, subject, 2, &["gate=1"], |_| ())?)?;
+    Ok([alone, pair])
 }
 
 /// The mean time of two copies at once, in nanoseconds (Anderson et al. 1991, Table 5).
 pub fn mean_of_two(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<f64, Failure> {
     // A program that has done its part does not disturb the other one.
-    let both = copies::<2>(bench, subject, &["gate=1", "sequential=0"])?;
-    let times = both
-        .each_ref()
-        .map(|copy| elapsed(std::slice::from_ref(copy)));
-    let [one, other] = times;
-    Ok((one? + other?) / 2.0)
+    let both = copies(bench, subject, 2, &["gate=1", "sequential=0"], |_| ())?;
+    let mut sum = 0.0;
+    for copy in &both {
+        sum += elapsed(std::slice::from_ref(copy))?;
+    }
+    Ok(sum / 2.0)
 }
 
-/// Runs `N` copies at once to their ends.
-fn copies<const N: usize>(
+/// Runs so many copies at once to their ends. `adapt` is called with each one's command.
+pub(super) fn copies(
     bench: &Bench<'_>,
     subject: &Subject<'_>,
+    count: usize,
     params: &[&str],
-) -> Result<[Figures; N], Failure> {
+    adapt: impl Fn(&mut Command),
+) -> Result<Vec<Figures>, Failure> {
     let failed = |error: std::io::Error| Failure::Failed(format!("the start signal: {error}"));
     let instead = match (subject.workload.name, &bench.openmp) {
         ("pair_openmp", Ok(built)) => Some(built.program.as_path()),
@@ -46,9 +49,10 @@ fn copies<const N: usize>(
         .last(bench.workers(subject.workload, subject.variant));
     let mut running = Vec::new();
     let mut gates = Vec::new();
-    for _ in 0..N {
+    for _ in 0..count {
         let (gate, signal) = std::io::pipe().map_err(failed)?;
-        let command = bench.command(subject, instead, params);
+        let mut command = bench.command(subject, instead, params);
+        adapt(&mut command);
         let gate = Stdio::from(gate);
         running.push(child::start(
             command,
@@ -61,15 +65,11 @@ fn copies<const N: usize>(
     for gate in &mut gates {
         gate.write_all(&[1]).map_err(failed)?;
     }
-    let mut all = [const { Figures::new() }; N];
-    for (figures, copy) in all.iter_mut().zip(running) {
-        *figures = copy.finish()?;
-    }
-    Ok(all)
+    running.into_iter().map(child::Running::finish).collect()
 }
 
 /// From the first beginning to the last end, in nanoseconds.
-fn elapsed(copies: &[Figures]) -> Result<f64, Failure> {
+pub(super) fn elapsed(copies: &[Figures]) -> Result<f64, Failure> {
     let all = |name: &'static str| {
         copies
             .iter()

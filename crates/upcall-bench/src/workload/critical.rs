@@ -2,14 +2,14 @@
 //!
 //! There are more threads than processors, and each computes between two turns of the lock for as long as it holds it. A time
 //! slice that ends while the lock is held has all others spin for nothing until its holder runs again (Anderson et al. 1991,
-//! section 3.3). With `marks=1` the holder is in a critical section of its package. A figure `Mops/s` is how often all threads
-//! together hold the lock in a microsecond.
+//! section 3.3). With `marks=1` the holder is in a critical section of its package, if that has such. A figure `Mops/s` is how often
+//! all threads together hold the lock in a microsecond. With `gate=1` there is one run, of which it reports `begin` and `end`: see `pair`.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::posix::{now_ns, spin};
+use super::posix::{now_ns, read_byte, spin};
 use super::threads::Threads;
 use super::{Failure, Figures, Params};
 
@@ -47,9 +47,17 @@ impl Counted {
 }
 
 pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
+    let gated = params.number("gate", 0)? != 0;
+    let nr_threads = params.number("threads", THREADS)?.max(1);
     let samples = params.number("samples", 5)?;
+    let samples = if gated { 0 } else { samples };
     let operations = params.number("operations", 20_000)?;
     let marks = params.number("marks", 0)? != 0;
+    if gated && !read_byte(&0) {
+        return Err(Failure::Failed(
+            "standard input closed before the start signal".into(),
+        ));
+    }
     let mut figures = Figures::default();
     for sample in 0..=samples {
         let counted = Arc::new(Counted {
@@ -72,19 +80,24 @@ pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
                 }
             }
         };
-        let threads: Vec<_> = (0..THREADS)
+        let threads: Vec<_> = (0..nr_threads)
             .map(|_| T::spawn(work(counted.clone())))
             .collect();
         threads.into_iter().for_each(T::join);
-        let time = now_ns() - begin;
+        let end = now_ns();
         // SAFETY: there is no other thread any more.
         let count = unsafe { *counted.count.get() };
-        if count != THREADS * operations {
+        if count != nr_threads * operations {
             let text = format!("the lock let two threads in: {count} were counted");
             return Err(Failure::Failed(text));
         }
         if sample > 0 {
-            figures.push("Mops/s", count as f64 * 1000.0 / time as f64);
+            let time = (end - begin) as f64;
+            figures.push("Mops/s", count as f64 * 1000.0 / time);
+        }
+        if gated {
+            figures.push("begin", begin as f64);
+            figures.push("end", end as f64);
         }
     }
     Ok(figures)

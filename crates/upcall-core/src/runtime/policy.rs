@@ -119,6 +119,8 @@ pub enum Advice<K: Kernel> {
     Thread(&'static Thread<K>, Transitions),
     /// A virtual processor has nothing to run.
     Idle,
+    /// The program is to lose its processors at this moment, in nanoseconds of [`Machine::now`](crate::Machine::now).
+    Warned(u64),
     /// The time is over, or a signal came.
     Nothing,
 }
@@ -128,6 +130,7 @@ enum What<K: Kernel> {
     Happened(&'static Thread<K>, Transition),
     Absent(&'static Activation<K>),
     Idle,
+    Warned(u64),
 }
 
 /// What a runtime has of its policy.
@@ -144,6 +147,8 @@ pub(super) struct Policy<K: Kernel> {
 struct Told<K: Kernel> {
     threads: List<Thread<K>, Happened>,
     idle: bool,
+    /// 0, or when the program is to lose its processors.
+    warned: u64,
     adviser_waits: bool,
 }
 
@@ -168,6 +173,11 @@ impl<K: Kernel> Told<K> {
     }
 
     fn take(&mut self) -> Option<Advice<K>> {
+        // First: there is little time.
+        let warned = core::mem::take(&mut self.warned);
+        if warned != 0 {
+            return Some(Advice::Warned(warned));
+        }
         let Some(thread) = self.threads.pop_front() else {
             return core::mem::take(&mut self.idle).then_some(Advice::Idle);
         };
@@ -185,6 +195,7 @@ impl<K: Kernel> Policy<K> {
             told: SpinLock::new(Told {
                 threads: List::new(),
                 idle: false,
+                warned: 0,
                 adviser_waits: false,
             }),
             answers: AtomicU64::new(1),
@@ -286,6 +297,12 @@ impl<K: Kernel> Runtime<K> {
         self.is_ranked() && self.tell_adviser(vp, What::Idle)
     }
 
+    /// The program is to lose its processors at this moment, which is not 0. The adviser is told, if there is one: it has until then. To be
+    /// called from inside the runtime, by the owner of `vp`. Returns true if it is told.
+    pub fn warn(&'static self, vp: &'static Vp<K>, moment: u64) -> bool {
+        self.is_ranked() && self.tell_adviser(vp, What::Warned(moment))
+    }
+
     /// Returns true if the adviser was told anything new.
     #[cold]
     fn tell_adviser(&'static self, vp: &'static Vp<K>, what: What<K>) -> bool {
@@ -312,6 +329,7 @@ impl<K: Kernel> Runtime<K> {
                 vp.idle_told.store(true, Ordering::Relaxed);
                 told.idle = true;
             }
+            What::Warned(moment) => told.warned = moment,
             _ => return false,
         }
         // With the list locked: later the adviser may wait for something else.

@@ -146,7 +146,9 @@ impl<K: Kernel> Runtime<K> {
         thread: Option<&'static Thread<K>>,
     ) -> bool {
         if !self.kernel.may_run(vp) {
-            return true;
+            let finishes =
+                self.kernel.may_finish(vp) && thread.is_some_and(|thread| thread.sections.defer());
+            return !finishes;
         }
         if thread.is_some_and(|thread| thread.sections.defer()) {
             return false;

@@ -146,7 +146,8 @@ impl<K: Kernel> Inside<K> {
             // Nobody else looks while this thread computes.
             self.look_at_poller(vp);
         }
-        if runtime.kernel.may_run(vp) && thread.sections.defer_slice() {
+        let has_processor = runtime.kernel.may_run(vp);
+        if (has_processor || runtime.kernel.may_finish(vp)) && thread.sections.defer_slice() {
             runtime.guard_ready(vp);
             return Some(thread);
         }
@@ -155,7 +156,7 @@ impl<K: Kernel> Inside<K> {
         let are_equals = !advised && runtime.all_take_turns();
         // If not, the slice was others' for the most part.
         let has_had_turn = !(woken_wait && are_equals && vp.has_begun_turn(now));
-        let may_take = are_equals && has_had_turn && runtime.kernel.may_run(vp);
+        let may_take = are_equals && has_had_turn && has_processor;
         let fetched = may_take.then(|| runtime.take_from_fuller(vp)).flatten();
         if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);

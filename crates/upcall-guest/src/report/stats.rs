@@ -42,6 +42,7 @@ pub fn print(runtime: &'static Runtime, descriptor: i32) {
         turns.turns,
         turns.waited_ns / 1000,
         turns.by_daemon,
+        turns.warnings,
         turns.truces,
         looks.told,
         looks.untold,

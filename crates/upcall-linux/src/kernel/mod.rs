@@ -492,8 +492,9 @@ impl Share for Linux {
         cpu_time::slice(thread, self.settings.slice_ns);
         (self.settings.hooks.tick)(inside, thread);
         self.follow_quota(activation);
+        let in_section = thread.is_in_section();
         self.turns
-            .tick(activation, &activation.kernel.sleeps, spent);
+            .tick(activation, &activation.kernel.sleeps, spent, in_section);
     }
 
     #[inline]
@@ -504,6 +505,10 @@ impl Share for Linux {
     #[inline]
     fn may_run(&self, vp: &'static Vp<Self>) -> bool {
         vp.index() < self.quota.in_use() && self.turns.may_run(vp.processor())
+    }
+
+    fn may_finish(&self, _vp: &'static Vp<Self>) -> bool {
+        self.turns.may_finish()
     }
 
     fn await_turn(&self, activation: &Activation, seen: u32) {

@@ -14,7 +14,7 @@ const fn row(name: &'static str, meaning: &'static str) -> Row {
 }
 
 /// All rows, in the order in which they are printed.
-pub const ROWS: [Row; 30] = [
+pub const ROWS: [Row; 31] = [
     row(
         "virtual processors",
         "How many threads the program can run at once (upcall run -p).",
@@ -106,6 +106,10 @@ pub const ROWS: [Row; 30] = [
     row(
         "turns given by upcalld",
         "How many of these the daemon gave (upcalld); the others the programs gave each other.",
+    ),
+    row(
+        "turns left at a warning",
+        "How often it left its processors before the end of its turn, because the daemon had warned it.",
     ),
     row(
         "truces",

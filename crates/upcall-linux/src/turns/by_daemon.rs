@@ -4,16 +4,20 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use upcall_abi::WANTED;
-use upcall_core::{Activation, Kernel};
+use upcall_core::{Activation, Kernel, State as Word, Thread};
 
 use super::adapting::{self, Needs};
-use super::daemon::{self, Daemon};
+use super::daemon::{self, Daemon, News};
 use super::rules::{Phase, Set};
 use super::{Calls, Inner, SLACK_NS, State, bell, load};
 use crate::processors::affinity;
 
 /// A virtual processor that is stopped while others of its process run looks for itself at least so often, in nanoseconds.
 const SELDOM_NS: u64 = 500_000_000;
+/// No daemon warns so long before, in nanoseconds: nonsense.
+const LONGEST_LEAD_NS: u64 = 100_000_000;
+/// A process that waits for one of its critical sections looks so much after the moment that the warning says, in nanoseconds.
+const AFTER_WARNING_NS: u64 = 500_000;
 
 impl State {
     /// From here on the daemon decides.
@@ -77,6 +81,7 @@ impl State {
         if adapts {
             adapting::settle(vps, news.has, affinity::allowed().iter());
         }
+        let leaves = !adapts && !busy.is_empty() && heeds(&mut inner.warned, current, &news, now);
         let Needs { wants, uses, waits } = match adapts {
             true => {
                 let most = self.most.load(Ordering::Relaxed).min(vps.len() as u32);
@@ -85,7 +90,7 @@ impl State {
             false => Needs {
                 wants: busy,
                 uses: busy.and(news.has),
-                waits: !busy.and(news.has.complement()).is_empty(),
+                waits: leaves || !busy.and(news.has.complement()).is_empty(),
             },
         };
         let (was_stopped, is_stopped) = (inner.waits_since != 0, waits);
@@ -99,6 +104,7 @@ impl State {
             (false, stops) if stops || is_due => {
                 inner.waits_since = if stops { now } else { 0 };
                 inner.judged = now;
+                self.warnings.fetch_add(leaves.into(), Ordering::Relaxed);
                 let on = if adapts { uses } else { busy };
                 let begun = match news.lends {
                     true => None,
@@ -131,18 +137,29 @@ impl State {
         } else if self.registry.is_wanted() {
             self.registry.clear_wanted();
         }
-        let patience = match adapts && !is_stopped {
-            true => SELDOM_NS,
-            false => SLACK_NS + self.times.turn,
-        };
-        self.patience.store(patience, Ordering::Relaxed);
         // One that adapts uses no other processor, be it for a moment.
         let stopped = news.has.complement();
-        let own = self.stop(
-            current,
-            if adapts { stopped } else { busy.and(stopped) },
-            now,
-        );
+        let (stopped, until) = match (adapts, leaves) {
+            (true, _) => (stopped, 0),
+            (false, false) => (busy.and(stopped), 0),
+            (false, true) => (busy, news.leaves_at),
+        };
+        if leaves {
+            self.look_for_sections(current);
+        }
+        let own = self.stop(current, stopped, until, now);
+        let uses = match leaves {
+            true => uses.and(load(&self.processors.finishing)),
+            false => uses,
+        };
+        let patience = if adapts && !is_stopped {
+            SELDOM_NS
+        } else if leaves && !uses.is_empty() {
+            news.leaves_at.saturating_sub(now) + AFTER_WARNING_NS
+        } else {
+            SLACK_NS + self.times.turn
+        };
+        self.patience.store(patience, Ordering::Relaxed);
         // After those that must stop were told so.
         let may = adapting::may().unwrap_or_default();
         let is_new = link.say(wants, uses, may, news.changes);
@@ -151,6 +168,20 @@ impl State {
             knock: (is_new || is_crowded).then(|| link.knocker()),
             ..Calls::default()
         })
+    }
+
+    /// Notes which virtual processors have threads in critical sections. The current one's was noted when its slice ended.
+    fn look_for_sections<K: Kernel>(&self, current: &Activation<K>) {
+        for vp in current.runtime().vps() {
+            let word = vp.word();
+            let in_section = match word.state() {
+                Word::User => word.owner().thread().is_some_and(Thread::is_in_section),
+                Word::Idle | Word::Kernel => false,
+                // It has noted that itself, or is about to stop.
+                Word::Runtime | Word::Granted | Word::Rung => continue,
+            };
+            self.processors.finishes(vp.processor(), in_section);
+        }
     }
 
     /// The daemon says that another process waits for a processor of this one.
@@ -169,4 +200,23 @@ impl State {
         }
         said.is_some()
     }
+}
+
+/// Returns true if the process leaves its processors now because of a warning. Where the program has an adviser, that is told, and the
+/// process goes on. `warned`: see [`Inner`].
+fn heeds<K: Kernel>(
+    warned: &mut (u64, bool),
+    current: &Activation<K>,
+    news: &News,
+    now: u64,
+) -> bool {
+    let left = news.leaves_at.saturating_sub(now);
+    if left == 0 || left > LONGEST_LEAD_NS {
+        return false;
+    }
+    if warned.0 != news.leaves_at {
+        let is_told = current.runtime().warn(current.vp(), news.leaves_at);
+        *warned = (news.leaves_at, is_told);
+    }
+    !warned.1
 }

@@ -96,7 +96,7 @@ impl State {
         let mut calls = Calls {
             rings,
             offers: verdict.offers,
-            own: self.stop(current, verdict.off.and(busy), now),
+            own: self.stop(current, verdict.off.and(busy), 0, now),
             knock: None,
         };
         for id in bits(verdict.holders) {

@@ -63,6 +63,8 @@ pub struct Report {
     pub truces: u64,
     /// Of the turns, those that a daemon gave.
     pub by_daemon: u64,
+    /// Turns that the process has left at a warning.
+    pub warnings: u64,
 }
 
 /// This process's part in the turns.
@@ -94,6 +96,9 @@ struct State {
     waited_ns: AtomicU64,
     truces: AtomicU64,
     by_daemon: AtomicU64,
+    warnings: AtomicU64,
+    /// 0, or the process leaves its processors at a warning, which says this moment.
+    leaves_at: AtomicU64,
     /// The word on which activations sleep that wait: the registry's or the daemon's.
     bell: AtomicPtr<u32>,
     /// The daemon's pages, while it decides.
@@ -106,6 +111,8 @@ struct Processors {
     busy: [AtomicU64; Set::WORDS],
     /// Busy, and to be left to others now.
     stopped: [AtomicU64; Set::WORDS],
+    /// A thread is in a critical section there, which it may leave first.
+    finishing: [AtomicU64; Set::WORDS],
     /// When a busy virtual processor was last heard of, by processor.
     heard: [AtomicU64; Set::BITS as usize],
 }
@@ -119,6 +126,8 @@ struct Inner {
     daemon: Daemon,
     /// 0, or since when the daemon has others go first.
     waits_since: u64,
+    /// The last warning that an adviser was asked about, and if there was one.
+    warned: (u64, bool),
     /// Of a process that adapts: when it was last judged whether others take a part of its processors.
     judged: u64,
     room: [Member; SLOTS],
@@ -229,6 +238,7 @@ impl Turns {
             waited_ns: state.waited_ns.load(Ordering::Relaxed),
             truces: state.truces.load(Ordering::Relaxed),
             by_daemon: state.by_daemon.load(Ordering::Relaxed),
+            warnings: state.warnings.load(Ordering::Relaxed),
         })
     }
 
@@ -265,6 +275,14 @@ impl Turns {
         state.processors.stopped[word].load(Ordering::SeqCst) & bit == 0
     }
 
+    /// Returns true if a virtual processor that may not run may finish a critical section first.
+    #[cold]
+    pub(crate) fn may_finish(&self) -> bool {
+        // SeqCst: written before any of them is stopped.
+        self.state
+            .is_some_and(|state| state.leaves_at.load(Ordering::SeqCst) != 0)
+    }
+
     /// Returns true if another process waits for a processor of this one.
     #[inline]
     pub(crate) fn is_contended(&self) -> bool {
@@ -273,12 +291,13 @@ impl Turns {
 
     /// A time slice is over: the current activation owns its virtual processor and computes. `slept` is what this
     /// keeps with each activation: how often its kernel thread had gone to sleep by itself when last asked. `spent` is what
-    /// it had of its processor, where that is known.
+    /// it had of its processor, where that is known. `in_section`: its thread is in a critical section.
     pub(crate) fn tick<K: Kernel>(
         &self,
         activation: &Activation<K>,
         slept: &AtomicU64,
         spent: Option<Spent>,
+        in_section: bool,
     ) {
         let Some(state) = self.state else { return };
         let sleeps = sleeps();
@@ -294,6 +313,7 @@ impl Turns {
         } else {
             state.processors.free(word, bit);
         }
+        state.processors.finishes(processor, in_section);
         state.processors.free_unheard(now);
         if let Some(spent) = spent {
             let own = placement::count(activation.runtime().vps(), processor);
@@ -325,6 +345,13 @@ impl Turns {
         is_due: impl Fn() -> bool,
     ) {
         let Some(state) = self.state else { return };
+        if state
+            .processors
+            .finishes(activation.vp().processor(), false)
+        {
+            // The last one, perhaps: the daemon waits for it.
+            state.decide(activation);
+        }
         // Before the look: an activation that changes something afterwards finds a sleeper.
         state.sleepers.fetch_add(1, Ordering::SeqCst);
         let bell = state.bell.load(Ordering::SeqCst);
@@ -358,6 +385,21 @@ impl Processors {
     fn free(&self, word: usize, bit: u64) {
         self.busy[word].fetch_and(!bit, Ordering::Relaxed);
         self.stopped[word].fetch_and(!bit, Ordering::Relaxed);
+        self.finishing[word].fetch_and(!bit, Ordering::Relaxed);
+    }
+
+    /// Notes whether a thread is in a critical section on this processor. Returns true if that was noted before.
+    fn finishes(&self, processor: u32, in_section: bool) -> bool {
+        let (word, bit) = Set::place(processor);
+        let finishing = &self.finishing[word];
+        if finishing.load(Ordering::Relaxed) & bit == 0 && !in_section {
+            return false;
+        }
+        let before = match in_section {
+            true => finishing.fetch_or(bit, Ordering::Relaxed),
+            false => finishing.fetch_and(!bit, Ordering::Relaxed),
+        };
+        before & bit != 0
     }
 
     /// What was busy and is not heard of any more, though it may run, is blocked in the kernel.
@@ -463,10 +505,13 @@ impl State {
         crowd.judge(&self.ledger, processors, now, &self.times)
     }
 
-    /// Stops the virtual processors on these processors, and lets the others go on. Returns true if activations wait
-    /// that must be rung for that.
-    fn stop<K: Kernel>(&self, current: &Activation<K>, stopped: Set, now: u64) -> bool {
-        let (mut more, mut fewer) = (false, false);
+    /// Stops the virtual processors on these processors, and lets the others go on. `until`: when they must have left their critical
+    /// sections; 0: now. Returns true if activations wait that must be rung for that.
+    fn stop<K: Kernel>(&self, current: &Activation<K>, stopped: Set, until: u64, now: u64) -> bool {
+        // SeqCst: who finds that it may not run sees this.
+        let before = self.leaves_at.swap(until, Ordering::SeqCst);
+        // Those that go on in sections are told that they must not any more.
+        let (mut more, mut fewer) = (before != 0 && until == 0, false);
         for (at, &word) in stopped.0.iter().enumerate() {
             let before = self.processors.stopped[at].swap(word, Ordering::SeqCst);
             more |= word & !before != 0;

@@ -41,6 +41,8 @@ pub struct Space {
     pub(crate) refused: RefCell<BTreeMap<u32, bool>>,
     /// Virtual processors whose processors are another address space's, and when those come back.
     pub(crate) taken: RefCell<BTreeMap<u32, u64>>,
+    /// Threads there may go on to the ends of their critical sections.
+    pub(crate) finishes: Cell<bool>,
     /// When the first of those comes back.
     pub(crate) back_at: Cell<u64>,
     /// The kernel gives no more kernel threads.

@@ -18,6 +18,8 @@ pub enum Told {
     Thread(&'static Thread, Vec<Transition>),
     /// A virtual processor has nothing to run.
     Idle,
+    /// The program is to lose its processors at this moment.
+    Warned(u64),
     /// The time is over.
     Nothing,
 }
@@ -70,6 +72,7 @@ impl Me {
                 Told::Thread(thread, transitions)
             }
             Notes::Idle => Told::Idle,
+            Notes::Warned(moment) => Told::Warned(moment),
             Notes::Nothing => {
                 // Nobody sends it signals.
                 let is_over =
@@ -81,6 +84,14 @@ impl Me {
                 Told::Nothing
             }
         }
+    }
+
+    /// The program is to lose its processors. Returns true if an adviser is told.
+    pub fn warn(self, moment: u64) -> bool {
+        let inside = self.runtime.enter();
+        let is_told = self.runtime.warn(inside.vp(), moment);
+        inside.leave();
+        is_told
     }
 
     /// The threads that the adviser was told of and that have not ended.

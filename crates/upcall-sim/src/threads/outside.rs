@@ -151,6 +151,12 @@ impl Me {
         self.lose_each(which.map(|vp| (vp, until)));
     }
 
+    /// The same with a warning: threads in critical sections may leave these first.
+    pub fn leave_processors(self, which: std::ops::Range<usize>, until: u64) {
+        self.space.finishes.set(true);
+        self.lose_processors(which, until);
+    }
+
     /// The same, each until a time of its own.
     pub fn lose_each(self, which: impl Iterator<Item = (usize, u64)>) {
         let vps = self.runtime.vps();

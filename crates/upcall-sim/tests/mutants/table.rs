@@ -460,6 +460,22 @@ pub const MUTANTS: &[Mutant] = &[
         instead: "",
         scenario: "sections::a_section_without_an_end_does_not_keep_the_processor",
     },
+    // Who is warned is stopped in its section.
+    Mutant {
+        caught_by: "panicked",
+        file: "runtime/precedence.rs",
+        text: "return !finishes;",
+        instead: "return true;",
+        scenario: "sections::who_is_warned_leaves_its_section_first",
+    },
+    // It keeps its processor when it has left the section.
+    Mutant {
+        caught_by: "panicked",
+        file: "runtime/precedence.rs",
+        text: "return !finishes;",
+        instead: "return false;",
+        scenario: "sections::who_is_warned_leaves_its_section_first",
+    },
     // It gives way at the end of its slice only.
     Mutant {
         caught_by: "panicked",

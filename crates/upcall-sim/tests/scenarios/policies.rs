@@ -117,6 +117,32 @@ fn a_policy_ranks_threads() {
     });
 }
 
+/// Whatever else happens, the adviser is told of each warning, whose moments are numbers here.
+#[test]
+fn an_adviser_is_warned() {
+    explore("policies::an_adviser_is_warned", |me| {
+        let (over, heard, mutex) = (me.word(0), me.word(0), me.word(0));
+        let adviser = advised(me, over, move |me| {
+            while over.load(Ordering::SeqCst) == 0 {
+                if let Told::Warned(moment) = me.await_transition(None) {
+                    heard.store(moment as u32, Ordering::SeqCst);
+                    me.wake(heard, 1);
+                }
+            }
+        });
+        let threads = (0..me.some(3)).map(|_| me.spawn(move |me| lives(me, mutex, 4)));
+        let threads: Vec<_> = threads.collect();
+        for moment in 1..=4 {
+            assert!(me.warn(moment), "nobody is told");
+            while u64::from(heard.load(Ordering::SeqCst)) != moment {
+                me.wait(heard, moment as u32 - 1, None);
+            }
+        }
+        join_all(me, threads);
+        end(me, over, adviser);
+    });
+}
+
 /// The groups of a policy that lets the threads of one run at a time.
 struct Groups {
     /// Those that are not known to wait, by group.
@@ -246,7 +272,7 @@ fn who_is_held_runs_when_nothing_else_does() {
                         let one = me.machine.pick(held.len() as u64) as usize;
                         me.set_rank(held.swap_remove(one), Rank::COMMON.0);
                     }
-                    Told::Nothing => {}
+                    Told::Warned(_) | Told::Nothing => {}
                 }
             }
         });

@@ -150,3 +150,32 @@ fn who_leaves_a_section_gives_way() {
         }
     });
 }
+
+/// The program is warned while a thread is in a section: that leaves it before the processor is given up, and not later.
+#[test]
+fn who_is_warned_leaves_its_section_first() {
+    let less = "1,vps=1,without=slices+interruptions+stepping+exhaustion+spurious";
+    explore_less("who_is_warned_leaves_its_section_first", less, |me| {
+        let taken = move || me.runtime.stats().taken.get();
+        let other = me.spawn(|me| {
+            for _ in 0..me.some(6) {
+                me.in_section(|| me.steps(10));
+                me.steps(20);
+            }
+        });
+        for _ in 0..me.some(10) {
+            let (before, until) = me.in_section(|| {
+                let before = taken();
+                let until = me.machine.clock.get() + 1 + me.machine.pick(20_000);
+                me.leave_processors(0..1, until);
+                me.steps(20);
+                assert_eq!(taken(), before, "it is stopped in its section");
+                (before, until)
+            });
+            let is_back = me.machine.clock.get() >= until;
+            assert!(taken() > before || is_back, "it keeps the processor");
+            me.yield_now();
+        }
+        me.join(other);
+    });
+}

@@ -84,6 +84,10 @@ impl Adviser {
                     idle_since = Some(now);
                     self.policy.idle(&mut self.threads);
                 }
+                Advice::Warned(moment) => {
+                    let left = Duration::from_nanos(moment.saturating_sub(now));
+                    self.policy.warned(&mut self.threads, left);
+                }
                 Advice::Nothing if idle_since.is_some_and(|since| now >= add_hold(since)) => {
                     idle_since = None;
                     self.report_held();

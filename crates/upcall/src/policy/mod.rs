@@ -81,6 +81,11 @@ pub trait Policy: Send + 'static {
     /// A virtual processor has nothing to run.
     fn idle(&mut self, _threads: &mut Threads) {}
 
+    /// The daemon is going to give the program's processors to others so much later. Threads go on until then, in the order of their
+    /// ranks: those that hold what other programs wait for can be made more urgent now. Nothing is told where no program waits, or if
+    /// the daemon is not configured to warn.
+    fn warned(&mut self, _threads: &mut Threads, _left: Duration) {}
+
     /// [`Policy::period`] has passed since the last call.
     fn tick(&mut self, _threads: &mut Threads) {}
 

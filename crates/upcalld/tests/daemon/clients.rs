@@ -12,6 +12,7 @@ use upcall_abi::{
 
 use crate::client::{Client, list};
 use crate::daemon::{Daemon, Place, ends, until};
+use crate::programs::{begin, spinning};
 
 #[test]
 fn another_version_is_told_the_daemons_own() {
@@ -371,4 +372,61 @@ fn the_daemon_sleeps_while_nobody_waits() {
     });
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!(daemon.sleeps(), before, "it woke up");
+}
+
+/// A client that computes on the processors on which a program does, and leaves them when it is warned.
+#[test]
+fn who_leaves_at_the_warning_loses_its_processors_at_once() {
+    let name = "who_leaves_at_the_warning_loses_its_processors_at_once";
+    let Some((case, path, _alone)) = spinning(name) else {
+        return;
+    };
+    let place = Place::new("leaves");
+    place.configure("warning = 10\n");
+    let _daemon = place.start();
+    let _other = begin(&case, &path, &place, "other", "0");
+    let client = Client::connect(&place.socket()).unwrap();
+    let joined = client.join().unwrap();
+    let (told, said) = (joined.told(), joined.said());
+    let has_all = || {
+        told.has
+            .iter()
+            .all(|word| word.load(Ordering::Relaxed) == u64::MAX)
+    };
+    // What the other one wants; it is two processors once it computes on both.
+    let wanted = until("the other one computes on both", || {
+        let rows = list(&place.socket());
+        let other = rows.iter().find(|row| row.pid != std::process::id())?;
+        let count: u32 = other.wants.iter().map(|word| word.count_ones()).sum();
+        (count == 2).then_some(other.wants)
+    });
+    let say = |uses: [u64; 4]| {
+        for (word, value) in said.wants.iter().zip(wanted) {
+            word.store(value, Ordering::Relaxed);
+        }
+        for (word, value) in said.uses.iter().zip(uses) {
+            word.store(value, Ordering::Relaxed);
+        }
+        let changes = told.changes.load(Ordering::Acquire);
+        said.changes.store(changes, Ordering::Release);
+        joined.knock();
+    };
+    let now = || upcall_linux::clock(libc::CLOCK_MONOTONIC);
+    // A test that is late at the warning tries the next one.
+    until("it leaves in time", || {
+        say([0; 4]);
+        until("it has its turn", || has_all().then_some(()));
+        say(wanted);
+        let leaves_at = until("it is warned, or has lost its turn", || {
+            let leaves_at = told.leaves_at.load(Ordering::Relaxed);
+            (leaves_at != 0 || !has_all()).then_some(leaves_at)
+        });
+        if leaves_at <= now() {
+            return None;
+        }
+        say([0; 4]);
+        until("it has lost its turn", || (!has_all()).then_some(()));
+        (now() < leaves_at).then_some(())
+    });
+    assert_eq!(told.leaves_at.load(Ordering::Relaxed), 0);
 }

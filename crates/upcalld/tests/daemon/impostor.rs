@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use program_tests::program::Outcome;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -181,6 +181,52 @@ fn a_daemon_that_gives_nothing_is_left() {
         assert!(
             outcome.counted("upcalls: processor taken") > 0,
             "it did what it was told"
+        );
+    }
+}
+
+/// Pages in which a warning stands for all time, and the moment that it says.
+fn warns(leaves_at: u64) -> ([OwnedFd; 3], &'static Told) {
+    let files = pages(HEAD, SIZES, SEALS);
+    // SAFETY: the page of that structure, which stays.
+    let told: &Told = unsafe { &*client::map(&files[0], true).cast() };
+    told.leaves_at.store(leaves_at, Ordering::Relaxed);
+    (files, told)
+}
+
+#[test]
+fn a_warning_of_no_sense_is_none() {
+    for leaves_at in [1, u64::MAX] {
+        let (files, _) = warns(leaves_at);
+        let name = "a_warning_of_no_sense_is_none";
+        if let Some(outcome) = with(name, "500", answer(STATUS_OK), &files) {
+            assert_eq!(outcome.counted("turns left at a warning"), 0);
+        }
+    }
+}
+
+/// It warns again and again, and never says what follows.
+#[test]
+fn a_daemon_that_warns_without_end_is_left() {
+    let (files, told) = warns(0);
+    let over = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let soon = upcall_linux::clock(libc::CLOCK_MONOTONIC) + 50_000_000;
+                told.leaves_at.store(soon, Ordering::Relaxed);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        let name = "a_daemon_that_warns_without_end_is_left";
+        let outcome = with(name, "5000", answer(STATUS_OK), &files);
+        over.store(true, Ordering::Relaxed);
+        outcome
+    });
+    if let Some(outcome) = outcome {
+        assert!(
+            outcome.counted("turns left at a warning") > 0,
+            "it did leave"
         );
     }
 }

@@ -426,3 +426,27 @@ fn turns_rest_beside_a_native_program() {
     assert_ne!(outcome.counted("turns given by upcalld"), 0);
     assert_ne!(outcome.counted("truces"), 0);
 }
+
+/// A program that spins leaves at the warnings; without a lead there are none.
+#[test]
+fn a_warned_program_leaves_before_the_end_of_its_turn() {
+    let name = "a_warned_program_leaves_before_the_end_of_its_turn";
+    let Some((case, path, _alone)) = spinning(name) else {
+        return;
+    };
+    for lead in [0, 10] {
+        let place = Place::new("warns");
+        place.configure(&format!("warning = {lead}\n"));
+        let _daemon = place.start();
+        let other = begin(&case, &path, &place, "other", "0");
+        let outcome = begin(&case, &path, &place, "copy", "10000").finish();
+        drop(other);
+        check(&outcome);
+        let (turns, left) = (
+            outcome.counted("turns given by upcalld"),
+            outcome.counted("turns left at a warning"),
+        );
+        assert_ne!(turns, 0);
+        assert_eq!(left != 0, lead != 0, "{left} of {turns} turns");
+    }
+}

@@ -172,6 +172,8 @@ pub(super) struct News {
     /// No truce is needed.
     pub lends: bool,
     pub truce: Truce,
+    /// The warning: when the processors will be lost; 0: none.
+    pub leaves_at: u64,
     /// Of [`Told::changes`].
     pub changes: u32,
 }
@@ -320,6 +322,7 @@ impl Link {
                 until: self.told.truce_until.load(Ordering::Relaxed),
                 length: self.told.truce_length.load(Ordering::Relaxed),
             },
+            leaves_at: self.told.leaves_at.load(Ordering::Relaxed),
             changes,
         }
     }
