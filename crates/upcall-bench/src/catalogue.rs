@@ -106,6 +106,14 @@ const fn with_libc(name: &'static str, params: &'static [&'static str]) -> Varia
     }
 }
 
+/// What only the crate has.
+const fn of_crate(name: &'static str, params: &'static [&'static str]) -> Variant {
+    Variant {
+        runtimes: &[RuntimeName::Crate],
+        ..variant(name, params, &[])
+    }
+}
+
 /// An application on so many processors, in the manner of its paper.
 const fn application(
     name: &'static str,
@@ -529,15 +537,19 @@ pub const WORKLOADS: &[Workload] = &[
         ..cost(
             "critical_sections",
             "how often 4 threads hold a lock for which they spin, in a microsecond; marked as a critical section, and not",
-            &[
-                Variant {
-                    runtimes: &[RuntimeName::Crate],
-                    ..variant("marked", &["marks=1"], &[])
-                },
-                with_libc("unmarked", &[]),
-            ],
+            &[of_crate("marked", &["marks=1"]), with_libc("unmarked", &[])],
         )
     },
+    cost(
+        "section_flags",
+        "null fork and signal-wait as they are, and with a flag around each of the package's critical sections",
+        &[
+            of_crate("null_fork", &["operation=null_fork"]),
+            of_crate("null_fork_flagged", &["operation=null_fork", "flags=1"]),
+            of_crate("signal_wait", &["operation=signal_wait"]),
+            of_crate("signal_wait_flagged", &["operation=signal_wait", "flags=1"]),
+        ],
+    ),
     cost(
         "yield",
         "one switch by sched_yield",
