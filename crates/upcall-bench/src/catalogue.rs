@@ -307,6 +307,64 @@ pub const WORKLOADS: &[Workload] = &[
             only_pthreads("fault_compute", &["how=fault", "equals=compute"], COMPUTE),
         ],
     ),
+    Workload {
+        program: "unblock_to_run",
+        ..cost(
+            "restart_unblocked",
+            "a blocked thread can run again -> it runs, beside 9 that are ready and yield or only compute",
+            &[
+                only_pthreads(
+                    "pipe_points",
+                    &["how=pipe", "equals=points", "others=8"],
+                    POINTS,
+                ),
+                only_pthreads(
+                    "flock_points",
+                    &["how=flock", "equals=points", "others=8"],
+                    POINTS,
+                ),
+                only_pthreads(
+                    "fault_points",
+                    &["how=fault", "equals=points", "others=8"],
+                    POINTS,
+                ),
+                // A kernel thread waits for the slices of all others.
+                only_pthreads(
+                    "pipe_compute",
+                    &[
+                        "how=pipe",
+                        "equals=compute",
+                        "others=8",
+                        "samples=50",
+                        "warm_up=5",
+                    ],
+                    CROWDED,
+                ),
+                only_pthreads(
+                    "flock_compute",
+                    &[
+                        "how=flock",
+                        "equals=compute",
+                        "others=8",
+                        "samples=50",
+                        "warm_up=5",
+                    ],
+                    CROWDED,
+                ),
+                only_pthreads(
+                    "fault_compute",
+                    &[
+                        "how=fault",
+                        "equals=compute",
+                        "others=8",
+                        "samples=50",
+                        "warm_up=5",
+                    ],
+                    CROWDED,
+                ),
+            ],
+        )
+    },
     cost(
         "reactivity",
         "an event from another process -> the thread that waits for it runs; so many others have so many percent of \

@@ -147,11 +147,11 @@ const FLAGS_BOTH_WAYS: &str = "theirs has a flag in place of the copies; here it
 /// Rows of published tables, those with a workload first, in the catalogue's order.
 pub const ROWS: &[Published] = &[
     row(
-        "unblock_to_run",
+        "restart_unblocked",
         (DANJEAN_2003, "Table 2, restart of an unblocked activation"),
         &[us("restart", Proposed, 2.17)],
-        "theirs begins when the program asks for the restart, which is the nearest to flock_points; here the call that unblocks \
-         is included",
+        "theirs begins with the system call that names the activation to restart; here it begins before the call that unblocks \
+         the thread, and nobody names it",
     ),
     row(
         "interruption",

@@ -252,6 +252,23 @@ fn a_woken_thread_runs() {
     }
 }
 
+#[test]
+fn a_woken_thread_runs_beside_others() {
+    for how in ["how=pipe", "how=flock", "how=fault"] {
+        for equals in ["equals=points", "equals=compute"] {
+            let words = [
+                "unblock_to_run",
+                how,
+                equals,
+                "others=3",
+                "samples=3",
+                "warm_up=1",
+            ];
+            check_samples(&words, 3);
+        }
+    }
+}
+
 /// Runs `reactivity` at one end of a socket, and `events` at the other.
 fn reactivity(program: &str, words: &[&str], events: impl FnOnce(UnixStream)) -> Output {
     let (ours, theirs) = UnixStream::pair().expect("two sockets");
