@@ -31,6 +31,8 @@ pub enum Kind {
     Server,
     /// Programs that are not ours, one a variant: their processor time.
     Job,
+    /// Other workloads, each a variant, without a timeline and with one; a sample is what is missing with it.
+    Traced,
 }
 
 /// One way to run a workload.
@@ -732,6 +734,7 @@ pub const WORKLOADS: &[Workload] = &[
     served::MEMCACHED,
     served::NGINX,
     served::PROCESSOR_TIME,
+    served::TRACE_COST,
     Workload {
         name: "nbody_speedup",
         about: "N-body against the same without threads (Figure 2 of 1991)",

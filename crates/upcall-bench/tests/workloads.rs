@@ -414,7 +414,8 @@ fn bad_command_lines_are_refused_with_a_reason() {
 fn stand_in(scratch: &Scratch, before: &str) -> PathBuf {
     let path = scratch.0.join("upcall");
     // As the harness calls it, and as a user does.
-    let check = r#"case "$1 $2 $4" in "run -p --") shift 4;; "run /"*) shift;; *) exit 125;; esac"#;
+    let check = r#"case "$1 $2 $4" in "run -p --") shift 4;; "run /"*) shift;;
+        "trace -o --") touch "$3"; shift 4;; *) exit 125;; esac"#;
     let script = format!("#!/bin/sh\n{check}\n{before}\nexec \"$@\"\n");
     std::fs::write(&path, script).expect("a script");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("executable");
@@ -530,6 +531,29 @@ fn another_build_is_measured_in_the_same_rounds() {
         let runtimes: Vec<_> = of.map(|line| line["runtime"].clone()).collect();
         assert_eq!(runtimes, ["upcall", "before"]);
     }
+}
+
+#[test]
+fn a_program_is_measured_without_a_timeline_and_with_one() {
+    let scratch = Scratch::new("traced");
+    let args = quick(
+        &scratch,
+        &["trace_cost/yield", "trace_cost/null_fork"],
+        &[RuntimeName::Upcall],
+    );
+    let (fine, lines) = lines(&args);
+    assert!(fine, "a program failed; see above");
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        assert_eq!((&line["unit"], &line["n"]), (&"%".into(), &2.into()));
+        assert!(
+            line["min"].as_f64().is_some_and(|lost| lost < 100.0),
+            "{line}"
+        );
+    }
+    // Timelines are not kept.
+    let left = std::fs::read_dir(scratch.0.join("cache")).expect("the cache");
+    assert_eq!(left.count(), 0);
 }
 
 #[test]
