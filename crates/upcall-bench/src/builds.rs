@@ -56,6 +56,7 @@ const RUST_SOURCES: &[(&str, &str)] = sources![
     "src/workload/counted.rs"
     "src/workload/create.rs"
     "src/workload/critical.rs"
+    "src/workload/flagged.rs"
     "src/workload/fork.rs"
     "src/workload/interruption.rs"
     "src/workload/load.rs"

@@ -33,6 +33,8 @@ pub enum Kind {
     Server,
     /// Programs that are not ours, one a variant: their processor time.
     Job,
+    /// Other workloads, each a variant, without a timeline and with one; a sample is what is missing with it.
+    Traced,
 }
 
 /// One way to run a workload.
@@ -104,6 +106,14 @@ const fn only_pthreads(
 const fn with_libc(name: &'static str, params: &'static [&'static str]) -> Variant {
     Variant {
         runtimes: WITH_LIBC,
+        ..variant(name, params, &[])
+    }
+}
+
+/// What only the crate has.
+const fn of_crate(name: &'static str, params: &'static [&'static str]) -> Variant {
+    Variant {
+        runtimes: &[RuntimeName::Crate],
         ..variant(name, params, &[])
     }
 }
@@ -303,6 +313,64 @@ pub const WORKLOADS: &[Workload] = &[
             only_pthreads("fault_compute", &["how=fault", "equals=compute"], COMPUTE),
         ],
     ),
+    Workload {
+        program: "unblock_to_run",
+        ..cost(
+            "restart_unblocked",
+            "a blocked thread can run again -> it runs, beside 9 that are ready and yield or only compute",
+            &[
+                only_pthreads(
+                    "pipe_points",
+                    &["how=pipe", "equals=points", "others=8"],
+                    POINTS,
+                ),
+                only_pthreads(
+                    "flock_points",
+                    &["how=flock", "equals=points", "others=8"],
+                    POINTS,
+                ),
+                only_pthreads(
+                    "fault_points",
+                    &["how=fault", "equals=points", "others=8"],
+                    POINTS,
+                ),
+                // A kernel thread waits for the slices of all others.
+                only_pthreads(
+                    "pipe_compute",
+                    &[
+                        "how=pipe",
+                        "equals=compute",
+                        "others=8",
+                        "samples=50",
+                        "warm_up=5",
+                    ],
+                    CROWDED,
+                ),
+                only_pthreads(
+                    "flock_compute",
+                    &[
+                        "how=flock",
+                        "equals=compute",
+                        "others=8",
+                        "samples=50",
+                        "warm_up=5",
+                    ],
+                    CROWDED,
+                ),
+                only_pthreads(
+                    "fault_compute",
+                    &[
+                        "how=fault",
+                        "equals=compute",
+                        "others=8",
+                        "samples=50",
+                        "warm_up=5",
+                    ],
+                    CROWDED,
+                ),
+            ],
+        )
+    },
     cost(
         "reactivity",
         "an event from another process -> the thread that waits for it runs; so many others have so many percent of \
@@ -533,15 +601,19 @@ pub const WORKLOADS: &[Workload] = &[
         ..cost(
             "critical_sections",
             "how often 4 threads hold a lock for which they spin, in a microsecond; marked as a critical section, and not",
-            &[
-                Variant {
-                    runtimes: &[RuntimeName::Crate],
-                    ..variant("marked", &["marks=1"], &[])
-                },
-                with_libc("unmarked", &[]),
-            ],
+            &[of_crate("marked", &["marks=1"]), with_libc("unmarked", &[])],
         )
     },
+    cost(
+        "section_flags",
+        "null fork and signal-wait as they are, and with a flag around each of the package's critical sections",
+        &[
+            of_crate("null_fork", &["operation=null_fork"]),
+            of_crate("null_fork_flagged", &["operation=null_fork", "flags=1"]),
+            of_crate("signal_wait", &["operation=signal_wait"]),
+            of_crate("signal_wait_flagged", &["operation=signal_wait", "flags=1"]),
+        ],
+    ),
     cost(
         "yield",
         "one switch by sched_yield",
@@ -682,6 +754,7 @@ pub const WORKLOADS: &[Workload] = &[
     served::MEMCACHED,
     served::NGINX,
     served::PROCESSOR_TIME,
+    served::TRACE_COST,
     Workload {
         name: "nbody_speedup",
         about: "N-body against the same without threads (Figure 2 of 1991)",

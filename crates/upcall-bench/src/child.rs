@@ -101,6 +101,12 @@ impl Running {
         }
     }
 
+    /// Sends SIGINT to the program.
+    pub fn interrupt(&self) {
+        // SAFETY: no pointers; the child has not been waited for, so its number is still its own.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
+    }
+
     /// Waits for the program's end. Returns what it said on standard output and standard error.
     fn end(mut self) -> Result<(ExitStatus, [String; 2]), Failure> {
         let mut said = [Vec::new(), Vec::new()];

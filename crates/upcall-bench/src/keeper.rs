@@ -86,7 +86,7 @@ fn keep(errand: &Errand) -> Result<(), String> {
         }
     }
     let mut server = start(errand, &errand.server)?;
-    say("started", "");
+    say("started", &server.id().to_string());
     if let Some(status) = ended(&mut server, None)? {
         return Err(format!("{} has ended: {status}", name(&errand.server)));
     }

@@ -81,7 +81,7 @@ pub fn outcomes(choice: &Choice, samples: &Samples, runtimes: &[RuntimeName]) ->
             continue;
         }
         let figures = each(&|index| match kind {
-            Kind::Loss => lost_work(series("without", index), series("with", index)),
+            Kind::Loss | Kind::Traced => lost_work(series("without", index), series("with", index)),
             Kind::Pair => efficiency(series("alone", index), series("pair", index)),
             Kind::Speedup(_) => speedup(series("sequential", index), series("ns", index)),
             Kind::Samples

@@ -30,7 +30,7 @@ enum Starter {
 
 /// Returns true if the user has said how many virtual processors programs under Upcall have: a range, for example, so that they
 /// adapt to what `upcalld` gives them.
-fn processors_are_chosen() -> bool {
+pub fn processors_are_chosen() -> bool {
     std::env::var_os("UPCALL_VPS").is_some()
 }
 
@@ -96,6 +96,8 @@ pub struct Runtimes {
     pub left_out: Vec<(RuntimeName, String)>,
     /// The program upcall-workload, which is the resolver of page faults too.
     pub workload_program: PathBuf,
+    /// The command upcall.
+    pub upcall: PathBuf,
 }
 
 /// Finds the runtimes that `args` ask for.
@@ -117,6 +119,7 @@ pub fn find(args: &BenchArgs, cache: &Path) -> Result<Runtimes, Problem> {
         all: Vec::new(),
         left_out: Vec::new(),
         workload_program,
+        upcall: upcall_command(args, &this),
     };
     for name in RuntimeName::ALL.into_iter().filter(wanted) {
         match one(name, args, &this, &found.workload_program, cache) {
@@ -157,6 +160,15 @@ fn workload_program(args: &BenchArgs, this: &Path) -> PathBuf {
     match installed {
         Some(installed) if !beside.is_file() && installed.is_file() => installed,
         _ => beside,
+    }
+}
+
+/// The command whose runtime is measured.
+fn upcall_command(args: &BenchArgs, this: &Path) -> PathBuf {
+    match &args.upcall {
+        Some(path) => path.clone(),
+        None if this.file_stem().is_some_and(|stem| stem == "upcall") => this.into(),
+        None => this.with_file_name("upcall"),
     }
 }
 
@@ -210,11 +222,7 @@ fn one(
 ) -> Result<Runtime, String> {
     match name {
         RuntimeName::Upcall => {
-            let upcall = match &args.upcall {
-                Some(path) => path.clone(),
-                None if this.file_stem().is_some_and(|stem| stem == "upcall") => this.into(),
-                None => this.with_file_name("upcall"),
-            };
+            let upcall = upcall_command(args, this);
             let version = env!("CARGO_PKG_VERSION").into();
             let runtime = under_upcall(name, version, upcall.clone(), workload_program)?;
             if args.upcall.is_none() {

@@ -103,6 +103,8 @@ const COMMON: &[(&str, &[&str], &[&str])] = &[
     ("blocked", &["threads=50"], &["ns", "bytes"]),
     ("computation", &["samples=3", "n=20"], &["ns"]),
     ("counted", &["operation=critical"], &["operations"]),
+    ("counted", &["operation=flagged_fork"], &["operations"]),
+    ("counted", &["operation=flagged_wait"], &["operations"]),
     ("counted", &["operation=mutex"], &["operations"]),
     ("counted", &["operation=signal_wait"], &["operations"]),
     ("counted", &["operation=yield"], &["operations"]),
@@ -139,6 +141,26 @@ const COMMON: &[(&str, &[&str], &[&str])] = &[
     ("pipe_exchange", &["samples=3", "operations=50"], &["ns"]),
     ("procedure_call", &["samples=3", "operations=5000"], &["ns"]),
     ("process_fork", &["samples=3", "operations=3"], &["ns"]),
+    (
+        "section_flags",
+        &[
+            "operation=null_fork",
+            "flags=1",
+            "samples=3",
+            "operations=50",
+        ],
+        &["ns"],
+    ),
+    (
+        "section_flags",
+        &[
+            "operation=signal_wait",
+            "flags=1",
+            "samples=3",
+            "operations=50",
+        ],
+        &["ns"],
+    ),
     ("semaphore", &["samples=3", "operations=50"], &["ns"]),
     ("signal_wait", &["samples=3", "operations=50"], &["ns"]),
     ("sumtime", &["samples=3", "n=100"], &["ns"]),
@@ -226,6 +248,23 @@ fn a_woken_thread_runs() {
                 &["unblock_to_run", how, equals, "samples=5", "warm_up=1"],
                 5,
             );
+        }
+    }
+}
+
+#[test]
+fn a_woken_thread_runs_beside_others() {
+    for how in ["how=pipe", "how=flock", "how=fault"] {
+        for equals in ["equals=points", "equals=compute"] {
+            let words = [
+                "unblock_to_run",
+                how,
+                equals,
+                "others=3",
+                "samples=3",
+                "warm_up=1",
+            ];
+            check_samples(&words, 3);
         }
     }
 }
@@ -400,7 +439,8 @@ fn bad_command_lines_are_refused_with_a_reason() {
 fn stand_in(scratch: &Scratch, before: &str) -> PathBuf {
     let path = scratch.0.join("upcall");
     // As the harness calls it, and as a user does.
-    let check = r#"case "$1 $2 $4" in "run -p --") shift 4;; "run /"*) shift;; *) exit 125;; esac"#;
+    let check = r#"case "$1 $2 $4" in "run -p --") shift 4;; "run /"*) shift;;
+        "trace -o --") touch "$3"; shift 4;; *) exit 125;; esac"#;
     let script = format!("#!/bin/sh\n{check}\n{before}\nexec \"$@\"\n");
     std::fs::write(&path, script).expect("a script");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("executable");
@@ -516,6 +556,29 @@ fn another_build_is_measured_in_the_same_rounds() {
         let runtimes: Vec<_> = of.map(|line| line["runtime"].clone()).collect();
         assert_eq!(runtimes, ["upcall", "before"]);
     }
+}
+
+#[test]
+fn a_program_is_measured_without_a_timeline_and_with_one() {
+    let scratch = Scratch::new("traced");
+    let args = quick(
+        &scratch,
+        &["trace_cost/yield", "trace_cost/null_fork"],
+        &[RuntimeName::Upcall],
+    );
+    let (fine, lines) = lines(&args);
+    assert!(fine, "a program failed; see above");
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        assert_eq!((&line["unit"], &line["n"]), (&"%".into(), &2.into()));
+        assert!(
+            line["min"].as_f64().is_some_and(|lost| lost < 100.0),
+            "{line}"
+        );
+    }
+    // Timelines are not kept.
+    let left = std::fs::read_dir(scratch.0.join("cache")).expect("the cache");
+    assert_eq!(left.count(), 0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Programs that are not ours: servers under load, and programs that compute.
 
 use super::{Kind, Variant, Workload, only_pthreads};
+use crate::args::RuntimeName;
 use crate::bounds::{Bound, Limit};
 
 const fn server(name: &'static str, about: &'static str) -> Workload {
@@ -108,6 +109,43 @@ pub const PROCESSOR_TIME: Workload = Workload {
         only_pthreads("build", &[], &[]),
     ],
 };
+
+/// What a timeline may take of a program's throughput.
+const TRACED: &[Bound] = &[Bound::min(Limit::AtMost(3.0))];
+
+pub const TRACE_COST: Workload = Workload {
+    name: "trace_cost",
+    about: "throughput lost to upcall trace: of a server, of threads that compute; of nothing but creations, and switches",
+    program: "trace_cost",
+    workers: 2,
+    kind: Kind::Traced,
+    unit: "%",
+    variants: &[
+        Variant {
+            runtimes: &[RuntimeName::Upcall],
+            ..only_pthreads("memcached", &["clients=4"], TRACED)
+        },
+        Variant {
+            workers: Some(2),
+            ..ours("computation", &["n=1000", "samples=3"], TRACED)
+        },
+        ours("null_fork", &["samples=3", "operations=20000"], &[]),
+        ours("yield", &["samples=3", "operations=50000"], &[]),
+    ],
+};
+
+/// What our two runtimes have.
+const fn ours(
+    name: &'static str,
+    params: &'static [&'static str],
+    bounds: &'static [Bound],
+) -> Variant {
+    Variant {
+        workers: Some(1),
+        runtimes: &[RuntimeName::Upcall, RuntimeName::Crate],
+        ..only_pthreads(name, params, bounds)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -60,6 +60,8 @@ const OPERATIONS: &[Operation] = &[
     operation("signal_wait", 10, 1),
     operation("mutex", 10, 1),
     operation("critical", 10, 1),
+    operation("flagged_fork", 10, 1),
+    operation("flagged_wait", 10, 1),
 ];
 
 const fn operation(name: &'static str, times: usize, each: usize) -> Operation {

@@ -11,6 +11,7 @@
 mod others;
 mod pairs;
 mod share;
+mod traced;
 mod warning;
 
 use std::cell::RefCell;
@@ -90,7 +91,7 @@ impl<'a> Bench<'a> {
         let times = match workload.kind {
             Kind::Samples | Kind::Pair | Kind::Share | Kind::Speedup(_) => 1,
             Kind::Server | Kind::Job | Kind::Warning => 1,
-            Kind::Loss => 2,
+            Kind::Loss | Kind::Traced => 2,
             Kind::Overhead => 3,
         };
         1 + self.args.rounds * times
@@ -242,6 +243,7 @@ impl<'a> Bench<'a> {
             }
             Kind::Server => others::server(self, subject),
             Kind::Job => others::job(self, subject),
+            Kind::Traced => traced::without_and_with(self, subject),
         }
     }
 

@@ -5,11 +5,11 @@ use crate::jobs;
 use crate::measure::{Bench, Subject};
 use crate::servers::Order;
 
+/// Figures by series.
+pub type Found = Vec<(&'static str, Vec<f64>)>;
+
 /// How long a server is loaded, in seconds.
 const LOADED: u64 = 3;
-
-/// Figures by series.
-type Found = Vec<(&'static str, Vec<f64>)>;
 
 /// The answers of a server to so many clients as the variant says.
 pub fn server(bench: &Bench, subject: &Subject) -> Result<Found, Failure> {

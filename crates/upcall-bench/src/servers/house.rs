@@ -43,6 +43,11 @@ impl House {
         self.0.clear();
     }
 
+    /// The process of a server that is up.
+    pub fn pid(&self, index: usize) -> Option<u32> {
+        self.0.get(&index)?.kept.pid()
+    }
+
     /// Loads a server, which is started if it is not up yet. Returns figures by series.
     ///
     /// # Errors

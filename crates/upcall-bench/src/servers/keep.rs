@@ -18,6 +18,8 @@ const TO_CLEAN_UP: Duration = Duration::from_secs(20);
 /// A server that runs.
 pub struct Kept {
     keeper: Child,
+    /// The server's process: what starts it becomes it.
+    pid: Option<u32>,
     /// What the keeper says; closed when it has ended.
     said: Receiver<String>,
     /// The keeper removes it; this does so if the keeper could not. Declared last: it goes after the keeper.
@@ -60,6 +62,7 @@ impl Kept {
         }
         let mut kept = Self {
             keeper,
+            pid: None,
             said,
             _directory: directory,
         };
@@ -75,11 +78,22 @@ impl Kept {
     fn started(&mut self, timeout: Duration) -> Result<(), Failure> {
         let failed = |why: String| Err(Failure::Failed(why));
         match self.said.recv_timeout(timeout) {
-            Ok(line) if line.starts_with("started") => Ok(()),
+            Ok(line) if line.starts_with("started") => {
+                self.pid = line
+                    .split_whitespace()
+                    .nth(1)
+                    .and_then(|pid| pid.parse().ok());
+                Ok(())
+            }
             Ok(line) => failed(reason(&line)),
             Err(RecvTimeoutError::Timeout) => failed(format!("did not start within {timeout:?}")),
             Err(RecvTimeoutError::Disconnected) => failed("the keeper has ended".into()),
         }
+    }
+
+    /// The server's process.
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
     }
 
     /// Why the server does not run any more, if it does not.

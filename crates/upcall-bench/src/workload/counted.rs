@@ -14,6 +14,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::flagged::Flagged;
 use super::fork::right;
 use super::threads::{Mutex, Semaphore, Threads};
 use super::{Failure, Figures, Params};
@@ -37,6 +38,8 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
         Some("signal_wait") => count.signal_wait::<T>(),
         Some("mutex") => count.mutex::<T>(),
         Some("critical") => Ok(count.critical::<T>()),
+        Some("flagged_fork") => count.null_fork::<Flagged<T>>(),
+        Some("flagged_wait") => count.signal_wait::<Flagged<T>>(),
         other => Err(Failure::Usage(format!("operation={other:?} is not known"))),
     }?;
     let mut figures = Figures::default();

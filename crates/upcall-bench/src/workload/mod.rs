@@ -30,6 +30,7 @@ mod cold;
 pub mod counted;
 mod create;
 mod critical;
+mod flagged;
 pub mod fork;
 mod interruption;
 pub mod load;
@@ -133,6 +134,7 @@ fn common<T: Threads>() -> Vec<(&'static str, Body)> {
         ("procedure_call", machine::procedure_call),
         ("process_fork", process::null),
         ("reactivity", reactivity::run::<T>),
+        ("section_flags", flagged::run::<T>),
         ("semaphore", semaphore::run::<T>),
         ("signal_wait", signal::run::<T>),
         ("sumtime", fork::sumtime::<T>),

@@ -15,13 +15,17 @@
 //! | `flock` | a file operation, not pollable | releasing the file's lock |
 //! | `fault` | a page fault | `UFFDIO_WAKE`, the page being there already |
 //!
+//! `others=N`: so many more threads are ready all the time, and compute as the equal does. With them it is *restart of an
+//! unblocked activation* (Danjean and Namyst 2003, Table 2), as a program sees it: whoever schedules finds the thread among
+//! others.
+//!
 //! The equal wakes, not another process: a wake-up from another processor would add an interrupt
 //! between processors, which is most of the figure on a virtual machine.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::posix::{self, Thread, now_ns, spin, yield_now};
 use super::uffd::{Region, Resolver};
@@ -145,6 +149,8 @@ struct Shared {
     after: Vec<AtomicU64>,
     compute_ns: u64,
     points: bool,
+    /// The last round has ended.
+    over: AtomicBool,
 }
 
 impl Shared {
@@ -167,6 +173,12 @@ impl Shared {
         spin(400);
         if self.points {
             yield_now();
+        }
+    }
+
+    fn be_ready(&self) {
+        while !self.over.load(Ordering::Relaxed) {
+            self.quantum();
         }
     }
 
@@ -203,6 +215,7 @@ pub fn run(params: &Params) -> Result<Figures, Failure> {
         "compute" => false,
         other => return Err(Failure::Usage(format!("equals={other}: points or compute"))),
     };
+    let others = params.number("others", 0)?;
     let shared = Arc::new(Shared {
         way: Way::new(params.text("how").unwrap_or("pipe"), rounds)?,
         begun: AtomicUsize::new(0),
@@ -211,12 +224,20 @@ pub fn run(params: &Params) -> Result<Figures, Failure> {
         after: (0..rounds).map(|_| AtomicU64::new(0)).collect(),
         compute_ns: params.number("compute_us", 50)? as u64 * 1000,
         points,
+        over: AtomicBool::new(false),
     });
+    let ready = |_| {
+        let shared = shared.clone();
+        Thread::spawn(move || shared.be_ready())
+    };
+    let others = (0..others).map(ready).collect::<Result<Vec<_>, _>>()?;
     let (waiter, equal) = (shared.clone(), shared.clone());
     let waiter = Thread::spawn(move || waiter.wait_all())?;
     let equal = Thread::spawn(move || equal.keep_busy_and_wake())?;
     waiter.join()?;
     equal.join()?;
+    shared.over.store(true, Ordering::Relaxed);
+    others.into_iter().try_for_each(Thread::join)?;
     if shared.ended.load(Ordering::Relaxed) < rounds {
         return Err(Failure::Failed("a blocking or waking call failed".into()));
     }
