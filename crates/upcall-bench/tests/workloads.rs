@@ -440,7 +440,8 @@ fn stand_in(scratch: &Scratch, before: &str) -> PathBuf {
     let path = scratch.0.join("upcall");
     // As the harness calls it, and as a user does.
     let check = r#"case "$1 $2 $4" in "run -p --") shift 4;; "run /"*) shift;;
-        "trace -o --") touch "$3"; shift 4;; *) exit 125;; esac"#;
+        "trace -o --") touch "$3"; shift 4;;
+        "trace -o -p") touch "$3"; trap 'exit 0' INT; while :; do sleep 0.05; done;; *) exit 125;; esac"#;
     let script = format!("#!/bin/sh\n{check}\n{before}\nexec \"$@\"\n");
     std::fs::write(&path, script).expect("a script");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("executable");
