@@ -2,11 +2,11 @@
 //!
 //! Where a quota is less than a program's virtual processors, the kernel stops all of them for the rest of each period, whoever
 //! holds a lock. A program that goes on with fewer (`-p MIN..MAX`) uses as many as its quota comes to, rounded up, and MIN at
-//! least. It looks once in [`LOOK_NS`], at the end of a time slice, so it follows a quota that changes. A program that needs all of
+//! least. It looks once a second, at the end of a time slice, so it follows a quota that changes. A program that needs all of
 //! its processors keeps them.
 //!
 //! 1. [`follow`], at the start: which files say it. A program that is moved to another group later is not followed.
-//! 2. [`Quota::look`]: the virtual processors from [`Quota::in_use`] on have no processor from then on, or have one again.
+//! 2. `Quota::look`: the virtual processors from `Quota::in_use` on have no processor from then on, or have one again.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::ffi::CString;
