@@ -2,7 +2,7 @@
 //!
 //! 1. The first line of its standard input is an [`Errand`], as JSON. After that nothing comes: the end of the file is the
 //!    harness's wish to end the server, or its death, by Ctrl-C or otherwise.
-//! 2. It runs the errand's steps, one after the other, then the server. It says `started` when the server runs, and `failed`
+//! 2. It runs the errand's steps, one after the other, then the server. It says `started` and its process when that runs, and `failed`
 //!    with the reason if a step fails or the server ends unasked.
 //! 3. At the end it asks the server to end, kills it if it does not, kills what the server has left, and removes the
 //!    directory.
