@@ -4,6 +4,7 @@
 //! stays the same: `upcall trace -p` asks it for a timeline while it is loaded the second time. Whoever reads the events
 //! has the same processors, and what it takes is part of the cost. What it writes at the end is not.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -92,6 +93,14 @@ fn server(bench: &Bench, subject: &Subject, timeline: &Path) -> Result<[f64; 2],
 fn trace(bench: &Bench, timeline: &Path) -> Command {
     let mut command = Command::new(&bench.runtimes.upcall);
     command.args(["trace", "-o"]).arg(timeline);
+    // A shell that starts the harness in the background has it ignore this signal, and so what it starts.
+    // SAFETY: between fork and exec this makes one system call and allocates nothing.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     command
 }
 
