@@ -139,7 +139,7 @@ impl Gangs {
             (Stage::Resting, false) => waiting,
             (before, false) => before,
         };
-        match self.all.iter_mut().find(|gang| gang.id == id) {
+        match self.find_mut(id) {
             Some(gang) => {
                 gang.busy = busy;
                 gang.stage = stage(gang.stage);
@@ -162,7 +162,7 @@ impl Gangs {
 
     /// A gang has turns of this length, in nanoseconds, from now on. Nothing, if it is not known.
     pub fn set_turn(&mut self, id: GangId, turn_ns: u64) {
-        if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id) {
+        if let Some(gang) = self.find_mut(id) {
             gang.turn_ns = turn_ns;
         }
     }
@@ -176,7 +176,7 @@ impl Gangs {
     pub fn begins(&mut self, now_ns: u64, id: GangId) {
         self.now_ns = self.now_ns.max(now_ns);
         let now_ns = self.now_ns;
-        if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id)
+        if let Some(gang) = self.find_mut(id)
             && gang.is_on()
         {
             gang.go_on(now_ns);
@@ -185,7 +185,7 @@ impl Gangs {
 
     /// The turn of a gang that is on ends so much earlier, but not before a quarter of it is over. Returns by how much it is shorter.
     pub fn shorten(&mut self, id: GangId, by_ns: u64) -> u64 {
-        let gang = self.all.iter_mut().find(|gang| gang.id == id);
+        let gang = self.find_mut(id);
         let Some((gang, since_ns)) = gang.and_then(|gang| match gang.stage {
             Stage::On { since_ns } => Some((gang, since_ns)),
             _ => None,
@@ -201,7 +201,7 @@ impl Gangs {
 
     /// The turn of a gang that is on ends so much later.
     pub fn prolong(&mut self, id: GangId, by_ns: u64) {
-        if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id)
+        if let Some(gang) = self.find_mut(id)
             && gang.is_on()
         {
             gang.more_ns = gang.more_ns.saturating_add(by_ns);
@@ -210,14 +210,14 @@ impl Gangs {
 
     /// A gang gives up the rest of its turn. Nothing, if it is not on.
     pub fn end(&mut self, id: GangId) {
-        if let Some(gang) = self.all.iter_mut().find(|gang| gang.id == id) {
+        if let Some(gang) = self.find_mut(id) {
             gang.has_ended = gang.is_on();
         }
     }
 
     /// When the turn of a gang that is on ends, or has ended; `None`: it is not on.
     pub fn end_ns(&self, id: GangId) -> Option<u64> {
-        self.all.iter().find(|gang| gang.id == id)?.end_ns()
+        self.find(id)?.end_ns()
     }
 
     /// Decides who is on. Returns when to decide again, if nothing happens before; never, if nobody waits.
@@ -280,7 +280,7 @@ impl Gangs {
 
     /// What a gang is doing; `None`: there is no such gang.
     pub fn stage(&self, id: GangId) -> Option<Stage> {
-        let gang = self.all.iter().find(|gang| gang.id == id)?;
+        let gang = self.find(id)?;
         Some(gang.stage)
     }
 
@@ -302,6 +302,14 @@ impl Gangs {
     /// Whether a gang waits that competes with this one, which computes on these.
     pub fn is_wanted(&self, id: GangId, busy: Bits) -> bool {
         self.competitors(id, busy).any(Gang::is_waiting)
+    }
+
+    fn find(&self, id: GangId) -> Option<&Gang> {
+        self.all.iter().find(|gang| gang.id == id)
+    }
+
+    fn find_mut(&mut self, id: GangId) -> Option<&mut Gang> {
+        self.all.iter_mut().find(|gang| gang.id == id)
     }
 
     fn competitors(&self, id: GangId, busy: Bits) -> impl Iterator<Item = &Gang> {

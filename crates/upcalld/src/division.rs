@@ -220,11 +220,6 @@ impl Division {
         }
     }
 
-    /// Returns true if the turn of a gang is over, and others wait for what it has.
-    pub fn is_over(&self, now: u64, id: GangId) -> bool {
-        self.gangs.end_ns(id).is_some_and(|end| end <= now) && self.is_wanted(id)
-    }
-
     /// The turn of a gang ends so much later.
     pub fn prolong(&mut self, id: GangId, by_ns: u64) {
         self.gangs.prolong(id, by_ns);

@@ -294,14 +294,20 @@ impl House {
     /// Who has had less of its turn than is due to it goes on.
     fn prolong(&mut self, now: u64) {
         for (&id, space) in &self.spaces {
-            let (Some(meter), Some(turn)) = (space.meter, self.division.turn(id)) else {
-                continue;
-            };
-            if !meter.has_ended() && self.division.is_over(now, id) {
-                let missing = meter.missing(space.whole(turn), space.reading(now, &self.idle));
+            let is_over = self.division.end_of_turn(id).is_some_and(|end| end <= now);
+            if is_over && space.meter.is_some_and(|meter| !meter.has_ended()) {
+                let missing = self.missing(now, id, space);
                 self.division.prolong(id, missing);
             }
         }
+    }
+
+    /// By how much the turn of a space is to be longer than its time: see [`Meter::missing`].
+    fn missing(&self, now: u64, id: GangId, space: &Space) -> u64 {
+        let (Some(meter), Some(turn)) = (space.meter, self.division.turn(id)) else {
+            return 0;
+        };
+        meter.missing(space.whole(turn), space.reading(now, &self.idle))
     }
 
     /// Those that were warned and have left have ended their turns.
@@ -327,17 +333,6 @@ impl House {
         }
     }
 
-    /// When a space whose turn the division ends then is expected to have had it: see [`House::prolong`].
-    fn expected_end(&self, now: u64, id: GangId, space: &Space, end: u64) -> u64 {
-        let missing = match (space.meter, self.division.turn(id)) {
-            (Some(meter), Some(turn)) => {
-                meter.missing(space.whole(turn), space.reading(now, &self.idle))
-            }
-            _ => 0,
-        };
-        end.max(now + missing)
-    }
-
     /// When a space is to lose its processors, if it is to be warned now, and otherwise when to look again.
     fn warning(&self, now: u64, id: GangId, space: &Space) -> (u64, Option<u64>) {
         let is_on = self.lead_ns != 0
@@ -359,7 +354,8 @@ impl House {
         if first > now {
             return (0, Some(first));
         }
-        let end = self.expected_end(now, id, space, end);
+        // See `prolong`.
+        let end = end.max(now + self.missing(now, id, space));
         let at = end.saturating_sub(lead);
         match at > now {
             true => (0, Some(at)),

@@ -252,8 +252,10 @@ impl Weights {
             }
             return Ok(());
         }
-        let tids: BTreeSet<i32> = borrower.tids().chain(process.tids()).collect();
-        borrower.tids.retain(|tid| tids.contains(tid));
+        let mut tids: BTreeSet<i32> = process.tids().into_iter().collect();
+        let known = &mut borrower.tids;
+        known.retain(|&tid| tids.contains(&tid) || process.has(tid));
+        tids.extend(known.iter());
         for tid in tids {
             let is_new = !borrower.tids.contains(&tid);
             if is_new && !is_plain(tid) {
