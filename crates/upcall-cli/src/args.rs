@@ -55,8 +55,8 @@ pub struct RunArgs {
     /// processors is taken [default: as many as are allowed]
     ///
     /// Where upcalld divides the processors, a program with a range goes on with fewer, MIN at least, while others have
-    /// the rest. It uses no more than the processor quota of its control groups comes to, rounded up. Any other has all that it computes on, or waits for its turn: choose a number for a program whose
-    /// threads spin for each other.
+    /// the rest. It uses no more than the processor quota of its control groups comes to, rounded up. Any other has all
+    /// that it computes on, or waits for its turn: choose a number for a program whose threads spin for each other.
     #[arg(
         short = 'p',
         long = "vps",

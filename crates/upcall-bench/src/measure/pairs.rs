@@ -23,11 +23,15 @@ pub fn times(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<[f64; 2], Failu
 pub fn mean_of_two(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<f64, Failure> {
     // A program that has done its part does not disturb the other one.
     let both = copies(bench, subject, 2, &["gate=1", "sequential=0"], |_| ())?;
-    let mut sum = 0.0;
-    for copy in &both {
-        sum += elapsed(std::slice::from_ref(copy))?;
-    }
-    Ok(sum / 2.0)
+    mean(&both)
+}
+
+/// The mean time of copies, in nanoseconds.
+pub(super) fn mean(copies: &[Figures]) -> Result<f64, Failure> {
+    let times = copies
+        .iter()
+        .map(|copy| elapsed(std::slice::from_ref(copy)));
+    Ok(times.sum::<Result<f64, _>>()? / copies.len() as f64)
 }
 
 /// Runs so many copies at once to their ends. `adapt` is called with each one's command.
@@ -69,7 +73,7 @@ pub(super) fn copies(
 }
 
 /// From the first beginning to the last end, in nanoseconds.
-pub(super) fn elapsed(copies: &[Figures]) -> Result<f64, Failure> {
+fn elapsed(copies: &[Figures]) -> Result<f64, Failure> {
     let all = |name: &'static str| {
         copies
             .iter()

@@ -15,8 +15,7 @@ use tempfile::TempDir;
 use crate::args::RuntimeName;
 use crate::child::Failure;
 use crate::installed;
-use crate::measure::pairs::{self, elapsed};
-use crate::measure::{Bench, Subject};
+use crate::measure::{Bench, Subject, pairs};
 
 /// How long before the end of a turn the daemon warns, where it does, in milliseconds.
 const LEAD_MS: u32 = 5;
@@ -34,12 +33,7 @@ pub fn time_at_level(bench: &Bench<'_>, subject: &Subject<'_>) -> Result<f64, Fa
             daemon.is_asked_by(command);
         }
     };
-    let copies = pairs::copies(bench, subject, level, &["gate=1"], adapt)?;
-    let times: Result<Vec<f64>, Failure> = copies
-        .iter()
-        .map(|copy| elapsed(std::slice::from_ref(copy)))
-        .collect();
-    Ok(times?.iter().sum::<f64>() / level as f64)
+    pairs::mean(&pairs::copies(bench, subject, level, &["gate=1"], adapt)?)
 }
 
 fn level(variant: &str) -> Option<(usize, bool)> {

@@ -9,7 +9,7 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::posix::{now_ns, read_byte, spin};
+use super::posix::{now_ns, pass_gate, spin};
 use super::threads::Threads;
 use super::{Failure, Figures, Params};
 
@@ -47,17 +47,12 @@ impl Counted {
 }
 
 pub fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
-    let gated = params.number("gate", 0)? != 0;
     let nr_threads = params.number("threads", THREADS)?.max(1);
     let samples = params.number("samples", 5)?;
-    let samples = if gated { 0 } else { samples };
     let operations = params.number("operations", 20_000)?;
     let marks = params.number("marks", 0)? != 0;
-    if gated && !read_byte(&0) {
-        return Err(Failure::Failed(
-            "standard input closed before the start signal".into(),
-        ));
-    }
+    let gated = pass_gate(params)?;
+    let samples = if gated { 0 } else { samples };
     let mut figures = Figures::default();
     for sample in 0..=samples {
         let counted = Arc::new(Counted {

@@ -12,7 +12,7 @@ use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use super::posix::{Thread, join_all, now_ns, read_byte, spin};
+use super::posix::{Thread, join_all, now_ns, pass_gate, spin};
 use super::{Failure, Figures, Params};
 
 /// Iterations outside and inside the critical section, and of one phase between barriers.
@@ -93,11 +93,7 @@ impl Program for SpinBarrier {
 
 fn both(program: impl Program, params: &Params, rounds: usize) -> Result<Figures, Failure> {
     let rounds = params.number("operations", rounds)?;
-    if params.number("gate", 0)? != 0 && !read_byte(&0) {
-        return Err(Failure::Failed(
-            "standard input closed before the start signal".into(),
-        ));
-    }
+    pass_gate(params)?;
     let program = Arc::new(program);
     let begin = now_ns();
     let mut threads = Vec::new();

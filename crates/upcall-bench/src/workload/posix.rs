@@ -12,8 +12,8 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use super::Failure;
 use super::threads::{self, Threads, no_thread};
+use super::{Failure, Params};
 
 /// Nanoseconds of the monotonic clock.
 pub fn now_ns() -> u64 {
@@ -368,6 +368,16 @@ pub fn read_byte(fd: &impl AsRawFd) -> bool {
     let mut byte = 0u8;
     // SAFETY: room for one byte.
     unsafe { libc::read(fd.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 }
+}
+
+/// With `gate=1`: waits for the byte on standard input by which several copies begin at once. Returns true if there is a gate.
+pub fn pass_gate(params: &Params) -> Result<bool, Failure> {
+    let is_there = params.number("gate", 0)? != 0;
+    if is_there && !read_byte(&0) {
+        let why = "standard input closed before the start signal";
+        return Err(Failure::Failed(why.into()));
+    }
+    Ok(is_there)
 }
 
 /// Writes one byte; false on an error.

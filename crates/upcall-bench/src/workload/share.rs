@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::posix::{Thread, join_all, nanosleep, process_cpu_ns, read_byte, spin};
+use super::posix::{Thread, join_all, nanosleep, pass_gate, process_cpu_ns, spin};
 use super::{Failure, Figures, Params};
 
 /// Iterations between two looks at the end.
@@ -15,11 +15,7 @@ const PIECE: u64 = 10_000;
 pub fn run(params: &Params) -> Result<Figures, Failure> {
     let threads = params.number("threads", 2)?;
     let duration_ms = params.number("duration_ms", 3000)? as u64;
-    if params.number("gate", 0)? != 0 && !read_byte(&0) {
-        return Err(Failure::Failed(
-            "standard input closed before the start signal".into(),
-        ));
-    }
+    pass_gate(params)?;
     let over = Arc::new(AtomicBool::new(false));
     let before = process_cpu_ns();
     let mut running = Vec::new();

@@ -1,9 +1,9 @@
 //! The memory of the preloaded library, which does not use the program's `malloc`.
 //!
 //! The program may have a `malloc` of its own, which counts, limits or records, and which may need its own constructor
-//! first. So the library that `upcall run` preloads takes its memory from the kernel, but for the first chunk, which is its own. `build.rs` makes the linker resolve
-//! `malloc` and its relatives to the functions here, in that library alone. A program that links the crate allocates as it
-//! always does.
+//! first. So the library that `upcall run` preloads takes its memory from the kernel, but for the first chunk, which is its
+//! own. `build.rs` makes the linker resolve `malloc` and its relatives to the functions here, in that library alone. A
+//! program that links the crate allocates as it always does.
 //!
 //! 1. A block has as many bytes as its class: of each power of two there are four. It is cut from a *chunk*, behind a header
 //!    that names both.

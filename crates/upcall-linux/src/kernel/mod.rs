@@ -51,8 +51,8 @@ impl Linux {
             sentinels: AtomicBool::new(settings.sentinel),
             watch: Watch::default(),
             first: Slot::empty(),
-            // Without a registry the kernel alone divides the processors; the counters and `doctor` say why.
             quota: Quota::new(),
+            // Without a registry the kernel alone divides the processors; the counters and `doctor` say why.
             turns: if settings.takes_turns {
                 Turns::join(pid, settings.adapts, settings.share)
             } else {

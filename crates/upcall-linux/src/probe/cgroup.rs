@@ -9,6 +9,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::processors::quota::quota_and_period;
+
 /// A bound on processor time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuQuota {
@@ -33,11 +35,12 @@ impl Groups<'_> {
     pub(super) fn cpu_quota(&self) -> Option<CpuQuota> {
         let files = self.quota_files().into_iter();
         let quotas = files.filter_map(|(file, period)| {
-            let quota = (self.read)(&file)?;
-            let processors = match period {
-                Some(period) => share(quota.trim(), (self.read)(&period)?.trim())?,
-                None => parse_cpu_max(&quota)?,
-            };
+            let mut text = (self.read)(&file)?;
+            if let Some(period) = period {
+                text = format!("{text} {}", (self.read)(&period)?);
+            }
+            let (quota, period) = quota_and_period(&text)?;
+            let processors = quota as f64 / period as f64;
             Some(CpuQuota { processors, file })
         });
         quotas.min_by(|a, b| a.processors.total_cmp(&b.processors))
@@ -124,18 +127,6 @@ impl Groups<'_> {
             right.then_some((root, mount_point))
         })
     }
-}
-
-/// `cpu.max`: quota and period in microseconds, or `max` for none.
-fn parse_cpu_max(text: &str) -> Option<f64> {
-    let mut words = text.split_whitespace();
-    share(words.next()?, words.next()?)
-}
-
-/// What a quota in a period comes to, in processors. Whole numbers: "inf" and "nan" are none.
-fn share(quota: &str, period: &str) -> Option<f64> {
-    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
-    (quota > 0 && period > 0).then_some(quota as f64 / period as f64)
 }
 
 #[cfg(test)]
@@ -226,7 +217,7 @@ mod tests {
             "5",
             "",
         ] {
-            assert_eq!(parse_cpu_max(text), None, "{text}");
+            assert_eq!(quota_and_period(text), None, "{text}");
         }
     }
 

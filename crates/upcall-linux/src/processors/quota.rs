@@ -106,19 +106,19 @@ impl Files {
     }
 }
 
-/// Of a quota and a period, both in microseconds; `None`: "max", -1, or nonsense.
 fn processors(text: &[u8]) -> Option<u64> {
-    let text = core::str::from_utf8(text).ok()?;
+    let (quota, period) = quota_and_period(core::str::from_utf8(text).ok()?)?;
+    Some(quota.div_ceil(period))
+}
+
+/// A quota and its period, both in microseconds; `None`: "max", -1, or nonsense, such as "inf".
+pub(crate) fn quota_and_period(text: &str) -> Option<(u64, u64)> {
     let mut words = text.split_ascii_whitespace();
     let mut number = || {
-        words
-            .next()?
-            .parse::<u64>()
-            .ok()
-            .filter(|&number| number != 0)
+        let number = words.next()?.parse::<u64>().ok();
+        number.filter(|&number| number != 0)
     };
-    let (quota, period) = (number()?, number()?);
-    Some(quota.div_ceil(period))
+    Some((number()?, number()?))
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

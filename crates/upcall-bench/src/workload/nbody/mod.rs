@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::posix::{now_ns, read_byte};
+use super::posix::{now_ns, pass_gate};
 use super::threads::Threads;
 use super::{Failure, Figures, Params};
 use body::{Body, Vector};
@@ -204,10 +204,7 @@ pub(super) fn run<T: Threads>(params: &Params) -> Result<Figures, Failure> {
     let seed = params.number("seed", 1)? as u64;
     let model = body::plummer(params.number("bodies", 2000)?, seed);
     let compares = params.number("sequential", 1)? != 0;
-    if params.number("gate", 0)? != 0 && !read_byte(&0) {
-        let why = "standard input closed before the start signal";
-        return Err(Failure::Failed(why.into()));
-    }
+    pass_gate(params)?;
     let mut bodies = model.clone();
     let begin = now_ns();
     let report = parallel::<T>(&mut bodies, problem, means)
