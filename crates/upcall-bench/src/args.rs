@@ -73,6 +73,7 @@ impl RuntimeName {
 }
 
 const ROUNDS: usize = 7;
+const QUICK_ROUNDS: &str = "2";
 const SLICE: &str = "4ms";
 
 /// Measure thread runtimes side by side, in interleaved and warmed-up rounds.
@@ -98,11 +99,12 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", env = "UPCALL_BENCH_WORKERS")]
     pub workers: Option<usize>,
 
-    /// Rounds that count, after one that does not
+    /// Rounds that count, after one that does not; with --quick 2 if it is not said
     #[arg(
         long,
         value_name = "N",
         default_value_t = ROUNDS,
+        default_value_if("quick", "true", QUICK_ROUNDS),
         env = "UPCALL_BENCH_ROUNDS"
     )]
     pub rounds: usize,
@@ -182,8 +184,14 @@ impl BenchArgs {
         if let Some(workers) = self.workers {
             option("--workers", Some(workers.to_string()));
         }
-        if self.rounds != ROUNDS {
-            option("--rounds", Some(self.rounds.to_string()));
+        let rounds = self.rounds.to_string();
+        let usual = if self.quick {
+            rounds == QUICK_ROUNDS
+        } else {
+            self.rounds == ROUNDS
+        };
+        if !usual {
+            option("--rounds", Some(rounds));
         }
         if self.quick {
             option("--quick", None);
@@ -245,6 +253,9 @@ mod tests {
         let more = [&words[..], &["--json", "-o", "file", "yield"]].concat();
         assert_eq!(parse(&more).unwrap().options(), words);
         assert!(parse(&["yield"]).unwrap().options().is_empty());
+        let quick = parse(&["--quick"]).unwrap();
+        assert_eq!((quick.rounds, quick.options()), (2, vec!["--quick".to_owned()]));
+        assert_eq!(parse(&["--quick", "--rounds", "7"]).unwrap().rounds, 7);
     }
 
     #[test]
