@@ -254,7 +254,10 @@ mod tests {
         assert_eq!(parse(&more).unwrap().options(), words);
         assert!(parse(&["yield"]).unwrap().options().is_empty());
         let quick = parse(&["--quick"]).unwrap();
-        assert_eq!((quick.rounds, quick.options()), (2, vec!["--quick".to_owned()]));
+        assert_eq!(
+            (quick.rounds, quick.options()),
+            (2, vec!["--quick".to_owned()])
+        );
         assert_eq!(parse(&["--quick", "--rounds", "7"]).unwrap().rounds, 7);
     }
 

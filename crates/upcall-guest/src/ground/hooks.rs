@@ -20,6 +20,8 @@ pub struct Hooks {
     /// Takes a thread that was stopped in the program's code to its own kernel thread, if it is bound. Returns true if it
     /// went.
     pub go_stopped: fn(&'static Runtime, &'static Thread) -> bool,
+    /// A call of the program's is just back that has perhaps caused a signal for the kernel thread.
+    pub caused: fn(),
     /// The agents make the call that every kernel thread must make.
     pub call_of_agents: fn(&'static Runtime),
     /// Returns true if the address is in the guard of the thread's stack.

@@ -6,7 +6,6 @@ use upcall_core::Activity;
 use upcall_linux::{Activation, Entered, Inside, Thread, base, preempt};
 
 use crate::ground::attributes::GuestAttributes;
-use crate::ground::entry::raw_syscall;
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, set_kernel_mask};
 use crate::ground::state::GUEST;
@@ -103,14 +102,7 @@ fn look_for_parked(inside: &Inside) {
     if inside.kernel.mask.load(Ordering::Relaxed) & wanted == 0 {
         return;
     }
-    let mut pending = 0u64;
-    // SAFETY: writes eight bytes.
-    unsafe {
-        raw_syscall(
-            libc::SYS_rt_sigpending,
-            [(&raw mut pending) as u64, 8, 0, 0, 0, 0],
-        )
-    };
+    let pending = pending::in_kernel();
     if pending & wanted != 0 {
         pending::pass_pending(inside, pending & wanted);
     }

@@ -27,6 +27,7 @@ pub mod alone;
 pub mod altstack;
 mod calls;
 pub mod carried;
+pub mod caused;
 mod deferred;
 pub mod descriptors;
 pub mod dispatch;

@@ -28,7 +28,7 @@ use crate::ground::mask::{self, bit, set_kernel_mask};
 use crate::ground::record;
 use crate::ground::state::GUEST;
 use crate::rewrite::sud;
-use crate::signal::{dispatch, masks, pending, queued, timers};
+use crate::signal::{caused, dispatch, masks, pending, queued, timers};
 
 use super::actions::{CALL_NUMBER, SYS_SECCOMP};
 use super::frame::{frame_mask, note_progress, set_frame_mask};
@@ -57,6 +57,7 @@ pub(super) unsafe fn own_signal(
         give_up_wait(thread, unsafe { &mut (*context).uc_mcontext.gregs });
         return;
     }
+    caused::take_at_stop(activation, thread);
     if activation.is_in_call() {
         // SAFETY: the kernel's frame.
         let registers = unsafe { &mut (*context).uc_mcontext.gregs };

@@ -465,22 +465,34 @@ pub fn return_kept(inside: &Inside) {
     }
 }
 
-/// Called when the kernel thread becomes an activation: its pending signals wait for its thread, which may be carried by
-/// another one soon.
-pub fn adopt(inside: &Inside, thread: &'static Thread) {
+/// Takes the signals in `set` that wait for the calling kernel thread alone, and that the thread blocks: they wait for the
+/// thread from here on, which may be carried by another activation soon. Called with all signals blocked.
+pub fn adopt(activation: &Activation, thread: &'static Thread, set: u64) {
     let id = thread.guest().tid.load(Ordering::Relaxed);
-    loop {
-        let set = upcall_linux::own_pending() & thread.kernel.mask.load(Ordering::Relaxed);
-        let Some((signal, information)) = (set != 0).then(|| queued::take(set)).flatten() else {
+    let set = set & thread.kernel.mask.load(Ordering::Relaxed);
+    // The kernel tells at once what waits, and only procfs tells for whom.
+    while in_kernel() & set != 0 {
+        let own = upcall_linux::own_pending() & set;
+        let Some((signal, information)) = (own != 0).then(|| queued::take(own)).flatten() else {
             return;
         };
         let found = (signal, &information);
-        if enqueue(inside.runtime(), (thread, id), found, false, || false) == Err(Sent::Full) {
+        let runtime = activation.runtime();
+        if enqueue(runtime, (thread, id), found, false, || false) == Err(Sent::Full) {
             // There is no memory: this and the others stay where they were.
-            queued::queue_to_kernel(inside, signal, &information);
+            queued::queue_to_kernel(activation, signal, &information);
             return;
         }
     }
+}
+
+/// Returns the signals that the kernel keeps for the calling kernel thread and for the process.
+pub fn in_kernel() -> u64 {
+    let mut set = 0u64;
+    let words = [(&raw mut set) as u64, 8, 0, 0, 0, 0];
+    // SAFETY: writes eight bytes.
+    unsafe { raw_syscall(libc::SYS_rt_sigpending, words) };
+    set
 }
 
 /// Takes the process's signals in `set` and passes each on.

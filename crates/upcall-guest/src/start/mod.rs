@@ -40,7 +40,7 @@ use crate::process::{self, loads, preload};
 use crate::rewrite::kept;
 use crate::rewrite::object::{self, Role};
 use crate::rewrite::patch::{self, Extent, Hooks, ObjectReport};
-use crate::signal::{self, dispatch};
+use crate::signal::{self, caused, dispatch};
 use crate::thread::{agents, bound, deadlines, shell};
 
 /// By this name programs that link the crate find the library that `upcall run` has put before them.
@@ -142,6 +142,7 @@ const HOOKS: hooks::Hooks = hooks::Hooks {
     in_child: runtime::in_child,
     tick: deadlines::tick,
     go_stopped: bound::go_stopped,
+    caused: caused::take,
     call_of_agents: agents::change,
     is_in_guard: shell::is_in_guard,
     has_room: shell::has_room,

@@ -133,7 +133,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
     masks::start(thread.kernel.mask.load(Ordering::Relaxed));
     signal::altstack::adopt(thread);
     pending::reserve(runtime);
-    pending::adopt(&inside, thread);
+    pending::adopt(&inside, thread, !0);
     names::adopt_first(thread);
     lending::adopt_first(thread);
     scheduling::adopt_first(&inside, thread);

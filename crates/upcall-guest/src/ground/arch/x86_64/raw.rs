@@ -12,6 +12,7 @@ use core::sync::atomic::AtomicU32;
 use upcall_linux::own_syscall;
 
 use crate::ground::entry::Frame;
+use crate::ground::hooks::hooks;
 
 /// Room for about four thousand stubs. libc needs some 40 KiB.
 const STUB_AREA: usize = 256 << 10;
@@ -231,6 +232,9 @@ pub unsafe fn raw_syscall_at(stack: u64, nr: i64, args: [u64; 2]) -> isize {
     answer
 }
 
+/// Answers with which the kernel sends SIGPIPE or SIGXFSZ.
+const CAUSES_SIGNAL: [isize; 2] = [-(libc::EPIPE as isize), -(libc::EFBIG as isize)];
+
 /// Makes a call on behalf of the program: the number and its six words. Notes in `made` at once
 /// that it was made, unless its answer is EINTR or EAGAIN. A call that `forbidden` forbids is not
 /// made and answers EINTR; see [`give_up`].
@@ -243,7 +247,11 @@ pub unsafe fn raw_syscall_at(stack: u64, nr: i64, args: [u64; 2]) -> isize {
 #[inline]
 pub unsafe fn program_call(words: &[u64; 7], made: &Cell<u64>, forbidden: &AtomicU32) -> isize {
     // SAFETY: the assembly obeys the C convention; the rest is the caller's promise.
-    unsafe { upcall_program_call(words.as_ptr(), made.as_ptr(), forbidden.as_ptr()) }
+    let answer = unsafe { upcall_program_call(words.as_ptr(), made.as_ptr(), forbidden.as_ptr()) };
+    if CAUSES_SIGNAL.contains(&answer) {
+        (hooks().caused)();
+    }
+    answer
 }
 
 /// What a signal frame tells about a [`program_call`].
