@@ -97,6 +97,9 @@ pub struct TrackDescriptor {
     pub child_ordering: Option<i32>,
     #[prost(int32, optional, tag = "12")]
     pub sibling_order_rank: Option<i32>,
+    /// 2: tracks of one name stay apart.
+    #[prost(int32, optional, tag = "15")]
+    pub sibling_merge_behavior: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -98,6 +98,13 @@ impl Space {
                 pid: Some(pid),
                 process_name: Some(self.about.name.clone()),
             }),
+            ..TrackDescriptor::default()
+        })?;
+        // What is directly below a process is put into the order of names, whatever is said here.
+        pen.packets.describe(TrackDescriptor {
+            uuid: Some(self.top),
+            name: Some("Upcall".into()),
+            parent_uuid: Some(self.track),
             child_ordering: Some(3),
             ..TrackDescriptor::default()
         })?;
@@ -106,7 +113,7 @@ impl Space {
             pen.packets.describe(TrackDescriptor {
                 uuid: Some(group),
                 name: Some(name.into()),
-                parent_uuid: Some(self.track),
+                parent_uuid: Some(self.top),
                 child_ordering: Some(3),
                 sibling_order_rank: Some(rank as i32 + 1),
                 ..TrackDescriptor::default()
@@ -115,7 +122,7 @@ impl Space {
         pen.packets.describe(TrackDescriptor {
             uuid: Some(self.ready_track),
             name: Some("ready threads".into()),
-            parent_uuid: Some(self.track),
+            parent_uuid: Some(self.top),
             counter: Some(CounterDescriptor {}),
             sibling_order_rank: Some(0),
             ..TrackDescriptor::default()
@@ -139,6 +146,8 @@ impl Space {
             name: Some(name),
             parent_uuid: Some(self.groups[group]),
             sibling_order_rank: Some(rank as i32),
+            // Threads may have the same name.
+            sibling_merge_behavior: Some(2),
             ..TrackDescriptor::default()
         })?;
         Ok(track)
