@@ -4,7 +4,7 @@
 //!    Each process of it that has threads makes a file there, and notes in it what happens ([`upcall_abi::trace`]).
 //! 2. `rings`, `pace`: until it has ended, what is new there is read, before it is replaced.
 //! 3. `spool`: it waits beside the output, which is found out to be impossible before the program is started.
-//! 4. `timeline`, `output`, `packets`: all is put into order and written under another name, which is changed at the end.
+//! 4. `timeline`, `tracks`, `output`, `packets`: all is put into order and written under another name, which is changed at the end.
 //!
 //! A program that is killed leaves its files, and they are read as those of any other.
 
@@ -19,6 +19,7 @@ mod spool;
 mod timeline;
 #[cfg(test)]
 mod timeline_tests;
+mod tracks;
 
 use std::io;
 use std::path::{Path, PathBuf};
