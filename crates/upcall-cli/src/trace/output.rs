@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 
 use super::packets::{
-    BEGINS, CONTINUES, DebugAnnotation, InternedData, Kind, Name, Trace, TracePacket,
+    BEGINS, CONTINUES, DebugAnnotation, InternedData, Kind, Name, ServiceEvent, Trace, TracePacket,
     TrackDescriptor, TrackEvent,
 };
 
@@ -183,6 +183,31 @@ impl<W: Write> Packets<W> {
             }),
             ..TracePacket::default()
         })
+    }
+
+    /// Nothing that comes is earlier than what came before the last such word. A trace processor sorts that then, and needs not
+    /// keep it until the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn settle(&mut self, time: u64) -> io::Result<()> {
+        let flushed = ServiceEvent {
+            all_data_sources_flushed: Some(true),
+            ..ServiceEvent::default()
+        };
+        let read = ServiceEvent {
+            read_tracing_buffers_completed: Some(true),
+            ..ServiceEvent::default()
+        };
+        for event in [flushed, read] {
+            self.write(TracePacket {
+                timestamp: Some(time),
+                service_event: Some(event),
+                ..TracePacket::default()
+            })?;
+        }
+        Ok(())
     }
 
     /// Writes what waits.

@@ -18,11 +18,22 @@ pub struct TracePacket {
     pub sequence_flags: Option<u32>,
     #[prost(message, optional, tag = "60")]
     pub track_descriptor: Option<TrackDescriptor>,
+    #[prost(message, optional, tag = "69")]
+    pub service_event: Option<ServiceEvent>,
 }
 
 /// [`TracePacket::sequence_flags`]: names begin here; and: this needs those before.
 pub const BEGINS: u32 = 1;
 pub const CONTINUES: u32 = 2;
+
+/// What a tracing service tells of itself.
+#[derive(Clone, PartialEq, Message)]
+pub struct ServiceEvent {
+    #[prost(bool, optional, tag = "3")]
+    pub all_data_sources_flushed: Option<bool>,
+    #[prost(bool, optional, tag = "4")]
+    pub read_tracing_buffers_completed: Option<bool>,
+}
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
@@ -97,6 +108,9 @@ pub struct TrackDescriptor {
     pub child_ordering: Option<i32>,
     #[prost(int32, optional, tag = "12")]
     pub sibling_order_rank: Option<i32>,
+    /// 2: tracks of one name stay apart.
+    #[prost(int32, optional, tag = "15")]
+    pub sibling_merge_behavior: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -114,18 +114,21 @@ impl Process {
         self.rings.len()
     }
 
-    /// Reads what is new. `last`: nobody writes any more.
+    /// Reads what is new. `last`: nobody writes any more. Returns how many events were new in the ring that had most.
     ///
     /// # Errors
     ///
     /// What has been read cannot be written.
-    pub fn drain(&mut self, spool: &mut Spool, last: bool) -> io::Result<()> {
+    pub fn drain(&mut self, spool: &mut Spool, last: bool) -> io::Result<u64> {
         self.map_rings();
+        let mut most = 0;
         for at in 0..self.rings.len() {
             let ring = self.number << 16 | at as u32;
+            let read = self.rings[at].read;
             self.lost += self.rings[at].drain(ring, at == 0, last, spool)?;
+            most = most.max(self.rings[at].read.saturating_sub(read));
         }
-        Ok(())
+        Ok(most)
     }
 
     fn map_rings(&mut self) {

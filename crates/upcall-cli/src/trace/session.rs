@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use upcall_linux::preempt;
 
+use super::pace::Pace;
 use super::rings::{Process, files};
 use super::space::About;
 use super::spool::{Sorted, Spool};
@@ -21,10 +22,10 @@ use crate::live::{Answer, Asked};
 use crate::refusal::Refusal;
 use crate::stacks::user_of;
 
-/// How often rings are read. A ring is overwritten in that time by an activation with more than 3.2 million events a second.
+/// How often it is looked whether a program answers, or has ended.
 const EVERY: Duration = Duration::from_millis(5);
 /// How often new files are looked for.
-const LOOK_EVERY: u32 = 8;
+const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// How often a process that is asked is told so: its kernel threads come and go.
 const TELL_EVERY: u32 = 20;
 /// After so many looks the user is told why nothing happens.
@@ -138,14 +139,14 @@ impl Session {
         self.child = Some(child);
         let end = limit.map(|limit| Instant::now() + limit);
         let is_over = || end.is_some_and(|end| Instant::now() >= end);
-        let mut round = 0_u32;
+        let mut pace = Pace::begin();
+        let mut looked = None;
         while self.goes_on() && !is_over() && self.trouble.is_none() {
-            if round.is_multiple_of(LOOK_EVERY) {
+            if looked.is_none_or(|at: Instant| at.elapsed() >= LOOK_EVERY) {
                 self.look(&scratch.0);
+                looked = Some(Instant::now());
             }
-            self.drain(false);
-            round = round.wrapping_add(1);
-            sleep(EVERY);
+            sleep(pace.next(self.drain(false)));
         }
         self.look(&scratch.0);
         for process in &self.processes {
@@ -217,9 +218,9 @@ impl Session {
             found
         };
         self.processes.extend(process);
+        let mut pace = Pace::begin();
         while !is_over() && self.trouble.is_none() {
-            self.drain(false);
-            sleep(EVERY);
+            sleep(pace.next(self.drain(false)));
         }
         for process in self.processes.iter().filter(|_| is_asked) {
             process.stop();
@@ -259,19 +260,22 @@ impl Session {
         }
     }
 
-    fn drain(&mut self, last: bool) {
+    /// Returns how many events were new in the ring that had most.
+    fn drain(&mut self, last: bool) -> u64 {
         let Some(spool) = self.spool.as_mut().filter(|_| self.trouble.is_none()) else {
-            return;
+            return 0;
         };
+        let mut most = 0;
         let mut drain = || -> io::Result<()> {
             for process in &mut self.processes {
-                process.drain(spool, last)?;
+                most = process.drain(spool, last)?.max(most);
             }
             if last { spool.flush() } else { Ok(()) }
         };
         if let Err(error) = drain() {
             self.trouble = Some(error);
         }
+        most
     }
 
     /// All that was read, in order, and how much that is; once.

@@ -79,6 +79,8 @@ pub struct Vp {
 pub struct Space {
     pub about: About,
     pub track: u64,
+    /// The track above all others of the process.
+    pub top: u64,
     /// The tracks above those of virtual processors, threads and activations.
     pub groups: [u64; 3],
     pub ready_track: u64,
@@ -185,6 +187,7 @@ pub fn all(about: &[About], tracks: &mut u64) -> Vec<Space> {
     let space = |about: &About| Space {
         about: about.clone(),
         track: track(),
+        top: track(),
         groups: [track(), track(), track()],
         ready_track: track(),
         ready: 0,

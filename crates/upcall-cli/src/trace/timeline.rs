@@ -1,6 +1,5 @@
 //! Makes a timeline of events: which thread ran where, and what each waited for.
 //!
-//! Tracks, below the process's own: one for each virtual processor, thread and activation, and how many threads are ready.
 //! Arrows lead from an upcall, or from a wake-up, to where the thread runs again.
 //!
 //! Events may be missing: the oldest of a ring are replaced, and a program may die between two. So each event says what is
@@ -11,13 +10,15 @@ use std::io::{self, Write};
 use upcall_abi::trace::what;
 
 use super::output::{More, Note, Packets};
-use super::packets::{CounterDescriptor, ProcessDescriptor, TrackDescriptor};
 use super::reasons::{call, reason};
-use super::space::{About, Carrier, Space, State, Vp, all};
+use super::space::{About, Space, State, all};
 use super::spool::{Event, GAP, Sorted};
+use super::tracks::Pen;
 
 /// The number of ready threads is written at most this often, in nanoseconds.
 const COUNT_EVERY_NS: u64 = 100_000;
+/// After so many events a trace processor is told that what it has is in order.
+const SETTLE_EVERY: usize = 1 << 15;
 
 /// What a timeline says in short.
 #[derive(Default, Debug, PartialEq)]
@@ -62,7 +63,11 @@ pub fn write<W: Write>(about: &[About], events: &Sorted, out: W) -> io::Result<S
     for space in &spaces {
         space.describe(&mut pen)?;
     }
-    for event in events.iter() {
+    for (number, event) in events.iter().enumerate() {
+        // What is open in a process that has ended before others is closed late, at the end of the file.
+        if spaces.len() == 1 && number % SETTLE_EVERY == SETTLE_EVERY - 1 {
+            pen.packets.settle(event.time)?;
+        }
         if let Some(space) = spaces.get_mut(event.space()) {
             space.take(&event, &names[event.space()], &mut pen)?;
         }
@@ -75,106 +80,7 @@ pub fn write<W: Write>(about: &[About], events: &Sorted, out: W) -> io::Result<S
     Ok(summary)
 }
 
-/// What writes, and the last numbers of tracks and arrows.
-struct Pen<W: Write> {
-    packets: Packets<W>,
-    tracks: u64,
-    arrows: u64,
-}
-
-impl<W: Write> Pen<W> {
-    fn arrow(&mut self) -> u64 {
-        self.arrows += 1;
-        self.arrows
-    }
-}
-
 impl Space {
-    fn describe<W: Write>(&self, pen: &mut Pen<W>) -> io::Result<()> {
-        let pid = i32::try_from(self.about.pid).unwrap_or(0);
-        pen.packets.describe(TrackDescriptor {
-            uuid: Some(self.track),
-            process: Some(ProcessDescriptor {
-                pid: Some(pid),
-                process_name: Some(self.about.name.clone()),
-            }),
-            child_ordering: Some(3),
-            ..TrackDescriptor::default()
-        })?;
-        let names = ["virtual processors", "threads", "activations"];
-        for (rank, (group, name)) in self.groups.into_iter().zip(names).enumerate() {
-            pen.packets.describe(TrackDescriptor {
-                uuid: Some(group),
-                name: Some(name.into()),
-                parent_uuid: Some(self.track),
-                child_ordering: Some(3),
-                sibling_order_rank: Some(rank as i32 + 1),
-                ..TrackDescriptor::default()
-            })?;
-        }
-        pen.packets.describe(TrackDescriptor {
-            uuid: Some(self.ready_track),
-            name: Some("ready threads".into()),
-            parent_uuid: Some(self.track),
-            counter: Some(CounterDescriptor {}),
-            sibling_order_rank: Some(0),
-            ..TrackDescriptor::default()
-        })
-    }
-
-    /// A track in a group.
-    fn track<W: Write>(
-        &self,
-        (group, rank): (usize, usize),
-        name: String,
-        track: Option<u64>,
-        pen: &mut Pen<W>,
-    ) -> io::Result<u64> {
-        let track = track.unwrap_or_else(|| {
-            pen.tracks += 1;
-            pen.tracks
-        });
-        pen.packets.describe(TrackDescriptor {
-            uuid: Some(track),
-            name: Some(name),
-            parent_uuid: Some(self.groups[group]),
-            sibling_order_rank: Some(rank as i32),
-            ..TrackDescriptor::default()
-        })?;
-        Ok(track)
-    }
-
-    /// The virtual processor, which may be new.
-    fn vp<W: Write>(&mut self, index: u16, pen: &mut Pen<W>) -> io::Result<&mut Vp> {
-        if !self.vps.contains_key(&index) {
-            let name = format!("virtual processor {index}");
-            let track = self.track((0, index.into()), name, None, pen)?;
-            let vp = Vp {
-                track,
-                ..Vp::default()
-            };
-            self.vps.insert(index, vp);
-        }
-        Ok(self.vps.entry(index).or_default())
-    }
-
-    /// The activation that writes to a ring, which may be new.
-    fn carrier<W: Write>(&mut self, ring: u16, pen: &mut Pen<W>) -> io::Result<&mut Carrier> {
-        if !self.carriers.contains_key(&ring) {
-            let name = match ring {
-                0 => "kernel threads that are no activations".to_owned(),
-                ring => format!("activation {ring}"),
-            };
-            let track = self.track((2, ring.into()), name, None, pen)?;
-            let carrier = Carrier {
-                track,
-                thread: None,
-            };
-            self.carriers.insert(ring, carrier);
-        }
-        Ok(self.carriers.entry(ring).or_default())
-    }
-
     fn take<W: Write>(
         &mut self,
         event: &Event,

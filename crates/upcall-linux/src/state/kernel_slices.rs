@@ -92,6 +92,14 @@ pub fn pass_none_on() {
     }
 }
 
+/// Gives the calling kernel thread, which is no activation, short slices where the kernel heeds it, so that it gets to run in
+/// time beside those that compute, or the kernel's usual ones again.
+pub fn of_a_reader(short: bool) {
+    if own().is_some_and(|own| own.runtime > 0) {
+        change(short);
+    }
+}
+
 fn of(activation: &Activation) -> Option<&'static Serving> {
     SERVING.get(activation.vp().index() as usize)
 }

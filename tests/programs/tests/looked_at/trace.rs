@@ -1,4 +1,5 @@
-//! `upcall trace`: real programs, their timelines decoded by Perfetto's own schema, and bad days.
+//! `upcall trace`: real programs, their timelines decoded by Perfetto's own schema and loaded by its own trace processor, and bad
+//! days.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -71,6 +72,10 @@ impl Traced {
     /// Decodes the timeline, checks that it adds up, and returns how often each name is in it. None if there is no decoder.
     fn names(&self, busy: Option<f64>) -> Option<String> {
         let python = decoder(&self.case)?;
+        if std::env::var_os("UPCALL_TEST_TRACE_PROCESSOR").is_none() {
+            let why = "Perfetto's trace processor is not asked: ./test gets it, and names it in UPCALL_TEST_TRACE_PROCESSOR";
+            provision::skip(self.case.name(), why);
+        }
         let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/check.py");
         let mut command = Command::new(python);
         command.arg(check).arg(self.file()).arg("--names");
@@ -95,7 +100,7 @@ fn decoder(case: &Case) -> Option<PathBuf> {
         .stderr(Stdio::null())
         .status();
     if !has.is_ok_and(|status| status.success()) {
-        let why = "no package perfetto for Python: pip install perfetto, and name that Python in UPCALL_TEST_PERFETTO";
+        let why = "no package perfetto for Python: ./test gets it, and names that Python in UPCALL_TEST_PERFETTO";
         provision::skip(case.name(), why);
         return None;
     }
