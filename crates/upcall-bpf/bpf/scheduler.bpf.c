@@ -46,7 +46,7 @@ typedef _Bool bool;
 /* How long one that has given way waits for others of its space. */
 #define HOLD_NS 5000000ull
 /* So much virtual time may one that has slept be behind, ... */
-#define CREDIT_NS 3000000ull
+#define CREDIT_NS 12000000ull
 /* ... and one that could run all the time. */
 #define LAG_NS 100000000ull
 /* So much may one be ahead. */

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::hint::black_box;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::{io, thread};
@@ -23,8 +24,9 @@ struct Arguments {
 enum What {
     /// Processes that compute: what each has of the processors that they share
     Fair {
-        /// Nice value and number of threads of each
-        #[arg(value_name = "NICE:THREADS")]
+        /// Nice value and number of threads of each; or of a program under `upcall run`, which is to have its share of what
+        /// all such programs have
+        #[arg(value_name = "NICE:THREADS|share=N:THREADS")]
         processes: Vec<String>,
         /// Processors that they may use
         #[arg(long, value_delimiter = ',', default_values = ["0"])]
@@ -64,6 +66,8 @@ enum What {
         #[arg(long)]
         bound: Option<u64>,
     },
+    /// Threads that compute, without end
+    Spin { threads: usize },
     /// Threads that compute, sleep and wait for a lock of the kernel; each must come forward
     Work {
         #[arg(long, default_value_t = 3000)]
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         What::Futex { rounds } => futex(rounds),
         What::Blocks { rounds } => blocks(rounds),
         What::Lock { rounds, bound } => lock(rounds, bound),
+        What::Spin { threads } => compute_in(threads),
         What::Work { ms } => work(ms),
         What::Trace { pid } => trace(pid),
         What::RealTime { cpu, ms } => real_time(cpu, ms),
@@ -173,47 +178,115 @@ const WEIGHTS: [(i32, f64); 5] = [
     (19, 15.0),
 ];
 
-fn fair(processes: &[String], on: &[usize], ms: u64, bound: f64) -> io::Result<bool> {
-    let wrong = || io::Error::other("not of the form NICE:THREADS, with a nice value of the table");
-    let mut children = Vec::new();
-    for process in processes {
-        let (nice, threads) = process.split_once(':').ok_or_else(wrong)?;
-        let nice: i32 = nice.parse().map_err(|_| wrong())?;
-        let threads: usize = threads.parse().map_err(|_| wrong())?;
-        let weight = WEIGHTS.iter().find(|(known, _)| *known == nice);
-        let (_, weight) = *weight.ok_or_else(wrong)?;
-        let on = on.to_vec();
-        let child = Child::new(move || {
-            let _ = restrict(&on);
-            let _ = sys::set_nice(nice);
-            for _ in 1..threads {
-                thread::spawn(|| compute_for_ever());
-            }
-            compute_for_ever();
-        })?;
-        children.push((child, weight, process));
+fn compute_in(threads: usize) -> ! {
+    for _ in 1..threads {
+        thread::spawn(|| compute_for_ever());
     }
-    sys::sleep_ns(300_000_000);
-    let before: Vec<u64> = children.iter().map(|(child, ..)| child.used()).collect();
+    compute_for_ever();
+}
+
+/// A process of `fair`.
+struct Process {
+    name: String,
+    threads: usize,
+    nice: i32,
+    /// Under `upcall run`, with this share; 0: natively.
+    share: u32,
+}
+
+impl Process {
+    fn read(text: &str) -> io::Result<Self> {
+        let wrong = || io::Error::other(format!("{text}: NICE:THREADS or share=N:THREADS"));
+        let (kind, threads) = text.split_once(':').ok_or_else(wrong)?;
+        let share = match kind.strip_prefix("share=") {
+            Some(share) => share.parse().map_err(|_| wrong())?,
+            None => 0,
+        };
+        let nice = match share {
+            0 => kind.parse().map_err(|_| wrong())?,
+            _ => 0,
+        };
+        Ok(Process {
+            name: text.into(),
+            threads: threads.parse().map_err(|_| wrong())?,
+            nice,
+            share,
+        })
+    }
+
+    /// What it is to have, where all under Upcall together have what each of them would have natively. `shares` is the sum of theirs,
+    /// and `spaces` their number.
+    fn weight(&self, shares: u32, spaces: usize) -> io::Result<f64> {
+        let weight = WEIGHTS.iter().find(|(known, _)| *known == self.nice);
+        let (_, weight) =
+            weight.ok_or_else(|| io::Error::other("a nice value without a weight"))?;
+        Ok(match self.share {
+            0 => *weight,
+            share => *weight * spaces as f64 * f64::from(share) / f64::from(shares),
+        })
+    }
+
+    fn run(&self, on: &[usize]) {
+        let _ = restrict(on);
+        if self.share == 0 {
+            let _ = sys::set_nice(self.nice);
+            compute_in(self.threads);
+        }
+        let (threads, share) = (self.threads.to_string(), self.share.to_string());
+        let own = std::env::current_exe().unwrap_or_default();
+        let error = std::process::Command::new("upcall")
+            .args(["run", "-p", &threads, "--share", &share, "--"])
+            .arg(own)
+            .args(["spin", &threads])
+            .exec();
+        eprintln!("vm-scheduler: upcall: {error}");
+    }
+}
+
+fn fair(processes: &[String], on: &[usize], ms: u64, bound: f64) -> io::Result<bool> {
+    let processes: Vec<Process> = processes
+        .iter()
+        .map(|text| Process::read(text))
+        .collect::<io::Result<_>>()?;
+    let children: Vec<Child> = processes
+        .iter()
+        .map(|process| Child::new(|| process.run(on)))
+        .collect::<io::Result<_>>()?;
+    let shares: u32 = processes.iter().map(|process| process.share).sum();
+    let spaces = processes
+        .iter()
+        .filter(|process| process.share != 0)
+        .count();
+    // Those under Upcall start, and find each other.
+    sys::sleep_ns(if spaces == 0 {
+        300_000_000
+    } else {
+        5_000_000_000
+    });
+    let before: Vec<u64> = children.iter().map(Child::used).collect();
     sys::sleep_ns(ms * 1_000_000);
     let had: Vec<u64> = children
         .iter()
         .zip(before)
-        .map(|((child, ..), before)| child.used() - before)
+        .map(|(child, before)| child.used() - before)
         .collect();
     let all: u64 = had.iter().sum();
-    let weights: f64 = children.iter().map(|(_, weight, _)| weight).sum();
+    let weights: Vec<f64> = processes
+        .iter()
+        .map(|process| process.weight(shares, spaces))
+        .collect::<io::Result<_>>()?;
+    let whole: f64 = weights.iter().sum();
     let mut report = Report::new(
         "fair",
         &["process", "part_percent", "ideal_percent", "off_percent"],
     );
     let mut holds = true;
-    for ((_, weight, process), had) in children.iter().zip(had) {
+    for ((process, weight), had) in processes.iter().zip(weights).zip(had) {
         let part = had as f64 * 100.0 / all as f64;
-        let ideal = weight * 100.0 / weights;
+        let ideal = weight * 100.0 / whole;
         let off = (part - ideal).abs();
         holds &= off <= bound;
-        let name = Value::from(process.as_str());
+        let name = Value::from(process.name.as_str());
         report.row(vec![name, part.into(), ideal.into(), off.into()]);
     }
     report.print();
@@ -498,6 +571,10 @@ fn lock(rounds: usize, bound: Option<u64>) -> io::Result<bool> {
         unsafe {
             check(libc::pwrite(file.as_raw_fd(), page as *const _, PAGE, 0) as i64)?;
             check(libc::madvise(page as *mut _, PAGE, libc::MADV_DONTNEED).into())?;
+        }
+        // The writer has had the lock: it is not taken from under its nose.
+        while common.round.load(SeqCst) % 2 != 0 {
+            sys::sleep_ns(100_000);
         }
     }
     let mut status = 0;
