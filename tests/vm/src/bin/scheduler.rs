@@ -261,7 +261,7 @@ fn fair(processes: &[String], on: &[usize], ms: u64, bound: f64) -> io::Result<b
     sys::sleep_ns(if spaces == 0 {
         300_000_000
     } else {
-        5_000_000_000
+        12_000_000_000
     });
     let before: Vec<u64> = children.iter().map(Child::used).collect();
     sys::sleep_ns(ms * 1_000_000);
