@@ -626,19 +626,25 @@ fn work(ms: u64) -> io::Result<bool> {
 fn trace(pid: i32) -> io::Result<bool> {
     let mut stopped = 0;
     for tid in sys::tasks(pid) {
-        // SAFETY: no memory of this process involved, but the status.
-        unsafe {
-            if libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) != 0 {
-                continue;
-            }
-            check(libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0))?;
-            check(libc::waitpid(tid, std::ptr::null_mut(), libc::__WALL).into())?;
-            stopped += 1;
-            sys::sleep_ns(20_000_000);
-            check(libc::ptrace(libc::PTRACE_DETACH, tid, 0, 0))?;
+        match stop_and_let_go(tid) {
+            Ok(()) => stopped += 1,
+            // It has ended meanwhile.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(stopped > 1)
+}
+
+fn stop_and_let_go(tid: i32) -> io::Result<()> {
+    // SAFETY: no memory of this process involved.
+    unsafe {
+        check(libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0))?;
+        check(libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0))?;
+        check(libc::waitpid(tid, std::ptr::null_mut(), libc::__WALL).into())?;
+        sys::sleep_ns(20_000_000);
+        check(libc::ptrace(libc::PTRACE_DETACH, tid, 0, 0)).map(drop)
+    }
 }
 
 fn real_time(cpu: usize, ms: u64) -> io::Result<bool> {
