@@ -1,4 +1,4 @@
-//! Compiles the BPF object, if the feature `bpf` asks for it and there is a clang that can. Otherwise it says so, and the
+//! Compiles the BPF objects, if the feature `bpf` asks for it and there is a clang that can. Otherwise it says so, and the
 //! crate is built without: `upcall_bpf::start` then says why.
 
 use std::path::{Path, PathBuf};
@@ -6,20 +6,27 @@ use std::process::Command;
 use std::{env, fs};
 
 const COMPILERS: [&str; 2] = ["clang-19", "clang"];
-const SOURCES: [&str; 3] = ["bpf/observe.bpf.c", "bpf/kernel.h", "bpf/helpers.h"];
+const OBJECTS: [&str; 2] = ["observe", "scheduler"];
+const HEADERS: [&str; 3] = ["bpf/kernel.h", "bpf/scheduler-kernel.h", "bpf/helpers.h"];
 
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(with_object)");
     println!("cargo:rerun-if-env-changed=UPCALL_CLANG");
-    for source in SOURCES {
-        println!("cargo:rerun-if-changed={source}");
+    for header in HEADERS {
+        println!("cargo:rerun-if-changed={header}");
+    }
+    for object in OBJECTS {
+        println!("cargo:rerun-if-changed=bpf/{object}.bpf.c");
     }
     println!("cargo:rerun-if-changed=../../include/upcall/abi.h");
     if env::var_os("CARGO_FEATURE_BPF").is_none() {
         return;
     }
     let place = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    match compile(&place.join("observe.bpf.o")) {
+    match OBJECTS
+        .iter()
+        .try_for_each(|object| compile(object, &place))
+    {
         Ok(()) => println!("cargo:rustc-cfg=with_object"),
         Err(why) => {
             println!(
@@ -29,7 +36,9 @@ fn main() {
     }
 }
 
-fn compile(object: &Path) -> Result<(), String> {
+fn compile(name: &str, place: &Path) -> Result<(), String> {
+    let source = format!("bpf/{name}.bpf.c");
+    let object = place.join(format!("{name}.bpf.o"));
     let target = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     if target != "x86_64" {
         return Err(format!("it is not written for {target}"));
@@ -47,8 +56,8 @@ fn compile(object: &Path) -> Result<(), String> {
         ];
         let done = Command::new(compiler)
             .args(flags)
-            .args([include, "-c", SOURCES[0], "-o"])
-            .arg(object)
+            .args([include, "-c", &source, "-o"])
+            .arg(&object)
             .output();
         match done {
             Ok(done) if done.status.success() => return Ok(()),
@@ -60,6 +69,6 @@ fn compile(object: &Path) -> Result<(), String> {
             Err(error) => trouble = format!("{trouble}{compiler}: {error}; "),
         }
     }
-    let _ = fs::remove_file(object);
+    let _ = fs::remove_file(&object);
     Err(format!("{trouble}install clang-19, or set UPCALL_CLANG"))
 }

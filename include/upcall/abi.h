@@ -153,8 +153,11 @@ struct upcall_answer {
   uint32_t status; /* enum upcall_status */
   uint64_t generation;
   uint32_t count; /* rows that follow */
-  uint32_t reserved;
+  uint32_t flags; /* UPCALL_ANSWER_... */
 };
+
+/* The daemon's scheduler (sched_ext) has all kernel threads at this moment. */
+#define UPCALL_ANSWER_SCHEDULES 1
 
 /* A space, as UPCALL_ASK_LIST tells of it. One message each. */
 struct upcall_row {
@@ -215,6 +218,7 @@ UPCALL_ABI_SIZE(upcall_answer, 32);
 UPCALL_ABI_AT(upcall_answer, status, 12);
 UPCALL_ABI_AT(upcall_answer, generation, 16);
 UPCALL_ABI_AT(upcall_answer, count, 24);
+UPCALL_ABI_AT(upcall_answer, flags, 28);
 UPCALL_ABI_SIZE(upcall_row, 88);
 UPCALL_ABI_AT(upcall_row, since, 8);
 UPCALL_ABI_AT(upcall_row, wants, 16);

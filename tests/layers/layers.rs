@@ -123,7 +123,11 @@ fn upcall_alloc() {
 fn upcall_bpf() {
     check(
         "crates/upcall-bpf",
-        &[&["map", "trouble"], &["load", "without"]],
+        &[
+            &["ended", "map", "trouble"],
+            &["object"],
+            &["load", "scheduler", "without"],
+        ],
     );
 }
 
@@ -137,7 +141,7 @@ fn upcalld() {
             ],
             &["division", "meter", "place", "weights"],
             &["config", "house", "pages"],
-            &["log", "manager", "metrics"],
+            &["log", "manager", "metrics", "scheduler"],
             &["serve"],
         ],
     );

@@ -213,6 +213,9 @@ pub const STATE_WAITING: u32 = 2;
 /// [`Row::state`]: it did not do what it was told, and is left to the kernel.
 pub const STATE_AWAY: u32 = 3;
 
+/// A bit of [`Answer::flags`]: the daemon's scheduler (sched_ext) has all kernel threads at this moment.
+pub const ANSWER_SCHEDULES: u32 = 1;
+
 /// A message to the daemon.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -240,8 +243,8 @@ pub struct Answer {
     pub generation: u64,
     /// Rows that follow.
     pub count: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Bits: [`ANSWER_SCHEDULES`].
+    pub flags: u32,
 }
 
 /// An address space, as the answer to [`ASK_LIST`] tells of it.
@@ -317,6 +320,7 @@ impl Answer {
         bytes[12..16].copy_from_slice(&self.status.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.generation.to_ne_bytes());
         bytes[24..28].copy_from_slice(&self.count.to_ne_bytes());
+        bytes[28..].copy_from_slice(&self.flags.to_ne_bytes());
         bytes
     }
 
@@ -331,7 +335,7 @@ impl Answer {
             status: word(12)?,
             generation: long(16)?,
             count: word(24)?,
-            reserved: word(28)?,
+            flags: word(28)?,
         };
         (answer.magic == MAGIC).then_some(answer)
     }
@@ -374,7 +378,7 @@ impl Row {
 }
 
 /// Each type with its size, and each field with its offset, by the names of the header.
-pub const LAYOUT: [(&str, usize); 49] = [
+pub const LAYOUT: [(&str, usize); 50] = [
     ("sizeof(struct upcall_head)", size_of::<Head>()),
     (
         "offsetof(struct upcall_head, magic)",
@@ -503,6 +507,10 @@ pub const LAYOUT: [(&str, usize); 49] = [
         "offsetof(struct upcall_answer, count)",
         offset_of!(Answer, count),
     ),
+    (
+        "offsetof(struct upcall_answer, flags)",
+        offset_of!(Answer, flags),
+    ),
     ("sizeof(struct upcall_row)", size_of::<Row>()),
     ("offsetof(struct upcall_row, pid)", offset_of!(Row, pid)),
     ("offsetof(struct upcall_row, state)", offset_of!(Row, state)),
@@ -518,8 +526,8 @@ const _: () = {
     assert!(PROCESSORS as usize == WORDS * 64);
     let expected = [
         16, 0, 8, 12, 88, 16, 24, 28, 32, 64, 72, 80, 144, 16, 20, 24, 56, 88, 96, 104, 108, 112,
-        64, 8, 12, 16, 24, 28, 16448, 16, 64, 16, 0, 8, 12, 32, 0, 8, 12, 16, 24, 88, 0, 4, 8, 16,
-        48, 80, 84,
+        64, 8, 12, 16, 24, 28, 16448, 16, 64, 16, 0, 8, 12, 32, 0, 8, 12, 16, 24, 28, 88, 0, 4, 8,
+        16, 48, 80, 84,
     ];
     let mut at = 0;
     while at < LAYOUT.len() {
@@ -542,7 +550,7 @@ mod tests {
             status: STATUS_FULL,
             generation: u64::MAX - 1,
             count: 3,
-            reserved: 0,
+            flags: 5,
         };
         assert_eq!(Answer::read(&answer.bytes()), Some(answer));
         let row = Row {

@@ -7,15 +7,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput};
+use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, ProgramInput};
 use upcall_abi::{MAGIC, Now, OBSERVED_RUNNING, OBSERVED_SLOTS, Observed, VERSION};
 
 use crate::map::{self, Mapped};
+use crate::object::{self, Aligned};
 use crate::trouble::Trouble;
-
-/// Aligned as libbpf reads it.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
 
 static ALIGNED: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o")));
@@ -63,33 +60,11 @@ impl Observatory {
     ///
     /// What the kernel refuses, or that the programs do not see this process.
     pub fn start() -> Result<Self, Trouble> {
-        thread_local! {
-            static SAID: RefCell<String> = const { RefCell::new(String::new()) };
-        }
-        if let Err(error) = std::fs::metadata("/sys/kernel/btf/vmlinux") {
-            return Err(Trouble {
-                what: "the kernel does not describe its types (BTF)",
-                evidence: format!("/sys/kernel/btf/vmlinux: {error}"),
-                remedy: "use a kernel that was built with CONFIG_DEBUG_INFO_BTF, and mount /sys",
-            });
-        }
-        // What libbpf and the verifier say of a failure is the evidence.
-        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-            SAID.with_borrow_mut(|said| said.push_str(&text));
-        })));
-        let loaded = load();
-        libbpf_rs::set_print(None);
-        let (object, links) = loaded.map_err(|error| {
-            let said = SAID.take();
-            let line = said.lines().rfind(|line| !line.trim().is_empty());
-            Trouble {
-                what: "the kernel does not take the BPF programs",
-                evidence: match line {
-                    Some(line) => format!("{error}; {}", line.trim()),
-                    None => error.to_string(),
-                },
-                remedy: "run it as root (CAP_BPF and CAP_PERFMON), on Linux 5.15 or later, without lockdown",
-            }
+        object::kernel_has_types()?;
+        let (object, links) = object::listened(load).map_err(|(error, said)| Trouble {
+            what: "the kernel does not take the BPF programs",
+            evidence: format!("{error}{said}"),
+            remedy: "run it as root (CAP_BPF and CAP_PERFMON), on Linux 5.15 or later, without lockdown",
         })?;
         let shared = shared(object).map_err(|error| Trouble {
             what: "the maps of the BPF programs cannot be used",

@@ -19,6 +19,8 @@ pub unsafe trait Shared {}
 unsafe impl Shared for Observed {}
 // SAFETY: atomics.
 unsafe impl<const N: usize> Shared for [std::sync::atomic::AtomicU8; N] {}
+// SAFETY: atomics.
+unsafe impl<const N: usize> Shared for [std::sync::atomic::AtomicU64; N] {}
 
 /// The value of an array of one element.
 pub struct Mapped<T> {

@@ -25,7 +25,7 @@ fn observatory() -> Option<Observatory> {
         println!("skipped: this user may not load BPF programs");
         return None;
     }
-    if upcall_bpf::OBJECT.is_none() {
+    if upcall_bpf::OBJECTS.is_none() {
         println!("skipped: this build has no BPF object");
         return None;
     }
@@ -67,7 +67,7 @@ fn tid() -> u32 {
 
 #[test]
 fn the_object_has_the_layout_of_the_header() {
-    let Some(object) = upcall_bpf::OBJECT else {
+    let Some([object, _]) = upcall_bpf::OBJECTS else {
         println!("skipped: this build has no BPF object");
         return;
     };
@@ -108,10 +108,16 @@ fn btf_size(btf: &Btf<'_>, name: &str) -> usize {
 }
 
 #[test]
-fn the_header_is_what_the_kernel_gives() {
-    match header::header() {
-        Ok(text) => assert_eq!(text, include_str!("../bpf/kernel.h")),
-        Err(error) => println!("skipped: {error}"),
+fn the_headers_are_what_the_kernel_gives() {
+    let written = [
+        (header::OBSERVER, include_str!("../bpf/kernel.h")),
+        (header::SCHEDULER, include_str!("../bpf/scheduler-kernel.h")),
+    ];
+    for (header, there) in written {
+        match header.text(None) {
+            Ok(text) => assert_eq!(text, there, "{}", header.file),
+            Err(error) => println!("skipped: {}: {error}", header.file),
+        }
     }
 }
 

@@ -194,6 +194,9 @@ pub enum Backend {
     Standby,
     /// The same, told by the upcalld of root what the kernel does
     Observed,
+    /// The same, while the scheduler of that upcalld has all kernel threads
+    #[value(name = "sched_ext")]
+    SchedExt,
 }
 
 /// A scheduling policy.

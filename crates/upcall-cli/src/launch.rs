@@ -96,18 +96,22 @@ fn prepare(
         ));
     }
     let kind = program::examine(file).map_err(|verdict| stop(name, verdict))?;
-    if args.backend == Some(Backend::Observed) {
-        let found = probe::find("observed").map(probe::Feature::probe);
-        if let Some(remedy) = found.as_ref().and_then(|found| found.remedy.as_deref()) {
-            return Err(refused(
-                name,
-                "would run without the backend observed, which was asked for by name",
-                found
-                    .as_ref()
-                    .map_or_else(String::new, |found| found.evidence.clone()),
-                remedy,
-            ));
-        }
+    let asked = match args.backend {
+        Some(Backend::Observed) => Some((
+            "observed",
+            "would run without the backend observed, which was asked for by name",
+        )),
+        Some(Backend::SchedExt) => Some((
+            "sched_ext",
+            "would run without the backend sched_ext, which was asked for by name",
+        )),
+        Some(Backend::Auto | Backend::Standby) | None => None,
+    };
+    if let Some((backend, what)) = asked
+        && let Some(found) = probe::find(backend).map(probe::Feature::probe)
+        && let Some(remedy) = &found.remedy
+    {
+        return Err(refused(name, what, found.evidence.clone(), remedy));
     }
     let existing = std::env::var_os("LD_PRELOAD");
     if let Some(other) = guest_library::conflicting(existing.as_deref()) {

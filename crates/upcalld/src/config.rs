@@ -26,6 +26,8 @@ pub struct Config {
     pub metrics: Option<Absolute>,
     /// How long before the end of its turn a program is warned.
     pub warning: Lead,
+    /// If the daemon's scheduler is to have all kernel threads.
+    pub scheduler: Scheduler,
     /// For each user.
     pub limits: Limits,
     /// By the name of the executable file.
@@ -85,6 +87,17 @@ impl TryFrom<i64> for Lead {
                 .map_err(|wrong| format!("{wrong}, or 0 for no warning")),
         }
     }
+}
+
+/// The scheduler of sched_ext.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduler {
+    /// The kernel's own scheduler stays.
+    #[default]
+    Off,
+    /// That of the daemon, where the kernel takes it.
+    Auto,
 }
 
 /// A number of programs.
@@ -250,13 +263,14 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let config = of(
-            "log = 'info'\nmetrics = '/run/m'\nwarning = 4\n[limits]\nprograms = 8\nshare = 4\n\
+            "log = 'info'\nmetrics = '/run/m'\nwarning = 4\nscheduler = 'auto'\n[limits]\nprograms = 8\nshare = 4\n\
                          [programs.make]\nshare = 3\n[programs.'a b.x']\nshare = 2\n",
         )
         .expect("sense");
         assert_eq!(config.log, Some(Level(LevelFilter::INFO)));
         assert_eq!(config.metrics, Some(Absolute("/run/m".into())));
         assert_eq!(config.warning.ns(), 4_000_000);
+        assert_eq!(config.scheduler, Scheduler::Auto);
         assert_eq!(config.limits.programs, Count(8));
         let shares = [
             ("make", 0),
@@ -283,6 +297,8 @@ mod tests {
             ("warning = 11\n", 1, "1 to 10, or 0"),
             ("warning = -1\n", 1, "1 to 10, or 0"),
             ("warning = '5ms'\n", 1, "string"),
+            ("scheduler = 'on'\n", 1, "auto"),
+            ("scheduler = true\n", 1, ""),
             ("log = '3'\n", 1, "off, error"),
             ("[programs.x]\nshare = 3\nshare = 4\n", 3, "duplicate"),
             ("[programs]\nx = 3\n", 2, "struct"),

@@ -16,6 +16,7 @@
 //! | `log` | what is logged |
 //! | `metrics` | what is counted, and who asks for it |
 //! | `manager` | the service manager |
+//! | `scheduler` | the scheduler of sched_ext |
 //! | `serve` | the loop |
 
 mod commons;
@@ -31,6 +32,7 @@ mod metrics;
 mod packets;
 mod pages;
 mod place;
+mod scheduler;
 mod serve;
 mod shares;
 mod trouble;

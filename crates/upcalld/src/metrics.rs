@@ -52,6 +52,16 @@ pub struct Counts {
     pub connections: Gauge,
     /// Processors that are divided.
     pub processors: Gauge,
+    /// 1: the scheduler has all kernel threads.
+    pub scheduler: Gauge,
+    /// How often it has ended by itself.
+    pub scheduler_ends: Counter,
+    /// How often it has run one that had given way, since nobody else of its space could run there.
+    pub upcalls: Counter,
+    /// How often it has run one at once that woke.
+    pub at_once: Counter,
+    /// How often it has run one that had given way for long.
+    pub overdue: Counter,
     /// How often it was decided who has which processor.
     pub divisions: Counter,
     /// Processors that a program was given.
@@ -88,6 +98,11 @@ impl Counts {
                 &self.connections,
             ),
             ("processors", "Processors of the machine", &self.processors),
+            (
+                "scheduler",
+                "1 if the scheduler has all kernel threads",
+                &self.scheduler,
+            ),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
@@ -100,6 +115,26 @@ impl Counts {
             ),
             ("moves", "Processors that a program was given", &self.moves),
             ("joined", "Programs that were served", &self.joined),
+            (
+                "scheduler_ends",
+                "Schedulers that have ended by themselves",
+                &self.scheduler_ends,
+            ),
+            (
+                "scheduler_upcalls",
+                "Standbys that were run because nobody else of their space could run there",
+                &self.upcalls,
+            ),
+            (
+                "scheduler_at_once",
+                "Kernel threads of spaces that were run at once when they woke",
+                &self.at_once,
+            ),
+            (
+                "scheduler_overdue",
+                "Standbys that were run because they had waited for long",
+                &self.overdue,
+            ),
         ];
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());

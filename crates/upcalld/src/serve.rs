@@ -30,20 +30,22 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::time::Timespec;
 use upcall_abi::{
-    ASK_JOIN, ASK_LIST, ASK_OBSERVE, Answer, MAGIC, Message, STATUS_FULL, STATUS_NONSENSE,
-    STATUS_NOT_HERE, STATUS_OK, STATUS_VERSION, VERSION,
+    ANSWER_SCHEDULES, ASK_JOIN, ASK_LIST, ASK_OBSERVE, Answer, MAGIC, Message, STATUS_FULL,
+    STATUS_NONSENSE, STATUS_NOT_HERE, STATUS_OK, STATUS_VERSION, VERSION,
 };
 use upcall_alloc::Bits;
 use upcall_bpf::{Observatory, Page};
 
 use crate::groups;
 use crate::house::House;
+use crate::lending;
 use crate::manager;
 use crate::meter::Idle;
 use crate::metrics::{Counts, Exporter};
 use crate::packets::{self, Received};
 use crate::pages::Pages;
 use crate::place::{Place, Scope};
+use crate::scheduler::Keeper;
 use crate::trouble::Trouble;
 use crate::weights::{Process, Weights};
 use crate::words::Told;
@@ -69,7 +71,8 @@ const LISTENER: u64 = 0;
 const SIGNAL: u64 = 1;
 const RELOAD: u64 = 2;
 const METRICS: u64 = 3;
-const FIRST: u64 = 4;
+const SCHEDULER: u64 = 4;
+const FIRST: u64 = 5;
 const EVENTS: usize = 64;
 
 struct Client {
@@ -108,8 +111,9 @@ pub struct Server {
     house: House,
     /// None: programs are not observed.
     observatory: Option<Observatory>,
-    /// None: no weight is lent.
+    /// None: no weight is lent by nice values.
     weights: Option<Weights>,
+    scheduler: Keeper,
     clients: BTreeMap<u64, Client>,
     next_id: u64,
     window_ends: u64,
@@ -182,6 +186,7 @@ impl Server {
             house,
             observatory,
             weights,
+            scheduler: Keeper::default(),
             clients: BTreeMap::new(),
             next_id: 0,
             window_ends: 0,
@@ -189,6 +194,7 @@ impl Server {
             idle_at: 0,
         };
         server.export(exporter)?;
+        server.configure_scheduler();
         Ok(server)
     }
 
@@ -212,6 +218,7 @@ impl Server {
                     }
                     RELOAD => self.reload(),
                     METRICS => self.tell_counts(),
+                    SCHEDULER => self.scheduler.hear(now(), (&self.epoll, SCHEDULER)),
                     about => {
                         let (id, part) = ((about - FIRST) / 3, (about - FIRST) % 3);
                         let stays = if part == Part::Knocker as u64 {
@@ -411,7 +418,10 @@ impl Server {
                 status,
                 generation: self.generation,
                 count,
-                reserved: 0,
+                flags: match self.scheduler.is_on() {
+                    true => ANSWER_SCHEDULES,
+                    false => 0,
+                },
             };
             let pages = client.pages.as_ref().map(Pages::descriptors);
             let observed = client.observed.as_ref().map(|page| [page.descriptor()]);
@@ -460,6 +470,7 @@ impl Server {
     fn decide(&mut self) -> Option<u64> {
         let now = now();
         self.listen_again(now);
+        self.scheduler.look(now, (&self.epoll, SCHEDULER));
         if self.rests_until.is_some_and(|until| until <= now) {
             self.accept_again();
         }
@@ -474,13 +485,19 @@ impl Server {
                     hints.ran_ns = ran(client.pid);
                 }
                 self.house.hear(id, hints);
-                if let Some(threads) = &client.threads
-                    && client.look_at <= now
-                {
-                    client.look_at = now + GROUP_NS;
-                    let could = threads.could_borrow(self.house.weight(id).is_some());
-                    let group = could.then(|| groups::of(client.pid)).flatten();
-                    self.house.set_group(id, group);
+                if self.scheduler.is_on() {
+                    // It compares all kernel threads.
+                    self.house.set_group(id, Some(String::new()));
+                    client.look_at = 0;
+                } else if let Some(threads) = &client.threads {
+                    if client.look_at <= now {
+                        client.look_at = now + GROUP_NS;
+                        let could = threads.could_borrow(self.house.weight(id).is_some());
+                        let group = could.then(|| groups::of(client.pid)).flatten();
+                        self.house.set_group(id, group);
+                    }
+                } else {
+                    self.house.set_group(id, None);
                 }
             }
         }
@@ -499,7 +516,12 @@ impl Server {
         }
         let is_muted = self.clients.values().any(|client| client.is_muted);
         let again = is_muted.then_some(self.window_ends);
-        next.into_iter().chain(again).chain(self.rests_until).min()
+        let scheduler = self.scheduler.next();
+        next.into_iter()
+            .chain(again)
+            .chain(self.rests_until)
+            .chain(scheduler)
+            .min()
     }
 
     /// For how long processors have idled matters where turns are taken.
@@ -519,6 +541,10 @@ impl Server {
 
     /// Who is on has the weight that others lend to it.
     fn lend(&mut self, now: u64) {
+        if self.scheduler.is_on() {
+            self.tell_scheduler();
+            return;
+        }
         let Some(weights) = &mut self.weights else {
             return;
         };
@@ -550,6 +576,22 @@ impl Server {
         }
     }
 
+    /// The scheduler is told who is a space, and what each weighs. Nice values lend nothing meanwhile.
+    fn tell_scheduler(&mut self) {
+        let mut spaces = BTreeMap::new();
+        for (&id, client) in &self.clients {
+            if client.pages.is_some() || client.observed.is_some() {
+                let weight = spaces.entry(client.pid).or_insert(lending::ONE);
+                // Its other connection has none.
+                *weight = self.house.weight(id).unwrap_or(*weight);
+            }
+            if let Some(weights) = &mut self.weights {
+                weights.forget(id);
+            }
+        }
+        self.scheduler.tell(spaces);
+    }
+
     /// Those that have said too much are listened to again, when the time is over.
     fn listen_again(&mut self, now: u64) {
         if now < self.window_ends {
@@ -567,8 +609,9 @@ impl Server {
     }
 
     /// A signal has come: every program goes on without the daemon at once.
-    fn end(&self) {
+    fn end(&mut self) {
         manager::tell(manager::State::Stopping, "Ends");
+        self.scheduler.unload();
         for client in self.clients.values() {
             if let Some(pages) = &client.pages {
                 pages.end();

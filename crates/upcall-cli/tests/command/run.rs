@@ -225,7 +225,7 @@ fn wrong_usage_is_125() {
         vec!["-p", "0", "true"],
         vec!["-p", "1025", "true"],
         vec!["-p", "3..2", "true"],
-        vec!["--backend", "sched_ext", "true"],
+        vec!["--backend", "no-such-backend", "true"],
         vec!["--no-such-flag", "true"],
     ] {
         let done = run(&directory, &words);

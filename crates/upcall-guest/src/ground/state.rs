@@ -68,6 +68,8 @@ numbered_enum! {
         Standby = 1,
         /// By the daemon, or not at all.
         Observed = 2,
+        /// By the daemon, while its scheduler has all kernel threads, or not at all.
+        SchedExt = 3,
     }
 }
 
@@ -78,6 +80,7 @@ impl Backend {
             "auto" => Backend::Auto,
             "standby" => Backend::Standby,
             "observed" => Backend::Observed,
+            "sched_ext" => Backend::SchedExt,
             _ => return None,
         })
     }

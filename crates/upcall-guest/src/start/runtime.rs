@@ -46,16 +46,23 @@ const PATIENCE_MS: i32 = 5000;
 /// The exit status of `upcall run` for errors of its own.
 const REFUSED: i32 = 125;
 
+const NOT_OBSERVED: [&[u8]; 3] = [
+    b"upcall: this process is not observed, and the backend observed was asked for by name\n",
+    b"  checked: the upcalld of root does not answer, or not for this process\n",
+    b"  try: see what upcall doctor observed and upcalld --log info say; or --backend auto\n",
+];
+const NOT_SCHEDULED: [&[u8]; 3] = [
+    b"upcall: upcalld schedules nothing, and the backend sched_ext was asked for by name\n",
+    b"  checked: the upcalld of root does not answer for this process, or its scheduler is off\n",
+    b"  try: see what upcall doctor sched_ext and upcalld --log info say; or --backend auto\n",
+];
+
 /// A backend that is named is used, or the program is not run.
 #[cold]
-fn not_observed() -> ! {
-    sys::say(
-        b"upcall: this process is not observed, and the backend observed was asked for by name\n",
-    );
-    sys::say(b"  checked: the upcalld of root does not answer, or not for this process\n");
-    sys::say(
-        b"  try: see what upcall doctor observed and upcalld --log info say; or --backend auto\n",
-    );
+fn refuse(why: [&[u8]; 3]) -> ! {
+    for line in why {
+        sys::say(line);
+    }
     sys::say(b"  more: upcall help run\n");
     loop {
         // SAFETY: ends the process.
@@ -89,10 +96,12 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
             runs: GUEST.names_kernel_threads().then_some(names::follow),
         },
     })?;
-    if GUEST.backend.load(Ordering::Relaxed) == Backend::Observed
-        && !linux.is_observed_within(PATIENCE_MS)
-    {
-        not_observed();
+    match GUEST.backend.load(Ordering::Relaxed) {
+        Backend::Observed if !linux.is_observed_within(PATIENCE_MS) => refuse(NOT_OBSERVED),
+        Backend::SchedExt if !linux.is_observed_within(PATIENCE_MS) || !linux.was_scheduled() => {
+            refuse(NOT_SCHEDULED);
+        }
+        _ => {}
     }
     if GUEST.stats.load(Ordering::Relaxed)
         && let Ok(copy) = descriptors::keep_copy(libc::STDERR_FILENO)

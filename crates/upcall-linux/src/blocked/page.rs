@@ -13,8 +13,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use upcall_abi::{
-    ASK_OBSERVE, Answer, MAGIC, Now, OBSERVED_BLOCKED, OBSERVED_READY, OBSERVED_RUNNING,
-    OBSERVED_SLOTS, OBSERVED_STOPPED, Observed, Slot, VERSION,
+    ANSWER_SCHEDULES, ASK_OBSERVE, Answer, MAGIC, Now, OBSERVED_BLOCKED, OBSERVED_READY,
+    OBSERVED_RUNNING, OBSERVED_SLOTS, OBSERVED_STOPPED, Observed, Slot, VERSION,
 };
 use upcall_core::numbered::{AtomicEnum, numbered_enum};
 
@@ -47,6 +47,8 @@ pub(crate) struct Scheduler {
     /// Mapped for ever, since others may be reading it when the link ends; null: there is none.
     page: AtomicPtr<Observed>,
     generation: AtomicU64,
+    /// Of the answer.
+    flags: AtomicU32,
     stage: AtomicEnum<Stage>,
     /// Of the daemon, plus one. Belongs to the activation that has made the stage `Busy`.
     socket: AtomicI32,
@@ -102,6 +104,11 @@ impl Scheduler {
             self.look();
         }
         self.stage.load(Ordering::Acquire) == Stage::Linked
+    }
+
+    /// Returns true if the daemon's scheduler had all kernel threads when the page was handed out.
+    pub(crate) fn was_scheduled(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & ANSWER_SCHEDULES != 0
     }
 
     /// Whether the kernel thread `owner` is blocked, asked by `own`. `None`: the page does not tell.
@@ -226,6 +233,7 @@ impl Scheduler {
                 return false;
             }
             self.generation.store(answer.generation, Ordering::Relaxed);
+            self.flags.store(answer.flags, Ordering::Relaxed);
             // Release: pairs with the Acquire of those that read it.
             self.page.store(page, Ordering::Release);
         }

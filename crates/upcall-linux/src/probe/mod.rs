@@ -128,9 +128,9 @@ pub static FEATURES: [Feature; 16] = [
     Feature {
         name: "sched_ext",
         kind: Kind::Backend,
-        purpose: "a kernel scheduler that allocates processors between programs",
-        without: "the standby backend is used",
-        probe: sched_ext,
+        purpose: "the scheduler of upcalld, by which a standby runs when the owner blocks, and not before",
+        without: "the kernel's own scheduler has all kernel threads",
+        probe: turns::scheduler,
     },
     Feature {
         name: "processor",
@@ -231,14 +231,6 @@ pub fn find(name: &str) -> Option<&'static Feature> {
     FEATURES.iter().find(|feature| feature.name == name)
 }
 
-fn sched_ext() -> Finding {
-    Finding::fails(
-        "sched_ext",
-        "not built: this version has the backends standby and observed",
-        "a version whose upcalld loads the scheduler; nothing on this machine changes it",
-    )
-}
-
 /// `errno` of the call that just failed, as the system's own words.
 pub(crate) fn os_error() -> std::io::Error {
     std::io::Error::last_os_error()
@@ -266,12 +258,5 @@ mod tests {
             assert!(find(feature.name).is_some());
         }
         assert!(find("no-such-feature").is_none());
-    }
-
-    #[test]
-    fn what_is_not_built_is_said_to_be() {
-        let finding = find("sched_ext").unwrap().probe();
-        assert!(!finding.works);
-        assert!(finding.evidence.starts_with("not built"));
     }
 }

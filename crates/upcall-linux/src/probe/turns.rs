@@ -84,3 +84,51 @@ pub fn observer() -> Finding {
         Err(trouble) => Finding::fails(NAME, trouble.evidence(), trouble.remedy()),
     }
 }
+
+/// Whether the scheduler of a daemon of root has all kernel threads.
+pub fn scheduler() -> Finding {
+    const NAME: &str = "sched_ext";
+    const DIRECTORY: &str = "/sys/kernel/sched_ext";
+    const CONFIGURE: &str =
+        "write scheduler = \"auto\" into /etc/upcall/upcalld.toml, and send SIGHUP to upcalld";
+    if !std::path::Path::new(DIRECTORY).exists() {
+        return Finding::fails(
+            NAME,
+            format!("{DIRECTORY} is not there: the kernel takes no scheduler"),
+            "use Linux 6.17 or later, built with CONFIG_SCHED_CLASS_EXT",
+        );
+    }
+    let path = daemon::system_socket();
+    let loaded = std::fs::read_to_string(format!("{DIRECTORY}/root/ops")).unwrap_or_default();
+    match daemon::schedules_at(path.clone()) {
+        Ok(true) => Finding::works(
+            NAME,
+            format!(
+                "upcalld answers at {}, and its scheduler has all kernel threads",
+                path.display()
+            ),
+        ),
+        Ok(false) if loaded.is_empty() => Finding::fails(
+            NAME,
+            format!(
+                "upcalld answers at {}, and its scheduler is off; {DIRECTORY}/root is not there",
+                path.display()
+            ),
+            format!("{CONFIGURE}; its log says why if it cannot"),
+        ),
+        Ok(false) => Finding::fails(
+            NAME,
+            format!(
+                "upcalld's scheduler is off; {DIRECTORY}/root/ops says {}",
+                loaded.trim()
+            ),
+            "end that scheduler, and send SIGHUP to upcalld",
+        ),
+        Err(daemon::Trouble::NoDaemon(path, error)) => Finding::fails(
+            NAME,
+            format!("{}: {error}", path.display()),
+            format!("start upcalld as root, without --user; {CONFIGURE}"),
+        ),
+        Err(trouble) => Finding::fails(NAME, trouble.evidence(), trouble.remedy()),
+    }
+}

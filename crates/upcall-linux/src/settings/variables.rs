@@ -53,7 +53,7 @@ const OF_FLAGS: [(&str, Values); 7] = [
 pub(crate) const POLICIES: [&str; 5] = ["lifo", "round-robin", "fifo", "priority", "deadline"];
 
 /// The names of backends that `upcall run --backend` knows.
-const BACKENDS: [&str; 3] = ["auto", "standby", "observed"];
+const BACKENDS: [&str; 4] = ["auto", "standby", "observed", "sched_ext"];
 
 /// The names of signals on which a program may be asked to show its threads. Each may be sent to a program by a user, and
 /// none stops one.

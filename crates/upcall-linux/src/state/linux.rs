@@ -108,6 +108,11 @@ impl Linux {
         self.scheduler.is_linked_within(patience_ms)
     }
 
+    /// Returns true if the daemon's scheduler had all kernel threads when that account came into use.
+    pub fn was_scheduled(&self) -> bool {
+        self.scheduler.was_scheduled()
+    }
+
     /// The process.
     pub fn pid(&self) -> i32 {
         self.pid

@@ -6,12 +6,13 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use upcall_alloc::Stage;
 
-use super::{METRICS, Server};
-use crate::config::{Absolute, Config, Source};
+use super::{METRICS, SCHEDULER, Server};
+use crate::config::{Absolute, Config, Scheduler, Source};
 use crate::house::Doing;
 use crate::log::Log;
 use crate::manager;
 use crate::metrics::Exporter;
+use crate::place::Scope;
 use crate::trouble::Trouble;
 
 /// What the daemon is told by its user.
@@ -53,6 +54,7 @@ impl Server {
             Ok(config) => {
                 self.settings.log.follow(&config);
                 self.settings.config = config;
+                self.configure_scheduler();
                 tracing::info!("the configuration was read again");
                 manager::tell(manager::State::Ready, "Has read its configuration again");
             }
@@ -64,6 +66,17 @@ impl Server {
                 manager::tell(manager::State::Ready, &status);
             }
         }
+    }
+
+    /// The scheduler is in force, or not, as the configuration says.
+    pub(super) fn configure_scheduler(&mut self) {
+        let is_wanted = self.settings.config.scheduler == Scheduler::Auto;
+        if is_wanted && self.place.scope == Scope::User {
+            tracing::warn!("the scheduler stays off: that is for the daemon of root");
+            return;
+        }
+        let wakes = (&self.epoll, SCHEDULER);
+        self.scheduler.configure(is_wanted, wakes);
     }
 
     /// From here on counts are served there, or nowhere.
@@ -89,6 +102,16 @@ impl Server {
         self.counts.waiting.set(waiting as i64);
         self.counts.observed.set(observed.count() as i64);
         self.counts.connections.set(self.clients.len() as i64);
+        let done = self.scheduler.counts();
+        self.counts.scheduler.set(self.scheduler.is_on().into());
+        for (counter, count) in [
+            (&self.counts.scheduler_ends, self.scheduler.ends),
+            (&self.counts.upcalls, done.upcalls),
+            (&self.counts.at_once, done.at_once),
+            (&self.counts.overdue, done.overdue),
+        ] {
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
         if let Some(exporter) = &mut self.exporter
             && let Err(error) = exporter.serve(&self.counts)
         {

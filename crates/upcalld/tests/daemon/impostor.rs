@@ -89,7 +89,7 @@ fn answer(status: u32) -> Answer {
         status,
         generation: 1,
         count: 0,
-        reserved: 0,
+        flags: 0,
     }
 }
 

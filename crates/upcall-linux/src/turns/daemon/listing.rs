@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::vec::Vec;
 
-use upcall_abi::{ASK_LIST, ASK_OBSERVE, Answer, Message, Row, STATUS_OK, VERSION};
+use upcall_abi::{
+    ANSWER_SCHEDULES, ASK_LIST, ASK_OBSERVE, Answer, Message, Row, STATUS_OK, VERSION,
+};
 
 use super::place::{address, socket, system_socket};
 
@@ -103,6 +105,16 @@ pub fn observes_at(path: PathBuf) -> Result<bool, Trouble> {
     // The kernel drops the descriptor that comes with the answer: there is no room for it.
     let (_, answer) = ask(&path, ASK_OBSERVE)?;
     Ok(answer.status == STATUS_OK)
+}
+
+/// Returns true if the scheduler of the daemon at this socket has all kernel threads at this moment.
+///
+/// # Errors
+///
+/// [`Trouble`].
+pub fn schedules_at(path: PathBuf) -> Result<bool, Trouble> {
+    let (_, answer) = ask(&path, ASK_OBSERVE)?;
+    Ok(answer.flags & ANSWER_SCHEDULES != 0)
 }
 
 /// Connects to the daemon at this socket and asks for this.

@@ -30,7 +30,7 @@ use crate::sys::{self, error};
 mod listing;
 pub(crate) mod place;
 
-pub use listing::{Trouble, observes_at, spaces, spaces_at};
+pub use listing::{Trouble, observes_at, schedules_at, spaces, spaces_at};
 pub use place::{SYSTEM_SOCKET, note, socket, system_socket};
 
 /// A daemon that keeps a program waiting for longer is stopped, or hostile: nanoseconds. More than as many slices and
