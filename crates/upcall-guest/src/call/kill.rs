@@ -5,13 +5,14 @@
 //! that accepts the signal may take it, perhaps later. So:
 //!
 //! - A signal for the process alone that the first thread or the sender accepts is sent to that thread here. The sender
-//!   sees it when it leaves the runtime.
+//!   sees it when it leaves the runtime. If neither does, and another thread does, it is sent to that one here, too: in the
+//!   kernel that thread does nothing more of its own before its handler.
 //! - A signal for a group of processes is sent by the kernel. If the sender is the only thread to accept it, the sender
 //!   blocks it meanwhile and closes it to all activations ([`settled`]). The signal then waits in the kernel, which
 //!   delivers it when the sender opens its mask again. Otherwise the sender takes the signal of its own process afterwards,
 //!   if no other activation has it already, and sends it as above.
-//! - The kernel also sends signals that neither accepts, and those that the runtime does not see (SIGKILL, SIGTSTP by
-//!   default).
+//! - The kernel also sends signals that nobody accepts, or only bound threads, and those that the runtime does not see
+//!   (SIGKILL, SIGTSTP by default).
 
 use core::sync::atomic::Ordering;
 
@@ -188,8 +189,14 @@ fn deliver(
     signal: i32,
     information: &Information,
 ) -> bool {
-    receiver(sender, signal)
-        .is_some_and(|to| pending::send_shared(inside, to, signal, information) == Sent::Yes)
+    match receiver(sender, signal) {
+        Some(to) => pending::send_shared(inside, to, signal, information) == Sent::Yes,
+        None if receivers::first_of_all(signal).is_some() => {
+            pending::pass(inside, signal, information);
+            true
+        }
+        None => false,
+    }
 }
 
 /// Called when the kernel has sent the signal to this process, too. The sender takes it, if it is still pending.
