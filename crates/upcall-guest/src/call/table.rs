@@ -600,11 +600,17 @@ static ROWS: &[Row] = &[
     row(&[libc::SYS_clock_nanosleep])
         .thread(|runtime, thread, frame| Some(time::clock_nanosleep(runtime, thread, frame))),
     row(&[libc::SYS_clock_gettime])
+        .helper(|_, frame| time::clock_gettime(None, frame))
         .bound(|thread, frame| time::clock_of_bound(thread, frame))
-        .thread(|_, thread, frame| time::clock_gettime(thread, frame).or_else(|| quick(frame))),
+        .thread(|_, thread, frame| {
+            time::clock_gettime(Some(thread), frame).or_else(|| quick(frame))
+        }),
     row(&[libc::SYS_clock_getres])
-        .bound(|thread, frame| time::clock_getres(thread, frame))
-        .thread(|_, thread, frame| time::clock_getres(thread, frame).or_else(|| quick(frame))),
+        .helper(|_, frame| time::clock_getres(None, frame))
+        .bound(|thread, frame| time::clock_getres(Some(thread), frame))
+        .thread(|_, thread, frame| {
+            time::clock_getres(Some(thread), frame).or_else(|| quick(frame))
+        }),
     row(&[libc::SYS_getrusage])
         .bound(|thread, frame| Some(time::usage_of_bound(thread, frame)))
         .thread(|_, thread, frame| Some(time::getrusage(thread, frame))),

@@ -131,14 +131,14 @@ const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
 const OF_THREAD: i32 = 6;
 
 /// Returns the thread whose processor time a clock counts, if it is one of ours. A clock's number holds the id's complement
-/// (pthread_getcpuclockid(3)), without three bits.
-pub fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'static Thread> {
+/// (pthread_getcpuclockid(3)), without three bits. `own`: the thread that asks, unless that is a helper.
+pub fn thread_of_clock(own: Option<&'static Thread>, clock_id: i32) -> Option<&'static Thread> {
     const KEPT: i32 = (1 << 29) - 1;
     match clock_id {
-        CLOCK_THREAD_CPUTIME_ID => Some(thread),
+        CLOCK_THREAD_CPUTIME_ID => own,
         id if id & 7 != OF_THREAD => None,
         id if id < 0 => match !(id >> 3) {
-            0 => Some(thread),
+            0 => own,
             tid => GUEST.identities.find(tid),
         },
         id => GUEST.identities.find(!(id >> 3) & KEPT),
@@ -147,7 +147,8 @@ pub fn thread_of_clock(thread: &'static Thread, clock_id: i32) -> Option<&'stati
 
 /// Returns true if a call's first word names the clock of another thread of ours.
 pub fn is_clock_of_other(thread: &'static Thread, frame: &Frame) -> bool {
-    thread_of_clock(thread, frame.rdi as i32).is_some_and(|whose| !core::ptr::eq(whose, thread))
+    thread_of_clock(Some(thread), frame.rdi as i32)
+        .is_some_and(|whose| !core::ptr::eq(whose, thread))
 }
 
 /// Returns the kernel's number of the clock that counts a kernel thread's processor time.
@@ -158,9 +159,9 @@ pub fn clock_of_kernel_thread(tid: i32) -> u64 {
 /// clock_gettime(2) of a bound thread on a clock of threads. Its own clock adds what its kernel thread has used and what
 /// the thread used before. Returns `None` if the kernel must serve it.
 pub fn clock_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
-    let whose = thread_of_clock(thread, frame.rdi as i32)?;
+    let whose = thread_of_clock(Some(thread), frame.rdi as i32)?;
     if !core::ptr::eq(whose, thread) {
-        return bound::visit(thread, |_| clock_gettime(thread, frame))?;
+        return bound::visit(thread, |_| clock_gettime(Some(thread), frame))?;
     }
     let time = used_by_bound(thread);
     Some(store(frame.rsi as usize, [time / NS, time % NS]))
@@ -183,8 +184,8 @@ fn used_by_bound(thread: &'static Thread) -> u64 {
 }
 
 /// clock_gettime(2) on the clocks of threads. Returns `None` for others, which the kernel serves.
-pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
-    let whose = thread_of_clock(thread, frame.rdi as i32)?;
+pub fn clock_gettime(own: Option<&'static Thread>, frame: &Frame) -> Option<i64> {
+    let whose = thread_of_clock(own, frame.rdi as i32)?;
     // For a bound thread: what it used before, and on its visits.
     let mut time = cpu_time::of(whose);
     if let Some(tid) = record::kernel_id(whose).filter(|&tid| tid != 0) {
@@ -194,8 +195,8 @@ pub fn clock_gettime(thread: &'static Thread, frame: &Frame) -> Option<i64> {
 }
 
 /// clock_getres(2), as [`clock_gettime`].
-pub fn clock_getres(thread: &'static Thread, frame: &Frame) -> Option<i64> {
-    thread_of_clock(thread, frame.rdi as i32)?;
+pub fn clock_getres(own: Option<&'static Thread>, frame: &Frame) -> Option<i64> {
+    thread_of_clock(own, frame.rdi as i32)?;
     if frame.rsi == 0 {
         return Some(0);
     }
@@ -230,7 +231,7 @@ fn usage(frame: &Frame, used: impl FnOnce() -> u64) -> i64 {
 /// follows kernel threads.
 pub fn create_timer(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     timers::create_by(frame, |mut call| {
-        if let Some(whose) = time::thread_of_clock(thread, frame.rdi as i32) {
+        if let Some(whose) = time::thread_of_clock(Some(thread), frame.rdi as i32) {
             match record::kernel_id(whose) {
                 Some(tid) => call[1] = time::clock_of_kernel_thread(tid),
                 None => {

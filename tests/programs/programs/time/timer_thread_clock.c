@@ -60,6 +60,42 @@ static void *others(void *unused)
     return (void *)compute();
 }
 
+static clockid_t asked;
+static atomic_int answered;
+
+/* In a thread that libc has made for the timer. */
+static void asks(union sigval unused)
+{
+    (void)unused;
+    struct timespec used = {0}, least = {0};
+    int failed = clock_gettime(asked, &used) != 0 || clock_getres(asked, &least) != 0;
+    int is_nothing = used.tv_sec == 0 && used.tv_nsec == 0;
+    atomic_store(&answered, failed || is_nothing || least.tv_nsec == 0 ? -1 : 1);
+}
+
+static void *computes(void *unused)
+{
+    /* Counted from here on at the latest. */
+    now(CLOCK_THREAD_CPUTIME_ID);
+    while (!atomic_load(&answered)) {
+    }
+    return unused;
+}
+
+static void asked_by_helper(void)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = asks};
+    struct itimerspec time = {.it_value = {0, LENGTH}};
+    timer_t timer;
+    pthread_t thread = start(computes, NULL);
+    MUST(pthread_getcpuclockid(thread, &asked));
+    MUST(timer_create(CLOCK_MONOTONIC, &event, &timer));
+    MUST(timer_settime(timer, 0, &time, NULL));
+    join(thread);
+    check("asked_by_helper", atomic_load(&answered) == 1, "the clock of a thread is not there, or stands still");
+    MUST(timer_delete(timer));
+}
+
 int main(void)
 {
     struct sigaction action = {.sa_handler = comes};
@@ -81,5 +117,6 @@ int main(void)
     MUST(timer_delete(timer));
     MUST(timer_delete(second));
     end_crowd();
+    asked_by_helper();
     return verdict();
 }
