@@ -20,6 +20,7 @@ fn blocks_one(thread: &Thread) -> bool {
 }
 
 /// Called behind a call of the program's that has perhaps caused one. See [`crate::ground::hooks::Hooks::caused`].
+#[cold]
 pub fn take() {
     let Some(thread) = GUEST.runtime().and(caller::own_thread()) else {
         return;

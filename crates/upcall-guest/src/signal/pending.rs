@@ -470,6 +470,8 @@ pub fn return_kept(inside: &Inside) {
 
 /// Takes the signals in `set` that wait for the calling kernel thread alone, and that the thread blocks: they wait for the
 /// thread from here on, which may be carried by another activation soon. Called with all signals blocked.
+// Not inlined: its frame would be part of every stopped thread's, on stacks that may be small.
+#[inline(never)]
 pub fn adopt(activation: &Activation, thread: &'static Thread, set: u64) {
     let id = thread.guest().tid.load(Ordering::Relaxed);
     let set = set & thread.kernel.mask.load(Ordering::Relaxed);

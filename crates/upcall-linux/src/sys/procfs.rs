@@ -144,28 +144,55 @@ pub fn is_filtered() -> bool {
     !is_free
 }
 
-/// The signals that are pending for the calling kernel thread alone; none where /proc is missing.
+/// The signals that are pending for the calling kernel thread alone; none where /proc is missing. Uses little of the stack.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
 pub fn own_pending() -> u64 {
     let path = Path::new().text(b"/proc/thread-self/status");
-    let mut set = 0;
-    read_by_pieces::<4096>(&path, |bytes| {
-        set = set_in(bytes, b"SigPnd:\t");
-        false
-    });
-    set
+    let mut pending = SetAfter::new(b"\nSigPnd:\t");
+    read_by_pieces::<256>(&path, |bytes| pending.look(bytes));
+    pending.set
+}
+
+/// The hexadecimal number after some words, whose first byte is nowhere else in them.
+struct SetAfter {
+    words: &'static [u8],
+    matched: usize,
+    set: u64,
+}
+
+impl SetAfter {
+    const fn new(words: &'static [u8]) -> Self {
+        SetAfter {
+            words,
+            matched: 0,
+            set: 0,
+        }
+    }
+
+    /// Looks at the next bytes of the text. Returns true if more are wanted.
+    fn look(&mut self, bytes: &[u8]) -> bool {
+        bytes.iter().all(|&byte| {
+            if let Some(&next) = self.words.get(self.matched) {
+                self.matched = match byte == next {
+                    true => self.matched + 1,
+                    false => usize::from(byte == self.words[0]),
+                };
+                return true;
+            }
+            let digit = char::from(byte).to_digit(16);
+            self.set = digit.map_or(self.set, |digit| self.set << 4 | u64::from(digit));
+            digit.is_some()
+        })
+    }
 }
 
 /// The hexadecimal number after these words.
-pub(crate) fn set_in(text: &[u8], words: &[u8]) -> u64 {
-    let Some(at) = text.windows(words.len()).position(|part| part == words) else {
-        return 0;
-    };
-    text[at + words.len()..]
-        .iter()
-        .map_while(|&digit| char::from(digit).to_digit(16))
-        .fold(0, |set, digit| set << 4 | u64::from(digit))
+#[cfg(any(test, fuzzing))]
+pub(crate) fn set_in(text: &[u8], words: &'static [u8]) -> u64 {
+    let mut after = SetAfter::new(words);
+    after.look(text);
+    after.set
 }
 
 #[cfg(test)]
@@ -189,6 +216,11 @@ mod tests {
         let text = b"SigQ:\t0/1\nSigPnd:\t0000000000000a00\nShdPnd:\t00000000000000ff\n";
         assert_eq!(set_in(text, b"SigPnd:\t"), 0xa00);
         assert_eq!(set_in(text, b"SigCgt:\t"), 0);
+        for piece in 1..text.len() {
+            let mut after = SetAfter::new(b"\nSigPnd:\t");
+            let enough = text.chunks(piece).any(|bytes| !after.look(bytes));
+            assert!(enough && after.set == 0xa00, "in pieces of {piece}");
+        }
     }
 
     #[test]
