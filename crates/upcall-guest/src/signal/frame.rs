@@ -105,6 +105,8 @@ fn is_answered(registers: &Registers) -> bool {
 /// # Safety
 ///
 /// `context` is the kernel's frame.
+// Not inlined: its part of the stack is free again while the handler runs.
+#[inline(never)]
 unsafe fn swap_vectors(frame: &mut Frame, context: *mut libc::ucontext_t) {
     // SAFETY: the caller's promise: null, or the kernel's FXSAVE image, in whose reserved bytes stands whether
     // there is more behind it.

@@ -19,6 +19,9 @@
 //! The kernel's mask and the noted one differ at the entry of a handler, and at its end until the kernel has opened the
 //! mask. Meanwhile the runtime's own signal is blocked, so that the thread does not migrate.
 //!
+//! All this runs on the thread's stack, which may be small, below the kernel's frame, which may be large (11 KiB where there are
+//! tile registers). So what the program's handlers do not need of it is in functions that are not inlined.
+//!
 //! A fault (SIGSEGV and others) always hits the thread that made it. Approach rejected: the program's handlers as kernel
 //! handlers, which would run in the middle of the runtime.
 
@@ -304,6 +307,7 @@ pub fn begin() {
 /// # Safety
 ///
 /// `information` is what the kernel passed.
+#[inline(never)]
 unsafe fn is_dropped(
     activation: &Activation,
     signal: i32,
@@ -323,6 +327,7 @@ unsafe fn is_dropped(
 /// # Safety
 ///
 /// `information` is what the kernel passed, in the handler, with all signals blocked.
+#[inline(never)]
 unsafe fn blocked(
     activation: &Activation,
     thread: &'static Thread,
@@ -363,6 +368,7 @@ unsafe fn blocked(
 /// # Safety
 ///
 /// As [`defer`].
+#[inline(never)]
 unsafe fn hold_back(
     activation: &Activation,
     thread: &'static Thread,
@@ -436,6 +442,7 @@ fn settle(context: *mut libc::ucontext_t) {
 /// # Safety
 ///
 /// The arguments are what the kernel passed.
+#[inline(never)]
 unsafe fn alone(
     signal: i32,
     information: *mut libc::siginfo_t,
@@ -530,6 +537,7 @@ fn show_mask(thread: &'static Thread, context: *mut libc::ucontext_t) {
 /// # Safety
 ///
 /// The arguments are what the kernel passed.
+#[inline(never)]
 unsafe fn defer(
     activation: &Activation,
     signal: i32,
@@ -611,8 +619,7 @@ unsafe fn call(
     context: *mut libc::ucontext_t,
 ) {
     // SAFETY: a siginfo_t is 128 bytes.
-    if let Some(carried) = carried::open(signal, unsafe { &*information.cast() }) {
-        carried.deliver(thread);
+    if unsafe { carries(thread, signal, &*information.cast()) } {
         return;
     }
     if shows_stacks(signal) {
@@ -644,6 +651,17 @@ unsafe fn call(
     if takes_part {
         thread.guest().takes_part.store(false, Ordering::Relaxed);
     }
+}
+
+/// Delivers what the signal carries, if it is a carrier. Returns true then.
+// Not inlined: its part of the stack is free again while the handler runs.
+#[inline(never)]
+fn carries(thread: &'static Thread, signal: i32, information: &pending::Information) -> bool {
+    let carried = carried::open(signal, information);
+    if let Some(carried) = &carried {
+        carried.deliver(thread);
+    }
+    carried.is_some()
 }
 
 /// Called at the end of a handler. The kernel will set the mask in the frame, which the handler may have changed. Signals

@@ -40,6 +40,7 @@ use super::{blocked_by, show_own_mask};
 /// # Safety
 ///
 /// `context` is the frame that the kernel passed.
+#[inline(never)]
 pub(super) unsafe fn own_signal(
     activation: &Activation,
     meaning: preempt::Meaning,
@@ -141,6 +142,7 @@ fn goes_to_own(
 
 /// Called with all signals blocked; the kernel's frame is the thread's state. Queues what waits for the thread to its
 /// kernel thread, which delivers it when the frame returns, where the thread was stopped.
+#[inline(never)]
 fn deliver_at_end(
     runtime: &'static Runtime,
     thread: &'static Thread,

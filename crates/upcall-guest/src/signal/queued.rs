@@ -66,6 +66,7 @@ pub fn queue_to_kernel(activation: &Activation, signal: i32, information: &Infor
 /// # Safety
 ///
 /// `information` is what the kernel passed to the handler.
+#[inline(never)]
 pub unsafe fn complete(activation: &Activation, signal: i32, information: *mut libc::siginfo_t) {
     if activation.kernel.queued.signal() != signal {
         return;
@@ -83,6 +84,7 @@ pub unsafe fn complete(activation: &Activation, signal: i32, information: *mut l
 /// # Safety
 ///
 /// `information` is what the kernel passed to the handler.
+#[inline(never)]
 pub unsafe fn complete_dropped(
     activation: &Activation,
     signal: i32,
