@@ -10,6 +10,9 @@ fn pages() -> Vec<(PathBuf, String)> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(&source).expect("the book is there") {
         let path = entry.expect("an entry").path();
+        if path.extension() != Some("md".as_ref()) {
+            continue;
+        }
         let text = fs::read_to_string(&path).expect("text");
         pages.push((path, text));
     }

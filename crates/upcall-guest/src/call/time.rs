@@ -31,14 +31,16 @@ pub fn deadline(address: usize, relative: bool, real_time: bool) -> Result<Optio
         return Ok(None);
     }
     let time = nanoseconds(address)?;
-    let now = clock(libc::CLOCK_MONOTONIC);
-    Ok(Some(if relative {
-        now.saturating_add(time)
-    } else if real_time {
-        now.saturating_add(time.saturating_sub(clock(libc::CLOCK_REALTIME)))
-    } else {
+    if !relative && !real_time {
+        return Ok(Some(time));
+    }
+    let left = if relative {
         time
-    }))
+    } else {
+        time.saturating_sub(clock(libc::CLOCK_REALTIME))
+    };
+    // Read last: what passes between the two clocks' times makes the deadline later, and never early.
+    Ok(Some(clock(libc::CLOCK_MONOTONIC).saturating_add(left)))
 }
 
 /// nanosleep(2).
