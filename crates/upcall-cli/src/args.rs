@@ -494,7 +494,7 @@ mod tests {
     fn a_flag_that_does_not_exist_is_not_a_program() {
         assert!(Cli::try_parse_from(["upcall", "run", "--bogus", "xz"]).is_err());
         assert!(Cli::try_parse_from(["upcall", "run"]).is_err());
-        assert!(Cli::try_parse_from(["upcall", "run", "--backend", "sched_ext", "xz"]).is_err());
+        assert!(Cli::try_parse_from(["upcall", "run", "--backend", "bogus", "xz"]).is_err());
     }
 
     #[test]

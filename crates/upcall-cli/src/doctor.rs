@@ -412,10 +412,17 @@ mod tests {
     #[test]
     fn what_does_not_work_says_why_and_what_would_change_it() {
         let feature = probe::find("sched_ext").expect("known");
+        let finding = probe::Finding {
+            name: feature.name,
+            works: false,
+            mode: None,
+            evidence: "the kernel takes no scheduler".into(),
+            remedy: Some("another kernel".into()),
+        };
         let mut text = String::new();
-        row(&mut text, feature, &feature.probe(), &Style::PLAIN);
+        row(&mut text, feature, &finding, &Style::PLAIN);
         assert_eq!(text.lines().count(), 3, "{text}");
-        assert!(text.contains("not built"));
-        assert!(text.contains("what would change it"));
+        assert!(text.contains(&finding.evidence));
+        assert!(text.contains("what would change it: another kernel"));
     }
 }
