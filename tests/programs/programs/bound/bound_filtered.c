@@ -13,6 +13,8 @@
 enum { NOBODY = 60000, ROUNDS = 50 };
 
 static __thread int traps;
+/* The nice value of the program. */
+static int inherited;
 
 static void handler(int signal, siginfo_t *information, void *context)
 {
@@ -68,7 +70,7 @@ static void *asks(void *unused)
         sched_yield();
     }
     bad += traps != 2 * ROUNDS;
-    bad += getpriority(PRIO_PROCESS, 0) != 0;
+    bad += getpriority(PRIO_PROCESS, 0) != inherited;
     return (void *)bad;
 }
 
@@ -78,6 +80,7 @@ int main(void)
     struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
     MUST(sigaction(SIGSYS, &action, NULL));
     MUST(pthread_barrier_init(&meets, NULL, 2));
+    inherited = getpriority(PRIO_PROCESS, 0);
     pthread_t before = start(bound, NULL);
     pthread_barrier_wait(&meets);
     MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
