@@ -72,7 +72,7 @@ impl RuntimeName {
     }
 }
 
-const ROUNDS: usize = 7;
+const ROUNDS: &str = "7";
 const QUICK_ROUNDS: &str = "2";
 const SLICE: &str = "4ms";
 
@@ -103,7 +103,7 @@ pub struct BenchArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = ROUNDS,
+        default_value = ROUNDS,
         default_value_if("quick", "true", QUICK_ROUNDS),
         env = "UPCALL_BENCH_ROUNDS"
     )]
@@ -185,12 +185,8 @@ impl BenchArgs {
             option("--workers", Some(workers.to_string()));
         }
         let rounds = self.rounds.to_string();
-        let usual = if self.quick {
-            rounds == QUICK_ROUNDS
-        } else {
-            self.rounds == ROUNDS
-        };
-        if !usual {
+        let usual = if self.quick { QUICK_ROUNDS } else { ROUNDS };
+        if rounds != usual {
             option("--rounds", Some(rounds));
         }
         if self.quick {

@@ -7,18 +7,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::{Link, MapHandle, Object, ObjectBuilder};
 use upcall_abi::{MAGIC, Now, OBSERVED_RUNNING, OBSERVED_SLOTS, Observed, VERSION};
 
 use crate::map::{self, Mapped};
 use crate::object::{self, Aligned};
 use crate::trouble::Trouble;
 
-static ALIGNED: &Aligned<[u8]> =
+const ALIGNED: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o")));
 
 /// The object, as it was compiled.
-pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
+pub const OBJECT: &[u8] = &ALIGNED.0;
 
 /// As in the object.
 const MEMBERS: usize = 65536;
@@ -169,13 +169,10 @@ fn has_faults() -> bool {
 }
 
 fn shared(object: Object) -> io::Result<Shared> {
-    let find = |name: &str| {
-        let mut maps = object.maps();
-        let map = maps.find(|map| map.name().to_string_lossy().ends_with(name));
-        map.ok_or_else(|| io::Error::other(format!("the object has no map {name}")))
-    };
-    let spaces = MapHandle::try_from(&find("spaces")?).map_err(io::Error::other)?;
-    let members = Mapped::new(find(".bss")?.as_fd(), libc::PROT_READ | libc::PROT_WRITE)?;
+    let spaces = object::map(&object, "spaces")?;
+    let spaces = MapHandle::try_from(&spaces).map_err(io::Error::other)?;
+    let members = object::map(&object, ".bss")?;
+    let members = Mapped::new(members.as_fd(), libc::PROT_READ | libc::PROT_WRITE)?;
     Ok(Shared {
         object,
         spaces,
@@ -198,16 +195,8 @@ fn beginning(generation: u64) -> Vec<u8> {
 impl Shared {
     /// The page of this process is not written any more, and says so.
     fn end(&self, process: u32) {
-        let mut programs = self.object.progs_mut();
-        if let Some(program) = programs.find(|program| program.name() == CALLED) {
-            let mut context = process.to_ne_bytes();
-            let input = ProgramInput {
-                context_in: Some(&mut context),
-                ..ProgramInput::default()
-            };
-            // If the kernel refuses, the page is left as one of a daemon that was killed.
-            let _ = program.test_run(input);
-        }
+        // If the kernel refuses, the page is left as one of a daemon that was killed.
+        let _ = object::call(&self.object, CALLED, &mut process.to_ne_bytes());
     }
 
     fn count(&self, process: u32, change: u8) {

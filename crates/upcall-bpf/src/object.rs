@@ -1,8 +1,9 @@
-//! What loading an object takes, whichever it is.
+//! What loading and using an object takes, whichever it is.
 
 use std::cell::RefCell;
+use std::io;
 
-use libbpf_rs::PrintLevel;
+use libbpf_rs::{Map, MapCore, Object, PrintLevel, ProgramInput};
 
 use crate::trouble::Trouble;
 
@@ -53,4 +54,33 @@ pub fn listened<T, E>(load: impl FnOnce() -> Result<T, E>) -> Result<T, (E, Stri
             line.map_or_else(String::new, |line| format!("; {}", line.trim())),
         )
     })
+}
+
+/// The map with this name, before which libbpf may have put the object's.
+///
+/// # Errors
+///
+/// There is none.
+pub fn map<'a>(object: &'a Object, name: &str) -> io::Result<Map<'a>> {
+    let mut maps = object.maps();
+    let found = maps.find(|map| map.name().to_string_lossy().ends_with(name));
+    found.ok_or_else(|| io::Error::other(format!("the object has no map {name}")))
+}
+
+/// Calls a program of the object. Returns its answer.
+///
+/// # Errors
+///
+/// There is none of that name, or the kernel does not run it.
+pub fn call(object: &Object, name: &str, context: &mut [u8]) -> io::Result<u32> {
+    let mut programs = object.progs_mut();
+    let program = programs
+        .find(|program| program.name() == name)
+        .ok_or(io::ErrorKind::NotFound)?;
+    let input = ProgramInput {
+        context_in: Some(context),
+        ..ProgramInput::default()
+    };
+    let done = program.test_run(input).map_err(io::Error::other)?;
+    Ok(done.return_value)
 }

@@ -8,22 +8,20 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{
-    Link, MapCore, Object, ObjectBuilder, ProgramInput, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 
 use crate::ended::{Counts, Ended};
 use crate::map::Mapped;
 use crate::object::{self, Aligned};
 use crate::trouble::Trouble;
 
-static ALIGNED: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
+const ALIGNED: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
     env!("OUT_DIR"),
     "/scheduler.bpf.o"
 )));
 
 /// The object, as it was compiled.
-pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scheduler.bpf.o"));
+pub const OBJECT: &[u8] = &ALIGNED.0;
 
 /// As in the object: processors, and the words of `struct cpu`.
 const CPUS: usize = 512;
@@ -100,20 +98,11 @@ impl Scheduler {
     ///
     /// There is no such process.
     pub fn set_process(&self, pid: i32, weight: u32, is_space: bool) -> io::Result<()> {
-        let mut programs = self.object.progs_mut();
-        let program = programs
-            .find(|program| program.name() == CALLED)
-            .ok_or(io::ErrorKind::NotFound)?;
         let mut context = [0; 12];
         context[..4].copy_from_slice(&pid.to_ne_bytes());
         context[4..8].copy_from_slice(&weight.max(1).to_ne_bytes());
         context[8..].copy_from_slice(&u32::from(is_space).to_ne_bytes());
-        let input = ProgramInput {
-            context_in: Some(&mut context),
-            ..ProgramInput::default()
-        };
-        let done = program.test_run(input).map_err(io::Error::other)?;
-        match done.return_value as i32 {
+        match object::call(&self.object, CALLED, &mut context)? as i32 {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(-error)),
         }
@@ -146,28 +135,23 @@ fn load() -> libbpf_rs::Result<Scheduler> {
         .name("upcall_s")?
         .open_memory(&ALIGNED.0)?;
     let mut object = object.load()?;
-    let no_map = |name: &str| libbpf_rs::Error::from(io::Error::other(format!("no map {name}")));
     let ended = Rc::new(RefCell::new(None));
-    let (ends, cpus) = {
-        let mut maps = object.maps();
-        let found = maps.find(|map| map.name() == "ends");
-        let found = found.ok_or_else(|| no_map("ends"))?;
+    let seen = Rc::clone(&ended);
+    let ends = {
         let mut builder = RingBufferBuilder::new();
-        let seen = Rc::clone(&ended);
-        builder.add(&found, move |bytes| {
+        let map = object::map(&object, "ends")?;
+        builder.add(&map, move |bytes| {
             *seen.borrow_mut() = Ended::read(bytes);
             0
         })?;
-        let ends = builder.build()?;
-        let mut maps = object.maps();
-        let found = maps.find(|map| map.name() == ".bss.cpus");
-        let found = found.ok_or_else(|| no_map(".bss.cpus"))?;
-        (ends, Mapped::new(found.as_fd(), libc::PROT_READ)?)
+        builder.build()?
     };
+    let cpus = Mapped::new(object::map(&object, ".bss.cpus")?.as_fd(), libc::PROT_READ)?;
     let link = {
         let mut maps = object.maps_mut();
         let found = maps.find(|map| map.name() == "upcall");
-        found.ok_or_else(|| no_map("upcall"))?.attach_struct_ops()?
+        let mut found = found.ok_or_else(|| io::Error::other("the object has no scheduler"))?;
+        found.attach_struct_ops()?
     };
     Ok(Scheduler {
         object,

@@ -7,14 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Struct;
 use upcall_abi::{
     LAYOUT, Now, OBSERVED_BLOCKED, OBSERVED_RUNNING, OBSERVED_SLOTS, Observed, REASON_CALL,
     REASON_FAULT, Slot,
 };
 use upcall_bpf::Observatory;
 
+mod common;
 #[path = "../examples/kernel-header/write.rs"]
 mod header;
 
@@ -71,40 +70,23 @@ fn the_object_has_the_layout_of_the_header() {
         println!("skipped: this build has no BPF object");
         return;
     };
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("observe.bpf.o");
-    std::fs::write(&path, object).unwrap();
-    let btf = Btf::from_path(&path).unwrap();
+    let btf = common::types("observe", object);
     let mut compared = 0;
     for (expression, number) in LAYOUT {
         let inside = &expression[expression.find("struct ").unwrap() + 7..expression.len() - 1];
         let (name, field) = inside.split_once(", ").unwrap_or((inside, ""));
         // The object has the types that it uses.
-        let Some(found) = btf.type_by_name::<Struct<'_>>(name) else {
+        let Some(size) = common::size(&btf, name) else {
             continue;
         };
         compared += 1;
-        if field.is_empty() {
-            let size = btf_size(&btf, name);
-            assert_eq!(size, number, "{expression}");
-            continue;
-        }
-        let member = found
-            .iter()
-            .find(|member| member.name.is_some_and(|it| it == field));
-        let Some(libbpf_rs::btf::types::StructMember { attr, .. }) = member else {
-            panic!("the object has no {expression}");
+        let found = match field {
+            "" => size,
+            field => common::offset(&btf, name, field),
         };
-        let libbpf_rs::btf::types::MemberAttr::Normal { offset } = attr else {
-            panic!("{expression} is a bit field");
-        };
-        assert_eq!(offset as usize / 8, number, "{expression}");
+        assert_eq!(found, number, "{expression}");
     }
     assert!(compared >= 12, "{compared}");
-}
-
-fn btf_size(btf: &Btf<'_>, name: &str) -> usize {
-    use libbpf_rs::btf::HasSize;
-    btf.type_by_name::<Struct<'_>>(name).unwrap().size()
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! The scheduler's object. It is put in force by `tests/vm/run --scheduler` alone, where that concerns nobody else.
 #![cfg(feature = "bpf")]
 
-use libbpf_rs::btf::types::{MemberAttr, Struct};
-use libbpf_rs::btf::{Btf, HasSize};
+mod common;
 
 /// What the loader reads, as `src/scheduler.rs` and `src/ended.rs` have it: structure, field, and offset in bytes.
 const FIELDS: [(&str, &str, usize); 10] = [
@@ -25,24 +24,13 @@ fn the_object_has_the_layout_that_the_loader_reads() {
         println!("skipped: this build has no BPF object");
         return;
     };
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("scheduler.bpf.o");
-    std::fs::write(&path, object).unwrap();
-    let btf = Btf::from_path(&path).unwrap();
+    let btf = common::types("scheduler", object);
     for (name, size) in SIZES {
-        let found = btf.type_by_name::<Struct<'_>>(name).expect(name);
-        assert_eq!(found.size(), size, "{name}");
+        assert_eq!(common::size(&btf, name), Some(size), "{name}");
     }
     for (name, field, expected) in FIELDS {
-        let found = btf.type_by_name::<Struct<'_>>(name).expect(name);
-        let member = found
-            .iter()
-            .find(|member| member.name.is_some_and(|it| it == field));
-        match member.map(|member| member.attr) {
-            Some(MemberAttr::Normal { offset }) => {
-                assert_eq!(offset as usize / 8, expected, "{name}.{field}");
-            }
-            other => panic!("{name}.{field}: {other:?}"),
-        }
+        let offset = common::offset(&btf, name, field);
+        assert_eq!(offset, expected, "{name}.{field}");
     }
 }
 

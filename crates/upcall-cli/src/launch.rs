@@ -97,21 +97,16 @@ fn prepare(
     }
     let kind = program::examine(file).map_err(|verdict| stop(name, verdict))?;
     let asked = match args.backend {
-        Some(Backend::Observed) => Some((
-            "observed",
-            "would run without the backend observed, which was asked for by name",
-        )),
-        Some(Backend::SchedExt) => Some((
-            "sched_ext",
-            "would run without the backend sched_ext, which was asked for by name",
-        )),
+        Some(Backend::Observed) => Some("observed"),
+        Some(Backend::SchedExt) => Some("sched_ext"),
         Some(Backend::Auto | Backend::Standby) | None => None,
     };
-    if let Some((backend, what)) = asked
+    if let Some(backend) = asked
         && let Some(found) = probe::find(backend).map(probe::Feature::probe)
         && let Some(remedy) = &found.remedy
     {
-        return Err(refused(name, what, found.evidence.clone(), remedy));
+        let what = format!("would run without the backend {backend}, which was asked for by name");
+        return Err(refused(name, &what, found.evidence.clone(), remedy));
     }
     let existing = std::env::var_os("LD_PRELOAD");
     if let Some(other) = guest_library::conflicting(existing.as_deref()) {

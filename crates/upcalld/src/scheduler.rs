@@ -19,7 +19,6 @@ const LONGEST_PAUSE_NS: u64 = 600_000_000_000;
 /// Looks after the scheduler.
 #[derive(Default)]
 pub struct Keeper {
-    is_wanted: bool,
     loaded: Option<Scheduler>,
     /// Of each space: what it weighs.
     told: BTreeMap<i32, u32>,
@@ -58,7 +57,6 @@ impl Keeper {
 
     /// The configuration says this, at the start or again. What was given up is tried again.
     pub fn configure(&mut self, is_wanted: bool, wakes: (&OwnedFd, u64)) {
-        self.is_wanted = is_wanted;
         self.faults = 0;
         self.again_at = None;
         if is_wanted {

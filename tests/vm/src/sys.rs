@@ -14,11 +14,18 @@ pub fn check(result: i64) -> io::Result<i64> {
 
 /// Restricts the calling thread to one processor.
 pub fn pin(cpu: usize) -> io::Result<()> {
+    restrict(&[cpu])
+}
+
+/// Restricts the calling thread to these processors.
+pub fn restrict(cpus: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `cpu` is bounds-checked by CPU_SET, and the set outlives the call.
+    // SAFETY: each number is bounds-checked by CPU_SET, and the set outlives the call.
     let result = unsafe {
-        libc::CPU_SET(cpu, &mut set);
+        for &cpu in cpus {
+            libc::CPU_SET(cpu, &mut set);
+        }
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
     };
     check(result.into()).map(drop)

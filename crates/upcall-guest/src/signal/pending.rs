@@ -311,7 +311,7 @@ fn send_to(
     // Asked anew when it is in the list: a thread that has opened its mask meanwhile may have looked there before.
     let interrupts = || {
         let awaited = thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0;
-        !blocked || awaited || signal::blocked_by(thread) & bit(signal) == 0
+        awaited || signal::blocked_by(thread) & bit(signal) == 0
     };
     match enqueue(
         runtime,

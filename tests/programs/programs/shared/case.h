@@ -7,6 +7,7 @@
 #endif
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,15 @@ __attribute__((unused)) static struct timespec ahead(clockid_t clock, long long 
     long long then = now(clock) + nanoseconds;
     struct timespec time = {(time_t)(then / 1000000000), (long)(then % 1000000000)};
     return time;
+}
+
+/* Changes the calling thread's mask by this one: SIG_BLOCK or SIG_UNBLOCK. */
+__attribute__((unused)) static void mask_signal(int how, int signal)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    MUST(pthread_sigmask(how, &set, NULL));
 }
 
 __attribute__((unused)) static pthread_t start(void *(*body)(void *), void *argument)

@@ -46,19 +46,11 @@ static int is_pending(int signal)
     return sigismember(&set, signal);
 }
 
-static void block(int how, int signal)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, signal);
-    MUST(pthread_sigmask(how, &set, NULL));
-}
-
 /* Ends with the signal still waiting: nobody gets it. */
 static void *ends_with_it(void *unused)
 {
     is_writer = 1;
-    block(SIG_BLOCK, SIGPIPE);
+    mask_signal(SIG_BLOCK, SIGPIPE);
     errno = 0;
     ssize_t sent = send(broken_socket(), "x", 1, 0);
     int error = errno;
@@ -69,7 +61,7 @@ static void *ends_with_it(void *unused)
 static void *takes_it(void *unused)
 {
     is_writer = 1;
-    block(SIG_BLOCK, SIGPIPE);
+    mask_signal(SIG_BLOCK, SIGPIPE);
     int pipe = broken_pipe(), socket = broken_socket();
     struct iovec part = {"x", 1};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -98,7 +90,7 @@ static void *takes_it(void *unused)
     int before = atomic_load(&handled);
     write(pipe, "x", 1);
     sched_yield();
-    block(SIG_UNBLOCK, SIGPIPE);
+    mask_signal(SIG_UNBLOCK, SIGPIPE);
     check("opened", atomic_load(&handled) == before + 1, "%d handled", atomic_load(&handled) - before);
     write(pipe, "x", 1);
     check("not_blocked", atomic_load(&handled) == before + 2, "%d handled", atomic_load(&handled) - before);
@@ -108,7 +100,7 @@ static void *takes_it(void *unused)
 static void *too_large(void *unused)
 {
     is_writer = 1;
-    block(SIG_BLOCK, SIGXFSZ);
+    mask_signal(SIG_BLOCK, SIGXFSZ);
     FILE *file = tmpfile();
     errno = 0;
     ssize_t written = pwrite(fileno(file), "x", 1, 4096);
@@ -122,7 +114,7 @@ static void *too_large(void *unused)
 static void *writes_for_long(void *unused)
 {
     is_writer = 1;
-    block(SIG_BLOCK, SIGPIPE);
+    mask_signal(SIG_BLOCK, SIGPIPE);
     int pipe = broken_pipe();
     for (int round = 0; round < ROUNDS; round++)
         if (write(pipe, "x", 1) != -1 || !is_pending(SIGPIPE))

@@ -17,10 +17,7 @@ static void handler(int signal)
 
 static void *accepts(void *unused)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGRTMIN);
-    MUST(pthread_sigmask(SIG_UNBLOCK, &set, NULL));
+    mask_signal(SIG_UNBLOCK, SIGRTMIN);
     pthread_barrier_wait(&begun);
     MUST(pthread_mutex_lock(&hold));
     MUST(pthread_mutex_unlock(&hold));

@@ -60,14 +60,6 @@ static const struct {
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
-static void mask(int how, int signal)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, signal);
-    MUST(pthread_sigmask(how, &set, NULL));
-}
-
 static void *idle(void *unused)
 {
     for (;;) {
@@ -100,14 +92,14 @@ static void one(const char *where, int way, int signal, int others_accept)
 /* The first thread blocks it. */
 static void *other(void *unused)
 {
-    mask(SIG_UNBLOCK, SIGUSR2);
+    mask_signal(SIG_UNBLOCK, SIGUSR2);
     for (int i = 0; i < WAYS; i++) {
         one("other", i, SIGUSR2, 0);
     }
     siginfo_t what = {.si_code = SI_USER};
     long answer = syscall(SYS_rt_sigqueueinfo, getpid(), SIGUSR2, &what);
     check("not_privileged", answer == -1 && errno == EPERM, "%ld, errno %d", answer, errno);
-    mask(SIG_BLOCK, SIGUSR2);
+    mask_signal(SIG_BLOCK, SIGUSR2);
     return unused;
 }
 
@@ -142,7 +134,7 @@ static void *ends(void *unused)
 
 static void *unblocks_and_ends(void *unused)
 {
-    mask(SIG_UNBLOCK, SIGTERM);
+    mask_signal(SIG_UNBLOCK, SIGTERM);
     return ends(unused);
 }
 
@@ -159,7 +151,7 @@ int main(void)
     for (int i = 0; i < WAYS; i++) {
         one("alone", i, SIGINT, 0);
     }
-    mask(SIG_BLOCK, SIGUSR2);
+    mask_signal(SIG_BLOCK, SIGUSR2);
     for (int i = 0; i < IDLE; i++) {
         start(idle, NULL);
     }
@@ -167,11 +159,11 @@ int main(void)
     for (int i = 0; i < WAYS; i++) {
         one("beside", i, SIGINT, 1);
     }
-    mask(SIG_UNBLOCK, SIGUSR2);
+    mask_signal(SIG_UNBLOCK, SIGUSR2);
     for (int i = 0; i < WAYS; i++) {
         one("first", i, SIGUSR2, 0);
     }
-    mask(SIG_BLOCK, SIGUSR2);
+    mask_signal(SIG_BLOCK, SIGUSR2);
     int before = got;
     pthread_t thread = start(sends_to_first, NULL);
     join(thread);
@@ -198,7 +190,7 @@ int main(void)
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        mask(SIG_BLOCK, SIGTERM);
+        mask_signal(SIG_BLOCK, SIGTERM);
         start(unblocks_and_ends, NULL);
         idle(NULL);
     }

@@ -157,18 +157,6 @@ fn spin(ns: u64) {
     }
 }
 
-fn restrict(on: &[usize]) -> io::Result<()> {
-    // SAFETY: an all-zero set is empty; CPU_SET checks its bounds; the set outlives the call.
-    let answer = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for &cpu in on {
-            libc::CPU_SET(cpu, &mut set);
-        }
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    check(answer.into()).map(drop)
-}
-
 /// What the kernel says that nice values weigh.
 const WEIGHTS: [(i32, f64); 5] = [
     (-5, 3121.0),
@@ -227,7 +215,7 @@ impl Process {
     }
 
     fn run(&self, on: &[usize]) {
-        let _ = restrict(on);
+        let _ = sys::restrict(on);
         if self.share == 0 {
             let _ = sys::set_nice(self.nice);
             compute_in(self.threads);
