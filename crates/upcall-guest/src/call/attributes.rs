@@ -201,10 +201,16 @@ pub fn prctl(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) 
         | libc::PR_MCE_KILL
         | PR_SET_IO_FLUSHER
         | libc::PR_SET_SPECULATION_CTRL
-        | libc::PR_SET_TSC
         | libc::PR_SCHED_CORE
             if changes_own(frame) =>
         {
+            credentials::change_own(runtime, thread, frame)
+        }
+        libc::PR_SET_TSC => {
+            if frame.rsi as i32 == libc::PR_TSC_SIGSEGV {
+                // The thread gets a kernel thread of its own, which enters the runtime now and then.
+                upcall_linux::sys::read_clocks_by_call();
+            }
             credentials::change_own(runtime, thread, frame)
         }
         _ => raw(frame),
