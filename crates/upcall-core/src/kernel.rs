@@ -176,6 +176,14 @@ pub trait Watch: Machine {
     /// processor. Where time slices may end late, this ends one that is over.
     fn computes(&self, _owner: &Activation<Self>, _dispatches: u64) {}
 
+    /// Lets the owner and others run before the calling standby looks again. It has looked in vain since `since`
+    /// ([`Machine::now`]). Returns true if it has slept for a moment, short beside that time: then it may have stopped an owner
+    /// that ran. Does not sleep, or no longer, if `activation.wake` is not `seen` any more.
+    fn stand_aside(&self, _activation: &Activation<Self>, _seen: u32, _since: u64) -> bool {
+        self.yield_processor();
+        false
+    }
+
     /// How an activation waits that was found blocked outside of any announced system call. Not
     /// on the path of the upcall: it may take microseconds.
     fn waiting(&self, _activation: &Activation<Self>) -> Waiting {

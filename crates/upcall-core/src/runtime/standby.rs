@@ -150,23 +150,33 @@ impl<K: Kernel> Inside<K> {
     }
 
     /// Sleeps as standby, unless there is a reason to go on, which is asked when the books say that it
-    /// sleeps: a caller that makes one later finds it so and calls.
-    fn sleep_unless(&self, vp: &'static Vp<K>, seen: u32, has_reason: impl FnOnce() -> bool) {
+    /// sleeps: a caller that makes one later finds it so and calls. Returns how long it took, in nanoseconds.
+    fn sleep_unless(
+        &self,
+        vp: &'static Vp<K>,
+        seen: u32,
+        has_reason: impl FnOnce() -> bool,
+    ) -> u64 {
         let runtime = self.runtime();
+        let began = runtime.kernel.now();
         runtime.retire_standby(vp);
         if !has_reason() {
             runtime.kernel.sleep(self.activation(), seen);
         }
         runtime.rouse_standby(vp);
         runtime.kernel.bind(self.activation());
+        runtime.kernel.now().wrapping_sub(began)
     }
 
-    /// Waits, runnable, for the owner to block; sleeps while the virtual processor is idle, or has
+    /// Waits, runnable as a rule, for the owner to block; sleeps while the virtual processor is idle, or has
     /// for some looks had nothing else to do: a program's sched_yield(2) goes to others then, and not
     /// here and back. A caller that makes a thread ready calls the standby.
     pub(super) fn stand_by(&self, vp: &'static Vp<K>) {
         let runtime = self.runtime();
         let mut looks = 0;
+        let mut has_slept = false;
+        // Moved on by what it sleeps while there is no reason to look.
+        let mut in_vain_since = runtime.kernel.now();
         while vp.standby.holds(self.activation(), Ordering::Relaxed) {
             let seen = self.wake.load(Ordering::SeqCst);
             self.look_at_deferred();
@@ -179,7 +189,7 @@ impl<K: Kernel> Inside<K> {
                 // Offered to those that come back; the owner or one of them goes on in a moment.
                 State::Idle if runtime.work_waits_for(vp) => {}
                 State::Idle => {
-                    self.sleep_unless(vp, seen, || {
+                    in_vain_since += self.sleep_unless(vp, seen, || {
                         let idle = vp.word().state() == State::Idle;
                         if idle && runtime.seat_is_wanted() {
                             // The owner saw somebody in it who is not there any more.
@@ -193,10 +203,11 @@ impl<K: Kernel> Inside<K> {
                     looks = if runtime.has_reason(vp) { 0 } else { looks + 1 };
                     if looks > LOOKS {
                         looks = 0;
-                        self.sleep_unless(vp, seen, || runtime.has_reason(vp));
+                        in_vain_since += self.sleep_unless(vp, seen, || runtime.has_reason(vp));
                         continue;
                     }
-                    let cheap_doubt = word.state() == State::Kernel && runtime.work_waits_for(vp);
+                    let cheap_doubt =
+                        word.state() == State::Kernel && runtime.work_waits_for(vp) && !has_slept;
                     if runtime.kernel.is_blocked(word.owner(), cheap_doubt) {
                         self.relieve(vp, word);
                     } else if word.state() == State::User && runtime.work_waits_for(vp) {
@@ -214,7 +225,9 @@ impl<K: Kernel> Inside<K> {
             }
             // The virtual processor may have moved to another processor.
             runtime.kernel.bind(self.activation());
-            runtime.kernel.yield_processor();
+            has_slept = runtime
+                .kernel
+                .stand_aside(self.activation(), seen, in_vain_since);
         }
     }
 }

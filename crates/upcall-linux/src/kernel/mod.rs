@@ -146,6 +146,33 @@ impl Linux {
         true
     }
 
+    /// Sleeps while the wake word is `seen`, for so many nanoseconds at most.
+    fn sleep_in_futex(&self, activation: &Activation, seen: u32, limit_ns: Option<u64>) {
+        if !self.lie_down(activation, Sleeps::InFutex) {
+            return;
+        }
+        let limit = limit_ns.map(|ns| libc::timespec {
+            tv_sec: 0,
+            tv_nsec: ns as i64,
+        });
+        // SAFETY: the word lives as long as the activation, and the limit, if any, until the call returns.
+        unsafe {
+            sys!(
+                sys::SYS_futex,
+                activation.wake_word().as_ptr(),
+                FUTEX_WAIT_PRIVATE,
+                seen,
+                limit
+                    .as_ref()
+                    .map_or(core::ptr::null(), core::ptr::from_ref)
+            )
+        };
+        activation
+            .kernel
+            .waiting
+            .store(Sleeps::Nowhere, Ordering::Relaxed);
+    }
+
     /// A program that goes on with fewer virtual processors uses as many as its quota comes to.
     fn follow_quota(&self, activation: &Activation) {
         let runtime = activation.runtime();
@@ -280,22 +307,8 @@ unsafe impl Vessels for Linux {
     }
 
     fn sleep(&self, activation: &Activation, seen: u32) {
-        if !self.lie_down(activation, Sleeps::InFutex) {
-            return;
-        }
         activation.kernel.glance.forget();
-        let waiting = &activation.kernel.waiting;
-        // SAFETY: the word lives as long as the activation.
-        unsafe {
-            sys!(
-                sys::SYS_futex,
-                activation.wake_word().as_ptr(),
-                FUTEX_WAIT_PRIVATE,
-                seen,
-                0
-            )
-        };
-        waiting.store(Sleeps::Nowhere, Ordering::Relaxed);
+        self.sleep_in_futex(activation, seen, None);
     }
 
     fn wake(&self, activation: &Activation) {
@@ -458,6 +471,17 @@ impl upcall_core::kernel::Watch for Linux {
             self.scheduler
                 .says_blocked(tid, own.tid.load(Ordering::Relaxed), &own.seen)
         })
+    }
+
+    fn stand_aside(&self, activation: &Activation, seen: u32, since: u64) -> bool {
+        let nap = kernel_slices::nap_ns(activation, || self.now().saturating_sub(since))
+            .filter(|_| !self.uses_sentinels() && !self.turns.is_contended());
+        if nap.is_none() {
+            self.yield_processor();
+        } else {
+            self.sleep_in_futex(activation, seen, nap);
+        }
+        nap.is_some()
     }
 
     fn computes(&self, owner: &Activation, dispatches: u64) {

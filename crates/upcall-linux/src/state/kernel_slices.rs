@@ -12,6 +12,9 @@
 //! beside this one. Where a virtual processor is busy serving, no event loop blocks an activation, either
 //! (`poller::choice`): those that are ready would wait for the standby. See docs/adr/0054.
 //!
+//! With short slices the kernel also runs a standby that often, and as a rule in vain: such a server waits in the poller. So
+//! there a standby sleeps between its looks, for a small part of the time for which it has found nothing. See docs/adr/0058.
+//!
 //! Nothing is asked of the kernel under a filter (seccomp(2)), which might end the process for a call that is not made
 //! natively.
 
@@ -29,6 +32,11 @@ const SHORT_NS: u64 = 100_000;
 const OFTEN: u32 = 16;
 /// It still is for so many slices of ours after the last such one.
 const LASTS: u32 = 4;
+/// A standby that has looked in vain for so many times a time may sleep for that time.
+const PATIENCE: u64 = 32;
+/// How long it sleeps, in nanoseconds: below the first the kernel's timers are too coarse.
+const SHORTEST_NAP_NS: u64 = 50_000;
+const LONGEST_NAP_NS: u64 = 1_000_000;
 const VPS: usize = 1024;
 
 /// Of a virtual processor.
@@ -110,6 +118,16 @@ pub(crate) fn is_busy_serving(activation: &Activation) -> bool {
     of(activation).is_some_and(|serving| serving.left.load(Ordering::Relaxed) != 0)
 }
 
+/// For how many nanoseconds a standby may sleep that has looked in vain for so many, if it may.
+pub(crate) fn nap_ns(standby: &Activation, in_vain: impl FnOnce() -> u64) -> Option<u64> {
+    is_busy_serving(standby).then(|| nap_after(in_vain()))?
+}
+
+fn nap_after(in_vain_ns: u64) -> Option<u64> {
+    let nap = in_vain_ns / PATIENCE;
+    (nap >= SHORTEST_NAP_NS).then_some(nap.min(LONGEST_NAP_NS))
+}
+
 /// A thread on the calling activation is about to wait for descriptors.
 #[inline]
 pub(crate) fn wait(activation: &Activation) {
@@ -181,6 +199,20 @@ fn change(short: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_standby_loses_a_small_part_of_the_time_in_which_nothing_blocked() {
+        assert_eq!(nap_after(0), None);
+        assert_eq!(nap_after(PATIENCE * SHORTEST_NAP_NS - 1), None);
+        let mut in_vain = 0;
+        while in_vain < 1_000_000_000 {
+            in_vain += 10_000;
+            if let Some(nap) = nap_after(in_vain) {
+                assert!(nap * PATIENCE <= in_vain && nap <= LONGEST_NAP_NS);
+            }
+        }
+        assert_eq!(nap_after(u64::MAX), Some(LONGEST_NAP_NS));
+    }
 
     #[test]
     fn slices_are_short_and_usual_again_and_nothing_else_changes() {
