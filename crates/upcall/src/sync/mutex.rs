@@ -116,6 +116,13 @@ impl Raw {
         }
     }
 
+    /// Unlocks it, if that is all there is to do; returns true if it did. May be called where no thread runs.
+    #[inline]
+    pub(super) fn unlock_at_once(&self) -> bool {
+        // Release: as in `unlock`.
+        !self.holder.has_rank() && self.change(HELD, FREE, Ordering::Release).is_ok()
+    }
+
     #[cold]
     fn unlock_awaited(&self, mut state: u32) -> bool {
         loop {
