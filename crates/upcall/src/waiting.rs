@@ -255,7 +255,7 @@ pub(crate) fn alone_then(word: &AtomicU64, then: impl FnOnce(bool) -> bool + Cop
 #[cold]
 pub(crate) fn pause(pauses: &mut u32) {
     *pauses += 1;
-    if *pauses % PAUSES != 0 {
+    if !pauses.is_multiple_of(PAUSES) {
         std::hint::spin_loop();
     } else {
         // The kernel has perhaps preempted it.
