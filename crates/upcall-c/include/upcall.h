@@ -340,7 +340,7 @@ int upcall_mutex_unlock(upcall_mutex_t *mutex);
 
 /* The memory of a condition must stay until each call with it has returned, also in the threads that were woken. */
 typedef struct {
-    uint32_t upcall_private[4];
+    UPCALL_ALIGNAS(8) uint32_t upcall_private[4];
 } upcall_cond_t;
 #define UPCALL_COND_INITIALIZER { { 0, 0, 0, 0 } }
 

@@ -18,7 +18,7 @@ macro_rules! fits {
 }
 
 fits!(raw::Mutex, 16, 4);
-fits!(Condvar, 16, 4);
+fits!(Condvar, 16, 8);
 fits!(raw::RwLock, 16, 4);
 fits!(Semaphore, 16, 8);
 fits!(Meeting, 32, 8);

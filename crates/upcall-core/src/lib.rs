@@ -57,7 +57,7 @@ pub use lock::{Guard, SpinLock};
 pub use machine::{Errno, Machine};
 pub use numbered::{AtomicEnum, Numbered};
 pub use rank::Rank;
-pub use runtime::{Runtime, Waited};
+pub use runtime::{LONE, Lone, Runtime, Waited};
 pub use slot::Slot;
 pub use state::activation::{Activation, Activity};
 pub use state::inside::{Entered, Inside};

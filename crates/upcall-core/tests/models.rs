@@ -235,6 +235,32 @@ const FAULTS: &[Fault] = &[
         "    if !ending.withdraw(thread) {\n        return Claim::Lost;\n    }\n",
         "    ending.withdraw(thread);\n",
     ),
+    // The thread goes on while somebody looks at its word.
+    (
+        "lone::who_interrupts_leaves_the_word_alone",
+        "runtime/lone.rs",
+        "while self.pins.load(Ordering::Acquire) != 0 {",
+        "while self.pins.load(Ordering::Acquire) > 9 {",
+    ),
+    (
+        "lone::who_interrupts_leaves_the_word_alone",
+        "runtime/lone.rs",
+        "thread.pins.fetch_sub(1, Ordering::Release);",
+        "thread.pins.fetch_sub(1, Ordering::Relaxed);",
+    ),
+    // Nobody looks for a signal that came while the thread was moved.
+    (
+        "lone::who_is_moved_into_a_bucket",
+        "runtime/futex.rs",
+        "if self.kernel.is_interrupted(thread) {\n            queue.remove(thread);",
+        "if false {\n            queue.remove(thread);",
+    ),
+    (
+        "lone::who_is_interrupted_runs_again_once",
+        "runtime/lone.rs",
+        "(!kernel.is_interrupted(thread) || interrupt(thread) != Some(Claim::Ready))",
+        "{\n            let _ = kernel;\n            true\n        }",
+    ),
     (
         "ending::a_result_that_nobody_wants_is_dropped_once",
         "ending.rs",

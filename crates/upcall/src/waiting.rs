@@ -205,6 +205,98 @@ pub(crate) fn change_and_wake(word: &AtomicU32, change: impl FnOnce(bool) -> boo
     changed
 }
 
+/// Set in a word in which a thread waits alone.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) const LONE: u64 = upcall_guest::direct::LONE;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub(crate) const LONE: u64 = 1 << 63;
+
+/// How a wait alone ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Alone {
+    /// What the thread waited for was handed to it. The word is no longer its own.
+    Handed,
+    /// Another one has come to wait ([`move_lone`]): the thread has waited for the word's less significant half since, and is
+    /// in the word as that one has put it.
+    Moved,
+    /// Nothing has happened to the word.
+    Again,
+    /// Here it cannot wait so.
+    Cannot,
+}
+
+/// Waits in the word, if that is 0. While a thread waits there, the word has [`LONE`], and what else it has is to be passed
+/// to [`hand`] and [`move_lone`], which alone may change it.
+#[inline]
+pub(crate) fn alone(word: &AtomicU64) -> Alone {
+    alone_then(word, |_| true)
+}
+
+/// As [`alone`]. `then` is called where nothing runs on the thread's stack, with true when the thread waits in the word; it may
+/// run again already. If `then` returns false, the thread does not wait. It is not called where the thread cannot wait so. It may
+/// use no thread-local storage and make no call.
+#[inline]
+pub(crate) fn alone_then(word: &AtomicU64, then: impl FnOnce(bool) -> bool + Copy) -> Alone {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime() {
+        use upcall_guest::direct::Lone;
+        // SAFETY: the word is changed as said above.
+        return match unsafe { upcall_guest::direct::wait_alone(runtime, word, then) } {
+            Lone::Handed => Alone::Handed,
+            Lone::Moved => Alone::Moved,
+            Lone::Again => Alone::Again,
+        };
+    }
+    let _ = (word, then);
+    Alone::Cannot
+}
+
+/// Waits for a moment: for what another processor is about to do.
+#[cold]
+pub(crate) fn pause(pauses: &mut u32) {
+    *pauses += 1;
+    if !pauses.is_multiple_of(PAUSES) {
+        std::hint::spin_loop();
+    } else {
+        // The kernel has perhaps preempted it.
+        std::thread::yield_now();
+    }
+}
+
+/// Hands over what the thread waits for that has put this into the word, which is 0 then, and wakes it. Returns false if the
+/// word was another one. It may be the last use of the word. `alone` is put into the word in the child of a fork, where
+/// that thread is not.
+#[inline]
+pub(crate) fn hand(word: &AtomicU64, content: u64, alone: u64) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime_of_process() {
+        // SAFETY: the content was found there, and is a thread's.
+        return unsafe { upcall_guest::direct::hand_over(runtime, word, content) };
+    }
+    replace(word, content, alone)
+}
+
+/// Lets the thread that has put this into the word wait for `key`, as [`wait`] does, and changes the word. Returns false if
+/// that was another one.
+#[cold]
+pub(crate) fn move_lone(word: &AtomicU64, content: u64, becomes: u64, key: &AtomicU32) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if let Some(runtime) = upcall_guest::direct::runtime_of_process() {
+        // SAFETY: as in `hand`.
+        return unsafe { upcall_guest::direct::move_lone(runtime, word, content, becomes, key) };
+    }
+    let _ = key;
+    replace(word, content, becomes)
+}
+
+/// The thread that has put `content` there is not in this process.
+#[cold]
+fn replace(word: &AtomicU64, content: u64, becomes: u64) -> bool {
+    use std::sync::atomic::Ordering;
+    word.compare_exchange(content, becomes, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok()
+}
+
 /// The half of a word that threads wait for: the less significant one.
 pub(crate) fn low(word: &AtomicU64) -> &AtomicU32 {
     const { assert!(cfg!(target_endian = "little"), "the first half") };

@@ -110,6 +110,20 @@ const FAULTS: &[Fault] = &[
         "self.notify(u32::MAX)",
         "self.notify(0)",
     ),
+    // The one that has waited alone has been moved meanwhile.
+    (
+        "a_notification_of_a_change",
+        "sync/condvar.rs",
+        "if (!woken || count > 1) &&",
+        "if !woken && count > 1 &&",
+    ),
+    // It is not counted when it is moved.
+    (
+        "a_permit_is_taken_once",
+        "sync/semaphore.rs",
+        "waiting::move_lone(&self.state, state, 2 * WAITS, key)",
+        "waiting::move_lone(&self.state, state, WAITS, key)",
+    ),
     // One that waits is not woken.
     (
         "a_permit_is_taken_once",

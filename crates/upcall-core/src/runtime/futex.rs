@@ -20,13 +20,13 @@ use crate::kernel::Kernel;
 use crate::list::{Chain, Chained, Linked};
 use crate::lock::{Guard, SpinLock};
 use crate::machine::Errno;
-use crate::runtime::{After, Runtime, Transition};
+use crate::runtime::{After, Runtime, Transition, lone};
 use crate::slot::Slot;
 use crate::state::inside::{Entered, Inside};
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::Vp;
 use crate::state::wait::Wait;
-use crate::sync::{CHECKED, fence_after_locked};
+use crate::sync::{CHECKED, fence, fence_after_locked};
 
 /// So many and more are all: in which order they are woken says nothing.
 const ALL: usize = i32::MAX as usize;
@@ -185,7 +185,7 @@ impl<K: Kernel> Entered<K> {
             Err(other) => return (self, other),
         };
         runtime.tell(vp, thread, Transition::Blocked);
-        let inside = self.park(after, bucket);
+        let inside = self.park_owner(after, bucket);
         runtime.clean_up(thread);
         (inside, Waited::Ended(thread.wake_reason()))
     }
@@ -204,7 +204,7 @@ impl<K: Kernel> Entered<K> {
     #[inline]
     pub fn await_end(self, ending: &'static Ending<K>) -> Self {
         self.tell_of_current(Transition::Blocked);
-        let inside = self.park(
+        let inside = self.park_owner(
             |inside, thread, ending| {
                 // SAFETY: as passed below.
                 let ending = unsafe { &*(ending as *const Ending<K>) };
@@ -374,9 +374,16 @@ impl<K: Kernel> Runtime<K> {
     /// [`WakeReason::Interrupted`]; it may be parked in a futex. The caller has made a note that
     /// [`Attributes::is_interrupted`](crate::kernel::Attributes::is_interrupted) finds, with a locked instruction.
     pub fn interrupt(&'static self, thread: &'static Thread<K>) -> Claim {
-        // SeqCst: pairs with the store in `Ending::hang`, which comes before its look for a signal.
-        if let Wait::End(ending) = thread.wait.load(Ordering::SeqCst) {
-            return ending::interrupt(ending, thread);
+        // SeqCst: pairs with the store in `Ending::hang`, which comes before its look for a signal, and with that in
+        // `Entered::wait_alone`.
+        match thread.wait.load(Ordering::SeqCst) {
+            Wait::End(ending) => return ending::interrupt(ending, thread),
+            Wait::Alone(_) => {
+                if let Some(claim) = lone::interrupt(thread) {
+                    return claim;
+                }
+            }
+            _ => {}
         }
         if let Some(mut queue) = self.futexes.bucket_of(&self.kernel, thread)
             && thread.state.load(Ordering::Relaxed) == Phase::Queued
@@ -401,6 +408,32 @@ impl<K: Kernel> Runtime<K> {
             self.choose_again(vp, true);
         }
         woken
+    }
+
+    /// Puts a thread into the bucket of `key` that is saved, and that `take` takes from where it hangs, under the bucket's
+    /// lock. Returns true if it has taken one.
+    pub(super) fn hang_taken(
+        &'static self,
+        vp: &'static Vp<K>,
+        key: usize,
+        take: impl FnOnce() -> Option<&'static Thread<K>>,
+    ) -> bool {
+        let mut queue = self.futexes.bucket(key).lock(&self.kernel);
+        let Some(thread) = take() else {
+            return false;
+        };
+        thread.wait_mask.store(lone::MOVED, Ordering::Relaxed);
+        queue.0.push(thread);
+        // Release: pairs with the look in `bucket_of`.
+        thread.wait.set_key(key, Ordering::Release);
+        // Between the key and the look for a signal, as in `hang`: who came before found no key.
+        fence(Ordering::SeqCst);
+        if self.kernel.is_interrupted(thread) {
+            queue.remove(thread);
+            thread.claim_in_bucket(WakeReason::Interrupted);
+            self.make_ready_on(vp, thread);
+        }
+        true
     }
 
     fn wake_queue(

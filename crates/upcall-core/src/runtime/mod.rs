@@ -24,6 +24,7 @@ mod activations;
 mod blocked;
 mod futex;
 mod idle;
+mod lone;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 mod outside;
@@ -51,6 +52,7 @@ use self::trace::Listeners;
 use self::vps::Vps;
 
 pub use futex::Waited;
+pub use lone::{LONE, Lone};
 pub use passage::{After, Step};
 pub use policy::{Advice, Order, Transition, Transitions};
 

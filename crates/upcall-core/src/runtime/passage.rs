@@ -255,17 +255,42 @@ impl<K: Kernel> Entered<K> {
     /// Inlined, so that no return is mispredicted: see `arch`.
     #[inline(always)]
     pub fn park<F: Step<K>>(self, after: F, argument: usize) -> Self {
-        let runtime = self.runtime();
+        let thread = self.parks();
+        self.park_as::<F, false>(thread, after, argument)
+    }
+
+    /// As [`Entered::park`], where the activation owns its virtual processor still after the step.
+    #[inline(always)]
+    pub fn park_owner<F: Step<K>>(self, after: F, argument: usize) -> Self {
+        let thread = self.parks();
+        self.park_as::<F, true>(thread, after, argument)
+    }
+
+    /// The thread that is about to park.
+    #[inline(always)]
+    pub(super) fn parks(&self) -> &'static Thread<K> {
         let Some(thread) = self.thread() else {
-            runtime.kernel.broken("park without a thread");
+            self.runtime().kernel.broken("park without a thread");
         };
+        thread
+    }
+
+    /// `thread` is the current one. `OWNS`: see [`Entered::park_owner`].
+    #[inline(always)]
+    pub(super) fn park_as<F: Step<K>, const OWNS: bool>(
+        self,
+        thread: &'static Thread<K>,
+        after: F,
+        argument: usize,
+    ) -> Self {
+        let runtime = self.runtime();
         // SAFETY: `context` is the thread's own, the activation's stack is free while its thread
         // runs, and the landing never returns. It takes `after` before anybody can find the thread.
         unsafe {
             arch::switch_out(
                 thread.context.as_ptr(),
                 self.stack_top(),
-                parked::<K, F>,
+                parked::<K, F, OWNS>,
                 core::ptr::from_ref(self.activation()) as usize,
                 &raw const after as usize,
                 argument,
@@ -276,7 +301,7 @@ impl<K: Kernel> Entered<K> {
 
     /// Puts the current thread at the end of the ready list and runs another one.
     pub(super) fn park_ready(self) -> Self {
-        self.park(
+        self.park_owner(
             |inside, thread, _| {
                 let runtime = inside.runtime();
                 let vp = inside.vp();
@@ -324,7 +349,7 @@ impl<K: Kernel> Entered<K> {
             runtime.arm(thread, deadline);
         }
         thread.home.set(Some(self.vp()), Ordering::Relaxed);
-        let inside = self.park(
+        let inside = self.park_owner(
             |inside, thread, _| {
                 inside
                     .runtime()
@@ -407,7 +432,11 @@ impl<K: Kernel> Inside<K> {
 }
 
 /// On the activation's own stack, the thread being saved.
-extern "C" fn parked<K: Kernel, F: Step<K>>(activation: usize, after: usize, argument: usize) -> ! {
+extern "C" fn parked<K: Kernel, F: Step<K>, const OWNS: bool>(
+    activation: usize,
+    after: usize,
+    argument: usize,
+) -> ! {
     // SAFETY: `park` passes its activation, which lives for ever, and a step in the frame of the thread, which
     // nobody else resumes before that step.
     let (activation, after) = unsafe {
@@ -424,7 +453,11 @@ extern "C" fn parked<K: Kernel, F: Step<K>>(activation: usize, after: usize, arg
         activation.thread.set(None, Ordering::Relaxed);
         inside.runtime().kernel.uninstall(activation, thread);
         thread.carrier.set(None, Ordering::Relaxed);
-        if let Some(next) = after(&inside, thread, argument) {
+        let next = match after(&inside, thread, argument) {
+            None if OWNS => inside.choose_plainly(),
+            next => next,
+        };
+        if let Some(next) = next {
             inside.run(inside.vp(), next);
         }
     }

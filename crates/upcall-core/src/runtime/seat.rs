@@ -70,14 +70,15 @@ impl<K: Kernel> Runtime<K> {
 
     /// Returns true if it is time to look at the poller from a busy virtual processor, because nobody
     /// sits in it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn poller_is_due(&self, vp: &'static Vp<K>) -> bool {
-        self.seat_is_wanted()
-            && self
-                .kernel
-                .now()
-                .wrapping_sub(vp.polled_ns.load(Ordering::Relaxed))
-                >= POLL_EVERY_NS
+        self.seat_is_wanted() && self.has_polled_long_ago(vp)
+    }
+
+    #[inline(never)]
+    fn has_polled_long_ago(&self, vp: &'static Vp<K>) -> bool {
+        let polled_ns = vp.polled_ns.load(Ordering::Relaxed);
+        self.kernel.now().wrapping_sub(polled_ns) >= POLL_EVERY_NS
     }
 
     /// Makes threads ready whose events have come, as `vp` has found out. Each goes back to the virtual processor on which

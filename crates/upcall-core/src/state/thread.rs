@@ -127,6 +127,8 @@ pub struct Thread<K: Machine> {
     /// What has happened to it since the adviser looked, and its link in the list of such threads. Guarded by
     /// that list's lock.
     pub(crate) told: AtomicU32,
+    /// How many look at a word in which it may hang: until there are none it does not go on.
+    pub(crate) pins: AtomicU32,
     pub(crate) told_next: Slot<Thread<K>>,
 
     /// What the backend keeps with the thread.
@@ -198,6 +200,8 @@ impl<K: Machine> Thread<K> {
     pub const WAIT_SLEEP: usize = Wait::Sleep(0).bits();
     /// The same where it waits for the end of a thread.
     pub const WAIT_END: usize = Wait::End(0).bits();
+    /// The same where it waits for a word and hangs in it.
+    pub const WAIT_ALONE: usize = Wait::Alone(0).bits();
     /// By the number in the word of its state.
     pub const STANDINGS: [Standing; Phase::ALL.len()] = {
         let mut all = [Standing::Running; Phase::ALL.len()];
@@ -355,9 +359,13 @@ impl<K: Machine> Thread<K> {
     }
 
     /// What it waits for, where the runtime knows: an address, and in the two low bits what kind it is of, as in the word at
-    /// [`Thread::OFFSET_WAIT`].
+    /// [`Thread::OFFSET_WAIT`]. Where in a word's queue it hangs is left out.
     pub fn waits(&self) -> u64 {
-        self.wait.load(Ordering::Relaxed).bits() as u64
+        let wait = match self.wait.load(Ordering::Relaxed) {
+            Wait::Alone(address) => Wait::Word(address),
+            other => other,
+        };
+        wait.bits() as u64
     }
 
     /// Why it was last woken. Only for the thread itself.
@@ -415,6 +423,7 @@ impl<K: Machine> Recycled for Thread<K> {
             rank_link: RBTreeAtomicLink::new(),
             listed_rank: AtomicU64::new(Rank::COMMON.0),
             told: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
             home: Slot::empty(),
             due: AtomicU64::new(0),
             told_next: Slot::empty(),

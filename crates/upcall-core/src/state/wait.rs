@@ -13,12 +13,15 @@ pub(crate) enum Wait {
     Sleep(usize),
     /// The end of another thread: the address of its [`Ending`](crate::ending::Ending).
     End(usize),
+    /// The word at this address, which is a multiple of eight, and in which the thread hangs ([`lone`](crate::runtime::lone)).
+    Alone(usize),
 }
 
 /// The bits of the word that are not the address, and their values.
 const KIND: usize = 3;
 const SLEEP: usize = 1;
 const END: usize = 2;
+const ALONE: usize = 3;
 
 impl Wait {
     /// The word. That of a `Word` or a `Sleep` is the thread's *key*: it hangs in the key's bucket
@@ -30,6 +33,7 @@ impl Wait {
             Wait::Word(address) => address,
             Wait::Sleep(address) => address | SLEEP,
             Wait::End(address) => address | END,
+            Wait::Alone(address) => address | ALONE,
         }
     }
 
@@ -39,7 +43,8 @@ impl Wait {
             _ if bits == 0 => Wait::Nothing,
             0 => Wait::Word(bits),
             SLEEP => Wait::Sleep(bits & !KIND),
-            _ => Wait::End(bits & !KIND),
+            END => Wait::End(bits & !KIND),
+            _ => Wait::Alone(bits & !KIND),
         }
     }
 }
@@ -91,7 +96,7 @@ mod tests {
         let word = WaitWord::none();
         assert_eq!(word.load(Ordering::Relaxed), Wait::Nothing);
         let has_key = [Wait::Word(0x1004), Wait::Sleep(0x1000)];
-        let has_none = [Wait::End(0x1000), Wait::Nothing];
+        let has_none = [Wait::End(0x1000), Wait::Alone(0x1000), Wait::Nothing];
         for wait in has_key.into_iter().chain(has_none) {
             word.store(wait, Ordering::Relaxed);
             assert_eq!(word.load(Ordering::Relaxed), wait);

@@ -1,13 +1,14 @@
 //! The runtime's services for a program that links the crate, without a system call.
 
 use core::slice;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::kernel::Vessels;
+pub use upcall_core::{LONE, Lone};
 use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
-use crate::call::futex_calls;
+use crate::call::futex_calls::{self, outside_with};
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
@@ -89,6 +90,71 @@ pub fn change_and_wake(
     change: impl FnOnce(bool) -> bool,
 ) -> bool {
     futex_calls::change_and_wake(runtime, word as usize, change)
+}
+
+/// Waits in a word that is 0. See [`Entered::wait_alone`](upcall_linux::Entered), also for `then`, which may use no
+/// thread-local storage and make no call.
+///
+/// # Safety
+///
+/// Those who use the word change it as said there.
+#[inline]
+pub unsafe fn wait_alone(
+    runtime: &'static Runtime,
+    word: &AtomicU64,
+    then: impl FnOnce(bool) -> bool + Copy,
+) -> Lone {
+    let inside = runtime.enter();
+    // SAFETY: the caller's promise; the word is borrowed.
+    let (inside, lone) = unsafe { inside.wait_alone(word.as_ptr() as usize, then) };
+    inside.leave();
+    lone
+}
+
+/// Wakes the thread that waits in the word with this content, and makes the word 0. Returns false if the word was another
+/// one. `runtime` is that of the process; the caller may be any kernel thread.
+///
+/// # Safety
+///
+/// `content` was found in the word, and has [`LONE`](upcall_core::LONE).
+#[inline]
+pub unsafe fn hand_over(runtime: &'static Runtime, word: &AtomicU64, content: u64) -> bool {
+    if caller::is_outside() {
+        // SAFETY: the caller's promise.
+        return outside_with(|| unsafe { runtime.hand_over_from_outside(word, content) });
+    }
+    let inside = runtime.enter();
+    // SAFETY: the caller's promise.
+    let handed = unsafe { inside.hand_over(word, content) };
+    inside.leave();
+    handed
+}
+
+/// Lets the thread that waits in the word with this content wait as [`wait`] does, for the word at `key`. Changes the word.
+/// Returns false if it was another one.
+///
+/// # Safety
+///
+/// As [`hand_over`].
+pub unsafe fn move_lone(
+    runtime: &'static Runtime,
+    word: &AtomicU64,
+    content: u64,
+    becomes: u64,
+    key: &AtomicU32,
+) -> bool {
+    let key = key.as_ptr() as usize;
+    if caller::is_outside() {
+        // SAFETY: the caller's promise.
+        return outside_with(|| unsafe {
+            runtime.move_lone_from_outside(word, content, becomes, key)
+        });
+    }
+    let inside = runtime.enter();
+    // SAFETY: the caller's promise.
+    let moved = unsafe { inside.move_lone(word, content, becomes, key) };
+    inside.leave();
+    moved
 }
 
 /// Returns the runtime of the process, if it has one.

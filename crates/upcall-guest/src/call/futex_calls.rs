@@ -322,18 +322,23 @@ fn wake_threads_too(frame: &Frame, answer: Answer) -> Answer {
     answer + wake_from_outside(runtime, frame.rdi as usize, left, mask)
 }
 
-/// Wakes user-level threads from an outside kernel thread. Its signals are blocked while it holds the runtime's locks,
-/// because a handler might want the same locks for a wake-up of its own.
+/// Wakes user-level threads from an outside kernel thread.
 pub fn wake_from_outside(
     runtime: &'static Runtime,
     address: usize,
     count: usize,
     mask: u32,
 ) -> Answer {
+    outside_with(|| runtime.futex_wake_from_outside(address, count, mask)) as Answer
+}
+
+/// Does something with the runtime from an outside kernel thread. Its signals are blocked while it holds the runtime's locks,
+/// because a handler might want the same locks for a wake-up of its own.
+pub fn outside_with<R>(body: impl FnOnce() -> R) -> R {
     let before = mask::change_kernel_mask(mask::ALL);
-    let woken = runtime.futex_wake_from_outside(address, count, mask);
+    let result = body();
     mask::set_kernel_mask(before);
-    woken as Answer
+    result
 }
 
 fn requeue(runtime: &'static Runtime, frame: &Frame, compare: bool) -> Answer {

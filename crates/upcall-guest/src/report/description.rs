@@ -117,6 +117,7 @@ const fn waits() -> [u8; 4] {
     all[Thread::WAIT_WORD] = wait::WORD;
     all[Thread::WAIT_SLEEP] = wait::SLEEP;
     all[Thread::WAIT_END] = wait::END;
+    all[Thread::WAIT_ALONE] = wait::WORD;
     all
 }
 

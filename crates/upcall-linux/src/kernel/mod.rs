@@ -380,7 +380,6 @@ impl Attributes for Linux {
 
     #[inline(always)]
     fn install(&self, activation: &Activation, thread: &'static Thread) {
-        cpu_time::begins(activation);
         follows::install(activation, thread);
         let state = &activation.kernel;
         let pointer = thread.kernel.thread_pointer.load(Ordering::Relaxed);

@@ -8,7 +8,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::state::{Activation, Thread};
+use crate::state::{Activation, Thread, follows};
 use crate::sys;
 
 const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
@@ -39,16 +39,9 @@ pub(crate) fn slice(thread: &'static Thread, slice_ns: u64) {
     }
 }
 
-/// A thread is about to run on the calling activation.
-#[inline]
-pub(crate) fn begins(activation: &Activation) {
-    if ASKED.load(Ordering::Relaxed) {
-        mark(activation);
-    }
-}
-
+/// A thread is about to run on the calling activation. Called only where processor times are asked for.
 #[cold]
-fn mark(activation: &Activation) {
+pub(super) fn begins(activation: &Activation) {
     let now = clock(CLOCK_THREAD_CPUTIME_ID);
     activation.kernel.cpu_mark.store(now, Ordering::Relaxed);
 }
@@ -72,7 +65,11 @@ fn charge(activation: &Activation, thread: &'static Thread) {
 
 /// The processor time of a thread, in nanoseconds. Outside the runtime, or of one that is parked.
 pub fn of(thread: &'static Thread) -> u64 {
-    ASKED.store(true, Ordering::Relaxed);
+    if !ASKED.load(Ordering::Relaxed) {
+        // First: what is charged has begun.
+        follows::begin(follows::CPU_TIME);
+        ASKED.store(true, Ordering::Relaxed);
+    }
     let mut answer = 0;
     for _ in 0..TRIES {
         let charged = thread.kernel.cpu_ns.load(Ordering::SeqCst);

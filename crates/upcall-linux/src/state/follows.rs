@@ -3,12 +3,15 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::state::{Activation, Thread, slack};
+use crate::state::{Activation, Thread, cpu_time, slack};
 
 /// The timer slack.
 pub(super) const SLACK: u32 = 1;
 /// What the layer above wants ([`Hooks::runs`](crate::state::Hooks::runs)).
 pub(crate) const HOOK: u32 = 2;
+
+/// The threads' processor time is asked for.
+pub(super) const CPU_TIME: u32 = 4;
 
 /// Those in which they differ.
 static DIFFER: AtomicU32 = AtomicU32::new(0);
@@ -29,6 +32,9 @@ pub(crate) fn install(activation: &Activation, thread: &'static Thread) {
 #[cold]
 fn apply(activation: &Activation, thread: &'static Thread) {
     let differ = DIFFER.load(Ordering::Relaxed);
+    if differ & CPU_TIME != 0 {
+        cpu_time::begins(activation);
+    }
     if differ & SLACK != 0 {
         slack::install(activation, thread);
     }

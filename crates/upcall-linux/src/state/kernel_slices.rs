@@ -13,7 +13,7 @@
 //! (`poller::choice`): those that are ready would wait for the standby. See docs/adr/0054.
 //!
 //! With short slices the kernel also runs a standby that often, and as a rule in vain: such a server waits in the poller. So
-//! there a standby sleeps between its looks, for a small part of the time for which it has found nothing. See docs/adr/0058.
+//! there a standby sleeps between its looks, for a small part of the time for which it has found nothing. See docs/adr/0056.
 //!
 //! Nothing is asked of the kernel under a filter (seccomp(2)), which might end the process for a call that is not made
 //! natively.

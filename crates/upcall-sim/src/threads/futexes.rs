@@ -1,9 +1,10 @@
 //! The calls by which threads of the test use the futex.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use upcall_core::Waited;
 use upcall_core::WakeReason;
+use upcall_core::{LONE, Lone};
 
 use crate::threads::Me;
 
@@ -99,6 +100,55 @@ impl Me {
         self.count_woken(woken);
         inside.leave();
         woken
+    }
+
+    /// A word for waits alone.
+    pub fn lone_word(self) -> &'static AtomicU64 {
+        // SAFETY: the machine's memory is aligned to pages, and nobody else has this page.
+        let word = unsafe {
+            &*self
+                .machine
+                .memory(size_of::<AtomicU64>())
+                .cast::<AtomicU64>()
+        };
+        word.store(0, Ordering::SeqCst);
+        word
+    }
+
+    /// Waits in `word`, if that is 0.
+    pub fn wait_alone(self, word: &'static AtomicU64) -> Lone {
+        let inside = self.runtime.enter();
+        // SAFETY: it is there for the run, and changed by `hand_over` and `move_lone`.
+        let (inside, lone) = unsafe { inside.wait_alone(word.as_ptr() as usize, |_| true) };
+        inside.leave();
+        self.step();
+        lone
+    }
+
+    /// Hands over to the thread that waits in `word` with this content. Returns false if that has changed.
+    pub fn hand_over(self, word: &'static AtomicU64, content: u64) -> bool {
+        assert!(content & LONE != 0);
+        let inside = self.runtime.enter();
+        // SAFETY: found there.
+        let handed = unsafe { inside.hand_over(word, content) };
+        inside.leave();
+        handed
+    }
+
+    /// Moves that thread to those that wait for `key`. Returns false if the word has changed.
+    pub fn move_lone(
+        self,
+        word: &'static AtomicU64,
+        content: u64,
+        becomes: u64,
+        key_word: &'static AtomicU32,
+    ) -> bool {
+        assert!(content & LONE != 0);
+        let inside = self.runtime.enter();
+        // SAFETY: found there.
+        let moved = unsafe { inside.move_lone(word, content, becomes, key(key_word)) };
+        inside.leave();
+        moved
     }
 
     fn count_woken(self, woken: usize) {

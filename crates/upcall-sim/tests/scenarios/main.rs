@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+mod alone;
 mod futexes;
 mod policies;
 mod priorities;

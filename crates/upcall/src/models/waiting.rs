@@ -71,6 +71,10 @@ impl AtomicU32 {
         self.0.get().load(acquire(order))
     }
 
+    pub(crate) fn store(&self, value: u32, order: Ordering) {
+        ordered(order, || self.0.get().store(value, order));
+    }
+
     pub(crate) fn swap(&self, value: u32, order: Ordering) -> u32 {
         ordered(order, || self.0.get().swap(value, order))
     }
@@ -121,10 +125,6 @@ impl AtomicU64 {
 
     pub(crate) fn load(&self, order: Ordering) -> u64 {
         self.0.get().load(order)
-    }
-
-    pub(crate) fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.0.get().fetch_add(value, order)
     }
 
     pub(crate) fn compare_exchange_weak(
@@ -219,6 +219,10 @@ struct Futex {
     /// How many waits there were.
     waits: u32,
     waiting: Vec<Waiter>,
+    /// Those that wait in a word of their own.
+    alone: Vec<Waiter>,
+    /// The numbers of those that are no longer there, and were not handed anything.
+    moved: Vec<u32>,
 }
 
 struct Waiter {
@@ -240,6 +244,8 @@ pub(crate) fn begin() {
         lock: Arc::new(Mutex::new(())),
         waits: 0,
         waiting: Vec::new(),
+        alone: Vec::new(),
+        moved: Vec::new(),
     }));
     drop(before);
 }
@@ -297,6 +303,110 @@ pub(crate) fn wait_or_say(word: &impl Word, expected: u32, deadline: Option<Dead
         thread::park();
     }
     Waited::Woken
+}
+
+/// As in `crate::waiting`.
+pub(crate) const LONE: u64 = 1 << 63;
+
+/// As in `crate::waiting`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Alone {
+    Handed,
+    Moved,
+    Again,
+    Cannot,
+}
+
+fn replace(word: &AtomicU64, from: u64, to: u64) -> bool {
+    word.compare_exchange_weak(from, to, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok()
+}
+
+pub(crate) fn alone(word: &AtomicU64) -> Alone {
+    alone_then(word, |_| true)
+}
+
+pub(crate) fn pause(_: &mut u32) {
+    thread::yield_now();
+}
+
+pub(crate) fn alone_then(word: &AtomicU64, then: impl FnOnce(bool) -> bool + Copy) -> Alone {
+    let thread = thread::current();
+    let number = operate(|| {
+        let number = with(|futex| {
+            futex.waits += 1;
+            futex.waits
+        });
+        replace(word, 0, LONE | u64::from(number)).then(|| {
+            with(|futex| {
+                futex.alone.push(Waiter {
+                    address: std::ptr::from_ref(word).addr(),
+                    number,
+                    thread,
+                    gives_up: false,
+                });
+            });
+            number
+        })
+    });
+    let stays = then(number.is_some());
+    let Some(number) = number else {
+        return Alone::Again;
+    };
+    let is_it = move |waiter: &Waiter| waiter.number == number;
+    let waits = || with(|futex| futex.alone.iter().any(is_it) || futex.waiting.iter().any(is_it));
+    let withdrawn = !stays
+        && operate(|| {
+            let content = LONE | u64::from(number);
+            let is_there = with(|futex| futex.alone.iter().any(is_it));
+            // While it is there, it is in the word.
+            is_there && replace(word, content, 0) && {
+                with(|futex| take(futex, content));
+                true
+            }
+        });
+    if withdrawn {
+        return Alone::Again;
+    }
+    while waits() {
+        thread::park();
+    }
+    match with(|futex| futex.moved.contains(&number)) {
+        true => Alone::Moved,
+        false => Alone::Handed,
+    }
+}
+
+/// The one that has put this there.
+fn take(futex: &mut Futex, content: u64) -> Waiter {
+    let is_it = |waiter: &Waiter| LONE | u64::from(waiter.number) == content;
+    let at = futex.alone.iter().position(is_it);
+    futex.alone.swap_remove(at.expect("a thread waits there"))
+}
+
+pub(crate) fn hand(word: &AtomicU64, content: u64, _: u64) -> bool {
+    operate(|| {
+        let handed = replace(word, content, 0);
+        if handed {
+            with(|futex| take(futex, content)).thread.unpark();
+        }
+        handed
+    })
+}
+
+pub(crate) fn move_lone(word: &AtomicU64, content: u64, becomes: u64, key: &impl Word) -> bool {
+    operate(|| {
+        let moved = replace(word, content, becomes);
+        if moved {
+            with(|futex| {
+                let mut waiter = take(futex, content);
+                waiter.address = std::ptr::from_ref(key).addr();
+                futex.moved.push(waiter.number);
+                futex.waiting.push(waiter);
+            });
+        }
+        moved
+    })
 }
 
 /// None: a look more is a step more.

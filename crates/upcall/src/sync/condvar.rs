@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::MutexGuard;
 use super::mutex::Raw;
-use crate::waiting::{self, AtomicU32, Deadline};
+use crate::waiting::{self, Alone, AtomicU32, AtomicU64, Deadline};
 
 /// A condition that threads wait for, each with a [`Mutex`](super::Mutex) that protects what the condition is about.
 /// As [`std::sync::Condvar`]. A thread may wake up without a notification, and must check the condition again.
@@ -35,7 +35,17 @@ pub struct Condvar {
     /// How many wait, or are about to. Counted with the mutex held: a thread that has changed the condition under the
     /// mutex finds here all that have seen it as it was before.
     waiting: AtomicU32,
+    /// A thread of the runtime that waits without others and without a time limit is not counted: it is in this word
+    /// ([`waiting::alone`]), and is woken by a look at it.
+    lone: AtomicU64,
 }
+
+/// What has become of the mutex of a thread that waits alone.
+const UNKNOWN: u32 = 0;
+/// It was unlocked.
+const UNLOCKED: u32 = 1;
+/// It is still the thread's.
+const KEPT: u32 = 2;
 
 /// The result of a wait with a time limit: it tells if the time was over.
 ///
@@ -69,6 +79,7 @@ impl Condvar {
             Condvar {
                 notified: AtomicU32::new(0),
                 waiting: AtomicU32::new(0),
+                lone: AtomicU64::new(0),
             }
         }
     }
@@ -148,7 +159,13 @@ impl Condvar {
 
     /// Frees the mutex, which the caller has, waits, and takes it again. Returns true if the deadline did not pass.
     pub(crate) fn wait_until(&self, mutex: &Raw, deadline: Option<Deadline>) -> bool {
-        // Relaxed: both under the mutex, whose order is theirs.
+        // Relaxed: all under the mutex, whose order is theirs.
+        let is_first =
+            self.waiting.load(Ordering::Relaxed) == 0 && self.lone.load(Ordering::Relaxed) == 0;
+        if is_first && deadline.is_none() && self.wait_alone(mutex) {
+            return true;
+        }
+        self.count_lone();
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let notified = self.notified.load(Ordering::Relaxed);
         mutex.unlock();
@@ -156,6 +173,55 @@ impl Condvar {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         mutex.lock();
         in_time
+    }
+
+    /// As [`Condvar::wait_until`], for the only one that waits. Returns false if it did not wait and has the mutex.
+    #[inline]
+    fn wait_alone(&self, mutex: &Raw) -> bool {
+        let state = AtomicU32::new(UNKNOWN);
+        // Not before the thread waits in the word: one that locks the mutex then finds it there.
+        let alone = waiting::alone_then(&self.lone, |waits| {
+            let unlocked = waits && mutex.unlock_at_once();
+            // Release: the last access to this thread's stack, which may run again already.
+            let becomes = if unlocked { UNLOCKED } else { KEPT };
+            state.store(becomes, Ordering::Release);
+            unlocked
+        });
+        if alone == Alone::Cannot {
+            return false;
+        }
+        let mut pauses = 0;
+        let unlocked = loop {
+            match state.load(Ordering::Acquire) {
+                UNKNOWN => waiting::pause(&mut pauses),
+                known => break known == UNLOCKED,
+            }
+        };
+        if alone == Alone::Moved {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        if unlocked {
+            mutex.lock();
+        }
+        unlocked || alone != Alone::Again
+    }
+
+    /// One more comes to wait, with the mutex held: the one that has waited alone is counted from here on.
+    #[inline]
+    fn count_lone(&self) {
+        while self.lone.load(Ordering::Relaxed) != 0 {
+            self.move_lone();
+        }
+    }
+
+    #[cold]
+    fn move_lone(&self) {
+        let content = self.lone.load(Ordering::Relaxed);
+        // First: who notifies it looks here when it is not in the word any more.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        if content == 0 || !waiting::move_lone(&self.lone, content, 0, &self.notified) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Wakes one waiting thread, if there is one. pthread_cond_signal(3). The caller may hold the mutex or not.
@@ -173,13 +239,24 @@ impl Condvar {
     /// Returns true if somebody waits, at some moment.
     #[cfg(not(loom))]
     pub(crate) fn is_awaited(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) != 0
+        self.waiting.load(Ordering::Relaxed) != 0 || self.lone.load(Ordering::Relaxed) != 0
     }
 
     #[inline]
     fn notify(&self, count: u32) {
         // Relaxed: the mutex has ordered it behind those that it is for.
-        if self.waiting.load(Ordering::Relaxed) != 0 {
+        let content = self.lone.load(Ordering::Relaxed);
+        if content != 0 {
+            self.wake_lone(content, count);
+        } else if self.waiting.load(Ordering::Relaxed) != 0 {
+            self.wake(count);
+        }
+    }
+
+    #[cold]
+    fn wake_lone(&self, content: u64, count: u32) {
+        let woken = waiting::hand(&self.lone, content, 0);
+        if (!woken || count > 1) && self.waiting.load(Ordering::Relaxed) != 0 {
             self.wake(count);
         }
     }

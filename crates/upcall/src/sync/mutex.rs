@@ -106,14 +106,26 @@ impl Raw {
     /// Unlocks it, whichever thread has it; returns true if it was locked.
     #[inline]
     pub fn unlock(&self) -> bool {
-        // Release: pairs with the Acquire of the thread that locks next.
-        match self.change(HELD, FREE, Ordering::Release) {
+        match self.free() {
             Ok(_) => {
                 self.holder.freed(false);
                 true
             }
             Err(state) => self.unlock_awaited(state),
         }
+    }
+
+    /// Unlocks it, if that is all there is to do; returns true if it did. May be called where no thread runs.
+    #[inline]
+    pub(super) fn unlock_at_once(&self) -> bool {
+        !self.holder.has_rank() && self.free().is_ok()
+    }
+
+    /// Frees it, if it is held and nobody waits.
+    #[inline]
+    fn free(&self) -> Result<u32, u32> {
+        // Release: pairs with the Acquire of the thread that locks next.
+        self.change(HELD, FREE, Ordering::Release)
     }
 
     #[cold]

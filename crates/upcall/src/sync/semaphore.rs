@@ -3,11 +3,14 @@
 //! One word counts the permits and those that wait: the operation that gives a permit tells if a thread is to be
 //! woken. It is its thread's last access to the semaphore: a thread that has waited for another one's permit may give
 //! the memory back while that one has not returned yet.
+//!
+//! A thread of the runtime that waits without others and without a time limit is not counted: it is in the word itself, and
+//! a permit is handed to it ([`waiting::alone`]).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::waiting::{self, AtomicU64, Deadline};
+use crate::waiting::{self, Alone, AtomicU64, Deadline, LONE};
 
 /// One that waits, or is about to; below it the permits are counted.
 const WAITS: u64 = 1 << 32;
@@ -27,7 +30,12 @@ pub struct Semaphore {
 }
 
 const fn permits(state: u64) -> u32 {
-    state as u32
+    if is_lone(state) { 0 } else { state as u32 }
+}
+
+/// A thread waits alone, and is in the word.
+const fn is_lone(state: u64) -> bool {
+    state & LONE != 0
 }
 
 impl Semaphore {
@@ -96,8 +104,45 @@ impl Semaphore {
 
     #[cold]
     fn wait(&self, deadline: Option<Deadline>) -> bool {
-        // Relaxed: a thread that gives a permit changes the same word.
-        self.state.fetch_add(WAITS, Ordering::Relaxed);
+        while deadline.is_none() && self.state.load(Ordering::Relaxed) == 0 {
+            match waiting::alone(&self.state) {
+                Alone::Handed => return true,
+                Alone::Moved => return self.wait_counted(None),
+                Alone::Again => {}
+                Alone::Cannot => break,
+            }
+        }
+        self.count_in();
+        self.wait_counted(deadline)
+    }
+
+    /// One more waits, and is counted; so is the one that has waited alone.
+    fn count_in(&self) {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            if is_lone(state) {
+                let key = waiting::low(&self.state);
+                if waiting::move_lone(&self.state, state, 2 * WAITS, key) {
+                    return;
+                }
+                state = self.state.load(Ordering::Relaxed);
+                continue;
+            }
+            // Relaxed: a thread that gives a permit changes the same word.
+            match self.state.compare_exchange_weak(
+                state,
+                state + WAITS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// The caller is counted.
+    fn wait_counted(&self, deadline: Option<Deadline>) -> bool {
         loop {
             if self.take(WAITS, false) {
                 return true;
@@ -126,6 +171,13 @@ impl Semaphore {
     pub fn try_release(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
+            if is_lone(state) {
+                if self.hand(state) {
+                    return true;
+                }
+                state = self.state.load(Ordering::Relaxed);
+                continue;
+            }
             if permits(state) == u32::MAX {
                 return false;
             }
@@ -144,6 +196,12 @@ impl Semaphore {
             waiting::wake(waiting::low(&self.state), 1);
         }
         true
+    }
+
+    /// To the one that waits alone, if it still does.
+    #[cold]
+    fn hand(&self, state: u64) -> bool {
+        waiting::hand(&self.state, state, 1)
     }
 
     /// Returns how many permits there were at some moment.

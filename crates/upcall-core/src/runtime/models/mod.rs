@@ -11,6 +11,7 @@
 //! | a processor that is taken, against an owner that falls idle, and against a thread that is put there (`taken`) | `taken` |
 //! | a thread's state, parking and claims; futex buckets and keys; deadlines; `edges` | `futex` |
 //! | a thread's end, against who joins it or drops its handle (`ending`) | `ending` |
+//! | a word in which a thread waits alone, against who hands over, moves it into a bucket or interrupts it (`lone`) | `lone` |
 //! | `lock`, `ready`, `vp_set`, `spares`, `memory`, `stack`, known activations, `slot` | `lists`, `stealing` |
 //! | the rank that a virtual processor runs, against ready lists (`rank`, `urgency`) | `urgency` |
 //! | `turnstile` (who decides about turns), `accepted` (masks of signals: `upcall_guest::masks`) | `small` |
@@ -52,6 +53,8 @@ mod futex;
 mod idle;
 #[cfg(loom)]
 mod lists;
+#[cfg(loom)]
+mod lone;
 #[cfg(loom)]
 mod owner;
 #[cfg(loom)]

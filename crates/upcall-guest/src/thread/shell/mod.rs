@@ -262,7 +262,7 @@ fn leave(shell: &'static Shell, work: Work) {
 fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux>) {
     let inside = runtime.enter();
     inside.tell_of_current(Transition::Ended);
-    let inside = inside.park(after, core::ptr::from_ref(shell) as usize);
+    let inside = inside.park_owner(after, core::ptr::from_ref(shell) as usize);
     inside.leave();
 }
 
