@@ -3,15 +3,28 @@
 #include "case.h"
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 static __thread pid_t child = -1;
 
+static void nothing(int signal) { (void)signal; }
+
+/* Sends the calling process SIGALRM again and again. */
+static void ring(void)
+{
+    struct itimerval often = {{0, 20000}, {0, 20000}};
+    MUST(setitimer(ITIMER_REAL, &often, NULL));
+}
+
+/* Forks once for each wait. If the signal came before the wait began, the child has nobody who sends it another. */
 static void handler(int signal)
 {
     (void)signal;
     int before = errno;
-    child = fork();
+    if (child == -1 && (child = fork()) == 0)
+        ring();
     errno = before;
 }
 
@@ -21,6 +34,7 @@ static void *answers(void *argument) { return (char *)argument + 1; }
 static int both(int interrupted)
 {
     if (child == 0) {
+        signal(SIGALRM, SIG_IGN);
         pthread_t thread;
         void *answer = NULL;
         int right = interrupted;
@@ -40,16 +54,16 @@ static int both(int interrupted)
 }
 
 static pthread_t waiter;
-static volatile int waits;
+static atomic_int waits;
 
-/* Sends signals as soon as the other thread waits, and as long as it has not got one. */
+/* Sends signals as soon as the other thread waits, and as long as its wait has not ended. */
 static void *sends(void *unused)
 {
     (void)unused;
     while (!waits)
         sched_yield();
-    settle();
-    pthread_kill(waiter, SIGUSR1);
+    for (settle(); waits; settle())
+        pthread_kill(waiter, SIGUSR1);
     return NULL;
 }
 
@@ -58,7 +72,7 @@ static int in_wait(int kind)
     pthread_t sender;
     int ends[2], interrupted = 0;
     char byte;
-    struct timespec second = {1, 0};
+    struct timespec long_time = {100000, 0};
     sigset_t none;
     sigemptyset(&none);
     MUST(pipe(ends));
@@ -76,7 +90,7 @@ static int in_wait(int kind)
         interrupted = poll(&one, 1, -1) == -1 && errno == EINTR;
         break;
     case 2:
-        interrupted = nanosleep(&second, &second) == -1 && errno == EINTR;
+        interrupted = nanosleep(&long_time, &long_time) == -1 && errno == EINTR;
         break;
     case 3:
         interrupted = sigsuspend(&none) == -1 && errno == EINTR;
@@ -84,8 +98,12 @@ static int in_wait(int kind)
     default:
         interrupted = read(ends[0], &byte, 1) == -1 && errno == EINTR;
     }
+    /* No signal comes any more: the next one would fork again. */
+    if (child != 0) {
+        waits = 0;
+        MUST(pthread_join(sender, NULL));
+    }
     int right = both(interrupted);
-    MUST(pthread_join(sender, NULL));
     close(ends[0]);
     close(ends[1]);
     return right;
@@ -110,6 +128,8 @@ int main(void)
 {
     struct sigaction action = {.sa_handler = handler};
     MUST(sigaction(SIGUSR1, &action, NULL));
+    action.sa_handler = nothing;
+    MUST(sigaction(SIGALRM, &action, NULL));
     pthread_t thread;
     MUST(pthread_create(&thread, NULL, all, "thread"));
     MUST(pthread_join(thread, NULL));
