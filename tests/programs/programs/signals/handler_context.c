@@ -381,7 +381,8 @@ int main(void)
         threads[i] = start(computes, NULL);
     struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
     MUST(setitimer(ITIMER_PROF, &often, NULL));
-    for (int i = 0; i < 200; i++) {
+    /* Signals that come while one is pending are lost on a busy machine. */
+    for (int i = 0; i < 200 || samples <= 200; i++) {
         pthread_kill(threads[i % THREADS], SIGPROF);
         usleep(3000);
     }
@@ -389,7 +390,7 @@ int main(void)
     long all = samples, loop = in_loop, runtime = in_runtime;
     /* One that comes before its thread is in the loop, or meets the sleep of this thread, is right as well. The few
      * instructions before a system call and after it may be seen as what they are. */
-    check("profile", all > 100 && loop * 2 > all && runtime * 100 < all,
+    check("profile", loop * 2 > all && runtime * 100 < all,
           "%ld samples, %ld in the loop, %ld in the runtime", all, loop, runtime);
     stop = 1;
     for (int i = 0; i < THREADS; i++)
