@@ -49,25 +49,22 @@ static void one(const char *name, void *(*body)(void *))
 {
     atomic_store(&over, 0);
     pthread_t thread = start(body, NULL), other = start(disturbs, NULL);
-    int lost = 0;
+    int more = 0;
     for (int i = 0; i < ROUNDS; i++) {
         atomic_store(&got, 0);
         for (int j = 0; j < SENT; j++) {
             MUST(pthread_kill(thread, sent[j]));
         }
-        long long limit = now(CLOCK_MONOTONIC) + 5000000000;
-        while (atomic_load(&got) < SENT && now(CLOCK_MONOTONIC) < limit) {
+        /* A lost one is waited for without end. */
+        while (atomic_load(&got) < SENT) {
             sched_yield();
         }
-        lost += SENT - atomic_load(&got);
-        if (lost != 0) {
-            break;
-        }
+        more += atomic_load(&got) > SENT;
     }
     atomic_store(&over, 1);
     join(thread);
     join(other);
-    check(name, lost == 0, "%d of %d", lost, SENT);
+    check(name, more == 0, "more than sent %d times", more);
 }
 
 int main(void)
