@@ -13,7 +13,7 @@ pub(crate) enum Wait {
     Sleep(usize),
     /// The end of another thread: the address of its [`Ending`](crate::ending::Ending).
     End(usize),
-    /// The word at this address, which is a multiple of eight, and in which the thread hangs ([`lone`](crate::runtime::lone)).
+    /// The word at this address, which is a multiple of eight, and in which the thread hangs (`runtime::lone`).
     Alone(usize),
 }
 

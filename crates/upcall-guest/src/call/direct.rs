@@ -116,7 +116,7 @@ pub unsafe fn wait_alone(
 ///
 /// # Safety
 ///
-/// `content` was found in the word, and has [`LONE`](upcall_core::LONE).
+/// `content` was found in the word, and has [`LONE`].
 #[inline]
 pub unsafe fn hand_over(runtime: &'static Runtime, word: &AtomicU64, content: u64) -> bool {
     if caller::is_outside() {
