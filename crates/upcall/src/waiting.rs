@@ -215,6 +215,10 @@ pub(crate) const LONE: u64 = 1 << 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Alone {
     /// What the thread waited for was handed to it. The word is no longer its own.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_os = "linux")),
+        expect(dead_code, reason = "without a runtime nobody waits alone")
+    )]
     Handed,
     /// Another one has come to wait ([`move_lone`]): the thread has waited for the word's less significant half since, and is
     /// in the word as that one has put it.
