@@ -188,6 +188,11 @@ fn a_mutex_freed_by_its_last_user() {
 }
 
 #[test]
+fn who_waits_alone_is_woken_by_anybody() {
+    in_all_modes("woken", "woken.c");
+}
+
+#[test]
 fn channels() {
     in_all_modes("channels", "channels.c");
 }
