@@ -244,8 +244,8 @@ impl Condvar {
 
     #[inline]
     fn notify(&self, count: u32) {
-        // Relaxed: the mutex has ordered it behind those that it is for.
-        let content = self.lone.load(Ordering::Relaxed);
+        // The mutex has ordered it behind those that it is for. Acquire: who moves one out of the word counts that one first.
+        let content = self.lone.load(Ordering::Acquire);
         if content != 0 {
             self.wake_lone(content, count);
         } else if self.waiting.load(Ordering::Relaxed) != 0 {
