@@ -112,10 +112,10 @@ const FAULTS: &[Fault] = &[
     ),
     // The one that has waited alone has been moved meanwhile.
     (
-        "a_notification_of_a_change",
+        "who_is_moved_meanwhile",
         "sync/condvar.rs",
         "if (!woken || count > 1) &&",
-        "if !woken && count > 1 &&",
+        "if woken &&",
     ),
     // It is not counted when it is moved.
     (

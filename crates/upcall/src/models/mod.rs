@@ -182,6 +182,26 @@ fn a_notification_of_a_change_is_not_missed() {
     }
 }
 
+/// Each waits for a change of its own: one may come to wait while another one is notified.
+#[test]
+fn who_is_moved_meanwhile_is_notified() {
+    check(|| {
+        let both = Arc::new((Mutex::new(0), Condvar::new()));
+        let takes_step = |(steps, changed): &(Mutex<usize>, Condvar), number: usize| {
+            let steps = steps.lock().unwrap();
+            let mut steps = changed.wait_while(steps, |steps| *steps < number).unwrap();
+            *steps += 1;
+            drop(steps);
+            changed.notify_all();
+        };
+        let others = several(2, &both, move |both, index| takes_step(&both, index + 1));
+        takes_step(&both, 0);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
 #[test]
 fn all_are_notified_and_one_gives_up() {
     check(|| {
