@@ -9,7 +9,6 @@ use crate::state::{Activation, Thread, cpu_time, slack};
 pub(super) const SLACK: u32 = 1;
 /// What the layer above wants ([`Hooks::runs`](crate::state::Hooks::runs)).
 pub(crate) const HOOK: u32 = 2;
-
 /// The threads' processor time is asked for.
 pub(super) const CPU_TIME: u32 = 4;
 

@@ -1,9 +1,8 @@
 /* A thread makes reading the time stamp counter a fault for itself, and then makes timers, threads and signals while all
  * processors are busy and threads wake each other: whoever serves it needs the time. */
-#include "case.h"
+#include "crowd.h"
 #include <setjmp.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -24,16 +23,6 @@ static void *computes(void *unused)
 {
     while (!atomic_load(&stops)) {
         for (volatile int i = 0; i < 100000; i++) {
-        }
-    }
-    return unused;
-}
-
-static void *sleeps(void *unused)
-{
-    while (!atomic_load(&stops)) {
-        usleep(200);
-        for (volatile int i = 0; i < 20000; i++) {
         }
     }
     return unused;
@@ -65,17 +54,19 @@ static void *body(void *unused)
 int main(void)
 {
     struct sigaction fault = {.sa_handler = faults}, other = {.sa_handler = nothing};
-    pthread_t crowd[8];
+    pthread_t busy[4];
     MUST(sigaction(SIGSEGV, &fault, NULL));
     MUST(sigaction(SIGUSR1, &other, NULL));
-    for (int i = 0; i < 8; i++)
-        crowd[i] = start(i % 2 ? computes : sleeps, NULL);
+    begin_crowd();
+    for (int i = 0; i < 4; i++)
+        busy[i] = start(computes, NULL);
     for (int i = 0; i < 3; i++) {
         const char *wrong = join(start(body, NULL));
         check("time_stamps_fault_here", wrong == NULL, "%s", wrong);
     }
     atomic_store(&stops, 1);
-    for (int i = 0; i < 8; i++)
-        join(crowd[i]);
+    for (int i = 0; i < 4; i++)
+        join(busy[i]);
+    end_crowd();
     return verdict();
 }
