@@ -147,6 +147,19 @@ impl<T: Linked<Which>, Which> List<T, Which> {
         }
     }
 
+    /// Moves all objects of a chain to the end: their links forward are those of a list.
+    #[inline]
+    pub(crate) fn append_chain(&mut self, others: &mut Chain<T, Which>)
+    where
+        T: Chained<Which>,
+    {
+        if let Some(first) = others.first {
+            self.hang(first);
+            self.last = others.last;
+            *others = Chain::new();
+        }
+    }
+
     /// Takes the first object.
     #[inline]
     pub fn pop_front(&mut self) -> Option<&'static T> {

@@ -67,6 +67,20 @@ impl<T: Recycled> Slab<T> {
         Ok((object, true))
     }
 
+    /// Makes a new object at this place, which is the pool's from then on.
+    ///
+    /// # Safety
+    ///
+    /// There is room for an object, aligned, mapped for ever, and nobody else uses it.
+    pub(crate) unsafe fn place(place: NonNull<u8>) -> &'static T {
+        let place = place.cast::<T>();
+        // SAFETY: the caller's promise.
+        unsafe {
+            place.write(T::initial());
+            place.as_ref()
+        }
+    }
+
     /// Gives an object back. The caller keeps no right to it.
     pub(crate) fn give<K: Machine>(&self, kernel: &K, object: &'static T) {
         self.0.lock(kernel).list.push(object);

@@ -17,13 +17,16 @@ use crate::lock::SpinLock;
 use crate::machine::{Errno, Machine};
 
 pub(crate) const PAGE: usize = 4096;
-/// Bytes that a pool maps at a time, at least one stack.
+/// Bytes that a pool maps at first, at least one stack. Later as much again as it has, up to the most.
 const CHUNK: usize = 4 << 20;
+const MOST: usize = 64 << 20;
 
 struct Free {
     head: usize,
     next: usize,
     end: usize,
+    /// Bytes that were mapped so far.
+    mapped: usize,
 }
 
 /// A pool of stacks of one size.
@@ -42,11 +45,12 @@ impl StackPool {
                 head: 0,
                 next: 0,
                 end: 0,
+                mapped: 0,
             }),
         }
     }
 
-    /// A stack: the address just above it, aligned to 64 bytes.
+    /// A stack: the address just above it, aligned to 64 bytes, and whether nobody has used it before.
     ///
     /// # Errors
     ///
@@ -55,19 +59,26 @@ impl StackPool {
     /// # Upcall safety
     ///
     /// Inside the runtime only; allocates nothing but pages.
-    pub fn take<K: Machine>(&self, kernel: &K) -> Result<usize, Errno> {
+    pub fn take<K: Machine>(&self, kernel: &K) -> Result<(usize, bool), Errno> {
         let mut free = self.free.lock(kernel);
         if free.head != 0 {
             let top = free.head;
             // SAFETY: a free stack's topmost word holds the link, written by `give`.
             free.head = unsafe { *((top - size_of::<usize>()) as *const usize) };
-            return Ok(top);
+            return Ok((top, false));
         }
         if free.next == free.end {
-            let length = CHUNK.next_multiple_of(self.size);
-            let chunk = kernel.map_stacks(length)?.as_ptr() as usize;
-            free.next = chunk;
-            free.end = chunk + length;
+            let least = CHUNK.next_multiple_of(self.size);
+            let most = MOST.next_multiple_of(self.size);
+            let length = free.mapped.clamp(least, most);
+            // Where addresses are limited there may be room for less.
+            let (chunk, length) = match kernel.map_stacks(length) {
+                Ok(chunk) => (chunk, length),
+                Err(_) => (kernel.map_stacks(least)?, least),
+            };
+            free.next = chunk.as_ptr() as usize;
+            free.end = free.next + length;
+            free.mapped += length;
         }
         let low = free.next;
         free.next += self.size;
@@ -75,7 +86,7 @@ impl StackPool {
         if let Some(guard) = NonNull::new(low as *mut u8) {
             kernel.guard(guard, PAGE);
         }
-        Ok(low + self.size)
+        Ok((low + self.size, true))
     }
 
     /// Gives back the stack below `top`.
@@ -94,15 +105,53 @@ impl StackPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::AtomicUsize;
+    use crate::sync::Ordering::Relaxed;
     use crate::testing::Bare;
     use std::collections::BTreeSet;
+
+    /// A kernel with so much room.
+    struct Limited(AtomicUsize);
+
+    // SAFETY: as `Bare`, of whose memory it gives a part.
+    unsafe impl Machine for Limited {
+        type ActivationState = ();
+        type ThreadState = ();
+
+        fn map(&self, length: usize) -> Result<NonNull<u8>, Errno> {
+            let left = self.0.load(Relaxed);
+            let rest = left.checked_sub(length).ok_or(Errno(12))?;
+            self.0.store(rest, Relaxed);
+            Bare::new().map(length)
+        }
+
+        fn broken(&self, what: &str) -> ! {
+            panic!("{what}")
+        }
+    }
+
+    #[test]
+    fn a_pool_goes_on_in_small_steps_where_addresses_are_limited() {
+        const SIZE: usize = 1 << 20;
+        // After 4, 4 and 8 MiB there is no room for 16.
+        let kernel = Limited(AtomicUsize::new(24 << 20));
+        let pool = StackPool::new(SIZE);
+        let all: BTreeSet<usize> =
+            core::iter::from_fn(|| pool.take(&kernel).ok().map(|(top, _)| top)).collect();
+        assert_eq!(all.len(), 24);
+    }
 
     #[test]
     fn stacks_do_not_overlap_and_come_back() {
         const SIZE: usize = 16 << 10;
         let kernel = Bare::new();
         let pool = StackPool::new(SIZE);
-        let tops: BTreeSet<usize> = (0..600).map(|_| pool.take(&kernel).unwrap()).collect();
+        let fresh = |expected| {
+            let (top, fresh) = pool.take(&kernel).unwrap();
+            assert_eq!(fresh, expected);
+            top
+        };
+        let tops: BTreeSet<usize> = (0..600).map(|_| fresh(true)).collect();
         assert_eq!(tops.len(), 600);
         for (low, high) in tops.iter().zip(tops.iter().skip(1)) {
             assert!(high - low >= SIZE);
@@ -112,7 +161,7 @@ mod tests {
             // SAFETY: taken above, used by nobody.
             unsafe { pool.give(&kernel, top) };
         }
-        let again: BTreeSet<usize> = (0..600).map(|_| pool.take(&kernel).unwrap()).collect();
+        let again: BTreeSet<usize> = (0..600).map(|_| fresh(false)).collect();
         assert_eq!(tops, again);
     }
 }

@@ -66,6 +66,20 @@ pub unsafe extern "C" fn switch_out(
     )
 }
 
+/// Brings the first two lines of an object into the caches, for which nobody waits: the next of a crowd is worked on soon.
+#[inline(always)]
+pub fn prefetch<T>(object: &T) {
+    // SAFETY: a hint, which changes nothing and faults nowhere.
+    unsafe {
+        asm!(
+            "prfm pldl1keep, [{at}]",
+            "prfm pldl1keep, [{at}, #64]",
+            at = in(reg) core::ptr::from_ref(object),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
 /// Where a saved thread is.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved {

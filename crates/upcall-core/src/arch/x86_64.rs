@@ -41,6 +41,18 @@ struct Context {
     fcw: u16,
 }
 
+/// Brings the first two lines of an object into the caches, for which nobody waits: the next of a crowd is worked on soon.
+#[inline(always)]
+pub fn prefetch<T>(object: &T) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    let at = core::ptr::from_ref(object).cast::<i8>();
+    // SAFETY: a hint, which changes nothing and faults nowhere.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(at);
+        _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64));
+    }
+}
+
 /// The processor's control words.
 #[inline]
 pub fn control() -> Control {

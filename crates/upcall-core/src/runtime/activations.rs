@@ -61,7 +61,7 @@ impl<K: Kernel> Activations<K> {
         // None are given back but those for which there was no stack.
         if activation.stack.load(Ordering::Relaxed) == 0 {
             let stack = match self.stacks.take(kernel) {
-                Ok(stack) => stack,
+                Ok((stack, _)) => stack,
                 Err(error) => {
                     self.slab.give(kernel, activation);
                     return Err(error);

@@ -15,6 +15,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::arch;
 use crate::ending::{self, Ending};
 use crate::kernel::Kernel;
 use crate::list::{Chain, Chained, Linked};
@@ -457,6 +458,7 @@ impl<K: Kernel> Runtime<K> {
                 break;
             };
             from = thread.wait_next.get(Ordering::Relaxed);
+            from.inspect(|next| arch::prefetch(*next));
             // Claimed while it is in the queue, so that it is this wait that ends: a thread that is
             // out of the queue may already wait for something else.
             let claim = thread.claim_in_bucket(WakeReason::Woken);

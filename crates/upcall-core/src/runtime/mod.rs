@@ -258,13 +258,34 @@ impl<K: Kernel> Runtime<K> {
         Ok(thread)
     }
 
+    /// As [`Runtime::new_thread`], with the memory for the thread.
+    ///
+    /// # Safety
+    ///
+    /// At `place` there is room for a thread, aligned and mapped for ever, and nobody else uses it, now or later.
+    pub unsafe fn new_thread_at(
+        &self,
+        place: NonNull<u8>,
+        creator: &Thread<K>,
+    ) -> &'static Thread<K> {
+        // SAFETY: the caller's promise.
+        let thread = unsafe { Slab::place(place) };
+        self.begin_thread(thread);
+        self.kernel.begin(thread, creator);
+        thread
+    }
+
     /// Memory of a thread. Its attributes are those of the thread that had it before.
     fn take_thread(&self) -> Result<&'static Thread<K>, Errno> {
         let (thread, _) = self.threads.take(&self.kernel)?;
+        self.begin_thread(thread);
+        Ok(thread)
+    }
+
+    fn begin_thread(&self, thread: &Thread<K>) {
         thread.rank.store(Rank::COMMON.0, Ordering::Relaxed);
         thread.sections.begin();
         self.stats.threads.up();
-        Ok(thread)
     }
 
     /// The process has become a copy of the one that this serves (fork(2)), in the middle of a handler that the

@@ -23,6 +23,7 @@ use core::cell::Cell;
 use crate::sync::UnsafeCell;
 use crate::sync::{AtomicUsize, Ordering};
 
+use crate::arch;
 use crate::list::Chain;
 use crate::lock::spin;
 use crate::machine::Machine;
@@ -103,7 +104,10 @@ impl<K: Machine> Queue<K> {
         match self.forked.pop_last() {
             None => match self.common.pop_front() {
                 None => self.pop_spent(),
-                common => common,
+                common => {
+                    self.common.first().inspect(|next| arch::prefetch(*next));
+                    common
+                }
             },
             forked => forked,
         }
@@ -163,9 +167,7 @@ impl<K: Machine> Queue<K> {
 
     /// New threads are as all others from here on.
     fn end_forked(&mut self) {
-        while let Some(thread) = self.forked.pop_first() {
-            self.common.push_back(thread);
-        }
+        self.common.append_chain(&mut self.forked);
     }
 
     /// The first, and the rank with which it came.

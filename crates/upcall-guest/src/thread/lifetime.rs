@@ -273,10 +273,14 @@ fn launch(inside: &Inside, request: &Request, copy: usize) -> Result<i32, Errno>
     };
     note_first_id_word(request);
     let agent = agents::create(inside)?;
-    let thread = inside
-        .runtime()
-        .new_thread(creator)
-        .inspect_err(|_| agents::take_back(inside, agent))?;
+    let thread = match shell::block_by(creator) {
+        // SAFETY: the shell's memory is there for ever, and is asked once for each piece.
+        Some(place) => unsafe { inside.runtime().new_thread_at(place, creator) },
+        None => inside
+            .runtime()
+            .new_thread(creator)
+            .inspect_err(|_| agents::take_back(inside, agent))?,
+    };
     let state = &thread.kernel;
     agents::appoint(thread, agent);
     let flag = |bit: i32| request.flags & bit as u64 != 0;

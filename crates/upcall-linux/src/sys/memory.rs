@@ -4,6 +4,7 @@
 //! Everything mapped between [`attempt`] and [`Attempt::succeeds`] is noted. The process has one kernel thread then, so
 //! nobody else maps memory.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use upcall_core::Errno;
@@ -49,6 +50,19 @@ fn map_with(flag: i32, length: usize) -> Result<usize, Errno> {
     }
     note(answer as usize, length);
     Ok(answer as usize)
+}
+
+/// Puts pages there in one call that would come one by one, by faults. Where the kernel cannot do that, they do.
+pub fn populate(pages: Range<usize>) {
+    // SAFETY: the pages' contents stay as they are.
+    unsafe {
+        sys!(
+            sys::SYS_madvise,
+            pages.start,
+            pages.len(),
+            libc::MADV_POPULATE_WRITE
+        )
+    };
 }
 
 /// Something was mapped.

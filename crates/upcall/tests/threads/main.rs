@@ -86,6 +86,7 @@ fn main() {
         }
         Some("divides") => divided_work_has_few_shells(),
         Some("waits") => who_waits_has_few_pages(),
+        Some("limited") => limited_addresses_refuse_threads(),
         Some("cases") => {
             cases! {
                 values_come_back
@@ -114,6 +115,7 @@ fn main() {
             let alone = [("UPCALL_VPS", "1"), ("UPCALL_SLICE_US", "1000000")];
             again("divides", &alone, 0);
             again("waits", &alone, 0);
+            again("limited", &[], 0);
             for vps in ["1", "2", "4"] {
                 for slice in ["5000", "100"] {
                     println!("{vps} virtual processors, slices of {slice} us");

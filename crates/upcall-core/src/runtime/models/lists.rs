@@ -184,16 +184,16 @@ fn a_stack_is_handed_out_once_until_it_comes_back() {
         const SIZE: usize = 1 << 21;
         let kernel = Arc::new(Checked::new());
         let pool = Arc::new(StackPool::new(SIZE));
-        let taken = pool.take(&*kernel).unwrap();
+        let taken = pool.take(&*kernel).unwrap().0;
         let other = {
             let (kernel, pool) = (kernel.clone(), pool.clone());
             thread::spawn(move || {
                 // SAFETY: taken above, used by nobody.
                 unsafe { pool.give(&*kernel, taken) };
-                pool.take(&*kernel).unwrap()
+                pool.take(&*kernel).unwrap().0
             })
         };
-        let [one, two] = [0, 1].map(|_| pool.take(&*kernel).unwrap());
+        let [one, two] = [0, 1].map(|_| pool.take(&*kernel).unwrap().0);
         let theirs = other.join().unwrap();
         assert!(one != two && one != theirs && two != theirs);
     });

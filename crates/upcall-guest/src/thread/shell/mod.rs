@@ -5,9 +5,11 @@
 //! (`tls`). So to create a thread is to write down its work and to make it ready.
 //!
 //! ```text
-//!   low | guard | stack ........ first frames | storage, control block | Shell | high
-//!                                             |<-------- one page ------------>|
+//!   low | guard | stack ........ first frames | storage, control block | Shell | Thread | high
+//!                              |<-------------------- two pages ----------------------->|
 //! ```
+//!
+//! The two pages hold all that a thread touches before its own work wants more. They are populated in one call.
 //!
 //! A thread's end, its handle and its joiner meet in one word, [`Ending`]. If a thread leaves something behind that only
 //! libc can take back, libc ends it, and its shell with it. Its result stays until its handle has taken it.
@@ -18,6 +20,7 @@
 mod pool;
 mod tls;
 
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -64,6 +67,8 @@ pub struct Shell {
     class: u32,
     /// What its first thread asks for.
     asks: Option<Asks>,
+    /// Behind it there is room for a thread's block, which nobody has taken.
+    has_block: AtomicBool,
     /// The thread of libc's, from its creation on.
     identity: AtomicUsize,
     /// The thread was woken to drop its result.
@@ -146,7 +151,9 @@ fn create(
     work: Work,
     fill: impl FnOnce(*mut u8),
 ) -> Result<Handle, Errno> {
-    let (stack, size, place) = pool::memory(runtime, class)?;
+    // As pthread_create(3) says it.
+    let memory = pool::memory(runtime, class).map_err(|_| Errno(libc::EAGAIN));
+    let (stack, size, place, fresh) = memory?;
     let shell = place.cast::<Shell>();
     // SAFETY: the memory is ours, aligned, and nobody else's.
     let shell: &'static Shell = unsafe {
@@ -157,6 +164,7 @@ fn create(
             work: UnsafeCell::new(work),
             class: class as u32,
             asks,
+            has_block: AtomicBool::new(fresh),
             identity: AtomicUsize::new(0),
             drops: AtomicBool::new(false),
             room: UnsafeCell::new(Room([0; ROOM])),
@@ -208,6 +216,20 @@ pub fn asked_by(creator: &'static Thread) -> Option<Asks> {
     let shell = creator.guest().makes.load(Ordering::Relaxed) as *const Shell;
     // SAFETY: null, or a shell, whose memory is there for ever.
     unsafe { shell.as_ref() }?.asks
+}
+
+/// Returns memory for the block of the thread that this thread is making: once for each piece of memory, since a block stays
+/// one for ever, whose thread it ever is.
+pub fn block_by(creator: &'static Thread) -> Option<NonNull<u8>> {
+    let shell = creator.guest().makes.load(Ordering::Relaxed) as *const Shell;
+    // SAFETY: null, or a shell, whose memory is there for ever.
+    let shell = unsafe { shell.as_ref() }?;
+    let is_there = shell.has_block.swap(false, Ordering::Relaxed);
+    if is_there {
+        pool::block_of(shell)
+    } else {
+        None
+    }
 }
 
 /// What the thread of libc's does: threads of the crate, one after another.

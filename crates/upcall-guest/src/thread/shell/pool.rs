@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use upcall_core::stack::StackPool;
 use upcall_core::{Errno, Machine, Slot, SpinLock};
-use upcall_linux::{Inside, Runtime, Thread};
+use upcall_linux::{Inside, Runtime, Thread, memory};
 
 use crate::ground::state::GUEST;
 
@@ -16,6 +16,8 @@ pub const CLASSES: [usize; 4] = [64 << 10, 256 << 10, 2 << 20, 16 << 20];
 
 const PAGE: usize = 4096;
 const LINE: usize = 64;
+/// What a thread touches before its own work wants more: at the top of its memory.
+const FIRST: usize = 2 * PAGE;
 /// Below each stack.
 const GUARD: usize = PAGE;
 /// A virtual processor with more free shells than this passes half of them on.
@@ -176,29 +178,39 @@ pub(super) fn release_from_outside(shell: &'static Shell) {
     pools.shared.lock(runtime.kernel())[shell.class as usize].push(shell);
 }
 
-/// Memory for a shell: where its stack begins, how large it is, and where the shell is.
+/// Memory for a shell: where its stack begins, how large it is, where the shell is, and whether nobody has had it before.
 pub(super) fn memory(
     runtime: &'static Runtime,
     class: usize,
-) -> Result<(*mut u8, usize, NonNull<u8>), Errno> {
+) -> Result<(*mut u8, usize, NonNull<u8>, bool), Errno> {
     let inside = runtime.enter();
     let top = match Pools::of(runtime) {
         Some(pools) => pools.memory[class].take(runtime.kernel()),
         None => Err(Errno(libc::ENOMEM)),
     };
     inside.leave();
-    let top = top?;
-    let shell = top - size_of::<Shell>() - colour_of(top, class);
+    let (top, fresh) = top?;
+    if fresh {
+        // Not inside the runtime: it may wait for memory, as a page fault does.
+        memory::populate(top - FIRST..top);
+    }
+    let shell = top - colour_of(top, class) - size_of::<Thread>() - size_of::<Shell>();
     let stack = top - CLASSES[class] + GUARD;
     let place = NonNull::new(shell as *mut u8).ok_or(Errno(libc::ENOMEM))?;
-    Ok((stack as *mut u8, shell - stack, place))
+    Ok((stack as *mut u8, shell - stack, place, fresh))
 }
 
-/// How far below the top of its memory a shell ends. Otherwise frames of threads that alternate would lie at equal places
-/// of their pages, and a load of one would wait for an unrelated store of the other.
+/// How far below the top of its memory a thread's block ends. Otherwise frames of threads that alternate would lie at equal
+/// places of their pages, and a load of one would wait for an unrelated store of the other. At least a line, in which the
+/// pool of stacks has its link.
 fn colour_of(top: usize, class: usize) -> usize {
-    const COLOURS: usize = 16;
-    top / CLASSES[class] % COLOURS * LINE
+    const COLOURS: usize = 15;
+    (top / CLASSES[class] % COLOURS + 1) * LINE
+}
+
+/// Returns where a thread's block has room, behind the shell.
+pub(super) fn block_of(shell: &'static Shell) -> Option<NonNull<u8>> {
+    NonNull::new((core::ptr::from_ref(shell) as usize + size_of::<Shell>()) as *mut u8)
 }
 
 /// Returns the top of a shell's memory: pages, of which it has not left more than a part at the end.
