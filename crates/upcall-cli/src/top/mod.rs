@@ -26,6 +26,8 @@ use screen::Screen;
 use view::{Means, View};
 
 const MORE: &str = "upcall help top";
+/// Where there is nothing to show.
+const NONE: &str = "no program of this user has threads under Upcall";
 
 pub fn run(args: &TopArgs) -> i32 {
     if let Some(refusal) = args.pid.iter().find_map(|&pid| missing(pid)) {
@@ -57,7 +59,16 @@ fn once(args: &TopArgs) -> i32 {
             }
         }
     }
-    say(view::table(&report, args.sort, means()).as_bytes())
+    for pid in &args.pid {
+        if !report.programs.iter().any(|one| one.pid == *pid) {
+            eprintln!("upcall: process {pid} is not under Upcall, or has had one thread only");
+        }
+    }
+    if report.programs.is_empty() && args.pid.is_empty() {
+        eprintln!("upcall: {NONE}");
+    }
+    let table = view::table(&report, args.sort, means(), screen::width());
+    say(table.as_bytes())
 }
 
 fn interactive(args: &TopArgs) -> i32 {

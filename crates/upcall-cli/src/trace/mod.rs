@@ -45,11 +45,7 @@ pub fn run(args: &TraceArgs) -> i32 {
 fn record(args: &TraceArgs) -> Result<i32, Refusal> {
     let target = &args.output;
     let draft = Draft::new(target).map_err(|error| no_file(target, &error))?;
-    let folder = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let spool = Spool::new(folder).map_err(|error| no_file(target, &error))?;
+    let spool = Spool::new(&draft.folder()).map_err(|error| no_file(target, &error))?;
     let mut session = Session::new(spool);
     if let Some(pid) = args.pid {
         session.attach(pid, args.duration)?;
@@ -113,8 +109,9 @@ fn write(session: &mut Session, target: &Path, mut draft: Draft) -> Result<(), (
 
 fn say(target: &Path, events: usize, summary: &Summary, activations: usize) {
     let Summary { threads, vps, .. } = summary;
+    let processors = if *vps == 1 { "processor" } else { "processors" };
     eprintln!(
-        "upcall: {}: {events} events of {threads} threads on {activations} activations; {vps} virtual processors, busy \
+        "upcall: {}: {events} events of {threads} threads on {activations} activations; {vps} virtual {processors}, busy \
          {:.1} % of the time; see it at ui.perfetto.dev",
         target.display(),
         summary.utilisation(),

@@ -200,6 +200,49 @@ fn the_time_is_over_and_the_program_goes_on() {
 }
 
 #[test]
+fn a_command_that_is_killed_leaves_no_file_and_the_next_removes_its_directory() {
+    let Some(traced) = Traced::new("a_command_that_is_killed") else {
+        return;
+    };
+    let place = traced.case.fresh("runtime");
+    let upcall = traced.case.launcher().upcall().expect("the command");
+    let mut command = Command::new(upcall);
+    command
+        .args(["trace", "-o", "a.pftrace", "--"])
+        .arg(&traced.program)
+        .arg("stay")
+        .env("XDG_RUNTIME_DIR", &place)
+        .current_dir(&traced.directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0);
+    let mut child = command.spawn().expect("it starts");
+    await_ready(&mut child);
+    let left = || {
+        let entries = fs::read_dir(&place).expect("a directory").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter(|name| name.starts_with("upcall-trace-"))
+            .count()
+    };
+    assert_eq!(left(), 1);
+    // It alone, and then its program.
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    assert!(traced.files().is_empty(), "{:?}", traced.files());
+    let done = traced
+        .trace(&[], &["work"])
+        .env("XDG_RUNTIME_DIR", &place)
+        .output()
+        .expect("it starts");
+    // SAFETY: a group of children, of which one is left.
+    unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+    assert!(done.status.success(), "{}", talk(&done));
+    assert_eq!(left(), 0);
+    assert_eq!(traced.files(), ["a.pftrace"]);
+}
+
+#[test]
 fn an_interrupt_keeps_what_there_is() {
     let Some(traced) = Traced::new("an_interrupt_keeps_what_there_is") else {
         return;
