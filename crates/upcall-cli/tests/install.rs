@@ -52,6 +52,31 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
+#[test]
+fn who_would_not_find_the_command_is_told_where_it_is() {
+    let place = directory("install_path");
+    let bin = place.join("bin");
+    let usual = std::env::var("PATH").unwrap_or_default();
+    let more = PathBuf::from(format!("{}:{usual}", bin.display()));
+    let prefix = ("PREFIX", place.as_path());
+    let build = ("UPCALL_BUILD", built());
+    let nothing = PathBuf::from("/");
+    let said = |variables: &[(&str, &Path)]| {
+        let done = install(&["command"], variables);
+        text(&done);
+        String::from_utf8(done.stderr).expect("text")
+    };
+    let told = said(&[prefix, build]);
+    let export = format!("export PATH=\"{}:$PATH\"", bin.display());
+    assert!(
+        told.lines().count() == 1 && told.contains(&export),
+        "{told}"
+    );
+    assert_eq!(said(&[prefix, build, ("PATH", &more)]), "");
+    // Where it is put is not where it is to be used.
+    assert_eq!(said(&[prefix, build, ("DESTDIR", &nothing)]), "");
+}
+
 /// All files and links below a directory.
 fn files(directory: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
