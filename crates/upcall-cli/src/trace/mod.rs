@@ -134,6 +134,12 @@ fn no_file(target: &Path, error: &io::Error) -> Refusal {
     }
 }
 
+/// Returns true if a directory has the name of one that this command makes, which goes with it.
+pub fn is_of_a_command(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(session::SCRATCH))
+}
+
 /// Where there may be a directory in memory for files that programs of this user make.
 fn places(user: u32) -> Vec<PathBuf> {
     // SAFETY: asks only.

@@ -72,7 +72,7 @@ impl Drop for Scratch {
 }
 
 /// What the names of such directories begin with. The number of the process follows.
-const SCRATCH: &str = "upcall-trace-";
+pub const SCRATCH: &str = "upcall-trace-";
 
 /// Removes the directories of commands that were killed.
 fn sweep(place: &Path) {

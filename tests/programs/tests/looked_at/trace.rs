@@ -394,6 +394,33 @@ fn a_flight_recorder_is_read() {
     }
 }
 
+/// The program itself says nothing of a directory that is not there, since whoever reads may have gone.
+#[test]
+fn a_flight_recorder_without_a_directory_is_told() {
+    let Some(traced) = Traced::new("a_flight_recorder_without_a_directory") else {
+        return;
+    };
+    let run = |place: &Path| {
+        let words = ["run", "--", "echo", "ran"].map(OsStr::new);
+        let mut command = traced.upcall(&words);
+        let done = command.env("UPCALL_TRACE", place).output();
+        let done = done.expect("it starts");
+        assert!(done.status.success(), "{}", talk(&done));
+        assert_eq!(done.stdout, b"ran\n");
+        talk(&done)
+    };
+    let absent = traced.directory.join("absent");
+    let said = run(&absent);
+    assert!(
+        said.starts_with("upcall: warning: nothing is noted"),
+        "{said}"
+    );
+    assert!(said.contains(absent.to_str().expect("text")), "{said}");
+    assert_eq!(run(&traced.directory), "");
+    // One that a command which has ended had made.
+    assert_eq!(run(&traced.directory.join("upcall-trace-1")), "");
+}
+
 /// Returns when the program, which is to stay, has had threads.
 fn await_ready(child: &mut Child) {
     let mut line = String::new();
