@@ -75,6 +75,13 @@ fn write(session: &mut Session, target: &Path, mut draft: Draft) -> Result<(), (
              thread of it goes on",
             target.display()
         );
+        // SAFETY: asks only.
+        if unsafe { libc::geteuid() } == 0 && session.is_of_a_start() {
+            eprintln!(
+                "upcall: a program that gives up the superuser's rights before that cannot note anything for this command, which is \
+                 the superuser's: start it by upcall run, and name its process by -p"
+            );
+        }
         return Ok(());
     }
     let written = session.events().and_then(|(events, count)| {

@@ -56,6 +56,7 @@ pub struct Session {
     /// Its exit status, once it has ended.
     status: i32,
     scratch: Option<Scratch>,
+    is_of_a_start: bool,
 }
 
 /// A directory that is removed with what is in it. While it is used it is locked: one of a command that was killed is removed by
@@ -153,6 +154,7 @@ impl Session {
             child: None,
             status: 0,
             scratch: None,
+            is_of_a_start: false,
         }
     }
 
@@ -172,6 +174,7 @@ impl Session {
                 more: MORE,
             })?;
         self.child = Some(child);
+        self.is_of_a_start = true;
         let end = limit.map(|limit| Instant::now() + limit);
         let is_over = || end.is_some_and(|end| Instant::now() >= end);
         let mut pace = Pace::begin();
@@ -318,6 +321,11 @@ impl Session {
         let spool = self.spool.take().ok_or(io::ErrorKind::NotFound)?;
         let count = spool.len();
         Ok((spool.sorted()?, count))
+    }
+
+    /// Returns true if a program was started, and did not run before.
+    pub fn is_of_a_start(&self) -> bool {
+        self.is_of_a_start
     }
 
     /// What is known of the processes.

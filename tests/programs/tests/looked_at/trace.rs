@@ -394,6 +394,23 @@ fn a_flight_recorder_is_read() {
     }
 }
 
+/// A server that gives up its rights before it has threads is no riddle to the superuser.
+#[test]
+fn a_program_that_cannot_note_anything_is_explained_to_the_superuser() {
+    let Some(traced) = Traced::new("a_program_that_cannot_note_anything") else {
+        return;
+    };
+    let words = ["trace", "-o", "a.pftrace", "--", "true"].map(OsStr::new);
+    let done = traced.upcall(&words).output().expect("it starts");
+    let talk = talk(&done);
+    assert!(done.status.success(), "{talk}");
+    assert!(talk.contains("nothing was traced"), "{talk}");
+    // SAFETY: asks only.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    assert_eq!(talk.contains("by -p"), is_root, "{talk}");
+    assert!(traced.files().is_empty(), "{talk}");
+}
+
 /// The program itself says nothing of a directory that is not there, since whoever reads may have gone.
 #[test]
 fn a_flight_recorder_without_a_directory_is_told() {
