@@ -53,6 +53,7 @@ mod servers;
 mod session;
 mod stats;
 mod table;
+pub mod terminal;
 mod who;
 pub mod workload;
 

@@ -103,14 +103,10 @@ fn interactive(args: &TopArgs) -> i32 {
 
 /// What the terminal can show, by the environment.
 fn means() -> Means {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .find_map(variable);
-    let locale = locale.unwrap_or_default().to_ascii_lowercase();
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     Means {
-        colour: variable("NO_COLOR").is_none(),
-        utf8: locale.contains("utf-8") || locale.contains("utf8"),
+        colour: !no_colour,
+        utf8: upcall_bench::terminal::is_utf8(),
     }
 }
 
