@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -37,8 +37,13 @@ impl Draft {
     /// There can be no such file.
     pub fn new(target: &Path) -> io::Result<Self> {
         // Behind a symbolic link is what is to be replaced.
-        let target = fs::canonicalize(target).unwrap_or_else(|_| target.into());
-        let found = fs::metadata(&target).ok();
+        let found = fs::metadata(target).ok();
+        let target = match fs::canonicalize(target) {
+            Ok(target) => target,
+            // A pipe in /proc has no other name.
+            Err(_) if found.is_some() => target.into(),
+            Err(_) => fs::read_link(target).map_or(target.into(), |to| folder(target).join(to)),
+        };
         if found.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -84,15 +89,25 @@ impl Draft {
     ///
     /// There is no room for all of it.
     pub fn publish(&mut self) -> io::Result<()> {
-        let Some(file) = self.file.take().filter(|_| !self.is_stream) else {
+        let Some(mut file) = self.file.take().filter(|_| !self.is_stream) else {
             return Ok(());
         };
+        if !self.has_name && link(&file, &self.path).is_err() {
+            // Not every file system that has files without a name has links.
+            let mut options = OpenOptions::new();
+            let mut named = options
+                .write(true)
+                .create_new(true)
+                .mode(0o644)
+                .open(&self.path)?;
+            self.has_name = true;
+            file.rewind()?;
+            io::copy(&mut file, &mut named)?;
+            file = named;
+        }
+        self.has_name = true;
         // A file system may say only now that it has no room.
         file.sync_data()?;
-        if !self.has_name {
-            link(&file, &self.path)?;
-            self.has_name = true;
-        }
         fs::rename(&self.path, &self.target)?;
         self.has_name = false;
         Ok(())
@@ -436,7 +451,12 @@ mod tests {
         drop(Draft::new(&file).expect("a draft"));
         assert_eq!(fs::read(&file).expect("it is there"), b"two");
         assert!(link.is_symlink());
-        assert_eq!(names(&place.0), ["a", "b"]);
+        let dangling = place.0.join("c");
+        symlink("d", &dangling).expect("a link");
+        write(&dangling, "three");
+        assert!(dangling.is_symlink());
+        assert_eq!(fs::read(place.0.join("d")).expect("it is there"), b"three");
+        assert_eq!(names(&place.0), ["a", "b", "c", "d"]);
     }
 
     #[test]
@@ -452,6 +472,30 @@ mod tests {
         drop(writer);
         assert_eq!(io::read_to_string(reader).expect("text"), "through");
         assert_eq!(names(&place.0), ["null"]);
+    }
+
+    /// As where a file cannot be linked: its name is taken away, so that there is nothing to link.
+    #[test]
+    fn what_cannot_be_linked_is_copied() {
+        let place = Place::new();
+        let file = place.0.join("a");
+        let mut draft = Draft::new(&file).expect("a draft");
+        let lost = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&file);
+        draft.file = Some(lost.expect("a file"));
+        draft.has_name = false;
+        fs::remove_file(&file).expect("it is there");
+        draft
+            .file()
+            .expect("a file")
+            .write_all(b"all")
+            .expect("room");
+        draft.publish().expect("room");
+        assert_eq!(fs::read(&file).expect("it is there"), b"all");
+        assert_eq!(names(&place.0), ["a"]);
     }
 
     #[test]
