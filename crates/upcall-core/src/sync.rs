@@ -20,6 +20,13 @@ mod machine {
         flag.swap(true, order)
     }
 
+    /// One half of a barrier between kernel threads, whose other half is
+    /// [`Vessels::pass_barriers`](crate::kernel::Vessels::pass_barriers): here only the compiler must not reorder.
+    #[inline(always)]
+    pub fn light_barrier() {
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+
     /// A full barrier behind a locked instruction of the same kernel thread, which is one already on
     /// x86-64: there it only keeps the compiler from reordering.
     #[inline(always)]

@@ -270,8 +270,8 @@ const FAULTS: &[Fault] = &[
     (
         "owner::an_owner_that_runs_its_thread",
         "state/vp.rs",
-        ".store(Word::new(owner, state).bits, Ordering::Release)",
-        ".store(Word::new(owner, state).bits, Ordering::Relaxed)",
+        "self.word.store(word.bits, Ordering::Release);",
+        "self.word.store(word.bits, Ordering::Relaxed);",
     ),
     (
         "owner::an_owner_in_a_system_call",
@@ -280,10 +280,34 @@ const FAULTS: &[Fault] = &[
         "Ordering::Relaxed,\n                Ordering::Relaxed,\n            )\n            .is_ok()",
     ),
     (
+        "owner::an_owner_with_the_bias",
+        "state/vp.rs",
+        "        light_barrier();\n        // Acquire",
+        "        // Acquire",
+    ),
+    (
+        "owner::an_owner_with_the_bias",
+        "state/vp.rs",
+        "let passed = kernel.pass_barriers();",
+        "let passed = true;",
+    ),
+    (
+        "owner::an_owner_with_the_bias",
+        "state/vp.rs",
+        "!self.unbiasing.load(Ordering::Acquire)\n            && ",
+        "",
+    ),
+    (
+        "owner::an_owner_with_the_bias",
+        "state/vp.rs",
+        "passed && !owner.is_inside() && self",
+        "passed && self",
+    ),
+    (
         "owner::a_granted_processor",
         "state/vp.rs",
-        ".store(Word::new(owner, state).bits, Ordering::Release)",
-        ".store(Word::new(owner, state).bits, Ordering::Relaxed)",
+        "self.word.store(word.bits, Ordering::Release);",
+        "self.word.store(word.bits, Ordering::Relaxed);",
     ),
     (
         "owner::an_idle_owner_goes_on",

@@ -109,6 +109,12 @@ unsafe impl Vessels for Sim {
         machine.point(Call::Wake);
     }
 
+    /// Nothing is reordered here.
+    fn pass_barriers(&self) -> bool {
+        self.machine().point(Call::PassBarriers);
+        true
+    }
+
     fn interrupt(&self, activation: &Activation<Self>) {
         let machine = self.machine();
         if let Some(index) = Machine::vessel_of(activation) {

@@ -112,6 +112,9 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn take_over(&self, vp: &'static Vp<K>, word: Word<K>) {
         let runtime = self.runtime();
         let owner = word.owner();
+        let Some(word) = vp.unbias(&runtime.kernel, word) else {
+            return;
+        };
         if vp.nr_displaced.load(Ordering::Relaxed) != 0 {
             let mut displaced = vp.displaced.lock(&runtime.kernel);
             let Some(next) = displaced.pop() else { return };
@@ -156,6 +159,9 @@ impl<K: Kernel> Inside<K> {
     /// has found the next heir.
     pub(super) fn bequeath(&self, vp: &'static Vp<K>, word: Word<K>) {
         let runtime = self.runtime();
+        let Some(word) = vp.unbias(&runtime.kernel, word) else {
+            return;
+        };
         // None where the standby needed no heir a moment ago: once.
         let heir = vp.heir.get(Ordering::Acquire);
         let Some(heir) = heir.or_else(|| runtime.take_spare(vp)) else {

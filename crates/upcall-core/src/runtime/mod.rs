@@ -149,8 +149,12 @@ impl<K: Kernel> Runtime<K> {
         // SAFETY: written just now, mapped for ever.
         let first = unsafe { &*place };
         self.vps.publish(first, processors.len());
+        let biased = self.kernel.pass_barriers();
         for vp in self.vps() {
             self.vps.set_unwatched(vp);
+            if biased {
+                vp.allow_bias();
+            }
         }
         let activation = first.word().owner();
         // Its kernel thread is the process's own.

@@ -43,14 +43,8 @@ impl<K: Kernel> Runtime<K> {
     /// the thread did not look.
     #[inline]
     pub fn enter(&'static self) -> Entered<K> {
-        self.step_in(State::User)
-    }
-
-    /// Enters the runtime from code that runs while the word of the virtual processor has this state.
-    #[inline]
-    fn step_in(&'static self, from: State) -> Entered<K> {
         let inside = self.mark_inside();
-        if inside.step(from, State::Runtime) {
+        if inside.vp().enter(inside.activation()) {
             inside
         } else {
             inside.regain()
@@ -221,7 +215,7 @@ impl<K: Kernel> Entered<K> {
     /// Returns true if events came meanwhile.
     #[inline]
     fn step_out(self) -> bool {
-        self.set(State::User);
+        self.vp().leave(self.activation());
         self.runtime().kernel.clear_inside()
     }
 

@@ -36,7 +36,7 @@ impl<K: Kernel> Runtime<K> {
         if word.is_owned_by(inside.activation()) && !is_in_code {
             self.kernel.broken("interrupted outside of any thread");
         }
-        let inside = if !inside.step(State::User, State::Runtime) {
+        let inside = if !inside.vp().enter(inside.activation()) {
             // It was replaced, and perhaps granted the processor since.
             inside.regain()
         } else if tick {
@@ -137,6 +137,7 @@ impl<K: Kernel> Inside<K> {
         let chosen = dispatches.wrapping_sub(last);
         let now = runtime.kernel.now();
         let slice_ns = now.wrapping_sub(vp.tick_ns.swap(now, Ordering::Relaxed));
+        vp.bias_again(now);
         let computes = chosen < SCHEDULING_POINTS;
         vp.only_computes.store(computes, Ordering::Relaxed);
         // Where each runs for a moment only, nobody waits long, and the clock would cost as much as a switch.

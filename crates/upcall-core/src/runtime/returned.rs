@@ -182,6 +182,9 @@ impl<K: Kernel> Inside<K> {
                     let displace = displace && !owner.is_in_section();
                     // Displaced by the owner, it runs again perhaps because that one has blocked.
                     if !displace && runtime.kernel.is_blocked(owner, false) {
+                        let Some(word) = vp.unbias(&runtime.kernel, word) else {
+                            return false;
+                        };
                         if runtime.replace_unsettled(vp, word, self.activation(), State::Runtime) {
                             runtime.owner_blocked(vp, owner);
                             return true;
@@ -194,6 +197,10 @@ impl<K: Kernel> Inside<K> {
                     if runtime.is_ranked() && self.is_less_urgent(owner) {
                         return false;
                     }
+                    // If not, it is as one inside the runtime.
+                    let Some(word) = vp.unbias(&runtime.kernel, word) else {
+                        return false;
+                    };
                     if self.displace(vp, word) {
                         return true;
                     }

@@ -32,7 +32,7 @@ impl<K: Kernel> Inside<K> {
     pub(super) fn carry_on(&self) -> ! {
         loop {
             let word = self.vp().word();
-            let arrives = !word.is_owned_by(self.activation()) || word.state() != State::Runtime;
+            let arrives = !word.is(self.activation(), State::Runtime);
             if arrives {
                 self.wait();
             }

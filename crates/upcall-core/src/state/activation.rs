@@ -213,7 +213,8 @@ impl<K: Machine> Activation<K> {
         &self.wake
     }
 
-    /// Returns true if it is inside the runtime now. Only its own event handlers may rely on the answer.
+    /// Returns true if it is inside the runtime now. Only its own event handlers may rely on the answer, and who has made it
+    /// pass a barrier ([`Vessels::pass_barriers`](crate::kernel::Vessels::pass_barriers)).
     pub fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Relaxed) != 0
     }

@@ -14,14 +14,20 @@
 //!    at its next step and does not touch the virtual processor any more.
 //! 2. The owner moves between its own states by compare-and-swap from `User`, `Kernel`, `Idle` and
 //!    `Granted`, and by plain store from `Runtime` and `Rung`, which nobody else may leave.
-//! 3. A preempted owner that was replaced is *displaced*: it is in the `displaced` list with its
+//! 3. An owner in `User` may have a *bias*: it enters the runtime by a load and a store, without a locked instruction
+//!    (Kawachiya, Koseki, Onodera, *Lock Reservation*, OOPSLA 2002). Who wants to replace it takes the bias away first
+//!    ([`Vp::unbias`]): it says so, makes every kernel thread pass a barrier, and looks then if the owner is inside.
+//! 4. A preempted owner that was replaced is *displaced*: it is in the `displaced` list with its
 //!    thread inside, and an owner that gives the processor up grants it to the displaced first.
 //!
 //! Approach rejected: relying on the activations of a virtual processor being bound to one
 //! processor, which would make plain stores enough; anybody may change the binding from outside.
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, light_barrier, test_and_set,
+};
 
+use crate::kernel::Vessels;
 use crate::lock::SpinLock;
 use crate::machine::Machine;
 use crate::numbered::{Numbered, numbered_enum};
@@ -49,6 +55,13 @@ numbered_enum! {
 }
 
 const STATE: usize = 7;
+/// In the place of [`State::User`]: the owner has the bias.
+const BIASED: usize = 6;
+
+/// For how long no owner has the bias, in nanoseconds, after it was taken away.
+const UNBIASED_NS: u64 = 10_000_000;
+/// In place of the time when the bias was taken away: no owner ever has it.
+const NEVER_BIASED: u64 = u64::MAX;
 
 /// The contents of a virtual processor's word.
 pub struct Word<K: Machine> {
@@ -67,7 +80,13 @@ impl<K: Machine> Copy for Word<K> {}
 impl<K: Machine> Word<K> {
     #[inline]
     fn new(owner: &'static Activation<K>, state: State) -> Self {
-        Self::from_bits(core::ptr::from_ref(owner) as usize | state as usize)
+        Self::with(owner, state as usize)
+    }
+
+    /// `state`: a number of [`State`], or [`BIASED`].
+    #[inline]
+    fn with(owner: &'static Activation<K>, state: usize) -> Self {
+        Self::from_bits(core::ptr::from_ref(owner) as usize | state)
     }
 
     #[inline]
@@ -90,8 +109,22 @@ impl<K: Machine> Word<K> {
     /// What the owner does.
     #[inline]
     pub fn state(self) -> State {
-        // SAFETY: words are only made from a `State`.
-        unsafe { State::of_known((self.bits & STATE) as u32) }
+        match self.bits & STATE {
+            BIASED => State::User,
+            // SAFETY: words are only made from a `State`, but for that one.
+            state => unsafe { State::of_known(state as u32) },
+        }
+    }
+
+    /// Returns true if the owner is in `User` and has the bias.
+    pub fn is_biased(self) -> bool {
+        self.bits & STATE == BIASED
+    }
+
+    /// Returns true if this activation is the owner and in this state, which is not `User`.
+    #[inline]
+    pub(crate) fn is(self, owner: &'static Activation<K>, state: State) -> bool {
+        self.bits == Self::new(owner, state).bits
     }
 
     /// Returns true if this activation is the owner.
@@ -115,6 +148,8 @@ const OFFER_AT_LEAST_NS: u64 = 5_000_000;
 #[repr(align(128))]
 pub struct Vp<K: Machine> {
     word: AtomicUsize,
+    /// What the owner puts for `User` when it leaves the runtime: with the bias, or without.
+    leaves_as: AtomicUsize,
     pub(crate) ready: ReadyList<K>,
     /// The activation that waits for the owner to block.
     pub(crate) standby: Slot<Activation<K>>,
@@ -126,6 +161,10 @@ pub struct Vp<K: Machine> {
     pub(crate) calling: AtomicBool,
     pub(crate) displaced: SpinLock<Displaced<K>>,
     pub(crate) nr_displaced: AtomicU32,
+    /// Somebody takes the bias away.
+    unbiasing: AtomicBool,
+    /// When it was taken away last, in nanoseconds.
+    unbiased_ns: AtomicU64,
     /// There are activations for [`crate::Runtime`]'s `settle`.
     pub(crate) has_unsettled: AtomicBool,
     /// Nanoseconds to wait for work before sleeping; adapts (hysteresis, Anderson §4.2).
@@ -165,6 +204,8 @@ pub struct Vp<K: Machine> {
 impl<K: Machine> Vp<K> {
     /// Offset of the word with the owner's address and, in the bits of [`Vp::STATE_BITS`], the number of its [`State`].
     pub const OFFSET_WORD: usize = core::mem::offset_of!(Vp<K>, word);
+    /// In the place of the number of [`State::User`] there: the owner has the bias.
+    pub const BIASED: usize = BIASED;
     /// See [`Vp::OFFSET_WORD`].
     pub const STATE_BITS: usize = STATE;
     /// Offset of the 32-bit word of the processor's number.
@@ -175,12 +216,15 @@ impl<K: Machine> Vp<K> {
     pub(crate) fn new(index: u32, processor: u32, owner: &'static Activation<K>) -> Self {
         Vp {
             word: AtomicUsize::new(Word::new(owner, State::Idle).bits),
+            leaves_as: AtomicUsize::new(State::User as usize),
             ready: ReadyList::new(),
             standby: Slot::empty(),
             heir: Slot::empty(),
             calling: AtomicBool::new(false),
             displaced: SpinLock::new(Displaced::none()),
             nr_displaced: AtomicU32::new(0),
+            unbiasing: AtomicBool::new(false),
+            unbiased_ns: AtomicU64::new(NEVER_BIASED),
             has_unsettled: AtomicBool::new(false),
             spell_ns: AtomicU64::new(0),
             only_computes: AtomicBool::new(false),
@@ -371,9 +415,93 @@ impl<K: Machine> Vp<K> {
     /// The owner, in a state that nobody else may leave, moves to another.
     #[inline]
     pub(crate) fn set(&self, owner: &'static Activation<K>, state: State) {
+        self.set_to(Word::new(owner, state));
+    }
+
+    #[inline]
+    fn set_to(&self, word: Word<K>) {
         // Release: what the owner did before is visible to the activation that replaces it.
-        self.word
-            .store(Word::new(owner, state).bits, Ordering::Release);
+        self.word.store(word.bits, Ordering::Release);
+    }
+
+    /// The owner leaves the runtime.
+    #[inline]
+    pub(crate) fn leave(&self, owner: &'static Activation<K>) {
+        self.set_to(Word::with(owner, self.leaves_as.load(Ordering::Relaxed)));
+    }
+
+    /// An activation that runs its thread's code, and has marked itself as inside, moves from `User` to `Runtime`, unless it
+    /// was replaced. Returns true if it did.
+    #[inline]
+    pub(crate) fn enter(&self, owner: &'static Activation<K>) -> bool {
+        // Between the mark and the looks. Pairs with the barriers in `unbias`.
+        light_barrier();
+        // Acquire: the word is the one that was left there.
+        if !self.unbiasing.load(Ordering::Acquire)
+            && self.word.load(Ordering::Relaxed) == Word::with(owner, BIASED).bits
+        {
+            self.set(owner, State::Runtime);
+            return true;
+        }
+        self.enter_unbiased(owner)
+    }
+
+    // Beside the way of an owner with the bias.
+    #[inline(never)]
+    fn enter_unbiased(&self, owner: &'static Activation<K>) -> bool {
+        self.step(owner, State::User, State::Runtime)
+            || self.replace(Word::with(owner, BIASED), owner, State::Runtime)
+            // The bias was taken away in between.
+            || self.step(owner, State::User, State::Runtime)
+    }
+
+    /// Owners may have the bias: [`Vessels::pass_barriers`] works.
+    pub(crate) fn allow_bias(&self) {
+        self.leaves_as.store(BIASED, Ordering::Relaxed);
+        self.unbiased_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// The owner has the bias again when it leaves the runtime, if nobody has taken it away for a while.
+    pub(crate) fn bias_again(&self, now: u64) {
+        let unbiased = self.unbiased_ns.load(Ordering::Relaxed);
+        if unbiased != NEVER_BIASED && now.saturating_sub(unbiased) >= UNBIASED_NS {
+            self.leaves_as.store(BIASED, Ordering::Relaxed);
+        }
+    }
+
+    /// The word in which the owner of this one, which is in `User`, can be replaced. `None`: not now, since the owner is on its
+    /// way into the runtime, or somebody else is about to replace it.
+    ///
+    /// The owner sets its mark, looks if somebody is here, and enters by a store if it has the bias. After the barriers of all
+    /// kernel threads its mark is seen here, or it sees that somebody is here and enters by compare-and-swap.
+    pub(crate) fn unbias(&self, kernel: &K, word: Word<K>) -> Option<Word<K>>
+    where
+        K: Vessels,
+    {
+        if !word.is_biased() {
+            return Some(word);
+        }
+        if test_and_set(&self.unbiasing, Ordering::Acquire) {
+            return None;
+        }
+        let owner = word.owner();
+        self.leaves_as
+            .store(State::User as usize, Ordering::Relaxed);
+        let passed = kernel.pass_barriers();
+        let unbiased_ns = match passed {
+            true => kernel.now(),
+            false => NEVER_BIASED,
+        };
+        self.unbiased_ns.store(unbiased_ns, Ordering::Relaxed);
+        let user = Word::new(owner, State::User);
+        let is_out = passed && !owner.is_inside() && self.replace(word, owner, State::User);
+        // Release: the word comes first.
+        self.unbiasing.store(false, Ordering::Release);
+        if !passed {
+            // It has no bias any more when it has been inside.
+            kernel.interrupt(owner);
+        }
+        is_out.then_some(user)
     }
 }
 

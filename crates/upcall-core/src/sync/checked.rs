@@ -134,6 +134,11 @@ pub fn fence_after_locked() {
     full_fence();
 }
 
+/// As on the machine, where the other half makes it one.
+pub fn light_barrier() {
+    full_fence();
+}
+
 /// As on the machine. A swap that finds the flag set stores what is there already; loom does not know
 /// that the holder's store comes after it, and would let the loser see its own for ever.
 pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {

@@ -104,6 +104,7 @@ const fn states() -> [u8; 8] {
     let mut all = [0; 8];
     assert!(Vp::STATE_BITS == all.len() - 1);
     all[State::User as usize] = state::RUNNING;
+    all[Vp::BIASED] = state::RUNNING;
     all[State::Runtime as usize] = state::RUNNING;
     all[State::Kernel as usize] = state::IN_CALL;
     all[State::Idle as usize] = state::IDLE;

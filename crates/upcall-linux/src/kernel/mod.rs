@@ -306,6 +306,15 @@ unsafe impl Vessels for Linux {
         unsafe { base::clear_inside() }
     }
 
+    fn pass_barriers(&self) -> bool {
+        const PRIVATE: usize = 1 << 3;
+        const REGISTER_PRIVATE: usize = 1 << 4;
+        // SAFETY: membarrier touches no memory.
+        let call = |command: usize| unsafe { sys!(sys::SYS_membarrier, command, 0, 0) };
+        // Not registered yet, if it fails.
+        call(PRIVATE) == 0 || (call(REGISTER_PRIVATE) == 0 && call(PRIVATE) == 0)
+    }
+
     fn sleep(&self, activation: &Activation, seen: u32) {
         activation.kernel.glance.forget();
         self.sleep_in_futex(activation, seen, None);

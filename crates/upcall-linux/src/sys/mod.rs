@@ -5,10 +5,11 @@
 
 pub use libc::{
     SYS_clock_gettime, SYS_close, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_eventfd2,
-    SYS_exit, SYS_exit_group, SYS_fcntl, SYS_futex, SYS_getpid, SYS_gettid, SYS_madvise, SYS_mmap,
-    SYS_mprotect, SYS_munmap, SYS_openat, SYS_perf_event_open, SYS_pread64, SYS_rt_sigaction,
-    SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo, SYS_sched_setaffinity, SYS_sched_yield, SYS_tgkill,
-    SYS_timer_create, SYS_timer_settime, SYS_timerfd_create, SYS_timerfd_settime, SYS_write,
+    SYS_exit, SYS_exit_group, SYS_fcntl, SYS_futex, SYS_getpid, SYS_gettid, SYS_madvise,
+    SYS_membarrier, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_openat, SYS_perf_event_open,
+    SYS_pread64, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_tgsigqueueinfo,
+    SYS_sched_setaffinity, SYS_sched_yield, SYS_tgkill, SYS_timer_create, SYS_timer_settime,
+    SYS_timerfd_create, SYS_timerfd_settime, SYS_write,
 };
 
 /// sched_getaffinity(2).

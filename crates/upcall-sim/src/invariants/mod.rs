@@ -130,8 +130,13 @@ impl Space {
     }
 }
 
-/// The vessel that owns a virtual processor, and what it does.
+/// The vessel that owns a virtual processor, and what it does. With the bias it is inside the runtime as soon as it is marked.
 fn word(vp: &Vp) -> Option<(usize, State)> {
     let word = vp.word();
-    Some((Machine::vessel_of(word.owner())?, word.state()))
+    let enters = word.is_biased() && word.owner().is_inside();
+    let state = match enters {
+        true => State::Runtime,
+        false => word.state(),
+    };
+    Some((Machine::vessel_of(word.owner())?, state))
 }

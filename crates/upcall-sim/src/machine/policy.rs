@@ -21,6 +21,7 @@ pub enum Call {
     Sleep,
     Wake,
     Interrupt,
+    PassBarriers,
     IsBlocked,
     Waiting,
     Spawn,

@@ -8,8 +8,11 @@
 mod scratch;
 mod table;
 
+use std::sync::Mutex;
+use std::thread::available_parallelism;
+
 use scratch::Scratch;
-use table::MUTANTS;
+use table::{MUTANTS, Mutant};
 use upcall_sim::invariants::{AFTER_EVERY_EVENT, AT_EACH_STEP, AT_REST, Invariant};
 
 /// Builds the copy and explores a scenario there: the report, if it fails.
@@ -28,40 +31,58 @@ const CRATES: &[&str] = &[
 /// Seeds that a mutant may take to be caught.
 const SEEDS: u64 = 10_000;
 
+/// Mutants that are built and explored at a time, at most.
+const WORKERS: usize = 4;
+
 /// Points of a shrunk run, at most.
 const SMALL: u64 = 400;
+
+/// What is to be said of a mutant that is not caught.
+fn escape_of(mutant: &Mutant, scratch: &Scratch) -> Option<String> {
+    let name = mutant.caught_by;
+    scratch.restore();
+    mutant.apply(scratch);
+    let seeds = SEEDS.to_string();
+    let variables = [
+        ("UPCALL_TEST_SEEDS", &*seeds),
+        ("UPCALL_TEST_SHRINK", "0"),
+        ("UPCALL_TEST_WANTED", name),
+    ];
+    let report = explore(scratch, mutant.scenario, &variables);
+    let Some(report) = report else {
+        let scenario = mutant.scenario;
+        return Some(format!("{name}, {scenario}: not caught by {SEEDS} seeds"));
+    };
+    eprintln!("{name}, {}: {}", mutant.scenario, first_failure(&report));
+    None
+}
 
 #[test]
 #[ignore = "builds the runtime a dozen times, in a minute or two"]
 fn every_mutant_is_caught_by_its_invariant() {
-    let scratch = Scratch::new("mutants", CRATES);
     let one = std::env::var("UPCALL_TEST_MUTANT").ok();
-    let mut escaped = Vec::new();
-    for mutant in MUTANTS {
-        // One that breaks much is caught by others as well, or crashes, with some seeds.
-        let name = mutant.caught_by;
-        if one.as_ref().is_some_and(|one| one != name) {
-            continue;
+    // One that breaks much is caught by others as well, or crashes, with some seeds.
+    let wanted = |mutant: &&Mutant| one.as_ref().is_none_or(|one| one == mutant.caught_by);
+    let mutants = Mutex::new(MUTANTS.iter().filter(wanted));
+    let escaped = Mutex::new(Vec::new());
+    // An exploration takes one processor, and most of a build does.
+    let workers = available_parallelism().map_or(1, |count| count.get().min(WORKERS));
+    std::thread::scope(|scope| {
+        for worker in 0..workers {
+            let (mutants, escaped) = (&mutants, &escaped);
+            scope.spawn(move || {
+                let scratch = Scratch::new(&format!("mutants-{worker}"), CRATES);
+                loop {
+                    let mutant = mutants.lock().unwrap().next();
+                    let Some(mutant) = mutant else { return };
+                    if let Some(escape) = escape_of(mutant, &scratch) {
+                        escaped.lock().unwrap().push(escape);
+                    }
+                }
+            });
         }
-        scratch.restore();
-        mutant.apply(&scratch);
-        let seeds = SEEDS.to_string();
-        let variables = [
-            ("UPCALL_TEST_SEEDS", &*seeds),
-            ("UPCALL_TEST_SHRINK", "0"),
-            ("UPCALL_TEST_WANTED", name),
-        ];
-        let report = explore(&scratch, mutant.scenario, &variables);
-        match report {
-            Some(report) => {
-                eprintln!("{name}, {}: {}", mutant.scenario, first_failure(&report));
-            }
-            None => escaped.push(format!(
-                "{name}, {}: not caught by {SEEDS} seeds",
-                mutant.scenario
-            )),
-        }
-    }
+    });
+    let escaped = escaped.into_inner().unwrap();
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
 }
 

@@ -44,6 +44,13 @@ pub const MUTANTS: &[Mutant] = &[
         scenario: "blocking_calls",
     },
     Mutant {
+        caught_by: "a_lock_holder_is_continued_first",
+        file: "state/vp.rs",
+        text: "passed && !owner.is_inside() && self",
+        instead: "passed && self",
+        scenario: "descriptors",
+    },
+    Mutant {
         caught_by: "a lock is taken outside of the runtime",
         file: "runtime/passage.rs",
         text: "if vp.has_had_enough(now) {",

@@ -18,7 +18,7 @@ use crate::machine::{Errno, Machine};
 use crate::state::activation::Activation;
 use crate::state::thread::{Thread, ThreadList};
 use crate::state::vp::Vp;
-use crate::sync::{AtomicBool, AtomicU32, UnsafeCell};
+use crate::sync::{AtomicBool, AtomicU32, UnsafeCell, light_barrier};
 
 std::thread_local! {
     /// Memory of the execution, given back when the next one begins: nothing refers to it then.
@@ -144,7 +144,12 @@ unsafe impl Vessels for Checked {
         unsafe { &*(address as *const Activation<Self>) }
     }
 
+    fn set_inside(&self) {
+        self.current().inside.store(1, Ordering::Relaxed);
+    }
+
     fn clear_inside(&self) -> bool {
+        self.current().inside.store(0, Ordering::Release);
         self.current().attention.load(Ordering::Relaxed) != 0
     }
 
@@ -160,6 +165,11 @@ unsafe impl Vessels for Checked {
         let (lock, bell) = &self.beds[activation.kernel.0];
         drop(lock.lock().unwrap());
         bell.notify_one();
+    }
+
+    fn pass_barriers(&self) -> bool {
+        light_barrier();
+        true
     }
 
     fn interrupt(&self, _: &Activation<Self>) {

@@ -77,7 +77,7 @@ use crate::runtime::Runtime;
 use crate::state::activation::Activation;
 #[cfg(loom)]
 use crate::state::inside::Entered;
-use crate::state::thread::{Phase, Thread};
+use crate::state::thread::Thread;
 #[cfg(loom)]
 use crate::state::vp::Vp;
 

@@ -65,6 +65,43 @@ fn an_owner_in_a_system_call_is_replaced_once_or_not_at_all() {
     enter_against_take_over(State::Kernel);
 }
 
+/// The owner has the bias, and enters and leaves; somebody else takes the processor from it meanwhile.
+#[test]
+fn an_owner_with_the_bias_is_replaced_outside_or_not_at_all() {
+    check(140, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let (first, second) = (owner(vp), another(runtime, vp));
+        vp.allow_bias();
+        vp.leave(first);
+        first.inside.store(0, Ordering::Relaxed);
+        let taker = thread::spawn(move || {
+            let word = vp.word();
+            let taken = word.state() == State::User
+                && vp
+                    .unbias(&runtime.kernel, word)
+                    .is_some_and(|word| vp.replace(word, second, State::Runtime));
+            if taken {
+                touch(runtime);
+            }
+            taken
+        });
+        let mut kept = true;
+        for _ in 0..2 {
+            first.inside.store(1, Ordering::Relaxed);
+            kept = vp.enter(first);
+            if kept {
+                touch(runtime);
+                vp.leave(first);
+            }
+            first.inside.store(0, Ordering::Release);
+        }
+        let taken = taker.join().unwrap();
+        assert!(kept || taken);
+        assert!(core::ptr::eq(owner(vp), if taken { second } else { first }));
+    });
+}
+
 /// Rung by one, taken by another that came back from the kernel, or gone back to work by itself.
 #[test]
 fn an_idle_owner_goes_on_with_one_order() {
