@@ -154,11 +154,13 @@ fn upcall_bench() {
         &[
             &[
                 "args",
+                "farewell",
                 "guarded",
                 "installed",
                 "machine",
                 "problem",
                 "stats",
+                "terminal",
                 "workload",
             ],
             &[

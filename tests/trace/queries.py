@@ -39,12 +39,16 @@ WRONG = {
           where kind = 'virtual processors' and dur > 0 and slice.name not in ('idle', 'another program''s turn')
         ) where overlaps
     """,
-    "threads that run at a virtual processor and not on their own track": """
-        select kind, name, sum(dur) as ns from (
-          select 'threads' as kind, place.name as name, dur from slice join place using (track_id)
-          where kind = 'threads' and slice.name = 'runs'
-        ) where name not in (select slice.name from slice join place using (track_id) where kind = 'virtual processors')
-        group by kind, name
+    "threads that run for longer than they have a virtual processor": """
+        with own as (
+          select place.name as name, sum(dur) as ns from slice join place using (track_id)
+          where kind = 'threads' and slice.name = 'runs' group by place.name
+        ), had as (
+          select slice.name as name, sum(dur) as ns from slice join place using (track_id)
+          where kind = 'virtual processors' group by slice.name
+        )
+        select own.name as name, own.ns as runs, had.ns as has from own left join had using (name)
+        where own.ns > ifnull(had.ns, 0)
     """,
     "arrows that lead back in time": """
         select begin.name, begin.ts, end.ts from flow

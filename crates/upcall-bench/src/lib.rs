@@ -33,6 +33,7 @@ mod catalogue;
 mod child;
 mod choice;
 mod counts;
+mod farewell;
 pub mod guarded;
 mod installed;
 mod jobs;
@@ -53,6 +54,7 @@ mod servers;
 mod session;
 mod stats;
 mod table;
+pub mod terminal;
 mod who;
 pub mod workload;
 
@@ -72,6 +74,9 @@ const OURS: u8 = 125;
 /// command of `upcall`, if `args` ask for something that does not exist or cannot be had here.
 #[must_use]
 pub fn main(args: BenchArgs) -> ExitCode {
+    if let Some(results) = &args.output {
+        farewell::prepare(results);
+    }
     match run(&args, &mut std::io::stdout()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

@@ -23,6 +23,7 @@ use crate::results::{End, Head, LeftOut, Note, Sink};
 use crate::runtime::{self, Runtime, Runtimes};
 use crate::servers;
 use crate::table::{self, Row};
+use crate::terminal::{for_people, is_utf8};
 
 /// Runs the benchmark; true if nothing failed and, under `--check`, every bound holds.
 ///
@@ -39,7 +40,7 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
         false => Vec::new(),
     };
     if args.list {
-        return print(out, &table::list(&choices)).map(|()| true);
+        return print(out, &for_people(&table::list(&choices))).map(|()| true);
     }
     if args.rounds == 0 {
         let what = "no rounds would be no figures";
@@ -106,7 +107,10 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<bool, Problem> {
         }
     }
     if !args.json {
-        print(out, &table::title(&runtimes, bench.allowed.count()))?;
+        print(
+            out,
+            &for_people(&table::title(&runtimes, bench.allowed.count())),
+        )?;
     }
     let names: Vec<_> = runtimes.all.iter().map(|runtime| runtime.name).collect();
     let head = Note::Head(head(args, &runtimes, bench.allowed.count()));
@@ -195,7 +199,11 @@ fn progress_bar() -> ProgressBar {
     }
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg} ({eta} left)");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.with_style(match is_utf8() {
+        true => style,
+        false => style.progress_chars("#>-"),
+    })
 }
 
 /// A check compares ours with the native run: that must be there, and of ours all that were asked for.
@@ -308,7 +316,7 @@ fn show(
     keep(bench.args, sink, &lines)?;
     if !bench.args.json {
         let name = (choice.workload, outcome.variant, workers);
-        lines = table::outcome(name, outcome.unit, &rows, &verdicts);
+        lines = for_people(&table::outcome(name, outcome.unit, &rows, &verdicts)).into_owned();
     }
     bench.progress.suspend(|| print(out, &lines))?;
     let broken = || verdicts.iter().filter(|(_, v)| *v != Verdict::Holds);

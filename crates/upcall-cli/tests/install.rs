@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -50,6 +52,71 @@ fn install(words: &[&str], variables: &[(&str, &Path)]) -> Output {
 fn text(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+/// A run that is interrupted keeps what it has, and says where.
+#[test]
+fn a_benchmark_that_is_interrupted_says_what_is_kept() {
+    let place = directory("install_interrupted");
+    let results = place.join("figures/results.jsonl");
+    let mut child = Command::new(built().join("upcall"))
+        .args([
+            "bench",
+            "--quick",
+            "--rounds",
+            "1000000",
+            "--runtime",
+            "nptl",
+            "yield",
+            "-o",
+        ])
+        .arg(&results)
+        .env("HOME", &place)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    while !fs::read_to_string(&results).is_ok_and(|text| text.ends_with('\n')) {
+        let ended = child.try_wait().expect("a child");
+        assert!(ended.is_none(), "{ended:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // SAFETY: a child that was not waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let done = child.wait_with_output().expect("it ends");
+    assert_eq!(done.status.signal(), Some(libc::SIGINT));
+    let said = String::from_utf8(done.stderr).expect("text");
+    let report = format!("upcall report {}\n", place.join("figures").display());
+    assert!(
+        said.ends_with(&report) && said.contains("ended by a signal"),
+        "{said}"
+    );
+    assert!(said.contains(results.to_str().expect("text")), "{said}");
+}
+
+#[test]
+fn who_would_not_find_the_command_is_told_where_it_is() {
+    let place = directory("install_path");
+    let bin = place.join("bin");
+    let usual = std::env::var("PATH").unwrap_or_default();
+    let more = PathBuf::from(format!("{}:{usual}", bin.display()));
+    let prefix = ("PREFIX", place.as_path());
+    let build = ("UPCALL_BUILD", built());
+    let nothing = PathBuf::from("/");
+    let said = |variables: &[(&str, &Path)]| {
+        let done = install(&["command"], variables);
+        text(&done);
+        String::from_utf8(done.stderr).expect("text")
+    };
+    let told = said(&[prefix, build]);
+    let export = format!("export PATH=\"{}:$PATH\"", bin.display());
+    assert!(
+        told.lines().count() == 1 && told.contains(&export),
+        "{told}"
+    );
+    assert_eq!(said(&[prefix, build, ("PATH", &more)]), "");
+    // Where it is put is not where it is to be used.
+    assert_eq!(said(&[prefix, build, ("DESTDIR", &nothing)]), "");
 }
 
 /// All files and links below a directory.

@@ -33,6 +33,7 @@ use crate::noise::Watch;
 use crate::results::LeftOut;
 use crate::runtime::{Runtime, Runtimes};
 use crate::servers::House;
+use crate::terminal::for_people;
 
 /// Samples by (variant, series, index of the runtime).
 pub type Samples = BTreeMap<(&'static str, &'static str, usize), Vec<f64>>;
@@ -99,6 +100,7 @@ impl<'a> Bench<'a> {
 
     /// Says something on standard error without spoiling the progress bar.
     pub fn say(&self, text: &str) {
+        let text = for_people(text);
         self.progress.suspend(|| eprintln!("upcall bench: {text}"));
     }
 

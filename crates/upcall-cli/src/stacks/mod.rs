@@ -119,6 +119,7 @@ fn look(args: &StacksArgs) -> Result<Report, Refusal> {
     let mut threads = Vec::new();
     for ((thread, frames), still) in all.into_iter().zip(call_chains).zip(&still) {
         let deadline = thread.deadline.filter(|_| is_process);
+        let waits_for_a_thread = thread.waits_for_a_thread();
         let mut shown = report::Thread {
             number: thread.number,
             id: thread.id,
@@ -127,6 +128,7 @@ fn look(args: &StacksArgs) -> Result<Report, Refusal> {
             vp: thread.vp,
             tid: thread.tid,
             waits_for: thread.waits_for,
+            waits_for_a_thread,
             at_most_ms: deadline.map(|at| (at.wrapping_sub(now) as i64) / 1_000_000),
             went_on: !still,
             frames: frames.map(|frames| frames.iter().flat_map(|at| named(&objects, at)).collect()),
@@ -142,6 +144,7 @@ fn look(args: &StacksArgs) -> Result<Report, Refusal> {
         program: program(&memory),
         stopped: args.stop || !is_process,
         consistent: still.iter().all(|&still| still),
+        all_wait_for: report::all_wait_for(&threads),
         threads,
     })
 }

@@ -209,7 +209,15 @@ impl Image<'_> {
         let name = (at < found.end).then_some(found.name)?;
         // A symbol's version is not a part of the name.
         let name = name.split('@').next().unwrap_or(name);
-        Some(addr2line::demangle_auto(name.into(), None).into_owned())
+        Some(demangled(name))
+    }
+}
+
+/// The name as the program's source has it. One of C stays as it is: `f` is not C++'s abbreviation of a type.
+fn demangled(name: &str) -> String {
+    match name.starts_with("_Z") || name.starts_with("_R") {
+        true => addr2line::demangle_auto(name.into(), None).into_owned(),
+        false => name.into(),
     }
 }
 
@@ -261,6 +269,21 @@ impl<'a> Objects<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_c_stay_and_others_are_demangled() {
+        for (name, shown) in [
+            ("f", "f"),
+            ("g", "g"),
+            ("main", "main"),
+            ("_start", "_start"),
+            ("_Z1fi", "f(int)"),
+            ("_ZN5dance4move17h0123456789abcdefE", "dance::move"),
+            ("_RNvC5dance4move", "dance::move"),
+        ] {
+            assert_eq!(demangled(name), shown, "{name}");
+        }
+    }
 
     #[inline(never)]
     fn here_am_i() -> u64 {

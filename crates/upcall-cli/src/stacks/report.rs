@@ -17,6 +17,8 @@ pub struct Report {
     pub stopped: bool,
     /// No thread has gone on while it was looked at.
     pub consistent: bool,
+    /// For what all threads wait, if all of them do: "one another", or "the outside".
+    pub all_wait_for: Option<&'static str>,
     pub threads: Vec<Thread>,
 }
 
@@ -32,6 +34,9 @@ pub struct Thread {
     /// The kernel thread that has it.
     pub tid: Option<i32>,
     pub waits_for: Option<String>,
+    /// It waits for another thread, and for nothing else.
+    #[serde(skip)]
+    pub waits_for_a_thread: bool,
     /// When its wait ends at the latest; negative if that has passed.
     pub at_most_ms: Option<i64>,
     /// It has gone on while it was looked at: its frames may be wrong.
@@ -88,6 +93,20 @@ impl Thread {
     }
 }
 
+const ONE_ANOTHER: &str = "one another";
+
+/// For what all threads wait. None: some thread goes on, or may.
+pub fn all_wait_for(threads: &[Thread]) -> Option<&'static str> {
+    let waits = |one: &Thread| !one.went_on && matches!(one.state, "parked" | "blocked");
+    if threads.is_empty() || !threads.iter().all(waits) {
+        return None;
+    }
+    match threads.iter().all(|one| one.waits_for_a_thread) {
+        true => Some(ONE_ANOTHER),
+        false => Some("the outside"),
+    }
+}
+
 impl Report {
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -95,7 +114,17 @@ impl Report {
             .pid
             .map_or("core file".into(), |pid| format!("process {pid}"));
         let count = self.threads.len();
-        let _ = writeln!(text, "{whose}, {}: {count} threads", plain(&self.program));
+        let _ = write!(text, "{whose}, {}: {count} threads", plain(&self.program));
+        match self.all_wait_for {
+            Some(ONE_ANOTHER) => text.push_str(", which all wait for one another"),
+            Some(_) => {
+                let inside = self.threads.iter().filter(|one| one.waits_for_a_thread);
+                let outside = count - inside.count();
+                let _ = write!(text, ", which all wait, {outside} of them for the outside");
+            }
+            None => {}
+        }
+        text.push('\n');
         for thread in &self.threads {
             thread.tell(&mut text, self.stopped);
         }
@@ -189,6 +218,7 @@ mod tests {
             vp: None,
             tid: None,
             waits_for: Some("its deadline".into()),
+            waits_for_a_thread: false,
             at_most_ms: Some(1500),
             went_on: true,
             frames,
@@ -203,6 +233,7 @@ mod tests {
             program: "p".into(),
             stopped: false,
             consistent: false,
+            all_wait_for: None,
             threads: vec![
                 thread(Some(vec![frame("f", Whose::Programs)])),
                 thread(None),
@@ -218,6 +249,45 @@ mod tests {
         );
         assert!(text.contains("2 of 2 threads went on"), "{text}");
         assert!(text.contains("--stop"), "{text}");
+    }
+
+    #[test]
+    fn a_deadlock_is_told_from_a_program_that_waits_for_the_outside() {
+        let of = |all: &[(&'static str, bool)]| {
+            let one = |&(state, waits_for_a_thread): &(&'static str, bool)| Thread {
+                state,
+                waits_for_a_thread,
+                went_on: false,
+                ..thread(None)
+            };
+            let threads: Vec<Thread> = all.iter().map(one).collect();
+            let report = Report {
+                v: 1,
+                pid: Some(7),
+                program: "p".into(),
+                stopped: false,
+                consistent: true,
+                all_wait_for: all_wait_for(&threads),
+                threads,
+            };
+            report.text().lines().next().expect("a line").to_owned()
+        };
+        for (threads, said) in [
+            (
+                &[("parked", true), ("parked", true)][..],
+                ", which all wait for one another",
+            ),
+            (
+                &[("parked", true), ("parked", false), ("blocked", false)],
+                ", which all wait, 2 of them for the outside",
+            ),
+            (&[("parked", true), ("running", false)], ""),
+            (&[("parked", true), ("ready", false)], ""),
+            (&[("parked", true), ("bound", false)], ""),
+        ] {
+            let expected = format!("process 7, p: {} threads{said}", threads.len());
+            assert_eq!(of(threads), expected);
+        }
     }
 
     #[test]

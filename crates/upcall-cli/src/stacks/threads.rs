@@ -89,10 +89,19 @@ pub struct Thread {
     /// The kernel thread that has it.
     pub tid: Option<i32>,
     pub waits_for: Option<String>,
+    /// By another thread, and by nothing else but a deadline.
+    is_to_be_woken: bool,
     /// When its wait ends at the latest, in nanoseconds of CLOCK_MONOTONIC.
     pub deadline: Option<u64>,
     /// From where its frames are found, if its memory says.
     pub registers: Option<Registers>,
+}
+
+impl Thread {
+    /// Returns true if it waits for another thread of its process, whenever that may be.
+    pub fn waits_for_a_thread(&self) -> bool {
+        self.state == State::Parked && self.deadline.is_none() && self.is_to_be_woken
+    }
 }
 
 /// The threads of a process.
@@ -200,6 +209,7 @@ impl<'a> Threads<'a> {
             vp: None,
             tid: None,
             waits_for: None,
+            is_to_be_woken: false,
             deadline: has_deadline
                 .then(|| word(address, at.thread_deadline))
                 .transpose()?,
@@ -284,6 +294,9 @@ impl<'a> Threads<'a> {
         thread.registers = Some(registers);
         if thread.state == State::Parked {
             thread.waits_for = self.parked_for(thread)?;
+            let waits = thread.words.wait;
+            let kind = it.waits[(waits & 3) as usize];
+            thread.is_to_be_woken = waits != 0 && kind != wait::SLEEP;
         }
         Ok(())
     }

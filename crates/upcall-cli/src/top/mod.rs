@@ -26,6 +26,8 @@ use screen::Screen;
 use view::{Means, View};
 
 const MORE: &str = "upcall help top";
+/// Where there is nothing to show.
+const NONE: &str = "no program of this user has threads under Upcall";
 
 pub fn run(args: &TopArgs) -> i32 {
     if let Some(refusal) = args.pid.iter().find_map(|&pid| missing(pid)) {
@@ -57,7 +59,16 @@ fn once(args: &TopArgs) -> i32 {
             }
         }
     }
-    say(view::table(&report, args.sort, means()).as_bytes())
+    for pid in &args.pid {
+        if !report.programs.iter().any(|one| one.pid == *pid) {
+            eprintln!("upcall: process {pid} is not under Upcall, or has had one thread only");
+        }
+    }
+    if report.programs.is_empty() && args.pid.is_empty() {
+        eprintln!("upcall: {NONE}");
+    }
+    let table = view::table(&report, args.sort, means(), screen::width());
+    say(table.as_bytes())
 }
 
 fn interactive(args: &TopArgs) -> i32 {
@@ -92,14 +103,10 @@ fn interactive(args: &TopArgs) -> i32 {
 
 /// What the terminal can show, by the environment.
 fn means() -> Means {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .find_map(variable);
-    let locale = locale.unwrap_or_default().to_ascii_lowercase();
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     Means {
-        colour: variable("NO_COLOR").is_none(),
-        utf8: locale.contains("utf-8") || locale.contains("utf8"),
+        colour: !no_colour,
+        utf8: upcall_bench::terminal::is_utf8(),
     }
 }
 

@@ -13,7 +13,7 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
+use ratatui::crossterm::terminal::{self, EnterAlternateScreen, enable_raw_mode};
 
 use super::report::Report;
 use super::view::View;
@@ -48,6 +48,12 @@ extern "C" fn end_by_signal(signal: libc::c_int) {
 pub fn is_there() -> bool {
     let can = std::env::var("TERM").is_ok_and(|name| !name.is_empty() && name != "dumb");
     can && io::stdin().is_terminal() && stdout().is_terminal()
+}
+
+/// How many columns the terminal has to which standard output goes, if that is one.
+pub fn width() -> Option<usize> {
+    let (columns, _) = stdout().is_terminal().then(terminal::size)?.ok()?;
+    (columns > 0).then_some(columns.into())
 }
 
 /// The terminal while it is ours.

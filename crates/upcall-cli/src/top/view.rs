@@ -37,6 +37,8 @@ const CELLS: usize = 8;
 const STRIP_LINES: usize = 4;
 /// The least width of the last column.
 const REST: usize = 8;
+/// Keys are the letters before brackets.
+const SORTS: &str = "sort: c(pu u(pcalls t(hreads b(locked p(id n(ame r(everse";
 
 struct Column {
     name: &'static str,
@@ -150,22 +152,42 @@ fn row(columns: &[&Column], text: impl Fn(&Column) -> String) -> String {
     row
 }
 
-/// The table as text, with all columns.
-pub fn table(report: &Report, key: SortKey, means: Means) -> String {
-    let columns: Vec<&Column> = COLUMNS.iter().collect();
-    let mut text = row(&columns, |column| column.name.into()) + "PROGRAM\n";
-    for one in sorted(report, key, false) {
-        text += &row(&columns, |column| plain(&(column.text)(one), means));
-        text += &plain(&one.program, means);
+/// The table as text: with the columns for which a terminal has room, or all of them and nothing cut.
+pub fn table(report: &Report, key: SortKey, means: Means, terminal: Option<usize>) -> String {
+    let width = terminal.unwrap_or(usize::MAX);
+    let columns = fitting(width);
+    let mut text = String::new();
+    let mut say = |line: String| {
+        text += cut(&line, width).trim_end();
         text.push('\n');
+    };
+    say(row(&columns, |column| column.name.into()) + "PROGRAM");
+    for one in sorted(report, key, false) {
+        let cells = row(&columns, |column| plain(&(column.text)(one), means));
+        say(cells + &plain(&one.program, means));
         for thread in one.list.iter().flatten() {
-            text += &format!(
-                "    {}\n",
-                thread_row(thread, 15, usize::MAX, means).trim_end()
-            );
+            let line = thread_row(thread, names(width), usize::MAX, means);
+            say(format!("    {line}"));
         }
     }
     text
+}
+
+/// What there is no room for is left out whole.
+fn hints(all: &[&str], width: usize) -> String {
+    let mut text = String::new();
+    for hint in all {
+        let gap = if text.is_empty() { "" } else { "  " };
+        if text.len() + gap.len() + hint.len() <= width {
+            text = text + gap + hint;
+        }
+    }
+    text
+}
+
+/// The width of a thread's name.
+fn names(width: usize) -> usize {
+    if width < 60 { 10 } else { 15 }
 }
 
 fn plain(text: &str, means: Means) -> String {
@@ -343,10 +365,10 @@ impl View {
         let width = usize::from(area.width);
         let mut lines = vec![self.head(report, width)];
         lines.extend(self.strip(report, width));
-        let foot = if self.shows_threads {
-            "q quit  Esc back  Up Down scroll  s by state"
+        let foot: &[&str] = if self.shows_threads {
+            &["q quit", "Esc back", "s by state", "Up Down scroll"]
         } else {
-            "q quit  Enter threads  Up Down select  sort: c cpu  u upcalls  t threads  b blocked  p pid  n name  r reverse"
+            &["q quit", "Enter threads", SORTS, "Up Down select"]
         };
         let room = usize::from(area.height).saturating_sub(lines.len() + 1);
         if self.shows_threads {
@@ -361,7 +383,7 @@ impl View {
             height: area.height.min(1),
             ..area
         };
-        frame.render_widget(Paragraph::new(cut(foot, width)), last);
+        frame.render_widget(Paragraph::new(hints(foot, width)), last);
     }
 
     fn head(&self, report: &Report, width: usize) -> Line<'static> {
@@ -478,7 +500,7 @@ impl View {
             notes.push(format!("no counters of any program: {trouble}"));
         }
         if all.is_empty() {
-            notes.push("no program of this user has threads under Upcall".into());
+            notes.push(super::NONE.into());
         }
         if let Some(one) = all.iter().find(|one| Some(one.pid) == self.selected) {
             let unseen = [("counters", &one.no_counters), ("states", &one.no_states)];
@@ -511,7 +533,7 @@ impl View {
             lines.extend(wrapped(&text, width, room.saturating_sub(1)));
             return lines;
         };
-        let names = if width < 60 { 10 } else { 15 };
+        let names = names(width);
         lines.push(Line::styled(
             cut(&thread_head(names), width),
             Modifier::UNDERLINED,

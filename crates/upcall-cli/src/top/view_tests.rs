@@ -127,7 +127,7 @@ fn forty_columns_show_what_matters_in_ascii() {
         "b       7     12     5     1 br?ad",
         "",
         "",
-        "q quit  Enter threads  Up Down select  s",
+        "q quit  Enter threads  Up Down select",
     ];
     assert_eq!(lines, expected);
     assert!(!has_colour(&buffer));
@@ -174,6 +174,48 @@ fn no_line_is_wider_than_the_terminal() {
         let columns = fitting(width - 2);
         let used: usize = columns.iter().map(|column| column.width + 1).sum();
         assert!(used + REST <= width - 2, "{width}");
+    }
+}
+
+/// What keys do is said whole, and in 80 columns all of it but the arrows.
+#[test]
+fn hints_are_said_whole() {
+    let mut view = View::new(PLAIN, SortKey::Cpu);
+    for width in 1..130 {
+        let (lines, _) = draw(&mut view, &two(), width, 5);
+        let of = ["q quit", "Enter threads", SORTS, "Up Down select"];
+        assert!(
+            lines[4]
+                .split("  ")
+                .all(|one| one.is_empty() || of.contains(&one)),
+            "{lines:?}"
+        );
+        assert_eq!(lines[4].contains(SORTS), width >= 80, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_table_fits_the_terminal_and_is_whole_where_there_is_none() {
+    let of = |terminal| table(&two(), SortKey::Cpu, PLAIN, terminal);
+    let lines: Vec<String> = of(Some(40)).lines().map(Into::into).collect();
+    let expected = [
+        "    PID    THR   BLK  CPU% PROGRAM",
+        "     70     12     5   150 busy",
+        "        1 main       parked        its d",
+        "        2 n?me[2J    running     1",
+        "      7     12     5     1 br?ad",
+        "        1 main       parked        its d",
+        "        2 n?me[2J    running     1",
+    ];
+    assert_eq!(lines, expected);
+    for column in COLUMNS {
+        assert!(of(None).contains(column.name), "{}", column.name);
+    }
+    for width in 1..200 {
+        assert!(
+            of(Some(width)).lines().all(|line| line.len() <= width),
+            "{width}"
+        );
     }
 }
 

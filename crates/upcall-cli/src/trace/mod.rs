@@ -45,11 +45,7 @@ pub fn run(args: &TraceArgs) -> i32 {
 fn record(args: &TraceArgs) -> Result<i32, Refusal> {
     let target = &args.output;
     let draft = Draft::new(target).map_err(|error| no_file(target, &error))?;
-    let folder = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let spool = Spool::new(folder).map_err(|error| no_file(target, &error))?;
+    let spool = Spool::new(&draft.folder()).map_err(|error| no_file(target, &error))?;
     let mut session = Session::new(spool);
     if let Some(pid) = args.pid {
         session.attach(pid, args.duration)?;
@@ -79,6 +75,13 @@ fn write(session: &mut Session, target: &Path, mut draft: Draft) -> Result<(), (
              thread of it goes on",
             target.display()
         );
+        // SAFETY: asks only.
+        if unsafe { libc::geteuid() } == 0 && session.is_of_a_start() {
+            eprintln!(
+                "upcall: a program that gives up the superuser's rights before that cannot note anything for this command, which is \
+                 the superuser's: start it by upcall run, and name its process by -p"
+            );
+        }
         return Ok(());
     }
     let written = session.events().and_then(|(events, count)| {
@@ -113,8 +116,9 @@ fn write(session: &mut Session, target: &Path, mut draft: Draft) -> Result<(), (
 
 fn say(target: &Path, events: usize, summary: &Summary, activations: usize) {
     let Summary { threads, vps, .. } = summary;
+    let processors = if *vps == 1 { "processor" } else { "processors" };
     eprintln!(
-        "upcall: {}: {events} events of {threads} threads on {activations} activations; {vps} virtual processors, busy \
+        "upcall: {}: {events} events of {threads} threads on {activations} activations; {vps} virtual {processors}, busy \
          {:.1} % of the time; see it at ui.perfetto.dev",
         target.display(),
         summary.utilisation(),
@@ -135,6 +139,12 @@ fn no_file(target: &Path, error: &io::Error) -> Refusal {
         remedy: format!("{remedy}: upcall trace -o FILE"),
         more: MORE,
     }
+}
+
+/// Returns true if a directory has the name of one that this command makes, which goes with it.
+pub fn is_of_a_command(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(session::SCRATCH))
 }
 
 /// Where there may be a directory in memory for files that programs of this user make.

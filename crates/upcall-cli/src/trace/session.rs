@@ -1,9 +1,9 @@
 //! Reads what programs note, from a start, an attachment or what they have left, until there is no more.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -56,15 +56,47 @@ pub struct Session {
     /// Its exit status, once it has ended.
     status: i32,
     scratch: Option<Scratch>,
+    is_of_a_start: bool,
 }
 
-/// A directory that is removed with what is in it.
-struct Scratch(PathBuf);
+/// A directory that is removed with what is in it. While it is used it is locked: one of a command that was killed is removed by
+/// the next.
+struct Scratch {
+    path: PathBuf,
+    _lock: Option<File>,
+}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// What the names of such directories begin with. The number of the process follows.
+pub const SCRATCH: &str = "upcall-trace-";
+
+/// Removes the directories of commands that were killed.
+fn sweep(place: &Path) {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(SCRATCH));
+        let is_gone = |pid: &str| !fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+        let is_left = pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && is_gone(pid));
+        // In another container it has another number.
+        if is_left && lock(&entry.path()).is_some() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Locks a directory until the file is closed. None: it cannot be, or is another's.
+fn lock(path: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+    let file = options.open(path).ok()?;
+    file.try_lock().ok().map(|()| file)
 }
 
 impl Scratch {
@@ -85,13 +117,17 @@ impl Scratch {
     fn for_user(user: u32, longest: usize) -> Result<Self, Refusal> {
         let mut last = None;
         for place in places(user) {
-            let path = place.join(format!("upcall-trace-{}", std::process::id()));
+            sweep(&place);
+            let path = place.join(format!("{SCRATCH}{}", std::process::id()));
             if path.as_os_str().len() > longest {
                 continue;
             }
             let made = fs::DirBuilder::new().mode(0o700).create(&path);
             match made.and_then(|()| chown(&path, Some(user), None)) {
-                Ok(()) => return Ok(Scratch(path)),
+                Ok(()) => {
+                    let _lock = lock(&path);
+                    return Ok(Scratch { path, _lock });
+                }
                 Err(error) => last = Some((path, error)),
             }
         }
@@ -118,6 +154,7 @@ impl Session {
             child: None,
             status: 0,
             scratch: None,
+            is_of_a_start: false,
         }
     }
 
@@ -128,7 +165,7 @@ impl Session {
         let child = Command::new("/proc/self/exe")
             .args(["run", "--"])
             .args(command)
-            .env("UPCALL_TRACE", &scratch.0)
+            .env("UPCALL_TRACE", &scratch.path)
             .spawn()
             .map_err(|error| Refusal {
                 what: "cannot start the program".into(),
@@ -137,18 +174,19 @@ impl Session {
                 more: MORE,
             })?;
         self.child = Some(child);
+        self.is_of_a_start = true;
         let end = limit.map(|limit| Instant::now() + limit);
         let is_over = || end.is_some_and(|end| Instant::now() >= end);
         let mut pace = Pace::begin();
         let mut looked = None;
         while self.goes_on() && !is_over() && self.trouble.is_none() {
             if looked.is_none_or(|at: Instant| at.elapsed() >= LOOK_EVERY) {
-                self.look(&scratch.0);
+                self.look(&scratch.path);
                 looked = Some(Instant::now());
             }
             sleep(pace.next(self.drain(false)));
         }
-        self.look(&scratch.0);
+        self.look(&scratch.path);
         for process in &self.processes {
             process.stop();
         }
@@ -285,6 +323,11 @@ impl Session {
         Ok((spool.sorted()?, count))
     }
 
+    /// Returns true if a program was started, and did not run before.
+    pub fn is_of_a_start(&self) -> bool {
+        self.is_of_a_start
+    }
+
     /// What is known of the processes.
     pub fn about(&self, trouble: Option<&io::Error>) -> Vec<About> {
         let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
@@ -337,13 +380,13 @@ fn ask(
     if let Some(process) = &mut stopped {
         process.skip(now());
     }
-    asked.ask(&scratch.0);
+    asked.ask(&scratch.path);
     for round in 0_u32.. {
         match asked.answer() {
             Answer::Noted => break,
             Answer::Refused(number) => {
                 let error = io::Error::from_raw_os_error(number);
-                let checked = format!("its file in {}: {error}", scratch.0.display());
+                let checked = format!("its file in {}: {error}", scratch.path.display());
                 return Err(refuse(checked, start_it));
             }
             Answer::None if is_over() => {

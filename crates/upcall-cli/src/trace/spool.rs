@@ -7,6 +7,8 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
+use super::output::unnamed;
+
 /// Events of a ring were replaced before they were read: how many, in the argument.
 pub const GAP: u16 = u16::MAX;
 
@@ -82,17 +84,10 @@ impl Spool {
     ///
     /// There can be no file.
     pub fn new(directory: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC)
-            .open(directory)
-            .or_else(|error| match error.raw_os_error() {
-                // Not every file system has files without a name.
-                Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL) => named(directory),
-                _ => Err(error),
-            })?;
+        let file = match unnamed(directory, 0o600)? {
+            Some(file) => file,
+            None => named(directory)?,
+        };
         Ok(Spool {
             file: BufWriter::with_capacity(1 << 18, file),
             len: 0,

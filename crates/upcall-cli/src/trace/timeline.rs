@@ -138,6 +138,7 @@ impl Space {
             }
             (what::RUNS | what::RESUMES, Some(thread)) => self.run(event, thread, names, pen),
             (what::CALLS, Some(thread)) => {
+                self.hold(event, thread, names, pen)?;
                 let name = call(event.argument);
                 self.set(event, thread, State::InCall(event.vp));
                 let track = self.threads[thread].track;
@@ -151,6 +152,7 @@ impl Space {
             (what::RETURNS, Some(thread)) => {
                 let carrier = self.carrier(ring, pen)?.track;
                 pen.packets.end(event.time, carrier)?;
+                self.hold(event, thread, names, pen)?;
                 self.set(event, thread, State::Running(event.vp));
                 let track = self.threads[thread].track;
                 pen.packets.end_all(event.time, track)?;
@@ -391,6 +393,20 @@ impl Space {
         carrier.thread = Some(thread);
         let track = carrier.track;
         pen.packets.begin(time, track, name, &on(event.vp))
+    }
+
+    /// The thread has the virtual processor. Where what was noted before is missing, it was not said that it got it.
+    fn hold<W: Write>(
+        &mut self,
+        event: &Event,
+        thread: usize,
+        names: &[String],
+        pen: &mut Pen<W>,
+    ) -> io::Result<()> {
+        match self.vp(event.vp, pen)?.thread == Some(thread) {
+            true => Ok(()),
+            false => self.run(event, thread, names, pen),
+        }
     }
 
     /// An activation has blocked with the thread, and its virtual processor is another's.

@@ -158,6 +158,31 @@ fn a_call_that_blocks_is_an_upcall() {
     assert!(arrows(true).iter().all(|one| arrows(false).contains(one)));
 }
 
+/// As where a program is asked for a timeline while a thread is in a call.
+#[test]
+fn what_begins_in_the_middle_of_a_call_is_shown_where_it_runs() {
+    let (trace, _) = timeline(&[
+        event(10, 1, what::RETURNS, 64, 0),
+        event(20, 1, what::CALLS, 64, 73 | 5 << 32),
+        event(30, 1, what::RETURNS, 64, 0),
+        event(40, 1, what::ENDED, 64, 0),
+        event(50, 1, what::CALLS, 128, 73 | 5 << 32),
+        event(60, 1, what::RETURNS, 128, 0),
+        event(70, 1, what::ENDED, 128, 0),
+    ]);
+    let all = slices(&trace);
+    for (track, name, times) in [
+        ("thread 1", "runs", (10, 20)),
+        ("thread 1", "flock of descriptor 5", (20, 30)),
+        ("virtual processor 0", "thread 1", (10, 40)),
+        ("activation 1", "thread 1", (10, 40)),
+        ("thread 2", "flock of descriptor 5", (50, 60)),
+        ("virtual processor 0", "thread 2", (50, 70)),
+    ] {
+        assert!(has(&all, track, name, times), "{name}: {all:?}");
+    }
+}
+
 #[test]
 fn what_was_dropped_is_said() {
     let (trace, _) = timeline(&[

@@ -29,3 +29,18 @@ fn without_a_home_nothing_is_built_in_a_shared_directory() {
     assert!(said.contains("HOME"), "{said}");
     assert!(said.contains("try: --cache DIR"), "{said}");
 }
+
+#[test]
+fn a_terminal_without_utf_8_gets_ascii() {
+    let list = |locale: &str| {
+        let mut command = upcall();
+        command.args(["bench", "--list"]).env("LC_ALL", locale);
+        let output = command.output().expect("the command starts");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let (rich, plain) = (list("C.UTF-8"), list("C"));
+    assert!(rich.contains("≤") && rich.contains("µs"), "{rich}");
+    assert!(plain.contains("<=") && plain.contains(" us"), "{plain}");
+    assert!(plain.is_ascii() && !plain.contains('?'), "{plain}");
+}

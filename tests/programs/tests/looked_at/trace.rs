@@ -200,6 +200,49 @@ fn the_time_is_over_and_the_program_goes_on() {
 }
 
 #[test]
+fn a_command_that_is_killed_leaves_no_file_and_the_next_removes_its_directory() {
+    let Some(traced) = Traced::new("a_command_that_is_killed") else {
+        return;
+    };
+    let place = traced.case.fresh("runtime");
+    let upcall = traced.case.launcher().upcall().expect("the command");
+    let mut command = Command::new(upcall);
+    command
+        .args(["trace", "-o", "a.pftrace", "--"])
+        .arg(&traced.program)
+        .arg("stay")
+        .env("XDG_RUNTIME_DIR", &place)
+        .current_dir(&traced.directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0);
+    let mut child = command.spawn().expect("it starts");
+    await_ready(&mut child);
+    let left = || {
+        let entries = fs::read_dir(&place).expect("a directory").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter(|name| name.starts_with("upcall-trace-"))
+            .count()
+    };
+    assert_eq!(left(), 1);
+    // It alone, and then its program.
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    assert!(traced.files().is_empty(), "{:?}", traced.files());
+    let done = traced
+        .trace(&[], &["work"])
+        .env("XDG_RUNTIME_DIR", &place)
+        .output()
+        .expect("it starts");
+    // SAFETY: a group of children, of which one is left.
+    unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+    assert!(done.status.success(), "{}", talk(&done));
+    assert_eq!(left(), 0);
+    assert_eq!(traced.files(), ["a.pftrace"]);
+}
+
+#[test]
 fn an_interrupt_keeps_what_there_is() {
     let Some(traced) = Traced::new("an_interrupt_keeps_what_there_is") else {
         return;
@@ -349,6 +392,50 @@ fn a_flight_recorder_is_read() {
     for names in [named, traced.names(None)].into_iter().flatten() {
         assert!(has(&names, "computer"), "{names}");
     }
+}
+
+/// A server that gives up its rights before it has threads is no riddle to the superuser.
+#[test]
+fn a_program_that_cannot_note_anything_is_explained_to_the_superuser() {
+    let Some(traced) = Traced::new("a_program_that_cannot_note_anything") else {
+        return;
+    };
+    let words = ["trace", "-o", "a.pftrace", "--", "true"].map(OsStr::new);
+    let done = traced.upcall(&words).output().expect("it starts");
+    let talk = talk(&done);
+    assert!(done.status.success(), "{talk}");
+    assert!(talk.contains("nothing was traced"), "{talk}");
+    // SAFETY: asks only.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    assert_eq!(talk.contains("by -p"), is_root, "{talk}");
+    assert!(traced.files().is_empty(), "{talk}");
+}
+
+/// The program itself says nothing of a directory that is not there, since whoever reads may have gone.
+#[test]
+fn a_flight_recorder_without_a_directory_is_told() {
+    let Some(traced) = Traced::new("a_flight_recorder_without_a_directory") else {
+        return;
+    };
+    let run = |place: &Path| {
+        let words = ["run", "--", "echo", "ran"].map(OsStr::new);
+        let mut command = traced.upcall(&words);
+        let done = command.env("UPCALL_TRACE", place).output();
+        let done = done.expect("it starts");
+        assert!(done.status.success(), "{}", talk(&done));
+        assert_eq!(done.stdout, b"ran\n");
+        talk(&done)
+    };
+    let absent = traced.directory.join("absent");
+    let said = run(&absent);
+    assert!(
+        said.starts_with("upcall: warning: nothing is noted"),
+        "{said}"
+    );
+    assert!(said.contains(absent.to_str().expect("text")), "{said}");
+    assert_eq!(run(&traced.directory), "");
+    // One that a command which has ended had made.
+    assert_eq!(run(&traced.directory.join("upcall-trace-1")), "");
 }
 
 /// Returns when the program, which is to stay, has had threads.
