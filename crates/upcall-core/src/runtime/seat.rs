@@ -20,6 +20,20 @@ use crate::state::vp::{State, Vp};
 
 /// A busy virtual processor looks at the poller this often, in nanoseconds, if nobody sits in it.
 const POLL_EVERY_NS: u64 = 4_000;
+/// How seldom it looks where its looks find nothing.
+const POLL_SELDOM_NS: u64 = 32_000;
+/// A look that finds so many threads has come late.
+const MANY: usize = 4;
+
+/// How long after a look that has found so many threads the next one is due; it was due after `every_ns` itself.
+fn next_look_ns(every_ns: u64, found: usize) -> u64 {
+    let next_ns = match found {
+        0 => 2 * every_ns,
+        MANY.. => every_ns / 2,
+        _ => every_ns,
+    };
+    next_ns.clamp(POLL_EVERY_NS, POLL_SELDOM_NS)
+}
 
 /// The poller's seat.
 pub(super) struct Seat<K: Kernel>(Slot<Activation<K>>);
@@ -77,16 +91,22 @@ impl<K: Kernel> Runtime<K> {
 
     #[inline(never)]
     fn has_polled_long_ago(&self, vp: &'static Vp<K>) -> bool {
+        let every_ns = match self.is_ranked() {
+            true => POLL_EVERY_NS,
+            false => vp.poll_every_ns.load(Ordering::Relaxed).max(POLL_EVERY_NS),
+        };
         let polled_ns = vp.polled_ns.load(Ordering::Relaxed);
-        self.kernel.now().wrapping_sub(polled_ns) >= POLL_EVERY_NS
+        self.kernel.now().wrapping_sub(polled_ns) >= every_ns
     }
 
-    /// Makes threads ready whose events have come, as `vp` has found out. Each goes back to the virtual processor on which
-    /// it began to wait, where its data may still be, unless more threads wait there than here, or another program has its
-    /// processor.
-    pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) {
+    /// Makes threads ready whose events have come, as `vp` has found out. Returns how many there were. Each goes back to the
+    /// virtual processor on which it began to wait, where its data may still be, unless more threads wait there than here, or
+    /// another program has its processor.
+    pub(super) fn add_ready(&'static self, vp: &'static Vp<K>, mut list: ThreadList<K>) -> usize {
+        let mut count = 0;
         let here = self.with_processor(vp);
         while let Some(thread) = list.pop_front() {
+            count += 1;
             let home = thread.home.get(Ordering::Relaxed).unwrap_or(here);
             let is_busier = home.ready.len() > here.ready.len() + 1;
             let is_better_here = is_busier || !self.kernel.may_run(home);
@@ -99,16 +119,20 @@ impl<K: Kernel> Runtime<K> {
             }
             self.look_after(place);
         }
+        count
     }
 }
 
 impl<K: Kernel> Inside<K> {
-    /// Makes ready whose events have come, without waiting for any.
+    /// Makes ready whose events have come, without waiting for any. The next look comes later the less this one finds:
+    /// threads that are found wait behind those that are ready already.
     pub(super) fn look_at_poller(&self, vp: &'static Vp<K>) {
         let runtime = self.runtime();
         let list = runtime.kernel.poll(self.activation(), None);
         vp.polled_ns.store(runtime.kernel.now(), Ordering::Relaxed);
-        runtime.add_ready(vp, list);
+        let found = runtime.add_ready(vp, list);
+        let next_ns = next_look_ns(vp.poll_every_ns.load(Ordering::Relaxed), found);
+        vp.poll_every_ns.store(next_ns, Ordering::Relaxed);
     }
 
     /// Polls, if nobody else does. Returns true if it did.
@@ -179,5 +203,24 @@ impl<K: Kernel> Inside<K> {
         runtime.add_ready(vp, list);
         let here = runtime.with_processor(vp);
         runtime.choose_again(here, !core::ptr::eq(here, vp));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_find_nothing_become_seldom_and_no_more() {
+        let mut every_ns = 0;
+        for _ in 0..9 {
+            every_ns = next_look_ns(every_ns, 0);
+        }
+        assert_eq!(every_ns, POLL_SELDOM_NS);
+        assert_eq!(next_look_ns(every_ns, 1), POLL_SELDOM_NS);
+        for _ in 0..9 {
+            every_ns = next_look_ns(every_ns, MANY);
+        }
+        assert_eq!(every_ns, POLL_EVERY_NS);
     }
 }

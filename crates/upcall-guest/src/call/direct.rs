@@ -9,6 +9,7 @@ use upcall_linux::poller::{Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, Thread, base, descriptors};
 
 use crate::call::futex_calls::{self, outside_with};
+use crate::call::io;
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::state::GUEST;
@@ -178,11 +179,12 @@ impl Wait {
     }
 
     /// Returns how many edges the descriptor had seen, if all of them meant only that there is something to read or room to
-    /// write.
+    /// write, and no socket of the program has a protocol on top of its own (TCP_ULP).
     #[inline]
     pub fn plain_edges(&self) -> Option<u32> {
         let poller = self.runtime.kernel().poller();
-        poller.is_plain(&self.watch).then_some(self.watch.seen())
+        let are_plain = poller.is_plain(&self.watch) && !io::is_layered();
+        are_plain.then_some(self.watch.seen())
     }
 
     /// Called when the call would have blocked. Parks until there is something new, the deadline (nanoseconds of

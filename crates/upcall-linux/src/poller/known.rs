@@ -45,6 +45,7 @@ impl Known {
     /// The caller holds the entry's lock. Otherwise a thread that learns the kind may learn it of the wrong file.
     pub(super) fn forget(&self) {
         self.word.store(0, Ordering::Relaxed);
+        self.drained.store(0, Ordering::Relaxed);
     }
 }
 

@@ -5,7 +5,7 @@
 //! 1. The thread notes how many edges each of its descriptors has seen ([`Poller::watch`]).
 //! 2. It tries its call without blocking (`RWF_NOWAIT`, `MSG_DONTWAIT`, or a poll(2) or epoll_wait(2) that does not
 //!    wait). The flags of the file description are never changed, because other processes may share it. If the call would
-//!    block, the thread calls [`Poller::wait`].
+//!    block, the thread calls [`Poller::wait`]. A read that is known to be vain is not tried (`drained`).
 //! 3. It enters the list of each descriptor and declares itself findable. Then it looks whether an edge has come since
 //!    step 1. If so it tries again at once. If not it parks.
 //! 4. The activation that collects an edge counts it first. Then it wakes all threads that wait for such an edge, and each
@@ -18,6 +18,7 @@
 //! The same instance has a timerfd for the deadlines of all threads, and an eventfd that wakes the activation in it.
 
 pub mod choice;
+mod drained;
 mod forget;
 mod known;
 pub mod prepared;

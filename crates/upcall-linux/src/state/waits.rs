@@ -64,6 +64,8 @@ pub(crate) struct Known {
     /// Whether an edge has said more since then than that there is something to read or room to write. Changed under
     /// the entry's lock, before the edge is counted.
     pub(crate) eventful: AtomicBool,
+    /// What is known of its reads: see `poller::drained`.
+    pub(crate) drained: AtomicU64,
 }
 
 /// A thread in the list of one descriptor. Lives in a thread, for the first of its descriptors, or in

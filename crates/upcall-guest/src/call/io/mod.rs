@@ -8,6 +8,8 @@
 //! A write to a pipe or a stream goes on until all bytes are moved, as in the kernel (`rest`). So does a call that blocks
 //! and is cut short by a signal of the runtime's own, if the kernel would have gone on with it.
 //!
+//! A read of a TCP connection that is known to be empty waits without being tried (`drained`).
+//!
 //! A socket's time limit (SO_RCVTIMEO, SO_SNDTIMEO) is the wait's deadline. The poller remembers that there is none, as it
 //! remembers that O_NONBLOCK is not set; a limit is read at each wait. If the kernel cannot tell the limit, the call
 //! blocks.
@@ -24,15 +26,18 @@ use crate::ground::entry::{Frame, NEVER, program_call};
 use crate::signal::seen;
 
 use attempt::{Attempt, asked_not_to_wait, attempt};
+use drained::Reading;
 use limit::Limit;
 use rest::Rest;
 
 mod attempt;
+mod drained;
 mod limit;
 mod many;
 mod rest;
 
 pub use attempt::counts_bytes;
+pub use drained::{gets_layers, is_layered};
 pub use many::{NEVER_SHORT, allocate, fill, receive_many, send_file, send_many};
 
 const EAGAIN: i64 = -(libc::EAGAIN as i64);
@@ -63,6 +68,9 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
     let wants = wants(frame.rax as i64);
     let mut limit = None;
     let mut moved = 0;
+    let reading = Reading::of(frame, kind);
+    // A thread that has waited tries, whatever has ended the wait.
+    let mut trusts = reading.is_some();
     if wants == Wants::IN {
         runtime.end_turn();
     }
@@ -74,9 +82,21 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
             return block(runtime, frame, descriptor, kind, moved);
         }
         let mut watch = poller.watch(descriptor, wants);
-        let answer = match attempt(frame, kind, moved) {
-            Attempt::Done(answer) => answer,
+        let tried = match core::mem::take(&mut trusts) && Reading::is_vain(runtime, &watch) {
+            true => Attempt::WouldBlock,
+            false => attempt(frame, kind, moved),
+        };
+        let answer = match tried {
+            Attempt::Done(answer) => {
+                if reading.is_some_and(|reading| reading.takes_all(answer)) {
+                    poller.note_drained(&watch);
+                }
+                answer
+            }
             Attempt::WouldBlock => {
+                if reading.is_some() {
+                    poller.note_vain(runtime, &watch);
+                }
                 let known = limit.or_else(|| Limit::of(runtime, descriptor, kind, wants));
                 let Some(known) = known else {
                     if !runtime.is_short() {

@@ -273,6 +273,9 @@ pub fn note_option(frame: &Frame) {
     if level == libc::SOL_SOCKET && frame.rdx as i32 == libc::SO_RCVLOWAT {
         io::counts_bytes();
     }
+    if level == libc::SOL_TCP && frame.rdx as i32 == libc::TCP_ULP {
+        io::gets_layers();
+    }
 }
 
 /// Makes a poll(2) of ours on one descriptor, without waiting. Returns its result.
