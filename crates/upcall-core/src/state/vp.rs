@@ -184,6 +184,8 @@ pub struct Vp<K: Machine> {
     pub(crate) tick_ns: AtomicU64,
     /// When the poller was last looked at from here, in nanoseconds.
     pub(crate) polled_ns: AtomicU64,
+    /// How long after that it is due again. Only its owner writes.
+    pub(crate) poll_every_ns: AtomicU64,
     /// The rank of the thread that it runs, or ran last: see [`crate::rank`].
     pub(crate) rank: AtomicU64,
     /// The adviser knows that it has nothing to run. Only its owner writes.
@@ -235,6 +237,7 @@ impl<K: Machine> Vp<K> {
             dispatches_at_tick: AtomicU64::new(0),
             tick_ns: AtomicU64::new(0),
             polled_ns: AtomicU64::new(0),
+            poll_every_ns: AtomicU64::new(0),
             rank: AtomicU64::new(Rank::COMMON.0),
             idle_told: AtomicBool::new(false),
             idle_since: AtomicU64::new(0),
