@@ -92,12 +92,6 @@ pub unsafe trait Vessels: Machine {
     /// it executes another instruction of its thread.
     fn interrupt(&self, activation: &Activation<Self>);
 
-    /// Makes every other kernel thread of the process pass a full barrier before this returns, as membarrier(2) does. Returns
-    /// false if that cannot be done.
-    fn pass_barriers(&self) -> bool {
-        false
-    }
-
     /// Called when the activation has nothing to do and is about to sleep. Perhaps nobody will ever
     /// have anything to do.
     fn look_for_deadlock(&self, _inside: &Inside<Self>) {}

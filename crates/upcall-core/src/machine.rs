@@ -28,6 +28,17 @@ pub unsafe trait Machine: Sized + Sync + 'static {
     /// Lets another kernel thread run on this processor, if there is one.
     fn yield_processor(&self) {}
 
+    /// Returns true if [`Machine::pass_barriers`] works, until it is forbidden. Asked once, at the start.
+    fn has_barriers(&self) -> bool {
+        false
+    }
+
+    /// Makes every other kernel thread of the process pass a full barrier before this returns, as membarrier(2) does. Returns
+    /// false if that cannot be done, or is forbidden.
+    fn pass_barriers(&self) -> bool {
+        false
+    }
+
     /// Called before a lock is taken: a chance to see that the caller is inside the runtime, where nobody parks the holder.
     #[inline]
     fn locks(&self) {}

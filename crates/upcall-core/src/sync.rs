@@ -21,7 +21,7 @@ mod machine {
     }
 
     /// One half of a barrier between kernel threads, whose other half is
-    /// [`Vessels::pass_barriers`](crate::kernel::Vessels::pass_barriers): here only the compiler must not reorder.
+    /// [`Machine::pass_barriers`](crate::Machine::pass_barriers): here only the compiler must not reorder.
     #[inline(always)]
     pub fn light_barrier() {
         core::sync::atomic::compiler_fence(Ordering::SeqCst);

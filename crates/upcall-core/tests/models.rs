@@ -35,8 +35,32 @@ const FAULTS: &[Fault] = &[
     (
         "lists::a_ready_thread_is_taken_once",
         "state/ready.rs",
-        "compare_exchange(open, locked, Ordering::SeqCst, Ordering::Relaxed)",
-        "compare_exchange(open, locked, Ordering::Relaxed, Ordering::Relaxed)",
+        "compare_exchange(word, locked, Ordering::SeqCst, Ordering::Relaxed)",
+        "compare_exchange(word, locked, Ordering::Relaxed, Ordering::Relaxed)",
+    ),
+    (
+        "lists::a_ready_thread_is_taken_once_where",
+        "state/ready.rs",
+        "        light_barrier();\n        // Acquire: what others have done in the list.",
+        "        // Acquire: what others have done in the list.",
+    ),
+    (
+        "lists::a_ready_thread_is_taken_once_where",
+        "state/ready.rs",
+        "while self.entered.load(Ordering::Acquire) {",
+        "while false {",
+    ),
+    (
+        "lists::a_list_is_counted",
+        "state/ready.rs",
+        "if word & LOCKED == 0 {\n                return Some(word);",
+        "if true {\n                return Some(word);",
+    ),
+    (
+        "lists::a_ready_thread_is_taken_once_where",
+        "state/ready.rs",
+        "if !kernel.pass_barriers() {\n            kernel.broken",
+        "if false {\n            kernel.broken",
     ),
     (
         "lists::a_ready_thread_is_taken_once",
@@ -109,10 +133,10 @@ const FAULTS: &[Fault] = &[
     (
         "lists::a_thread_that_is_put_where_somebody_looks",
         "runtime/schedule.rs",
-        "vp.ready.push_back(&self.kernel, thread);
+        "vp.ready.push_back(&self.kernel, by, thread);
         self.vps.set_ready(vp);",
         "self.vps.set_ready(vp);
-        vp.ready.push_back(&self.kernel, thread);",
+        vp.ready.push_back(&self.kernel, by, thread);",
     ),
     (
         "lists::an_activation_of_the_pool",
@@ -258,7 +282,7 @@ const FAULTS: &[Fault] = &[
     (
         "lone::who_is_interrupted_runs_again_once",
         "runtime/lone.rs",
-        "(!kernel.is_interrupted(thread) || interrupt(thread) != Some(Claim::Ready))",
+        "(!kernel.is_interrupted(thread) || interrupt(kernel, thread) != Some(Claim::Ready))",
         "{\n            let _ = kernel;\n            true\n        }",
     ),
     (
@@ -366,8 +390,8 @@ const FAULTS: &[Fault] = &[
     (
         "precedence::a_thread_that_is_more_urgent_when_it_is_ready",
         "runtime/schedule.rs",
-        "self.push_back(vp, thread);\n        if !self.announce(vp, thread) && vp.only_computes() {",
-        "let rung = self.announce(vp, thread);\n        self.push_back(vp, thread);\n        if !rung && vp.only_computes() {",
+        "self.push_back(vp, by, thread);\n        if !self.announce(vp, thread) && vp.only_computes() {",
+        "let rung = self.announce(vp, thread);\n        self.push_back(vp, by, thread);\n        if !rung && vp.only_computes() {",
     ),
     (
         "precedence::a_more_urgent_thread",
@@ -390,8 +414,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
         "runtime/schedule.rs",
-        "self.push_back(vp, thread);\n        if !self.announce(vp, thread) && vp.only_computes() {",
-        "let rung = self.announce(vp, thread);\n        self.push_back(vp, thread);\n        if !rung && vp.only_computes() {",
+        "self.push_back(vp, by, thread);\n        if !self.announce(vp, thread) && vp.only_computes() {",
+        "let rung = self.announce(vp, thread);\n        self.push_back(vp, by, thread);\n        if !rung && vp.only_computes() {",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_an_owner_falls_idle",
@@ -414,8 +438,8 @@ const FAULTS: &[Fault] = &[
     (
         "idle::a_standby_that_goes_to_sleep",
         "runtime/standby.rs",
-        "runtime.retire_standby(vp);\n        if !has_reason() {",
-        "let reason = has_reason();\n        runtime.retire_standby(vp);\n        if !reason {",
+        "runtime.retire_standby(vp);\n        if !runtime.kernel.needs_heirs() {",
+        "let reason = has_reason();\n        let has_reason = move || reason;\n        runtime.retire_standby(vp);\n        if !runtime.kernel.needs_heirs() {",
     ),
     (
         "idle::a_thread_that_is_made_ready_while_the_owner_enters",

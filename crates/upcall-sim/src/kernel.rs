@@ -62,6 +62,16 @@ unsafe impl upcall_core::Machine for Sim {
         NonNull::new(self.machine().memory(length)).ok_or(Errno(12))
     }
 
+    fn has_barriers(&self) -> bool {
+        true
+    }
+
+    /// Nothing is reordered here.
+    fn pass_barriers(&self) -> bool {
+        self.machine().point(Call::PassBarriers);
+        true
+    }
+
     fn broken(&self, what: &str) -> ! {
         self.machine().fail(format!("broken: {what}"))
     }
@@ -107,12 +117,6 @@ unsafe impl Vessels for Sim {
             machine.wake(index, machine.style.slow_wakes);
         }
         machine.point(Call::Wake);
-    }
-
-    /// Nothing is reordered here.
-    fn pass_barriers(&self) -> bool {
-        self.machine().point(Call::PassBarriers);
-        true
     }
 
     fn interrupt(&self, activation: &Activation<Self>) {

@@ -24,6 +24,7 @@ use crate::machine::Errno;
 use crate::runtime::{After, Runtime, Transition, lone};
 use crate::slot::Slot;
 use crate::state::inside::{Entered, Inside};
+use crate::state::ready::By;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::Vp;
 use crate::state::wait::Wait;
@@ -232,7 +233,7 @@ impl<K: Kernel> Inside<K> {
     pub fn futex_wake(&self, key: usize, count: usize, mask: u32) -> usize {
         let runtime = self.runtime();
         let mut queue = runtime.futexes.bucket(key).lock(&runtime.kernel);
-        runtime.wake_queue(self.vp(), &mut queue, key, count, mask)
+        runtime.wake_queue(self.vp(), self.user_of_list(), &mut queue, key, count, mask)
     }
 
     /// Changes the word and wakes one thread, under the key's lock: `change` is told whether a thread waits, and says
@@ -246,7 +247,9 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         let mut queue = runtime.futexes.bucket(key).lock(&runtime.kernel);
         let is_awaited = Queue::next(queue.0.first, key, u32::MAX).is_some();
-        change(is_awaited).then(|| runtime.wake_queue(self.vp(), &mut queue, key, 1, u32::MAX))
+        change(is_awaited).then(|| {
+            runtime.wake_queue(self.vp(), self.user_of_list(), &mut queue, key, 1, u32::MAX)
+        })
     }
 
     /// Wakes at most `wake` waiters of `from` and moves at most `requeue` others to `to`, provided
@@ -268,7 +271,14 @@ impl<K: Kernel> Inside<K> {
         if !matches() {
             return None;
         }
-        let woken = runtime.wake_queue(self.vp(), &mut source, from, wake, u32::MAX);
+        let woken = runtime.wake_queue(
+            self.vp(),
+            self.user_of_list(),
+            &mut source,
+            from,
+            wake,
+            u32::MAX,
+        );
         let mut moved = 0;
         let mut at = source.0.first;
         while moved < requeue
@@ -307,10 +317,24 @@ impl<K: Kernel> Inside<K> {
             runtime.futexes.bucket(other),
         );
         let also = change();
-        let mut woken = runtime.wake_queue(self.vp(), &mut one, key, first, u32::MAX);
+        let mut woken = runtime.wake_queue(
+            self.vp(),
+            self.user_of_list(),
+            &mut one,
+            key,
+            first,
+            u32::MAX,
+        );
         if also {
             let queue = two.as_deref_mut().unwrap_or(&mut *one);
-            woken += runtime.wake_queue(self.vp(), queue, other, second, u32::MAX);
+            woken += runtime.wake_queue(
+                self.vp(),
+                self.user_of_list(),
+                queue,
+                other,
+                second,
+                u32::MAX,
+            );
         }
         woken
     }
@@ -380,7 +404,7 @@ impl<K: Kernel> Runtime<K> {
         match thread.wait.load(Ordering::SeqCst) {
             Wait::End(ending) => return ending::interrupt(ending, thread),
             Wait::Alone(_) => {
-                if let Some(claim) = lone::interrupt(thread) {
+                if let Some(claim) = lone::interrupt(&self.kernel, thread) {
                     return claim;
                 }
             }
@@ -403,7 +427,7 @@ impl<K: Kernel> Runtime<K> {
         let vp = self.with_processor(first);
         let woken = {
             let mut queue = self.futexes.bucket(key).lock(&self.kernel);
-            self.wake_queue(vp, &mut queue, key, count, mask)
+            self.wake_queue(vp, By::Others, &mut queue, key, count, mask)
         };
         if woken > 0 {
             self.choose_again(vp, true);
@@ -432,7 +456,7 @@ impl<K: Kernel> Runtime<K> {
         if self.kernel.is_interrupted(thread) {
             queue.remove(thread);
             thread.claim_in_bucket(WakeReason::Interrupted);
-            self.make_ready_on(vp, thread);
+            self.make_ready_on(vp, By::Others, thread);
         }
         true
     }
@@ -440,6 +464,7 @@ impl<K: Kernel> Runtime<K> {
     fn wake_queue(
         &'static self,
         vp: &'static Vp<K>,
+        by: By,
         queue: &mut Queue<K>,
         key: usize,
         count: usize,
@@ -464,7 +489,7 @@ impl<K: Kernel> Runtime<K> {
             let claim = thread.claim_in_bucket(WakeReason::Woken);
             queue.remove(thread);
             if claim == Claim::Ready {
-                self.make_ready_on(vp, thread);
+                self.make_ready_on(vp, by, thread);
             }
             woken += usize::from(claim != Claim::Lost);
         }

@@ -127,6 +127,7 @@ impl<K: Kernel> Inside<K> {
         if !vp.step(self.activation(), State::Runtime, State::Idle) {
             runtime.kernel.broken("an idle owner was replaced");
         }
+        runtime.see_lists();
         let spell = vp.spell_ns.load(Ordering::Relaxed);
         loop {
             // SeqCst: its processor may be taken just now; see `Runtime::recall`.
@@ -270,6 +271,7 @@ impl<K: Kernel> Runtime<K> {
     /// standbys have heirs: each call would take one from the pool.
     #[cold]
     pub(super) fn look_around(&'static self, vp: &'static Vp<K>) {
+        self.see_lists();
         if self.work_waits(vp) {
             self.announce_ready(vp);
         }

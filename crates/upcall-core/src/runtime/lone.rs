@@ -27,6 +27,7 @@ use crate::lock::spin;
 use crate::machine::Machine;
 use crate::runtime::{Runtime, Transition};
 use crate::state::inside::{Entered, Inside};
+use crate::state::ready::By;
 use crate::state::thread::{Claim, Phase, Thread};
 use crate::state::vp::Vp;
 use crate::state::wait::Wait;
@@ -109,8 +110,8 @@ pub(super) unsafe fn hang<K: Kernel>(kernel: &K, thread: &'static Thread<K>, wor
         .compare_exchange(0, content(thread), Ordering::SeqCst, Ordering::Relaxed)
         .is_ok();
     // From here on it may be another one's, and the word gone.
-    let hangs =
-        hangs && (!kernel.is_interrupted(thread) || interrupt(thread) != Some(Claim::Ready));
+    let hangs = hangs
+        && (!kernel.is_interrupted(thread) || interrupt(kernel, thread) != Some(Claim::Ready));
     if !hangs {
         thread.state.store(Phase::Running, Ordering::Relaxed);
         released(thread, AGAIN);
@@ -120,8 +121,8 @@ pub(super) unsafe fn hang<K: Kernel>(kernel: &K, thread: &'static Thread<K>, wor
 
 /// Something has come for a thread that perhaps hangs in a word. `None`: it was moved into a bucket.
 #[cold]
-pub(super) fn interrupt<K: Machine>(thread: &'static Thread<K>) -> Option<Claim> {
-    let withdrawn = looks(thread, |address| {
+pub(super) fn interrupt<K: Machine>(kernel: &K, thread: &'static Thread<K>) -> Option<Claim> {
+    let withdrawn = looks(kernel, thread, |address| {
         // SAFETY: the thread does not go on.
         let taken = unsafe { take::<K>(word_at(address), content(thread), 0) };
         taken.is_some()
@@ -140,12 +141,15 @@ pub(super) fn interrupt<K: Machine>(thread: &'static Thread<K>) -> Option<Claim>
 /// Calls `look` with the address of the word in which the thread hangs, or is about to, if any. The thread does not go on
 /// meanwhile.
 pub(super) fn looks<K: Machine, R>(
+    kernel: &K,
     thread: &'static Thread<K>,
     look: impl FnOnce(usize) -> R,
 ) -> Option<R> {
     thread.pins.fetch_add(1, Ordering::SeqCst);
-    // Pairs with the one in `Thread::await_pins`.
-    fence_after_locked();
+    // Pairs with the one in `Thread::await_pins`: who has taken the thread may have used its ready list without the lock.
+    if !kernel.pass_barriers() {
+        fence_after_locked();
+    }
     let result = match thread.wait.load(Ordering::SeqCst) {
         Wait::Alone(address) => Some(look(address)),
         _ => None,
@@ -159,7 +163,8 @@ impl<K: Machine> Thread<K> {
     /// Called by the thread, which waits no longer.
     #[inline]
     pub(super) fn await_pins(&self, kernel: &K) {
-        // It was taken out of a ready list by a locked instruction, after it was noted that it does not hang in a word.
+        // It was taken out of a ready list, after it was noted that it does not hang in a word: by a locked instruction, or
+        // where `looks` has all pass a barrier.
         fence_after_locked();
         let mut spins = 0;
         while self.pins.load(Ordering::Acquire) != 0 {
@@ -193,7 +198,7 @@ impl<K: Kernel> Entered<K> {
                 // SAFETY: the caller's promise.
                 let hangs = unsafe { hang(&runtime.kernel, thread, word) };
                 let stays = then(hangs);
-                if hangs && (stays || interrupt(thread) != Some(Claim::Ready)) {
+                if hangs && (stays || interrupt(&runtime.kernel, thread) != Some(Claim::Ready)) {
                     return None;
                 }
                 runtime.tell(inside.vp(), thread, Transition::Unblocked);
@@ -221,7 +226,10 @@ impl<K: Kernel> Inside<K> {
     #[inline]
     pub unsafe fn hand_over(&self, word: &AtomicU64, content: u64) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.runtime().hand_over_on(self.vp(), word, content) }
+        unsafe {
+            self.runtime()
+                .hand_over_on(self.vp(), self.user_of_list(), word, content)
+        }
     }
 
     /// Moves the thread that hangs in the word with this content into the bucket of `key`, and changes the word. Returns
@@ -248,6 +256,7 @@ impl<K: Kernel> Runtime<K> {
     unsafe fn hand_over_on(
         &'static self,
         vp: &'static Vp<K>,
+        by: By,
         word: &AtomicU64,
         content: u64,
     ) -> bool {
@@ -256,7 +265,7 @@ impl<K: Kernel> Runtime<K> {
             return false;
         };
         released(thread, IN_WORD);
-        self.make_ready_on(vp, thread);
+        self.make_ready_on(vp, by, thread);
         true
     }
 
@@ -271,7 +280,7 @@ impl<K: Kernel> Runtime<K> {
         };
         let vp = self.with_processor(first);
         // SAFETY: the caller's promise.
-        let handed = unsafe { self.hand_over_on(vp, word, content) };
+        let handed = unsafe { self.hand_over_on(vp, By::Others, word, content) };
         if handed {
             self.choose_again(vp, true);
         }

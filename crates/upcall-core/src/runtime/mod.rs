@@ -149,11 +149,12 @@ impl<K: Kernel> Runtime<K> {
         // SAFETY: written just now, mapped for ever.
         let first = unsafe { &*place };
         self.vps.publish(first, processors.len());
-        let biased = self.kernel.pass_barriers();
+        let has_barriers = self.kernel.has_barriers();
         for vp in self.vps() {
             self.vps.set_unwatched(vp);
-            if biased {
+            if has_barriers {
                 vp.allow_bias();
+                vp.ready.allow_free();
             }
         }
         let activation = first.word().owner();
@@ -164,6 +165,7 @@ impl<K: Kernel> Runtime<K> {
         activation.thread.set(Some(thread), Ordering::Relaxed);
         thread.carrier.set(Some(activation), Ordering::Relaxed);
         first.set(activation, State::Runtime);
+        self.free_list(first, u64::MAX);
         Ok((Entered::on(activation), thread))
     }
 
@@ -331,6 +333,6 @@ impl<K: Kernel> Inside<K> {
         let context = unsafe { arch::prepare(stack, landing, a, b, c) };
         thread.context.store(context, Ordering::Relaxed);
         runtime.stats.created.add();
-        runtime.make_ready_new(self.vp(), thread, forked);
+        runtime.make_ready_new(self, thread, forked);
     }
 }

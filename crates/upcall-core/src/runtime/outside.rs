@@ -9,6 +9,7 @@ use crate::arch;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::state::inside::Entered;
+use crate::state::ready::By;
 use crate::state::thread::Thread;
 
 impl<K: Kernel> Runtime<K> {
@@ -46,7 +47,7 @@ impl<K: Kernel> Runtime<K> {
     pub fn make_ready_from_outside(&'static self, thread: &'static Thread<K>) {
         if let Some(first) = self.vps().first() {
             let vp = self.with_processor(first);
-            self.make_ready_on(vp, thread);
+            self.make_ready_on(vp, By::Others, thread);
             self.choose_again(vp, true);
         }
     }

@@ -16,6 +16,7 @@ use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::{Activation, Activity};
 use crate::state::inside::{Entered, Inside};
+use crate::state::ready::By;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 use crate::state::vp::State;
 
@@ -153,12 +154,12 @@ impl<K: Kernel> Runtime<K> {
             inside.leave();
             return;
         }
-        inside.vp().ready.age(&self.kernel, now);
+        inside.vp().ready.age(&self.kernel, By::Owner, now);
         let inside = inside.park(
             |inside, thread, _| {
                 let (runtime, vp) = (inside.runtime(), inside.vp());
                 runtime.tell(vp, thread, Transition::Preempted);
-                runtime.push_back(vp, thread);
+                runtime.push_back(vp, By::Owner, thread);
                 None
             },
             0,
@@ -301,10 +302,10 @@ impl<K: Kernel> Entered<K> {
                 let vp = inside.vp();
                 if !inside.is_plain_turn(vp) {
                     runtime.tell(vp, thread, Transition::Yielded);
-                    runtime.push_last(vp, thread);
+                    runtime.push_last(vp, By::Owner, thread);
                     return None;
                 }
-                let next = vp.ready.exchange(&runtime.kernel, thread);
+                let next = vp.ready.exchange(&runtime.kernel, By::Owner, thread);
                 inside.is_chosen(next).then_some(next)
             },
             0,
@@ -324,9 +325,9 @@ impl<K: Kernel> Entered<K> {
                 } else if thread.is_in_section() {
                     runtime.push_first(vp, thread);
                 } else if runtime.takes_turns() {
-                    runtime.push_back(vp, thread);
+                    runtime.push_back(vp, By::Owner, thread);
                 } else {
-                    runtime.push_front(vp, thread);
+                    runtime.push_front(vp, By::Owner, thread);
                 }
                 None
             },

@@ -21,6 +21,7 @@ use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::state::activation::Activation;
 use crate::state::inside::{Entered, Inside};
+use crate::state::ready::By;
 use crate::state::thread::{Claim, Thread, WakeReason};
 use crate::state::vp::Vp;
 use crate::sync::AtomicU64;
@@ -337,7 +338,7 @@ impl<K: Kernel> Runtime<K> {
             && adviser.claim(WakeReason::Woken) == Claim::Ready;
         drop(told);
         if claims {
-            self.make_ready_on(vp, adviser);
+            self.make_ready_on(vp, By::Others, adviser);
         }
         true
     }

@@ -6,6 +6,7 @@ use crate::rank::Rank;
 use crate::runtime::Runtime;
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
+use crate::state::ready::By;
 use crate::state::thread::{Phase, Thread, ThreadList};
 use crate::state::vp::Vp;
 use crate::sync::Ordering;
@@ -68,7 +69,7 @@ impl<K: Kernel> Runtime<K> {
             });
             let (_, place) = first?;
             // Somebody else may have been quicker; what is there instead is looked at by `claims`.
-            if let Some(thread) = place.ready.pop(&self.kernel) {
+            if let Some(thread) = place.ready.pop(&self.kernel, By::Others) {
                 if thread.rank() == Rank::HELD && self.hold(thread) {
                     // The adviser has to know that there is nothing else.
                     vp.idle_told.store(false, Ordering::Relaxed);
@@ -100,7 +101,8 @@ impl<K: Kernel> Runtime<K> {
 
     /// A thread that was chosen waits again, before its equals.
     pub(super) fn put_back(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.put_back(&self.kernel, thread, self.is_ranked());
+        let ranked = self.is_ranked();
+        vp.ready.put_back(&self.kernel, By::Others, thread, ranked);
         self.vps.set_ready(vp);
         if self.is_ranked() {
             self.announce(vp, thread);
@@ -234,7 +236,7 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         if runtime.ranks.held.lock(&runtime.kernel).remove(thread) {
             let near = self.vp();
-            runtime.push_back(near, thread);
+            runtime.push_back(near, By::Others, thread);
             runtime.announce(near, thread);
         }
     }

@@ -9,7 +9,7 @@ use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
-use crate::state::ready::MOST_NS;
+use crate::state::ready::{By, MOST_NS};
 use crate::state::thread::Thread;
 use crate::state::vp::{State, Vp};
 
@@ -64,11 +64,12 @@ impl<K: Kernel> Runtime<K> {
             // Its processor was taken.
             self.push_first(vp, thread);
         } else if self.takes_turns() {
-            vp.ready.push_spent(&self.kernel, thread, used.min(MOST_NS));
+            vp.ready
+                .push_spent(&self.kernel, By::Owner, thread, used.min(MOST_NS));
             self.vps.set_ready(vp);
         } else {
             // It was stopped for another program, or for a more urgent thread, and has not had its turn.
-            self.push_front(vp, thread);
+            self.push_front(vp, By::Owner, thread);
         }
     }
 
@@ -138,10 +139,11 @@ impl<K: Kernel> Inside<K> {
         let now = runtime.kernel.now();
         let slice_ns = now.wrapping_sub(vp.tick_ns.swap(now, Ordering::Relaxed));
         vp.bias_again(now);
+        runtime.free_list(vp, now);
         let computes = chosen < SCHEDULING_POINTS;
         vp.only_computes.store(computes, Ordering::Relaxed);
         // Where each runs for a moment only, nobody waits long, and the clock would cost as much as a switch.
-        let woken_wait = computes && vp.ready.has_woken(&runtime.kernel);
+        let woken_wait = computes && vp.ready.has_woken(&runtime.kernel, By::Owner);
         vp.woken_wait.store(woken_wait, Ordering::Relaxed);
         if computes && runtime.seat_is_wanted() && !runtime.call_spare(vp) {
             // Nobody else looks while this thread computes.
@@ -163,7 +165,7 @@ impl<K: Kernel> Inside<K> {
             return Some(thread);
         }
         runtime.guard_ready(vp);
-        vp.ready.age_by_slice(&runtime.kernel, now);
+        vp.ready.age_by_slice(&runtime.kernel, By::Owner, now);
         if !has_had_turn {
             vp.share_turn();
             return Some(thread);

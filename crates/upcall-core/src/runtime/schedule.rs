@@ -11,20 +11,31 @@ use crate::event::What;
 use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::inside::Inside;
+use crate::state::ready::By;
 use crate::state::thread::{Phase, Thread};
 use crate::state::vp::{State, Vp};
 
 impl<K: Kernel> Inside<K> {
     /// Makes a thread ready that the caller has claimed or created.
     pub fn make_ready(&self, thread: &'static Thread<K>) {
-        self.runtime().make_ready_on(self.vp(), thread);
+        self.runtime()
+            .make_ready_on(self.vp(), self.user_of_list(), thread);
     }
 
     /// As [`Inside::make_ready`], for a new thread that should run before those that wait: its creator divides
     /// its work by threads, and the next thing is to wait for them.
     #[inline]
     pub fn make_ready_forked(&self, thread: &'static Thread<K>) {
-        self.runtime().make_ready_new(self.vp(), thread, true);
+        self.runtime().make_ready_new(self, thread, true);
+    }
+
+    /// As whom it uses the ready list of its virtual processor: as an owner, if it is the owner.
+    #[inline]
+    pub(super) fn user_of_list(&self) -> By {
+        match self.vp().word().is(self.activation(), State::Runtime) {
+            true => By::Owner,
+            false => By::Others,
+        }
     }
 
     /// The life of an activation on its own stack, from the top after every thread that it ran.
@@ -50,7 +61,7 @@ impl<K: Kernel> Inside<K> {
         if !self.is_plain_turn(vp) || !runtime.kernel.may_run(vp) {
             return None;
         }
-        let thread = vp.ready.pop(&runtime.kernel)?;
+        let thread = vp.ready.pop(&runtime.kernel, By::Owner)?;
         if self.is_to_choose() {
             // As in `is_chosen`.
             runtime.put_back(vp, thread);
@@ -165,26 +176,32 @@ impl<K: Kernel> Runtime<K> {
     #[inline]
     pub(crate) fn make_ready_new(
         &'static self,
-        vp: &'static Vp<K>,
+        inside: &Inside<K>,
         thread: &'static Thread<K>,
         forked: bool,
     ) {
+        let (vp, by) = (inside.vp(), inside.user_of_list());
         self.tell(vp, thread, Transition::Created);
         if self.goes_first(forked) {
-            vp.ready.push_forked(&self.kernel, thread);
+            vp.ready.push_forked(&self.kernel, by, thread);
             self.vps.set_ready(vp);
         } else {
-            self.push_back(vp, thread);
+            self.push_back(vp, by, thread);
         }
         self.announce(vp, thread);
     }
 
     #[inline]
-    pub(crate) fn make_ready_on(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+    pub(crate) fn make_ready_on(
+        &'static self,
+        vp: &'static Vp<K>,
+        by: By,
+        thread: &'static Thread<K>,
+    ) {
         if vp.woken_wait.load(Ordering::Relaxed) && self.all_take_turns() {
-            self.make_ready_in_turn(vp, thread);
+            self.make_ready_in_turn(vp, by, thread);
         } else {
-            self.make_ready_at(vp, thread, false);
+            self.make_ready_at(vp, by, thread, false);
         }
     }
 
@@ -192,13 +209,13 @@ impl<K: Kernel> Runtime<K> {
     /// and not by the poller, has its part of that one's turn. It is in the middle of its work, and perhaps holds what others
     /// wait for.
     #[cold]
-    fn make_ready_in_turn(&'static self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
+    fn make_ready_in_turn(&'static self, vp: &'static Vp<K>, by: By, thread: &'static Thread<K>) {
         self.tell(vp, thread, Transition::Unblocked);
         if vp.has_begun_turn(self.kernel.now()) {
             vp.share_turn();
-            self.push_front(vp, thread);
+            self.push_front(vp, by, thread);
         } else {
-            self.push_back(vp, thread);
+            self.push_back(vp, by, thread);
         }
         self.announce(vp, thread);
     }
@@ -209,11 +226,12 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn make_ready_at(
         &'static self,
         vp: &'static Vp<K>,
+        by: By,
         thread: &'static Thread<K>,
         afar: bool,
     ) {
         self.tell(vp, thread, Transition::Unblocked);
-        self.push_back(vp, thread);
+        self.push_back(vp, by, thread);
         if !self.announce(vp, thread) && vp.only_computes() {
             self.give_way_to_woken(vp, afar);
         }
@@ -252,7 +270,7 @@ impl<K: Kernel> Runtime<K> {
         if self.is_ranked() {
             return self.most_urgent(vp);
         }
-        match vp.ready.pop(&self.kernel) {
+        match vp.ready.pop(&self.kernel, By::Owner) {
             None => self.steal_thread(vp),
             own => own,
         }
@@ -287,21 +305,21 @@ impl<K: Kernel> Runtime<K> {
     /// `has_ready`, or somebody is here. An activation that looks in its list in vain takes it out of the set,
     /// with the list locked: so a caller that puts a thread in afterwards finds it missing.
     #[inline(always)]
-    pub(super) fn push_back(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.push_back(&self.kernel, thread);
+    pub(super) fn push_back(&self, vp: &'static Vp<K>, by: By, thread: &'static Thread<K>) {
+        vp.ready.push_back(&self.kernel, by, thread);
         self.vps.set_ready(vp);
     }
 
     /// The same behind all, those included whose time slice has ended.
     #[inline]
-    pub(super) fn push_last(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.push_last(&self.kernel, thread);
+    pub(super) fn push_last(&self, vp: &'static Vp<K>, by: By, thread: &'static Thread<K>) {
+        vp.ready.push_last(&self.kernel, by, thread);
         self.vps.set_ready(vp);
     }
 
     /// The same at the front.
-    pub(super) fn push_front(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
-        vp.ready.push_front(&self.kernel, thread);
+    pub(super) fn push_front(&self, vp: &'static Vp<K>, by: By, thread: &'static Thread<K>) {
+        vp.ready.push_front(&self.kernel, by, thread);
         self.vps.set_ready(vp);
     }
 
@@ -309,5 +327,45 @@ impl<K: Kernel> Runtime<K> {
     pub(super) fn push_returned(&self, vp: &'static Vp<K>, thread: &'static Thread<K>) {
         vp.ready.push_returned(&self.kernel, thread);
         self.vps.set_ready(vp);
+    }
+
+    /// The owner of `vp`, which calls this now and then, may use its list without the lock from here on, if nobody else has
+    /// used it for some time.
+    pub(super) fn free_list(&self, vp: &'static Vp<K>, now: u64) {
+        if vp.ready.is_to_be_freed(now) {
+            vp.ready.free(&self.kernel, || self.vps.set_free(vp));
+        }
+    }
+
+    /// The caller has said that it is about to sleep, or that nobody watches its virtual processor, and looks for ready threads
+    /// afterwards. Owners that use their lists without the lock put a thread in and look who sleeps without a barrier in
+    /// between: they pass one here. They take the lock for a while then, as who sleeps once does it again.
+    pub(super) fn see_lists(&self) {
+        if !self.vps.any_free() {
+            return;
+        }
+        let mut unseen = false;
+        self.vps.each_free(|vp| {
+            unseen |= vp.ready.begin_end(&self.kernel, || self.vps.clear_free(vp));
+        });
+        if unseen && !self.kernel.pass_barriers() {
+            // It is just being forbidden: see `forbid_barriers`.
+            self.vps()
+                .iter()
+                .for_each(|vp| vp.ready.forbid_free(&self.kernel));
+        }
+    }
+
+    /// From here on nothing needs [`Machine::pass_barriers`](crate::Machine::pass_barriers), which is about to be forbidden.
+    pub fn forbid_barriers(&self) {
+        for vp in self.vps() {
+            vp.forbid_bias();
+            vp.ready.forbid_free(&self.kernel);
+            let word = vp.word();
+            if word.is_biased() {
+                // It has no bias any more when it has been inside.
+                self.kernel.interrupt(word.owner());
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Inside;
+use crate::state::ready::By;
 use crate::state::thread::ThreadList;
 use crate::state::vp::{State, Vp};
 
@@ -115,7 +116,7 @@ impl<K: Kernel> Runtime<K> {
             if thread.is_in_section() {
                 self.make_ready_first(place, thread, afar);
             } else {
-                self.make_ready_at(place, thread, afar);
+                self.make_ready_at(place, By::Others, thread, afar);
             }
             self.look_after(place);
         }

@@ -25,7 +25,7 @@ use crate::kernel::Kernel;
 use crate::runtime::{Runtime, Transition};
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
-use crate::state::ready::MOST_NS;
+use crate::state::ready::{By, MOST_NS};
 use crate::state::thread::Thread;
 use crate::state::vp::Vp;
 
@@ -91,7 +91,7 @@ impl<K: Kernel> Inside<K> {
     fn late_slice_ended(&self, thread: &'static Thread<K>, _: usize) -> Option<&'static Thread<K>> {
         let (runtime, vp) = (self.runtime(), self.vp());
         let now = runtime.kernel.now();
-        vp.ready.age_by_slice(&runtime.kernel, now);
+        vp.ready.age_by_slice(&runtime.kernel, By::Others, now);
         runtime.put_behind(vp, thread, vp.ran_ns(now).unwrap_or(MOST_NS));
         None
     }

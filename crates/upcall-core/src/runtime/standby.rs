@@ -160,6 +160,12 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         let began = runtime.kernel.now();
         runtime.retire_standby(vp);
+        if !runtime.kernel.needs_heirs() {
+            runtime.see_lists();
+        } else if runtime.vps.any_free() {
+            // Without the lists' locks: it would hold them while it does not get to run.
+            runtime.kernel.pass_barriers();
+        }
         if !has_reason() {
             runtime.kernel.sleep(self.activation(), seen);
         }

@@ -24,6 +24,7 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::state::activation::Activation;
 use crate::state::inside::Inside;
+use crate::state::ready::By;
 use crate::state::vp::{State, Vp};
 
 impl<K: Kernel> Runtime<K> {
@@ -86,13 +87,13 @@ impl<K: Kernel> Runtime<K> {
         let Some(to) = self.another_with_processor(from) else {
             return false;
         };
-        while let Some(thread) = from.ready.pop(&self.kernel) {
+        while let Some(thread) = from.ready.pop(&self.kernel, By::Others) {
             self.stats.stolen.add();
             if thread.is_in_section() {
                 self.put_first(to, thread, true);
                 continue;
             }
-            self.push_back(to, thread);
+            self.push_back(to, By::Others, thread);
             self.announce(to, thread);
         }
         self.forget_empty(from);

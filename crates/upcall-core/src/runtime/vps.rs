@@ -16,6 +16,8 @@ pub(super) struct Vps<K: Kernel> {
     unwatched: VpSet,
     /// Those that have ready threads, and some that had: see `Runtime::push_back`.
     ready: VpSet,
+    /// Those whose owners use their ready lists without the lock, and some that did.
+    free: VpSet,
 }
 
 impl<K: Kernel> Vps<K> {
@@ -29,6 +31,7 @@ impl<K: Kernel> Vps<K> {
             idle: VpSet::new(),
             unwatched: VpSet::new(),
             ready: VpSet::new(),
+            free: VpSet::new(),
         }
     }
 
@@ -97,12 +100,33 @@ impl<K: Kernel> Vps<K> {
         self.unwatched.remove(vp.index())
     }
 
-    pub(super) fn each_unwatched(&self, mut visit: impl FnMut(&'static Vp<K>)) {
+    pub(super) fn each_unwatched(&self, visit: impl FnMut(&'static Vp<K>)) {
+        self.each(&self.unwatched, visit);
+    }
+
+    fn each(&self, set: &VpSet, mut visit: impl FnMut(&'static Vp<K>)) {
         let vps = self.all();
-        self.unwatched.find(0, vps.len(), |index| {
+        set.find(0, vps.len(), |index| {
             visit(&vps[index as usize]);
             None::<()>
         });
+    }
+
+    #[inline]
+    pub(super) fn any_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    pub(super) fn set_free(&self, vp: &Vp<K>) {
+        self.free.insert(vp.index());
+    }
+
+    pub(super) fn clear_free(&self, vp: &Vp<K>) {
+        self.free.remove(vp.index());
+    }
+
+    pub(super) fn each_free(&self, visit: impl FnMut(&'static Vp<K>)) {
+        self.each(&self.free, visit);
     }
 
     #[inline]

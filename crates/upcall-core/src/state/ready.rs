@@ -12,8 +12,11 @@
 //! or turn that ends it goes on by what has passed, divided by the number of threads that want the processor. A thread
 //! is due when this time has gone on by what the thread had of the processor, and from then on waits among those that
 //! were woken. A thread that yields goes behind all.
-//! Approach rejected: a lock-free deque; the lock is uncontended, costs one locked
-//! instruction, and a thread can be put back at the front.
+//! Approach rejected: a lock-free deque; a lock is simple, and a thread can be put back at the front.
+//!
+//! The owner of the virtual processor goes without the lock, while nobody else has used it for some time ([`Access::Free`]). Who
+//! comes from elsewhere takes the lock, has all kernel threads pass a barrier, and waits until the owner is out of the list.
+//! From then on the owner takes the lock, too. See docs/adr/0061.
 //!
 //! Threads of one rank are first in, first out; those of another than the common one hang in a sorted tree
 //! beside the list ([`crate::rank`]), so that programs without ranks pay one comparison for them.
@@ -21,12 +24,13 @@
 use core::cell::Cell;
 
 use crate::sync::UnsafeCell;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, light_barrier};
 
 use crate::arch;
 use crate::list::Chain;
 use crate::lock::spin;
 use crate::machine::Machine;
+use crate::numbered::{AtomicEnum, numbered_enum};
 use crate::rank::Rank;
 use crate::state::ranked::Ranked;
 use crate::state::thread::{Phase, Thread, ThreadList};
@@ -213,25 +217,70 @@ impl<K: Machine> Queue<K> {
     }
 }
 
+numbered_enum! {
+    /// Who needs the lock of a list. Changed with the list locked.
+    enum Access {
+        /// The owner, too.
+        Locked = 0,
+        /// The owner, too, but it may be in the list without still: no barrier was passed since.
+        Ending = 1,
+        /// All but the owner.
+        Free = 2,
+    }
+}
+
+/// For how long the owner takes the lock, in nanoseconds, after somebody else has used the list.
+const LOCKED_NS: u64 = 10_000_000;
+
 /// The ready threads of one virtual processor, and a lock around them that says how many there are:
 /// the thread that is about to be put in counts from the moment when the lock is taken, so that one
 /// locked instruction both takes it and announces the thread.
 pub(crate) struct ReadyList<K: Machine> {
-    /// Twice the length, plus one while it is locked.
+    /// Twice the length, without what is in `free`, plus one while it is locked.
     word: AtomicUsize,
+    /// Twice as many threads as the owner has put in without the lock, less those that it has taken out. It wraps, as `word`
+    /// does.
+    free: AtomicUsize,
+    /// The owner is in the list without the lock, or about to be.
+    entered: AtomicBool,
+    access: AtomicEnum<Access>,
+    /// It may be [`Access::Free`].
+    may_be_free: AtomicBool,
+    /// Since when it is not.
+    locked_since_ns: AtomicU64,
     list: UnsafeCell<Queue<K>>,
 }
 
-// SAFETY: the list is reached only by who holds the lock; see `ThreadList`.
+// SAFETY: the list is reached only by who holds the lock, or by the owner in its place; see `ThreadList`.
 unsafe impl<K: Machine> Sync for ReadyList<K> {}
 
 const LOCKED: usize = 1;
 const ONE: usize = 2;
 
+/// Who uses a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The owner of the virtual processor, which is inside the runtime.
+    Owner,
+    /// Anybody.
+    Others,
+}
+
+/// The sum of the two counts, in threads. Read while both change it may be of no moment, and below zero.
+#[inline]
+fn total(word: usize, free: usize) -> usize {
+    ((word & !LOCKED).wrapping_add(free) as isize).max(0) as usize / ONE
+}
+
 impl<K: Machine> ReadyList<K> {
     pub(crate) const fn new() -> Self {
         ReadyList {
             word: AtomicUsize::new(0),
+            free: AtomicUsize::new(0),
+            entered: AtomicBool::new(false),
+            access: AtomicEnum::new(Access::Locked),
+            may_be_free: AtomicBool::new(false),
+            locked_since_ns: AtomicU64::new(0),
             list: UnsafeCell::new(Queue {
                 forked: Chain::new(),
                 common: ThreadList::new(),
@@ -245,9 +294,15 @@ impl<K: Machine> ReadyList<K> {
 
     /// The length at some moment. SeqCst: an idle processor reads it after it declared itself
     /// idle, a pusher writes it before it looks for idle processors.
+    ///
+    /// It is not 0 while a thread stays in the list. Two reads may see none, if one is put in and another one taken out between
+    /// them. Who puts one in looks afterwards for those that have declared themselves idle.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.word.load(Ordering::SeqCst) / ONE
+        total(
+            self.word.load(Ordering::SeqCst),
+            self.free.load(Ordering::SeqCst),
+        )
     }
 
     /// Calls `change` with the list locked, and its length the one that `announce` makes of the
@@ -256,58 +311,231 @@ impl<K: Machine> ReadyList<K> {
     fn with<R>(
         &self,
         kernel: &K,
+        by: By,
         announce: impl Fn(usize) -> Option<usize>,
         change: impl FnOnce(&mut Queue<K>) -> R,
     ) -> Option<R> {
         kernel.locks();
-        let mut spins = 0;
-        let mut word = self.word.load(Ordering::Relaxed);
-        let locked = loop {
-            let open = word & !LOCKED;
-            let locked = (announce(open / ONE)? * ONE) | LOCKED;
-            // SeqCst: see `len`; also pairs with the Release below.
-            match self
-                .word
-                .compare_exchange(open, locked, Ordering::SeqCst, Ordering::Relaxed)
-            {
-                Ok(_) => break locked,
-                Err(found) => word = found,
-            }
-            while word & LOCKED != 0 {
-                spin(kernel, &mut spins);
-                word = self.word.load(Ordering::Relaxed);
-            }
-        };
+        let may_be_free = by == By::Owner && self.access.load(Ordering::Relaxed) == Access::Free;
+        if let Some(word) = may_be_free.then(|| self.enter()).flatten() {
+            let free = self.free.load(Ordering::Relaxed);
+            let length = total(word, free);
+            let result = announce(length).map(|announced| {
+                let more = announced.wrapping_sub(length).wrapping_mul(ONE);
+                self.free.store(free.wrapping_add(more), Ordering::Relaxed);
+                // SAFETY: nobody else is in the list: see `lock`.
+                change(unsafe { &mut *self.list.get() })
+            });
+            // Release: pairs with the Acquire in `end_free`.
+            self.entered.store(false, Ordering::Release);
+            // What is announced is visible to who passes a barrier before it looks.
+            light_barrier();
+            return result;
+        }
+        let locked = self.lock(kernel, &announce)?;
         // SAFETY: the lock is ours.
         let result = change(unsafe { &mut *self.list.get() });
-        // Release: pairs with the compare-and-swap above. Nobody else changes a locked word.
+        // Release: pairs with the compare-and-swap in `lock`. Nobody else changes a locked word.
         self.word.store(locked & !LOCKED, Ordering::Release);
         Some(result)
     }
 
+    /// The owner is in the list without the lock, if it may be: the word. Then it is the caller's to leave.
+    #[inline(always)]
+    fn enter(&self) -> Option<usize> {
+        self.entered.store(true, Ordering::Relaxed);
+        // Pairs with the barriers in `end_free`.
+        light_barrier();
+        // Acquire: what others have done in the list.
+        if self.access.load(Ordering::Acquire) == Access::Free {
+            // If it is locked, somebody waits for us, and the length is not the one of the list.
+            let word = self.word.load(Ordering::Relaxed);
+            if word & LOCKED == 0 {
+                return Some(word);
+            }
+        }
+        self.entered.store(false, Ordering::Release);
+        None
+    }
+
+    /// Takes the lock: the word, while it is locked.
     #[inline]
-    pub(crate) fn push_back(&self, kernel: &K, thread: &'static Thread<K>) {
-        thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(kernel, |len| Some(len + 1), |list| list.push_back(thread));
+    fn lock(&self, kernel: &K, announce: &impl Fn(usize) -> Option<usize>) -> Option<usize> {
+        let mut spins = 0;
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if word & LOCKED != 0 {
+                spin(kernel, &mut spins);
+                continue;
+            }
+            let free = self.free.load(Ordering::Relaxed);
+            let length = total(word, free);
+            let announced = announce(length)?;
+            let more = announced.wrapping_sub(length).wrapping_mul(ONE);
+            let locked = word.wrapping_add(more) | LOCKED;
+            // SeqCst: see `len`; also pairs with the Release in `with`.
+            if self
+                .word
+                .compare_exchange(word, locked, Ordering::SeqCst, Ordering::Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            // From here on nobody makes it free, and if it is not, what the owner has counted stays.
+            if self.access.load(Ordering::SeqCst) == Access::Locked
+                && self.free.load(Ordering::Relaxed) == free
+            {
+                return Some(locked);
+            }
+            return self.lock_again(kernel, word, announce);
+        }
+    }
+
+    /// The word is locked by the caller, in place of `word`, and the length it announced perhaps wrong.
+    #[cold]
+    fn lock_again(
+        &self,
+        kernel: &K,
+        word: usize,
+        announce: &impl Fn(usize) -> Option<usize>,
+    ) -> Option<usize> {
+        self.end_free(kernel);
+        let length = total(word, self.free.load(Ordering::Relaxed));
+        let Some(announced) = announce(length) else {
+            self.word.store(word, Ordering::Release);
+            return None;
+        };
+        let more = announced.wrapping_sub(length).wrapping_mul(ONE);
+        let locked = word.wrapping_add(more) | LOCKED;
+        // SeqCst, as a store alone would not be: see `len`.
+        self.word.swap(locked, Ordering::SeqCst);
+        Some(locked)
+    }
+
+    /// Nobody but who has the lock, the caller, is in the list from here on.
+    fn end_free(&self, kernel: &K) {
+        if self.access.load(Ordering::Relaxed) == Access::Locked {
+            return;
+        }
+        // Relaxed: the barrier follows.
+        self.access.store(Access::Locked, Ordering::Relaxed);
+        self.locked_since_ns.store(kernel.now(), Ordering::Relaxed);
+        if !kernel.pass_barriers() {
+            kernel.broken("the kernel refuses a barrier");
+        }
+        let mut spins = 0;
+        // Acquire: what the owner has done in the list.
+        while self.entered.load(Ordering::Acquire) {
+            spin(kernel, &mut spins);
+        }
+    }
+
+    /// Takes the lock and nothing else: the word, while it is locked.
+    fn lock_alone(&self, kernel: &K) -> usize {
+        let mut spins = 0;
+        loop {
+            let word = self.word.load(Ordering::Relaxed) & !LOCKED;
+            let locked = self.word.compare_exchange(
+                word,
+                word | LOCKED,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            );
+            if locked.is_ok() {
+                return word;
+            }
+            spin(kernel, &mut spins);
+        }
+    }
+
+    /// The owner, which calls this, may go without the lock, but does not so far.
+    #[inline]
+    pub(crate) fn is_to_be_freed(&self, now: u64) -> bool {
+        let since = self.locked_since_ns.load(Ordering::Relaxed);
+        self.may_be_free.load(Ordering::Relaxed)
+            && now.saturating_sub(since) >= LOCKED_NS
+            && self.access.load(Ordering::Relaxed) != Access::Free
+    }
+
+    /// The owner, which calls this, goes without the lock from here on. `note` is called before.
+    pub(crate) fn free(&self, kernel: &K, note: impl FnOnce()) {
+        let word = self.lock_alone(kernel);
+        if self.may_be_free.load(Ordering::Relaxed) {
+            note();
+            // Release: who comes without the lock, which is the caller, sees what others have done.
+            self.access.store(Access::Free, Ordering::Release);
+        }
+        self.word.store(word, Ordering::Release);
+    }
+
+    /// The owner takes the lock from here on. Returns true if it may be in the list without still, and what it has put there
+    /// unseen, until all kernel threads have passed a barrier. If not, `forget` is called.
+    pub(crate) fn begin_end(&self, kernel: &K, forget: impl FnOnce()) -> bool {
+        let word = self.lock_alone(kernel);
+        let begins = self.access.load(Ordering::Relaxed) == Access::Free;
+        if begins {
+            // Relaxed: the caller passes a barrier.
+            self.access.store(Access::Ending, Ordering::Relaxed);
+            self.locked_since_ns.store(kernel.now(), Ordering::Relaxed);
+        } else {
+            self.end_free(kernel);
+            forget();
+        }
+        self.word.store(word, Ordering::Release);
+        begins
+    }
+
+    /// The owner may go without the lock some time: barriers can be had.
+    pub(crate) fn allow_free(&self) {
+        self.may_be_free.store(true, Ordering::Relaxed);
+    }
+
+    /// It never does again.
+    pub(crate) fn forbid_free(&self, kernel: &K) {
+        self.may_be_free.store(false, Ordering::Relaxed);
+        let word = self.lock_alone(kernel);
+        self.end_free(kernel);
+        self.word.store(word, Ordering::Release);
     }
 
     #[inline]
-    pub(crate) fn push_front(&self, kernel: &K, thread: &'static Thread<K>) {
+    pub(crate) fn push_back(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
         thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
+        self.with(
+            kernel,
+            by,
+            |len| Some(len + 1),
+            |list| list.push_back(thread),
+        );
+    }
+
+    #[inline]
+    pub(crate) fn push_front(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
+        thread.state.store(Phase::Ready, Ordering::Relaxed);
+        self.with(
+            kernel,
+            by,
+            |len| Some(len + 1),
+            |list| list.push_front(thread),
+        );
     }
 
     /// Puts a thread at the front again that was taken from there and not chosen. `ranked`: threads have ranks.
-    pub(crate) fn put_back(&self, kernel: &K, thread: &'static Thread<K>, ranked: bool) {
+    pub(crate) fn put_back(&self, kernel: &K, by: By, thread: &'static Thread<K>, ranked: bool) {
         thread.state.store(Phase::Ready, Ordering::Relaxed);
         let put = |list: &mut Queue<K>| list.put_back(thread, ranked);
-        self.with(kernel, |len| Some(len + 1), put);
+        self.with(kernel, by, |len| Some(len + 1), put);
     }
 
     /// Puts a thread at the front that comes back from the kernel. [`ReadyList::awaits_owner`] knows it from then on.
     pub(crate) fn push_returned(&self, kernel: &K, thread: &'static Thread<K>) {
         thread.state.store(Phase::Returned, Ordering::Relaxed);
-        self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));
+        self.with(
+            kernel,
+            By::Others,
+            |len| Some(len + 1),
+            |list| list.push_front(thread),
+        );
     }
 
     /// Puts a thread in that is in a critical section, before all that are in none. With ranks (`ranked`) these alone
@@ -315,65 +543,80 @@ impl<K: Machine> ReadyList<K> {
     pub(crate) fn push_first(&self, kernel: &K, thread: &'static Thread<K>, ranked: bool) {
         thread.state.store(Phase::Returned, Ordering::Relaxed);
         let put = |list: &mut Queue<K>| list.push_first(thread, ranked);
-        self.with(kernel, |len| Some(len + 1), put);
+        self.with(kernel, By::Others, |len| Some(len + 1), put);
     }
 
     /// Puts a new thread in, before all others of its rank.
     #[inline]
-    pub(crate) fn push_forked(&self, kernel: &K, thread: &'static Thread<K>) {
+    pub(crate) fn push_forked(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
         thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(kernel, |len| Some(len + 1), |list| list.push_forked(thread));
+        self.with(
+            kernel,
+            by,
+            |len| Some(len + 1),
+            |list| list.push_forked(thread),
+        );
     }
 
     /// Puts a thread in at the end of a time slice, of which it had so many nanoseconds. It waits behind those that were
     /// woken, until it is due.
-    pub(crate) fn push_spent(&self, kernel: &K, thread: &'static Thread<K>, used: u64) {
+    pub(crate) fn push_spent(&self, kernel: &K, by: By, thread: &'static Thread<K>, used: u64) {
         thread.state.store(Phase::Ready, Ordering::Relaxed);
         let announce = |len| Some(len + 1);
-        self.with(kernel, announce, |list| list.push_spent(thread, used));
+        self.with(kernel, by, announce, |list| list.push_spent(thread, used));
     }
 
     /// Takes a thread for another virtual processor.
     pub(crate) fn steal(&self, kernel: &K) -> Option<&'static Thread<K>> {
-        self.with(kernel, |len| len.checked_sub(1), Queue::steal)?
+        self.with(kernel, By::Others, |len| len.checked_sub(1), Queue::steal)?
     }
 
     /// A turn ends: threads that were put in by [`ReadyList::push_spent`] and are due are as all others.
-    pub(crate) fn age(&self, kernel: &K, now: u64) {
+    pub(crate) fn age(&self, kernel: &K, by: By, now: u64) {
         let ready = Cell::new(0);
         let announce = |len| {
             ready.set(len);
             (len != 0).then_some(len)
         };
-        self.with(kernel, announce, |list| list.age(now, ready.get()));
+        self.with(kernel, by, announce, |list| list.age(now, ready.get()));
     }
 
     /// A time slice ends: so are those that were put in by [`ReadyList::push_forked`].
-    pub(crate) fn age_by_slice(&self, kernel: &K, now: u64) {
+    pub(crate) fn age_by_slice(&self, kernel: &K, by: By, now: u64) {
         let announce = |len| (len != 0).then_some(len);
-        self.with(kernel, announce, Queue::end_forked);
-        self.age(kernel, now);
+        self.with(kernel, by, announce, Queue::end_forked);
+        self.age(kernel, by, now);
     }
 
     /// Returns true if threads that were woken wait here, at some moment.
-    pub(crate) fn has_woken(&self, kernel: &K) -> bool {
+    pub(crate) fn has_woken(&self, kernel: &K, by: By) -> bool {
         let announce = |len| (len != 0).then_some(len);
-        self.with(kernel, announce, |list| !list.common.is_empty())
+        self.with(kernel, by, announce, |list| !list.common.is_empty())
             .unwrap_or(false)
     }
 
     /// Puts a thread in behind all others of its rank.
     #[inline]
-    pub(crate) fn push_last(&self, kernel: &K, thread: &'static Thread<K>) {
+    pub(crate) fn push_last(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
         thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(kernel, |len| Some(len + 1), |list| list.push_last(thread));
+        self.with(
+            kernel,
+            by,
+            |len| Some(len + 1),
+            |list| list.push_last(thread),
+        );
     }
 
     /// Puts a thread at the end and takes the first, which may be the same.
     #[inline]
-    pub(crate) fn exchange(&self, kernel: &K, thread: &'static Thread<K>) -> &'static Thread<K> {
+    pub(crate) fn exchange(
+        &self,
+        kernel: &K,
+        by: By,
+        thread: &'static Thread<K>,
+    ) -> &'static Thread<K> {
         thread.state.store(Phase::Ready, Ordering::Relaxed);
-        let first = self.with(kernel, Some, |list| {
+        let first = self.with(kernel, by, Some, |list| {
             list.push_last(thread);
             list.pop_front()
         });
@@ -382,12 +625,17 @@ impl<K: Machine> ReadyList<K> {
 
     /// Calls `then` with the list locked, if it is empty.
     pub(crate) fn if_empty(&self, kernel: &K, then: impl FnOnce()) {
-        self.with(kernel, |len| (len == 0).then_some(0), |_| then());
+        self.with(
+            kernel,
+            By::Others,
+            |len| (len == 0).then_some(0),
+            |_| then(),
+        );
     }
 
     #[inline(always)]
-    pub(crate) fn pop(&self, kernel: &K) -> Option<&'static Thread<K>> {
-        self.with(kernel, |len| len.checked_sub(1), Queue::pop_front)?
+    pub(crate) fn pop(&self, kernel: &K, by: By) -> Option<&'static Thread<K>> {
+        self.with(kernel, by, |len| len.checked_sub(1), Queue::pop_front)?
     }
 
     /// Returns true if it is the turn of this thread, which has come back and was not chosen since, at some moment. One
@@ -399,7 +647,7 @@ impl<K: Machine> ReadyList<K> {
                     .first()
                     .is_some_and(|(first, _)| core::ptr::eq(first, thread))
         };
-        self.with(kernel, Some, waits).unwrap_or(false)
+        self.with(kernel, By::Others, Some, waits).unwrap_or(false)
     }
 
     /// Returns true if a thread that is in a critical section waits here, at some moment. Not with ranks.
@@ -411,6 +659,7 @@ impl<K: Machine> ReadyList<K> {
     pub(crate) fn first_rank(&self, kernel: &K) -> Option<Rank> {
         let first = self.with(
             kernel,
+            By::Others,
             |len| (len != 0).then_some(len),
             |list| list.first().map(|first| first.1),
         );
@@ -419,7 +668,7 @@ impl<K: Machine> ReadyList<K> {
 
     /// Puts a thread that waits here where its rank, which has changed, belongs. Returns true if it waits here.
     pub(crate) fn replace(&self, kernel: &K, thread: &'static Thread<K>) -> bool {
-        self.with(kernel, Some, |list| list.replace(thread))
+        self.with(kernel, By::Others, Some, |list| list.replace(thread))
             .unwrap_or(false)
     }
 }
@@ -437,13 +686,13 @@ mod tests {
         let kernel = Bare::new();
         let [back, other]: [&Thread<Bare>; 2] = kernel.threads();
         let ready = ReadyList::new();
-        ready.push_back(&kernel, other);
+        ready.push_back(&kernel, By::Others, other);
         assert!(!ready.awaits_owner(&kernel, other));
         ready.push_returned(&kernel, back);
         assert!(ready.awaits_owner(&kernel, back));
-        let chosen = ready.pop(&kernel).unwrap();
+        let chosen = ready.pop(&kernel, By::Others).unwrap();
         assert!(core::ptr::eq(chosen, back) && !ready.awaits_owner(&kernel, back));
-        let next = ready.exchange(&kernel, back);
+        let next = ready.exchange(&kernel, By::Others, back);
         assert!(core::ptr::eq(next, other) && !ready.awaits_owner(&kernel, back));
         ready.push_returned(&kernel, other);
         assert!(ready.awaits_owner(&kernel, other) && !ready.awaits_owner(&kernel, back));
@@ -457,20 +706,23 @@ mod tests {
         let ready = ReadyList::new();
         first.enter_section();
         second.enter_section();
-        ready.push_front(&kernel, chosen);
+        ready.push_front(&kernel, By::Others, chosen);
         ready.push_first(&kernel, first, false);
         ready.push_first(&kernel, second, false);
         ready.push_returned(&kernel, back);
-        ready.push_forked(&kernel, forked);
+        ready.push_forked(&kernel, By::Others, forked);
         assert!(ready.begins_with_section(&kernel));
         assert!(ready.awaits_owner(&kernel, first) && !ready.awaits_owner(&kernel, back));
         // Chosen, and not run.
-        let popped = ready.pop(&kernel).unwrap();
-        ready.put_back(&kernel, popped, false);
+        let popped = ready.pop(&kernel, By::Others).unwrap();
+        ready.put_back(&kernel, By::Others, popped, false);
         for expected in [first, second, forked, back, chosen] {
-            assert!(core::ptr::eq(ready.pop(&kernel).unwrap(), expected));
+            assert!(core::ptr::eq(
+                ready.pop(&kernel, By::Others).unwrap(),
+                expected
+            ));
         }
-        assert!(ready.pop(&kernel).is_none() && !ready.begins_with_section(&kernel));
+        assert!(ready.pop(&kernel, By::Others).is_none() && !ready.begins_with_section(&kernel));
     }
 
     /// Another virtual processor takes it first, too. With ranks it is the first of its own.
@@ -481,12 +733,12 @@ mod tests {
         let ready = ReadyList::new();
         inside.enter_section();
         for ranked in [false, true] {
-            ready.push_back(&kernel, other);
-            ready.push_forked(&kernel, forked);
+            ready.push_back(&kernel, By::Others, other);
+            ready.push_forked(&kernel, By::Others, forked);
             ready.push_first(&kernel, inside, ranked);
             assert!(ready.begins_with_section(&kernel) != ranked);
             assert!(core::ptr::eq(ready.steal(&kernel).unwrap(), inside));
-            while ready.pop(&kernel).is_some() {}
+            while ready.pop(&kernel, By::Others).is_some() {}
         }
     }
 
@@ -503,14 +755,14 @@ mod tests {
             match pick(4) {
                 0 => {
                     if let Some(thread) = outside.pop_front() {
-                        ready.push_back(&kernel, thread);
+                        ready.push_back(&kernel, By::Others, thread);
                         model.push_back(thread);
                     }
                 }
                 1 => {
                     if let Some(thread) = outside.pop_front() {
                         match pick(2) {
-                            0 => ready.push_front(&kernel, thread),
+                            0 => ready.push_front(&kernel, By::Others, thread),
                             _ => ready.push_returned(&kernel, thread),
                         }
                         model.push_front(thread);
@@ -519,13 +771,13 @@ mod tests {
                 2 => {
                     if let Some(thread) = outside.pop_front() {
                         model.push_back(thread);
-                        let first = ready.exchange(&kernel, thread);
+                        let first = ready.exchange(&kernel, By::Others, thread);
                         assert!(core::ptr::eq(first, model.pop_front().unwrap()));
                         outside.push_back(first);
                     }
                 }
                 _ => {
-                    let thread = ready.pop(&kernel);
+                    let thread = ready.pop(&kernel, By::Others);
                     let expected = model.pop_front();
                     assert_eq!(thread.is_some(), expected.is_some());
                     if let (Some(thread), Some(expected)) = (thread, expected) {
@@ -558,20 +810,20 @@ mod tests {
             let (taken, expected) = match pick(6) {
                 0 | 1 => {
                     if let Some(thread) = outside.pop_front() {
-                        ready.push_forked(&kernel, thread);
+                        ready.push_forked(&kernel, By::Others, thread);
                         forked.push_back(thread);
                     }
                     continue;
                 }
                 2 => {
                     if let Some(thread) = outside.pop_front() {
-                        ready.push_back(&kernel, thread);
+                        ready.push_back(&kernel, By::Others, thread);
                         common.push_back(thread);
                     }
                     continue;
                 }
                 3 => (
-                    ready.pop(&kernel),
+                    ready.pop(&kernel, By::Others),
                     forked.pop_back().or_else(|| common.pop_front()),
                 ),
                 4 => (
@@ -580,7 +832,7 @@ mod tests {
                 ),
                 _ => {
                     if pick(8) == 0 {
-                        ready.age_by_slice(&kernel, 0);
+                        ready.age_by_slice(&kernel, By::Others, 0);
                         common.append(&mut forked);
                     }
                     continue;
@@ -612,26 +864,26 @@ mod tests {
                 0 | 1 => {
                     if let Some(thread) = outside.pop_front() {
                         let used = MOST_NS / (pick(3) + 1);
-                        ready.push_spent(&kernel, thread, used);
+                        ready.push_spent(&kernel, By::Others, thread, used);
                         spent.push_back((thread, time + used));
                     }
                 }
                 2 => {
                     if let Some(thread) = outside.pop_front() {
-                        ready.push_back(&kernel, thread);
+                        ready.push_back(&kernel, By::Others, thread);
                         woken.push_back(thread);
                     }
                 }
                 3 if pick(4) == 0 => {
                     if let Some(thread) = outside.pop_front() {
-                        ready.push_last(&kernel, thread);
+                        ready.push_last(&kernel, By::Others, thread);
                         woken.extend(spent.drain(..).map(|(thread, _)| thread));
                         woken.push_back(thread);
                     }
                 }
                 4 if pick(4) == 0 => {
                     let wait = woken.len() + spent.len();
-                    ready.age(&kernel, now);
+                    ready.age(&kernel, By::Others, now);
                     if wait != 0 {
                         time += (now - aged).min(MOST_NS) / (wait as u64 + 1);
                         aged = now;
@@ -645,7 +897,7 @@ mod tests {
                 }
                 which => {
                     let taken = match which % 2 {
-                        0 => ready.pop(&kernel),
+                        0 => ready.pop(&kernel, By::Others),
                         _ => ready.steal(&kernel),
                     };
                     let expected = woken.pop_front().or_else(|| {
@@ -661,7 +913,7 @@ mod tests {
                 }
             }
             assert_eq!(ready.len(), woken.len() + spent.len());
-            assert_eq!(ready.has_woken(&kernel), !woken.is_empty());
+            assert_eq!(ready.has_woken(&kernel, By::Others), !woken.is_empty());
         }
     }
 
@@ -676,22 +928,22 @@ mod tests {
         let ready = ReadyList::new();
         let computes = threads[0];
         for thread in threads {
-            ready.push_back(&kernel, thread);
+            ready.push_back(&kernel, By::Others, thread);
         }
         let (mut now, mut had) = (0, 0);
         for slice in 1..=rounds(2000) as u64 {
             let end = slice * MOST_NS;
             while now < end {
-                let running = ready.pop(&kernel).unwrap();
+                let running = ready.pop(&kernel, By::Others).unwrap();
                 if core::ptr::eq(running, computes) {
                     had += end - now;
-                    ready.age_by_slice(&kernel, end);
-                    ready.push_spent(&kernel, running, end - now);
+                    ready.age_by_slice(&kernel, By::Others, end);
+                    ready.push_spent(&kernel, By::Others, running, end - now);
                     now = end;
                 } else {
                     now += TURN_NS;
-                    ready.age(&kernel, now);
-                    ready.push_back(&kernel, running);
+                    ready.age(&kernel, By::Others, now);
+                    ready.push_back(&kernel, By::Others, running);
                 }
             }
         }

@@ -27,7 +27,6 @@ use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, light_barrier, test_and_set,
 };
 
-use crate::kernel::Vessels;
 use crate::lock::SpinLock;
 use crate::machine::Machine;
 use crate::numbered::{Numbered, numbered_enum};
@@ -60,8 +59,6 @@ const BIASED: usize = 6;
 
 /// For how long no owner has the bias, in nanoseconds, after it was taken away.
 const UNBIASED_NS: u64 = 10_000_000;
-/// In place of the time when the bias was taken away: no owner ever has it.
-const NEVER_BIASED: u64 = u64::MAX;
 
 /// The contents of a virtual processor's word.
 pub struct Word<K: Machine> {
@@ -163,6 +160,8 @@ pub struct Vp<K: Machine> {
     pub(crate) nr_displaced: AtomicU32,
     /// Somebody takes the bias away.
     unbiasing: AtomicBool,
+    /// Owners may have it.
+    may_be_biased: AtomicBool,
     /// When it was taken away last, in nanoseconds.
     unbiased_ns: AtomicU64,
     /// There are activations for [`crate::Runtime`]'s `settle`.
@@ -226,7 +225,8 @@ impl<K: Machine> Vp<K> {
             displaced: SpinLock::new(Displaced::none()),
             nr_displaced: AtomicU32::new(0),
             unbiasing: AtomicBool::new(false),
-            unbiased_ns: AtomicU64::new(NEVER_BIASED),
+            may_be_biased: AtomicBool::new(false),
+            unbiased_ns: AtomicU64::new(0),
             has_unsettled: AtomicBool::new(false),
             spell_ns: AtomicU64::new(0),
             only_computes: AtomicBool::new(false),
@@ -458,16 +458,24 @@ impl<K: Machine> Vp<K> {
             || self.step(owner, State::User, State::Runtime)
     }
 
-    /// Owners may have the bias: [`Vessels::pass_barriers`] works.
+    /// Owners may have the bias: [`Machine::pass_barriers`] works.
     pub(crate) fn allow_bias(&self) {
+        self.may_be_biased.store(true, Ordering::Relaxed);
         self.leaves_as.store(BIASED, Ordering::Relaxed);
-        self.unbiased_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// No owner has it when it leaves the runtime from here on.
+    pub(crate) fn forbid_bias(&self) {
+        self.may_be_biased.store(false, Ordering::Relaxed);
+        self.leaves_as
+            .store(State::User as usize, Ordering::Relaxed);
     }
 
     /// The owner has the bias again when it leaves the runtime, if nobody has taken it away for a while.
     pub(crate) fn bias_again(&self, now: u64) {
         let unbiased = self.unbiased_ns.load(Ordering::Relaxed);
-        if unbiased != NEVER_BIASED && now.saturating_sub(unbiased) >= UNBIASED_NS {
+        if self.may_be_biased.load(Ordering::Relaxed) && now.saturating_sub(unbiased) >= UNBIASED_NS
+        {
             self.leaves_as.store(BIASED, Ordering::Relaxed);
         }
     }
@@ -477,10 +485,7 @@ impl<K: Machine> Vp<K> {
     ///
     /// The owner sets its mark, looks if somebody is here, and enters by a store if it has the bias. After the barriers of all
     /// kernel threads its mark is seen here, or it sees that somebody is here and enters by compare-and-swap.
-    pub(crate) fn unbias(&self, kernel: &K, word: Word<K>) -> Option<Word<K>>
-    where
-        K: Vessels,
-    {
+    pub(crate) fn unbias(&self, kernel: &K, word: Word<K>) -> Option<Word<K>> {
         if !word.is_biased() {
             return Some(word);
         }
@@ -490,20 +495,12 @@ impl<K: Machine> Vp<K> {
         let owner = word.owner();
         self.leaves_as
             .store(State::User as usize, Ordering::Relaxed);
+        self.unbiased_ns.store(kernel.now(), Ordering::Relaxed);
         let passed = kernel.pass_barriers();
-        let unbiased_ns = match passed {
-            true => kernel.now(),
-            false => NEVER_BIASED,
-        };
-        self.unbiased_ns.store(unbiased_ns, Ordering::Relaxed);
         let user = Word::new(owner, State::User);
         let is_out = passed && !owner.is_inside() && self.replace(word, owner, State::User);
         // Release: the word comes first.
         self.unbiasing.store(false, Ordering::Release);
-        if !passed {
-            // It has no bias any more when it has been inside.
-            kernel.interrupt(owner);
-        }
         is_out.then_some(user)
     }
 }

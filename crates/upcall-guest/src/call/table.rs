@@ -294,11 +294,15 @@ static ROWS: &[Row] = &[
         // The runtime uses the kernel's Syscall User Dispatch itself.
         .child(|frame| user_dispatch::is_request(frame).then_some(EINVAL))
         .bound(|thread, frame| {
-            expect_filter(frame);
+            if installs_filter(frame) {
+                expect_filter(None);
+            }
             attributes::prctl_of_bound(thread, frame)
         })
         .thread(|runtime, thread, frame| {
-            expect_filter(frame);
+            if installs_filter(frame) {
+                expect_filter(Some(runtime));
+            }
             Some(if user_dispatch::is_request(frame) {
                 user_dispatch::set(thread, frame)
             } else {
@@ -384,11 +388,11 @@ static ROWS: &[Row] = &[
             None
         })
         .bound(|_, _| {
-            kernel_slices::leave_as_they_are();
+            expect_filter(None);
             None
         })
         .thread(|runtime, thread, frame| {
-            kernel_slices::leave_as_they_are();
+            expect_filter(Some(runtime));
             own_change(runtime, thread, frame)
         }),
     row(&[libc::SYS_perf_event_open])
@@ -914,10 +918,24 @@ fn make_ready_for_prctl(option: i32) {
     }
 }
 
-/// Called for a prctl(2), which may install a filter.
-fn expect_filter(frame: &Frame) {
-    if frame.rdi as i32 == libc::PR_SET_SECCOMP {
-        kernel_slices::leave_as_they_are();
+/// Returns true if this prctl(2) installs a filter.
+fn installs_filter(frame: &Frame) -> bool {
+    frame.rdi as i32 == libc::PR_SET_SECCOMP
+}
+
+/// A filter may be installed, which perhaps ends the process for a call that it does not make natively. `own`: the caller is
+/// an activation of this runtime.
+fn expect_filter(own: Option<&'static Runtime>) {
+    kernel_slices::leave_as_they_are();
+    if let Some(runtime) = own {
+        let inside = runtime.enter();
+        runtime.forbid_barriers();
+        inside.leave();
+    } else if let Some(runtime) = GUEST.runtime() {
+        runtime.forbid_barriers();
+    }
+    if let Some(runtime) = GUEST.runtime() {
+        runtime.kernel().forbid_barriers();
     }
 }
 

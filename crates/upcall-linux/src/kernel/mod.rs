@@ -15,6 +15,7 @@ use crate::blocked::page::Scheduler;
 use crate::blocked::watch::Watch;
 use crate::processors::quota::Quota;
 use crate::record::Recorder;
+use crate::state::barriers::Barriers;
 use crate::state::{
     Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
     Thread, activations, base, cpu_time, follows, kernel_slices,
@@ -59,6 +60,7 @@ impl Linux {
                 Turns::none()
             },
             recorder: Recorder::default(),
+            barriers: Barriers::default(),
             scheduler: if settings.is_observed {
                 Scheduler::ask()
             } else {
@@ -277,6 +279,14 @@ unsafe impl Machine for Linux {
         }
     }
 
+    fn has_barriers(&self) -> bool {
+        self.barriers.begin()
+    }
+
+    fn pass_barriers(&self) -> bool {
+        self.barriers.pass()
+    }
+
     fn broken(&self, what: &str) -> ! {
         sys::say(b"upcall: broken invariant: ");
         sys::say(what.as_bytes());
@@ -304,15 +314,6 @@ unsafe impl Vessels for Linux {
     fn clear_inside(&self) -> bool {
         // SAFETY: only activations run the runtime.
         unsafe { base::clear_inside() }
-    }
-
-    fn pass_barriers(&self) -> bool {
-        const PRIVATE: usize = 1 << 3;
-        const REGISTER_PRIVATE: usize = 1 << 4;
-        // SAFETY: membarrier touches no memory.
-        let call = |command: usize| unsafe { sys!(sys::SYS_membarrier, command, 0, 0) };
-        // Not registered yet, if it fails.
-        call(PRIVATE) == 0 || (call(REGISTER_PRIVATE) == 0 && call(PRIVATE) == 0)
     }
 
     fn sleep(&self, activation: &Activation, seen: u32) {

@@ -9,6 +9,7 @@ use crate::blocked::page::{Looks, Scheduler};
 use crate::blocked::watch::Watch;
 use crate::processors::quota::Quota;
 use crate::record::Recorder;
+use crate::state::barriers::Barriers;
 use crate::state::{Activation, Entered, Inside, Poller, Thread};
 use crate::sys::clone::Starter;
 use crate::turns::Turns;
@@ -84,12 +85,19 @@ pub struct Linux {
     pub(crate) quota: Quota,
     pub(crate) recorder: Recorder,
     pub(crate) scheduler: Scheduler,
+    pub(crate) barriers: Barriers,
 }
 
 impl Linux {
     /// The activation of the process's first kernel thread, whose id is the process's.
     pub(crate) fn first(&self) -> Option<&'static Activation> {
         self.first.get(Ordering::Relaxed)
+    }
+
+    /// The kernel is asked for no barrier any more, when this returns. Nothing of the runtime needs one then
+    /// ([`Runtime::forbid_barriers`](upcall_core::Runtime::forbid_barriers)).
+    pub fn forbid_barriers(&self) {
+        self.barriers.forbid();
     }
 
     /// The turns with other processes.

@@ -7,6 +7,7 @@
 //! attributes of its own.
 
 pub mod activations;
+pub(crate) mod barriers;
 pub mod base;
 mod begin;
 pub mod cpu_time;

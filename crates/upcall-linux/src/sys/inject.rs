@@ -67,7 +67,7 @@ table! {
     SYS_kill: EPERM;
     SYS_madvise: EINVAL ENOMEM EAGAIN;
     SYS_memfd_create: ;
-    SYS_membarrier: ENOSYS ENOMEM;
+    SYS_membarrier: ENOMEM;
     SYS_mmap: ENOMEM EAGAIN;
     SYS_mprotect: ENOMEM;
     SYS_munmap: ENOMEM;

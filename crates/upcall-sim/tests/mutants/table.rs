@@ -55,7 +55,7 @@ pub const MUTANTS: &[Mutant] = &[
         file: "runtime/passage.rs",
         text: "if vp.has_had_enough(now) {",
         instead: "if vp.has_had_enough(now) {
-                vp.ready.age(&self.kernel, now);",
+                vp.ready.age(&self.kernel, By::Owner, now);",
         scenario: "turns_end",
     },
     Mutant {
@@ -64,7 +64,7 @@ pub const MUTANTS: &[Mutant] = &[
         text: "if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
             return Some(thread);",
         instead: "if fetched.is_none() && !advised && !runtime.gives_way(vp, Some(thread)) {
-            vp.ready.push_back(&runtime.kernel, thread);
+            vp.ready.push_back(&runtime.kernel, By::Owner, thread);
             return Some(thread);",
         scenario: "blocking_calls",
     },
@@ -98,9 +98,9 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
         file: "runtime/schedule.rs",
-        text: "vp.ready.push_back(&self.kernel, thread);
+        text: "vp.ready.push_back(&self.kernel, by, thread);
         self.vps.set_ready(vp);",
-        instead: "vp.ready.push_back(&self.kernel, thread);",
+        instead: "vp.ready.push_back(&self.kernel, by, thread);",
         scenario: "create_and_join",
     },
     Mutant {
@@ -171,8 +171,13 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "threads_take_turns",
         file: "state/ready.rs",
-        text: "self.with(kernel, |len| Some(len + 1), |list| list.push_last(thread));",
-        instead: "self.with(kernel, |len| Some(len + 1), |list| list.push_front(thread));",
+        text: "self.with(
+            kernel,
+            by,
+            |len| Some(len + 1),
+            |list| list.push_last(thread),
+        );",
+        instead: "self.with(kernel, by, |len| Some(len + 1), |list| list.push_front(thread));",
         scenario: "create_and_join",
     },
     Mutant {
@@ -185,9 +190,9 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "panicked",
         file: "runtime/taken.rs",
-        text: "self.push_back(to, thread);
+        text: "self.push_back(to, By::Others, thread);
             self.announce(to, thread);",
-        instead: "self.push_front(to, thread);
+        instead: "self.push_front(to, By::Others, thread);
             self.announce(to, thread);",
         scenario: "processors::the_list_of_a_taken_processor_keeps_its_order",
     },
@@ -273,8 +278,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_thread_waits_while_a_less_urgent_one_runs",
         file: "runtime/policy.rs",
-        text: "self.make_ready_on(vp, adviser);",
-        instead: "self.push_back(vp, adviser);
+        text: "self.make_ready_on(vp, By::Others, adviser);",
+        instead: "self.push_back(vp, By::Others, adviser);
             self.announce_ready(vp);",
         scenario: "policies::a_policy_ranks_threads",
     },
@@ -337,9 +342,9 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "no_processor_idles_while_a_thread_is_ready",
         file: "runtime/precedence.rs",
-        text: "runtime.push_back(near, thread);
+        text: "runtime.push_back(near, By::Others, thread);
             runtime.announce(near, thread);",
-        instead: "runtime.push_back(near, thread);",
+        instead: "runtime.push_back(near, By::Others, thread);",
         scenario: "policies::groups_take_turns",
     },
     // One that was stopped, and held meanwhile, goes on as it was granted the processor again.

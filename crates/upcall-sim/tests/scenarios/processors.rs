@@ -103,14 +103,20 @@ fn the_list_of_a_taken_processor_keeps_its_order() {
         }
         let (runs, order) = (me.word(0), me.word(0));
         let other = me.spawn(move |me| {
-            runs.store(1, Ordering::SeqCst);
             let here = me.thread.carrier().expect("it runs").vp();
+            runs.store(here.index() + 1, Ordering::SeqCst);
             while !here.has_ready() {
                 me.step();
             }
         });
         while runs.load(Ordering::SeqCst) == 0 {
             me.yield_now();
+        }
+        let here = me.thread.carrier().expect("it runs").vp().index();
+        if runs.load(Ordering::SeqCst) == here + 1 {
+            // The other one is idle, and takes threads itself.
+            me.join(other);
+            return;
         }
         let numbers = 1..=4;
         let threads = numbers.map(|number| {

@@ -9,6 +9,7 @@ use super::{check, owner, runtime, threads};
 use crate::runtime::Runtime;
 use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Entered;
+use crate::state::ready::By;
 use crate::state::vp::{State, Vp};
 
 type Rt = &'static Runtime<Checked>;
@@ -23,11 +24,12 @@ fn another(
     activation
 }
 
-/// Two virtual processors whose owners work, each with a standby that is awake.
+/// Two virtual processors whose owners work, and use their ready lists without the lock, each with a standby that is awake.
 pub(super) fn two_busy() -> (Rt, [&'static Activation<Checked>; 2]) {
     let runtime = runtime(2);
     let vps = runtime.vps();
     vps[1].set(owner(&vps[1]), State::Runtime);
+    runtime.free_list(&vps[1], u64::MAX);
     let standbys = [0, 1].map(|at| {
         let standby = another(runtime, &vps[at], Activity::Standby);
         vps[at].standby.set(Some(standby), Ordering::Relaxed);
@@ -45,7 +47,7 @@ fn a_thread_that_is_made_ready_while_an_owner_falls_idle_is_not_left_lying() {
         let [ready] = threads(runtime);
         let maker = thread::spawn(move || {
             kernel::act_as(owner(busy));
-            runtime.make_ready_on(busy, ready);
+            runtime.make_ready_on(busy, By::Owner, ready);
         });
         assert!(Entered::on(owner(idle)).idle(idle));
         assert_eq!(idle.word().state(), State::Runtime);
@@ -63,12 +65,32 @@ fn a_standby_that_goes_to_sleep_notices_a_thread_that_is_made_ready() {
         blocked.set(owner(blocked), State::Kernel);
         let maker = thread::spawn(move || {
             kernel::act_as(owner(busy));
-            runtime.make_ready_on(blocked, ready);
+            runtime.make_ready_on(blocked, By::Others, ready);
         });
         kernel::act_as(standby);
         Entered::on(standby).stand_by(blocked);
         assert!(blocked.word().is_owned_by(standby));
         maker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_standby_that_goes_to_sleep_sees_what_an_owner_elsewhere_has_put_in_or_is_called() {
+    check(300, || {
+        let (runtime, [standby, _]) = two_busy();
+        let [watched, busy] = [&runtime.vps()[0], &runtime.vps()[1]];
+        let [ready] = threads(runtime);
+        let maker = thread::spawn(move || {
+            kernel::act_as(owner(busy));
+            runtime.make_ready_on(busy, By::Owner, ready);
+        });
+        // As `sleep_unless` does.
+        runtime.retire_standby(watched);
+        runtime.see_lists();
+        let sees = runtime.work_waits(watched);
+        maker.join().unwrap();
+        let called = standby.wake.load(Ordering::Relaxed) != 0;
+        assert!(sees || called, "the thread is slept through");
     });
 }
 
@@ -92,7 +114,7 @@ fn a_thread_that_is_made_ready_while_the_owner_enters_a_call_finds_a_standby() {
         });
         let maker = thread::spawn(move || {
             kernel::act_as(owner(busy));
-            runtime.make_ready_on(entering, ready);
+            runtime.make_ready_on(entering, By::Others, ready);
         });
         runtime.resume_blocking();
         maker.join().unwrap();

@@ -130,6 +130,15 @@ unsafe impl Machine for Checked {
         Ok(NonNull::new(memory).unwrap())
     }
 
+    fn has_barriers(&self) -> bool {
+        true
+    }
+
+    fn pass_barriers(&self) -> bool {
+        light_barrier();
+        true
+    }
+
     fn broken(&self, what: &str) -> ! {
         panic!("{what}")
     }
@@ -165,11 +174,6 @@ unsafe impl Vessels for Checked {
         let (lock, bell) = &self.beds[activation.kernel.0];
         drop(lock.lock().unwrap());
         bell.notify_one();
-    }
-
-    fn pass_barriers(&self) -> bool {
-        light_barrier();
-        true
     }
 
     fn interrupt(&self, _: &Activation<Self>) {

@@ -11,6 +11,7 @@ use crate::lock::SpinLock;
 use crate::stack::StackPool;
 use crate::state::activation::Activity;
 use crate::state::inside::Entered;
+use crate::state::ready::By;
 use crate::vp_set::VpSet;
 
 #[test]
@@ -50,9 +51,28 @@ fn a_lock_whose_guard_was_forgotten_opens_once() {
     });
 }
 
+/// The owner takes what it finds, without the lock, while somebody else puts threads in.
 #[test]
-fn a_ready_thread_is_taken_once_and_as_it_was_saved() {
+fn a_list_is_counted_where_the_owner_goes_without_the_lock() {
     check(120, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let [one, two] = threads(runtime);
+        let giver = thread::spawn(move || {
+            vp.ready.push_back(&runtime.kernel, By::Others, one);
+            vp.ready.push_back(&runtime.kernel, By::Others, two);
+        });
+        let taken = (0..2).filter_map(|_| vp.ready.pop(&runtime.kernel, By::Owner));
+        let taken = taken.count();
+        giver.join().unwrap();
+        assert_eq!(vp.nr_ready(), 2 - taken);
+        assert_eq!(all_ready(runtime).len(), 2 - taken);
+    });
+}
+
+/// The owner puts threads in and takes one, and somebody else takes one meanwhile.
+fn take_from_list(words: usize, by: By) {
+    check(words, move || {
         let runtime = runtime(1);
         let vp = &runtime.vps()[0];
         let [one, two, three] = threads(runtime);
@@ -60,26 +80,41 @@ fn a_ready_thread_is_taken_once_and_as_it_was_saved() {
             thread.context.store(7, Ordering::Relaxed);
             thread
         };
-        vp.ready.push_back(&runtime.kernel, saved(one));
+        vp.ready.push_back(&runtime.kernel, by, saved(one));
         let thief = thread::spawn(move || {
-            let taken = vp.ready.pop(&runtime.kernel);
+            let taken = vp.ready.steal(&runtime.kernel);
             if let Some(thread) = taken {
                 assert_eq!(thread.context.load(Ordering::Relaxed), 7);
             }
             taken.map(core::ptr::from_ref)
         });
-        let first = vp.ready.exchange(&runtime.kernel, saved(two));
+        let first = vp.ready.exchange(&runtime.kernel, by, saved(two));
         assert_eq!(first.context.load(Ordering::Relaxed), 7);
-        vp.ready.push_back(&runtime.kernel, saved(three));
+        if by == By::Owner {
+            // Again, if the thief has ended it.
+            runtime.free_list(vp, u64::MAX);
+        }
+        vp.ready.push_back(&runtime.kernel, by, saved(three));
+        let taken = thief.join().unwrap();
+        assert_eq!(vp.nr_ready(), 2 - usize::from(taken.is_some()));
         let mut all = all_ready(runtime);
-        all.extend(thief.join().unwrap());
-        all.extend(all_ready(runtime));
+        all.extend(taken);
         all.push(core::ptr::from_ref(first));
         all.sort();
         let mut expected = [one, two, three].map(core::ptr::from_ref);
         expected.sort();
         assert_eq!(all, expected);
     });
+}
+
+#[test]
+fn a_ready_thread_is_taken_once_and_as_it_was_saved() {
+    take_from_list(120, By::Others);
+}
+
+#[test]
+fn a_ready_thread_is_taken_once_where_the_owner_goes_without_the_lock() {
+    take_from_list(120, By::Owner);
 }
 
 #[test]
@@ -131,7 +166,7 @@ fn a_thread_that_is_put_where_somebody_looks_in_vain_is_found_afterwards() {
         let [seeker, other] = [&runtime.vps()[0], &runtime.vps()[1]];
         let [ready] = threads(runtime);
         runtime.vps.set_ready(other);
-        let maker = thread::spawn(move || runtime.push_back(other, ready));
+        let maker = thread::spawn(move || runtime.push_back(other, By::Others, ready));
         let found = runtime.next_thread(seeker);
         maker.join().unwrap();
         assert!(found.is_some() || runtime.work_waits(seeker));

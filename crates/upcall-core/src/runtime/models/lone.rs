@@ -131,7 +131,7 @@ fn who_interrupts_leaves_the_word_alone_when_the_thread_goes_on() {
                 // SAFETY: loom finds out.
                 unsafe { *word.memory.get() == 0 }
             };
-            lone::looks(thread, look)
+            lone::looks(runtime.kernel(), thread, look)
         });
         if word.hand_over(&here(runtime)) {
             assert_eq!(times_ready(runtime), 1);

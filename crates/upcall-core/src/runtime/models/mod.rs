@@ -40,6 +40,8 @@
 //!   there of relaxed accesses on both sides as well, more than the language promises. What relies on
 //!   a weaker one calls [`fence_after_locked`](crate::sync::fence_after_locked), which is a barrier on
 //!   other processors and in the models;
+//! - barriers that all kernel threads pass ([`pass_barriers`](crate::Machine::pass_barriers)): in the models each half is a full
+//!   barrier of its own kernel thread. So a missing half is found only where no other full barrier stands there;
 //! - that a futex(2) sleeper is woken: the models' kernel sleeps on a lock and a condition;
 //! - switches of stacks: a model calls what follows the saving of a thread itself.
 
@@ -77,6 +79,7 @@ use crate::runtime::Runtime;
 use crate::state::activation::Activation;
 #[cfg(loom)]
 use crate::state::inside::Entered;
+use crate::state::ready::By;
 use crate::state::thread::Thread;
 #[cfg(loom)]
 use crate::state::vp::Vp;
@@ -126,7 +129,7 @@ fn owner(vp: &'static Vp<Checked>) -> &'static Activation<Checked> {
 fn all_ready(runtime: &'static Runtime<Checked>) -> Vec<*const Thread<Checked>> {
     let mut found = Vec::new();
     for vp in runtime.vps() {
-        while let Some(thread) = vp.ready.pop(runtime.kernel()) {
+        while let Some(thread) = vp.ready.pop(runtime.kernel(), By::Others) {
             assert!(thread.state.load(Ordering::Relaxed).is_ready());
             found.push(core::ptr::from_ref(thread));
         }

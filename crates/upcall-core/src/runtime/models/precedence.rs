@@ -10,6 +10,7 @@ use super::{all_ready, check, owner, runtime, threads};
 use crate::rank::Rank;
 use crate::runtime::{Advice, Runtime, Transition};
 use crate::state::inside::Entered;
+use crate::state::ready::By;
 use crate::state::thread::{Claim, Phase, Thread, WakeReason};
 
 type Rt = &'static Runtime<Checked>;
@@ -26,10 +27,10 @@ fn a_more_urgent_thread_is_chosen_or_has_who_chooses_choose_again() {
         for vp in [chooses, busy] {
             vp.rank.store(1, Ordering::Relaxed);
         }
-        runtime.push_back(chooses, common);
+        runtime.push_back(chooses, By::Others, common);
         let maker = thread::spawn(move || {
             kernel::act_as(owner(busy));
-            runtime.make_ready_on(busy, urgent);
+            runtime.make_ready_on(busy, By::Others, urgent);
         });
         let activation = owner(chooses);
         let first = runtime.next_thread(chooses).expect("one is ready");
@@ -47,7 +48,7 @@ fn a_held_thread_with_another_rank_is_chosen_or_ready() {
         let [held] = threads(runtime);
         held.rank.store(Rank::HELD.0, Ordering::Relaxed);
         runtime.listeners.begin_ranks();
-        runtime.push_back(chooses, held);
+        runtime.push_back(chooses, By::Others, held);
         let frees = thread::spawn(move || {
             kernel::act_as(owner(busy));
             Entered::on(owner(busy)).set_rank(held, Rank::COMMON);
@@ -110,7 +111,7 @@ fn a_thread_that_is_more_urgent_when_it_is_ready_has_somebody_choose_again() {
         let maker = thread::spawn(move || {
             kernel::act_as(owner(other));
             assert_eq!(wakes.claim(WakeReason::Woken), Claim::Ready);
-            runtime.make_ready_on(other, wakes);
+            runtime.make_ready_on(other, By::Others, wakes);
         });
         Entered::on(owner(one)).set_rank(wakes, Rank(1));
         maker.join().unwrap();

@@ -6,6 +6,7 @@ use super::idle::two_busy;
 use super::kernel;
 use super::{check, owner, threads};
 use crate::state::inside::Entered;
+use crate::state::ready::By;
 use crate::state::vp::State;
 
 #[test]
@@ -36,7 +37,7 @@ fn a_thread_that_is_put_where_the_processor_was_just_taken_is_given_away() {
         runtime.kernel.take(taken);
         let maker = thread::spawn(move || {
             kernel::act_as(owner(busy));
-            runtime.push_front(taken, ready);
+            runtime.push_front(taken, By::Others, ready);
             runtime.announce_ready(taken);
             runtime.look_after(taken);
         });
@@ -44,7 +45,7 @@ fn a_thread_that_is_put_where_the_processor_was_just_taken_is_given_away() {
         assert!(Entered::on(owner(taken)).await_processor(taken));
         assert!(runtime.give_away(taken));
         maker.join().unwrap();
-        let there = busy.ready.pop(&runtime.kernel).unwrap();
+        let there = busy.ready.pop(&runtime.kernel, By::Others).unwrap();
         assert!(core::ptr::eq(there, ready));
     });
 }
@@ -58,7 +59,7 @@ fn a_list_that_was_kept_for_want_of_processors_is_given_away_when_one_is_back() 
         runtime.kernel.may_lose();
         runtime.kernel.take(taken);
         runtime.kernel.take(back);
-        runtime.push_front(taken, ready);
+        runtime.push_front(taken, By::Others, ready);
         let adder = thread::spawn(move || {
             kernel::act_as(owner(back));
             runtime.kernel.give_back(back);
