@@ -214,7 +214,7 @@ impl<K: Machine> Activation<K> {
     }
 
     /// Returns true if it is inside the runtime now. Only its own event handlers may rely on the answer, and who has made it
-    /// pass a barrier ([`Machine::pass_barriers`](crate::Machine::pass_barriers)).
+    /// pass a barrier ([`Machine::pass_barriers`]).
     pub fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Relaxed) != 0
     }

@@ -40,15 +40,16 @@ impl Barriers {
     pub fn pass(&self) -> bool {
         // SeqCst: see `forbid`.
         self.passing.fetch_add(1, Ordering::SeqCst);
-        let passed = self.allowed.load(Ordering::SeqCst) && {
-            loop {
-                let answer = membarrier(PRIVATE);
-                if error(answer) != Some(libc::ENOMEM) {
-                    break answer == 0;
+        let passed = self.allowed.load(Ordering::SeqCst)
+            && loop {
+                match error(membarrier(PRIVATE)) {
+                    None => break true,
+                    Some(libc::ENOMEM) => yield_processor(),
+                    // A process that was saved and restored may have lost it.
+                    Some(libc::EPERM) if membarrier(REGISTER_PRIVATE) == 0 => {}
+                    Some(_) => break false,
                 }
-                yield_processor();
-            }
-        };
+            };
         self.passing.fetch_sub(1, Ordering::Release);
         passed
     }
