@@ -21,7 +21,7 @@ use crate::locate::{NotRunnable, locate};
 use crate::program::{self, Verdict};
 use crate::refusal::Refusal;
 use crate::status::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
-use crate::{trace, tunables};
+use crate::tunables;
 
 /// How a run was asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,17 +39,8 @@ pub fn run(args: &RunArgs, said: Said) -> i32 {
         Ok(checked) => checked,
         Err(meaningless) => return meaningless_variable(meaningless).report(),
     };
-    let trace = std::env::var_os("UPCALL_TRACE").filter(|value| !value.is_empty());
-    if let Some(directory) = trace.as_ref().map(Path::new)
-        && !directory.is_dir()
-        && !trace::is_of_a_command(directory)
-    {
-        // The program is silent: whoever wanted to read there may have gone.
-        eprintln!(
-            "upcall: warning: nothing is noted for a timeline: {}, which UPCALL_TRACE names, is no directory",
-            directory.display()
-        );
-    }
+    #[cfg(target_arch = "x86_64")]
+    crate::trace::warn_of_variable();
     let name = &args.command[0];
     let file = match locate(name, std::env::var_os("PATH")) {
         Ok(file) => file,

@@ -141,8 +141,23 @@ fn no_file(target: &Path, error: &io::Error) -> Refusal {
     }
 }
 
+/// Says so if the variable that asks for a timeline names no directory.
+pub fn warn_of_variable() {
+    let asked = std::env::var_os("UPCALL_TRACE").filter(|value| !value.is_empty());
+    if let Some(directory) = asked.as_ref().map(Path::new)
+        && !directory.is_dir()
+        && !is_of_a_command(directory)
+    {
+        // The program is silent: whoever wanted to read there may have gone.
+        eprintln!(
+            "upcall: warning: nothing is noted for a timeline: {}, which UPCALL_TRACE names, is no directory",
+            directory.display()
+        );
+    }
+}
+
 /// Returns true if a directory has the name of one that this command makes, which goes with it.
-pub fn is_of_a_command(directory: &Path) -> bool {
+fn is_of_a_command(directory: &Path) -> bool {
     let name = directory.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with(session::SCRATCH))
 }
