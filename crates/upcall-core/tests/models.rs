@@ -27,13 +27,13 @@ const FAULTS: &[Fault] = &[
         "self.held.store(false, Ordering::Relaxed)",
     ),
     (
-        "lists::a_ready_thread_is_taken_once",
+        "lists::a_ready_thread_is_taken_once_and",
         "state/ready.rs",
         "self.word.store(locked & !LOCKED, Ordering::Release)",
         "self.word.store(locked & !LOCKED, Ordering::Relaxed)",
     ),
     (
-        "lists::a_ready_thread_is_taken_once",
+        "lists::a_ready_thread_is_taken_once_and",
         "state/ready.rs",
         "compare_exchange(word, locked, Ordering::SeqCst, Ordering::Relaxed)",
         "compare_exchange(word, locked, Ordering::Relaxed, Ordering::Relaxed)",
@@ -63,7 +63,7 @@ const FAULTS: &[Fault] = &[
         "if false {\n            kernel.broken",
     ),
     (
-        "lists::a_ready_thread_is_taken_once",
+        "lists::a_ready_thread_is_taken_once_and",
         "state/ready.rs",
         "list.push_last(thread);\n            list.pop_front()",
         "let first = list.pop_front();\n            list.push_last(thread);\n            first",
@@ -430,13 +430,13 @@ const FAULTS: &[Fault] = &[
         "let _ = seen;\n            runtime.kernel.look_for_deadlock(self);\n            self.rest_as_owner(vp, || {\n                self.rest(self.wake.load(Ordering::SeqCst))\n            });",
     ),
     (
-        "idle::a_standby_that_goes_to_sleep",
+        "idle::a_standby_that_goes_to_sleep_notices",
         "runtime/standby.rs",
         "if !has_reason() {\n            runtime.kernel.sleep(self.activation(), seen);\n        }",
         "let _ = has_reason;\n        runtime.kernel.sleep(self.activation(), seen);",
     ),
     (
-        "idle::a_standby_that_goes_to_sleep",
+        "idle::a_standby_that_goes_to_sleep_notices",
         "runtime/standby.rs",
         "runtime.retire_standby(vp);\n        if !runtime.kernel.needs_heirs() {",
         "let reason = has_reason();\n        let has_reason = move || reason;\n        runtime.retire_standby(vp);\n        if !runtime.kernel.needs_heirs() {",
