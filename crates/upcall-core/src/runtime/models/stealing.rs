@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::{all_ready, kernel::Checked, runtime, threads};
+use crate::state::ready::By;
 use crate::state::thread::Thread;
 use crate::sync;
 
@@ -29,12 +30,18 @@ fn no_thread_is_lost_or_doubled_between_three_that_steal() {
             shuttle::thread::spawn(move || {
                 let vps = runtime.vps();
                 let mut mine = std::vec::Vec::new();
-                vps[me].ready.push_back(runtime.kernel(), all[2 * me]);
-                vps[me].ready.push_front(runtime.kernel(), all[2 * me + 1]);
+                let (kernel, own) = (runtime.kernel(), &vps[me].ready);
+                runtime.free_list(&vps[me], u64::MAX);
+                own.push_back(kernel, By::Owner, all[2 * me]);
+                own.push_front(kernel, By::Owner, all[2 * me + 1]);
                 for step in 0..3 {
-                    if let Some(thread) = vps[(me + step) % 3].ready.pop(runtime.kernel()) {
+                    let taken = match step {
+                        0 => own.pop(kernel, By::Owner),
+                        _ => vps[(me + step) % 3].ready.steal(kernel),
+                    };
+                    if let Some(thread) = taken {
                         thread.context.store(me, Ordering::Relaxed);
-                        mine.push(vps[me].ready.exchange(runtime.kernel(), thread));
+                        mine.push(own.exchange(kernel, By::Owner, thread));
                     }
                 }
                 mine.into_iter()
