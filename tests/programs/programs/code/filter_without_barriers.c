@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { ROUNDS = 400, PAGE = 4096, THREADS = 6 };
+enum { ROUNDS = 160, PAGE = 4096, THREADS = 6 };
 
 static volatile int go_on = 1;
 static long done[THREADS];
