@@ -125,27 +125,39 @@ fn choose(names: &[String]) -> Result<Vec<&'static Operation>, Problem> {
     Ok(OPERATIONS.iter().filter(wanted).collect())
 }
 
-/// In so many processes of an operation, one after the other, something is to be counted.
+/// Of so many processes of an operation the least counts: in one of ten somebody else has just used a ready list, so that its
+/// owner takes the lock.
+#[cfg(target_arch = "x86_64")]
+const PROCESSES: usize = 4;
+/// In so many, one after the other, something is to be counted.
 #[cfg(target_arch = "x86_64")]
 const MOST_PROCESSES: usize = 10;
 
 #[cfg(target_arch = "x86_64")]
 fn count(program: &Path, operation: &Operation, args: &BenchArgs) -> Result<Row, Failure> {
+    let mut rows = Vec::new();
     for _ in 0..MOST_PROCESSES {
+        if rows.len() == PROCESSES {
+            break;
+        }
         let command = command(program, operation);
         let Some(found) = stepper::count(command, operation.times, args.timeout)? else {
             continue;
         };
         let all = (operation.times * operation.each) as f64;
         let mean = |of: fn(&stepper::Counts) -> u64| found.iter().map(of).sum::<u64>() as f64 / all;
-        return Ok(Row {
+        rows.push(Row {
             name: operation.name.into(),
             instructions: mean(|counts| counts.instructions),
             locked: mean(|counts| counts.locked),
             calls: mean(|counts| counts.calls),
         });
     }
-    Err(Failure::Failed(format!(
+    let cost = |row: &Row| (row.locked, row.instructions);
+    let least = rows
+        .into_iter()
+        .min_by(|one, other| cost(one).partial_cmp(&cost(other)).expect("numbers"));
+    least.ok_or_else(|| Failure::Failed(format!(
         "in each of {MOST_PROCESSES} processes, the kernel had preempted the thread when it was stopped"
     )))
 }

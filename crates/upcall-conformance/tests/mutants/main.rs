@@ -138,8 +138,8 @@ const MUTANTS: &[Mutant] = &[
     of_runtime(
         "preempt_in_runtime",
         READY,
-        "let locked = (announce(open / ONE)? * ONE) | LOCKED;",
-        "let locked = announce(open / ONE)? * ONE;",
+        "| LOCKED;\n            // SeqCst: see `len`",
+        ";\n            // SeqCst: see `len`",
     ),
     of_runtime(
         "last_processor",

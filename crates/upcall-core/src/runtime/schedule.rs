@@ -344,6 +344,11 @@ impl<K: Kernel> Runtime<K> {
         if !self.vps.any_free() {
             return;
         }
+        if self.vps().len() == 1 {
+            // No other processor is interrupted, so that it may be done again and again.
+            self.kernel.pass_barriers();
+            return;
+        }
         let mut unseen = false;
         self.vps.each_free(|vp| {
             unseen |= vp.ready.begin_end(&self.kernel, || self.vps.clear_free(vp));

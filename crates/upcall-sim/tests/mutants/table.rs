@@ -521,12 +521,12 @@ pub const MUTANTS: &[Mutant] = &[
     // FUTEX_WAKE_OP.
     of_futex("if also {", "if also || second > first {"),
     of_futex(
-        "queue, other, second, u32::MAX)",
-        "queue, other, first, u32::MAX)",
+        "                other,\n                second,\n",
+        "                other,\n                first,\n",
     ),
     of_futex(
-        "&mut one, key, first, u32::MAX)",
-        "&mut one, other, first, u32::MAX)",
+        "            &mut one,\n            key,\n            first,\n",
+        "            &mut one,\n            other,\n            first,\n",
     ),
     // FUTEX_CMP_REQUEUE.
     of_futex(
