@@ -233,7 +233,7 @@ impl<K: Kernel> Inside<K> {
     pub fn futex_wake(&self, key: usize, count: usize, mask: u32) -> usize {
         let runtime = self.runtime();
         let mut queue = runtime.futexes.bucket(key).lock(&runtime.kernel);
-        runtime.wake_queue(self.vp(), self.user_of_list(), &mut queue, key, count, mask)
+        self.wake_queue(&mut queue, key, count, mask)
     }
 
     /// Changes the word and wakes one thread, under the key's lock: `change` is told whether a thread waits, and says
@@ -247,9 +247,7 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         let mut queue = runtime.futexes.bucket(key).lock(&runtime.kernel);
         let is_awaited = Queue::next(queue.0.first, key, u32::MAX).is_some();
-        change(is_awaited).then(|| {
-            runtime.wake_queue(self.vp(), self.user_of_list(), &mut queue, key, 1, u32::MAX)
-        })
+        change(is_awaited).then(|| self.wake_queue(&mut queue, key, 1, u32::MAX))
     }
 
     /// Wakes at most `wake` waiters of `from` and moves at most `requeue` others to `to`, provided
@@ -271,14 +269,7 @@ impl<K: Kernel> Inside<K> {
         if !matches() {
             return None;
         }
-        let woken = runtime.wake_queue(
-            self.vp(),
-            self.user_of_list(),
-            &mut source,
-            from,
-            wake,
-            u32::MAX,
-        );
+        let woken = self.wake_queue(&mut source, from, wake, u32::MAX);
         let mut moved = 0;
         let mut at = source.0.first;
         while moved < requeue
@@ -317,26 +308,18 @@ impl<K: Kernel> Inside<K> {
             runtime.futexes.bucket(other),
         );
         let also = change();
-        let mut woken = runtime.wake_queue(
-            self.vp(),
-            self.user_of_list(),
-            &mut one,
-            key,
-            first,
-            u32::MAX,
-        );
+        let mut woken = self.wake_queue(&mut one, key, first, u32::MAX);
         if also {
             let queue = two.as_deref_mut().unwrap_or(&mut *one);
-            woken += runtime.wake_queue(
-                self.vp(),
-                self.user_of_list(),
-                queue,
-                other,
-                second,
-                u32::MAX,
-            );
+            woken += self.wake_queue(queue, other, second, u32::MAX);
         }
         woken
+    }
+
+    /// As [`Runtime::wake_queue`], here.
+    fn wake_queue(&self, queue: &mut Queue<K>, key: usize, count: usize, mask: u32) -> usize {
+        let (vp, by) = (self.vp(), self.user_of_list());
+        self.runtime().wake_queue(vp, by, queue, key, count, mask)
     }
 }
 

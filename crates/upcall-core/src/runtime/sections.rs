@@ -91,7 +91,7 @@ impl<K: Kernel> Inside<K> {
     fn late_slice_ended(&self, thread: &'static Thread<K>, _: usize) -> Option<&'static Thread<K>> {
         let (runtime, vp) = (self.runtime(), self.vp());
         let now = runtime.kernel.now();
-        vp.ready.age_by_slice(&runtime.kernel, By::Others, now);
+        vp.ready.age_by_slice(&runtime.kernel, By::Owner, now);
         runtime.put_behind(vp, thread, vp.ran_ns(now).unwrap_or(MOST_NS));
         None
     }

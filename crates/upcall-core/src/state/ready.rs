@@ -272,6 +272,12 @@ fn total(word: usize, free: usize) -> usize {
     ((word & !LOCKED).wrapping_add(free) as isize).max(0) as usize / ONE
 }
 
+/// A count where the length, which was so much, becomes as much as was announced.
+#[inline]
+fn moved(count: usize, length: usize, announced: usize) -> usize {
+    count.wrapping_add(announced.wrapping_sub(length).wrapping_mul(ONE))
+}
+
 impl<K: Machine> ReadyList<K> {
     pub(crate) const fn new() -> Self {
         ReadyList {
@@ -321,8 +327,8 @@ impl<K: Machine> ReadyList<K> {
             let free = self.free.load(Ordering::Relaxed);
             let length = total(word, free);
             let result = announce(length).map(|announced| {
-                let more = announced.wrapping_sub(length).wrapping_mul(ONE);
-                self.free.store(free.wrapping_add(more), Ordering::Relaxed);
+                self.free
+                    .store(moved(free, length, announced), Ordering::Relaxed);
                 // SAFETY: nobody else is in the list: see `lock`.
                 change(unsafe { &mut *self.list.get() })
             });
@@ -370,9 +376,7 @@ impl<K: Machine> ReadyList<K> {
             }
             let free = self.free.load(Ordering::Relaxed);
             let length = total(word, free);
-            let announced = announce(length)?;
-            let more = announced.wrapping_sub(length).wrapping_mul(ONE);
-            let locked = word.wrapping_add(more) | LOCKED;
+            let locked = moved(word, length, announce(length)?) | LOCKED;
             // SeqCst: see `len`; also pairs with the Release in `with`.
             if self
                 .word
@@ -405,8 +409,7 @@ impl<K: Machine> ReadyList<K> {
             self.word.store(word, Ordering::Release);
             return None;
         };
-        let more = announced.wrapping_sub(length).wrapping_mul(ONE);
-        let locked = word.wrapping_add(more) | LOCKED;
+        let locked = moved(word, length, announced) | LOCKED;
         // SeqCst, as a store alone would not be: see `len`.
         self.word.swap(locked, Ordering::SeqCst);
         Some(locked)
@@ -430,8 +433,8 @@ impl<K: Machine> ReadyList<K> {
         }
     }
 
-    /// Takes the lock and nothing else: the word, while it is locked.
-    fn lock_alone(&self, kernel: &K) -> usize {
+    /// Calls `change` with the list locked, and leaves the length as it is.
+    fn locked<R>(&self, kernel: &K, change: impl FnOnce() -> R) -> R {
         let mut spins = 0;
         loop {
             let word = self.word.load(Ordering::Relaxed) & !LOCKED;
@@ -442,7 +445,9 @@ impl<K: Machine> ReadyList<K> {
                 Ordering::Relaxed,
             );
             if locked.is_ok() {
-                return word;
+                let result = change();
+                self.word.store(word, Ordering::Release);
+                return result;
             }
             spin(kernel, &mut spins);
         }
@@ -459,30 +464,30 @@ impl<K: Machine> ReadyList<K> {
 
     /// The owner, which calls this, goes without the lock from here on. `note` is called before.
     pub(crate) fn free(&self, kernel: &K, note: impl FnOnce()) {
-        let word = self.lock_alone(kernel);
-        if self.may_be_free.load(Ordering::Relaxed) {
-            note();
-            // Release: who comes without the lock, which is the caller, sees what others have done.
-            self.access.store(Access::Free, Ordering::Release);
-        }
-        self.word.store(word, Ordering::Release);
+        self.locked(kernel, || {
+            if self.may_be_free.load(Ordering::Relaxed) {
+                note();
+                // Release: who comes without the lock, which is the caller, sees what others have done.
+                self.access.store(Access::Free, Ordering::Release);
+            }
+        });
     }
 
     /// The owner takes the lock from here on. Returns true if it may be in the list without still, and what it has put there
     /// unseen, until all kernel threads have passed a barrier. If not, `forget` is called.
     pub(crate) fn begin_end(&self, kernel: &K, forget: impl FnOnce()) -> bool {
-        let word = self.lock_alone(kernel);
-        let begins = self.access.load(Ordering::Relaxed) == Access::Free;
-        if begins {
-            // Relaxed: the caller passes a barrier.
-            self.access.store(Access::Ending, Ordering::Relaxed);
-            self.locked_since_ns.store(kernel.now(), Ordering::Relaxed);
-        } else {
-            self.end_free(kernel);
-            forget();
-        }
-        self.word.store(word, Ordering::Release);
-        begins
+        self.locked(kernel, || {
+            let begins = self.access.load(Ordering::Relaxed) == Access::Free;
+            if begins {
+                // Relaxed: the caller passes a barrier.
+                self.access.store(Access::Ending, Ordering::Relaxed);
+                self.locked_since_ns.store(kernel.now(), Ordering::Relaxed);
+            } else {
+                self.end_free(kernel);
+                forget();
+            }
+            begins
+        })
     }
 
     /// The owner may go without the lock some time: barriers can be had.
@@ -493,77 +498,73 @@ impl<K: Machine> ReadyList<K> {
     /// It never does again.
     pub(crate) fn forbid_free(&self, kernel: &K) {
         self.may_be_free.store(false, Ordering::Relaxed);
-        let word = self.lock_alone(kernel);
-        self.end_free(kernel);
-        self.word.store(word, Ordering::Release);
+        self.locked(kernel, || self.end_free(kernel));
+    }
+
+    /// Puts a thread in by `change`, in this phase.
+    #[inline(always)]
+    fn put(
+        &self,
+        kernel: &K,
+        by: By,
+        thread: &'static Thread<K>,
+        phase: Phase,
+        change: impl FnOnce(&mut Queue<K>),
+    ) {
+        thread.state.store(phase, Ordering::Relaxed);
+        self.with(kernel, by, |len| Some(len + 1), change);
     }
 
     #[inline]
     pub(crate) fn push_back(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
-        thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(
-            kernel,
-            by,
-            |len| Some(len + 1),
-            |list| list.push_back(thread),
-        );
+        self.put(kernel, by, thread, Phase::Ready, |list| {
+            list.push_back(thread)
+        });
     }
 
     #[inline]
     pub(crate) fn push_front(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
-        thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(
-            kernel,
-            by,
-            |len| Some(len + 1),
-            |list| list.push_front(thread),
-        );
+        self.put(kernel, by, thread, Phase::Ready, |list| {
+            list.push_front(thread)
+        });
     }
 
     /// Puts a thread at the front again that was taken from there and not chosen. `ranked`: threads have ranks.
     pub(crate) fn put_back(&self, kernel: &K, by: By, thread: &'static Thread<K>, ranked: bool) {
-        thread.state.store(Phase::Ready, Ordering::Relaxed);
-        let put = |list: &mut Queue<K>| list.put_back(thread, ranked);
-        self.with(kernel, by, |len| Some(len + 1), put);
+        self.put(kernel, by, thread, Phase::Ready, |list| {
+            list.put_back(thread, ranked)
+        });
     }
 
     /// Puts a thread at the front that comes back from the kernel. [`ReadyList::awaits_owner`] knows it from then on.
     pub(crate) fn push_returned(&self, kernel: &K, thread: &'static Thread<K>) {
-        thread.state.store(Phase::Returned, Ordering::Relaxed);
-        self.with(
-            kernel,
-            By::Others,
-            |len| Some(len + 1),
-            |list| list.push_front(thread),
-        );
+        self.put(kernel, By::Others, thread, Phase::Returned, |list| {
+            list.push_front(thread)
+        });
     }
 
     /// Puts a thread in that is in a critical section, before all that are in none. With ranks (`ranked`) these alone
     /// decide, and it is before the others of its own. [`ReadyList::awaits_owner`] knows it from then on.
     pub(crate) fn push_first(&self, kernel: &K, thread: &'static Thread<K>, ranked: bool) {
-        thread.state.store(Phase::Returned, Ordering::Relaxed);
-        let put = |list: &mut Queue<K>| list.push_first(thread, ranked);
-        self.with(kernel, By::Others, |len| Some(len + 1), put);
+        self.put(kernel, By::Others, thread, Phase::Returned, |list| {
+            list.push_first(thread, ranked)
+        });
     }
 
     /// Puts a new thread in, before all others of its rank.
     #[inline]
     pub(crate) fn push_forked(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
-        thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(
-            kernel,
-            by,
-            |len| Some(len + 1),
-            |list| list.push_forked(thread),
-        );
+        self.put(kernel, by, thread, Phase::Ready, |list| {
+            list.push_forked(thread)
+        });
     }
 
     /// Puts a thread in at the end of a time slice, of which it had so many nanoseconds. It waits behind those that were
     /// woken, until it is due.
     pub(crate) fn push_spent(&self, kernel: &K, by: By, thread: &'static Thread<K>, used: u64) {
-        thread.state.store(Phase::Ready, Ordering::Relaxed);
-        let announce = |len| Some(len + 1);
-        self.with(kernel, by, announce, |list| list.push_spent(thread, used));
+        self.put(kernel, by, thread, Phase::Ready, |list| {
+            list.push_spent(thread, used)
+        });
     }
 
     /// Takes a thread for another virtual processor.
@@ -598,13 +599,9 @@ impl<K: Machine> ReadyList<K> {
     /// Puts a thread in behind all others of its rank.
     #[inline]
     pub(crate) fn push_last(&self, kernel: &K, by: By, thread: &'static Thread<K>) {
-        thread.state.store(Phase::Ready, Ordering::Relaxed);
-        self.with(
-            kernel,
-            by,
-            |len| Some(len + 1),
-            |list| list.push_last(thread),
-        );
+        self.put(kernel, by, thread, Phase::Ready, |list| {
+            list.push_last(thread)
+        });
     }
 
     /// Puts a thread at the end and takes the first, which may be the same.

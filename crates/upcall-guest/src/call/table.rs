@@ -295,13 +295,13 @@ static ROWS: &[Row] = &[
         .child(|frame| user_dispatch::is_request(frame).then_some(EINVAL))
         .bound(|thread, frame| {
             if installs_filter(frame) {
-                expect_filter(None);
+                expect_filter(false);
             }
             attributes::prctl_of_bound(thread, frame)
         })
         .thread(|runtime, thread, frame| {
             if installs_filter(frame) {
-                expect_filter(Some(runtime));
+                expect_filter(true);
             }
             Some(if user_dispatch::is_request(frame) {
                 user_dispatch::set(thread, frame)
@@ -388,11 +388,11 @@ static ROWS: &[Row] = &[
             None
         })
         .bound(|_, _| {
-            expect_filter(None);
+            expect_filter(false);
             None
         })
         .thread(|runtime, thread, frame| {
-            expect_filter(Some(runtime));
+            expect_filter(true);
             own_change(runtime, thread, frame)
         }),
     row(&[libc::SYS_perf_event_open])
@@ -923,20 +923,19 @@ fn installs_filter(frame: &Frame) -> bool {
     frame.rdi as i32 == libc::PR_SET_SECCOMP
 }
 
-/// A filter may be installed, which perhaps ends the process for a call that it does not make natively. `own`: the caller is
-/// an activation of this runtime.
-fn expect_filter(own: Option<&'static Runtime>) {
+/// A filter may be installed, which perhaps ends the process for a call that it does not make natively. Called by an activation, or
+/// not.
+fn expect_filter(is_activation: bool) {
     kernel_slices::leave_as_they_are();
-    if let Some(runtime) = own {
-        let inside = runtime.enter();
-        runtime.forbid_barriers();
+    let Some(runtime) = GUEST.runtime() else {
+        return;
+    };
+    let inside = is_activation.then(|| runtime.enter());
+    runtime.forbid_barriers();
+    if let Some(inside) = inside {
         inside.leave();
-    } else if let Some(runtime) = GUEST.runtime() {
-        runtime.forbid_barriers();
     }
-    if let Some(runtime) = GUEST.runtime() {
-        runtime.kernel().forbid_barriers();
-    }
+    runtime.kernel().forbid_barriers();
 }
 
 fn id(thread: &'static Thread) -> i64 {

@@ -20,6 +20,7 @@ use crate::state::{
     Activation, Entered, Inside, Linux, LinuxActivation, LinuxThread, Poller, Settings, Sleeps,
     Thread, activations, base, cpu_time, follows, kernel_slices,
 };
+use crate::sys::procfs::is_filtered;
 use crate::sys::{self, descriptors, live, memory, vdso};
 use crate::turns::Turns;
 
@@ -41,7 +42,8 @@ impl Linux {
         if settings.hooks.runs.is_some() {
             follows::begin(follows::HOOK);
         }
-        kernel_slices::look();
+        let filtered = is_filtered();
+        kernel_slices::look(filtered);
         // SAFETY: asks only.
         let pid = unsafe { sys!(sys::SYS_getpid) } as i32;
         Ok(Linux {
@@ -60,7 +62,7 @@ impl Linux {
                 Turns::none()
             },
             recorder: Recorder::default(),
-            barriers: Barriers::default(),
+            barriers: Barriers::new(filtered),
             scheduler: if settings.is_observed {
                 Scheduler::ask()
             } else {

@@ -5,14 +5,12 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::sys::procfs::is_filtered;
 use crate::sys::{self, error};
 
 const PRIVATE: usize = 1 << 3;
 const REGISTER_PRIVATE: usize = 1 << 4;
 
 /// Whether they may be asked for, and how many do just now.
-#[derive(Default)]
 pub struct Barriers {
     allowed: AtomicBool,
     passing: AtomicU32,
@@ -29,9 +27,19 @@ fn yield_processor() {
 }
 
 impl Barriers {
+    /// None so far, and none at all under a filter.
+    pub fn new(filtered: bool) -> Self {
+        Barriers {
+            allowed: AtomicBool::new(!filtered),
+            passing: AtomicU32::new(0),
+        }
+    }
+
     /// Returns true if they can be had from here on.
     pub fn begin(&self) -> bool {
-        let works = !is_filtered() && membarrier(REGISTER_PRIVATE) == 0 && membarrier(PRIVATE) == 0;
+        let works = self.allowed.load(Ordering::Relaxed)
+            && membarrier(REGISTER_PRIVATE) == 0
+            && membarrier(PRIVATE) == 0;
         self.allowed.store(works, Ordering::Relaxed);
         works
     }

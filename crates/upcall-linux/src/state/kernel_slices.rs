@@ -24,7 +24,6 @@ use upcall_core::Activity;
 
 use crate::state::{Activation, activations, base};
 use crate::sys::error;
-use crate::sys::procfs::is_filtered;
 
 /// The kernel's least, in nanoseconds.
 const SHORT_NS: u64 = 100_000;
@@ -80,9 +79,9 @@ fn own() -> Option<Attributes> {
     error(answer).is_none().then_some(attributes)
 }
 
-/// Finds out whether the kernel heeds it, when a runtime starts. Before Linux 6.12 it tells of no slice.
-pub(crate) fn look() {
-    let heeds = !is_filtered() && own().is_some_and(|own| own.runtime > SHORT_NS);
+/// Finds out whether the kernel heeds it, when a runtime starts, perhaps under a filter. Before Linux 6.12 it tells of no slice.
+pub(crate) fn look(filtered: bool) {
+    let heeds = !filtered && own().is_some_and(|own| own.runtime > SHORT_NS);
     MAY_ASK.store(heeds, Ordering::Relaxed);
 }
 

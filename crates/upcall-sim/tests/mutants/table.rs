@@ -171,13 +171,12 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "threads_take_turns",
         file: "state/ready.rs",
-        text: "self.with(
-            kernel,
-            by,
-            |len| Some(len + 1),
-            |list| list.push_last(thread),
-        );",
-        instead: "self.with(kernel, by, |len| Some(len + 1), |list| list.push_front(thread));",
+        text: "self.put(kernel, by, thread, Phase::Ready, |list| {
+            list.push_last(thread)
+        });",
+        instead: "self.put(kernel, by, thread, Phase::Ready, |list| {
+            list.push_front(thread)
+        });",
         scenario: "create_and_join",
     },
     Mutant {
@@ -521,12 +520,12 @@ pub const MUTANTS: &[Mutant] = &[
     // FUTEX_WAKE_OP.
     of_futex("if also {", "if also || second > first {"),
     of_futex(
-        "                other,\n                second,\n",
-        "                other,\n                first,\n",
+        "queue, other, second, u32::MAX)",
+        "queue, other, first, u32::MAX)",
     ),
     of_futex(
-        "            &mut one,\n            key,\n            first,\n",
-        "            &mut one,\n            other,\n            first,\n",
+        "&mut one, key, first, u32::MAX)",
+        "&mut one, other, first, u32::MAX)",
     ),
     // FUTEX_CMP_REQUEUE.
     of_futex(
