@@ -11,19 +11,23 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use upcall_guest::direct::Company;
 
-/// Pauses (`pause` on x86-64) between two looks at a word that another processor may change: a look takes the cache
+/// Pauses (`pause` on x86-64) before a word that another processor may change is looked at again: a look takes the cache
 /// line from the processor that changes it, and it comes back ten times as slowly as it is changed. Go's mutex pauses
 /// about as long.
 const PAUSES: u32 = 32;
 
-/// How often a thread looks before it waits. Altogether this takes some times as long as a wait and a wake-up at user
-/// level, which disturb the holder of the word, too. More looks are wasted if the thread that would change the word is
-/// ready behind this one.
-const LOOKS: u32 = 4;
+/// So many times longer is each pause than the last one: a word that was not free for so long is used all the time, and
+/// looks are what its users lose most by.
+const GROWTH: u32 = 4;
+
+/// How often a thread looks again before it waits. Altogether this takes some times as long as a wait and a wake-up at
+/// user level, which disturb the holder of the word, too. More looks are wasted if the thread that would change the
+/// word is ready behind this one.
+const LOOKS: u32 = 2;
 
 /// The same where nobody is ready behind us: its processor would look for work that long, too.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-const IDLE_LOOKS: u32 = 12;
+const IDLE_LOOKS: u32 = 3;
 
 /// A moment of the clock that sleeps by (CLOCK_MONOTONIC), in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -151,7 +155,7 @@ impl Patience {
         if self.looks >= limit() {
             return false;
         }
-        for _ in 0..PAUSES {
+        for _ in 0..PAUSES * GROWTH.pow(self.looks) {
             std::hint::spin_loop();
         }
         self.looks += 1;

@@ -11,8 +11,8 @@ const FAULTS: &[Fault] = &[
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
-        "self.change(FREE, HELD, Ordering::Acquire)",
-        "self.change(FREE, HELD, Ordering::Relaxed)",
+        "self.state.fetch_or(HELD, Ordering::Acquire)",
+        "self.state.fetch_or(HELD, Ordering::Relaxed)",
     ),
     (
         "a_mutex_has_one_holder",
@@ -23,8 +23,8 @@ const FAULTS: &[Fault] = &[
     (
         "a_mutex_has_one_holder",
         "sync/mutex.rs",
-        "self.change(HELD, FREE, Ordering::Release)",
-        "self.change(HELD, FREE, Ordering::Relaxed)",
+        "self.change(state, state & !HELD, Ordering::Release)",
+        "self.change(state, state & !HELD, Ordering::Relaxed)",
     ),
     (
         "a_mutex_has_one_holder",
@@ -60,12 +60,6 @@ const FAULTS: &[Fault] = &[
         "                    self.state.fetch_and(!WOKEN, Ordering::Relaxed);\n",
         "",
     ),
-    (
-        "a_mutex_whose_waiter_gives_up",
-        "sync/mutex.rs",
-        "self.change(state, state | HELD, Ordering::Acquire)",
-        "self.change(state, state | HELD, Ordering::Relaxed)",
-    ),
     // The thread that has freed the lock looks at it again, after the last user perhaps.
     (
         "a_mutex_ends_with_its_last_user",
@@ -77,8 +71,8 @@ const FAULTS: &[Fault] = &[
     (
         "a_mutex_ends_with_its_last_user",
         "sync/mutex.rs",
-        "frees(if is_awaited { WOKEN } else { FREE }).is_ok()\n                })",
-        "frees(WOKEN).is_ok().then(|| self.state.fetch_and(if is_awaited { !0 } else { !WOKEN }, Ordering::Relaxed)).is_some()\n                })",
+        "self.change(state, rest, Ordering::Release).is_ok()\n                })",
+        "self.change(state, WOKEN, Ordering::Release).is_ok().then(|| self.state.fetch_and(if is_awaited { !0 } else { !WOKEN }, Ordering::Relaxed)).is_some()\n                })",
     ),
     (
         "a_notification_of_a_change",

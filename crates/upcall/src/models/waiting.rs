@@ -91,6 +91,10 @@ impl AtomicU32 {
         ordered(order, || self.0.get().fetch_and(value, order))
     }
 
+    pub(crate) fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+        ordered(order, || self.0.get().fetch_or(value, order))
+    }
+
     pub(crate) fn compare_exchange(
         &self,
         from: u32,

@@ -60,26 +60,18 @@ impl Raw {
     /// Takes it if it is free; returns true if it was.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        // Acquire: pairs with the Release in `unlock`.
-        let taken = self.change(FREE, HELD, Ordering::Acquire).is_ok() || self.barge();
+        let taken = self.barge();
         if taken {
             self.holder.took();
         }
         taken
     }
 
-    /// Takes it before those that wait, if it is free.
-    #[cold]
+    /// Takes it, if it is free, before those that wait: their flags stay.
+    #[inline]
     fn barge(&self) -> bool {
-        let mut state = self.state.load(Ordering::Relaxed);
-        while state & HELD == 0 {
-            // Acquire: as in `try_lock`.
-            match self.change(state, state | HELD, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(now) => state = now,
-            }
-        }
-        false
+        // Acquire: pairs with the Release in `free`.
+        self.state.fetch_or(HELD, Ordering::Acquire) & HELD == 0
     }
 
     /// Takes it, and waits until it is free.
@@ -106,26 +98,28 @@ impl Raw {
     /// Unlocks it, whichever thread has it; returns true if it was locked.
     #[inline]
     pub fn unlock(&self) -> bool {
-        match self.free() {
-            Ok(_) => {
-                self.holder.freed(false);
-                true
-            }
-            Err(state) => self.unlock_awaited(state),
+        let state = self.state.load(Ordering::Relaxed);
+        if self.free(state) {
+            self.holder.freed(state != HELD);
+            true
+        } else {
+            self.unlock_awaited(state)
         }
     }
 
     /// Unlocks it, if that is all there is to do; returns true if it did. May be called where no thread runs.
     #[inline]
     pub(super) fn unlock_at_once(&self) -> bool {
-        !self.holder.has_rank() && self.free().is_ok()
+        !self.holder.has_rank() && self.free(self.state.load(Ordering::Relaxed))
     }
 
-    /// Frees it, if it is held and nobody waits.
+    /// Frees it, if it is held and in this state, and nobody is to be woken for that.
     #[inline]
-    fn free(&self) -> Result<u32, u32> {
+    fn free(&self, state: u32) -> bool {
         // Release: pairs with the Acquire of the thread that locks next.
-        self.change(HELD, FREE, Ordering::Release)
+        state & HELD != 0
+            && !self.wants_wake(state)
+            && self.change(state, state & !HELD, Ordering::Release).is_ok()
     }
 
     #[cold]
@@ -134,15 +128,15 @@ impl Raw {
             if state & HELD == 0 {
                 return false;
             }
-            // Release: as in `unlock`.
-            let frees = |rest| self.change(state, rest, Ordering::Release);
             let freed = if self.wants_wake(state) {
-                // If no waiter is there, none would clear `WOKEN`.
                 waiting::change_and_wake(&self.state, |is_awaited| {
-                    frees(if is_awaited { WOKEN } else { FREE }).is_ok()
+                    // If no waiter is there, none would clear `WOKEN`.
+                    let rest = if is_awaited { WOKEN } else { FREE };
+                    // Release: as in `free`.
+                    self.change(state, rest, Ordering::Release).is_ok()
                 })
             } else {
-                frees(state & !HELD).is_ok()
+                self.free(state)
             };
             if freed {
                 break;
@@ -181,7 +175,7 @@ impl Raw {
             let state = self.look();
             let rest = state & !takes | puts;
             if state & HELD == 0 {
-                // Acquire: pairs with the Release in `unlock`.
+                // Acquire: pairs with the Release in `free`.
                 if self.change(state, rest | HELD, Ordering::Acquire).is_ok() {
                     return true;
                 }
