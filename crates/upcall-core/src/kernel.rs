@@ -172,6 +172,12 @@ pub trait Watch: Machine {
     /// another thread is ready: a wrong yes costs an upcall for nothing and no more.
     fn is_blocked(&self, activation: &Activation<Self>, cheap_doubt: bool) -> bool;
 
+    /// Returns true if the owner, in a system call that it has announced, waits there for events from outside, as it does
+    /// again and again. A hint.
+    fn waits_for_events(&self, _owner: &Activation<Self>) -> bool {
+        false
+    }
+
     /// The standby has found an owner in its own code, with threads waiting, after so many dispatches on its virtual
     /// processor. Where time slices may end late, this ends one that is over.
     fn computes(&self, _owner: &Activation<Self>, _dispatches: u64) {}

@@ -287,6 +287,11 @@ impl Watch for Sim {
         }
     }
 
+    fn waits_for_events(&self, _owner: &Activation<Self>) -> bool {
+        let machine = self.machine();
+        machine.chance(machine.style.doubts)
+    }
+
     fn waiting(&self, activation: &Activation<Self>) -> Waiting {
         self.machine().point(Call::Waiting);
         match Self::is_interruptible(activation) {

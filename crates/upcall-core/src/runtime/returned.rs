@@ -2,7 +2,8 @@
 //!
 //! An absent activation comes back from the kernel with its thread and finds, at its first step, that
 //! it is not the owner. It tries, in this order:
-//! 1. the virtual processor is idle, or its owner is in a system call: take it;
+//! 1. the virtual processor is idle, or its owner is in a system call: take it; but if that is a wait of an event loop, and
+//!    another virtual processor is idle, as in 2;
 //! 2. another virtual processor is idle: give it the thread;
 //! 3. the owner runs program code and is therefore stopped right now (both are bound to one
 //!    processor): displace it. Its thread stays inside it until it is granted the processor
@@ -166,6 +167,10 @@ impl<K: Kernel> Inside<K> {
                     }
                 }
                 State::Kernel => {
+                    // Two threads that wait for events in turn would go on here, and the other processor would stay idle.
+                    if runtime.kernel.waits_for_events(owner) && runtime.vps.another_rests(vp) {
+                        return false;
+                    }
                     if runtime.replace_blocked(vp, word, self.activation(), State::Runtime) {
                         runtime.vps.clear_idle(vp);
                         owner.tell_of_absent(vp);

@@ -3,7 +3,7 @@
 
 use crate::kernel::Kernel;
 use crate::slot::Slot;
-use crate::state::vp::Vp;
+use crate::state::vp::{State, Vp};
 use crate::sync::{AtomicU32, Ordering};
 use crate::vp_set::VpSet;
 
@@ -55,6 +55,16 @@ impl<K: Kernel> Vps<K> {
     #[inline]
     pub(super) fn any_idle(&self) -> bool {
         !self.idle.is_empty()
+    }
+
+    /// Returns true if the owner of another one has nothing to run, at this moment.
+    pub(super) fn another_rests(&self, vp: &Vp<K>) -> bool {
+        let vps = self.all();
+        let rests = |index: u32| {
+            let rests = vps[index as usize].word().state() == State::Idle;
+            (index != vp.index() && rests).then_some(())
+        };
+        self.idle.find(vp.index(), vps.len(), rests).is_some()
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use upcall_core::{Activity, Errno, Machine, Slot, ThreadList, Vp, Waiting};
 use crate::activation::{preempt, spawn};
 use crate::blocked::page::Scheduler;
 use crate::blocked::watch::Watch;
+use crate::poller::choice;
 use crate::processors::quota::Quota;
 use crate::record::Recorder;
 use crate::state::barriers::Barriers;
@@ -482,6 +483,10 @@ impl upcall_core::kernel::Watch for Linux {
             self.scheduler
                 .says_blocked(tid, own.tid.load(Ordering::Relaxed), &own.seen)
         })
+    }
+
+    fn waits_for_events(&self, owner: &Activation) -> bool {
+        choice::blocks(owner)
     }
 
     fn stand_aside(&self, activation: &Activation, seen: u32, since: u64) -> bool {

@@ -22,7 +22,8 @@ const INSIDE: u32 = 4;
 const OUTSIDE: u32 = 256;
 
 impl Choice {
-    fn blocks(&self) -> bool {
+    /// Returns true if its thread blocks, and does not park.
+    fn prefers_blocking(&self) -> bool {
         self.count.load(Ordering::Relaxed) < INSIDE
     }
 
@@ -59,9 +60,16 @@ pub fn prefers_blocking(activation: &Activation) -> bool {
     !runtime.is_short()
         && activation
             .thread()
-            .is_some_and(|thread| thread.kernel.choice.blocks())
+            .is_some_and(|thread| thread.kernel.choice.prefers_blocking())
         && !kernel_slices::is_busy_serving(activation)
         && runtime.stats().absent.get() < runtime.vps().len() as u64
+}
+
+/// Returns true if the thread that `activation` carries blocks in the wait of an event loop. A hint.
+pub(crate) fn blocks(activation: &Activation) -> bool {
+    activation
+        .thread()
+        .is_some_and(|thread| thread.kernel.choice.blocks.load(Ordering::Relaxed))
 }
 
 impl Poller {
@@ -74,7 +82,9 @@ impl Poller {
     pub fn block<R>(&self, thread: &'static Thread, call: impl FnOnce() -> R) -> R {
         let choice = &thread.kernel.choice;
         choice.begins(self.writes.load(Ordering::Relaxed));
+        choice.blocks.store(true, Ordering::Relaxed);
         let answer = call();
+        choice.blocks.store(false, Ordering::Relaxed);
         choice.ends(self.writes.load(Ordering::Relaxed));
         answer
     }
@@ -97,10 +107,10 @@ mod tests {
         }
         wait(&choice, false);
         for _ in 0..INSIDE {
-            assert!(choice.blocks());
+            assert!(choice.prefers_blocking());
             wait(&choice, true);
         }
-        assert!(!choice.blocks());
+        assert!(!choice.prefers_blocking());
     }
 
     #[test]
@@ -114,11 +124,11 @@ mod tests {
         }
         wait(&choice, true);
         for _ in 0..=OUTSIDE {
-            assert!(!choice.blocks());
+            assert!(!choice.prefers_blocking());
             wait(&choice, false);
         }
-        assert!(choice.blocks());
+        assert!(choice.prefers_blocking());
         wait(&choice, true);
-        assert!(!choice.blocks());
+        assert!(!choice.prefers_blocking());
     }
 }

@@ -20,7 +20,12 @@ impl LinuxThread {
             cpu_ns,
             slack,
             asked,
-            choice: Choice { count, writes },
+            choice:
+                Choice {
+                    count,
+                    writes,
+                    blocks,
+                },
             // In no list, since the thread before has ended. Each wait writes it.
             node: _,
             // The layer above has a `begin` of its own.
@@ -34,6 +39,7 @@ impl LinuxThread {
         asked.inherit(Some(&creator.asked));
         pending.store(0, Relaxed);
         cpu_ns.store(0, Relaxed);
+        blocks.store(false, Relaxed);
         for word in [seen, count, writes] {
             word.store(0, Relaxed);
         }
@@ -65,8 +71,8 @@ mod tests {
         fresh.begin(&creator);
         let pairs = bytes(&after_ones).iter().zip(bytes(&fresh));
         let differ = pairs.filter(|(one, other)| one != other).count();
-        // The node and the room, which `begin` leaves alone, and 39 bytes of padding.
-        let expected = size_of_val(&fresh.node) + size_of_val(&fresh.room) + 39;
+        // The node and the room, which `begin` leaves alone, and 38 bytes of padding.
+        let expected = size_of_val(&fresh.node) + size_of_val(&fresh.room) + 38;
         assert_eq!(differ, expected, "bytes of the thread before");
         assert_eq!(fresh.mask.load(Relaxed), creator.mask.load(Relaxed));
         assert_eq!(after_ones.pending.load(Relaxed), 0);

@@ -93,4 +93,6 @@ pub(crate) struct Choice {
     pub(crate) count: AtomicU32,
     /// [`Poller::writes`] when its wait began.
     pub(crate) writes: AtomicU32,
+    /// It blocks in such a wait.
+    pub(crate) blocks: AtomicBool,
 }
