@@ -143,7 +143,7 @@ impl<K: Kernel> Inside<K> {
         let computes = chosen < SCHEDULING_POINTS;
         vp.only_computes.store(computes, Ordering::Relaxed);
         // Where each runs for a moment only, nobody waits long, and the clock would cost as much as a switch.
-        let woken_wait = computes && vp.ready.has_woken(&runtime.kernel, By::Owner);
+        let woken_wait = computes && vp.ready.woken_wait(&runtime.kernel, By::Owner);
         vp.woken_wait.store(woken_wait, Ordering::Relaxed);
         if computes && runtime.seat_is_wanted() && !runtime.call_spare(vp) {
             // Nobody else looks while this thread computes.

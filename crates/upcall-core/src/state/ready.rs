@@ -589,11 +589,14 @@ impl<K: Machine> ReadyList<K> {
         self.age(kernel, by, now);
     }
 
-    /// Returns true if threads that were woken wait here, at some moment.
-    pub(crate) fn has_woken(&self, kernel: &K, by: By) -> bool {
+    /// Returns true if threads that were woken wait here for each other, at some moment, and not only for the one that runs:
+    /// two or more.
+    pub(crate) fn woken_wait(&self, kernel: &K, by: By) -> bool {
         let announce = |len| (len != 0).then_some(len);
-        self.with(kernel, by, announce, |list| !list.common.is_empty())
-            .unwrap_or(false)
+        self.with(kernel, by, announce, |list| {
+            list.common.iter().nth(1).is_some()
+        })
+        .unwrap_or(false)
     }
 
     /// Puts a thread in behind all others of its rank.
@@ -910,7 +913,7 @@ mod tests {
                 }
             }
             assert_eq!(ready.len(), woken.len() + spent.len());
-            assert_eq!(ready.has_woken(&kernel, By::Others), !woken.is_empty());
+            assert_eq!(ready.woken_wait(&kernel, By::Others), woken.len() > 1);
         }
     }
 
