@@ -182,12 +182,16 @@ pub trait Watch: Machine {
     /// processor. Where time slices may end late, this ends one that is over.
     fn computes(&self, _owner: &Activation<Self>, _dispatches: u64) {}
 
-    /// Lets the owner and others run before the calling standby looks again. It has looked in vain since `since`
-    /// ([`Machine::now`]). Returns true if it has slept for a moment, short beside that time: then it may have stopped an owner
-    /// that ran. Does not sleep, or no longer, if `activation.wake` is not `seen` any more.
-    fn stand_aside(&self, _activation: &Activation<Self>, _seen: u32, _since: u64) -> bool {
+    /// For how many nanoseconds the calling standby may nap before it looks again, while its owner is in its own code: a small
+    /// part of the time for which none has blocked there ([`Machine::now`]). `None`: it had better be at hand, and only lets
+    /// others run.
+    fn nap_ns(&self, _standby: &Activation<Self>, _quiet_ns: impl FnOnce() -> u64) -> Option<u64> {
+        None
+    }
+
+    /// Sleeps for that time at most. Does not sleep, or no longer, if `standby.wake` is not `seen` any more.
+    fn nap(&self, _standby: &Activation<Self>, _seen: u32, _ns: u64) {
         self.yield_processor();
-        false
     }
 
     /// How an activation waits that was found blocked outside of any announced system call. Not

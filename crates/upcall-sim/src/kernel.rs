@@ -292,6 +292,12 @@ impl Watch for Sim {
         machine.chance(machine.style.doubts)
     }
 
+    /// A nap is a yield: what it costs is time, which is not simulated.
+    fn nap_ns(&self, _standby: &Activation<Self>, _quiet_ns: impl FnOnce() -> u64) -> Option<u64> {
+        let machine = self.machine();
+        machine.chance(machine.style.doubts).then_some(1)
+    }
+
     fn waiting(&self, activation: &Activation<Self>) -> Waiting {
         self.machine().point(Call::Waiting);
         match Self::is_interruptible(activation) {

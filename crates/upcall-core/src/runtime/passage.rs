@@ -229,6 +229,9 @@ impl<K: Kernel> Entered<K> {
         self.trace_own(What::Calls);
         if runtime.standby_is_awake(vp) {
             self.set(State::Kernel);
+            if vp.naps.load(Ordering::Relaxed) {
+                runtime.end_nap(vp);
+            }
         } else if !runtime.is_left()
             && (vp.has_ready() || runtime.seat_is_wanted() || runtime.kernel.is_contended())
         {

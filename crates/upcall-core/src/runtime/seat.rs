@@ -189,7 +189,9 @@ impl<K: Kernel> Inside<K> {
         let spare = self.activity() == Activity::Spare && self.leave_spares();
         let free = spare || self.change_activity(Activity::Resting, Activity::Running);
         let vp = self.vp();
-        if free && !runtime.is_ranked() && runtime.kernel.may_run(vp) && self.acquire(vp, true) {
+        // Among threads that wait for each other it waits for its turn.
+        let waits = vp.woken_wait.load(Ordering::Relaxed);
+        if free && !runtime.is_ranked() && runtime.kernel.may_run(vp) && self.acquire(vp, !waits) {
             // Before anything else, a displaced activation included.
             if let Some(first) = list.pop_front() {
                 runtime.trace(What::Unblocked, vp, Some(first));
@@ -203,7 +205,11 @@ impl<K: Kernel> Inside<K> {
         }
         runtime.add_ready(vp, list);
         let here = runtime.with_processor(vp);
-        runtime.choose_again(here, !core::ptr::eq(here, vp));
+        if waits && !runtime.is_ranked() {
+            runtime.announce_ready(here);
+        } else {
+            runtime.choose_again(here, !core::ptr::eq(here, vp));
+        }
     }
 }
 

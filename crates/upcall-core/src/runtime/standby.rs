@@ -110,6 +110,17 @@ impl<K: Kernel> Runtime<K> {
         self.vps.clear_unwatched(vp)
     }
 
+    /// The owner of `vp`, the caller, has announced a call in which it may block: its standby, which naps, is to see that. With
+    /// no barrier between the announcement and the look for naps the two may miss each other. Then the nap ends by itself.
+    #[cold]
+    pub(super) fn end_nap(&self, vp: &'static Vp<K>) {
+        if vp.naps.swap(false, Ordering::Relaxed)
+            && let Some(standby) = vp.standby.get(Ordering::Acquire)
+        {
+            standby.notify();
+        }
+    }
+
     /// Returns true if there would be anything to do if the owner of `vp` blocked. Not for the displaced,
     /// which run then, and look themselves.
     fn has_reason(&self, vp: &'static Vp<K>) -> bool {
@@ -127,13 +138,19 @@ impl<K: Kernel> Inside<K> {
         true
     }
 
-    /// The standby has seen that the owner in `word` is blocked.
-    fn relieve(&self, vp: &'static Vp<K>, word: Word<K>) {
-        if self.runtime().kernel.needs_heirs() {
+    /// The standby has seen that the owner in `word` is blocked. Returns true if it is not the standby any more.
+    fn relieve(&self, vp: &'static Vp<K>, word: Word<K>) -> bool {
+        let runtime = self.runtime();
+        if word.state() != State::Kernel {
+            let now = runtime.kernel.now();
+            vp.surprised_ns.store(now, Ordering::Relaxed);
+        }
+        if runtime.kernel.needs_heirs() {
             self.bequeath(vp, word);
         } else {
             self.take_over(vp, word);
         }
+        !vp.standby.holds(self.activation(), Ordering::Relaxed)
     }
 
     /// Sleeps as standby until somebody calls.
@@ -150,15 +167,9 @@ impl<K: Kernel> Inside<K> {
     }
 
     /// Sleeps as standby, unless there is a reason to go on, which is asked when the books say that it
-    /// sleeps: a caller that makes one later finds it so and calls. Returns how long it took, in nanoseconds.
-    fn sleep_unless(
-        &self,
-        vp: &'static Vp<K>,
-        seen: u32,
-        has_reason: impl FnOnce() -> bool,
-    ) -> u64 {
+    /// sleeps: a caller that makes one later finds it so and calls.
+    fn sleep_unless(&self, vp: &'static Vp<K>, seen: u32, has_reason: impl FnOnce() -> bool) {
         let runtime = self.runtime();
-        let began = runtime.kernel.now();
         runtime.retire_standby(vp);
         if !runtime.kernel.needs_heirs() {
             runtime.see_lists();
@@ -171,7 +182,6 @@ impl<K: Kernel> Inside<K> {
         }
         runtime.rouse_standby(vp);
         runtime.kernel.bind(self.activation());
-        runtime.kernel.now().wrapping_sub(began)
     }
 
     /// Waits, runnable as a rule, for the owner to block; sleeps while the virtual processor is idle, or has
@@ -181,8 +191,6 @@ impl<K: Kernel> Inside<K> {
         let runtime = self.runtime();
         let mut looks = 0;
         let mut has_slept = false;
-        // Moved on by what it sleeps while there is no reason to look.
-        let mut in_vain_since = runtime.kernel.now();
         while vp.standby.holds(self.activation(), Ordering::Relaxed) {
             let seen = self.wake.load(Ordering::SeqCst);
             self.look_at_deferred();
@@ -195,7 +203,7 @@ impl<K: Kernel> Inside<K> {
                 // Offered to those that come back; the owner or one of them goes on in a moment.
                 State::Idle if runtime.work_waits_for(vp) => {}
                 State::Idle => {
-                    in_vain_since += self.sleep_unless(vp, seen, || {
+                    self.sleep_unless(vp, seen, || {
                         let idle = vp.word().state() == State::Idle;
                         if idle && runtime.seat_is_wanted() {
                             // The owner saw somebody in it who is not there any more.
@@ -209,13 +217,15 @@ impl<K: Kernel> Inside<K> {
                     looks = if runtime.has_reason(vp) { 0 } else { looks + 1 };
                     if looks > LOOKS {
                         looks = 0;
-                        in_vain_since += self.sleep_unless(vp, seen, || runtime.has_reason(vp));
+                        self.sleep_unless(vp, seen, || runtime.has_reason(vp));
                         continue;
                     }
                     let cheap_doubt =
                         word.state() == State::Kernel && runtime.work_waits_for(vp) && !has_slept;
                     if runtime.kernel.is_blocked(word.owner(), cheap_doubt) {
-                        self.relieve(vp, word);
+                        if self.relieve(vp, word) {
+                            return;
+                        }
                     } else if word.state() == State::User && runtime.work_waits_for(vp) {
                         let dispatches = vp.dispatches.load(Ordering::Relaxed);
                         runtime.kernel.computes(word.owner(), dispatches);
@@ -223,17 +233,44 @@ impl<K: Kernel> Inside<K> {
                 }
                 // Displaced, it blocked on a page fault before it was granted.
                 State::Granted => {
-                    if runtime.kernel.is_blocked(word.owner(), false) {
-                        self.relieve(vp, word);
+                    if runtime.kernel.is_blocked(word.owner(), false) && self.relieve(vp, word) {
+                        return;
                     }
                 }
                 State::Runtime | State::Rung => {}
             }
             // The virtual processor may have moved to another processor.
             runtime.kernel.bind(self.activation());
-            has_slept = runtime
-                .kernel
-                .stand_aside(self.activation(), seen, in_vain_since);
+            has_slept = self.stand_aside(vp, seen);
         }
+    }
+
+    /// Lets the owner and others run before the standby looks again. Returns true if it has napped to the end: then it may itself
+    /// have stopped an owner that ran.
+    fn stand_aside(&self, vp: &'static Vp<K>, seen: u32) -> bool {
+        let runtime = self.runtime();
+        let quiet_ns = || {
+            let since = vp.surprised_ns.load(Ordering::Relaxed);
+            runtime.kernel.now().saturating_sub(since)
+        };
+        let nap_ns = match vp.word().state() {
+            State::Kernel => None,
+            _ => runtime.kernel.nap_ns(self.activation(), quiet_ns),
+        };
+        let Some(nap_ns) = nap_ns else {
+            runtime.kernel.yield_processor();
+            return false;
+        };
+        // SeqCst: see `Runtime::end_nap`.
+        vp.naps.store(true, Ordering::SeqCst);
+        if vp.word().state() != State::Kernel {
+            runtime.kernel.nap(self.activation(), seen, nap_ns);
+        }
+        let napped = vp.naps.swap(false, Ordering::Relaxed);
+        if !napped {
+            // The owner has ended it, and goes on to its call first.
+            runtime.kernel.yield_processor();
+        }
+        napped
     }
 }

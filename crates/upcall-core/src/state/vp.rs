@@ -156,6 +156,10 @@ pub struct Vp<K: Machine> {
     pub(crate) heir: Slot<Activation<K>>,
     /// Somebody is creating or waking a standby.
     pub(crate) calling: AtomicBool,
+    /// The standby naps: it looks again by itself soon.
+    pub(crate) naps: AtomicBool,
+    /// When the standby last saw an owner block outside of the calls that it announces, in nanoseconds.
+    pub(crate) surprised_ns: AtomicU64,
     pub(crate) displaced: SpinLock<Displaced<K>>,
     pub(crate) nr_displaced: AtomicU32,
     /// Somebody takes the bias away.
@@ -222,6 +226,8 @@ impl<K: Machine> Vp<K> {
             standby: Slot::empty(),
             heir: Slot::empty(),
             calling: AtomicBool::new(false),
+            naps: AtomicBool::new(false),
+            surprised_ns: AtomicU64::new(0),
             displaced: SpinLock::new(Displaced::none()),
             nr_displaced: AtomicU32::new(0),
             unbiasing: AtomicBool::new(false),

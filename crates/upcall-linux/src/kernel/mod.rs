@@ -489,15 +489,13 @@ impl upcall_core::kernel::Watch for Linux {
         choice::blocks(owner)
     }
 
-    fn stand_aside(&self, activation: &Activation, seen: u32, since: u64) -> bool {
-        let nap = kernel_slices::nap_ns(activation, || self.now().saturating_sub(since))
-            .filter(|_| !self.uses_sentinels() && !self.turns.is_contended());
-        if nap.is_none() {
-            self.yield_processor();
-        } else {
-            self.sleep_in_futex(activation, seen, nap);
-        }
-        nap.is_some()
+    fn nap_ns(&self, standby: &Activation, quiet_ns: impl FnOnce() -> u64) -> Option<u64> {
+        kernel_slices::nap_ns(standby, quiet_ns)
+            .filter(|_| !self.uses_sentinels() && !self.turns.is_contended())
+    }
+
+    fn nap(&self, standby: &Activation, seen: u32, ns: u64) {
+        self.sleep_in_futex(standby, seen, Some(ns));
     }
 
     fn computes(&self, owner: &Activation, dispatches: u64) {

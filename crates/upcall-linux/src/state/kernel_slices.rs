@@ -35,7 +35,7 @@ const LASTS: u32 = 4;
 const PATIENCE: u64 = 32;
 /// How long it sleeps, in nanoseconds: below the first the kernel's timers are too coarse.
 const SHORTEST_NAP_NS: u64 = 50_000;
-const LONGEST_NAP_NS: u64 = 1_000_000;
+const LONGEST_NAP_NS: u64 = 4_000_000;
 const VPS: usize = 1024;
 
 /// Of a virtual processor.

@@ -38,7 +38,7 @@ programs! {
         spawn_handlers stop_continue vfork_waits waits_for_own_children;
     scheduling: affinity_beside affinity_children affinity_outside affinity_threads affinity_wider crowded_blocks
         helpers_scheduling real_time spin_wait turns_hostile turns_without_spares turns_without_timers
-        woken_beside_computing;
+        woken_beside_computing woken_by_computing;
     signals: alarm_main altstack_calls altstack_leaves altstack_parks altstack_per_thread altstack_shared
         altstack_small_stack altstack_switches handler_context kill_parked kill_reader kill_running
         leases_of_threads owner_of_signals pending_at_once registers_in_signals siginfo siglongjmp_segv
