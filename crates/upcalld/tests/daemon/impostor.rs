@@ -141,7 +141,7 @@ fn a_daemon_of_another_version_is_none() {
 fn pages_as_they_should_be_are_used() {
     let name = "pages_as_they_should_be_are_used";
     assert_ne!(
-        was_linked(name, "500", &pages(HEAD, SIZES, SEALS)),
+        was_linked(name, "5000", &pages(HEAD, SIZES, SEALS)),
         Some(false)
     );
 }
@@ -150,21 +150,21 @@ fn pages_as_they_should_be_are_used() {
 fn pages_that_could_be_cut_short_are_not_used() {
     let name = "pages_that_could_be_cut_short_are_not_used";
     let files = pages(HEAD, SIZES, SealFlags::empty());
-    assert_ne!(was_linked(name, "500", &files), Some(true));
+    assert_ne!(was_linked(name, "5000", &files), Some(true));
 }
 
 #[test]
 fn pages_of_another_size_are_not_used() {
     let name = "pages_of_another_size_are_not_used";
     let larger = pages(HEAD, [SIZES[0], 4096], SEALS);
-    assert_ne!(was_linked(name, "500", &larger), Some(true));
+    assert_ne!(was_linked(name, "5000", &larger), Some(true));
 }
 
 #[test]
 fn pages_of_another_version_are_not_used() {
     let name = "pages_of_another_version_are_not_used";
     let files = pages((MAGIC, VERSION + 1), SIZES, SEALS);
-    assert_ne!(was_linked(name, "500", &files), Some(true));
+    assert_ne!(was_linked(name, "5000", &files), Some(true));
 }
 
 /// It says that the program has no processor, and never anything else.
