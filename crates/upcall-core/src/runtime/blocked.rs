@@ -162,9 +162,9 @@ impl<K: Kernel> Inside<K> {
         let Some(word) = vp.unbias(&runtime.kernel, word) else {
             return;
         };
-        // None where the standby needed no heir a moment ago: once.
+        // None where the standby needed no heir a moment ago, or was called by one that saw the heir which it has just used up.
         let heir = vp.heir.get(Ordering::Acquire);
-        let Some(heir) = heir.or_else(|| runtime.take_spare(vp)) else {
+        let Some(heir) = heir.or_else(|| self.take_spare_for(vp)) else {
             return;
         };
         vp.heir.set(None, Ordering::Relaxed);
