@@ -75,15 +75,9 @@ fn a_second_count_comes_to_what_the_first_did() {
             }
             // Of all operations: without one of ten, this is a tenth less.
             "locked" => {
-                // Where somebody else has just used a ready list its owner takes the lock for a while: once for each thread
-                // that it puts in or takes out, of which there are four at most.
-                assert!(
-                    (now - was).abs() <= 4.0,
-                    "{operation}: {was} and {now} locked instructions"
-                );
-                let least = was.min(now);
+                assert_eq!(now, *was, "{operation}: locked instructions");
                 let has_none = matches!(operation, "critical" | "yield");
-                assert_eq!(least == 0.0, has_none, "{operation}: {least} locked");
+                assert_eq!(*was == 0.0, has_none, "{operation}: {was} locked");
             }
             // Nothing of this is done by the kernel.
             _ => assert_eq!((unit, *was, now), ("calls", 0.0, 0.0), "{operation}"),

@@ -128,10 +128,10 @@ fn choose(names: &[String]) -> Result<Vec<&'static Operation>, Problem> {
 /// Of so many processes of an operation the least counts: in one of ten somebody else has just used a ready list, so that its
 /// owner takes the lock.
 #[cfg(target_arch = "x86_64")]
-const PROCESSES: usize = 4;
+const PROCESSES: usize = 8;
 /// In so many, one after the other, something is to be counted.
 #[cfg(target_arch = "x86_64")]
-const MOST_PROCESSES: usize = 10;
+const MOST_PROCESSES: usize = 20;
 
 #[cfg(target_arch = "x86_64")]
 fn count(program: &Path, operation: &Operation, args: &BenchArgs) -> Result<Row, Failure> {
