@@ -2,7 +2,8 @@
 //!
 //! `upcall-conformance NAME PROCESSORS ROUNDS` runs a scenario and prints `ok NAME` or `skipped: REASON`. The
 //! scenarios start the other forms as child processes: `open SET` opens the gates that its input names, `rival
-//! PROCESSORS` computes for a while, and `affinity PID one|all` changes where the threads of a process may run.
+//! PROCESSORS` computes for a while, and `affinity PID one|all` changes where the threads of a process may run. Tests
+//! start `crowd THREADS`, which computes until its input ends.
 
 use std::{fs, io, mem, process, thread};
 
@@ -18,6 +19,7 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let answer = match words[..] {
         ["rival", processors] => rival(number(processors)),
+        ["crowd", threads] => crowd(number(threads)),
         ["open", set] => Threads::open_gates(number(set) as libc::c_int),
         ["affinity", whose, how] => change_affinity(whose, how == "one"),
         [name, processors, rounds] => scenario(name, number(processors), number(rounds) as u32),
@@ -92,6 +94,17 @@ fn rival(processors: usize) -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+fn crowd(threads: usize) -> io::Result<()> {
+    for _ in 0..threads {
+        thread::spawn(|| {
+            loop {
+                step();
+            }
+        });
+    }
+    io::copy(&mut io::stdin(), &mut io::sink()).map(drop)
 }
 
 /// Changes the affinity of each thread of a process. It goes through them twice, because the process may have

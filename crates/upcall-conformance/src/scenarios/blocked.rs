@@ -19,6 +19,8 @@ pub(super) fn scenarios<W: World>() -> Vec<Scenario<W>> {
             // Blocked ones, their successors and standbys, and a few. The number of rounds has no part in it.
             holds: |facts| facts.counters.peak <= 5 * facts.processors + 6,
             happens: |facts| facts.counters.recycled > 0,
+            // What is to be used again may be slow to come to a stop.
+            is_crowded: true,
             ..Scenario::new("recycle", recycle)
         },
         Scenario {

@@ -44,6 +44,8 @@ pub struct Scenario<W: World> {
     pub least: usize,
     /// True if its threads have priorities.
     pub by_priority: bool,
+    /// True if it runs beside other programs that compute, where there can be some.
+    pub is_crowded: bool,
     /// What must hold of every run.
     pub holds: fn(&Facts) -> bool,
     /// What must have happened at least once in all runs in a world.
@@ -59,6 +61,7 @@ impl<W: World> Scenario<W> {
             slices: |_| Slices::Endless,
             least: 1,
             by_priority: false,
+            is_crowded: false,
             holds: |_| true,
             happens: |_| true,
         }

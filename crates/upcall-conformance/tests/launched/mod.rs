@@ -3,6 +3,7 @@
 
 use std::env;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use program_tests::case::{self, Case};
 use program_tests::program::{Outcome, Program};
@@ -15,6 +16,8 @@ use upcall_conformance::{Counters, Scenario, Slices};
 const SLICE: &str = "UPCALL_SLICE_US";
 /// How often a scenario repeats what it does, in one run.
 const ROUNDS: u32 = 20;
+/// Threads of another program for each processor of a crowded scenario.
+const CROWD: usize = 3;
 
 /// One backend of `upcall run`.
 pub struct Backend {
@@ -46,6 +49,7 @@ pub fn run(backend: &Backend, name: &str, processors: usize) {
     if scenario.by_priority {
         options.push("--policy=priority");
     }
+    let _crowd = scenario.is_crowded.then(|| Crowd::new(processors));
     let mut happened = false;
     for _ in 0..case::repeats() {
         let outcome = case.run_launched(&program, &options);
@@ -58,6 +62,26 @@ pub fn run(backend: &Backend, name: &str, processors: usize) {
         happened |= (scenario.happens)(&facts);
     }
     assert!(happened, "{title}: it never came to what it is about");
+}
+
+/// Another program, which computes until this is dropped.
+struct Crowd(Child);
+
+impl Crowd {
+    fn new(processors: usize) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_upcall-conformance"));
+        command.args(["crowd", &(CROWD * processors).to_string()]);
+        let child = command.stdin(Stdio::piped()).spawn();
+        Crowd(child.expect("the scenarios' program starts"))
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // Its status says nothing.
+        let _ = self.0.wait();
+    }
 }
 
 fn program(scenario: &Scenario<Threads>, processors: usize) -> Program {

@@ -70,6 +70,7 @@ impl<K: Kernel> Inside<K> {
                 }
                 Activity::Reserved => runtime.kernel.sleep(self.activation(), seen),
                 Activity::Running | Activity::Resting => {
+                    self.change_activity(Activity::Resting, Activity::Running);
                     self.activation().retire_from(Activity::Running);
                     // An owner that called for a standby meanwhile may have found no spare.
                     if vp.has_ready() && runtime.vps.any_unwatched() {
@@ -83,15 +84,24 @@ impl<K: Kernel> Inside<K> {
         }
     }
 
+    /// The virtual processor, which it owns, is idle from now on, until [`Inside::reclaim`]. Who takes it meanwhile makes
+    /// this activation a spare at once: beside other programs it may be long until it runs again and sees that itself.
+    pub(super) fn fall_idle(&self, vp: &'static Vp<K>) {
+        self.set_activity(Activity::Resting);
+        if !vp.step(self.activation(), State::Runtime, State::Idle) {
+            self.runtime().kernel.broken("an idle owner was replaced");
+        }
+    }
+
     /// Rests while it owns the idle virtual processor; perhaps it does not any more afterwards, and is
     /// a spare.
     pub(super) fn rest_as_owner(&self, vp: &'static Vp<K>, rest: impl FnOnce()) {
+        // Perhaps it has delivered what came to the poller.
         self.change_activity(Activity::Running, Activity::Resting);
         let word = vp.word();
         if word.is_owned_by(self.activation()) && word.state() == State::Idle {
             rest();
         }
-        self.change_activity(Activity::Resting, Activity::Running);
     }
 
     /// Events that came while the activation had no thread.
@@ -124,9 +134,7 @@ impl<K: Kernel> Inside<K> {
         let began = runtime.kernel.now();
         runtime.begins_rest(vp, began);
         runtime.vps.set_idle(vp);
-        if !vp.step(self.activation(), State::Runtime, State::Idle) {
-            runtime.kernel.broken("an idle owner was replaced");
-        }
+        self.fall_idle(vp);
         runtime.see_lists();
         let spell = vp.spell_ns.load(Ordering::Relaxed);
         loop {
@@ -142,20 +150,17 @@ impl<K: Kernel> Inside<K> {
             }
             runtime.kernel.yield_processor();
             let word = vp.word();
-            if !word.is_owned_by(self.activation()) {
-                return false;
-            }
-            if word.state() == State::Rung {
+            if !word.is_owned_by(self.activation()) || word.state() == State::Rung {
                 break;
             }
         }
         let now = runtime.kernel.now();
-        let slept = now.wrapping_sub(began);
-        vp.spell_ns.store(
-            if slept < SHORT_SLEEP_NS { SPELL_NS } else { 0 },
-            Ordering::Relaxed,
-        );
         let owns = self.reclaim(vp);
+        if now.wrapping_sub(began) >= SHORT_SLEEP_NS {
+            vp.spell_ns.store(0, Ordering::Relaxed);
+        } else if owns {
+            vp.spell_ns.store(SPELL_NS, Ordering::Relaxed);
+        }
         if owns {
             runtime.ends_rest_at(vp, now);
         }
@@ -166,6 +171,7 @@ impl<K: Kernel> Inside<K> {
     fn reclaim(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
         if vp.step(self.activation(), State::Idle, State::Runtime) {
+            self.set_activity(Activity::Running);
             runtime.vps.clear_idle(vp);
             runtime.kernel.bind(self.activation());
             return true;
@@ -211,7 +217,7 @@ impl<K: Kernel> Inside<K> {
             return true;
         }
         runtime.settle(vp);
-        vp.set(self.activation(), State::Idle);
+        self.fall_idle(vp);
         runtime.kernel.yield_processor();
         let owns = self.reclaim_and_look(vp);
         vp.offered(runtime.kernel.now(), !owns);

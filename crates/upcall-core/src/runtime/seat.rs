@@ -187,7 +187,7 @@ impl<K: Kernel> Inside<K> {
         runtime.stats.delivered.add();
         // Out of the pool first: nobody else may give it work meanwhile.
         let spare = self.activity() == Activity::Spare && self.leave_spares();
-        let free = spare || self.change_activity(Activity::Resting, Activity::Running);
+        let free = spare || self.leave_rest();
         let vp = self.vp();
         // Among threads that wait for each other it waits for its turn.
         let waits = vp.woken_wait.load(Ordering::Relaxed);

@@ -58,9 +58,11 @@ impl<K: Kernel> Activation<K> {
     pub(super) fn retire_from(&'static self, from: Activity) {
         let runtime = self.runtime();
         let retires = runtime.spares.change(&runtime.kernel, |pool| {
-            // Who rests now may be somebody's owner again by the time that its successor comes here.
-            let rests = from == Activity::Resting && self.vp().word().is_owned_by(self);
-            let retires = !rests && self.change_activity(from, Activity::Spare);
+            // Who rests now may be somebody's owner again by the time that its successor comes here. In this order: who rests
+            // and owns nothing becomes no owner while the pool is locked.
+            let is_still = self.activity() == from;
+            let owns = from == Activity::Resting && self.vp().word().is_owned_by(self);
+            let retires = is_still && !owns && self.change_activity(from, Activity::Spare);
             if retires {
                 pool.list.push(self);
                 pool.len += 1;
@@ -178,6 +180,15 @@ impl<K: Kernel> Inside<K> {
             pool.len -= 1;
             self.set_activity(Activity::Running);
             true
+        })
+    }
+
+    /// An idle owner has something to do. Returns false if its successor has made it a spare. With the pool locked: see
+    /// [`Activation::retire_from`].
+    pub(super) fn leave_rest(&self) -> bool {
+        let runtime = self.runtime();
+        runtime.spares.change(&runtime.kernel, |_| {
+            self.change_activity(Activity::Resting, Activity::Running)
         })
     }
 

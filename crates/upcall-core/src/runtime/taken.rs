@@ -150,9 +150,7 @@ impl<K: Kernel> Inside<K> {
     /// whether the activation still owns the virtual processor, in state `Runtime`.
     pub(super) fn await_processor(&self, vp: &'static Vp<K>) -> bool {
         let runtime = self.runtime();
-        if !vp.step(self.activation(), State::Runtime, State::Idle) {
-            runtime.kernel.broken("an owner that pauses was replaced");
-        }
+        self.fall_idle(vp);
         loop {
             let seen = self.wake.load(Ordering::SeqCst);
             let word = vp.word();

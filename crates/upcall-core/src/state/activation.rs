@@ -14,8 +14,11 @@
 //! | `Displaced` | `Running` | it is granted the processor, or runs again unasked | the one that grants; itself | displaced list's lock |
 //! | `Running` | `Unsettled` | it was replaced on a page fault | its successor, or the heir | displaced list's lock |
 //! | `Unsettled` | `Running` | it is told, or runs again untold | the owner that settles; itself | displaced list's lock |
-//! | `Running` | `Resting` | it sleeps as idle owner | itself | compare-and-swap |
-//! | `Resting` | `Running` | it does not sleep any more | itself | compare-and-swap |
+//! | `Running` | `Resting` | its virtual processor falls idle | itself, as owner in `Runtime` | store |
+//! | `Resting` | `Running` | it goes on as owner | itself, as owner in `Runtime` | store |
+//! | `Resting` | `Running` | it delivers what it polled | itself | pool's lock, compare-and-swap |
+//! | `Running` | `Resting` | it has delivered, and sleeps on | itself | compare-and-swap |
+//! | `Resting` | `Running` | it was replaced, and sees that itself | itself | compare-and-swap |
 //! | `Resting` | `Spare` | it was replaced | its successor | pool's lock, compare-and-swap |
 //! | `Standby` | `Running` | it becomes the owner | itself | store |
 //! | `Running` | `Spare` | it has neither a thread nor a virtual processor | itself | pool's lock |
@@ -67,7 +70,7 @@ numbered_enum! {
         Spare = 5,
         /// Sleeps. Somebody has taken it, and is about to give it something to do.
         Reserved = 6,
-        /// Sleeps or polls as the idle owner of its virtual processor.
+        /// Waits, sleeps or polls as the idle owner of its virtual processor, or was that and is to learn it at its next step.
         Resting = 7,
     }
 }

@@ -9,8 +9,8 @@ pub struct Explore {
     /// Which vessel ran last on each processor.
     current: Vec<usize>,
     last: usize,
-    /// A vessel whose processor others have, and for how many more choices.
-    stalled: Option<(usize, u64)>,
+    /// Vessels whose processors others have, and for how many more choices.
+    stalled: Vec<(usize, u64)>,
     /// Room for a choice.
     some: Vec<usize>,
 }
@@ -28,7 +28,7 @@ impl Explore {
         Explore {
             current: vec![usize::MAX; style.processors.len()],
             last: 0,
-            stalled: None,
+            stalled: Vec::new(),
             some: Vec::new(),
         }
     }
@@ -67,25 +67,27 @@ impl Explore {
         Some(*before)
     }
 
-    /// Keeps a vessel from running for a while, if others can run: how far those get meanwhile is not
-    /// bounded by what it does. No round ends before it has run; so it is none for which rounds do not wait.
+    /// Keeps vessels from running for a while, if others can run: how far those get meanwhile is not
+    /// bounded by what they do. No round ends before they have run; so they are none for which rounds do not wait.
     fn keep_back(&mut self, machine: &Machine) {
         if machine.chance(machine.style.stalls) {
             let one = self.some[machine.pick(self.some.len() as u64) as usize];
             self.stall(machine, one);
         }
-        let Some((one, choices)) = self.stalled else {
-            return;
-        };
-        self.stalled = (choices > 1).then_some((one, choices - 1));
-        if self.some.len() > 1 {
-            self.some.retain(|&index| index != one);
+        self.stalled.retain_mut(|(_, choices)| {
+            *choices -= 1;
+            *choices != 0
+        });
+        let stalled = &self.stalled;
+        let is_kept = |index: usize| stalled.iter().any(|&(one, _)| one == index);
+        if !self.some.iter().all(|&index| is_kept(index)) {
+            self.some.retain(|&index| !is_kept(index));
         }
     }
 
     fn stall(&mut self, machine: &Machine, one: usize) {
         if !machine.is_starved(one) {
-            self.stalled = Some((one, 1 + machine.pick(STALL)));
+            self.stalled.push((one, 2 + machine.pick(STALL)));
         }
     }
 

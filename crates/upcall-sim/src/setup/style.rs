@@ -140,7 +140,7 @@ impl Style {
             slow_wakes: [0, 0, 2000][pick(3) as usize],
             doubts: [0, 20, 3][pick(3) as usize],
             seat_faults: [0, 10][pick(2) as usize],
-            stalls: [0, 100, 500][pick(3) as usize],
+            stalls: [0, 20, 100, 500][pick(4) as usize],
             pace: [200, 200, 2_000][pick(3) as usize],
             deaths: [0, 30, 300][pick(3) as usize],
             spaces: 1,
