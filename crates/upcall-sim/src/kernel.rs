@@ -203,11 +203,13 @@ impl Attributes for Sim {
         if activation.vp().has_ready() {
             space.dispatches(activation.vp().index());
         }
-        if let Err(what) = space.turns.came(
-            thread,
-            machine.rounds.now(),
-            rounds::of_a_call(&machine.style),
-        ) {
+        // Where the kernel gives no more kernel threads, the list of a virtual processor waits for the owner's call to end.
+        let on_the_way = match activation.runtime().is_short() {
+            true => u64::MAX,
+            false => rounds::of_a_call(&machine.style),
+        };
+        let came = space.turns.came(thread, machine.rounds.now(), on_the_way);
+        if let Err(what) = came {
             machine.fail(what);
         }
         if thread.kernel.pending.load(Ordering::SeqCst) {
