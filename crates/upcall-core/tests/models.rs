@@ -145,6 +145,12 @@ const FAULTS: &[Fault] = &[
         "",
     ),
     (
+        "lists::a_spare_that_is_taken_does_not_sit",
+        "runtime/seat.rs",
+        "runtime.seat.is_empty() && runtime.spares.with_pool(&runtime.kernel, takes)",
+        "takes()",
+    ),
+    (
         "lists::memory_is_handed_out_once",
         "list.rs",
         "self.first = object.after().get(Relaxed);",

@@ -136,10 +136,21 @@ impl<K: Kernel> Inside<K> {
         vp.poll_every_ns.store(next_ns, Ordering::Relaxed);
     }
 
+    /// Takes the seat, if it is empty. A spare does so with the pool locked: it is not taken for something else while it sits
+    /// there, and does not sit there afterwards. It would leave the seat when nobody any more expects that.
+    pub(super) fn take_seat(&self) -> bool {
+        let (runtime, me) = (self.runtime(), self.activation());
+        if self.vp().word().is_owned_by(me) {
+            return runtime.seat.take(me);
+        }
+        let takes = || self.activity() == Activity::Spare && runtime.seat.take(me);
+        runtime.seat.is_empty() && runtime.spares.with_pool(&runtime.kernel, takes)
+    }
+
     /// Polls, if nobody else does. Returns true if it did.
     pub(super) fn sit(&self, seen: u32) -> bool {
         let runtime = self.runtime();
-        if !runtime.seat.take(self.activation()) {
+        if !self.take_seat() {
             return false;
         }
         // Perhaps it was woken to end, and is needed here.

@@ -44,6 +44,12 @@ impl<K: Kernel> Spares<K> {
         self.pool.lock(kernel).len
     }
 
+    /// Nobody comes into the pool or leaves it meanwhile.
+    pub(super) fn with_pool<R>(&self, kernel: &K, act: impl FnOnce() -> R) -> R {
+        let _pool = self.pool.lock(kernel);
+        act()
+    }
+
     /// Changes the pool, and notes how many there are then. Of two, one may sit in the poller.
     fn change<R>(&self, kernel: &K, change: impl FnOnce(&mut Pool<K>) -> R) -> R {
         let mut pool = self.pool.lock(kernel);
@@ -187,7 +193,7 @@ impl<K: Kernel> Inside<K> {
     /// [`Activation::retire_from`].
     pub(super) fn leave_rest(&self) -> bool {
         let runtime = self.runtime();
-        runtime.spares.change(&runtime.kernel, |_| {
+        runtime.spares.with_pool(&runtime.kernel, || {
             self.change_activity(Activity::Resting, Activity::Running)
         })
     }

@@ -199,6 +199,24 @@ fn an_activation_of_the_pool_is_given_to_one() {
     });
 }
 
+/// It would leave the seat when nobody expects that any more.
+#[test]
+fn a_spare_that_is_taken_does_not_sit_in_the_poller() {
+    check(220, || {
+        let runtime = runtime(1);
+        let vp = &runtime.vps()[0];
+        let spare = runtime.new_activation(Some(vp)).unwrap();
+        spare.set_activity(Activity::Reserved);
+        spare.retire_from(Activity::Reserved);
+        let taker = thread::spawn(move || {
+            let taken = runtime.take_spare(vp);
+            taken.is_some_and(|one| core::ptr::eq(one, spare))
+        });
+        let sits = Entered::on(spare).take_seat();
+        assert!(sits != taker.join().unwrap());
+    });
+}
+
 #[test]
 fn memory_is_handed_out_once_until_it_comes_back() {
     check(160, || {
