@@ -389,12 +389,16 @@ fn who_comes_back_runs() {
     let less = "1,vps=1,without=slices+interruptions+stepping";
     explore_less("who_comes_back_runs", less, |me| {
         for _ in 0..me.some(10) {
-            let back = me.word(0);
+            let (begun, back) = (me.word(0), me.word(0));
             let caller = me.spawn(move |me| {
+                begun.store(1, Ordering::SeqCst);
                 me.call(me.machine.pick(20_000));
                 back.store(1, Ordering::SeqCst);
             });
-            me.yield_now();
+            // The one before may have come back late, and had the owner choose again.
+            while begun.load(Ordering::SeqCst) == 0 {
+                me.yield_now();
+            }
             // The call takes a thousand steps at most, of 20 ns at least.
             for steps in 0.. {
                 if back.load(Ordering::SeqCst) != 0 {
