@@ -21,6 +21,17 @@ use crate::state::activation::{Activation, Activity};
 use crate::state::inside::{Entered, Inside};
 use crate::state::vp::{State, Vp, Word};
 
+/// What who wants a virtual processor does about an owner that runs program code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rival {
+    /// It is displaced, unless another virtual processor is idle.
+    IsDisplaced,
+    /// The kernel is asked: it is replaced if it is blocked there.
+    IsAsked,
+    /// It goes on. Its standby looks whether it is blocked.
+    GoesOn,
+}
+
 impl<K: Kernel> Entered<K> {
     /// The current thread runs on an activation that may not own its virtual processor any more:
     /// gets one. Afterwards the activation that carries the thread is the owner, in state `Runtime`.
@@ -127,9 +138,15 @@ impl<K: Kernel> Inside<K> {
         // One that was displaced does not displace in its turn: the two would go on for ever. But among
         // other programs, who parks its thread here waits for its owner's share as well. Where woken threads wait
         // for each other, nobody displaces who is in no critical section.
-        let has_way = !displaced || runtime.kernel.crowded();
         let waits = vp.woken_wait.load(Ordering::Relaxed) && !self.is_in_section();
-        let owns = self.acquire(vp, has_way && !waits);
+        let owns = self.acquire(
+            vp,
+            match displaced {
+                true if waits || !runtime.kernel.crowded() => Rival::IsAsked,
+                false if waits => Rival::GoesOn,
+                _ => Rival::IsDisplaced,
+            },
+        );
         (owns, displaced)
     }
 
@@ -141,9 +158,9 @@ impl<K: Kernel> Inside<K> {
         runtime.stats.returned.add();
     }
 
-    /// Tries to make the activation the owner of `vp`, in state `Runtime`. With `displace`, also
-    /// takes it from an owner that runs program code, unless another virtual processor is idle.
-    pub(super) fn acquire(&self, vp: &'static Vp<K>, displace: bool) -> bool {
+    /// Tries to make the activation the owner of `vp`, in state `Runtime`. `rival`: what happens to an owner that runs
+    /// program code.
+    pub(super) fn acquire(&self, vp: &'static Vp<K>, rival: Rival) -> bool {
         let runtime = self.runtime();
         loop {
             let word = vp.word();
@@ -175,7 +192,8 @@ impl<K: Kernel> Inside<K> {
                         runtime.vps.clear_idle(vp);
                         owner.tell_of_absent(vp);
                         // Beside one that was displaced no standby with an heir runs: the displaced one comes first by right.
-                        let alone = displace && vp.nr_displaced.load(Ordering::Relaxed) == 0;
+                        let alone = rival == Rival::IsDisplaced
+                            && vp.nr_displaced.load(Ordering::Relaxed) == 0;
                         if runtime.kernel.needs_heirs() && alone && vp.has_ready() {
                             runtime.kernel.overdue();
                         }
@@ -184,9 +202,15 @@ impl<K: Kernel> Inside<K> {
                 }
                 State::User => {
                     // In a critical section it is blocked, or goes on to the end of that.
-                    let displace = displace && !owner.is_in_section();
-                    // Displaced by the owner, it runs again perhaps because that one has blocked.
-                    if !displace && runtime.kernel.is_blocked(owner, false) {
+                    let is_asked = match rival {
+                        Rival::GoesOn => return false,
+                        Rival::IsAsked => true,
+                        Rival::IsDisplaced => owner.is_in_section(),
+                    };
+                    if is_asked {
+                        if !runtime.kernel.is_blocked(owner, false) {
+                            return false;
+                        }
                         let Some(word) = vp.unbias(&runtime.kernel, word) else {
                             return false;
                         };
@@ -196,7 +220,7 @@ impl<K: Kernel> Inside<K> {
                         }
                         continue;
                     }
-                    if !displace || runtime.vps.any_idle() {
+                    if runtime.vps.any_idle() {
                         return false;
                     }
                     if runtime.is_ranked() && self.is_less_urgent(owner) {

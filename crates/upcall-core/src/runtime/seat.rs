@@ -1,7 +1,8 @@
 //! The poller: somebody waits for descriptors and deadlines in [`Poll::poll`](crate::kernel::Poll::poll), one activation at a time.
 //!
 //! The poller is not an activity of its own: an idle owner or a spare sits there instead of sleeping when
-//! nobody else does. Busy virtual processors look there now and then while the seat is empty.
+//! nobody else does. Busy virtual processors look there now and then while the seat is empty, and where all of them are busy
+//! with threads that run for moments, it stays empty ([`Runtime::owners_look`]).
 //!
 //! A page fault of the poller's own delays every event until the page is there, as the first page
 //! that a thread touches delays the thread: nobody takes its seat meanwhile. It is memory that the
@@ -12,6 +13,7 @@ use core::sync::atomic::Ordering;
 use crate::event::What;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
+use crate::runtime::returned::Rival;
 use crate::slot::Slot;
 use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Inside;
@@ -46,7 +48,8 @@ impl<K: Kernel> Seat<K> {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.0.get(Ordering::Relaxed).is_none()
+        // SeqCst: a standby says that it sleeps before it looks here.
+        self.0.get(Ordering::SeqCst).is_none()
     }
 
     /// The activation that sits there, at some moment.
@@ -64,8 +67,8 @@ impl<K: Kernel> Seat<K> {
     }
 
     fn leave(&self) {
-        // Release: pairs with the AcqRel of the activation that takes the seat next.
-        self.0.set(None, Ordering::Release);
+        // SeqCst: who leaves looks for standbys that sleep afterwards ([`Runtime::owners_look`]).
+        self.0.set(None, Ordering::SeqCst);
     }
 }
 
@@ -74,6 +77,25 @@ impl<K: Kernel> Runtime<K> {
     #[inline]
     pub(super) fn seat_is_wanted(&self) -> bool {
         self.seat.is_empty() && self.kernel.wants_poller()
+    }
+
+    /// Returns true if the owners of all virtual processors look at the poller themselves, often, and have enough to do until
+    /// then. Who sat there would cost two switches for each event, and bring it to a list in which it waits all the same.
+    ///
+    /// Each has a standby that is awake, as it stays while the seat is empty: so nobody blocks unnoticed. Who finds that it is
+    /// so does not sit down. Whoever ends it (falls idle, only computes, loses its processor) fills the seat, or calls somebody.
+    pub(super) fn owners_look(&'static self) -> bool {
+        let looks = |vp: &'static Vp<K>| {
+            let is_busy = matches!(
+                vp.word().state(),
+                State::User | State::Kernel | State::Runtime
+            );
+            is_busy && vp.has_ready() && !vp.only_computes() && self.kernel.may_run(vp)
+        };
+        !self.is_ranked()
+            && !self.kernel.needs_heirs()
+            && !self.vps.any_unwatched()
+            && self.vps().iter().all(looks)
     }
 
     #[cold]
@@ -136,15 +158,19 @@ impl<K: Kernel> Inside<K> {
         vp.poll_every_ns.store(next_ns, Ordering::Relaxed);
     }
 
-    /// Takes the seat, if it is empty. A spare does so with the pool locked: it is not taken for something else while it sits
-    /// there, and does not sit there afterwards. It would leave the seat when nobody any more expects that.
+    /// Takes the seat, if it is empty and somebody is to sit there. A spare does so with the pool locked: it is not taken for
+    /// something else while it sits there, and does not sit there afterwards. It would leave the seat when nobody any more
+    /// expects that.
     pub(super) fn take_seat(&self) -> bool {
         let (runtime, me) = (self.runtime(), self.activation());
         if self.vp().word().is_owned_by(me) {
             return runtime.seat.take(me);
         }
+        if !runtime.seat.is_empty() || runtime.owners_look() {
+            return false;
+        }
         let takes = || self.activity() == Activity::Spare && runtime.seat.take(me);
-        runtime.seat.is_empty() && runtime.spares.with_pool(&runtime.kernel, takes)
+        runtime.spares.with_pool(&runtime.kernel, takes)
     }
 
     /// Polls, if nobody else does. Returns true if it did.
@@ -202,7 +228,11 @@ impl<K: Kernel> Inside<K> {
         let vp = self.vp();
         // Among threads that wait for each other it waits for its turn.
         let waits = vp.woken_wait.load(Ordering::Relaxed);
-        if free && !runtime.is_ranked() && runtime.kernel.may_run(vp) && self.acquire(vp, !waits) {
+        let rival = match waits {
+            true => Rival::GoesOn,
+            false => Rival::IsDisplaced,
+        };
+        if free && !runtime.is_ranked() && runtime.kernel.may_run(vp) && self.acquire(vp, rival) {
             // Before anything else, a displaced activation included.
             if let Some(first) = list.pop_front() {
                 runtime.trace(What::Unblocked, vp, Some(first));

@@ -123,8 +123,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         caught_by: "somebody_waits_for_events",
         file: "runtime/seat.rs",
-        text: "if !runtime.seat.take(self.activation()) {",
-        instead: "if self.activity() != Activity::Spare || !runtime.seat.take(self.activation()) {",
+        text: "return runtime.seat.take(me);",
+        instead: "return false;",
         scenario: "sleepers_beside_a_call",
     },
     Mutant {

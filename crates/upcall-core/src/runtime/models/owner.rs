@@ -7,6 +7,7 @@ use loom::thread;
 use super::kernel::Checked;
 use super::{check, owner, runtime};
 use crate::runtime::Runtime;
+use crate::runtime::returned::Rival;
 use crate::state::activation::{Activation, Activity};
 use crate::state::inside::Entered;
 use crate::state::vp::{State, Vp};
@@ -112,7 +113,7 @@ fn an_idle_owner_goes_on_with_one_order() {
         vp.set(first, State::Idle);
         let ringer = thread::spawn(move || runtime.grant_idle(vp, vp.word()));
         let comer = thread::spawn(move || {
-            let has = Entered::on(second).acquire(vp, false);
+            let has = Entered::on(second).acquire(vp, Rival::IsAsked);
             if has {
                 touch(runtime);
             }
