@@ -456,7 +456,7 @@ const FAULTS: &[Fault] = &[
     (
         "idle::one_at_a_time",
         "runtime/seat.rs",
-        "self.0.set(None, Ordering::Release);",
+        "self.0.set(None, Ordering::SeqCst);",
         "self.0.set(None, Ordering::Relaxed);",
     ),
     (

@@ -48,8 +48,7 @@ impl<K: Kernel> Seat<K> {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        // SeqCst: a standby says that it sleeps before it looks here.
-        self.0.get(Ordering::SeqCst).is_none()
+        self.0.get(Ordering::Relaxed).is_none()
     }
 
     /// The activation that sits there, at some moment.
@@ -76,7 +75,8 @@ impl<K: Kernel> Runtime<K> {
     /// Returns true if threads wait for descriptors or deadlines and nobody waits for those.
     #[inline]
     pub(super) fn seat_is_wanted(&self) -> bool {
-        self.seat.is_empty() && self.kernel.wants_poller()
+        // SeqCst: a standby says that it sleeps before it looks here.
+        self.seat.0.get(Ordering::SeqCst).is_none() && self.kernel.wants_poller()
     }
 
     /// Returns true if the owners of all virtual processors look at the poller themselves, often, and have enough to do until

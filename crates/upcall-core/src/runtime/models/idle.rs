@@ -126,7 +126,12 @@ fn a_thread_that_is_made_ready_while_the_owner_enters_a_call_finds_a_standby() {
 #[test]
 fn one_at_a_time_sits_in_the_pollers_seat() {
     check(220, || {
-        let (runtime, [one, two]) = two_busy();
+        let (runtime, _) = two_busy();
+        let [one, two] = [
+            owner(&runtime.vps()[0]),
+            another(runtime, &runtime.vps()[1], Activity::Reserved),
+        ];
+        two.retire_from(Activity::Reserved);
         // Rung already: an activation that sits down gets up at once.
         one.wake.store(1, Ordering::Relaxed);
         two.wake.store(1, Ordering::Relaxed);
