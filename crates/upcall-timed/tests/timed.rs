@@ -54,8 +54,8 @@ fn times_have_the_shape_of_figure_3() {
     let [topaz, original, new] =
         firefly::SYSTEMS.map(|system| [100, 90, 50, 40].map(|memory| time(system, memory)));
     for line in [topaz, original, new] {
-        // Slowly at first, then more sharply: a tenth of the memory costs half as much again, at least.
-        assert!(1.5 * (line[1] - line[0]) < line[3] - line[2], "{line:?}");
+        // Slowly at first, then more sharply.
+        assert!(line[1] - line[0] < (line[3] - line[2]) / 2.0, "{line:?}");
     }
     // The one that loses a processor with each miss degrades more quickly; the other two go parallel.
     assert!(original[1] > 1.25 * new[1] && original[3] > 5.0 * new[3]);
