@@ -379,6 +379,21 @@ fn sleepers_beside_a_page_fault() {
     });
 }
 
+/// A thread that has begun a call of the kernel, and a word that it sets when it is back.
+fn send_into_call(me: Me) -> (Handle, &'static AtomicU32) {
+    let (begun, back) = (me.word(0), me.word(0));
+    let caller = me.spawn(move |me| {
+        begun.store(1, Ordering::SeqCst);
+        me.call(me.machine.pick(20_000));
+        back.store(1, Ordering::SeqCst);
+    });
+    // Who came back before may have done so late, and had the owner choose again.
+    while begun.load(Ordering::SeqCst) == 0 {
+        me.yield_now();
+    }
+    (caller, back)
+}
+
 /// Who comes back from the kernel runs until it waits again: the one that was displaced for it does not
 /// have it preempted in turn, nor does its own request to be chosen, if it was before it asked. No time
 /// slice ends here, so that would be for ever. Not stepped: between looking whether to ask and asking there
@@ -389,16 +404,7 @@ fn who_comes_back_runs() {
     let less = "1,vps=1,without=slices+interruptions+stepping";
     explore_less("who_comes_back_runs", less, |me| {
         for _ in 0..me.some(10) {
-            let (begun, back) = (me.word(0), me.word(0));
-            let caller = me.spawn(move |me| {
-                begun.store(1, Ordering::SeqCst);
-                me.call(me.machine.pick(20_000));
-                back.store(1, Ordering::SeqCst);
-            });
-            // The one before may have come back late, and had the owner choose again.
-            while begun.load(Ordering::SeqCst) == 0 {
-                me.yield_now();
-            }
+            let (caller, back) = send_into_call(me);
             // The call takes a thousand steps at most, of 20 ns at least.
             for steps in 0.. {
                 if back.load(Ordering::SeqCst) != 0 {

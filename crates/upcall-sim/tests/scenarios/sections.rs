@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use upcall_sim::{Me, explore, explore_less};
 
-use super::join_all;
 use super::processors::lose_some;
+use super::{join_all, send_into_call};
 
 /// Takes a lock whose waiters spin, and does something with it, in a critical section.
 fn with_spin_lock(me: Me, held: &'static AtomicU32, act: impl Fn()) {
@@ -133,16 +133,7 @@ fn who_leaves_a_section_gives_way() {
     let less = "1,vps=1,without=slices+interruptions+stepping+exhaustion+spurious";
     explore_less("who_leaves_a_section_gives_way", less, |me| {
         for _ in 0..me.some(10) {
-            let (begun, back) = (me.word(0), me.word(0));
-            let caller = me.spawn(move |me| {
-                begun.store(1, Ordering::SeqCst);
-                me.call(me.machine.pick(20_000));
-                back.store(1, Ordering::SeqCst);
-            });
-            // The one before may have come back late, and had the owner choose again.
-            while begun.load(Ordering::SeqCst) == 0 {
-                me.yield_now();
-            }
+            let (caller, back) = send_into_call(me);
             for sections in 0.. {
                 if back.load(Ordering::SeqCst) != 0 {
                     break;
