@@ -54,17 +54,19 @@ fn gates<W: World>(w: W) -> Result<Vec<W::Gate>, String> {
     (0..w.processors()).map(|_| w.gate(Kind::Call)).collect()
 }
 
-/// No thread computes, so the program must use almost no processor time.
+/// No thread computes, so the program must use almost no processor time. A runtime that computes in a rest does so in each of
+/// them. A hypervisor that takes the processor or has no page ready may add to the time of one.
 fn idle<W: World>(w: W) -> Result<(), String> {
+    let mut least = u64::MAX;
     for _ in 0..3 {
         let threads = on_each(w, |w| w.sleep(REST_NS));
         w.sleep(REST_NS / 4);
         let before = w.busy_ns();
         w.sleep(REST_NS / 2);
-        let used = w.busy_ns() - before;
-        assert!(used < REST_NS / 4, "{used} ns of computing in a rest");
+        least = least.min(w.busy_ns() - before);
         join_all(w, threads);
     }
+    assert!(least < REST_NS / 4, "{least} ns of computing in each rest");
     Ok(())
 }
 

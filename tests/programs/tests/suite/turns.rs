@@ -38,6 +38,11 @@ fn check(case: &Case, outcome: &Outcome) {
     );
 }
 
+fn happened(case: &Case, outcome: &Outcome, what: &str) {
+    let times = outcome.counted(what);
+    assert_ne!(times, 0, "{}: {what}\n{}", case.name(), outcome.talk());
+}
+
 #[test]
 fn programs_that_spin_take_turns() {
     let Some((case, path)) = real_on_two("programs_that_spin_take_turns", "spin_copies.c") else {
@@ -47,8 +52,8 @@ fn programs_that_spin_take_turns() {
     let outcome = begin(&case, &path, "copy", ROUNDS).finish();
     drop(other);
     check(&case, &outcome);
-    assert_ne!(outcome.counted("turns taken after waiting"), 0);
-    assert_ne!(outcome.counted("waited for turns, us"), 0);
+    happened(&case, &outcome, "turns taken after waiting");
+    happened(&case, &outcome, "waited for turns, us");
 }
 
 /// The native program computes on both processors.
@@ -61,11 +66,12 @@ fn turns_rest_beside_a_native_program() {
     let native = Program::new(&path)
         .args(["0", "spins"])
         .start(&case.fresh("native"), None);
-    let other = begin(&case, &path, "other", "0");
+    let mut other = begin(&case, &path, "other", "0");
     let outcome = begin(&case, &path, "copy", "10000").finish();
+    assert!(other.ended().is_none(), "the other copy has come to an end");
     drop((other, native));
     check(&case, &outcome);
-    assert_ne!(outcome.counted("truces"), 0);
+    happened(&case, &outcome, "truces");
 }
 
 #[test]
