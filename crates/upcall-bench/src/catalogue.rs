@@ -753,7 +753,9 @@ pub const WORKLOADS: &[Workload] = &[
     served::REDIS,
     served::MEMCACHED,
     served::NGINX,
+    served::APACHE,
     served::PROCESSOR_TIME,
+    served::STRESSORS,
     served::TRACE_COST,
     Workload {
         name: "nbody_speedup",

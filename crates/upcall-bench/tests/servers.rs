@@ -148,10 +148,11 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// Variants, and what they need.
-const SERVERS: [(&str, &str, &[&str]); 5] = [
+const SERVERS: [(&str, &str, &[&str]); 6] = [
     ("memcached", "16x", &["memcached"]),
     ("redis", "1x", &["redis-server", "redis-benchmark"]),
     ("nginx", "4x", &["nginx", "wrk"]),
+    ("apache", "1x", &["apache2", "wrk"]),
     (
         "mariadb",
         "4x",

@@ -88,6 +88,10 @@ pub const NGINX: Workload = server(
     "nginx",
     "nginx with a pool of threads that read files, under wrk, so many clients for each processor",
 );
+pub const APACHE: Workload = server(
+    "apache",
+    "Apache with processes of threads (event), under wrk, so many clients for each processor",
+);
 
 /// As little more as can be told from noise.
 const TIME: &[Bound] = &[Bound::median(Limit::TimesNptl(1.02))];
@@ -107,6 +111,24 @@ pub const PROCESSOR_TIME: Workload = Workload {
         only_pthreads("dav1d", &[], TIME),
         // Most of it is processes that begin and end, which has workloads of its own.
         only_pthreads("build", &[], &[]),
+    ],
+};
+
+/// Operations for each second of processor time: at least nine tenths as many.
+const OPERATIONS: &[Bound] = &[Bound::median(Limit::TimesNptl(1.11))];
+
+pub const STRESSORS: Workload = Workload {
+    name: "stressors",
+    about: "processor time of stress-ng's processes that begin and end",
+    program: "stressors",
+    workers: 2,
+    kind: Kind::Job,
+    unit: "ns",
+    variants: &[
+        only_pthreads("fork", &[], OPERATIONS),
+        only_pthreads("abort", &[], OPERATIONS),
+        only_pthreads("alternate_stack", &[], OPERATIONS),
+        only_pthreads("zombie", &[], OPERATIONS),
     ],
 };
 

@@ -1,4 +1,5 @@
-//! The processor time of programs that compute, natively and under `upcall run`: compressors, coders of video, a build.
+//! The processor time of programs, natively and under `upcall run`: compressors, coders of video, a build, and processes
+//! that begin and end.
 //!
 //! What is counted is the user and system time of a program and of all its children, as the kernel gives it when they have
 //! been waited for. Inputs are made once, the same everywhere, and kept in the cache (`inputs`).
@@ -7,7 +8,8 @@
 
 mod inputs;
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -18,44 +20,74 @@ use crate::installed;
 use crate::runtime::Runtime;
 use inputs::Input;
 
-/// A program with its input.
+/// A program with what it works on.
 struct Job {
     /// The name of its variant.
     name: &'static str,
     needs: &'static [&'static str],
-    input: Input,
-    /// Its arguments; the path of the input follows.
+    work: Work,
+    /// Its arguments; the path of the input or the number of operations follows.
     words: &'static [&'static str],
-    /// Arguments behind the input.
+    /// Arguments behind that.
     more: &'static [&'static str],
+}
+
+/// What a program works on.
+#[derive(Clone, Copy)]
+enum Work {
+    Input(Input),
+    /// So many operations.
+    Operations(u32),
+}
+
+impl Work {
+    /// The argument that says so.
+    fn argument(self, order: &Order) -> Result<OsString, Failure> {
+        match self {
+            Work::Input(input) => input.made(order).map(PathBuf::into_os_string),
+            Work::Operations(_) if order.short => Ok("20".into()),
+            Work::Operations(count) => Ok(count.to_string().into()),
+        }
+    }
+}
+
+/// A stressor of stress-ng, whose option for the number of its operations is the last of `words`.
+const fn stressor(name: &'static str, words: &'static [&'static str], operations: u32) -> Job {
+    Job {
+        name,
+        needs: &["stress-ng"],
+        work: Work::Operations(operations),
+        words,
+        more: &[],
+    }
 }
 
 const JOBS: &[Job] = &[
     Job {
         name: "xz",
         needs: &["xz"],
-        input: Input::Text(5),
+        work: Work::Input(Input::Text(5)),
         words: &["-T2", "--block-size=512KiB", "-2", "-kc"],
         more: &[],
     },
     Job {
         name: "zstd",
         needs: &["zstd"],
-        input: Input::Text(16),
+        work: Work::Input(Input::Text(16)),
         words: &["-q", "-T2", "-12", "-kc"],
         more: &[],
     },
     Job {
         name: "pigz",
         needs: &["pigz"],
-        input: Input::Text(32),
+        work: Work::Input(Input::Text(32)),
         words: &["-p2", "-9", "-kc"],
         more: &[],
     },
     Job {
         name: "x264",
         needs: &["x264"],
-        input: Input::Frames(120),
+        work: Work::Input(Input::Frames(120)),
         words: &["--quiet", "--no-progress", "--threads=4", "-o", "/dev/null"],
         more: &[],
     },
@@ -63,18 +95,26 @@ const JOBS: &[Job] = &[
         name: "dav1d",
         // The coder makes the input.
         needs: &["dav1d", "ffmpeg"],
-        input: Input::Coded(240),
+        work: Work::Input(Input::Coded(240)),
         words: &["-q", "--threads=4", "--muxer=null", "-o", "/dev/null", "-i"],
         more: &[],
     },
     Job {
         name: "build",
         needs: &["make", "cc"],
-        input: Input::Sources(6),
+        work: Work::Input(Input::Sources(6)),
         words: &["-s", "-j2", "-C"],
         // Each build is a whole one.
         more: &["-B"],
     },
+    stressor("fork", &["-q", "--fork", "1", "--fork-ops"], 2000),
+    stressor("abort", &["-q", "--sigabrt", "1", "--sigabrt-ops"], 1000),
+    stressor(
+        "alternate_stack",
+        &["-q", "--bad-altstack", "1", "--bad-altstack-ops"],
+        1000,
+    ),
+    stressor("zombie", &["-q", "--zombie", "1", "--zombie-ops"], 2000),
 ];
 
 /// What is wanted of a program.
@@ -110,11 +150,11 @@ pub fn processor_time(order: &Order) -> Result<f64, Failure> {
     let job = of(order.name).ok_or_else(none)?;
     let missing = || Failure::Skipped(format!("{} is not installed", job.needs[0]));
     let program = installed::found(job.needs[0]).ok_or_else(missing)?;
-    let input = job.input.made(order)?;
+    let work = job.work.argument(order)?;
     let mut command = order
         .runtime
         .command(Some(&program), order.processors.count());
-    command.args(job.words).arg(input).args(job.more);
+    command.args(job.words).arg(work).args(job.more);
     let before = children()?;
     let silent = [Stdio::null(), Stdio::null()];
     child::start_with(silent, command, order.processors, order.timeout)?.output()?;
@@ -146,12 +186,13 @@ fn children() -> Result<Duration, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::served::PROCESSOR_TIME;
+    use crate::catalogue::served::{PROCESSOR_TIME, STRESSORS};
 
     #[test]
     fn every_variant_is_a_program() {
         let names: Vec<_> = JOBS.iter().map(|job| job.name).collect();
-        let variants: Vec<_> = PROCESSOR_TIME.variants.iter().map(|one| one.name).collect();
+        let variants = [PROCESSOR_TIME, STRESSORS].map(|one| one.variants);
+        let variants: Vec<_> = variants.iter().copied().flatten().map(|one| one.name).collect();
         assert_eq!(names, variants);
     }
 }

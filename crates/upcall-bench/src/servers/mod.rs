@@ -14,6 +14,7 @@
 //! 3. Every step has a time-out.
 //! 4. A server and its clients have the same processors, and nothing of the clients runs under the runtime.
 
+mod apache;
 mod house;
 mod keep;
 mod mariadb;
@@ -24,6 +25,7 @@ mod postgres;
 mod probe;
 mod redis;
 mod tail;
+mod wrk;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -58,6 +60,7 @@ pub const SERVERS: &[Server] = &[
     redis::SERVER,
     memcached::SERVER,
     nginx::SERVER,
+    apache::SERVER,
 ];
 
 /// Where a server is.

@@ -29,8 +29,10 @@ pub fn open() {
 /// The process is the child of a fork: what was made is its parent's.
 pub fn forget() {
     for own in &PREPARED {
-        let descriptor = own.swap(-1, Ordering::Relaxed);
+        let descriptor = own.load(Ordering::Relaxed);
+        // Where there is none the child writes nothing, which would copy a page.
         if descriptor >= 0 {
+            own.store(-1, Ordering::Relaxed);
             descriptors::give_back(descriptor);
         }
     }

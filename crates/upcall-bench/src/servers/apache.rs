@@ -1,0 +1,71 @@
+//! Apache with the worker `event`, as Debian configures it, under wrk: processes of 25 threads each, and more of them when
+//! few threads are free.
+
+use std::path::Path;
+
+use super::place::{program, write};
+use super::{Plan, Server, Site, words, wrk};
+use crate::child::Failure;
+
+pub const SERVER: Server = Server {
+    name: "apache",
+    needs: &["apache2", "wrk"],
+    plan,
+    fill: |_, _| Ok(()),
+    load: wrk::load,
+};
+
+/// Where Debian has Apache's modules.
+const MODULES: &str = "/usr/lib/apache2/modules";
+
+fn plan(site: &Site) -> Result<Plan, Failure> {
+    let missing = |module: &&str| !Path::new(&path(module)).exists();
+    if let Some(module) = WANTED.iter().find(|module| missing(module)) {
+        return Err(Failure::Skipped(format!("there is no {}", path(module))));
+    }
+    let settings = format!("{}/settings", site.data);
+    write(&settings, &self::settings(site))?;
+    wrk::write_page(site)?;
+    let mut command = vec![program("apache2")?];
+    command.extend(words(["-f", &settings, "-D", "FOREGROUND"]));
+    Ok(wrk::plan(site, command))
+}
+
+const WANTED: [&str; 2] = ["mpm_event", "authz_core"];
+
+fn path(module: &str) -> String {
+    format!("{MODULES}/mod_{module}.so")
+}
+
+fn settings(site: &Site) -> String {
+    let Site { data, port, .. } = site;
+    let modules: String = WANTED
+        .iter()
+        .map(|module| format!("LoadModule {module}_module {}\n", path(module)))
+        .collect();
+    format!(
+        "{modules}ServerRoot {data}\nServerName localhost\nListen 127.0.0.1:{port}\nPidFile {data}/pid\n\
+         DefaultRuntimeDir {data}\nErrorLog {data}/errors\nDocumentRoot {data}\n\
+         StartServers 2\nThreadsPerChild 25\nMinSpareThreads 25\nMaxSpareThreads 75\nMaxRequestWorkers 150\n\
+         MaxConnectionsPerChild 0\nKeepAlive On\nMaxKeepAliveRequests 0\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_name_the_place_and_the_modules() {
+        let site = Site {
+            data: "/d".into(),
+            logs: "/l".into(),
+            port: 80,
+            most: 32,
+            processors: 2,
+        };
+        let text = settings(&site);
+        assert!(text.contains("Listen 127.0.0.1:80\n") && text.contains("DocumentRoot /d\n"));
+        assert!(text.contains("LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so\n"));
+    }
+}
