@@ -256,6 +256,15 @@ int upcall_fork_join(upcall_fork_t *fork, void **result);
 void upcall_critical_enter(void);
 void upcall_critical_leave(void);
 
+/* Makes the code from begin to before end a critical section, for as long as the process lives: a thread that is stopped in
+ * it goes on to its end first, as above. The code makes no store; a thread that is overdue in it is stopped every 50 us until it has
+ * left. A function that the code calls belongs to it only if it lies there. 0; EINVAL if end is not behind begin; ENOSPC if there
+ * are 16 ranges. Functions in one section of the program need one range: UPCALL_CRITICAL_CODE marks them, and
+ * upcall_critical_code(__start_upcall_critical, __stop_upcall_critical) is the range, with these names declared as
+ * extern const char []. */
+int upcall_critical_code(const void *begin, const void *end);
+#define UPCALL_CRITICAL_CODE __attribute__((noinline, section("upcall_critical")))
+
 /* ---- Policies of the program's own: upcall_policy(3) ---- */
 
 /* The threads that a policy may ask about. Valid while one of the policy's functions runs. */

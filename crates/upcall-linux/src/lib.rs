@@ -41,7 +41,7 @@ mod settings;
 mod state;
 pub mod turns;
 
-pub use activation::{preempt, spawn};
+pub use activation::{critical_code, preempt, spawn};
 pub use blocked::{observe, page};
 pub use kernel::affinity;
 pub use processors::load::idle_times;

@@ -1,6 +1,8 @@
 //! Critical sections of the program: see [`critical`].
 
+use std::io;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use upcall_guest::direct;
@@ -128,6 +130,56 @@ impl Drop for CriticalSection {
             leave(thread);
         }
     }
+}
+
+/// Makes code a critical section: a thread that is stopped in it, at the end of its time slice or for another one, goes on to
+/// the end of the code first, as in [`critical`]. `code` is a range of addresses, from the first to behind the last. It holds
+/// for as long as the process lives.
+///
+/// The code makes no store when it begins or ends: nothing is paid while nobody is to run instead. A thread that is to leave the code
+/// is stopped every 50 µs until it is met outside, or has had two more slices. Only where the thread *is* counts: a function that is called from
+/// the code belongs to it only if it lies in the range, so that the compiler should inline what the code calls. A thread
+/// that waits in the code, for a lock or in a system call, goes on as others do; use [`critical`] where that matters.
+///
+/// Where no runtime serves the program, and under `upcall run`, this does nothing.
+///
+/// # Errors
+///
+/// - [`InvalidInput`](std::io::ErrorKind::InvalidInput): the range is empty.
+/// - [`StorageFull`](std::io::ErrorKind::StorageFull): 16 ranges are there already. Functions that are put into one section of the program
+///   need one range:
+///
+/// ```
+/// #[unsafe(link_section = "critical_code")]
+/// #[inline(never)]
+/// fn change(counter: &mut u64) {
+///     *counter += 1;
+/// }
+///
+/// // The linker makes these names of the section's.
+/// unsafe extern "C" {
+///     #[link_name = "__start_critical_code"]
+///     static BEGIN: u8;
+///     #[link_name = "__stop_critical_code"]
+///     static END: u8;
+/// }
+///
+/// upcall::critical_code(&raw const BEGIN..&raw const END)?;
+/// let mut counter = 6;
+/// change(&mut counter);
+/// # assert_eq!(counter, 7);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn critical_code(code: Range<*const u8>) -> io::Result<()> {
+    let range = code.start as usize..code.end as usize;
+    if range.is_empty() {
+        let why = "the range of critical code is empty";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    upcall_linux::critical_code::register(range)
+        .map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
+    Ok(())
 }
 
 /// Enters a section; returns the calling thread, if a runtime serves it.

@@ -80,7 +80,7 @@ mod waiting;
 pub mod workers;
 
 #[cfg(not(loom))]
-pub use critical::{CriticalSection, critical};
+pub use critical::{CriticalSection, critical, critical_code};
 #[cfg(not(loom))]
 pub use error::Error;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(loom)))]

@@ -192,7 +192,12 @@ mod tests {
     fn every_variant_is_a_program() {
         let names: Vec<_> = JOBS.iter().map(|job| job.name).collect();
         let variants = [PROCESSOR_TIME, STRESSORS].map(|one| one.variants);
-        let variants: Vec<_> = variants.iter().copied().flatten().map(|one| one.name).collect();
+        let variants: Vec<_> = variants
+            .iter()
+            .copied()
+            .flatten()
+            .map(|one| one.name)
+            .collect();
         assert_eq!(names, variants);
     }
 }

@@ -66,6 +66,10 @@ mod tests {
         };
         let text = settings(&site);
         assert!(text.contains("Listen 127.0.0.1:80\n") && text.contains("DocumentRoot /d\n"));
-        assert!(text.contains("LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so\n"));
+        assert!(
+            text.contains(
+                "LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so\n"
+            )
+        );
     }
 }

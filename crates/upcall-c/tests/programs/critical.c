@@ -34,9 +34,48 @@ static void *stays(void *argument)
     return argument;
 }
 
+/* A lock that is a critical section by where it is. */
+extern const char __start_upcall_critical[], __stop_upcall_critical[];
+
+UPCALL_CRITICAL_CODE static void adds_one(void)
+{
+    while (__atomic_exchange_n(&held, 1, __ATOMIC_ACQUIRE))
+        ;
+    count++;
+    __atomic_store_n(&held, 0, __ATOMIC_RELEASE);
+}
+
+static void *adds(void *argument)
+{
+    for (int i = 0; i < ROUNDS; i++)
+        adds_one();
+    return argument;
+}
+
+static void counts_in_code(void)
+{
+    const char *begin = __start_upcall_critical;
+    CHECK(upcall_critical_code(begin, begin) == EINVAL);
+    CHECK(upcall_critical_code(begin, NULL) == EINVAL);
+    for (int i = 0; i < 2; i++)
+        OK(upcall_critical_code(begin, __stop_upcall_critical));
+    upcall_thread_t threads[THREADS];
+    count = 0;
+    for (int i = 0; i < THREADS; i++)
+        OK(upcall_thread_create(&threads[i], NULL, adds, NULL));
+    for (int i = 0; i < THREADS; i++)
+        OK(upcall_thread_join(threads[i], NULL));
+    CHECK(count == (long)THREADS * ROUNDS);
+    count = 0;
+    for (int i = 0; i < 15; i++)
+        OK(upcall_critical_code(begin + i, begin + i + 1));
+    CHECK(upcall_critical_code(begin + 15, begin + 16) == ENOSPC);
+}
+
 int main(void)
 {
     start_as_told();
+    counts_in_code();
     /* More than were entered. */
     upcall_critical_leave();
     upcall_thread_t threads[THREADS];

@@ -24,6 +24,7 @@ static void *body(void *argument)
     LEAVES(upcall_thread_yield());
     LEAVES(upcall_critical_enter());
     LEAVES(upcall_critical_leave());
+    LEAVES(upcall_critical_code(NULL, NULL));
     LEAVES(upcall_thread_sleep(1000));
     LEAVES((void)upcall_served_by());
     OK(upcall_thread_setname("a name that is longer than fifteen bytes"));

@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::kernel::Vessels;
 use upcall_linux::arch::own_syscalls;
-use upcall_linux::{Activation, Runtime, Thread, base, preempt};
+use upcall_linux::{Activation, Runtime, Thread, base, critical_code, preempt};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, Progress, give_up, progress, raw_syscall};
@@ -47,6 +47,7 @@ pub(super) unsafe fn own_signal(
     context: *mut libc::ucontext_t,
 ) {
     let Some(thread) = activation.thread().filter(|_| !activation.is_inside()) else {
+        critical_code::rest(activation);
         preempt::handle(activation, meaning);
         return;
     };
@@ -60,6 +61,7 @@ pub(super) unsafe fn own_signal(
     }
     caused::take_at_stop(activation, thread);
     if activation.is_in_call() {
+        critical_code::rest(activation);
         // SAFETY: the kernel's frame.
         let registers = unsafe { &mut (*context).uc_mcontext.gregs };
         let frame = thread.guest().frame.load(Ordering::Relaxed) as *const Frame;
@@ -84,10 +86,13 @@ pub(super) unsafe fn own_signal(
     }
     // One that stops it again in this handler leaves everything to this one.
     let is_first = !thread.guest().stopped.load(Ordering::Relaxed);
-    let mut taken = None;
+    let (mut taken, mut meaning) = (None, meaning);
     if is_first {
         taken = queued::take_back(activation).or_else(|| take_expired(thread));
         thread.guest().stopped.store(true, Ordering::Relaxed);
+        if critical_code::stopped_at(activation, thread, place(context)) {
+            meaning = preempt::Meaning::Tick;
+        }
     }
     let mask = activation.kernel.mask.load(Ordering::Relaxed);
     take_up(runtime, mask, meaning);
@@ -117,11 +122,16 @@ fn take_expired(thread: &'static Thread) -> Option<(i32, pending::Information)> 
     (set != 0).then(|| queued::take(set)).flatten()
 }
 
+/// Where the thread was stopped.
+fn place(context: *const libc::ucontext_t) -> usize {
+    // SAFETY: the kernel's frame.
+    unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] as usize }
+}
+
 /// Returns true if the thread was stopped in code of the program's, with nothing of the runtime's below that.
 fn is_in_program(thread: &'static Thread, context: *const libc::ucontext_t) -> bool {
-    // SAFETY: the kernel's frame.
-    let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as usize;
-    thread.guest().frame.load(Ordering::Relaxed) == 0 && !sud::range().contains(&pc)
+    let is_outside_call = thread.guest().frame.load(Ordering::Relaxed) == 0;
+    is_outside_call && !sud::range().contains(&place(context))
 }
 
 /// Moves a stopped thread that another one has bound to its kernel thread, with the signals that were taken back for it.

@@ -2,6 +2,7 @@
 //! signal mask.
 
 mod begin;
+pub mod critical_code;
 pub mod preempt;
 mod resting;
 pub mod spawn;

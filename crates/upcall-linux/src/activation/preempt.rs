@@ -20,6 +20,7 @@ use crate::sys::{self, error};
 const MARK_TICK: usize = 0x5550_4341_4c4c_0001;
 const MARK_INTERRUPT: usize = 0x5550_4341_4c4c_0002;
 const MARK_CALL: usize = 0x5550_4341_4c4c_0003;
+const MARK_WATCH: usize = 0x5550_4341_4c4c_0004;
 const MARK_TIMER: usize = 0x5550_4341_4c00_0000;
 /// The part of a timer's mark that is its number.
 const NUMBER: usize = 0xffff;
@@ -59,7 +60,8 @@ struct Event {
 pub enum Meaning {
     /// The activation's time slice is over.
     Tick,
-    /// [`upcall_core::kernel::Vessels::interrupt`].
+    /// [`upcall_core::kernel::Vessels::interrupt`], or [`watch`]: an interruption that comes while one of these is pending is
+    /// dropped, so whatever it was for is looked at.
     Interrupt,
     /// [`request_call`], or [`ask`].
     Call,
@@ -82,7 +84,7 @@ pub unsafe fn meaning(information: *const libc::siginfo_t) -> Meaning {
         (SI_TIMER, value) if value & !NUMBER == MARK_TIMER => {
             Meaning::Timer((value & NUMBER) as u32)
         }
-        (SI_QUEUE, MARK_INTERRUPT) => Meaning::Interrupt,
+        (SI_QUEUE, MARK_INTERRUPT) | (SI_TIMER, MARK_WATCH) => Meaning::Interrupt,
         (SI_QUEUE, MARK_CALL) => Meaning::Call,
         // Without its information: the limit of queued signals is reached. Taken for ours, which
         // come often and would be missed.
@@ -111,41 +113,80 @@ pub(crate) fn start_slices(activation: &Activation, now_ns: u64, slice_ns: u64) 
     }
     state.timer_tried_ns.store(now_ns, Ordering::Relaxed);
     let tid = state.tid.load(Ordering::Relaxed);
+    let Some(timer) = make_timer(cpu_time::clock_of(tid), tid, MARK_TICK) else {
+        return;
+    };
+    // Somebody else may have been as quick.
+    let first = state
+        .timer
+        .compare_exchange(0, timer + 1, Ordering::Relaxed, Ordering::Relaxed)
+        .is_ok();
+    if first {
+        set_timer(timer, slice_ns, slice_ns.min(FIRST_SLICE_NS));
+    } else {
+        delete_timer(timer);
+    }
+}
+
+/// A timer by this clock that stops the kernel thread, or none.
+fn make_timer(clock: i32, tid: i32, mark: usize) -> Option<i32> {
     let event = Event {
-        value: MARK_TICK,
+        value: mark,
         signal: SIGNAL,
         notify: SIGEV_THREAD_ID,
         tid,
         rest: [0; 11],
     };
     let mut timer = 0i32;
+    let create = sys::SYS_timer_create;
+    // SAFETY: reads the structure, writes the timer's number.
+    let made = unsafe { sys!(create, clock, &raw const event, &raw mut timer) };
+    (made == 0).then_some(timer)
+}
+
+/// Sets it to expire in `first_ns` nanoseconds, and then in each `period_ns`; never, if these are 0.
+fn set_timer(timer: i32, period_ns: u64, first_ns: u64) {
     let time = |ns: u64| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as i64,
     };
-    let setting = [time(slice_ns), time(slice_ns.min(FIRST_SLICE_NS))];
-    // SAFETY: reads the structures, writes the timer's number.
-    unsafe {
-        let clock = cpu_time::clock_of(tid);
-        let made = sys!(
-            sys::SYS_timer_create,
-            clock,
-            &raw const event,
-            &raw mut timer
-        );
-        if made != 0 {
-            return;
-        }
-        // Somebody else may have been as quick.
-        let first = state
-            .timer
-            .compare_exchange(0, timer + 1, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
-        if first {
-            sys!(sys::SYS_timer_settime, timer, 0, setting.as_ptr(), 0);
-        } else {
-            sys!(libc::SYS_timer_delete, timer);
-        }
+    let setting = [time(period_ns), time(first_ns)];
+    // SAFETY: reads the structures.
+    unsafe { sys!(sys::SYS_timer_settime, timer, 0, setting.as_ptr(), 0) };
+}
+
+fn delete_timer(timer: i32) {
+    // SAFETY: a timer of ours.
+    unsafe { sys!(libc::SYS_timer_delete, timer) };
+}
+
+/// Stops the calling activation in each `period_ns` nanoseconds from now on, until [`end_watch`]. The kernel may refuse.
+pub(crate) fn watch(activation: &Activation, period_ns: u64) {
+    let state = &activation.kernel;
+    if state.watches.load(Ordering::Relaxed) {
+        return;
+    }
+    if state.watch.load(Ordering::Relaxed) == 0 {
+        let tid = state.tid.load(Ordering::Relaxed);
+        let made = make_timer(libc::CLOCK_MONOTONIC, tid, MARK_WATCH);
+        state
+            .watch
+            .store(made.map_or(0, |timer| timer + 1), Ordering::Relaxed);
+    }
+    let timer = state.watch.load(Ordering::Relaxed);
+    if timer != 0 {
+        state.watches.store(true, Ordering::Relaxed);
+        set_timer(timer - 1, period_ns, period_ns);
+    }
+}
+
+/// Ends that, on the activation itself.
+#[inline]
+pub(crate) fn end_watch(activation: &Activation) {
+    let state = &activation.kernel;
+    if state.watches.load(Ordering::Relaxed) {
+        state.watches.store(false, Ordering::Relaxed);
+        set_timer(state.watch.load(Ordering::Relaxed) - 1, 0, 0);
     }
 }
 
@@ -166,12 +207,15 @@ pub(crate) fn end_late_slice(pid: i32, owner: &Activation, dispatches: u64, slic
     }
 }
 
-/// The calling activation ends: its timer would stay until the process does.
+/// The calling activation ends: its timers would stay until the process does.
 pub(crate) fn end_slices(activation: &Activation) {
-    let timer = activation.kernel.timer.swap(0, Ordering::Relaxed);
-    if timer != 0 {
-        // SAFETY: a timer of ours.
-        unsafe { sys!(libc::SYS_timer_delete, timer - 1) };
+    let state = &activation.kernel;
+    state.watches.store(false, Ordering::Relaxed);
+    for timer in [&state.timer, &state.watch] {
+        let timer = timer.swap(0, Ordering::Relaxed);
+        if timer != 0 {
+            delete_timer(timer - 1);
+        }
     }
 }
 

@@ -15,6 +15,7 @@ impl LinuxThread {
             program_base,
             mask,
             has_lazy_mask,
+            in_critical_code,
             pending,
             seen,
             cpu_ns,
@@ -39,7 +40,9 @@ impl LinuxThread {
         asked.inherit(Some(&creator.asked));
         pending.store(0, Relaxed);
         cpu_ns.store(0, Relaxed);
-        blocks.store(false, Relaxed);
+        for flag in [blocks, in_critical_code] {
+            flag.store(false, Relaxed);
+        }
         for word in [seen, count, writes] {
             word.store(0, Relaxed);
         }
@@ -71,8 +74,8 @@ mod tests {
         fresh.begin(&creator);
         let pairs = bytes(&after_ones).iter().zip(bytes(&fresh));
         let differ = pairs.filter(|(one, other)| one != other).count();
-        // The node and the room, which `begin` leaves alone, and 38 bytes of padding.
-        let expected = size_of_val(&fresh.node) + size_of_val(&fresh.room) + 38;
+        // The node and the room, which `begin` leaves alone, and 37 bytes of padding.
+        let expected = size_of_val(&fresh.node) + size_of_val(&fresh.room) + 37;
         assert_eq!(differ, expected, "bytes of the thread before");
         assert_eq!(fresh.mask.load(Relaxed), creator.mask.load(Relaxed));
         assert_eq!(after_ones.pending.load(Relaxed), 0);

@@ -76,6 +76,10 @@ pub struct LinuxActivation {
     pub(crate) timer: AtomicI32,
     /// When one was last asked for.
     pub(crate) timer_tried_ns: AtomicU64,
+    /// The timer that stops its thread in critical code ([`critical_code`](crate::activation::critical_code)), plus one, or 0;
+    /// whether it runs.
+    pub(crate) watch: AtomicI32,
+    pub(crate) watches: AtomicBool,
     /// What a standby has seen of it as owner: the dispatches of its virtual processor, and its processor time then.
     pub(crate) watched_dispatches: AtomicU64,
     pub(crate) watched_ns: AtomicU64,
@@ -126,6 +130,8 @@ impl Default for LinuxActivation {
             waiting: AtomicEnum::new(Sleeps::Nowhere),
             timer: AtomicI32::new(0),
             timer_tried_ns: AtomicU64::new(0),
+            watch: AtomicI32::new(0),
+            watches: AtomicBool::new(false),
             watched_dispatches: AtomicU64::new(0),
             watched_ns: AtomicU64::new(0),
             thread_pointer: AtomicUsize::new(0),
@@ -212,6 +218,9 @@ pub struct LinuxThread {
     pub mask: AtomicU64,
     /// Its activation need not have that mask. The layer above keeps what comes and is blocked.
     pub has_lazy_mask: AtomicBool,
+    /// It was stopped in code that is a critical section, and entered one for that
+    /// ([`critical_code`](crate::activation::critical_code)).
+    pub(crate) in_critical_code: AtomicBool,
     /// Signals sent to the thread that it has not seen yet.
     pub pending: AtomicU64,
     /// Whether handlers ran since the current system call began.
