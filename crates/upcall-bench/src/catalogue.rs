@@ -600,8 +600,12 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "Mops/s",
         ..cost(
             "critical_sections",
-            "how often 4 threads hold a lock for which they spin, in a microsecond; marked as a critical section, and not",
-            &[of_crate("marked", &["marks=1"]), with_libc("unmarked", &[])],
+            "how often 4 threads hold a lock for which they spin, in a microsecond; marked as a critical section, by its code, and not",
+            &[
+                of_crate("marked", &["marks=1"]),
+                of_crate("code", &["marks=2"]),
+                with_libc("unmarked", &[]),
+            ],
         )
     },
     cost(

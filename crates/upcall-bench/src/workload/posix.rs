@@ -38,6 +38,12 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 /// `iterations` turns of an empty loop that the compiler must keep.
 #[inline(never)]
 pub fn spin(iterations: u64) {
+    spin_here(iterations);
+}
+
+/// The same within its caller.
+#[inline(always)]
+pub fn spin_here(iterations: u64) {
     for _ in 0..iterations {
         // SAFETY: an empty statement.
         unsafe { std::arch::asm!("", options(nostack, preserves_flags)) };

@@ -5,7 +5,7 @@
 //! through a table, and each package's own functions are inlined as in any program with it.
 
 use std::io::{self, Read, Write};
-use std::ops::DerefMut;
+use std::ops::{DerefMut, Range};
 use std::os::fd::OwnedFd;
 use std::sync::Once;
 
@@ -47,6 +47,15 @@ pub trait Threads: 'static {
     #[inline]
     fn critical<R>(section: impl FnOnce() -> R) -> R {
         section()
+    }
+
+    /// Makes code a critical section, where a package has such.
+    ///
+    /// # Errors
+    ///
+    /// The package's.
+    fn critical_code(_code: Range<*const u8>) -> io::Result<()> {
+        Ok(())
     }
 
     /// Gives way to other threads.

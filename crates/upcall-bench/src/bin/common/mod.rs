@@ -1,6 +1,7 @@
 //! The crate upcall as a package of threads: a part of the programs that are written with it.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use upcall::net::UnixStream;
@@ -44,6 +45,10 @@ impl Threads for Crate {
     #[inline]
     fn critical<R>(section: impl FnOnce() -> R) -> R {
         upcall::critical(section)
+    }
+
+    fn critical_code(code: Range<*const u8>) -> io::Result<()> {
+        upcall::critical_code(code)
     }
 
     #[inline]
