@@ -90,7 +90,7 @@ pub const NGINX: Workload = server(
 );
 pub const APACHE: Workload = server(
     "apache",
-    "Apache with processes of threads (event), under wrk, so many clients for each processor",
+    "Apache with two processes of threads (event), under wrk, so many clients for each processor",
 );
 
 /// As little more as can be told from noise.

@@ -17,6 +17,10 @@ function done(summary, latency, requests)
 end
 ";
 
+/// So many errors in a request are no failure. A server may close a connection that it has kept at any time (RFC 9112,
+/// section 9.5), as Apache does under pressure, and wrk takes that for an error.
+const CLOSED: f64 = 0.001;
+
 /// Writes the page into the server's directory, its root.
 ///
 /// # Errors
@@ -58,7 +62,7 @@ fn read(said: &str) -> Result<Tail, Failure> {
     };
     let none = || unread("wrk", said);
     let [requests, duration, p95, p99, slowest, errors] = line().ok_or_else(none)?;
-    if errors > 0.0 {
+    if errors > requests * CLOSED {
         return Err(none());
     }
     Tail {
@@ -83,7 +87,8 @@ mod tests {
         assert_eq!(tail.p99, 3_550_000.0);
         assert_eq!(tail.slowest, 7_070_000.0);
         assert_eq!(tail.p95, 1_074_000.0);
-        let errors = said.replace("7070 0", "7070 2");
-        assert!(read(&errors).is_err() && read("unable to connect\n").is_err());
+        let with = |errors: u64| read(&said.replace("7070 0", &format!("7070 {errors}")));
+        assert!(with(30).is_ok() && with(1000).is_err());
+        assert!(read("unable to connect\n").is_err());
     }
 }
