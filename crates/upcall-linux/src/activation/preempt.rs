@@ -60,7 +60,7 @@ struct Event {
 pub enum Meaning {
     /// The activation's time slice is over.
     Tick,
-    /// [`upcall_core::kernel::Vessels::interrupt`], or [`watch`]: an interruption that comes while one of these is pending is
+    /// [`upcall_core::kernel::Vessels::interrupt`], or critical code is watched: an interruption that comes while one of these is pending is
     /// dropped, so whatever it was for is looked at.
     Interrupt,
     /// [`request_call`], or [`ask`].
