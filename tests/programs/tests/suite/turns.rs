@@ -8,14 +8,17 @@ use std::path::Path;
 use std::thread::yield_now;
 use std::time::Instant;
 
-const ROUNDS: &str = "5000";
+/// Rounds and milliseconds of a copy, whatever comes later: there are turns after some tens of milliseconds, and a truce after some
+/// hundred.
+const LONG: [&str; 2] = ["1000", "2000"];
+const ENDLESS: [&str; 2] = ["0", "0"];
 
 /// Starts a copy and waits until it has come to its rounds.
-fn begin(case: &Case, path: &Path, label: &str, rounds: &str) -> Running {
+fn begin(case: &Case, path: &Path, label: &str, [rounds, ms]: [&str; 2]) -> Running {
     let dir = case.fresh(label);
     let launcher = case.launcher().with("--stats");
     let mut running = Program::new(path)
-        .args([rounds, "spins"])
+        .args([rounds, "spins", ms])
         .start(&dir, Some(&launcher));
     let begun = Instant::now();
     while !dir.join("spins").exists() {
@@ -48,8 +51,8 @@ fn programs_that_spin_take_turns() {
     let Some((case, path)) = real_on_two("programs_that_spin_take_turns", "spin_copies.c") else {
         return;
     };
-    let other = begin(&case, &path, "other", "0");
-    let outcome = begin(&case, &path, "copy", ROUNDS).finish();
+    let other = begin(&case, &path, "other", ENDLESS);
+    let outcome = begin(&case, &path, "copy", LONG).finish();
     drop(other);
     check(&case, &outcome);
     happened(&case, &outcome, "turns taken after waiting");
@@ -66,8 +69,8 @@ fn turns_rest_beside_a_native_program() {
     let native = Program::new(&path)
         .args(["0", "spins"])
         .start(&case.fresh("native"), None);
-    let mut other = begin(&case, &path, "other", "0");
-    let outcome = begin(&case, &path, "copy", "10000").finish();
+    let mut other = begin(&case, &path, "other", ENDLESS);
+    let outcome = begin(&case, &path, "copy", LONG).finish();
     assert!(other.ended().is_none(), "the other copy has come to an end");
     drop((other, native));
     check(&case, &outcome);
@@ -92,8 +95,8 @@ fn survives(name: &str, signal: libc::c_int) {
     let Some((case, path)) = real_on_two(name, "spin_copies.c") else {
         return;
     };
-    let other = begin(&case, &path, "other", "0");
-    let copy = begin(&case, &path, "copy", ROUNDS);
+    let other = begin(&case, &path, "other", ENDLESS);
+    let copy = begin(&case, &path, "copy", LONG);
     other.signal(signal);
     check(&case, &copy.finish());
     other.signal(libc::SIGKILL);
