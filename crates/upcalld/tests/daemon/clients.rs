@@ -12,7 +12,7 @@ use upcall_abi::{
 
 use crate::client::{Client, list};
 use crate::daemon::{Daemon, Place, ends, until};
-use crate::programs::{begin, spinning};
+use crate::programs::{ENDLESS, begin, spinning};
 
 #[test]
 fn another_version_is_told_the_daemons_own() {
@@ -384,7 +384,7 @@ fn who_leaves_at_the_warning_loses_its_processors_at_once() {
     let place = Place::new("leaves");
     place.configure("warning = 10\n");
     let _daemon = place.start();
-    let _other = begin(&case, &path, &place, "other", "0");
+    let _other = begin(&case, &path, &place, "other", ENDLESS);
     let client = Client::connect(&place.socket()).unwrap();
     let joined = client.join().unwrap();
     let (told, said) = (joined.told(), joined.said());

@@ -17,6 +17,10 @@ use crate::daemon::{Place, until};
 /// One test at a time has the processors: programs of two daemons take no turns with each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// For how many milliseconds a copy spins: it has turns after some tens, and a truce after some hundred.
+pub const LONG: &str = "2000";
+pub const ENDLESS: &str = "0";
+
 /// Two threads that meet at a spinning barrier.
 pub fn spinning(name: &str) -> Option<(Case, PathBuf, MutexGuard<'static, ()>)> {
     if available_parallelism().map_or(1, usize::from) < 2 {
@@ -32,9 +36,9 @@ pub fn spinning(name: &str) -> Option<(Case, PathBuf, MutexGuard<'static, ()>)> 
     Some((case, path, alone))
 }
 
-/// Starts a copy and waits until it has come to its rounds. For ever with 0.
-pub fn begin(case: &Case, path: &Path, place: &Place, label: &str, rounds: &str) -> Running {
-    begin_with(case, path, place, label, rounds, "--stats")
+/// Starts a copy, which spins for so many milliseconds, and waits until it has come to its rounds.
+pub fn begin(case: &Case, path: &Path, place: &Place, label: &str, ms: &str) -> Running {
+    begin_with(case, path, place, label, ms, "--stats")
 }
 
 fn begin_with(
@@ -42,13 +46,13 @@ fn begin_with(
     path: &Path,
     place: &Place,
     label: &str,
-    rounds: &str,
+    ms: &str,
     option: &str,
 ) -> Running {
     let dir = case.fresh(label);
     let launcher = case.launcher().with(option);
     let mut running = Program::new(path)
-        .args([rounds, "spins"])
+        .args([ms, "spins"])
         .env("XDG_RUNTIME_DIR", &place.0)
         // Not the system's.
         .env("UPCALL_OBSERVER", place.observer())
@@ -112,7 +116,7 @@ fn two_programs_that_spin_have_half_of_the_machine_each() {
     };
     let place = Place::new("halves");
     let _daemon = place.start();
-    let pair = ["one", "other"].map(|label| begin(&case, &path, &place, label, "0"));
+    let pair = ["one", "other"].map(|label| begin(&case, &path, &place, label, ENDLESS));
     let pids = pair.each_ref().map(Running::pid);
     until("one waits for the other", || {
         let mut states: Vec<u32> = list(&place.socket()).iter().map(|row| row.state).collect();
@@ -169,8 +173,8 @@ fn the_daemon_gives_turns() {
     };
     let place = Place::new("gives");
     let _daemon = place.start();
-    let other = begin(&case, &path, &place, "other", "0");
-    let outcome = begin(&case, &path, &place, "copy", "5000").finish();
+    let other = begin(&case, &path, &place, "other", ENDLESS);
+    let outcome = begin(&case, &path, &place, "copy", LONG).finish();
     drop(other);
     check(&outcome);
     assert_ne!(outcome.counted("turns given by upcalld"), 0);
@@ -186,7 +190,7 @@ fn ps_shows_who_is_on_and_who_waits() {
     };
     let place = Place::new("ps");
     let mut daemon = place.start();
-    let pair = ["one", "other"].map(|label| begin(&case, &path, &place, label, "0"));
+    let pair = ["one", "other"].map(|label| begin(&case, &path, &place, label, ENDLESS));
     let upcall = case.launcher().upcall().expect("the command");
     let ps = |arguments: &[&str]| {
         let mut command = std::process::Command::new(upcall);
@@ -303,8 +307,8 @@ fn daemon_ends(name: &str, signal: libc::c_int) {
         "term"
     });
     let mut daemon = place.start();
-    let other = begin(&case, &path, &place, "other", "0");
-    let copy = begin(&case, &path, &place, "copy", "30000");
+    let other = begin(&case, &path, &place, "other", ENDLESS);
+    let copy = begin(&case, &path, &place, "copy", "6000");
     one_waits(&place);
     daemon.signal(signal);
     daemon.wait();
@@ -335,8 +339,8 @@ fn programs_go_on_when_the_daemon_is_stopped() {
     };
     let place = Place::new("stop");
     let daemon = place.start();
-    let other = begin(&case, &path, &place, "other", "0");
-    let copy = begin(&case, &path, &place, "copy", "5000");
+    let other = begin(&case, &path, &place, "other", ENDLESS);
+    let copy = begin(&case, &path, &place, "copy", LONG);
     one_waits(&place);
     daemon.signal(libc::SIGSTOP);
     check(&copy.finish());
@@ -377,8 +381,8 @@ fn a_hostile_client_keeps_nobody_from_the_end() {
                 std::thread::sleep(std::time::Duration::from_micros(200));
             }
         });
-        let other = begin(&case, &path, &place, "other", "0");
-        let outcome = begin(&case, &path, &place, "copy", "10000").finish();
+        let other = begin(&case, &path, &place, "other", ENDLESS);
+        let outcome = begin(&case, &path, &place, "copy", LONG).finish();
         over.store(true, Ordering::Relaxed);
         drop(other);
         check(&outcome);
@@ -400,8 +404,8 @@ fn a_program_whose_other_is_stopped_goes_on() {
     };
     let place = Place::new("stopped");
     let _daemon = place.start();
-    let other = begin(&case, &path, &place, "other", "0");
-    let copy = begin(&case, &path, &place, "copy", "10000");
+    let other = begin(&case, &path, &place, "other", ENDLESS);
+    let copy = begin(&case, &path, &place, "copy", LONG);
     other.signal(libc::SIGSTOP);
     let outcome = copy.finish();
     drop(other);
@@ -417,10 +421,10 @@ fn turns_rest_beside_a_native_program() {
     let place = Place::new("truce");
     let _daemon = place.start();
     let native = Program::new(&path)
-        .args(["0", "spins"])
+        .args([ENDLESS, "spins"])
         .start(&case.fresh("native"), None);
-    let other = begin(&case, &path, &place, "other", "0");
-    let outcome = begin(&case, &path, &place, "copy", "10000").finish();
+    let other = begin(&case, &path, &place, "other", ENDLESS);
+    let outcome = begin(&case, &path, &place, "copy", LONG).finish();
     drop((other, native));
     check(&outcome);
     assert_ne!(outcome.counted("turns given by upcalld"), 0);
@@ -438,8 +442,8 @@ fn a_warned_program_leaves_before_the_end_of_its_turn() {
         let place = Place::new("warns");
         place.configure(&format!("warning = {lead}\n"));
         let _daemon = place.start();
-        let other = begin(&case, &path, &place, "other", "0");
-        let outcome = begin(&case, &path, &place, "copy", "10000").finish();
+        let other = begin(&case, &path, &place, "other", ENDLESS);
+        let outcome = begin(&case, &path, &place, "copy", LONG).finish();
         drop(other);
         check(&outcome);
         let (turns, left) = (

@@ -15,7 +15,7 @@ use upcall_abi::{ASK_OBSERVE, Answer, Message, STATE_WAITING, STATUS_NOT_HERE, S
 
 use crate::client::{Client, list};
 use crate::daemon::{Daemon, Place, ends, is_there, until};
-use crate::programs::{check, spinning, used};
+use crate::programs::{ENDLESS, LONG, check, spinning, used};
 
 const NOBODY: u32 = 65534;
 
@@ -47,7 +47,7 @@ fn spin(
     (case, path): (&Case, &Path),
     place: &Place,
     (label, user): (&str, u32),
-    rounds: &str,
+    ms: &str,
     options: &[&str],
 ) -> Running {
     let dir = case.fresh(label);
@@ -59,7 +59,7 @@ fn spin(
     let id = format!("--reuid={user}");
     let mut words: Vec<&OsStr> = vec![OsStr::new(&id), OsStr::new("--clear-groups")];
     words.extend(launcher.words().iter().map(|word| word.as_os_str()));
-    words.extend([path.as_os_str(), OsStr::new(rounds), OsStr::new("spins")]);
+    words.extend([path.as_os_str(), OsStr::new(ms), OsStr::new("spins")]);
     let mut running = Program::new("/usr/bin/setpriv")
         .args(words)
         .env("UPCALL_OBSERVER", place.observer())
@@ -189,7 +189,7 @@ fn users_are_served_evenly_and_see_their_own() {
         return;
     }
     let users = [("one", 0), ("two", 0), ("three", NOBODY)];
-    let all = users.map(|whose| spin((&case, &path), &place, whose, "0", &["--stats"]));
+    let all = users.map(|whose| spin((&case, &path), &place, whose, ENDLESS, &["--stats"]));
     let pids = all.each_ref().map(Running::pid);
     all_want_two(&place, 3);
     let had = parts(pids, 500);
@@ -235,12 +235,12 @@ fn shares_hold_beside_a_native_program_that_has_its_own() {
         return;
     }
     let native = Program::new(&path)
-        .args(["0", "spins"])
+        .args([ENDLESS, "spins"])
         .start(&case.fresh("native"), None);
     let shares = [("one", "--share=1"), ("three", "--share=3")];
     let pair = shares.map(|(label, share)| {
         let options = ["--stats", share];
-        spin((&case, &path), &place, (label, 0), "0", &options)
+        spin((&case, &path), &place, (label, 0), ENDLESS, &options)
     });
     all_want_two(&place, 2);
     let pids = [pair[0].pid(), pair[1].pid(), native.pid()];
@@ -251,8 +251,8 @@ fn shares_hold_beside_a_native_program_that_has_its_own() {
     assert!((24..=43).contains(&percent(had[2], &had)), "{had:?}");
     // One that ends by itself says how often turns have rested.
     drop(pair);
-    let other = spin((&case, &path), &place, ("other", 0), "0", &[]);
-    let copy = spin((&case, &path), &place, ("copy", 0), "10000", &["--stats"]);
+    let other = spin((&case, &path), &place, ("other", 0), ENDLESS, &[]);
+    let copy = spin((&case, &path), &place, ("copy", 0), LONG, &["--stats"]);
     let outcome = copy.finish();
     drop((other, native));
     check(&outcome);
@@ -284,7 +284,7 @@ fn what_a_killed_daemon_has_lent_is_put_back() {
     };
     for is_next in [false, true] {
         let pair = ["one", "other"]
-            .map(|label| spin((&case, &path), &place, (label, 0), "0", &["--stats"]));
+            .map(|label| spin((&case, &path), &place, (label, 0), ENDLESS, &["--stats"]));
         let pids = pair.each_ref().map(Running::pid);
         until("one has the weight of both", || {
             pids.into_iter().any(has_borrowed).then_some(())
@@ -358,8 +358,8 @@ fn a_hostile_user_keeps_nobody_from_the_end() {
         let rows = list(&place.observer());
         rows.iter().any(|row| row.user == NOBODY).then_some(())
     });
-    let other = spin((&case, &path), &place, ("other", 0), "0", &[]);
-    let copy = spin((&case, &path), &place, ("copy", 0), "10000", &["--stats"]);
+    let other = spin((&case, &path), &place, ("other", 0), ENDLESS, &[]);
+    let copy = spin((&case, &path), &place, ("copy", 0), LONG, &["--stats"]);
     let outcome = copy.finish();
     assert!(hostile.try_wait().unwrap().is_none(), "it has ended");
     hostile.kill().unwrap();
@@ -393,7 +393,7 @@ fn who_is_refused_by_the_system_asks_the_users_daemon() {
     let begin = |label| {
         let dir = case.fresh(label);
         let mut running = Program::new(&path)
-            .args(["0", "spins"])
+            .args([ENDLESS, "spins"])
             .env("UPCALL_OBSERVER", place.observer())
             .env("XDG_RUNTIME_DIR", &place.0)
             .start(&dir, Some(case.launcher()));

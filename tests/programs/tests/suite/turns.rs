@@ -8,17 +8,17 @@ use std::path::Path;
 use std::thread::yield_now;
 use std::time::Instant;
 
-/// Rounds and milliseconds of a copy, whatever comes later: there are turns after some tens of milliseconds, and a truce after some
+/// For how many milliseconds a copy spins, however fast the processor is: it has turns after some tens, and a truce after some
 /// hundred.
-const LONG: [&str; 2] = ["1000", "2000"];
-const ENDLESS: [&str; 2] = ["0", "0"];
+const LONG: &str = "2000";
+const ENDLESS: &str = "0";
 
 /// Starts a copy and waits until it has come to its rounds.
-fn begin(case: &Case, path: &Path, label: &str, [rounds, ms]: [&str; 2]) -> Running {
+fn begin(case: &Case, path: &Path, label: &str, ms: &str) -> Running {
     let dir = case.fresh(label);
     let launcher = case.launcher().with("--stats");
     let mut running = Program::new(path)
-        .args([rounds, "spins", ms])
+        .args([ms, "spins"])
         .start(&dir, Some(&launcher));
     let begun = Instant::now();
     while !dir.join("spins").exists() {
@@ -67,7 +67,7 @@ fn turns_rest_beside_a_native_program() {
         return;
     };
     let native = Program::new(&path)
-        .args(["0", "spins"])
+        .args([ENDLESS, "spins"])
         .start(&case.fresh("native"), None);
     let mut other = begin(&case, &path, "other", ENDLESS);
     let outcome = begin(&case, &path, "copy", LONG).finish();
