@@ -4,6 +4,7 @@
 #include "case.h"
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -11,6 +12,7 @@
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER, free_one = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
 static int empty[2], locked;
+static atomic_int all_are_made;
 static volatile long turns;
 
 #define APART __attribute__((noinline, noclone))
@@ -49,6 +51,9 @@ static void *begin(void *argument)
 {
     struct known *known = argument;
     MUST(prctl(PR_SET_NAME, known->name));
+    /* Main only yields from then on, so that it is ready when the others begin to wait. */
+    while (!all_are_made)
+        sched_yield();
     known->body();
     printf("FAIL %s: goes on\n", known->name);
     exit(1);
@@ -72,6 +77,7 @@ int main(int count, char **words)
     MUST(flock(first, LOCK_EX));
     for (size_t at = 0; at < sizeof waiting / sizeof *waiting; at++)
         start(begin, &waiting[at]);
+    all_are_made = 1;
     for (int turn = 0; turn < 100; turn++)
         sched_yield();
     start(begin, &computing);

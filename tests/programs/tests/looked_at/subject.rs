@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Instant;
 
 use program_tests::case::Case;
 use program_tests::guard::limit;
@@ -28,18 +29,16 @@ pub fn case(name: &str) -> Option<Case> {
 }
 
 impl Subject {
-    /// `known_states.c` under `upcall run` with one virtual processor, when it has said that it is ready. None if the case
-    /// must be skipped.
+    /// `known_states.c` under `upcall run` with one virtual processor, when it has said that it is ready, and computes if it
+    /// does that `then`. None if the case must be skipped.
     pub fn of_c(name: &str, then: &str) -> Option<Self> {
         let case = case(name)?;
         let path = case.compile_with("known_states.c", &["-g"])?;
-        Some(Self::launched(
-            case,
-            &["-p1"],
-            path,
-            &[then.as_ref()],
-            "ready",
-        ))
+        let subject = Self::launched(case, &["-p1"], path, &[then.as_ref()], "ready");
+        if then == "stay" {
+            subject.computes();
+        }
+        Some(subject)
     }
 
     /// `known_states_of_crate.rs`, which has a runtime of its own.
@@ -50,7 +49,29 @@ impl Subject {
         let path = built.join("examples/known_states_of_crate");
         let mut command = Command::new(&path);
         command.arg(then);
-        Some(Self::start(case, command, path, "ready"))
+        let subject = Self::start(case, command, path, "ready");
+        if then == "stay" {
+            subject.computes();
+        }
+        Some(subject)
+    }
+
+    /// Waits until it has computed for some time slices: the thread that said something has left that call.
+    fn computes(&self) {
+        let used = || {
+            let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+            let text = text.expect("it lives");
+            let (_, fields) = text.rsplit_once(')').expect("a name");
+            let ticks = fields.split_whitespace().skip(11).take(2);
+            ticks
+                .map(|ticks| ticks.parse::<u64>().expect("a number"))
+                .sum::<u64>()
+        };
+        let (before, begun) = (used(), Instant::now());
+        while used() < before + 4 {
+            assert!(begun.elapsed() < limit(), "it does not compute");
+            thread::yield_now();
+        }
     }
 
     /// A program under `upcall run` with options, when it has said this.
