@@ -2,6 +2,8 @@
 //!
 //! The second half finds the thread again: after fork(2) it is another one, which is in no section.
 
+use std::io::ErrorKind;
+
 use libc::{c_int, c_void};
 
 c_functions_on_words! {
@@ -23,7 +25,8 @@ c_functions! {
     fn upcall_critical_code(begin: *const c_void, end: *const c_void) -> c_int {
         match upcall::critical_code(begin.cast()..end.cast()) {
             Ok(()) => 0,
-            Err(error) => error.raw_os_error().unwrap_or(libc::EINVAL),
+            Err(error) if error.kind() == ErrorKind::StorageFull => libc::ENOSPC,
+            Err(_) => libc::EINVAL,
         }
     }
 }

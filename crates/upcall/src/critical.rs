@@ -173,12 +173,14 @@ impl Drop for CriticalSection {
 pub fn critical_code(code: Range<*const u8>) -> io::Result<()> {
     let range = code.start as usize..code.end as usize;
     if range.is_empty() {
-        let why = "the range of critical code is empty";
+        let why = "the range of critical code is empty: its end must be behind its beginning";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    upcall_linux::critical_code::register(range)
-        .map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
+    upcall_linux::critical_code::register(range).map_err(|_| {
+        let why = "16 ranges of critical code are registered already; put the functions into one section of the program";
+        io::Error::new(io::ErrorKind::StorageFull, why)
+    })?;
     Ok(())
 }
 
