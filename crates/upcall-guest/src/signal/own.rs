@@ -109,6 +109,8 @@ pub(super) unsafe fn own_signal(
         let mask = thread.kernel.mask.load(Ordering::Relaxed);
         set_frame_mask(context, mask & !preempt::OWN);
         thread.guest().stopped.store(false, Ordering::Relaxed);
+        // SAFETY: on an activation.
+        critical_code::goes_on(unsafe { base::current() }, thread);
         deliver_at_end(runtime, thread, taken, mask);
     }
 }

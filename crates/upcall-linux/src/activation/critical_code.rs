@@ -93,13 +93,18 @@ fn look(activation: &Activation, thread: &Thread, pc: usize) -> bool {
         within.store(true, Ordering::Relaxed);
         thread.enter_section();
     }
-    if thread.is_in_section() {
-        preempt::watch(activation, WATCH_NS);
-    } else {
-        // It has been there for too long.
-        rest(activation);
-    }
     false
+}
+
+/// The thread that was stopped goes on, on `activation`, the calling one, with all signals blocked. Not before: the runtime may take
+/// longer than the timer, which rests when it meets that.
+#[inline]
+pub fn goes_on(activation: &Activation, thread: &Thread) {
+    let within = &thread.kernel.in_critical_code;
+    // A section that has lasted too long protects no more.
+    if within.load(Ordering::Relaxed) && thread.is_in_section() {
+        preempt::watch(activation, WATCH_NS);
+    }
 }
 
 /// The calling activation was stopped where its thread is in no code of its own.

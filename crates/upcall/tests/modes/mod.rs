@@ -8,7 +8,7 @@ use std::time::Duration;
 pub type Case = (&'static str, fn());
 
 pub const MODE: &str = "UPCALL_SYNC_TEST_VPS";
-const SLICE: &str = "UPCALL_SYNC_TEST_SLICE_US";
+pub const SLICE: &str = "UPCALL_SYNC_TEST_SLICE_US";
 
 /// Lists cases with their names.
 #[macro_export]
