@@ -188,8 +188,8 @@ const MUTANTS: &[Mutant] = &[
     of_standby(
         "preempt_in_critical_section",
         PREEMPT,
-        "sys!(sys::SYS_timer_settime, timer, 0, setting.as_ptr(), 0);",
-        "let _ = setting;",
+        "set_timer(timer, slice_ns, slice_ns.min(FIRST_SLICE_NS));",
+        "let _ = FIRST_SLICE_NS;",
     ),
     of_standby(
         "need",
