@@ -178,7 +178,8 @@ pub fn critical_code(code: Range<*const u8>) -> io::Result<()> {
     }
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     upcall_linux::critical_code::register(range).map_err(|_| {
-        let why = "16 ranges of critical code are registered already; put the functions into one section of the program";
+        let most = upcall_linux::critical_code::MOST;
+        let why = format!("{most} ranges of critical code are registered already; put the functions into one section of the program");
         io::Error::new(io::ErrorKind::StorageFull, why)
     })?;
     Ok(())

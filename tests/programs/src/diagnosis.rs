@@ -31,6 +31,25 @@ pub fn describe(pid: libc::pid_t) -> String {
     report
 }
 
+/// Processor time of a process, in the kernel's ticks.
+///
+/// # Panics
+///
+/// When it has ended.
+pub fn used(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
+    let fields: Vec<&str> = text
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .collect();
+    [11, 12]
+        .map(|at| fields[at].parse::<u64>().expect("a number"))
+        .iter()
+        .sum()
+}
+
 /// Kills the process and all that descend from it, each by its id.
 pub fn kill_tree(pid: libc::pid_t) {
     for pid in tree(pid) {

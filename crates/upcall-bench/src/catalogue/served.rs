@@ -93,17 +93,26 @@ pub const APACHE: Workload = server(
     "Apache with two processes of threads (event), under wrk, so many clients for each processor",
 );
 
+/// Programs whose processor time is counted, a variant each.
+const fn job(name: &'static str, about: &'static str, variants: &'static [Variant]) -> Workload {
+    Workload {
+        name,
+        about,
+        program: name,
+        workers: 2,
+        kind: Kind::Job,
+        unit: "ns",
+        variants,
+    }
+}
+
 /// As little more as can be told from noise.
 const TIME: &[Bound] = &[Bound::median(Limit::TimesNptl(1.02))];
 
-pub const PROCESSOR_TIME: Workload = Workload {
-    name: "processor_time",
-    about: "processor time of compressors, coders and a build with make",
-    program: "processor_time",
-    workers: 2,
-    kind: Kind::Job,
-    unit: "ns",
-    variants: &[
+pub const PROCESSOR_TIME: Workload = job(
+    "processor_time",
+    "processor time of compressors, coders and a build with make",
+    &[
         only_pthreads("xz", &[], TIME),
         only_pthreads("zstd", &[], TIME),
         only_pthreads("pigz", &[], TIME),
@@ -112,25 +121,21 @@ pub const PROCESSOR_TIME: Workload = Workload {
         // Most of it is processes that begin and end, which has workloads of its own.
         only_pthreads("build", &[], &[]),
     ],
-};
+);
 
 /// Operations for each second of processor time: at least nine tenths as many.
 const OPERATIONS: &[Bound] = &[Bound::median(Limit::TimesNptl(1.11))];
 
-pub const STRESSORS: Workload = Workload {
-    name: "stressors",
-    about: "processor time of stress-ng's processes that begin and end",
-    program: "stressors",
-    workers: 2,
-    kind: Kind::Job,
-    unit: "ns",
-    variants: &[
+pub const STRESSORS: Workload = job(
+    "stressors",
+    "processor time of stress-ng's processes that begin and end",
+    &[
         only_pthreads("fork", &[], OPERATIONS),
         only_pthreads("abort", &[], OPERATIONS),
         only_pthreads("alternate_stack", &[], OPERATIONS),
         only_pthreads("zombie", &[], OPERATIONS),
     ],
-};
+);
 
 /// What a timeline may take of a program's throughput.
 const TRACED: &[Bound] = &[Bound::min(Limit::AtMost(3.0))];

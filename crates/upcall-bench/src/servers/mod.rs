@@ -76,6 +76,20 @@ struct Site {
     processors: usize,
 }
 
+#[cfg(test)]
+impl Site {
+    /// For tests of settings.
+    fn sample() -> Self {
+        Site {
+            data: "/d".into(),
+            logs: "/l".into(),
+            port: 80,
+            most: 32,
+            processors: 2,
+        }
+    }
+}
+
 /// How a server is started.
 struct Plan {
     /// Commands before it.

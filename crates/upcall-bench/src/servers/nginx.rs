@@ -11,7 +11,7 @@ pub const SERVER: Server = Server {
     needs: &["nginx", "wrk"],
     plan,
     fill: |_, _| Ok(()),
-    load: wrk::load,
+    load: |site, clients, count, seconds| wrk::load(site, clients, count, seconds, 0.0),
 };
 
 /// Modules that make a directory for temporary files, with the setting that says where.
@@ -31,10 +31,9 @@ fn plan(site: &Site) -> Result<Plan, Failure> {
     }
     let settings = format!("{}/settings", site.data);
     write(&settings, &self::settings(site, &built))?;
-    wrk::write_page(site)?;
     let mut command = vec![nginx];
     command.extend(words(["-c", &settings]));
-    Ok(wrk::plan(site, command))
+    wrk::plan(site, command)
 }
 
 /// With which options this nginx was built.
@@ -69,13 +68,7 @@ mod tests {
 
     #[test]
     fn settings_are_of_the_modules_that_are_there() {
-        let site = Site {
-            data: "/d".into(),
-            logs: "/l".into(),
-            port: 80,
-            most: 32,
-            processors: 2,
-        };
+        let site = Site::sample();
         let built = "--with-threads --without-http_scgi_module";
         let text = settings(&site, built);
         assert!(text.contains("proxy_temp_path /d/proxy;") && !text.contains("scgi_temp"));

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
 use program_tests::case::Case;
+use program_tests::diagnosis::used;
 use program_tests::guard::Running;
 use program_tests::program::{Outcome, Program};
 use program_tests::provision;
@@ -67,21 +68,6 @@ fn begin_with(
 pub fn check(outcome: &Outcome) {
     let fine = outcome.status.success() && outcome.stdout == b"ok spin_copies\n";
     assert!(fine, "{}\n{}", outcome.ending(), outcome.talk());
-}
-
-/// Processor time of a process, in the kernel's ticks.
-pub fn used(pid: i32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
-    let fields: Vec<&str> = text
-        .rsplit(')')
-        .next()
-        .unwrap_or("")
-        .split_whitespace()
-        .collect();
-    [11, 12]
-        .map(|at| fields[at].parse::<u64>().expect("a number"))
-        .iter()
-        .sum()
 }
 
 /// In the next three seconds of processor time none of them gets less than three tenths.

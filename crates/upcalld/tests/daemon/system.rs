@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use program_tests::case::Case;
+use program_tests::diagnosis::used;
 use program_tests::guard::Running;
 use program_tests::program::Program;
 use program_tests::provision;
@@ -15,7 +16,7 @@ use upcall_abi::{ASK_OBSERVE, Answer, Message, STATE_WAITING, STATUS_NOT_HERE, S
 
 use crate::client::{Client, list};
 use crate::daemon::{Daemon, Place, ends, is_there, until};
-use crate::programs::{ENDLESS, LONG, check, spinning, used};
+use crate::programs::{ENDLESS, LONG, check, spinning};
 
 const NOBODY: u32 = 65534;
 

@@ -4,22 +4,15 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #define PHASE 20000
 /* Then it has come to its rounds. */
 #define BEGUN 100
 static atomic_long arrived, generation;
 static atomic_int over;
-static long ms, began_ms, rounds[2];
+static long ms, rounds[2];
+static long long end;
 static const char *file;
-
-static long now_ms(void)
-{
-    struct timespec now;
-    MUST(clock_gettime(CLOCK_MONOTONIC, &now));
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void *body(void *number)
 {
@@ -30,7 +23,7 @@ static void *body(void *number)
         long seen = atomic_load(&generation);
         if (atomic_fetch_add(&arrived, 1) == 1) {
             atomic_store(&arrived, 0);
-            if (ms != 0 && seen > BEGUN && now_ms() - began_ms >= ms)
+            if (ms != 0 && seen > BEGUN && now(CLOCK_MONOTONIC) >= end)
                 over = 1;
             atomic_store(&generation, seen + 1);
         } else {
@@ -63,7 +56,7 @@ int main(int count, char **arguments)
     pin(arguments);
     ms = count > 1 ? atol(arguments[1]) : 100;
     file = count > 2 ? arguments[2] : "/dev/null";
-    began_ms = now_ms();
+    end = now(CLOCK_MONOTONIC) + ms * 1000000LL;
     pthread_t threads[2];
     for (long i = 0; i < 2; i++)
         threads[i] = start(body, (void *)i);

@@ -35,9 +35,7 @@ impl Subject {
         let case = case(name)?;
         let path = case.compile_with("known_states.c", &["-g"])?;
         let subject = Self::launched(case, &["-p1"], path, &[then.as_ref()], "ready");
-        if then == "stay" {
-            subject.computes();
-        }
+        subject.is_at(then);
         Some(subject)
     }
 
@@ -50,23 +48,16 @@ impl Subject {
         let mut command = Command::new(&path);
         command.arg(then);
         let subject = Self::start(case, command, path, "ready");
-        if then == "stay" {
-            subject.computes();
-        }
+        subject.is_at(then);
         Some(subject)
     }
 
-    /// Waits until it has computed for some time slices: the thread that said something has left that call.
-    fn computes(&self) {
-        let used = || {
-            let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
-            let text = text.expect("it lives");
-            let (_, fields) = text.rsplit_once(')').expect("a name");
-            let ticks = fields.split_whitespace().skip(11).take(2);
-            ticks
-                .map(|ticks| ticks.parse::<u64>().expect("a number"))
-                .sum::<u64>()
-        };
+    /// Where it stays and computes, waits until it has done so for some time slices: the thread that said something has left that call.
+    fn is_at(&self, then: &str) {
+        if then != "stay" {
+            return;
+        }
+        let used = || diagnosis::used(self.pid());
         let (before, begun) = (used(), Instant::now());
         while used() < before + 4 {
             assert!(begun.elapsed() < limit(), "it does not compute");
