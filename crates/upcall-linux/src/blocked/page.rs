@@ -1,11 +1,11 @@
 //! What the kernel's scheduler says of the process's kernel threads: the page that `upcalld` has BPF programs write.
 //!
 //! 1. At its start the program asks for the page and does not wait (`ask`).
-//! 2. Standbys look for the answer, ever more seldom, and the end of each time slice does (`look`).
+//! 2. Standbys that the page does not tell look for the answer, ever more seldom, and so does the end of each time slice (`tick`).
 //! 3. From then on the page is asked first if an activation is blocked (`says_blocked`). *Blocked* is believed.
 //!    *Not blocked* is believed if the asking activation was itself switched in since it asked last: an owner that can run
 //!    gets the processor when the standby yields. Otherwise nobody may be writing the page any more, and procfs is asked.
-//! 4. The end of a time slice finds that the daemon is gone (`tick`), and then the page is not asked any more.
+//! 4. They find, too, that the daemon is gone. Then the page is not asked any more, and the daemon is asked again from time to time.
 //!
 //! Nothing in the page leads to an address: the program may have put anything in its place.
 
@@ -19,11 +19,13 @@ use upcall_abi::{
 use upcall_core::numbered::{AtomicEnum, numbered_enum};
 
 use crate::sys::procfs::is_filtered;
-use crate::sys::{self, error};
-use crate::turns::daemon::{Raw, Reply, Socket, Whose, place};
+use crate::sys::{self, error, vdso};
+use crate::turns::daemon::{Again, Place, Raw, Reply, Socket, Whose, place};
 
 /// A daemon that has not answered after so many questions is none.
 const MOST_LOOKS: u32 = 1 << 16;
+/// After so many questions that the page does not answer, the program looks if the daemon is there.
+const MISSES: u64 = 64;
 
 numbered_enum! {
     /// How far it is.
@@ -44,13 +46,16 @@ numbered_enum! {
 /// The page, if there is one.
 #[derive(Default)]
 pub(crate) struct Scheduler {
-    /// Mapped for ever, since others may be reading it when the link ends; null: there is none.
+    /// In its place, mapped for ever; null: there is none.
     page: AtomicPtr<Observed>,
+    /// This and what follows belong to the activation that has made the stage `Busy`.
+    place: Place,
+    again: Again,
     generation: AtomicU64,
     /// Of the answer.
     flags: AtomicU32,
     stage: AtomicEnum<Stage>,
-    /// Of the daemon, plus one. Belongs to the activation that has made the stage `Busy`.
+    /// Of the daemon, plus one.
     socket: AtomicI32,
     looks: AtomicU32,
     told: AtomicU64,
@@ -76,15 +81,22 @@ pub struct Looks {
 
 impl Scheduler {
     /// Asks the daemon, if there is one, and does not wait.
-    pub(crate) fn ask() -> Self {
+    pub(crate) fn ask(now: u64) -> Self {
         let scheduler = Scheduler::default();
-        if let Some(socket) = place::connect(Whose::System)
-            && socket.ask(ASK_OBSERVE)
-        {
-            scheduler.keep(socket);
-            scheduler.stage.store(Stage::Asked, Ordering::Release);
-        }
+        scheduler.again.begin(now);
+        let stage = scheduler.begin_to_ask();
+        scheduler.stage.store(stage, Ordering::Release);
         scheduler
+    }
+
+    fn begin_to_ask(&self) -> Stage {
+        let socket = place::connect(Whose::System).filter(|socket| socket.ask(ASK_OBSERVE));
+        let Some(socket) = socket else {
+            return Stage::None;
+        };
+        self.keep(socket);
+        self.looks.store(0, Ordering::Relaxed);
+        Stage::Asked
     }
 
     /// Returns true if the page is in use. Waits for the answer for `patience_ms` at most.
@@ -116,18 +128,15 @@ impl Scheduler {
         // SAFETY: null, or mapped for ever.
         let page = unsafe { self.page.load(Ordering::Acquire).as_ref() };
         let Some(page) = page else {
-            if self.stage.load(Ordering::Relaxed) == Stage::Asked {
-                self.look_sometimes();
-            }
+            self.tick(vdso::monotonic_ns());
             return None;
         };
         let answer = self.read(page, owner, own, seen);
-        let count = if answer.is_some() {
-            &self.told
-        } else {
-            &self.untold
-        };
-        count.fetch_add(1, Ordering::Relaxed);
+        if answer.is_some() {
+            self.told.fetch_add(1, Ordering::Relaxed);
+        } else if self.untold.fetch_add(1, Ordering::Relaxed) % MISSES == MISSES - 1 {
+            self.tick(vdso::monotonic_ns());
+        }
         answer
     }
 
@@ -223,8 +232,7 @@ impl Scheduler {
             }
             // A child would find the states of its parent's kernel threads there.
             sys!(sys::SYS_madvise, place, size, libc::MADV_DONTFORK);
-            let page = place as *mut Observed;
-            let head = &(*page).head;
+            let head = &(*(place as *mut Observed)).head;
             let is_known = head.magic.load(Ordering::Acquire) == MAGIC
                 && head.version.load(Ordering::Relaxed) == VERSION
                 && head.size.load(Ordering::Relaxed) as usize == size;
@@ -232,24 +240,38 @@ impl Scheduler {
                 sys!(sys::SYS_munmap, place, size);
                 return false;
             }
+            let Some(place) = self.place.take(place, size) else {
+                return false;
+            };
             self.generation.store(answer.generation, Ordering::Relaxed);
             self.flags.store(answer.flags, Ordering::Relaxed);
             // Release: pairs with the Acquire of those that read it.
-            self.page.store(page, Ordering::Release);
+            self.page.store(place as *mut Observed, Ordering::Release);
         }
         true
     }
 
-    /// A time slice ends: looks if the daemon has answered, or is gone.
-    pub(crate) fn tick(&self) {
+    /// Looks if the daemon has answered, is gone, or is there again.
+    pub(crate) fn tick(&self, now: u64) {
         match self.stage.load(Ordering::Relaxed) {
             Stage::Asked => self.look_sometimes(),
-            Stage::Linked => self.look_after(),
-            Stage::None | Stage::Busy => {}
+            Stage::Linked => self.look_after(now),
+            Stage::None => self.ask_again(now),
+            Stage::Busy => {}
         }
     }
 
-    fn look_after(&self) {
+    fn ask_again(&self, now: u64) {
+        if self.makes_busy(Stage::None) {
+            let stage = match self.again.is_due(now) {
+                true => self.begin_to_ask(),
+                false => Stage::None,
+            };
+            self.stage.store(stage, Ordering::Release);
+        }
+    }
+
+    fn look_after(&self, now: u64) {
         if !self.makes_busy(Stage::Linked) {
             return;
         }
@@ -260,6 +282,7 @@ impl Scheduler {
         } else {
             self.page.store(ptr::null_mut(), Ordering::Release);
             drop(socket);
+            self.again.begin(now);
             Stage::None
         };
         self.stage.store(next, Ordering::Release);

@@ -65,7 +65,7 @@ impl Linux {
             recorder: Recorder::default(),
             barriers: Barriers::new(filtered),
             scheduler: if settings.is_observed {
-                Scheduler::ask()
+                Scheduler::ask(vdso::monotonic_ns())
             } else {
                 Scheduler::default()
             },
@@ -525,7 +525,7 @@ impl Share for Linux {
         let activation: &Activation = inside;
         self.bind(activation);
         affinity::tick(activation);
-        self.scheduler.tick();
+        self.scheduler.tick(self.now());
         let spent = pace::tick(activation, self.turns.is_contended());
         cpu_time::slice(thread, self.settings.slice_ns);
         (self.settings.hooks.tick)(inside, thread);

@@ -70,8 +70,13 @@ impl State {
             return None;
         };
         let waited = now.saturating_sub(inner.waits_since);
-        if !link.is_alive() || (inner.waits_since != 0 && waited > daemon::LONGEST_NS) {
+        let keeps_waiting = inner.waits_since != 0 && waited > daemon::LONGEST_NS;
+        if keeps_waiting || !link.is_alive() {
             self.unlink(inner);
+            match keeps_waiting {
+                true => inner.again.end(),
+                false => inner.again.begin(now),
+            }
             return None;
         }
         let news = link.news();

@@ -14,7 +14,8 @@
 //!    process waits, a standby is up for every system call, so that blocking counts as idling.
 //! 4. A process that is on and loses processor time to programs that take no turns makes a truce (`crowd`). All go on then,
 //!    and the kernel divides the processors.
-//! 5. Where a daemon answers ([`daemon`]), it decides whose turn it is in the registry's place, for as long as it lives.
+//! 5. Where a daemon answers ([`daemon`]), it decides whose turn it is in the registry's place, for as long as it lives. One that
+//!    comes later, or comes back, is found.
 //!    What a process does with the decision is the same. One that *adapts* goes on with some of its processors (`adapting`).
 //! 6. The runtime's own sleeps keep their protocol: the sleeper looks at the wake word after it has read the bell, and
 //!    `Turns::wake` rings the bell.
@@ -27,7 +28,7 @@ use upcall_core::{Activation, Errno, Kernel, State as Word, Turnstile, Vp};
 
 use crate::processors::placement;
 use crate::processors::slice::Spent;
-use crate::sys::memory;
+use crate::sys::{memory, vdso};
 
 mod adapting;
 mod bell;
@@ -39,7 +40,7 @@ pub mod registry;
 mod rules;
 
 use crowd::{Crowd, Ledger};
-use daemon::Daemon;
+use daemon::{Again, Daemon, Places};
 use registry::{Registry, SLOTS, Trouble};
 use rules::truce::Truce;
 use rules::{Member, Phase, Set, TIMES, Times};
@@ -124,6 +125,8 @@ struct Inner {
     busy_before: Set,
     crowd: Crowd,
     daemon: Daemon,
+    again: Again,
+    places: Places,
     /// 0, or since when the daemon has others go first.
     waits_since: u64,
     /// The last warning that an adviser was asked about, and if there was one.
@@ -215,6 +218,9 @@ impl Turns {
             (&raw mut (*inner).phase).write(Phase::Resting);
             (&raw mut (*inner).crowd).write(Crowd::default());
             (&raw mut (*inner).daemon).write(Daemon::ask());
+            (&raw mut (*inner).again).write(Again::default());
+            (*inner).again.begin(vdso::monotonic_ns());
+            (&raw mut (*inner).places).write(Places::default());
             (&raw mut (*inner).room).write([Member::default(); SLOTS]);
             &*place
         };
@@ -473,7 +479,10 @@ impl State {
         current: &Activation<K>,
         now: u64,
     ) -> Calls {
-        if inner.daemon.look() {
+        if matches!(inner.daemon, Daemon::None) && inner.again.is_due(now) {
+            inner.daemon = Daemon::ask();
+        }
+        if inner.daemon.look(&inner.places) {
             self.link(inner);
         }
         self.ask_daemon(inner, current, now)

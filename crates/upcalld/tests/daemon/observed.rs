@@ -175,6 +175,13 @@ fn a_program_whose_daemon_is_killed_loses_nothing() {
     });
     daemon.signal(libc::SIGKILL);
     daemon.wait();
+    // It is found again, and the page of the next one takes the place of the first one's.
+    for _ in 0..2 {
+        let mut daemon = place.observe();
+        daemon.says(&format!("observed pid={}", running.pid()));
+        daemon.signal(libc::SIGKILL);
+        daemon.wait();
+    }
     let outcome = running.finish();
     assert!(
         outcome.status.success() && outcome.stdout == b"ok faults_served\n",

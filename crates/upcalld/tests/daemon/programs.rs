@@ -319,6 +319,22 @@ fn programs_go_on_when_the_daemon_ends() {
 }
 
 #[test]
+fn programs_find_a_daemon_that_comes_later_and_comes_back() {
+    let name = "programs_find_a_daemon_that_comes_later_and_comes_back";
+    let Some((case, path, _alone)) = spinning(name) else {
+        return;
+    };
+    let place = Place::new("back");
+    let _pair = ["one", "other"].map(|label| begin(&case, &path, &place, label, ENDLESS));
+    for _ in 0..3 {
+        let mut daemon = place.start();
+        one_waits(&place);
+        daemon.signal(libc::SIGKILL);
+        daemon.wait();
+    }
+}
+
+#[test]
 fn programs_go_on_when_the_daemon_is_stopped() {
     let Some((case, path, _alone)) = spinning("programs_go_on_when_the_daemon_is_stopped") else {
         return;

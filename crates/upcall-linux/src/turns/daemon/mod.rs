@@ -6,8 +6,9 @@
 //!    daemon is, the registry alone decides.
 //! 3. While it is linked, what it was told (`Link::news`) says which processors are the program's. The program writes what it computes on
 //!    and uses, and knocks when that has changed or when it has acted on what it was told.
-//! 4. The link ends for good when the daemon's end of the socket is closed, when its alive word is not what it was, or
-//!    when it has kept the program waiting for `LONGEST_NS`. Then the registry decides again.
+//! 4. The link ends when the daemon's end of the socket is closed, or its alive word is not what it was. Then the registry decides,
+//!    and the program asks again from time to time ([`Again`]), as it does where no daemon was. A daemon that has kept the program
+//!    waiting for `LONGEST_NS` is left for good.
 //!
 //! No word of the daemon's is trusted further than that. Its pages are checked before they are mapped: of this user or of root, of
 //! the known size, and sealed against a smaller one. What can be in them is any set of processors.
@@ -15,7 +16,7 @@
 //! While the link is used only calls are made that the runtime makes anyhow (read, write, futex), since a filter of the
 //! program's may end it for others. A program that is under a filter by then is not linked.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use upcall_abi::{
     ASK_JOIN, Answer, Head, MAGIC, Message, STATUS_OK, Said, Told, VERSION, WANTED, WANTED_LENDS,
@@ -27,9 +28,11 @@ use crate::sys::descriptors;
 use crate::sys::procfs::is_filtered;
 use crate::sys::{self, error};
 
+mod again;
 mod listing;
 pub(crate) mod place;
 
+pub(crate) use again::Again;
 pub use listing::{Trouble, observes_at, schedules_at, spaces, spaces_at};
 pub use place::{SYSTEM_SOCKET, note, socket, system_socket};
 
@@ -194,8 +197,9 @@ impl Daemon {
         }
     }
 
-    /// Sees whether a daemon that was asked has answered. Returns true if it has just become the one that decides.
-    pub(super) fn look(&mut self) -> bool {
+    /// Sees whether a daemon that was asked has answered. Returns true if it has just become the one that decides. `places`: where its
+    /// pages are, and those of the one before it were.
+    pub(super) fn look(&mut self, places: &Places) -> bool {
         if !matches!(self, Daemon::Asked(..)) {
             return false;
         }
@@ -208,7 +212,7 @@ impl Daemon {
         *self = match socket.answer() {
             Reply::Pending => Daemon::Asked(socket, whose, looks + 1),
             Reply::Yes((answer, descriptors)) => {
-                link(socket, &answer, descriptors).map_or(Daemon::None, Daemon::Linked)
+                link(socket, &answer, descriptors, places).map_or(Daemon::None, Daemon::Linked)
             }
             Reply::No if whose == Whose::System => Self::ask_one(Whose::User),
             Reply::No => Daemon::None,
@@ -232,14 +236,15 @@ fn link(
     socket: Socket,
     answer: &Answer,
     [told, said, knocker]: [Option<Raw>; DESCRIPTORS],
+    places: &Places,
 ) -> Option<Link> {
     let (Some(told), Some(said), Some(knocker)) = (told, said, knocker) else {
         return None;
     };
     let knocker = Socket(descriptors::keep_copy(knocker.0).ok()?);
     let link = Link {
-        told: map::<Told>(&told, false)?,
-        said: map::<Said>(&said, true)?,
+        told: map::<Told>(&told, false, &places.told)?,
+        said: map::<Said>(&said, true, &places.said)?,
         socket,
         knocker,
         generation: answer.generation,
@@ -257,8 +262,45 @@ impl Drop for Raw {
     }
 }
 
+/// Where the pages of a daemon are mapped.
+#[derive(Default)]
+pub(super) struct Places {
+    told: Place,
+    said: Place,
+}
+
+/// Where something of a daemon is mapped for ever, since others may be reading it when the link ends. What the next daemon gives
+/// takes its place.
+#[derive(Default)]
+pub(crate) struct Place(AtomicUsize);
+
+impl Place {
+    /// Moves a new mapping there. On failure it is unmapped.
+    ///
+    /// # Safety
+    ///
+    /// It is a mapping of this size of the caller's own, and what is there is one that this function has moved there.
+    pub(crate) unsafe fn take(&self, mapping: isize, size: usize) -> Option<isize> {
+        let before = self.0.load(Ordering::Relaxed);
+        let mut place = mapping;
+        if before != 0 {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            // SAFETY: as above. Who reads there meanwhile waits for the kernel.
+            unsafe {
+                place = sys!(libc::SYS_mremap, mapping, size, size, flags, before);
+                if error(place).is_some() {
+                    sys!(sys::SYS_munmap, mapping, size);
+                    return None;
+                }
+            }
+        }
+        self.0.store(place as usize, Ordering::Relaxed);
+        Some(place)
+    }
+}
+
 /// Maps a page of the daemon's for ever, once it is checked. Children of fork(2) do not have it.
-fn map<T>(file: &Raw, writable: bool) -> Option<&'static T> {
+fn map<T>(file: &Raw, writable: bool, at: &Place) -> Option<&'static T> {
     let size = size_of::<T>();
     // SAFETY: all-zero is a valid stat, which the call fills in; a new mapping of exactly that file, whose size stays. Any
     // bytes are a valid structure of atomics, and both begin with a head.
@@ -289,7 +331,7 @@ fn map<T>(file: &Raw, writable: bool) -> Option<&'static T> {
             sys!(sys::SYS_munmap, place, size);
             return None;
         }
-        Some(&*(place as *const T))
+        Some(&*(at.take(place, size)? as *const T))
     }
 }
 
