@@ -3,7 +3,6 @@
 mod launched;
 
 use launched::Backend;
-use program_tests::provision;
 use upcall_conformance::each_scenario;
 
 /// What is told of lost processors is as with the backend `standby`.
@@ -15,11 +14,5 @@ const OBSERVED: Backend = Backend {
 each_scenario!(run);
 
 fn run(name: &str, processors: usize) {
-    let found = upcall_linux::probe::find("observed").expect("a backend");
-    let finding = found.probe();
-    if !finding.works {
-        let title = format!("{name}_with_{processors}");
-        return provision::skip(&title, &finding.evidence);
-    }
-    launched::run(&OBSERVED, name, processors);
+    launched::run_if_it_works(&OBSERVED, name, processors);
 }

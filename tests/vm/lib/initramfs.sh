@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The emulated machine's memory file system, built as several cpio archives that the kernel unpacks
 # one over the other: a base that is the same for every run, the kernel's modules, the
-# binaries under test with their libraries, and last a foreign C library if one is wanted.
+# binaries under test with their libraries, and last a foreign C library, or a system with systemd, if one is wanted.
 # All but the binaries come from the cache. Nothing is compressed: an emulated processor
 # inflates slowly, and the emulator hands over plain memory at no cost.
 #
@@ -16,7 +16,7 @@ archive() {
 # base_archive: leaves the path in BASE_CPIO.
 base_archive() {
     local key root name
-    key=$(cat "$BUSYBOX" "$HERE/machine/init" "$HERE/lib/initramfs.sh" | sha256sum | cut -c1-16)
+    key=$(cat "$BUSYBOX" "$HERE/machine/init" "$HERE/machine/run-command" "$HERE/lib/initramfs.sh" | sha256sum | cut -c1-16)
     BASE_CPIO=$CACHE/base-$key.cpio
     [ ! -e "$BASE_CPIO" ] || return 0
     root=$(mktemp -d "$CACHE/tmp.XXXXXX")
@@ -29,6 +29,7 @@ base_archive() {
         [ "$name" = busybox ] || ln -s busybox "$root/usr/bin/$name"
     done
     install -m 755 "$HERE/machine/init" "$root/init"
+    install -m 755 "$HERE/machine/run-command" "$root/run-command"
     printf 'root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n' >"$root/etc/passwd"
     printf 'root:x:0:\nuser:x:1000:\n' >"$root/etc/group"
     archive "$root" "$BASE_CPIO"

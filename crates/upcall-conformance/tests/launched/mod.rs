@@ -2,7 +2,7 @@
 //! backend.
 
 use std::env;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use program_tests::case::{self, Case};
@@ -27,6 +27,17 @@ pub struct Backend {
     pub is_told: bool,
 }
 
+/// The same, on a backend that not every machine has: where it does not work the scenario is skipped, with what `upcall doctor` has seen.
+#[allow(dead_code, reason = "the backend `standby` works everywhere")]
+pub fn run_if_it_works(backend: &Backend, name: &str, processors: usize) {
+    let found = upcall_linux::probe::find(backend.name).expect("a backend");
+    let finding = found.probe();
+    if !finding.works {
+        return provision::skip(&format!("{name}_with_{processors}"), &finding.evidence);
+    }
+    run(backend, name, processors);
+}
+
 /// Runs a scenario natively and then, as often as `UPCALL_TEST_REPEAT` says, on this backend.
 ///
 /// # Panics
@@ -35,7 +46,10 @@ pub struct Backend {
 pub fn run(backend: &Backend, name: &str, processors: usize) {
     let scenario = scenarios::find(name).expect("a scenario of that name");
     let title = format!("{name}_with_{processors}");
-    let case = Case::new(&title, Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let case = Case::new(
+        &title,
+        &given("CARGO_TARGET_TMPDIR", env!("CARGO_TARGET_TMPDIR")),
+    );
     if processors < scenario.least {
         return provision::skip(&title, "it takes more processors");
     }
@@ -64,12 +78,22 @@ pub fn run(backend: &Backend, name: &str, processors: usize) {
     assert!(happened, "{title}: it never came to what it is about");
 }
 
+/// What cargo says, or the environment where this runs without cargo: in an emulated machine (`tests/vm`).
+fn given(name: &str, by_cargo: &str) -> PathBuf {
+    env::var_os(name).map_or_else(|| PathBuf::from(by_cargo), PathBuf::from)
+}
+
+fn scenarios_program() -> PathBuf {
+    let name = "CARGO_BIN_EXE_upcall-conformance";
+    given(name, env!("CARGO_BIN_EXE_upcall-conformance"))
+}
+
 /// Another program, which computes until this is dropped.
 struct Crowd(Child);
 
 impl Crowd {
     fn new(processors: usize) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_upcall-conformance"));
+        let mut command = Command::new(scenarios_program());
         command.args(["crowd", &(CROWD * processors).to_string()]);
         let child = command.stdin(Stdio::piped()).spawn();
         Crowd(child.expect("the scenarios' program starts"))
@@ -92,7 +116,7 @@ fn program(scenario: &Scenario<Threads>, processors: usize) -> Program {
     };
     // All scenarios come to their ends with slices of any length.
     let slice_us = env::var(SLICE).unwrap_or_else(|_| slice_us.to_owned());
-    Program::new(env!("CARGO_BIN_EXE_upcall-conformance"))
+    Program::new(scenarios_program())
         .args([scenario.name, &processors.to_string(), &ROUNDS.to_string()])
         .env(SLICE, &slice_us)
 }
