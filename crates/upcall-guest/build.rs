@@ -8,6 +8,14 @@ fn main() {
     for name in ["malloc", "calloc", "realloc", "free", "posix_memalign"] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym={name}=upcall_own_{name}");
     }
+    // libc's spin locks are its own in every program (`spin`, which has them exported).
+    for name in ["lock", "trylock", "unlock"] {
+        // Otherwise GNU ld drops the code, to which it finds no reference.
+        println!("cargo::rustc-cdylib-link-arg=-Wl,--undefined=upcall_own_pthread_spin_{name}");
+        println!(
+            "cargo::rustc-cdylib-link-arg=-Wl,--defsym=pthread_spin_{name}=upcall_own_pthread_spin_{name}"
+        );
+    }
     // Its unwinder is the program's (`unwinder`).
     for name in [
         "Backtrace",

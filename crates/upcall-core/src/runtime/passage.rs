@@ -171,6 +171,17 @@ impl<K: Kernel> Runtime<K> {
     pub fn yield_now(&'static self) {
         self.enter().give_way().leave();
     }
+
+    /// The same, but the processor stays the program's: if no thread can run instead, the caller goes on.
+    pub fn yield_to_threads(&'static self) {
+        let inside = self.enter();
+        let inside = if inside.may_find_others() {
+            inside.park_ready()
+        } else {
+            inside
+        };
+        inside.leave();
+    }
 }
 
 impl<K: Kernel> Activation<K> {
@@ -382,20 +393,24 @@ impl<K: Kernel> Entered<K> {
     /// As [`Runtime::yield_now`], inside the runtime.
     #[inline]
     pub fn give_way(self) -> Self {
-        let runtime = self.runtime();
-        let vp = self.vp();
-        if vp.has_ready()
-            || vp.nr_displaced.load(Ordering::Relaxed) != 0
-            || runtime.stats.absent.get() != 0
-            || runtime.poller_is_due(vp)
-        {
+        if self.may_find_others() {
             self.park_ready()
         } else {
             // A scheduling point all the same.
-            vp.count_dispatch();
-            runtime.kernel.yield_processor();
+            self.vp().count_dispatch();
+            self.runtime().kernel.yield_processor();
             self
         }
+    }
+
+    /// Returns true if threads are ready here, or may become so when somebody looks.
+    fn may_find_others(&self) -> bool {
+        let runtime = self.runtime();
+        let vp = self.vp();
+        vp.has_ready()
+            || vp.nr_displaced.load(Ordering::Relaxed) != 0
+            || runtime.stats.absent.get() != 0
+            || runtime.poller_is_due(vp)
     }
 }
 

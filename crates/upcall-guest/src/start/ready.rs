@@ -20,7 +20,7 @@ use crate::ground::state::{self, GUEST};
 use crate::ground::{caller, heap, mask};
 use crate::process::loads;
 use crate::signal::{self, dispatch};
-use crate::thread::{agents, lifetime};
+use crate::thread::{agents, lifetime, spin};
 
 /// Makes it ready, once.
 pub fn make() {
@@ -56,6 +56,7 @@ extern "C" fn rest() {
     signal::inherit_rest();
     caller::prepare();
     lifetime::note_libc();
+    spin::prepare();
     agents::imports::look();
     REFUSED.store(loads::patch_rest(), Ordering::Relaxed);
     heap::trim();

@@ -13,3 +13,4 @@ pub mod robust;
 pub mod scheduling;
 pub mod shell;
 pub mod sleep;
+pub mod spin;

@@ -18,6 +18,7 @@ mod refusals;
 mod scripts;
 mod shown;
 mod sites;
+mod spins;
 mod told;
 mod tools;
 mod turns;

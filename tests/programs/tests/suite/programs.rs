@@ -32,7 +32,7 @@ programs! {
         rs_park rs_sleep rs_tcp rs_threads;
     locks: cond_timeouts futex_counts futex_requeue_bound mutex_pi mutex_robust mutex_robust_pi mutex_shared
         mutex_shared_bound mutex_shared_owner_ends mutex_types process_shared raw_futex rwlock_barrier
-        semaphores stdio_locks;
+        semaphores spin_locks stdio_locks;
     memory: clone_small_stack malloc_threads page_faults stack_overflow vdso_small_stack;
     processes: atfork exec_from_thread fork_from_thread fork_in_handler fork_migrating fork_return spawn
         spawn_handlers stop_continue vfork_waits waits_for_own_children;
