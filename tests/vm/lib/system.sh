@@ -16,7 +16,7 @@ system_suite() {
 
 # system_fetch SUITE: leaves an archive of the whole system in SYSTEM_CPIO.
 system_fetch() {
-    local version packages root
+    local version packages root name
     apt_open "$1" || return 1
     version=$(apt_field systemd Version)
     if [ -z "$version" ]; then
@@ -34,12 +34,18 @@ system_fetch() {
     fi
     say "fetching a system with systemd ($version, $1)"
     root=$(mktemp -d "$CACHE/tmp.XXXXXX")
-    mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$CACHE/system"
-    for name in bin sbin lib lib64; do
-        ln -s "usr/$name" "$root/$name"
-    done
+    mkdir -p "$CACHE/system"
     # shellcheck disable=SC2086 # a list of names
     apt_unpack "$root" $packages || { rm -rf "$root"; return 1; }
+    # Debian 12's packages have files in /bin and the like, which are links into /usr where they are installed.
+    for name in bin sbin lib lib64; do
+        mkdir -p "$root/usr/$name"
+        if [ -d "$root/$name" ] && [ ! -h "$root/$name" ]; then
+            cp -a "$root/$name/." "$root/usr/$name/"
+            rm -rf "${root:?}/$name"
+        fi
+        [ -h "$root/$name" ] || ln -s "usr/$name" "$root/$name"
+    done
     rm -rf "$root"/usr/share/{doc,man,locale,perl,perl5,info,lintian,bash-completion} "$root"/usr/lib/x86_64-linux-gnu/{perl,perl5,gconv}
     system_configure "$root"
     archive "$root" "$SYSTEM_CPIO"

@@ -404,6 +404,7 @@ impl<K: Kernel> Entered<K> {
     }
 
     /// Returns true if threads are ready here, or may become so when somebody looks.
+    #[inline]
     fn may_find_others(&self) -> bool {
         let runtime = self.runtime();
         let vp = self.vp();
