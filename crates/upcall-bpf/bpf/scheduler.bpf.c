@@ -187,13 +187,15 @@ HELPER uint64_t rate_of(struct task_struct *task, struct thread *process) {
   return NICE_0 * ONE * 1024 * (uint64_t)runnable / (weight ? weight : 1);
 }
 
-HELPER void charge(struct task_struct *task, struct thread *own, struct thread *process, uint64_t now) {
+/* By what it cost when it began to run on this processor: another one of its process that has just woken is the reason why it is
+ * stopped, and did not run meanwhile. */
+HELPER void charge(struct thread *own, struct thread *process, struct cpu *cpu, uint64_t now) {
   uint64_t used = now - own->since;
 
   own->since = now;
   if (own->gave_way && !process->is_space && used < SLICE_NS)
     used = SLICE_NS;
-  own->vtime += used * rate_of(task, process) / 1024;
+  own->vtime += used * cpu->rate / 1024;
 }
 
 /* One that is far from the others is not any more. */
@@ -429,7 +431,7 @@ int upcall_dispatch(uint64_t *context) {
     if (others == NONE)
       own->since = now;
     else
-      charge(prev, own, process, now);
+      charge(own, process, cpu, now);
     if (run_held(number, prev->tgid, own->vtime < others ? own->vtime : others, now))
       return 0;
     if (own->vtime <= others) {
@@ -437,6 +439,7 @@ int upcall_dispatch(uint64_t *context) {
         vtime_now = own->vtime;
       cpu->vtime = own->vtime;
       cpu->since = now;
+      cpu->rate = rate_of(prev, process);
       cpu->turn_ends = now + SLICE_NS;
       set_slice(prev, SLICE_NS);
       return 0;
@@ -500,7 +503,7 @@ int upcall_stopping(uint64_t *context) {
 
   if (!own || !cpu)
     return 0;
-  charge(task, own, process_of(task, own), scx_bpf_now());
+  charge(own, process_of(task, own), cpu, scx_bpf_now());
   cpu->rate = 0;
   return 0;
 }

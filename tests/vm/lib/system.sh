@@ -3,8 +3,8 @@
 # unpacked and not installed: what a package does when it is installed (users, PAM's configuration) is written here, as far as
 # something needs it.
 
-# Beside systemd: a message bus, a login as another user, and tools that the checks call.
-SYSTEM_PACKAGES="systemd libpam-systemd dbus libc-bin kmod bash coreutils util-linux procps"
+# Beside systemd: what it looks for when it needs it (filters), a message bus, a login as another user, and tools that the checks call.
+SYSTEM_PACKAGES="systemd libseccomp2 libpam-systemd dbus libc-bin kmod bash coreutils util-linux procps"
 
 # system_suite KERNEL: the suite whose systemd the machine gets.
 system_suite() {
