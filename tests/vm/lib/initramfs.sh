@@ -91,7 +91,7 @@ pack_binary() {
     # Debugging information is most of a binary, and nothing in the emulated machine reads it.
     strip --strip-debug "$to" 2>/dev/null || true
     # Static binaries make ldd fail, and need nothing.
-    ldd "$source" 2>/dev/null | grep -oE '(=> )?/[^ ]+ \(0x' | sed -E 's/^=> //; s/ \(0x$//' |
+    { ldd "$source" 2>/dev/null || true; } | { grep -oE '(=> )?/[^ ]+ \(0x' || true; } | sed -E 's/^=> //; s/ \(0x$//' |
         while read -r library; do
             [ -e "$root$(machine_path "$library")" ] || pack_file "$root" "$library" "$library"
         done

@@ -153,6 +153,7 @@ fn fresh(mask: u64) -> Result<&'static Runtime, Errno> {
         .store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
     signal::descriptors::take_own_signals();
     signal::install_own();
+    runtime.kernel().begin_slices(&inside);
     signal::altstack::install(&inside);
     begin_trace(runtime, thread);
     if GUEST.uses_io_uring.load(Ordering::Acquire) {

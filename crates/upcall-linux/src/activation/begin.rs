@@ -35,16 +35,26 @@ impl Linux {
             self.first
                 .set(Some(activation.vp().word().owner()), Ordering::Relaxed);
         }
-        self.begin(activation);
+        self.begin_without_slices(activation);
         self.bind(activation);
     }
 
     /// The first steps of every activation in its own kernel thread.
     pub(crate) fn begin(&self, activation: &Activation) {
-        activation.kernel.observer.open(self.settings.probe);
         if !activation.kernel.sentinel.load(Ordering::Relaxed) {
-            preempt::start_slices(activation, self.now(), self.settings.slice_ns);
+            self.begin_slices(activation);
         }
+        self.begin_without_slices(activation);
+    }
+
+    /// The time slices of the calling activation begin. The handler of [`preempt::SIGNAL`] must be installed: Linux from 6.13 on never
+    /// sets a timer again that has fired while its signal was ignored by default, even if a handler is installed afterwards.
+    pub fn begin_slices(&self, activation: &Activation) {
+        preempt::start_slices(activation, self.now(), self.settings.slice_ns);
+    }
+
+    fn begin_without_slices(&self, activation: &Activation) {
+        activation.kernel.observer.open(self.settings.probe);
         self.begin_record(activation);
         (self.settings.hooks.begin)();
     }

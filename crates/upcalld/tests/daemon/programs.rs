@@ -152,6 +152,29 @@ fn two_programs_that_adapt_share_the_processors() {
     drop(one);
 }
 
+/// It takes a while until the handler of time slices is there, since all descriptors are looked at. A timer that fires before that must
+/// not be lost.
+#[test]
+fn a_program_with_many_descriptors_is_seen_to_compute_on_all_its_processors() {
+    let name = "a_program_with_many_descriptors_is_seen_to_compute_on_all_its_processors";
+    let Some((case, path, _alone)) = spinning(name) else {
+        return;
+    };
+    let place = Place::new("many");
+    let _daemon = place.start();
+    let dir = case.fresh("many");
+    let _running = Program::new(&path)
+        .args([ENDLESS, "spins", "3000"])
+        .env("XDG_RUNTIME_DIR", &place.0)
+        .env("UPCALL_OBSERVER", place.observer())
+        .start(&dir, Some(case.launcher()));
+    until("it computes on two processors", || {
+        let rows = list(&place.socket());
+        let wants = |row: &Row| row.wants.iter().map(|word| word.count_ones()).sum::<u32>();
+        rows.iter().any(|row| wants(row) == 2).then_some(())
+    });
+}
+
 #[test]
 fn the_daemon_gives_turns() {
     let Some((case, path, _alone)) = spinning("the_daemon_gives_turns") else {

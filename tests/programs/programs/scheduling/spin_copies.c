@@ -1,9 +1,10 @@
 /* Two threads that spin at a barrier on two processors, for MS milliseconds at least; for ever with 0. Makes the file FILE
- * when it has come to its rounds. */
+ * when it has come to its rounds. Has so many DESCRIPTORS open, which are looked at before the first thread. */
 #include "case.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #define PHASE 20000
 /* Then it has come to its rounds. */
@@ -51,9 +52,20 @@ static void pin(char **arguments)
     MUST(execv("/proc/self/exe", arguments));
 }
 
+static void open_many(long many)
+{
+    struct rlimit limit;
+    MUST(getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = limit.rlim_max;
+    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    while (many-- > 0)
+        MUST(dup(1) < 0);
+}
+
 int main(int count, char **arguments)
 {
     pin(arguments);
+    open_many(count > 3 ? atol(arguments[3]) : 0);
     ms = count > 1 ? atol(arguments[1]) : 100;
     file = count > 2 ? arguments[2] : "/dev/null";
     end = now(CLOCK_MONOTONIC) + ms * 1000000LL;
