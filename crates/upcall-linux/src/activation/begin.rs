@@ -47,7 +47,7 @@ impl Linux {
         self.begin_without_slices(activation);
     }
 
-    /// The time slices of the calling activation begin. The handler of [`preempt::SIGNAL`] must be installed: Linux from 6.13 on never
+    /// The time slices of the calling activation begin. The handler of SIGURG must be installed: Linux from 6.13 on never
     /// sets a timer again that has fired while its signal was ignored by default, even if a handler is installed afterwards.
     pub fn begin_slices(&self, activation: &Activation) {
         preempt::start_slices(activation, self.now(), self.settings.slice_ns);

@@ -7,7 +7,7 @@
 //! 3. While it is linked, what it was told (`Link::news`) says which processors are the program's. The program writes what it computes on
 //!    and uses, and knocks when that has changed or when it has acted on what it was told.
 //! 4. The link ends when the daemon's end of the socket is closed, or its alive word is not what it was. Then the registry decides,
-//!    and the program asks again from time to time ([`Again`]), as it does where no daemon was. A daemon that has kept the program
+//!    and the program asks again from time to time (`again`), as it does where no daemon was. A daemon that has kept the program
 //!    waiting for `LONGEST_NS` is left for good.
 //!
 //! No word of the daemon's is trusted further than that. Its pages are checked before they are mapped: of this user or of root, of
