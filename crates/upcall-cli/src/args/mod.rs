@@ -6,13 +6,13 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 mod run;
-mod show;
+pub mod show;
 #[cfg(test)]
 mod tests;
 mod trace;
 
 pub use run::{Backend, RunArgs, word};
-pub use show::{DoctorArgs, PsArgs, ShowArgs, SortKey, StacksArgs, TopArgs};
+pub use show::{DoctorArgs, PsArgs, ShowArgs, StacksArgs, TopArgs};
 pub use trace::TraceArgs;
 
 /// Scheduler activations for unmodified programs.

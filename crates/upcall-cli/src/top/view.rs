@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::args::SortKey;
+use crate::args::show::SortKey;
 use crate::status;
 
 use super::report::{Listed, Report, Shown, Use};
