@@ -13,19 +13,19 @@ use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use upcall_abi::{
-    ANSWER_SCHEDULES, ASK_OBSERVE, Answer, MAGIC, Now, OBSERVED_BLOCKED, OBSERVED_READY,
-    OBSERVED_RUNNING, OBSERVED_SLOTS, OBSERVED_STOPPED, Observed, Slot, VERSION,
+    ANSWER_SCHEDULES, ASK_OBSERVE, Answer, Now, OBSERVED_BLOCKED, OBSERVED_READY, OBSERVED_RUNNING,
+    OBSERVED_SLOTS, OBSERVED_STOPPED, Observed, Slot,
 };
 use upcall_core::numbered::{AtomicEnum, numbered_enum};
 
 use crate::sys::procfs::is_filtered;
-use crate::sys::{self, error, vdso};
+use crate::sys::vdso;
 use crate::turns::daemon::{Again, Place, Raw, Reply, Socket, Whose, place};
 
 /// A daemon that has not answered after so many questions is none.
 const MOST_LOOKS: u32 = 1 << 16;
 /// After so many questions that the page does not answer, the program looks if the daemon is there.
-const MISSES: u64 = 64;
+const MISSES: u32 = 64;
 
 numbered_enum! {
     /// How far it is.
@@ -58,6 +58,8 @@ pub(crate) struct Scheduler {
     /// Of the daemon, plus one.
     socket: AtomicI32,
     looks: AtomicU32,
+    /// Questions that no page has answered, as far as nobody else counted at the same moment.
+    misses: AtomicU32,
     told: AtomicU64,
     untold: AtomicU64,
 }
@@ -128,16 +130,29 @@ impl Scheduler {
         // SAFETY: null, or mapped for ever.
         let page = unsafe { self.page.load(Ordering::Acquire).as_ref() };
         let Some(page) = page else {
-            self.tick(vdso::monotonic_ns());
+            match self.stage.load(Ordering::Relaxed) {
+                Stage::Asked => self.look_sometimes(),
+                _ => self.miss(),
+            }
             return None;
         };
         let answer = self.read(page, owner, own, seen);
         if answer.is_some() {
             self.told.fetch_add(1, Ordering::Relaxed);
-        } else if self.untold.fetch_add(1, Ordering::Relaxed) % MISSES == MISSES - 1 {
-            self.tick(vdso::monotonic_ns());
+        } else {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+            self.miss();
         }
         answer
+    }
+
+    /// Looks after the daemon now and then: a block without a page comes here, which costs it no locked instruction.
+    fn miss(&self) {
+        let misses = self.misses.load(Ordering::Relaxed).wrapping_add(1);
+        self.misses.store(misses, Ordering::Relaxed);
+        if misses.is_multiple_of(MISSES) {
+            self.tick(vdso::monotonic_ns());
+        }
     }
 
     fn read(&self, page: &Observed, owner: i32, own: i32, seen: &Seen) -> Option<bool> {
@@ -214,40 +229,15 @@ impl Scheduler {
 
     /// Maps the page, once it is checked. Returns true if it is in use.
     fn link(&self, answer: &Answer, map: &Raw) -> bool {
-        let size = size_of::<Observed>();
-        // SAFETY: a new mapping, which can only be read; the kernel refuses one beyond the map's end. Any bytes are a valid
-        // page of atomics.
-        unsafe {
-            let place = sys!(
-                sys::SYS_mmap,
-                0,
-                size,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                map.0,
-                0
-            );
-            if error(place).is_some() {
-                return false;
-            }
-            // A child would find the states of its parent's kernel threads there.
-            sys!(sys::SYS_madvise, place, size, libc::MADV_DONTFORK);
-            let head = &(*(place as *mut Observed)).head;
-            let is_known = head.magic.load(Ordering::Acquire) == MAGIC
-                && head.version.load(Ordering::Relaxed) == VERSION
-                && head.size.load(Ordering::Relaxed) as usize == size;
-            if !is_known {
-                sys!(sys::SYS_munmap, place, size);
-                return false;
-            }
-            let Some(place) = self.place.take(place, size) else {
-                return false;
-            };
-            self.generation.store(answer.generation, Ordering::Relaxed);
-            self.flags.store(answer.flags, Ordering::Relaxed);
-            // Release: pairs with the Acquire of those that read it.
-            self.page.store(place as *mut Observed, Ordering::Release);
-        }
+        // SAFETY: any bytes are a page of atomics, which begins with a head; the kernel refuses to map beyond the map's end.
+        let Some(page) = (unsafe { self.place.map::<Observed>(map, libc::PROT_READ) }) else {
+            return false;
+        };
+        self.generation.store(answer.generation, Ordering::Relaxed);
+        self.flags.store(answer.flags, Ordering::Relaxed);
+        let page = ptr::from_ref(page).cast_mut();
+        // Release: pairs with the Acquire of those that read it.
+        self.page.store(page, Ordering::Release);
         true
     }
 

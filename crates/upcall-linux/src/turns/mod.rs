@@ -218,9 +218,7 @@ impl Turns {
             (&raw mut (*inner).phase).write(Phase::Resting);
             (&raw mut (*inner).crowd).write(Crowd::default());
             (&raw mut (*inner).daemon).write(Daemon::ask());
-            (&raw mut (*inner).again).write(Again::default());
             (*inner).again.begin(vdso::monotonic_ns());
-            (&raw mut (*inner).places).write(Places::default());
             (&raw mut (*inner).room).write([Member::default(); SLOTS]);
             &*place
         };

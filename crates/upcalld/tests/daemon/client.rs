@@ -116,3 +116,8 @@ pub fn list(socket: &Path) -> Vec<Row> {
         .map(|_| Row::read(&client.receive().0).expect("a row"))
         .collect()
 }
+
+/// On how many processors a space computes, or would.
+pub fn wants(row: &Row) -> u32 {
+    row.wants.iter().map(|word| word.count_ones()).sum()
+}

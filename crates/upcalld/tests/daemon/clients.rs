@@ -10,7 +10,7 @@ use upcall_abi::{
     VERSION,
 };
 
-use crate::client::{Client, list};
+use crate::client::{Client, list, wants};
 use crate::daemon::{Daemon, Place, ends, until};
 use crate::programs::{ENDLESS, begin, spinning};
 
@@ -397,8 +397,7 @@ fn who_leaves_at_the_warning_loses_its_processors_at_once() {
     let wanted = until("the other one computes on both", || {
         let rows = list(&place.socket());
         let other = rows.iter().find(|row| row.pid != std::process::id())?;
-        let count: u32 = other.wants.iter().map(|word| word.count_ones()).sum();
-        (count == 2).then_some(other.wants)
+        (wants(other) == 2).then_some(other.wants)
     });
     let say = |uses: [u64; 4]| {
         for (word, value) in said.wants.iter().zip(wanted) {

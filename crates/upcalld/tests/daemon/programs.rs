@@ -12,7 +12,7 @@ use program_tests::program::{Outcome, Program};
 use program_tests::provision;
 use upcall_abi::{Row, STATE_ON, STATE_WAITING};
 
-use crate::client::{Client, list};
+use crate::client::{Client, list, wants};
 use crate::daemon::{Place, until};
 
 /// One test at a time has the processors: programs of two daemons take no turns with each other.
@@ -39,7 +39,7 @@ pub fn spinning(name: &str) -> Option<(Case, PathBuf, MutexGuard<'static, ()>)> 
 
 /// Starts a copy, which spins for so many milliseconds, and waits until it has come to its rounds.
 pub fn begin(case: &Case, path: &Path, place: &Place, label: &str, ms: &str) -> Running {
-    begin_with(case, path, place, label, ms, "--stats")
+    begin_with(case, path, place, label, &[ms, "spins"], "--stats")
 }
 
 fn begin_with(
@@ -47,13 +47,13 @@ fn begin_with(
     path: &Path,
     place: &Place,
     label: &str,
-    ms: &str,
+    arguments: &[&str],
     option: &str,
 ) -> Running {
     let dir = case.fresh(label);
     let launcher = case.launcher().with(option);
     let mut running = Program::new(path)
-        .args([ms, "spins"])
+        .args(arguments)
         .env("XDG_RUNTIME_DIR", &place.0)
         // Not the system's.
         .env("UPCALL_OBSERVER", place.observer())
@@ -127,7 +127,8 @@ fn two_programs_that_adapt_share_the_processors() {
     let _daemon = place.start();
     let processors = available_parallelism().map_or(1, usize::from);
     let threads = (2 * processors).to_string();
-    let adapting = |label| begin_with(&case, &path, &place, label, &threads, "--vps=1..1024");
+    let arguments = [&threads, "spins"];
+    let adapting = |label| begin_with(&case, &path, &place, label, &arguments, "--vps=1..1024");
     let pair = ["one", "other"].map(adapting);
     let pids = pair.each_ref().map(Running::pid);
     let words = |row: &Row| row.has.map(|word| word.count_ones()).iter().sum::<u32>() as usize;
@@ -162,16 +163,13 @@ fn a_program_with_many_descriptors_is_seen_to_compute_on_all_its_processors() {
     };
     let place = Place::new("many");
     let _daemon = place.start();
-    let dir = case.fresh("many");
-    let _running = Program::new(&path)
-        .args([ENDLESS, "spins", "3000"])
-        .env("XDG_RUNTIME_DIR", &place.0)
-        .env("UPCALL_OBSERVER", place.observer())
-        .start(&dir, Some(case.launcher()));
+    let arguments = [ENDLESS, "spins", "3000"];
+    let _running = begin_with(&case, &path, &place, "many", &arguments, "--stats");
     until("it computes on two processors", || {
-        let rows = list(&place.socket());
-        let wants = |row: &Row| row.wants.iter().map(|word| word.count_ones()).sum::<u32>();
-        rows.iter().any(|row| wants(row) == 2).then_some(())
+        list(&place.socket())
+            .iter()
+            .any(|row| wants(row) == 2)
+            .then_some(())
     });
 }
 

@@ -14,7 +14,7 @@ use program_tests::program::Program;
 use program_tests::provision;
 use upcall_abi::{ASK_OBSERVE, Answer, Message, STATE_WAITING, STATUS_NOT_HERE, STATUS_OK};
 
-use crate::client::{Client, list};
+use crate::client::{Client, list, wants};
 use crate::daemon::{Daemon, Place, ends, is_there, until};
 use crate::programs::{ENDLESS, LONG, check, spinning};
 
@@ -78,8 +78,6 @@ fn spin(
 fn all_want_two(place: &Place, count: usize) {
     until("all of them compute, and some wait", || {
         let rows = list(&place.observer());
-        let wants =
-            |row: &upcall_abi::Row| -> u32 { row.wants.iter().map(|word| word.count_ones()).sum() };
         let is_whole = rows.len() == count && rows.iter().all(|row| wants(row) == 2);
         let waits = rows.iter().any(|row| row.state == STATE_WAITING);
         (is_whole && waits).then_some(())

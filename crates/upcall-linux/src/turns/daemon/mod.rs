@@ -275,35 +275,47 @@ pub(super) struct Places {
 pub(crate) struct Place(AtomicUsize);
 
 impl Place {
-    /// Moves a new mapping there. On failure it is unmapped.
+    /// Maps this file there with this access, once its head is checked. Children of fork(2) do not have it.
     ///
     /// # Safety
     ///
-    /// It is a mapping of this size of the caller's own, and what is there is one that this function has moved there.
-    pub(crate) unsafe fn take(&self, mapping: isize, size: usize) -> Option<isize> {
+    /// Any bytes are a valid `T`, which begins with a head. It is the only type for this place. The file stays as large, or the
+    /// kernel refuses to map beyond its end.
+    pub(crate) unsafe fn map<T>(&self, file: &Raw, access: i32) -> Option<&'static T> {
+        let size = size_of::<T>();
         let before = self.0.load(Ordering::Relaxed);
-        let mut place = mapping;
-        if before != 0 {
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            // SAFETY: as above. Who reads there meanwhile waits for the kernel.
-            unsafe {
-                place = sys!(libc::SYS_mremap, mapping, size, size, flags, before);
-                if error(place).is_some() {
-                    sys!(sys::SYS_munmap, mapping, size);
-                    return None;
-                }
+        // SAFETY: a new mapping, which is unmapped if it is of no use. What is at the place is one of the same size that this function
+        // has moved there; a thread that reads there meanwhile waits for the kernel.
+        unsafe {
+            let new = sys!(sys::SYS_mmap, 0, size, access, libc::MAP_SHARED, file.0, 0);
+            if error(new).is_some() {
+                return None;
             }
+            sys!(sys::SYS_madvise, new, size, libc::MADV_DONTFORK);
+            let head = &*(new as *const Head);
+            let is_known = head.magic.load(Ordering::Acquire) == MAGIC
+                && head.version.load(Ordering::Relaxed) == VERSION
+                && head.size.load(Ordering::Relaxed) as usize == size;
+            let mut place = new;
+            if is_known && before != 0 {
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                place = sys!(libc::SYS_mremap, new, size, size, flags, before);
+            }
+            if !is_known || error(place).is_some() {
+                sys!(sys::SYS_munmap, new, size);
+                return None;
+            }
+            self.0.store(place as usize, Ordering::Relaxed);
+            Some(&*(place as *const T))
         }
-        self.0.store(place as usize, Ordering::Relaxed);
-        Some(place)
     }
 }
 
-/// Maps a page of the daemon's for ever, once it is checked. Children of fork(2) do not have it.
+/// Maps a page of the daemon's for ever, once it is checked.
 fn map<T>(file: &Raw, writable: bool, at: &Place) -> Option<&'static T> {
     let size = size_of::<T>();
-    // SAFETY: all-zero is a valid stat, which the call fills in; a new mapping of exactly that file, whose size stays. Any
-    // bytes are a valid structure of atomics, and both begin with a head.
+    // SAFETY: all-zero is a valid stat, which the call fills in. The file stays as large. Any bytes are a valid structure of atomics,
+    // and both begin with a head.
     unsafe {
         let seals = sys!(sys::SYS_fcntl, file.0, libc::F_GET_SEALS);
         if seals < 0 || seals & libc::F_SEAL_SHRINK as isize == 0 {
@@ -318,20 +330,7 @@ fn map<T>(file: &Raw, writable: bool, at: &Place) -> Option<&'static T> {
         } else {
             libc::PROT_READ
         };
-        let place = sys!(sys::SYS_mmap, 0, size, access, libc::MAP_SHARED, file.0, 0);
-        if error(place).is_some() {
-            return None;
-        }
-        sys!(sys::SYS_madvise, place, size, libc::MADV_DONTFORK);
-        let head = &*(place as *const Head);
-        let is_known = head.magic.load(Ordering::Acquire) == MAGIC
-            && head.version.load(Ordering::Relaxed) == VERSION
-            && head.size.load(Ordering::Relaxed) as usize == size;
-        if !is_known {
-            sys!(sys::SYS_munmap, place, size);
-            return None;
-        }
-        Some(&*(at.take(place, size)? as *const T))
+        at.map(file, access)
     }
 }
 
