@@ -167,6 +167,11 @@ impl<K: Kernel> Runtime<K> {
         inside.leave();
     }
 
+    /// Returns true if few activations are in the kernel with their threads, so that one more may be. A hint.
+    pub fn few_are_away(&self) -> bool {
+        self.stats.absent.get() < 4 * self.vps().len() as u64 + FEW_AWAY
+    }
+
     /// Gives way to other ready threads. Called from the thread's own code.
     pub fn yield_now(&'static self) {
         self.enter().give_way().leave();
@@ -194,7 +199,7 @@ impl<K: Kernel> Activation<K> {
         self.vp().only_computes()
             && !self.vp().woken_wait.load(Ordering::Relaxed)
             && !runtime.is_short()
-            && runtime.stats.absent.get() < 4 * runtime.vps().len() as u64 + FEW_AWAY
+            && runtime.few_are_away()
     }
 
     /// Where the kernel thread of an activation begins.

@@ -79,6 +79,12 @@ impl<K: Kernel> Runtime<K> {
         self.seat.0.get(Ordering::SeqCst).is_none() && self.kernel.wants_poller()
     }
 
+    /// Returns true if an activation sits in the poller, or is about to. Who was told to wake one that sits there, and has not
+    /// left meanwhile, finds it so.
+    pub fn seat_is_taken(&self) -> bool {
+        self.seat.0.get(Ordering::SeqCst).is_some()
+    }
+
     /// Returns true if the owners of all virtual processors look at the poller themselves, often, and have enough to do until
     /// then. Who sat there would cost two switches for each event, and bring it to a list in which it waits all the same.
     ///

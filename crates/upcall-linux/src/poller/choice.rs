@@ -62,7 +62,7 @@ pub fn prefers_blocking(activation: &Activation) -> bool {
             .thread()
             .is_some_and(|thread| thread.kernel.choice.prefers_blocking())
         && !kernel_slices::is_busy_serving(activation)
-        && runtime.stats().absent.get() < runtime.vps().len() as u64
+        && runtime.few_are_away()
 }
 
 /// Returns true if the thread that `activation` carries blocks in the wait of an event loop. A hint.

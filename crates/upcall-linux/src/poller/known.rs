@@ -35,6 +35,8 @@ const WAITS: u32 = 0x10;
 const ENDLESS_IN: u32 = 0x20;
 /// It has no SO_SNDTIMEO.
 const ENDLESS_OUT: u32 = 0x40;
+/// Its file refuses RWF_NOWAIT.
+const UNTRIED: u32 = 0x80;
 const EPOCH_SHIFT: u32 = 8;
 
 impl Known {
@@ -71,6 +73,16 @@ impl Poller {
     /// The socket has no time limit.
     pub fn note_endless(&self, descriptor: i32, wants: Wants) {
         self.note(descriptor, endless(wants));
+    }
+
+    /// Whether the descriptor's file was seen to refuse `RWF_NOWAIT`, as an eventfd does for writes.
+    pub fn is_known_to_refuse_tries(&self, descriptor: i32) -> bool {
+        self.was_seen(descriptor, UNTRIED)
+    }
+
+    /// The descriptor's file has refused `RWF_NOWAIT`.
+    pub fn note_refused_try(&self, descriptor: i32) {
+        self.note(descriptor, UNTRIED);
     }
 
     /// The program has changed some description's flags, or some socket's time limit.

@@ -207,8 +207,8 @@ impl Poller {
         for event in &events[..count.max(0) as usize] {
             let (bits, data) = (event.events, event.u64);
             match data {
-                // The edge is gone for the activation that sleeps in the seat: another one.
-                KICK if visitor => self.kick(),
+                // The edge is gone for the activation that sleeps in the seat, if there is another one.
+                KICK if visitor && runtime.seat_is_taken() => self.kick(),
                 KICK => {}
                 ALARM => expire = true,
                 descriptor => self.fire(runtime, descriptor as usize, bits, &mut list),

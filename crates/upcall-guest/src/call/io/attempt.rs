@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use upcall_linux::poller::Kind;
+use upcall_linux::poller::{Kind, Poller};
 
 use crate::call::poll;
 use crate::ground::access;
@@ -42,7 +42,7 @@ pub(super) enum Attempt {
 }
 
 /// Tries the rest of a call, of which `moved` bytes are done.
-pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
+pub(super) fn attempt(poller: &Poller, frame: &Frame, kind: Kind, moved: usize) -> Attempt {
     let number = frame.rax as i64;
     let events = match number {
         libc::SYS_accept | libc::SYS_accept4 => {
@@ -62,8 +62,19 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
     }
     // The filter's answer is meant for the program.
     let tries_itself = matches!(number, libc::SYS_preadv2 | libc::SYS_pwritev2);
-    if flags.is_none() && !tries_itself && CANNOT_TRY.load(Ordering::Relaxed) {
+    let is_ours = flags.is_none() && !tries_itself;
+    if is_ours && CANNOT_TRY.load(Ordering::Relaxed) {
         return attempt_polled(frame, kind, events);
+    }
+    let refused = || match number {
+        libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
+            attempt_polled(frame, kind, libc::POLLIN)
+        }
+        _ => Attempt::Unknown,
+    };
+    let descriptor = frame.rdi as i32;
+    if is_ours && poller.is_known_to_refuse_tries(descriptor) {
+        return refused();
     }
     if events == libc::POLLIN && kind == Kind::Socket && COUNTS_BYTES.load(Ordering::Relaxed) {
         return attempt_polled(frame, kind, events);
@@ -75,14 +86,13 @@ pub(super) fn attempt(frame: &Frame, kind: Kind, moved: usize) -> Attempt {
         EAGAIN => Attempt::WouldBlock,
         // The first bytes may make the connection (TCP_FASTOPEN_CONNECT).
         EINPROGRESS if rest::is_output(number) && !asked_not_to_wait(frame) => Attempt::WouldBlock,
-        EOPNOTSUPP | EINVAL => match number {
-            libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
-                attempt_polled(frame, kind, libc::POLLIN)
-            }
-            _ => Attempt::Unknown,
-        },
+        EOPNOTSUPP if is_ours => {
+            poller.note_refused_try(descriptor);
+            refused()
+        }
+        EOPNOTSUPP | EINVAL => refused(),
         // A filter refuses the call. If the file itself refuses, the call itself will tell.
-        ENOSYS | EPERM if flags.is_none() && !tries_itself => {
+        ENOSYS | EPERM if is_ours => {
             if answer == ENOSYS || matches!(kind, Kind::Pipe | Kind::Socket) {
                 CANNOT_TRY.store(true, Ordering::Relaxed);
             }

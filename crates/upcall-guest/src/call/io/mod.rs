@@ -84,7 +84,7 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
         let mut watch = poller.watch(descriptor, wants);
         let tried = match core::mem::take(&mut trusts) && Reading::is_vain(runtime, &watch) {
             true => Attempt::WouldBlock,
-            false => attempt(frame, kind, moved),
+            false => attempt(poller, frame, kind, moved),
         };
         let answer = match tried {
             Attempt::Done(answer) => {

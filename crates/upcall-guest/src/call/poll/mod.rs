@@ -17,15 +17,16 @@ mod question;
 
 use core::sync::atomic::Ordering;
 
-use upcall_linux::poller::Readiness;
+use upcall_linux::poller::{Readiness, Watch};
 use upcall_linux::{Runtime, Thread, descriptors};
 
 use crate::call::io;
+use crate::call::select::Sets;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::signal::{self, mask_place};
 
 pub use question::{BOUND, Watches};
-use question::{Call, Limit, NS, NS_PER_MS, Question};
+use question::{Call, FEW, Limit, NS, NS_PER_MS, Question};
 
 const EINTR: i64 = -(libc::EINTR as i64);
 const EPOLL_CTL_ADD: u64 = 1;
@@ -35,7 +36,44 @@ const EPOLL_CTL_ADD: u64 = 1;
 #[inline(never)]
 pub fn serve(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
     runtime.end_turn();
-    let call = Call::of(runtime, frame);
+    let question = match frame.rax as i64 {
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Question::Epoll,
+        libc::SYS_poll | libc::SYS_ppoll if frame.rsi as u32 as usize <= FEW => Question::Poll,
+        _ => return serve_many(runtime, thread, frame),
+    };
+    let mut room = [Watch::default(); FEW];
+    let call = Call::of(runtime, frame, question, Watches::on(&mut room));
+    answer(runtime, thread, frame, call)
+}
+
+/// The same for a call that may have many descriptors.
+// Not inlined: few calls need its room.
+#[inline(never)]
+fn serve_many(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let mut room = [Watch::default(); BOUND];
+    let mut watches = Watches::on(&mut room);
+    let mut sets;
+    let question = match frame.rax as i64 {
+        libc::SYS_poll | libc::SYS_ppoll => Some(Question::Poll),
+        _ => match Sets::read(frame, &mut watches) {
+            Some(read) => {
+                sets = read;
+                Some(Question::Select(&mut sets))
+            }
+            None => None,
+        },
+    };
+    let call = question.and_then(|question| Call::of(runtime, frame, question, watches));
+    answer(runtime, thread, frame, call)
+}
+
+/// Makes the call in `frame`, which asks for `call`, or what the kernel can judge more simply.
+fn answer(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    frame: &Frame,
+    call: Option<Call>,
+) -> i64 {
     let Some(mut call) = call else {
         let at = mask_place(frame).map_or(0, |(at, _)| at);
         return signal::maybe_with_mask(runtime, thread, frame, at);
@@ -187,7 +225,7 @@ fn block_on_moved(
     call: &mut Call,
 ) -> i64 {
     let answer = loop {
-        let answer = match (&call.question, call.watches.list[0].moved) {
+        let answer = match (&call.question, call.watches[0].moved) {
             (Question::Epoll, moved) => block(runtime, thread, frame, call, moved),
             _ => poll_files(runtime, thread, frame, call),
         };
@@ -223,7 +261,7 @@ fn poll_files(
     let mut ppoll = frame.clone();
     ppoll.rax = libc::SYS_ppoll as u64;
     ppoll.rdi = files.as_mut_ptr() as u64;
-    ppoll.rsi = call.watches.count as u64;
+    ppoll.rsi = call.watches.len() as u64;
     ppoll.rdx = words.as_mut().map_or(0, |words| words.as_mut_ptr() as u64);
     ppoll.r10 = call.mask_at;
     ppoll.r8 = 8;

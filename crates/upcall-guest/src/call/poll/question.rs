@@ -2,6 +2,8 @@
 //! from the registers and the program's memory, before the wait. Also writes the answer in the form that the program
 //! expects.
 
+use core::ops::Deref;
+
 use upcall_core::Machine;
 use upcall_linux::poller::{Wants, Watch, choice};
 use upcall_linux::{Runtime, base};
@@ -13,6 +15,8 @@ use crate::signal::mask_place;
 
 /// The most descriptors of one call that a thread parks on.
 pub const BOUND: usize = 64;
+/// Most calls have no more.
+pub(super) const FEW: usize = 4;
 
 /// Nanoseconds of a second.
 pub(super) const NS: u64 = 1_000_000_000;
@@ -20,28 +24,21 @@ pub(super) const NS: u64 = 1_000_000_000;
 pub(super) const NS_PER_MS: u64 = 1_000_000;
 
 /// What a call asks about, beside its registers.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack of one call, where nothing may be allocated"
-)]
-pub(super) enum Question {
+pub(super) enum Question<'a> {
     Poll,
-    Select(Sets),
+    Select(&'a mut Sets),
     Epoll,
 }
 
-/// The descriptors of a call.
-pub struct Watches {
-    pub(super) list: [Watch; BOUND],
-    pub(super) count: usize,
+/// The descriptors of a call, in the room that its caller has for them.
+pub struct Watches<'a> {
+    list: &'a mut [Watch],
+    count: usize,
 }
 
-impl Watches {
-    fn none() -> Self {
-        Watches {
-            list: [Watch::default(); BOUND],
-            count: 0,
-        }
+impl<'a> Watches<'a> {
+    pub(super) fn on(list: &'a mut [Watch]) -> Self {
+        Watches { list, count: 0 }
     }
 
     /// Adds a descriptor. Returns `None` if there are too many.
@@ -53,6 +50,14 @@ impl Watches {
 
     pub(super) fn as_mut(&mut self) -> &mut [Watch] {
         &mut self.list[..self.count]
+    }
+}
+
+impl Deref for Watches<'_> {
+    type Target = [Watch];
+
+    fn deref(&self) -> &[Watch] {
+        &self.list[..self.count]
     }
 }
 
@@ -75,9 +80,9 @@ enum Place {
 }
 
 /// What a call asks.
-pub(super) struct Call {
-    pub(super) question: Question,
-    pub(super) watches: Watches,
+pub(super) struct Call<'a> {
+    pub(super) question: Question<'a>,
+    pub(super) watches: Watches<'a>,
     pub(super) limit: Limit,
     /// The mask to wait with, and its address, which is 0 if there is none.
     pub(super) mask: u64,
@@ -97,23 +102,20 @@ fn place(frame: &Frame) -> Place {
     }
 }
 
-impl Call {
-    /// Reads what the call asks. Returns `None` for a call that the kernel can judge more simply.
-    pub(super) fn of(runtime: &'static Runtime, frame: &Frame) -> Option<Self> {
-        let mut watches = Watches::none();
-        let question = match frame.rax as i64 {
-            libc::SYS_poll | libc::SYS_ppoll => {
-                read_set(frame, &mut watches)?;
-                Question::Poll
-            }
-            libc::SYS_select | libc::SYS_pselect6 => {
-                Question::Select(Sets::read(frame, &mut watches)?)
-            }
-            _ => {
-                watches.add(frame.rdi as i32, Wants::IN)?;
-                Question::Epoll
-            }
-        };
+impl<'a> Call<'a> {
+    /// Reads what the call asks beside `question`. Returns `None` for a call that the kernel can judge more simply.
+    pub(super) fn of(
+        runtime: &'static Runtime,
+        frame: &Frame,
+        question: Question<'a>,
+        mut watches: Watches<'a>,
+    ) -> Option<Self> {
+        match question {
+            Question::Poll => read_set(frame, &mut watches)?,
+            // Reading the sets has found them.
+            Question::Select(_) => {}
+            Question::Epoll => watches.add(frame.rdi as i32, Wants::IN)?,
+        }
         let (mask_at, size) = mask_place(frame)?;
         let mask = match mask_at {
             0 => 0,
@@ -134,11 +136,11 @@ impl Call {
     pub(super) fn had_better_block(&self, runtime: &'static Runtime) -> bool {
         // SAFETY: on an activation.
         let activation = unsafe { base::current() };
-        let blocks = self.watches.count != 0
+        let blocks = !self.watches.is_empty()
             && self.limit != Limit::Now
             && choice::prefers_blocking(activation);
         if blocks {
-            for watch in &self.watches.list[..self.watches.count] {
+            for watch in &*self.watches {
                 let poller = runtime.kernel().poller();
                 poller.goes_unwanted(runtime, watch.descriptor);
             }
@@ -149,9 +151,9 @@ impl Call {
     /// Makes the call without waiting.
     pub(super) fn attempt(&mut self, frame: &Frame) -> i64 {
         let words = match &mut self.question {
-            Question::Poll if self.watches.count == 0 && frame.rsi == 0 => return 0,
+            Question::Poll if self.watches.is_empty() && frame.rsi == 0 => return 0,
             Question::Poll => [libc::SYS_poll as u64, frame.rdi, frame.rsi, 0, 0, 0, 0],
-            Question::Select(_) if self.watches.count == 0 => return 0,
+            Question::Select(_) if self.watches.is_empty() => return 0,
             Question::Select(sets) => sets.words(),
             Question::Epoll => [
                 libc::SYS_epoll_pwait as u64,
