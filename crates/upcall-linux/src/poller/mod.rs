@@ -29,6 +29,7 @@ pub use forget::When;
 pub use known::Kind;
 pub use wait::{Readiness, Wants, Watch, pause};
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libc::epoll_event;
@@ -184,7 +185,8 @@ impl Poller {
         visitor: bool,
         timeout_ms: isize,
     ) -> ThreadList<Linux> {
-        let mut events = [epoll_event { events: 0, u64: 0 }; EVENTS];
+        // Not initialised: each look would write all of it.
+        let mut events = [const { MaybeUninit::<epoll_event>::uninit() }; EVENTS];
         let mut list = ThreadList::new();
         let timeout_ms = if self.has_no_alarm.load(Ordering::SeqCst) {
             self.until_alarm(timeout_ms)
@@ -205,7 +207,11 @@ impl Poller {
         };
         let mut expire = false;
         for event in &events[..count.max(0) as usize] {
-            let (bits, data) = (event.events, event.u64);
+            // SAFETY: the kernel has filled in so many.
+            let epoll_event {
+                events: bits,
+                u64: data,
+            } = unsafe { event.assume_init() };
             match data {
                 // The edge is gone for the activation that sleeps in the seat, if there is another one.
                 KICK if visitor && runtime.seat_is_taken() => self.kick(),
