@@ -460,6 +460,12 @@ const FAULTS: &[Fault] = &[
         "self.0.set(None, Ordering::Relaxed);",
     ),
     (
+        "idle::who_sits_in_the_poller",
+        "runtime/seat.rs",
+        "self.seat.0.get(Ordering::SeqCst).is_some()",
+        "false",
+    ),
+    (
         "idle::one_at_a_time",
         "slot.rs",
         "Ordering::AcqRel,",

@@ -26,6 +26,25 @@ impl Sim {
         machine.me(|vessel| vessel.in_turn.set(false));
     }
 
+    /// Waits as in epoll_wait(2): who was woken by a kick that a visitor has collected meanwhile goes on waiting.
+    fn await_news(&self, activation: &Activation<Self>) {
+        let (machine, space) = (self.machine(), self.space());
+        let has_come = || space.is_kicked.get() || space.has_news(machine.clock.get());
+        if has_come() {
+            return;
+        }
+        loop {
+            self.wait_in_turn(activation, Doing::Polling);
+            let by_kick = machine.me(|vessel| vessel.kicked.take());
+            let by_signal = machine.me(|vessel| vessel.interrupted.get());
+            machine.handle();
+            machine.fault_in_seat();
+            if !by_kick || by_signal || has_come() {
+                return;
+            }
+        }
+    }
+
     fn word(&self, offset: usize) -> &AtomicU32 {
         let activation = std::ptr::from_ref(self.current()) as usize;
         // SAFETY: the offsets are those of 32-bit words of the activation.
@@ -114,7 +133,10 @@ unsafe impl Vessels for Sim {
         let machine = self.machine();
         machine.point(Call::Wake);
         if let Some(index) = Machine::vessel_of(activation) {
-            machine.wake(index, machine.style.slow_wakes);
+            match machine.vessel(index, |vessel| vessel.in_poll.get()) {
+                true => self.space().kick(&machine),
+                false => machine.wake(index, machine.style.slow_wakes),
+            }
         }
         machine.point(Call::Wake);
     }
@@ -246,19 +268,22 @@ impl Poll for Sim {
     fn poll(&self, activation: &Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
         let machine = self.machine();
         machine.point(Call::Poll);
-        if wait.is_some() {
+        let space = self.space();
+        if let Some(seen) = wait {
+            machine.me(|vessel| vessel.in_poll.set(true));
             machine.fault_in_seat();
+            if activation.wake_word().load(Ordering::SeqCst) == seen {
+                self.await_news(activation);
+            }
+            space.is_kicked.set(false);
+        } else if space.is_kicked.take() && activation.runtime().seat_is_taken() {
+            // The edge is gone for who sits there: another one.
+            space.kick(&machine);
         }
-        if let Some(seen) = wait
-            && activation.wake_word().load(Ordering::SeqCst) == seen
-            && !self.space().has_news(machine.clock.get())
-        {
-            self.wait_in_turn(activation, Doing::Polling);
-            machine.handle();
-            machine.fault_in_seat();
-        }
-        self.space()
-            .collect(activation.runtime(), machine.clock.get())
+        let list = space.collect(activation.runtime(), machine.clock.get());
+        machine.point(Call::Poll);
+        machine.me(|vessel| vessel.in_poll.set(false));
+        list
     }
 
     fn wants_poller(&self) -> bool {

@@ -100,6 +100,10 @@ pub struct Vessel {
     pub yields: Cell<bool>,
     /// An interruption waits for it.
     pub interrupted: Cell<bool>,
+    /// It waits for news, or is about to, or has hardly done so: who wants this vessel kicks.
+    pub(crate) in_poll: Cell<bool>,
+    /// It was woken there by a kick.
+    pub(crate) kicked: Cell<bool>,
     /// Its time slice is over.
     pub slice_over: Cell<bool>,
     /// It waits for a processor of its address space.
@@ -292,6 +296,8 @@ impl Machine {
             sentinel: Cell::new(false),
             yields: Cell::new(false),
             interrupted: Cell::new(false),
+            in_poll: Cell::new(false),
+            kicked: Cell::new(false),
             slice_over: Cell::new(false),
             in_turn: Cell::new(false),
             listens: Cell::new(false),

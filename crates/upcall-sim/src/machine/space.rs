@@ -12,7 +12,7 @@ use crate::machine::daemon::Stopped;
 use crate::machine::sim::{Sim, Vp};
 use crate::machine::timeline::Timeline;
 use crate::machine::turns::Turns;
-use crate::machine::{InKernel, Machine, Thread};
+use crate::machine::{Doing, InKernel, Machine, Thread};
 
 /// A descriptor of the simulated kernel: an edge, or threads that wait for one.
 #[derive(Default)]
@@ -74,6 +74,8 @@ pub struct Space {
     pub(crate) heard: Cell<u64>,
     /// Vessels that wait for news, and some that do not any more.
     pub(crate) pollers: RefCell<Vec<usize>>,
+    /// One of those was to be woken, and nobody has collected that.
+    pub(crate) is_kicked: Cell<bool>,
     /// Vessels that were woken and do not run yet.
     pub(crate) waking: Cell<usize>,
     /// Vessels that have not ended.
@@ -176,6 +178,18 @@ impl Space {
     /// Whether something has come that ends the wait of an activation that sits in the poller.
     pub(crate) fn has_news(&self, now: u64) -> bool {
         now >= self.rings_at() || !self.fired.borrow().is_empty()
+    }
+
+    /// Wakes who waits for news.
+    pub(crate) fn kick(&self, machine: &Machine) {
+        self.is_kicked.set(true);
+        let pollers = self.pollers.borrow().clone();
+        for index in pollers {
+            if machine.doing(index) == Doing::Polling {
+                machine.vessel(index, |vessel| vessel.kicked.set(true));
+                machine.wake(index, machine.style.slow_wakes);
+            }
+        }
     }
 
     /// Descriptors whose time has come fire.

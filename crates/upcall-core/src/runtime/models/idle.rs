@@ -141,3 +141,24 @@ fn one_at_a_time_sits_in_the_pollers_seat() {
         assert!(runtime.seat.is_empty());
     });
 }
+
+/// Who looks at the poller in passing finds what was to wake who sits there.
+#[test]
+fn who_sits_in_the_poller_hears_a_call_that_a_visitor_has_found() {
+    check(220, || {
+        let (runtime, _) = two_busy();
+        runtime.kernel.is_visited();
+        let sits = another(runtime, &runtime.vps()[0], Activity::Reserved);
+        sits.retire_from(Activity::Reserved);
+        let visitor = thread::spawn(move || {
+            use crate::kernel::Poll as _;
+            runtime.kernel.poll(owner(&runtime.vps()[1]), None);
+        });
+        let caller = thread::spawn(move || sits.notify());
+        kernel::act_as(sits);
+        Entered::on(sits).rest(0);
+        assert_ne!(sits.wake.load(Ordering::Relaxed), 0);
+        caller.join().unwrap();
+        visitor.join().unwrap();
+    });
+}

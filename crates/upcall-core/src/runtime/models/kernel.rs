@@ -37,6 +37,12 @@ pub(super) struct Checked {
     pub(super) wants_poller: AtomicBool,
     /// Touched by the activation that sits in [`Poll::poll`](crate::kernel::Poll::poll).
     pub(super) seat: UnsafeCell<u32>,
+    /// There are visits to the poller: not asked in other models.
+    is_visited: Cell<bool>,
+    /// Not 0: the bed of who sits in the poller, plus one.
+    sits: AtomicU32,
+    /// Who sits in the poller was to be woken, and nobody has seen that yet, as an eventfd in an epoll instance, edge-triggered.
+    kick: (Mutex<bool>, Condvar),
     /// Interruptions sent.
     pub(super) interrupted: AtomicU32,
     /// Virtual processors can lose their processors: not asked in other models.
@@ -81,10 +87,38 @@ impl Checked {
                 .collect(),
             wants_poller: AtomicBool::new(false),
             seat: UnsafeCell::new(0),
+            is_visited: Cell::new(false),
+            sits: AtomicU32::new(0),
+            kick: (Mutex::new(false), Condvar::new()),
             interrupted: AtomicU32::new(0),
             may_lose: Cell::new(false),
             taken: AtomicU32::new(0),
         }
+    }
+
+    /// From here on activations may visit the poller.
+    #[cfg(loom)]
+    pub(super) fn is_visited(&self) {
+        self.is_visited.set(true);
+    }
+
+    fn kick(&self) {
+        let (kicked, bell) = &self.kick;
+        *kicked.lock().unwrap() = true;
+        bell.notify_one();
+    }
+
+    /// As who sits in the poller, on `bed`, and is woken by kicks alone.
+    fn await_kick(&self, bed: usize, activation: &Activation<Self>, seen: u32) {
+        self.sits.store(bed as u32 + 1, Ordering::SeqCst);
+        if activation.wake.load(Ordering::SeqCst) == seen {
+            let (kicked, bell) = &self.kick;
+            let mut kicked = kicked.lock().unwrap();
+            while !core::mem::take(&mut *kicked) {
+                kicked = bell.wait(kicked).unwrap();
+            }
+        }
+        self.sits.store(0, Ordering::SeqCst);
     }
 
     /// From here on [`Checked::take`] may be called.
@@ -171,7 +205,11 @@ unsafe impl Vessels for Checked {
     }
 
     fn wake(&self, activation: &Activation<Self>) {
-        let (lock, bell) = &self.beds[activation.kernel.0];
+        let bed = activation.kernel.0;
+        if self.is_visited.get() && self.sits.load(Ordering::SeqCst) == bed as u32 + 1 {
+            return self.kick();
+        }
+        let (lock, bell) = &self.beds[bed];
         drop(lock.lock().unwrap());
         bell.notify_one();
     }
@@ -193,10 +231,18 @@ impl Attributes for Checked {
 
 impl Poll for Checked {
     fn poll(&self, activation: &Activation<Self>, wait: Option<u32>) -> ThreadList<Self> {
+        let Some(seen) = wait else {
+            let kicked = core::mem::take(&mut *self.kick.0.lock().unwrap());
+            if kicked && activation.runtime().seat_is_taken() {
+                self.kick();
+            }
+            return ThreadList::new();
+        };
         // SAFETY: one sits here at a time; that is what the model is about.
         unsafe { *self.seat.get() += 1 };
-        if let Some(seen) = wait {
-            self.sleep(activation, seen);
+        match self.is_visited.get() {
+            true => self.await_kick(activation.kernel.0, activation, seen),
+            false => self.sleep(activation, seen),
         }
         ThreadList::new()
     }
