@@ -76,11 +76,12 @@ impl<K: Kernel> Runtime<K> {
     #[inline]
     pub(super) fn seat_is_wanted(&self) -> bool {
         // SeqCst: a standby says that it sleeps before it looks here.
-        self.seat.0.get(Ordering::SeqCst).is_none() && self.kernel.wants_poller()
+        !self.seat_is_taken() && self.kernel.wants_poller()
     }
 
     /// Returns true if an activation sits in the poller, or is about to. Who was told to wake one that sits there, and has not
     /// left meanwhile, finds it so.
+    #[inline]
     pub fn seat_is_taken(&self) -> bool {
         self.seat.0.get(Ordering::SeqCst).is_some()
     }

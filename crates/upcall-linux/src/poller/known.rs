@@ -35,7 +35,7 @@ const WAITS: u32 = 0x10;
 const ENDLESS_IN: u32 = 0x20;
 /// It has no SO_SNDTIMEO.
 const ENDLESS_OUT: u32 = 0x40;
-/// Its file refuses RWF_NOWAIT.
+/// Its file refuses RWF_NOWAIT for writes.
 const UNTRIED: u32 = 0x80;
 const EPOCH_SHIFT: u32 = 8;
 
@@ -75,12 +75,12 @@ impl Poller {
         self.note(descriptor, endless(wants));
     }
 
-    /// Whether the descriptor's file was seen to refuse `RWF_NOWAIT`, as an eventfd does for writes.
+    /// Whether the descriptor's file was seen to refuse `RWF_NOWAIT` for a write, as an eventfd does. Its reads may be tried.
     pub fn is_known_to_refuse_tries(&self, descriptor: i32) -> bool {
         self.was_seen(descriptor, UNTRIED)
     }
 
-    /// The descriptor's file has refused `RWF_NOWAIT`.
+    /// The descriptor's file has refused `RWF_NOWAIT` for a write.
     pub fn note_refused_try(&self, descriptor: i32) {
         self.note(descriptor, UNTRIED);
     }

@@ -66,15 +66,10 @@ pub(super) fn attempt(poller: &Poller, frame: &Frame, kind: Kind, moved: usize) 
     if is_ours && CANNOT_TRY.load(Ordering::Relaxed) {
         return attempt_polled(frame, kind, events);
     }
-    let refused = || match number {
-        libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
-            attempt_polled(frame, kind, libc::POLLIN)
-        }
-        _ => Attempt::Unknown,
-    };
     let descriptor = frame.rdi as i32;
-    if is_ours && poller.is_known_to_refuse_tries(descriptor) {
-        return refused();
+    let writes = is_ours && events == libc::POLLOUT;
+    if writes && poller.is_known_to_refuse_tries(descriptor) {
+        return Attempt::Unknown;
     }
     if events == libc::POLLIN && kind == Kind::Socket && COUNTS_BYTES.load(Ordering::Relaxed) {
         return attempt_polled(frame, kind, events);
@@ -86,11 +81,16 @@ pub(super) fn attempt(poller: &Poller, frame: &Frame, kind: Kind, moved: usize) 
         EAGAIN => Attempt::WouldBlock,
         // The first bytes may make the connection (TCP_FASTOPEN_CONNECT).
         EINPROGRESS if rest::is_output(number) && !asked_not_to_wait(frame) => Attempt::WouldBlock,
-        EOPNOTSUPP if is_ours => {
+        EOPNOTSUPP if writes => {
             poller.note_refused_try(descriptor);
-            refused()
+            Attempt::Unknown
         }
-        EOPNOTSUPP | EINVAL => refused(),
+        EOPNOTSUPP | EINVAL => match number {
+            libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
+                attempt_polled(frame, kind, libc::POLLIN)
+            }
+            _ => Attempt::Unknown,
+        },
         // A filter refuses the call. If the file itself refuses, the call itself will tell.
         ENOSYS | EPERM if is_ours => {
             if answer == ENOSYS || matches!(kind, Kind::Pipe | Kind::Socket) {

@@ -55,13 +55,10 @@ fn serve_many(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame)
     let mut sets;
     let question = match frame.rax as i64 {
         libc::SYS_poll | libc::SYS_ppoll => Some(Question::Poll),
-        _ => match Sets::read(frame, &mut watches) {
-            Some(read) => {
-                sets = read;
-                Some(Question::Select(&mut sets))
-            }
-            None => None,
-        },
+        _ => {
+            sets = Sets::read(frame, &mut watches);
+            sets.as_mut().map(Question::Select)
+        }
     };
     let call = question.and_then(|question| Call::of(runtime, frame, question, watches));
     answer(runtime, thread, frame, call)
