@@ -9,7 +9,12 @@ use std::time::Duration;
 use upcall::sync::{Barrier, Mutex};
 use upcall::thread::Builder;
 
-const ALL: &[&str] = &["two_mutexes", "std_too", "a_channel_without_sender"];
+const ALL: &[&str] = &[
+    "two_mutexes",
+    "std_too",
+    "a_channel_without_sender",
+    "after_many_threads",
+];
 const NONE: &[&str] = &["quiet", "with_a_handler", "with_a_timer", "with_a_socket"];
 
 #[inline(never)]
@@ -80,6 +85,16 @@ fn case(name: &str, vps: u32) {
         "two_mutexes" | "quiet" => two_mutexes(),
         "std_too" => std_too(),
         "a_channel_without_sender" => a_channel_without_sender(),
+        // The runtime looks after what they leave behind.
+        "after_many_threads" => {
+            let all = Barrier::new(200);
+            upcall::thread::scope(|scope| {
+                for _ in 0..200 {
+                    scope.spawn(|| all.wait());
+                }
+            });
+            two_mutexes();
+        }
         "with_a_handler" => {
             extern "C" fn nothing(_: i32) {}
             let nothing = nothing as extern "C" fn(i32) as usize;
@@ -153,7 +168,9 @@ fn main() {
             child.kill().unwrap();
             child.wait().unwrap();
             let (count, places): (usize, &[&str]) = match *name {
-                "two_mutexes" => (3, &["takes_two", "philosopher 0", "philosopher 1"]),
+                "two_mutexes" | "after_many_threads" => {
+                    (3, &["takes_two", "philosopher 0", "philosopher 1"])
+                }
                 "std_too" => (2, &["locks_twice"]),
                 _ => (1, &["receives"]),
             };

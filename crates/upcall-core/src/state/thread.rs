@@ -269,7 +269,17 @@ impl<K: Machine> Thread<K> {
     pub fn saved(&self) -> Option<arch::Saved> {
         let parked = self.state.load(Ordering::Acquire).is_parked();
         // SAFETY: the context of a thread is there for as long as it is parked.
-        parked.then(|| unsafe { arch::saved(self.context.load(Ordering::Relaxed)) })
+        parked.then(|| unsafe { self.saved_here() })
+    }
+
+    /// Where it is.
+    ///
+    /// # Safety
+    ///
+    /// It is saved, and nobody else lets it go on meanwhile.
+    pub unsafe fn saved_here(&self) -> arch::Saved {
+        // SAFETY: the caller vouches for the context.
+        unsafe { arch::saved(self.context.load(Ordering::Relaxed)) }
     }
 
     /// Its urgency.

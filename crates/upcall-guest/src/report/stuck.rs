@@ -77,7 +77,9 @@ pub fn await_stuck() -> Option<Vec<Waiter>> {
 
 /// Returns true if a thread is the program's, and has not ended.
 fn is_counted(thread: &'static Thread) -> bool {
-    !core::ptr::eq(thread, REPORTER.load(Ordering::Relaxed)) && !shell::is_free(thread)
+    !core::ptr::eq(thread, REPORTER.load(Ordering::Relaxed))
+        && !shell::is_trimmer(thread)
+        && !shell::is_free(thread)
 }
 
 /// Called when a virtual processor is about to sleep. Inside the runtime, without a thread.

@@ -42,6 +42,19 @@ fn again(word: &str, settings: &[(&str, &str)], status: i32) {
     print!("{out}");
 }
 
+/// Goes on in a child, and ends with its status.
+fn in_child(goes_on: impl FnOnce()) -> ! {
+    // SAFETY: the child has this thread, and goes on with it.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        goes_on();
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    std::process::exit(libc::WEXITSTATUS(status));
+}
+
 fn main() {
     if !upcall_linux::arch::SERVES_PROGRAMS {
         println!("skipped: not on this architecture");
@@ -58,15 +71,15 @@ fn main() {
         Some("child-first-ends") => {
             upcall::Runtime::start().unwrap();
             thread::spawn(|| ()).join().unwrap();
-            // SAFETY: the child has this thread, and goes on with it.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
+            in_child(|| first_ends());
+        }
+        Some("trims") => {
+            upcall::Runtime::start().unwrap();
+            free_stacks_lose_their_pages();
+            in_child(|| {
+                free_stacks_lose_their_pages();
                 first_ends();
-            }
-            let mut status = 0;
-            // SAFETY: a child of ours.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            std::process::exit(libc::WEXITSTATUS(status));
+            });
         }
         Some("overflows") => {
             let variant = std::env::args().nth(2).and_then(|word| word.parse().ok());
@@ -126,6 +139,7 @@ fn main() {
                     );
                 }
                 again("first-ends", &[("UPCALL_VPS", vps)], 3);
+                again("trims", &[("UPCALL_VPS", vps)], 3);
                 again("child-first-ends", &[("UPCALL_VPS", vps)], 3);
             }
         }

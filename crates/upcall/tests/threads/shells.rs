@@ -145,6 +145,36 @@ pub fn who_waits_has_few_pages() {
     println!("ok {}", stringify!(who_waits_has_few_pages));
 }
 
+/// What threads have written on their stacks does not stay for good when they have ended.
+pub fn free_stacks_lose_their_pages() {
+    const THREADS: usize = 1000;
+    const WRITES: usize = 64 << 10;
+    let write = || {
+        let all_at_once = upcall::sync::Barrier::new(THREADS);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let room = std::hint::black_box([1u8; WRITES]);
+                    all_at_once.wait();
+                    let sum: usize = room.iter().map(|&one| usize::from(one)).sum();
+                    assert_eq!((PLAIN.replace(77), sum), (5, WRITES));
+                });
+            }
+        });
+    };
+    thread::spawn(|| ()).join().unwrap();
+    let before = resident_pages();
+    for _ in 0..2 {
+        write();
+        // Each of four virtual processors keeps 64. What hangs ends by the alarm.
+        let left = THREADS * WRITES / 4096 / 2;
+        while resident_pages() > before + left {
+            thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+    println!("ok {}", stringify!(free_stacks_lose_their_pages));
+}
+
 /// What of the process is in memory. The sum that proc_pid_statm(5) has may be behind by some pages of each processor.
 fn resident_pages() -> usize {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();

@@ -19,6 +19,7 @@
 
 mod pool;
 mod tls;
+mod trim;
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -41,7 +42,15 @@ static SERVING: AtomicUsize = AtomicUsize::new(0);
 /// Pieces of work that a thread has forked and another one has run.
 static PIECES_TAKEN: AtomicU64 = AtomicU64::new(0);
 
-pub use pool::{CLASSES, forget};
+pub use pool::CLASSES;
+pub use trim::is_trimmer;
+
+/// Called in the child of a fork: the shells are the parent's, and so are the threads that serve.
+pub fn forget() {
+    SERVING.store(0, Ordering::Relaxed);
+    pool::forget();
+    trim::forget();
+}
 
 /// The largest size of a thread and its result in the shell.
 pub const ROOM: usize = 320;
@@ -201,6 +210,7 @@ fn create(
         pool::give_back(runtime, shell);
         return Err(Errno(refusal));
     }
+    trim::made(runtime);
     Ok(Handle(shell))
 }
 

@@ -9,7 +9,7 @@ use upcall_linux::{Inside, Runtime, Thread, memory};
 
 use crate::ground::state::GUEST;
 
-use super::Shell;
+use super::{Shell, trim};
 
 /// How large the stacks of shells are, with all that lies on them.
 pub const CLASSES: [usize; 4] = [64 << 10, 256 << 10, 2 << 20, 16 << 20];
@@ -60,6 +60,14 @@ impl List {
         Some(shell)
     }
 
+    fn each(&self, call: impl Fn(&'static Shell)) {
+        let mut next = self.head.get(Ordering::Relaxed);
+        while let Some(shell) = next {
+            call(shell);
+            next = shell.next.get(Ordering::Relaxed);
+        }
+    }
+
     /// Moves this many to another list.
     fn pass(&self, to: &List, count: u32) {
         for _ in 0..count {
@@ -72,6 +80,34 @@ impl List {
 /// Free shells by class.
 type Lists = [List; CLASSES.len()];
 
+/// What virtual processors have passed on.
+struct Shared {
+    free: Lists,
+    /// The fewest of a class that were free since the last look: so many were not wanted.
+    fewest: [usize; CLASSES.len()],
+    /// Those whose stacks were given back. They are taken last.
+    trimmed: Lists,
+}
+
+impl Shared {
+    const fn new() -> Self {
+        Shared {
+            free: [const { List::new() }; CLASSES.len()],
+            fewest: [0; CLASSES.len()],
+            trimmed: [const { List::new() }; CLASSES.len()],
+        }
+    }
+
+    /// Passes some to a virtual processor that has none.
+    fn pass(&mut self, class: usize, to: &List) {
+        self.free[class].pass(to, MOST / 2);
+        self.fewest[class] = self.fewest[class].min(self.free[class].len());
+        if to.len() == 0 {
+            self.trimmed[class].pass(to, MOST / 2);
+        }
+    }
+}
+
 /// Those of one virtual processor: on cache lines of their own, which its owner writes at each beginning and end.
 #[repr(align(128))]
 struct Local(Lists);
@@ -80,7 +116,7 @@ struct Local(Lists);
 #[repr(C)]
 struct Pools {
     memory: [StackPool; CLASSES.len()],
-    shared: SpinLock<Lists>,
+    shared: SpinLock<Shared>,
     /// Those of each virtual processor.
     local: [Local; 0],
 }
@@ -107,7 +143,7 @@ impl Pools {
         unsafe {
             pools.write(Pools {
                 memory: CLASSES.map(StackPool::new),
-                shared: SpinLock::new([const { List::new() }; CLASSES.len()]),
+                shared: SpinLock::new(Shared::new()),
                 local: [],
             });
         }
@@ -129,8 +165,8 @@ impl Pools {
     }
 }
 
-/// Called in the child of a fork: the shells are the parent's.
-pub fn forget() {
+/// Called in the child of a fork.
+pub(super) fn forget() {
     POOLS.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
@@ -140,7 +176,10 @@ pub(super) fn take(inside: &Inside, class: usize) -> Option<(&'static Shell, &'s
     let pools = Pools::of(inside.runtime())?;
     let list = &pools.local(inside)[class];
     if list.len() == 0 {
-        pools.shared.lock(inside.runtime().kernel())[class].pass(list, MOST / 2);
+        pools
+            .shared
+            .lock(inside.runtime().kernel())
+            .pass(class, list);
     }
     let shell = list.pop()?;
     Some((shell, shell.thread()?))
@@ -159,11 +198,53 @@ pub(super) fn release(inside: &Inside, shell: &'static Shell) {
     let list = &pools.local(inside)[class];
     list.push(shell);
     if list.len() > MOST as usize {
-        list.pass(
-            &pools.shared.lock(inside.runtime().kernel())[class],
-            MOST / 2,
-        );
+        pass_on(inside, pools, class, list);
     }
+}
+
+#[cold]
+fn pass_on(inside: &Inside, pools: &Pools, class: usize, list: &List) {
+    let shared = pools.shared.lock(inside.runtime().kernel());
+    list.pass(&shared.free[class], MOST / 2);
+    drop(shared);
+    trim::wake(inside);
+}
+
+/// Calls this for a part of the free shells that nobody has wanted since it was called last, and which are nobody else's
+/// meanwhile. Returns true if there are others. Outside the runtime.
+pub(super) fn trim(runtime: &'static Runtime, trim: impl Fn(&'static Shell)) -> bool {
+    let Some(pools) = Pools::of(runtime) else {
+        return false;
+    };
+    let with_shared = |change: &mut dyn FnMut(&mut Shared)| {
+        let inside = runtime.enter();
+        change(&mut pools.shared.lock(runtime.kernel()));
+        inside.leave();
+    };
+    let mut others = false;
+    for class in 0..CLASSES.len() {
+        let mut unwanted = 0;
+        with_shared(&mut |shared| unwanted = shared.fewest[class]);
+        while unwanted > 0 {
+            // A few at a time: who wants many waits for no more than these.
+            let few = List::new();
+            with_shared(&mut |shared| {
+                let count = unwanted.min(shared.fewest[class]).min(MOST as usize / 2);
+                shared.free[class].pass(&few, count as u32);
+            });
+            unwanted -= few.len();
+            if few.len() == 0 {
+                break;
+            }
+            few.each(&trim);
+            with_shared(&mut |shared| few.pass(&shared.trimmed[class], MOST));
+        }
+        with_shared(&mut |shared| {
+            shared.fewest[class] = shared.free[class].len();
+            others |= shared.fewest[class] != 0;
+        });
+    }
+    others
 }
 
 /// As [`release`], by an outside kernel thread.
@@ -175,7 +256,7 @@ pub(super) fn release_from_outside(shell: &'static Shell) {
     if shell.thread().is_none() {
         return give_memory(runtime, pools, shell);
     }
-    pools.shared.lock(runtime.kernel())[shell.class as usize].push(shell);
+    pools.shared.lock(runtime.kernel()).free[shell.class as usize].push(shell);
 }
 
 /// Memory for a shell: where its stack begins, how large it is, where the shell is, and whether nobody has had it before.
