@@ -166,7 +166,7 @@ fn a_program_whose_daemon_is_killed_loses_nothing() {
     let launcher = case.launcher().with("--stats").with("-p1");
     let dir = case.fresh("killed");
     let mut running = Program::new(&path)
-        .args(["100000", "begun"])
+        .args(["1001", "begun", "end"])
         .env("UPCALL_OBSERVER", place.observer().to_str().unwrap())
         .start(&dir, Some(&launcher));
     until("it comes to its rounds", || {
@@ -182,6 +182,7 @@ fn a_program_whose_daemon_is_killed_loses_nothing() {
         daemon.signal(libc::SIGKILL);
         daemon.wait();
     }
+    std::fs::write(dir.join("end"), "").expect("it is written");
     let outcome = running.finish();
     assert!(
         outcome.status.success() && outcome.stdout == b"ok faults_served\n",

@@ -1,22 +1,24 @@
 /* One thread touches pages that are not there. Another brings each when the kernel tells of it (userfaultfd). The toucher
- * says nothing before it blocks: the other runs only if its block is noticed. Arguments: pages touched in all, and a file
- * that is made when the first are. */
+ * says nothing before it blocks: the other runs only if its block is noticed. Arguments: pages touched at least, a file that is
+ * made when the first are, and one that must be there before it ends. */
 #include "case.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #define PAGES 64
 #define PAGE 4096L
 
 static int faults;
 static char *place;
-static long rounds;
+static _Atomic long rounds = LONG_MAX;
 
 static void *bring(void *unused) {
   for (long brought = 0; brought < rounds;) {
@@ -37,7 +39,7 @@ static void *bring(void *unused) {
 }
 
 int main(int count, char **words) {
-  rounds = count > 1 ? atol(words[1]) : 1000;
+  long least = count > 1 ? atol(words[1]) : 1000;
   faults = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
   if (faults < 0) {
     puts("skipped: no userfaultfd");
@@ -54,6 +56,8 @@ int main(int count, char **words) {
   for (long at = 0; at < rounds; at++) {
     if (at % PAGES == 0 && at > 0)
       MUST(!(madvise(place, PAGES * PAGE, MADV_DONTNEED) == 0));
+    if (at >= least - 1 && at % PAGES == 0 && (count <= 3 || access(words[3], F_OK) == 0))
+      rounds = at + 1;
     MUST(!(((volatile char *)place)[at % PAGES * PAGE] == 0));
     if (at == 1000 && count > 2)
       MUST(!(close(open(words[2], O_CREAT | O_WRONLY, 0600)) == 0));
