@@ -627,6 +627,19 @@ static ROWS: &[Row] = &[
             }
         })
         .thread(|runtime, thread, frame| Some(time::create_timer(runtime, thread, frame))),
+    row(&[libc::SYS_timer_settime])
+        .bound(|_, frame| {
+            timers::set(frame);
+            None
+        })
+        .thread(|_, _, frame| {
+            timers::set(frame);
+            quick(frame)
+        }),
+    row(&[libc::SYS_timer_getoverrun])
+        .helper(|_, frame| timers::overruns(frame))
+        .bound(|_, frame| timers::overruns(frame))
+        .thread(|_, _, frame| timers::overruns(frame).or_else(|| quick(frame))),
     row(&[libc::SYS_timer_delete])
         .bound(|_, frame| {
             timers::delete(frame);

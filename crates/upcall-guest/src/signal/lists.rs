@@ -156,6 +156,24 @@ impl Pool {
         true
     }
 
+    /// Changes the first entry of that signal for which `change` returns true, and returns true if there is one.
+    pub fn change_one(
+        &mut self,
+        list: List,
+        signal: i32,
+        change: impl Fn(&mut Information) -> bool,
+    ) -> bool {
+        let mut at = list.head();
+        // SAFETY: null, or a node of the list, under the pool's lock.
+        while let Some(node) = unsafe { at.as_mut() } {
+            if node.signal == signal && change(&mut node.information) {
+                return true;
+            }
+            at = node.next;
+        }
+        false
+    }
+
     /// Takes the first signal in `set` out of a list; with `shared`, only one of the process's.
     pub fn remove(&mut self, list: List, set: u64, shared: bool) -> Option<(i32, Information)> {
         let mut before: *mut Node = ptr::null_mut();

@@ -161,7 +161,9 @@ unsafe fn serve(
         match meaning {
             // An interruption that came after it was dropped: the kernel keeps one of a number.
             preempt::Meaning::Call if !activation.wants_attention() => return entered,
-            preempt::Meaning::Timer(number) => timers::expired(activation, number),
+            preempt::Meaning::Timer { number, times } => {
+                timers::expired(activation, number, times);
+            }
             _ => {}
         }
         if meaning != preempt::Meaning::OfProgram {

@@ -27,7 +27,7 @@ pub(super) unsafe fn is_passed_on(information: *mut libc::siginfo_t) -> bool {
     // SAFETY: the caller's promise.
     let meaning = unsafe { preempt::meaning(information) };
     let runtime = match (meaning, GUEST.runtime()) {
-        (preempt::Meaning::Timer(_), Some(runtime)) => runtime,
+        (preempt::Meaning::Timer { .. }, Some(runtime)) => runtime,
         (preempt::Meaning::Call, Some(_)) => return true,
         _ => return false,
     };

@@ -32,7 +32,7 @@ use crate::ground::entry::raw_syscall;
 use crate::ground::mask::{self, bit};
 use crate::ground::state::GUEST;
 use crate::signal::lists::{List, POOL, PROCESS};
-use crate::signal::{self, Disposition, carried, masks, queued, receivers};
+use crate::signal::{self, Disposition, carried, masks, queued, receivers, timers};
 
 pub use crate::signal::lists::{Information, forget};
 
@@ -104,7 +104,13 @@ fn enqueue(
         return Err(send_outside(outside, id, signal, information));
     }
     let list = List::of(thread);
-    if signal < 32 && list.numbers() & bit(signal) != 0 {
+    // As in the kernel, a timer's signal merges with the same timer's alone.
+    let merges = if !shared && timers::is_of_timer(information) {
+        pool.change_one(list, signal, |waiting| timers::merge(waiting, information))
+    } else {
+        signal < 32 && list.numbers() & bit(signal) != 0
+    };
+    if merges {
         return Err(Sent::Yes);
     }
     if !pool.append(runtime, list, (signal, information), shared) {
@@ -141,9 +147,13 @@ pub fn dequeue(
         return None;
     }
     let mut pool = POOL.lock(runtime.kernel());
-    [List::of(thread), PROCESS]
+    let found = [List::of(thread), PROCESS]
         .into_iter()
-        .find_map(|list| pool.remove(list, first_of(list.numbers() & set), false))
+        .find_map(|list| pool.remove(list, first_of(list.numbers() & set), false));
+    if let Some((_, information)) = &found {
+        timers::taken(information);
+    }
+    found
 }
 
 /// Looks at the thread with that id, or changes it, while it cannot end. Returns `None` if it has ended. Called outside the

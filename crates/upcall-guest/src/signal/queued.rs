@@ -96,7 +96,9 @@ pub unsafe fn complete_dropped(
     // SAFETY: the caller's promise.
     match unsafe { preempt::meaning(information) } {
         preempt::Meaning::OfProgram => return,
-        preempt::Meaning::Timer(number) => timers::expired(activation, number),
+        preempt::Meaning::Timer { number, times } => {
+            timers::expired(activation, number, times);
+        }
         // Looked at whatever comes.
         preempt::Meaning::Call => {}
         preempt::Meaning::Tick | preempt::Meaning::Interrupt => {

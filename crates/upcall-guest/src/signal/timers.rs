@@ -2,7 +2,7 @@
 //!
 //! Such a timer sends the process the runtime's own signal, which is never blocked, with a value that names a slot here.
 //! The handler notes that the timer has fired, and the program's signal is sent to the thread like any other. As in the
-//! kernel, one expiry waits at most; the others are counted as overruns.
+//! kernel, one signal of a timer waits at most. Until the thread takes it, further expiries are counted in it as overruns.
 //!
 //! Approach rejected: the program's own signal, sent to the process and redirected by its timer id. If all running threads
 //! block it, nobody would see it before the thread itself runs.
@@ -30,6 +30,8 @@ struct Slot {
     /// The kernel's number plus one; 0 until it is known.
     timer: AtomicI32,
     fired: AtomicU32,
+    /// Of the signal that was taken last.
+    overruns: AtomicU32,
 }
 
 static TIMERS: [Slot; SLOTS] = [const {
@@ -39,6 +41,7 @@ static TIMERS: [Slot; SLOTS] = [const {
         value: AtomicU64::new(0),
         timer: AtomicI32::new(0),
         fired: AtomicU32::new(0),
+        overruns: AtomicU32::new(0),
     }
 }; SLOTS];
 /// One more than the highest slot that was ever used.
@@ -114,6 +117,7 @@ pub fn create_by(frame: &Frame, make: impl FnOnce([u64; 7]) -> i64) -> i64 {
     slot.signal.store(signal as i32, Ordering::Relaxed);
     slot.value.store(value, Ordering::Relaxed);
     slot.fired.store(0, Ordering::Relaxed);
+    slot.overruns.store(0, Ordering::Relaxed);
     let own: [u64; 8] = [
         preempt::timer_mark(index as u32) as u64,
         preempt::SIGNAL as u64 | u64::from(SIGEV_SIGNAL) << 32,
@@ -172,17 +176,60 @@ fn take(thread: i32) -> Option<usize> {
     Some(index)
 }
 
+/// Returns the slot of the timer that the kernel knows by this number.
+fn slot_of(timer: i32) -> Option<&'static Slot> {
+    let named = timer.checked_add(1).filter(|&named| named > 0)?;
+    let used = USED.load(Ordering::Relaxed) as usize;
+    TIMERS[..used].iter().find(|slot| {
+        slot.timer.load(Ordering::Acquire) == named && slot.thread.load(Ordering::Relaxed) != 0
+    })
+}
+
 /// timer_delete(2) is about to be made.
 pub fn delete(frame: &Frame) {
-    let used = USED.load(Ordering::Relaxed) as usize;
-    for slot in &TIMERS[..used] {
-        if slot.timer.load(Ordering::Acquire) == frame.rdi as i32 + 1
-            && slot.thread.load(Ordering::Relaxed) != 0
-        {
-            slot.timer.store(0, Ordering::Relaxed);
-            slot.thread.store(0, Ordering::Release);
-        }
+    if let Some(slot) = slot_of(frame.rdi as i32) {
+        slot.timer.store(0, Ordering::Relaxed);
+        slot.thread.store(0, Ordering::Release);
     }
+}
+
+/// timer_settime(2) is about to be made, which forgets overruns.
+pub fn set(frame: &Frame) {
+    if let Some(slot) = slot_of(frame.rdi as i32) {
+        slot.overruns.store(0, Ordering::Relaxed);
+    }
+}
+
+/// timer_getoverrun(2). Returns `None` if the kernel must serve it.
+pub fn overruns(frame: &Frame) -> Option<i64> {
+    let slot = slot_of(frame.rdi as i32)?;
+    Some(slot.overruns.load(Ordering::Relaxed).into())
+}
+
+/// A thread has taken this signal, which a timer may have sent.
+pub fn taken(information: &Information) {
+    if is_of_timer(information)
+        && let Some(slot) = slot_of(information[2] as i32)
+    {
+        slot.overruns
+            .store((information[2] >> 32) as u32, Ordering::Relaxed);
+    }
+}
+
+/// Returns true if a timer has sent this signal.
+pub fn is_of_timer(information: &Information) -> bool {
+    information[1] as i32 == SI_TIMER
+}
+
+/// Counts the expiry in `new` as overruns in `waiting`, if both are of one timer. Returns true if it did.
+pub fn merge(waiting: &mut Information, new: &Information) -> bool {
+    const MOST: u64 = i32::MAX as u64;
+    let is_same = is_of_timer(waiting) && waiting[2] as u32 == new[2] as u32;
+    if is_same {
+        let overruns = (waiting[2] >> 32) + (new[2] >> 32) + 1;
+        waiting[2] = u64::from(waiting[2] as u32) | overruns.min(MOST) << 32;
+    }
+    is_same
 }
 
 /// Called in the child of a fork, which has no timers.
@@ -193,17 +240,17 @@ pub fn forget() {
     }
 }
 
-/// Called in the handler, on any kernel thread, when a timer has fired. [`pass_on`] must follow.
-pub fn note(index: u32) {
+/// A timer has expired so often. [`pass_on`] must follow.
+fn note(index: u32, times: u32) {
     if let Some(slot) = TIMERS.get(index as usize) {
-        slot.fired.fetch_add(1, Ordering::SeqCst);
+        slot.fired.fetch_add(times, Ordering::SeqCst);
         FIRED.store(1, Ordering::SeqCst);
     }
 }
 
-/// As [`note`], on an activation, which will call [`pass_on`].
-pub fn expired(activation: &Activation, index: u32) {
-    note(index);
+/// Called in the handler, on an activation, when a timer has expired so often. [`pass_on`] will follow.
+pub fn expired(activation: &Activation, index: u32, times: u32) {
+    note(index, times);
     activation.attend(Activation::DEFERRED);
     activation.wake_word().fetch_add(1, Ordering::SeqCst);
 }
@@ -227,9 +274,6 @@ pub fn pass_on(inside: &Inside) {
 
 fn ring(inside: &Inside, receiver: (&'static Thread, i32), slot: &Slot, count: u32) {
     let signal = slot.signal.load(Ordering::Relaxed);
-    if receiver.0.kernel.pending.load(Ordering::SeqCst) & bit(signal) != 0 {
-        return;
-    }
     let timer = slot.timer.load(Ordering::Relaxed).wrapping_sub(1);
     let mut information: Information = [0; 16];
     information[0] = signal as u64;

@@ -65,8 +65,13 @@ pub enum Meaning {
     Interrupt,
     /// [`request_call`], or [`ask`].
     Call,
-    /// A timer of the layer above: [`timer_mark`] of this number.
-    Timer(u32),
+    /// A timer of the layer above.
+    Timer {
+        /// Whose [`timer_mark`] it is.
+        number: u32,
+        /// How often it has expired since it said so last.
+        times: u32,
+    },
     /// The program's.
     OfProgram,
 }
@@ -81,9 +86,10 @@ pub unsafe fn meaning(information: *const libc::siginfo_t) -> Meaning {
     let information = unsafe { &*information.cast::<Information>() };
     match (information.code, information.value) {
         (SI_TIMER | SI_QUEUE, MARK_TICK) => Meaning::Tick,
-        (SI_TIMER, value) if value & !NUMBER == MARK_TIMER => {
-            Meaning::Timer((value & NUMBER) as u32)
-        }
+        (SI_TIMER, value) if value & !NUMBER == MARK_TIMER => Meaning::Timer {
+            number: (value & NUMBER) as u32,
+            times: (information.uid_or_overrun as u32).saturating_add(1),
+        },
         (SI_QUEUE, MARK_INTERRUPT) | (SI_TIMER, MARK_WATCH) => Meaning::Interrupt,
         (SI_QUEUE, MARK_CALL) => Meaning::Call,
         // Without its information: the limit of queued signals is reached. Taken for ours, which

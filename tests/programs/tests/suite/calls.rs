@@ -250,6 +250,8 @@ const CALLS: &[(&str, &str)] = &[
         "answers_time timer_thread timer_signal timer_thread_clock",
     ),
     ("timer_delete", "answers_time timer_thread timer_signal"),
+    ("timer_getoverrun", "timer_overruns"),
+    ("timer_settime", "answers_time timer_signal timer_overruns"),
     ("tkill", "answers_signals signal_to_oneself"),
     ("uname", "answers_process"),
     ("unshare", "answers_process own_descriptors"),
