@@ -204,11 +204,17 @@ impl Pool {
         found
     }
 
-    /// Returns the first signal of a list, and leaves it there.
-    pub fn first(&self, list: List) -> Option<(i32, Information)> {
-        let node = list.head();
+    /// Returns the first signal in `set` of a list, and leaves it there.
+    pub fn first(&self, list: List, set: u64) -> Option<(i32, Information)> {
+        let mut at = list.head();
         // SAFETY: null, or a node of the list, under the pool's lock.
-        unsafe { node.as_ref() }.map(|node| (node.signal, node.information))
+        while let Some(node) = unsafe { at.as_ref() } {
+            if set & bit(node.signal) != 0 {
+                return Some((node.signal, node.information));
+            }
+            at = node.next;
+        }
+        None
     }
 }
 

@@ -356,8 +356,7 @@ unsafe fn blocked(
         runtime.interrupt_blocking();
     }
     let inside = runtime.enter();
-    let id = thread.guest().tid.load(Ordering::Relaxed);
-    pending::send(&inside, (thread, id), signal, words);
+    pending::pass(&inside, signal, words);
     inside.leave();
     if interrupted {
         runtime.resume_blocking();

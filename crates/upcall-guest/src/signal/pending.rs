@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 use upcall_core::Claim;
 use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
-use upcall_linux::{Activation, Inside, Runtime, Thread};
+use upcall_linux::{Activation, Inside, Runtime, Thread, preempt};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::raw_syscall;
@@ -390,8 +390,8 @@ pub fn restore(inside: &Inside, signal: i32, information: &Information, mask: u6
     }
 }
 
-/// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending.
-/// Called with all of the program's signals blocked.
+/// Passes a signal that an activation has taken to a thread that accepts it, or leaves it pending: in the kernel, or in the
+/// process's own list if the runtime uses that signal itself. Called with all of the program's signals blocked.
 pub fn pass(inside: &Inside, signal: i32, information: &Information) {
     if information[1] as u32 as i32 == queued::SI_TKILL
         && let Some(first) = GUEST.identities.first()
@@ -401,6 +401,8 @@ pub fn pass(inside: &Inside, signal: i32, information: &Information) {
         send(inside, (first, id), signal, information);
         return;
     }
+    // No kernel thread blocks the others: it would come again at once.
+    let goes_to_kernel = preempt::OWN & bit(signal) == 0;
     let mut information = *information;
     loop {
         let find = || receivers::find(inside.runtime(), signal, &information);
@@ -426,7 +428,9 @@ pub fn pass(inside: &Inside, signal: i32, information: &Information) {
         };
         let list = match list {
             Some(list) => list,
-            None if queued::queue_to_process(inside, signal, &information) => return,
+            None if goes_to_kernel && queued::queue_to_process(inside, signal, &information) => {
+                return;
+            }
             None if keep(inside.runtime(), signal, &information) => {
                 if receivers::first_of_all(signal).is_none() {
                     return;
@@ -435,7 +439,9 @@ pub fn pass(inside: &Inside, signal: i32, information: &Information) {
                 PROCESS
             }
             None => {
-                queued::queue_to_process(inside, signal, &queued::bare(signal));
+                if goes_to_kernel {
+                    queued::queue_to_process(inside, signal, &queued::bare(signal));
+                }
                 return;
             }
         };
@@ -451,9 +457,12 @@ pub fn pass(inside: &Inside, signal: i32, information: &Information) {
 
 /// Adds a signal to what waits for the process, and tells its waiters. Returns false if there is no memory.
 fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bool {
-    let kept = POOL
-        .lock(runtime.kernel())
-        .append(runtime, PROCESS, (signal, information), true);
+    let kept = {
+        let mut pool = POOL.lock(runtime.kernel());
+        // Of the standard signals one of a number waits, as in the kernel.
+        signal < 32 && PROCESS.numbers() & bit(signal) != 0
+            || pool.append(runtime, PROCESS, (signal, information), true)
+    };
     if kept {
         GUEST.identities.each(|thread| {
             if thread.guest().waited_for.load(Ordering::SeqCst) & bit(signal) != 0 {
@@ -467,11 +476,11 @@ fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bo
 
 /// Gives the kernel the signals that are kept here because it had no room, as far as it has room by now.
 pub fn return_kept(inside: &Inside) {
-    if PROCESS.numbers() == 0 {
+    if PROCESS.numbers() & !preempt::OWN == 0 {
         return;
     }
     let mut pool = POOL.lock(inside.runtime().kernel());
-    while let Some((signal, information)) = pool.first(PROCESS)
+    while let Some((signal, information)) = pool.first(PROCESS, !preempt::OWN)
         && queued::queue_to_process(inside, signal, &information)
     {
         pool.remove(PROCESS, bit(signal), false);
