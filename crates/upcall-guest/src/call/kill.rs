@@ -12,7 +12,8 @@
 //!   delivers it when the sender opens its mask again. Otherwise the sender takes the signal of its own process afterwards,
 //!   if no other activation has it already, and sends it as above.
 //! - The kernel also sends signals that nobody accepts, or only bound threads, and those that the runtime does not see
-//!   (SIGKILL, SIGTSTP by default).
+//!   (SIGKILL, SIGTSTP by default). Before that they are closed to all activations, none of which then takes one, to give it
+//!   back behind those that were sent later.
 
 use core::sync::atomic::Ordering;
 
@@ -54,7 +55,10 @@ pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -
             signal,
             &pending::from_self(signal, SI_USER),
         );
-        return sent.unwrap_or_else(make);
+        return sent.unwrap_or_else(|| {
+            settled::settle_for_call(runtime, bit(signal));
+            make()
+        });
     }
     if !is_own_group(whom) {
         return make();
@@ -146,6 +150,7 @@ fn queue_to_process(
         return answer;
     }
     let inside = runtime.enter();
+    settled::settle(&inside, bit(signal));
     let has_room = queued::queue_to_process(&inside, signal, information);
     inside.leave();
     if has_room { 0 } else { EAGAIN }
