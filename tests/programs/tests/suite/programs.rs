@@ -56,8 +56,9 @@ programs! {
         timer_thread timer_thread_clock times_of_process;
     waits_and_io: aio aio_idle blocks_500 descriptor_limits descriptor_numbers descriptors epoll_nest_at_once
         epoll_threads faults_served file_blocking loop_writes nonblocking nowait_forbidden own_descriptors poll_closed
-        poll_many poll_signals poll_timeouts reads_that_count reads_that_empty resolver socket_timeouts serves_and_blocks
-        transfers_complete transfers_interrupted uring uring_registered waits_disturbed waits_for_other_processes;
+        poll_many poll_signals poll_timeouts reads_that_count reads_that_empty reads_that_fail resolver
+        socket_timeouts serves_and_blocks transfers_complete transfers_interrupted uring uring_registered
+        waits_disturbed waits_for_other_processes;
 }
 
 /// Runs the program of that name, in whatever language.

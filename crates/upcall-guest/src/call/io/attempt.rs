@@ -85,12 +85,15 @@ pub(super) fn attempt(poller: &Poller, frame: &Frame, kind: Kind, moved: usize) 
             poller.note_refused_try(descriptor);
             Attempt::Unknown
         }
-        EOPNOTSUPP | EINVAL => match number {
+        EOPNOTSUPP => match number {
             libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => {
                 attempt_polled(frame, kind, libc::POLLIN)
             }
             _ => Attempt::Unknown,
         },
+        // No refused try: the file cannot be read or written at all, or not with these buffers, and the call fails at once,
+        // whatever poll(2) tells.
+        EINVAL => Attempt::Unknown,
         // A filter refuses the call. If the file itself refuses, the call itself will tell.
         ENOSYS | EPERM if is_ours => {
             if answer == ENOSYS || matches!(kind, Kind::Pipe | Kind::Socket) {
