@@ -56,6 +56,10 @@ pub(super) fn attempt(poller: &Poller, frame: &Frame, kind: Kind, moved: usize) 
         _ => libc::POLLIN,
     };
     let flags = rest::flags(frame);
+    // It sends an empty datagram, where a try of it does nothing.
+    if number == libc::SYS_write && frame.rdx == 0 && kind == Kind::Socket {
+        return Attempt::Unknown;
+    }
     // One waits for all bytes, the other for a connection.
     if flags.is_some_and(|flags| flags & (rest::MSG_WAITALL | rest::MSG_FASTOPEN) != 0) {
         return Attempt::Unknown;

@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering;
 use upcall_linux::poller::{self, Kind, Readiness, Wants, Watch};
 use upcall_linux::{Runtime, base, descriptors};
 
-use crate::call::procfs;
+use crate::call::{poll, procfs};
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::caller;
 use crate::ground::entry::{Frame, NEVER, program_call};
@@ -97,6 +97,9 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
                 if reading.is_some() {
                     poller.note_vain(runtime, &watch);
                 }
+                if !poller.is_plain(&watch) && is_shut(frame, kind) {
+                    return block(runtime, frame, descriptor, kind, moved);
+                }
                 let known = limit.or_else(|| Limit::of(runtime, descriptor, kind, wants));
                 let Some(known) = known else {
                     if !runtime.is_short() {
@@ -146,6 +149,14 @@ fn transfer(runtime: &'static Runtime, frame: &Frame, kind: Kind) -> i64 {
             Err(_) => return answer,
         }
     }
+}
+
+/// Returns true if the call would receive from a socket that was shut down for that. On one for datagrams it ends at once,
+/// with nothing; a try tells only that there is nothing.
+fn is_shut(frame: &Frame, kind: Kind) -> bool {
+    kind == Kind::Socket
+        && !rest::is_output(frame.rax as i64)
+        && poll::events(frame.rdi as i32, libc::POLLRDHUP) & libc::POLLRDHUP != 0
 }
 
 /// Returns true if a thread that would wait had better block its activation.
