@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::{io, thread};
 
+use upcall_guest::shell;
 use upcall_guest::stuck::{self, Waiter};
 
 /// Starts the thread that says it.
@@ -14,9 +15,8 @@ pub(crate) fn watch() -> io::Result<()> {
             let _ = io::stderr().write_all(text(&waiters).as_bytes());
         }
     };
-    thread::Builder::new()
-        .name("deadlock".to_owned())
-        .spawn(report)?;
+    let watcher = thread::Builder::new().name("deadlock".to_owned());
+    shell::make_own(|| watcher.spawn(report))?;
     Ok(())
 }
 

@@ -52,9 +52,8 @@ pub(crate) fn start(runtime: &'static Runtime, policy: Box<dyn Policy>) -> std::
         inside.leave();
         adviser.dismiss();
     };
-    std::thread::Builder::new()
-        .name("policy".into())
-        .spawn(advise)?;
+    let adviser = std::thread::Builder::new().name("policy".into());
+    shell::make_own(|| adviser.spawn(advise))?;
     let _ = begins.recv();
     Ok(())
 }

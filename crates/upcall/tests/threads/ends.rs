@@ -63,6 +63,39 @@ pub fn first_ends() -> ! {
     }
 }
 
+/// A signal that the program's threads block waits for them: neither threads of the runtime's own nor those that have ended take
+/// it. It would end the process.
+pub fn signals_wait_for_who_accepts_them() {
+    let all_at_once = upcall::sync::Barrier::new(200);
+    thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| all_at_once.wait());
+        }
+    });
+    let mut got = 0;
+    // SAFETY: sets that are made here; the child makes two calls.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        let parent = libc::getpid();
+        let child = libc::fork();
+        if child == 0 {
+            libc::kill(parent, libc::SIGTERM);
+            libc::_exit(0);
+        }
+        assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
+        // Whoever might have taken it has had the time.
+        thread::sleep(Duration::from_millis(10));
+        let mut pending: libc::sigset_t = std::mem::zeroed();
+        libc::sigpending(&raw mut pending);
+        assert_eq!(libc::sigismember(&raw const pending, libc::SIGTERM), 1);
+        libc::sigwait(&raw const set, &raw mut got);
+    }
+    assert_eq!(got, libc::SIGTERM);
+    println!("ok {}", stringify!(signals_wait_for_who_accepts_them));
+}
+
 /// A thread uses up its stack, by frames of one size and from one depth of many, while others wait whose stacks lie
 /// around it.
 pub fn overflows(variant: usize) {

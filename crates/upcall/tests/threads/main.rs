@@ -73,6 +73,10 @@ fn main() {
             thread::spawn(|| ()).join().unwrap();
             in_child(|| first_ends());
         }
+        Some("signals") => {
+            upcall::Runtime::start().unwrap();
+            signals_wait_for_who_accepts_them();
+        }
         Some("trims") => {
             upcall::Runtime::start().unwrap();
             free_stacks_lose_their_pages();
@@ -139,6 +143,7 @@ fn main() {
                     );
                 }
                 again("first-ends", &[("UPCALL_VPS", vps)], 3);
+                again("signals", &[("UPCALL_VPS", vps)], 0);
                 again("trims", &[("UPCALL_VPS", vps)], 3);
                 again("child-first-ends", &[("UPCALL_VPS", vps)], 3);
             }

@@ -34,6 +34,7 @@ use upcall_linux::{Inside, Linux, Runtime, Thread, sys};
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::state::GUEST;
 use crate::ground::{caller, kernel_futex};
+use crate::signal::pending;
 use crate::thread::lending::{self, Asks};
 use crate::thread::{lifetime, names};
 
@@ -303,7 +304,7 @@ fn rest(runtime: &'static Runtime, shell: &'static Shell, after: impl Step<Linux
 fn finished(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
-    match shell.ending.end(false) {
+    match end(inside, thread, shell, false) {
         Ended::Kept => {
             lifetime::end_with_the_last();
             None
@@ -321,11 +322,33 @@ fn finished(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'
     }
 }
 
+/// The shell's thread has ended, unless it has to drop its result. From then on it accepts no signal: those for the process are
+/// others'.
+#[inline]
+fn end(
+    inside: &Inside,
+    thread: &'static Thread,
+    shell: &'static Shell,
+    dropped: bool,
+) -> Ended<Linux> {
+    let mask = thread.kernel.mask.load(Ordering::Relaxed);
+    // Who takes the shell gives it the new thread's.
+    thread.kernel.mask.store(!0, Ordering::Relaxed);
+    let ended = shell.ending.end(dropped);
+    if matches!(ended, Ended::Dropped) && !dropped {
+        thread.kernel.mask.store(mask, Ordering::Relaxed);
+    } else if pending::has_some(thread) {
+        // A locked instruction is between the mask and this look: who sends a signal looks at the mask afterwards.
+        pending::pass_shared(inside, thread, !0);
+    }
+    ended
+}
+
 /// As [`finished`], where nobody has a handle any more.
-fn release_own(inside: &Inside, _: &'static Thread, shell: usize) -> Option<&'static Thread> {
+fn release_own(inside: &Inside, thread: &'static Thread, shell: usize) -> Option<&'static Thread> {
     // SAFETY: `rest` passes its shell.
     let shell = unsafe { &*(shell as *const Shell) };
-    shell.ending.end(true);
+    end(inside, thread, shell, true);
     pool::release(inside, shell);
     lifetime::end_with_the_last();
     None
@@ -510,6 +533,20 @@ fn give_back(shell: &'static Shell) {
 /// Returns how many threads of the process are the runtime's own.
 pub fn serving() -> usize {
     SERVING.load(Ordering::SeqCst)
+}
+
+/// Makes a thread of the runtime's own, by `make`. It blocks all signals from its beginning: they are the program's.
+pub fn make_own<R>(make: impl FnOnce() -> R) -> R {
+    // SAFETY: sets of the caller's own; its mask is as before in the end.
+    unsafe {
+        let mut all: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        let mut before: libc::sigset_t = core::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let made = make();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+        made
+    }
 }
 
 /// Makes the calling thread the runtime's own: the process does not go on for it.

@@ -14,7 +14,7 @@ use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::ground::caller;
 
-use super::{Shell, pool, serve};
+use super::{Shell, make_own, pool, serve};
 
 const MANY: usize = 64;
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -51,7 +51,7 @@ pub(super) fn made(runtime: &'static Runtime) {
         return;
     }
     // SAFETY: attributes that are made here; the thread needs nothing of the caller's.
-    let refusal = unsafe {
+    let refusal = make_own(|| unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
@@ -60,7 +60,7 @@ pub(super) fn made(runtime: &'static Runtime) {
         let refusal = libc::pthread_create(&raw mut thread, attributes, main, null_mut());
         libc::pthread_attr_destroy(attributes);
         refusal
-    };
+    });
     if refusal != 0 {
         IS_STARTED.store(false, Ordering::Relaxed);
     }
