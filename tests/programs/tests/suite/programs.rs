@@ -57,7 +57,7 @@ programs! {
     waits_and_io: aio aio_idle blocks_500 datagrams descriptor_limits descriptor_numbers descriptors
         epoll_nest_at_once epoll_threads faults_served file_blocking loop_writes nonblocking nowait_forbidden
         own_descriptors poll_closed poll_many poll_signals poll_timeouts reads_that_count reads_that_empty
-        reads_that_fail resolver socket_timeouts serves_and_blocks transfers_complete transfers_interrupted uring
+        reads_that_fail receives_that_fail resolver socket_timeouts serves_and_blocks transfers_complete transfers_interrupted uring
         uring_registered waits_disturbed waits_for_other_processes;
 }
 

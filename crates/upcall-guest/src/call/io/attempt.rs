@@ -96,8 +96,9 @@ pub(super) fn attempt(poller: &Poller, frame: &Frame, kind: Kind, moved: usize) 
             _ => Attempt::Unknown,
         },
         // No refused try: the file cannot be read or written at all, or not with these buffers, and the call fails at once,
-        // whatever poll(2) tells.
-        EINVAL => Attempt::Unknown,
+        // whatever poll(2) tells. A receive may have taken data before, with no room of a valid length for the address: it is
+        // not made twice.
+        EINVAL if flags.is_none() => Attempt::Unknown,
         // A filter refuses the call. If the file itself refuses, the call itself will tell.
         ENOSYS | EPERM if is_ours => {
             if answer == ENOSYS || matches!(kind, Kind::Pipe | Kind::Socket) {
