@@ -2,6 +2,7 @@
 
 pub mod again;
 pub mod attributes;
+pub mod capabilities;
 pub mod credentials;
 pub mod direct;
 pub mod futex_calls;

@@ -25,7 +25,8 @@ use upcall_linux::{Runtime, Thread, descriptors, kernel_slices};
 use crate::call::credentials::{self, LSM_SET_SELF_ATTR};
 use crate::call::of_bound::{self, to_thread};
 use crate::call::{
-    attributes, futex_calls, helpers, ids, io, kill, poll, procfs, segments, serve, time, uring,
+    attributes, capabilities, futex_calls, helpers, ids, io, kill, poll, procfs, segments, serve,
+    time, uring,
 };
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, mode};
@@ -352,7 +353,6 @@ static ROWS: &[Row] = &[
     row(&[
         libc::SYS_setfsuid,
         libc::SYS_setfsgid,
-        libc::SYS_capset,
         libc::SYS_set_mempolicy,
         libc::SYS_personality,
         libc::SYS_keyctl,
@@ -362,6 +362,12 @@ static ROWS: &[Row] = &[
         libc::SYS_iopl,
     ])
     .thread(own_change),
+    row(&[libc::SYS_capset])
+        .bound(|thread, frame| capabilities::of_bound(thread, frame))
+        .thread(|runtime, thread, frame| Some(capabilities::set(runtime, thread, frame))),
+    row(&[libc::SYS_capget])
+        .bound(|thread, frame| capabilities::of_bound(thread, frame))
+        .thread(|_, thread, frame| capabilities::get(thread, frame)),
     // Other files, or sealed memory, with which the code could not be rewritten any more. No right is needed for that: a
     // process may drop any.
     row(&[
