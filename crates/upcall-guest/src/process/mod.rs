@@ -79,6 +79,7 @@ pub fn create_outside(frame: &mut Frame) {
         Some(request) if request.flags & CLONE_VM != 0 && request.stack != 0 => {
             share(frame, &request);
         }
+        Some(request) if request.stack != 0 && has_site(frame) => frame.mode = mode::AT_SITE,
         None if frame.rax as i64 == libc::SYS_clone3 => frame.rax = refused(frame),
         request => fork_here(frame, request, None),
     }
