@@ -119,6 +119,7 @@ fn has_site(frame: &Frame) -> bool {
 /// return through its parent's frames.
 fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'static Thread>) {
     let shares = |request: &Request| request.flags & CLONE_VM != 0;
+    let may_clear = frame.rax as i64 == libc::SYS_clone3;
     match request {
         Some(request)
             if request.stack != 0 || shares(&request) && frame.rax as i64 == libc::SYS_clone3 =>
@@ -147,7 +148,7 @@ fn fork_here(frame: &mut Frame, request: Option<Request>, thread: Option<&'stati
     // SAFETY: the program's own call; the child has a copy of this stack.
     frame.rax = unsafe { frame.raw() } as u64;
     if frame.rax == 0 {
-        forked(thread);
+        forked(thread, may_clear);
     } else if let (Some(runtime), Some(before)) = (runtime, before) {
         mask::set_kernel_mask(before);
         runtime.interrupt_blocking();
@@ -216,16 +217,18 @@ pub unsafe extern "C" fn after(frame: &mut Frame) {
                 scheduling::pass_on(thread);
             }
         }
-        (false, false) => forked(thread),
+        (false, false) => forked(thread, true),
     }
     if let Some(thread) = thread {
         caller::give_back(thread);
     }
 }
 
-/// Called in the child of fork, which has one kernel thread and a copy of everything.
-fn forked(thread: Option<&'static Thread>) {
+/// Called in the child of fork, which has one kernel thread and a copy of everything. `may_clear`: the call may have been
+/// one that takes all handlers away.
+fn forked(thread: Option<&'static Thread>, may_clear: bool) {
     let mut returns = false;
+    let is_cleared = may_clear && signal::are_cleared();
     if let Some(runtime) = GUEST.runtime() {
         returns = thread.is_some_and(signal::is_called_back);
         if returns {
@@ -244,7 +247,11 @@ fn forked(thread: Option<&'static Thread>) {
             activations::forget();
         }
         GUEST.forget_runtime();
-        signal::forget_own();
+        if is_cleared {
+            signal::clear_actions();
+        } else {
+            signal::forget_own();
+        }
         // SAFETY: the only thread of the process; the holder of the lock stayed in the parent.
         unsafe {
             spawn::STARTS.unlock();
@@ -258,6 +265,8 @@ fn forked(thread: Option<&'static Thread>) {
         if let Some(mask) = mask {
             alone::set_mask(mask);
         }
+    } else if is_cleared {
+        signal::clear_actions();
     }
     prepared::forget();
     // A child of one that shared the memory has its own.

@@ -268,6 +268,18 @@ pub(super) fn set_kernel_action(signal: i32, action: &KernelAction) -> i64 {
     }) as i64
 }
 
+fn kernel_action_of(signal: i32) -> KernelAction {
+    let mut action = KernelAction::default();
+    // SAFETY: writes the structure.
+    unsafe {
+        raw_syscall(
+            libc::SYS_rt_sigaction,
+            [signal as u64, 0, (&raw mut action) as u64, 8, 0, 0],
+        )
+    };
+    action
+}
+
 /// The signals whose actions are in [`ACTIONS`]. Of the others the kernel alone knows whether they are ignored.
 static INHERITED: AtomicU64 = AtomicU64::new(0);
 
@@ -297,14 +309,7 @@ fn inherit(signal: i32) {
     if INHERITED.fetch_or(bit(signal), Ordering::Relaxed) & bit(signal) != 0 {
         return;
     }
-    let mut action = KernelAction::default();
-    // SAFETY: writes the structure.
-    unsafe {
-        raw_syscall(
-            libc::SYS_rt_sigaction,
-            [signal as u64, 0, (&raw mut action) as u64, 8, 0, 0],
-        )
-    };
+    let action = kernel_action_of(signal);
     ACTIONS[signal as usize].set(&action);
     let handled = action.handler > SIG_IGN || shows_stacks(signal);
     masks::handles(signal, handled);
@@ -335,6 +340,32 @@ pub fn forget_own() {
         let action = ACTIONS[signal as usize].get();
         if action.handler > SIG_IGN || shows_stacks(signal) {
             set_kernel_action(signal, &kernel_action(signal, &action));
+        }
+    }
+}
+
+/// Returns true if the kernel has taken all handlers away, in a child that was asked for so (CLONE_CLEAR_SIGHAND, clone(2)).
+/// One is always there.
+pub fn are_cleared() -> bool {
+    kernel_action_of(libc::SIGSEGV).handler <= SIG_IGN
+}
+
+/// Called in such a child, without a runtime. The program's handlers are gone, what it ignores stays ignored, and what the
+/// runtime must see comes to it again.
+pub fn clear_actions() {
+    let known = INHERITED.load(Ordering::Relaxed);
+    for signal in (1..SIGNALS as i32).filter(|&signal| known & bit(signal) != 0) {
+        let handler = match ACTIONS[signal as usize].get().handler {
+            SIG_IGN => SIG_IGN,
+            _ => SIG_DFL,
+        };
+        ACTIONS[signal as usize].set(&KernelAction {
+            handler,
+            ..KernelAction::default()
+        });
+        masks::handles(signal, is_caught(signal, handler));
+        if matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGSYS) || shows_stacks(signal) {
+            take_over(signal);
         }
     }
 }

@@ -35,7 +35,10 @@ const CALLS: &[(&str, &str)] = &[
         "answers_time restarts cancel_sleep sleep_many",
     ),
     ("clone", "answers_process thread_odd_calls"),
-    ("clone3", "answers_process thread_odd_calls"),
+    (
+        "clone3",
+        "answers_process thread_odd_calls clone_clears_handlers",
+    ),
     (
         "close",
         "answers_descriptors descriptor_numbers poll_closed",
