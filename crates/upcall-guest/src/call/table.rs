@@ -629,19 +629,14 @@ static ROWS: &[Row] = &[
             if time::is_clock_of_other(thread, frame) {
                 bound::visit(thread, |runtime| time::create_timer(runtime, thread, frame))
             } else {
-                Some(timers::create_by(frame, of_bound::call))
+                Some(time::create_timer_of_bound(thread, frame))
             }
         })
         .thread(|runtime, thread, frame| Some(time::create_timer(runtime, thread, frame))),
     row(&[libc::SYS_timer_settime])
-        .bound(|_, frame| {
-            timers::set(frame);
-            None
-        })
-        .thread(|_, _, frame| {
-            timers::set(frame);
-            quick(frame)
-        }),
+        .helper(|_, frame| Some(timers::set_by(frame, of_bound::call)))
+        .bound(|_, frame| Some(timers::set_by(frame, of_bound::call)))
+        .thread(|_, _, frame| Some(timers::set_by(frame, of_bound::call))),
     row(&[libc::SYS_timer_getoverrun])
         .helper(|_, frame| timers::overruns(frame))
         .bound(|_, frame| timers::overruns(frame))

@@ -5,10 +5,10 @@ use core::sync::atomic::Ordering;
 use upcall_core::Machine;
 use upcall_linux::{Runtime, Thread, clock, cpu_time};
 
-use crate::call::time;
+use crate::call::{of_bound, time};
 use crate::ground::access::nanoseconds;
 use crate::ground::attributes::GuestAttributes;
-use crate::ground::entry::{Frame, NEVER, pass_through, program_call, raw_syscall};
+use crate::ground::entry::{Frame, NEVER, program_call, raw_syscall};
 use crate::ground::record;
 use crate::ground::state::GUEST;
 use crate::signal::seen::UNSEEN;
@@ -232,19 +232,30 @@ fn usage(frame: &Frame, used: impl FnOnce() -> u64) -> i64 {
 /// timer_create(2) of a thread on an activation. A timer on a thread's processor time binds that thread, because the kernel
 /// follows kernel threads.
 pub fn create_timer(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    timers::create_by(frame, |mut call| {
-        if let Some(whose) = time::thread_of_clock(Some(thread), frame.rdi as i32) {
+    let whose = time::thread_of_clock(Some(thread), frame.rdi as i32);
+    let id = whose.map(|whose| whose.guest().tid.load(Ordering::Relaxed));
+    timers::create_by(frame, id, |mut call| {
+        if let (Some(whose), Some(id)) = (whose, id) {
             match record::kernel_id(whose) {
                 Some(tid) => call[1] = time::clock_of_kernel_thread(tid),
                 None => {
                     call[1] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
-                    let id = whose.guest().tid.load(Ordering::Relaxed);
                     return bound::change(runtime, (whose, id), &[call]);
                 }
             }
         }
-        let [number, words @ ..] = call;
-        // SAFETY: reads the event; writes where the program wants the number.
-        (unsafe { pass_through(number as i64, words) }) as i64
+        of_bound::call(call)
+    })
+}
+
+/// timer_create(2) of a bound thread, not on the clock of another thread of ours.
+pub fn create_timer_of_bound(thread: &'static Thread, frame: &Frame) -> i64 {
+    let is_own = thread_of_clock(Some(thread), frame.rdi as i32).is_some();
+    let id = is_own.then(|| thread.guest().tid.load(Ordering::Relaxed));
+    timers::create_by(frame, id, |mut call| {
+        if is_own {
+            call[1] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
+        }
+        of_bound::call(call)
     })
 }

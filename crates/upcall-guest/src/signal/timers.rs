@@ -4,12 +4,15 @@
 //! The handler notes that the timer has fired, and the program's signal is sent to the thread like any other. As in the
 //! kernel, one signal of a timer waits at most. Until the thread takes it, further expiries are counted in it as overruns.
 //!
+//! A slot also remembers whose processor time a timer counts. The kernel counts that of the kernel thread to which the
+//! thread is bound, so a point in time that the program names is earlier there, by what the thread has used before.
+//!
 //! Approach rejected: the program's own signal, sent to the process and redirected by its timer id. If all running threads
 //! block it, nobody would see it before the thread itself runs.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use upcall_linux::{Activation, Inside, Thread, preempt};
+use upcall_linux::{Activation, Inside, Thread, cpu_time, preempt};
 
 use crate::ground::access;
 use crate::ground::entry::{Frame, raw_syscall};
@@ -21,10 +24,14 @@ const SIGEV_SIGNAL: u32 = 0;
 const SIGEV_THREAD_ID: u32 = 4;
 const SI_TIMER: i32 = -2;
 const SLOTS: usize = 1024;
+/// In place of the thread that is signalled, where the kernel sends the signal as the program wants it.
+const NONE: i32 = -1;
 
 /// What the slot's timer is for; `thread` 0 while it is free.
 struct Slot {
     thread: AtomicI32,
+    /// The thread whose processor time it counts, or 0.
+    counted: AtomicI32,
     signal: AtomicI32,
     value: AtomicU64,
     /// The kernel's number plus one; 0 until it is known.
@@ -37,6 +44,7 @@ struct Slot {
 static TIMERS: [Slot; SLOTS] = [const {
     Slot {
         thread: AtomicI32::new(0),
+        counted: AtomicI32::new(0),
         signal: AtomicI32::new(0),
         value: AtomicU64::new(0),
         timer: AtomicI32::new(0),
@@ -98,37 +106,30 @@ pub fn are_there() -> bool {
             .any(is_set)
 }
 
-/// timer_create(2): `make` makes the call, as it stands or with an event of ours.
-pub fn create_by(frame: &Frame, make: impl FnOnce([u64; 7]) -> i64) -> i64 {
+/// timer_create(2): `make` makes the call, as it stands or with an event of ours. `counted`: the thread whose processor time
+/// the timer is to count, if it is one of ours.
+pub fn create_by(frame: &Frame, counted: Option<i32>, make: impl FnOnce([u64; 7]) -> i64) -> i64 {
     let mut call = frame.words();
-    let Some(Event {
-        value,
-        signal,
-        thread,
-    }) = Event::of(frame.rsi as usize)
-    else {
+    let event = Event::of(frame.rsi as usize);
+    if event.is_none() {
         note_counting(frame);
-        return make(call);
-    };
-    let Some(index) = take(thread) else {
+        if counted.is_none() {
+            return make(call);
+        }
+    }
+    let receiver = event.as_ref().map_or(NONE, |event| event.thread);
+    let Some(index) = take(receiver, counted.unwrap_or(0)) else {
         return -i64::from(libc::EAGAIN);
     };
     let slot = &TIMERS[index];
-    slot.signal.store(signal as i32, Ordering::Relaxed);
-    slot.value.store(value, Ordering::Relaxed);
-    slot.fired.store(0, Ordering::Relaxed);
-    slot.overruns.store(0, Ordering::Relaxed);
-    let own: [u64; 8] = [
-        preempt::timer_mark(index as u32) as u64,
-        preempt::SIGNAL as u64 | u64::from(SIGEV_SIGNAL) << 32,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ];
-    call[2] = own.as_ptr() as u64;
+    let mut own = [0u64; 8];
+    if let Some(Event { value, signal, .. }) = event {
+        slot.signal.store(signal as i32, Ordering::Relaxed);
+        slot.value.store(value, Ordering::Relaxed);
+        own[0] = preempt::timer_mark(index as u32) as u64;
+        own[1] = preempt::SIGNAL as u64 | u64::from(SIGEV_SIGNAL) << 32;
+        call[2] = own.as_ptr() as u64;
+    }
     let answer = make(call);
     core::hint::black_box(&own);
     match access::load_u32(frame.rdx as usize) {
@@ -165,13 +166,17 @@ impl Event {
     }
 }
 
-fn take(thread: i32) -> Option<usize> {
+fn take(thread: i32, counted: i32) -> Option<usize> {
     let index = TIMERS.iter().position(|slot| {
         slot.thread
             .compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     })?;
-    TIMERS[index].timer.store(0, Ordering::Relaxed);
+    let slot = &TIMERS[index];
+    slot.timer.store(0, Ordering::Relaxed);
+    slot.counted.store(counted, Ordering::Relaxed);
+    slot.fired.store(0, Ordering::Relaxed);
+    slot.overruns.store(0, Ordering::Relaxed);
     USED.fetch_max(index as u32 + 1, Ordering::Relaxed);
     Some(index)
 }
@@ -193,17 +198,44 @@ pub fn delete(frame: &Frame) {
     }
 }
 
-/// timer_settime(2) is about to be made, which forgets overruns.
-pub fn set(frame: &Frame) {
+/// timer_settime(2), which forgets overruns: `make` makes the call.
+pub fn set_by(frame: &Frame, make: impl FnOnce([u64; 7]) -> i64) -> i64 {
+    const NS: u64 = 1_000_000_000;
+    let mut call = frame.words();
+    let mut own = [0u64; 4];
     if let Some(slot) = slot_of(frame.rdi as i32) {
         slot.overruns.store(0, Ordering::Relaxed);
+        let is_point = frame.rsi & libc::TIMER_ABSTIME as u64 != 0;
+        let counted = GUEST.identities.find(slot.counted.load(Ordering::Relaxed));
+        if let Some(thread) = counted.filter(|_| is_point)
+            && let Some((interval, point)) = setting(frame.rdx as usize)
+        {
+            // Of one that is over, the least that the kernel does not take for none.
+            let point = point.saturating_sub(cpu_time::of(thread)).max(1);
+            own = [interval[0], interval[1], point / NS, point % NS];
+            call[3] = own.as_ptr() as u64;
+        }
     }
+    let answer = make(call);
+    core::hint::black_box(&own);
+    answer
+}
+
+/// Returns the interval and the time of an `itimerspec`, unless it cannot be read, or stops the timer.
+fn setting(address: usize) -> Option<([u64; 2], u64)> {
+    let interval = [
+        access::load_u64(address).ok()?,
+        access::load_u64(address + 8).ok()?,
+    ];
+    let time = access::nanoseconds(address + 16).ok()?;
+    (time != 0).then_some((interval, time))
 }
 
 /// timer_getoverrun(2). Returns `None` if the kernel must serve it.
 pub fn overruns(frame: &Frame) -> Option<i64> {
     let slot = slot_of(frame.rdi as i32)?;
-    Some(slot.overruns.load(Ordering::Relaxed).into())
+    let is_ours = slot.thread.load(Ordering::Relaxed) != NONE;
+    is_ours.then(|| slot.overruns.load(Ordering::Relaxed).into())
 }
 
 /// A thread has taken this signal, which a timer may have sent.

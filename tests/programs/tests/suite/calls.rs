@@ -258,7 +258,10 @@ const CALLS: &[(&str, &str)] = &[
     ),
     ("timer_delete", "answers_time timer_thread timer_signal"),
     ("timer_getoverrun", "timer_overruns"),
-    ("timer_settime", "answers_time timer_signal timer_overruns"),
+    (
+        "timer_settime",
+        "answers_time timer_signal timer_overruns timer_thread_point",
+    ),
     ("tkill", "answers_signals signal_to_oneself"),
     ("uname", "answers_process"),
     ("unshare", "answers_process own_descriptors"),
