@@ -608,6 +608,7 @@ static ROWS: &[Row] = &[
     row(&[libc::SYS_nanosleep])
         .thread(|runtime, thread, frame| Some(time::nanosleep(runtime, thread, frame))),
     row(&[libc::SYS_clock_nanosleep])
+        .bound(|thread, frame| time::sleep_of_bound(thread, frame))
         .thread(|runtime, thread, frame| Some(time::clock_nanosleep(runtime, thread, frame))),
     row(&[libc::SYS_clock_gettime])
         .helper(|_, frame| time::clock_gettime(None, frame))

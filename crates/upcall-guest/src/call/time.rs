@@ -56,30 +56,115 @@ pub fn nanosleep(runtime: &'static Runtime, thread: &'static Thread, frame: &Fra
 
 /// clock_nanosleep(2).
 pub fn clock_nanosleep(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
-    sleep_on_wall(runtime, thread, frame).unwrap_or_else(|| sleep_in_kernel(runtime, thread, frame))
+    sleep_on_wall(runtime, thread, frame).unwrap_or_else(|| sleep_on_other(runtime, thread, frame))
 }
 
-/// Sleeps on a clock that only the kernel knows. A length of time becomes a point in time, which does not move when a
-/// signal of the runtime's own ends the wait.
+/// Sleeps on a clock that is not wall time.
 // Not inlined: its frame would be part of every call's, on the stacks of threads that wait.
 #[inline(never)]
-fn sleep_in_kernel(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+fn sleep_on_other(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -> i64 {
+    let make = |words: &[u64; 7]| {
+        // SAFETY: the program's own call, or one that reads two words.
+        runtime.blocking(|| unsafe { program_call(words, &frame.made, &NEVER) }) as i64
+    };
+    let Some(whose) = thread_slept_on(thread, frame) else {
+        return sleep_in_kernel(thread, frame, None, make);
+    };
+    match begin_on_thread(runtime, thread, whose, frame) {
+        Ok(tid) => sleep_in_kernel(thread, frame, Some((whose, tid)), make),
+        Err(answer) => answer,
+    }
+}
+
+/// clock_nanosleep(2) of a bound thread. Returns `None` if the kernel must serve it.
+pub fn sleep_of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+    let whose = thread_slept_on(thread, frame)?;
+    let begin = |runtime| begin_on_thread(runtime, thread, whose, frame);
+    Some(match bound::visit(thread, begin)? {
+        Ok(tid) => {
+            let make = |words: &[u64; 7]| of_bound::program_call(*words, frame);
+            sleep_in_kernel(thread, frame, Some((whose, tid)), make)
+        }
+        Err(answer) => answer,
+    })
+}
+
+/// Returns the thread of ours on whose processor time a thread would sleep. On CLOCK_THREAD_CPUTIME_ID nobody can, as the
+/// kernel tells.
+fn thread_slept_on(thread: &'static Thread, frame: &Frame) -> Option<&'static Thread> {
+    let clock_id = frame.rdi as i32;
+    let is_named = clock_id != CLOCK_THREAD_CPUTIME_ID;
+    thread_of_clock(Some(thread), clock_id).filter(|_| is_named)
+}
+
+/// Binds the thread on whose processor time another one will sleep, because the kernel follows kernel threads. Returns the
+/// id of its kernel thread.
+///
+/// # Errors
+///
+/// The answer, where there is nothing to wait for.
+fn begin_on_thread(
+    runtime: &'static Runtime,
+    thread: &'static Thread,
+    whose: &'static Thread,
+    frame: &Frame,
+) -> Result<i32, i64> {
+    const EINVAL: i64 = -(libc::EINVAL as i64);
+    let time = nanoseconds(frame.rdx as usize).map_err(|number| -i64::from(number))?;
+    if core::ptr::eq(whose, thread) {
+        return Err(EINVAL);
+    }
+    if time == 0 {
+        return Err(0);
+    }
+    if record::kernel_id(whose).is_none() {
+        let id = whose.guest().tid.load(Ordering::Relaxed);
+        let nothing = [libc::SYS_gettid as u64, 0, 0, 0, 0, 0, 0];
+        let answer = bound::change(runtime, (whose, id), &[nothing]);
+        // Another thread may have bound it meanwhile.
+        if answer < 0 && record::kernel_id(whose).is_none() {
+            return Err(answer);
+        }
+    }
+    let tid = record::kernel_id(whose).filter(|&tid| tid != 0);
+    tid.ok_or(EINVAL)
+}
+
+/// Sleeps on a clock that only the kernel knows, or on the processor time of a bound thread, whose kernel thread has that
+/// id. A length of time becomes a point in time, which does not move when a signal of the runtime's own ends the wait.
+fn sleep_in_kernel(
+    thread: &'static Thread,
+    frame: &Frame,
+    whose: Option<(&'static Thread, i32)>,
+    make: impl Fn(&[u64; 7]) -> i64,
+) -> i64 {
     let mut words = frame.words();
     let mut point = [0u64; 2];
-    let length = nanoseconds(frame.rdx as usize).unwrap_or(0);
-    let is_length = frame.rsi & TIMER_ABSTIME == 0 && length != 0;
-    let deadline = kernel_clock(frame.rdi).filter(|_| is_length);
-    let deadline = deadline.map(|now| now.saturating_add(length));
+    let time = nanoseconds(frame.rdx as usize).unwrap_or(0);
+    let is_length = frame.rsi & TIMER_ABSTIME == 0 && time != 0;
+    if let Some((_, tid)) = whose {
+        words[1] = clock_of_kernel_thread(tid);
+    }
+    let clock = words[1];
+    // What the kernel does not count: what the thread used before it was bound, and on its visits.
+    let before = || whose.map_or(0, |(whose, _)| cpu_time::of(whose));
+    let now = || kernel_clock(clock).map(|now| now + before());
+    let deadline = match whose {
+        Some(_) if !is_length => Some(time),
+        _ => now()
+            .filter(|_| is_length)
+            .map(|now| now.saturating_add(time)),
+    };
     if let Some(deadline) = deadline {
-        point = [deadline / NS, deadline % NS];
+        // Of one that is over, the least that the kernel does not take for none.
+        let there = deadline.saturating_sub(before()).max(1);
+        point = [there / NS, there % NS];
         words[2] |= TIMER_ABSTIME;
         words[3] = point.as_ptr() as u64;
         words[4] = 0;
     }
     loop {
-        // SAFETY: the program's own call, or one that reads two words.
-        let make = || unsafe { program_call(&words, &frame.made, &NEVER) };
-        let answer = runtime.blocking(make) as i64;
+        let answer = make(&words);
         core::hint::black_box(&mut point);
         if answer != EINTR {
             return answer;
@@ -87,8 +172,9 @@ fn sleep_in_kernel(runtime: &'static Runtime, thread: &'static Thread, frame: &F
         if thread.kernel.seen.load(Ordering::Relaxed) == UNSEEN {
             continue;
         }
-        if let (Some(deadline), Some(now)) = (deadline, kernel_clock(frame.rdi))
+        if let (Some(deadline), Some(now)) = (deadline, now())
             && frame.r10 != 0
+            && is_length
         {
             let left = deadline.saturating_sub(now);
             let stored = store(frame.r10 as usize, [left / NS, left % NS]);

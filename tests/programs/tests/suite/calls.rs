@@ -32,7 +32,7 @@ const CALLS: &[(&str, &str)] = &[
     ("clock_gettime", "answers_time thread_cpu_clock"),
     (
         "clock_nanosleep",
-        "answers_time restarts cancel_sleep sleep_many",
+        "answers_time restarts cancel_sleep sleep_many sleep_on_thread",
     ),
     ("clone", "answers_process thread_odd_calls"),
     (
@@ -325,7 +325,6 @@ const OF_KERNEL: &[&str] = &[
     "add_key",
     "brk",
     "chroot",
-    "clock_nanosleep",
     "epoll_pwait",
     "epoll_pwait2",
     "epoll_wait",
