@@ -36,6 +36,7 @@ pub mod descriptors;
 pub mod dispatch;
 pub mod everywhere;
 mod frame;
+mod handler;
 pub mod lists;
 pub mod masks;
 mod outside;
@@ -63,18 +64,19 @@ use core::sync::atomic::Ordering;
 
 use upcall_core::Machine;
 use upcall_core::kernel::Vessels;
-use upcall_linux::{Activation, Runtime, Thread, base, live, preempt, sys, turns};
+use upcall_linux::{Activation, Thread, base, live, preempt, sys, turns};
 
 use crate::ground::attributes::GuestAttributes;
 use crate::ground::entry::{Frame, raw_syscall};
 use crate::ground::hooks::hooks;
 use crate::ground::mask::{ALL, bit, kernel_mask, set_kernel_mask};
 use crate::ground::state::{self, GUEST};
-use crate::ground::{access, caller, command, record};
+use crate::ground::{access, caller, record};
 use crate::rewrite::{patch, sud};
 
 use frame::{frame_mask, set_frame_mask, show_call};
-use own::{give_up_wait, own_signal};
+use handler::{call, call_handler, finish, handler_mask, note_mask};
+use own::own_signal;
 use returning::returning;
 
 /// Where the kernel delivers every signal that the program or the runtime handles.
@@ -583,167 +585,5 @@ unsafe fn defer(
     activation.wake_word().fetch_add(1, Ordering::SeqCst);
     if activation.thread().is_none() {
         activation.runtime().kernel().wake(activation);
-    }
-}
-
-/// Returns the mask of the current thread while its handler for `signal` runs.
-fn handler_mask(thread: &'static Thread, signal: i32, context: *const libc::ucontext_t) -> u64 {
-    // A handler that interrupts rt_sigsuspend(2) or a call like it runs under the call's mask.
-    let waited_for = thread.guest().waited_for.load(Ordering::Relaxed);
-    let before = if thread.guest().suspended.load(Ordering::Relaxed) {
-        !waited_for
-    } else {
-        frame_mask(context)
-    };
-    action_mask(signal, before)
-}
-
-/// Notes the mask for the handler, and sets it without the runtime's own signal, which has been blocked up to here.
-fn note_mask(activation: &Activation, thread: &'static Thread, mask: u64) {
-    thread.kernel.mask.store(mask, Ordering::SeqCst);
-    activation
-        .kernel
-        .mask
-        .store(mask & !preempt::OWN, Ordering::Relaxed);
-    set_kernel_mask(mask & !preempt::OWN);
-}
-
-/// Calls the program's handler for the current thread.
-///
-/// # Safety
-///
-/// Outside the runtime, in the kernel's frame for this signal.
-unsafe fn call(
-    thread: &'static Thread,
-    signal: i32,
-    information: *mut libc::siginfo_t,
-    context: *mut libc::ucontext_t,
-) {
-    // SAFETY: a siginfo_t is 128 bytes.
-    if unsafe { carries(thread, signal, &*information.cast()) } {
-        return;
-    }
-    if shows_stacks(signal) {
-        // Nothing of the program's is interrupted.
-        show_stacks();
-        return;
-    }
-    let action = ACTIONS[signal as usize].get();
-    if action.handler > SIG_IGN {
-        let seen = if action.flags & libc::SA_RESTART as u64 != 0 {
-            seen::SEEN_RESTART
-        } else {
-            seen::SEEN
-        };
-        thread.kernel.seen.fetch_max(seen, Ordering::Relaxed);
-    }
-    let takes_part = signal == everywhere::SETXID;
-    if takes_part {
-        thread.guest().takes_part.store(true, Ordering::Relaxed);
-    }
-    // SAFETY: on an activation. If this becomes the child of a fork, it goes on with the copy of this one.
-    let activation = unsafe { base::current() };
-    caller::give_back(thread);
-    // SAFETY: the caller's conditions.
-    interrupting(thread, || unsafe {
-        call_handler(signal, information, context)
-    });
-    caller::take_back(activation, thread);
-    if takes_part {
-        thread.guest().takes_part.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Delivers what the signal carries, if it is a carrier. Returns true then.
-// Not inlined: its part of the stack is free again while the handler runs.
-#[inline(never)]
-fn carries(thread: &'static Thread, signal: i32, information: &pending::Information) -> bool {
-    let carried = carried::open(signal, information);
-    if let Some(carried) = &carried {
-        carried.deliver(thread);
-    }
-    carried.is_some()
-}
-
-/// Called at the end of a handler. The kernel will set the mask in the frame, which the handler may have changed. Signals
-/// that this lets through are queued, so that they are delivered after this frame and not inside it.
-fn finish(runtime: &'static Runtime, thread: &'static Thread, context: *mut libc::ucontext_t) {
-    // From here to the end the thread stays on its activation.
-    set_kernel_mask(ALL);
-    // SAFETY: on an activation.
-    let activation = unsafe { base::current() };
-    let mask = frame_mask(context);
-    set_frame_mask(context, mask & !preempt::OWN);
-    altstack::restore(thread, context);
-    // SAFETY: the kernel's frame.
-    give_up_wait(thread, unsafe { &mut (*context).uc_mcontext.gregs });
-    thread.kernel.mask.store(mask, Ordering::SeqCst);
-    masks::opens(mask);
-    if pending::for_thread(thread) & !mask != 0 {
-        runtime.kernel().set_inside();
-        pending::queue_one(activation, thread, mask);
-        runtime.kernel().clear_inside();
-    }
-    activation
-        .kernel
-        .mask
-        .store(mask & !preempt::OWN, Ordering::Relaxed);
-}
-
-/// Has all threads shown on standard error.
-#[cold]
-fn show_stacks() {
-    if let Some(command) = GUEST.command() {
-        // SAFETY: no memory of ours is involved. A child of vfork(2) has a number of its own.
-        let pid = unsafe { raw_syscall(libc::SYS_getpid, [0; 6]) } as u32;
-        command::show_stacks(command, pid);
-    }
-}
-
-/// # Safety
-///
-/// In the kernel's frame for this signal.
-unsafe fn call_handler(
-    signal: i32,
-    information: *mut libc::siginfo_t,
-    context: *mut libc::ucontext_t,
-) {
-    if shows_stacks(signal) {
-        show_stacks();
-        return;
-    }
-    let slot = &ACTIONS[signal as usize];
-    let action = slot.get();
-    match action.handler {
-        SIG_IGN | SIG_DFL => {
-            // SAFETY: the kernel's siginfo_t.
-            let code = unsafe { (*information).si_code };
-            // What the thread itself caused cannot be ignored.
-            if is_forced(signal, code) || disposition(signal) != Disposition::Ignored {
-                // Only the runtime wanted it: the default action, at the same place.
-                end_by(signal, code);
-            }
-        }
-        handler => {
-            if action.flags & SA_RESETHAND != 0 {
-                // The rest stays, as in the kernel.
-                let default = KernelAction {
-                    handler: SIG_DFL,
-                    ..action
-                };
-                slot.set(&default);
-                masks::handles(signal, is_caught(signal, SIG_DFL));
-                set_kernel_action(signal, &kernel_action(signal, &default));
-            }
-            // SAFETY: the program installed the function as a handler; all handlers accept the
-            // three arguments in registers.
-            unsafe {
-                let handler = core::mem::transmute::<
-                    usize,
-                    extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t),
-                >(handler);
-                handler(signal, information, context);
-            }
-        }
     }
 }
