@@ -87,9 +87,9 @@ fn case(name: &str, vps: u32) {
         "a_channel_without_sender" => a_channel_without_sender(),
         // The runtime looks after what they leave behind.
         "after_many_threads" => {
-            let all = Barrier::new(200);
+            let all = Barrier::new(300);
             upcall::thread::scope(|scope| {
-                for _ in 0..200 {
+                for _ in 0..300 {
                     scope.spawn(|| all.wait());
                 }
             });

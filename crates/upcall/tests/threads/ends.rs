@@ -66,9 +66,9 @@ pub fn first_ends() -> ! {
 /// A signal that the program's threads block waits for them: neither threads of the runtime's own nor those that have ended take
 /// it. It would end the process.
 pub fn signals_wait_for_who_accepts_them() {
-    let all_at_once = upcall::sync::Barrier::new(200);
+    let all_at_once = upcall::sync::Barrier::new(300);
     thread::scope(|scope| {
-        for _ in 0..200 {
+        for _ in 0..300 {
             scope.spawn(|| all_at_once.wait());
         }
     });

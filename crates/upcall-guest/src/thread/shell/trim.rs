@@ -3,7 +3,7 @@
 //! A thread leaves its stack's pages to the next one in its shell. If none comes they would stay for as long as the program
 //! runs. So a thread of the runtime's own looks each second how many shells nobody has wanted since its last look, and frees
 //! the pages of as many stacks, all but those on which their threads rest. While no shell has become free it waits. There is
-//! one from the [`MANY`]th shell on: each virtual processor keeps as many anyway.
+//! such a thread where there are more than [`MANY`] shells.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::ground::caller;
 
 use super::{Shell, make_own, pool, serve};
 
-const MANY: usize = 64;
+const MANY: usize = 256;
 const PERIOD_NS: u64 = 1_000_000_000;
 const PAGE: usize = 4096;
 
