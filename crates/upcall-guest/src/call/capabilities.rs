@@ -16,13 +16,8 @@ const EFAULT: i64 = -(libc::EFAULT as i64);
 /// The kernel's name for the calling thread.
 const SELF: i32 = 0;
 
-/// Serves either call of a bound thread. `None`: the kernel's answer is right.
-pub fn of_bound(thread: &'static Thread, frame: &Frame) -> Option<i64> {
-    with_kernel_id(thread, frame, raw)
-}
-
-/// Serves capget(2) of a thread on an activation. `None`: the kernel's answer is right.
-pub fn get(thread: &'static Thread, frame: &Frame) -> Option<i64> {
+/// Serves either call of a bound thread, and capget(2) of one on an activation. `None`: the kernel's answer is right.
+pub fn serve(thread: &'static Thread, frame: &Frame) -> Option<i64> {
     with_kernel_id(thread, frame, raw)
 }
 

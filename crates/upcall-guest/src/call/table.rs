@@ -363,11 +363,11 @@ static ROWS: &[Row] = &[
     ])
     .thread(own_change),
     row(&[libc::SYS_capset])
-        .bound(|thread, frame| capabilities::of_bound(thread, frame))
+        .bound(|thread, frame| capabilities::serve(thread, frame))
         .thread(|runtime, thread, frame| Some(capabilities::set(runtime, thread, frame))),
     row(&[libc::SYS_capget])
-        .bound(|thread, frame| capabilities::of_bound(thread, frame))
-        .thread(|_, thread, frame| capabilities::get(thread, frame)),
+        .bound(|thread, frame| capabilities::serve(thread, frame))
+        .thread(|_, thread, frame| capabilities::serve(thread, frame)),
     // Other files, or sealed memory, with which the code could not be rewritten any more. No right is needed for that: a
     // process may drop any.
     row(&[

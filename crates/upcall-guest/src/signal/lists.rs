@@ -83,6 +83,11 @@ impl List {
         self.numbers.load(Ordering::SeqCst)
     }
 
+    /// Returns true if another signal of that number is nothing new: of the standard signals one waits, as in the kernel.
+    pub fn has_its_one(self, signal: i32) -> bool {
+        signal < 32 && self.numbers() & bit(signal) != 0
+    }
+
     fn head(self) -> *mut Node {
         self.first.load(Ordering::Relaxed) as *mut Node
     }

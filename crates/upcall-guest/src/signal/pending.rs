@@ -108,7 +108,7 @@ fn enqueue(
     let merges = if !shared && timers::is_of_timer(information) {
         pool.change_one(list, signal, |waiting| timers::merge(waiting, information))
     } else {
-        signal < 32 && list.numbers() & bit(signal) != 0
+        list.has_its_one(signal)
     };
     if merges {
         return Err(Sent::Yes);
@@ -459,9 +459,7 @@ pub fn pass(inside: &Inside, signal: i32, information: &Information) {
 fn keep(runtime: &'static Runtime, signal: i32, information: &Information) -> bool {
     let kept = {
         let mut pool = POOL.lock(runtime.kernel());
-        // Of the standard signals one of a number waits, as in the kernel.
-        signal < 32 && PROCESS.numbers() & bit(signal) != 0
-            || pool.append(runtime, PROCESS, (signal, information), true)
+        PROCESS.has_its_one(signal) || pool.append(runtime, PROCESS, (signal, information), true)
     };
     if kept {
         GUEST.identities.each(|thread| {

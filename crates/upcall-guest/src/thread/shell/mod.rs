@@ -184,35 +184,58 @@ fn create(
     fill(shell.place());
     tls::prepare();
     makes(core::ptr::from_ref(shell) as usize);
-    // SAFETY: attributes that are made here; the stack is ours and stays for ever; the thread is detached,
-    // and gets a shell that lives as long as it does.
-    let refusal = unsafe {
-        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
-        libc::pthread_attr_init(&raw mut attributes);
-        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let refusal = libc::pthread_attr_setstack(&raw mut attributes, stack.cast(), size);
-        let mut thread: libc::pthread_t = 0;
-        let refusal = match refusal {
-            0 => libc::pthread_create(
-                &raw mut thread,
-                &raw const attributes,
-                main,
-                core::ptr::from_ref(shell).cast_mut().cast(),
-            ),
-            number => number,
-        };
-        libc::pthread_attr_destroy(&raw mut attributes);
-        shell.identity.store(thread as usize, Ordering::Relaxed);
-        refusal
-    };
+    let argument = core::ptr::from_ref(shell).cast_mut().cast();
+    // SAFETY: the stack is ours and stays for ever; the thread gets a shell that lives as long as it does.
+    let made = unsafe { make_thread(Some((stack, size)), main, argument) };
     makes(0);
-    if refusal != 0 {
-        // The room is the caller's to empty: nothing has run.
-        pool::give_back(runtime, shell);
-        return Err(Errno(refusal));
+    match made {
+        Ok(thread) => shell.identity.store(thread as usize, Ordering::Relaxed),
+        Err(refusal) => {
+            // The room is the caller's to empty: nothing has run.
+            pool::give_back(runtime, shell);
+            return Err(refusal);
+        }
     }
     trim::made(runtime);
     Ok(Handle(shell))
+}
+
+/// Makes a detached thread of libc's, on this stack or one of libc's.
+///
+/// # Errors
+///
+/// What pthread_create(3) answers.
+///
+/// # Safety
+///
+/// The stack is nobody else's and stays; the routine may be called with the argument.
+unsafe fn make_thread(
+    stack: Option<(*mut u8, usize)>,
+    routine: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> Result<libc::pthread_t, Errno> {
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: attributes that are made here; else the caller's promise.
+    let refusal = unsafe {
+        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+        let attributes = &raw mut attributes;
+        libc::pthread_attr_init(attributes);
+        libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
+        let refusal = match stack {
+            Some((start, size)) => libc::pthread_attr_setstack(attributes, start.cast(), size),
+            None => 0,
+        };
+        let refusal = match refusal {
+            0 => libc::pthread_create(&raw mut thread, attributes, routine, argument),
+            number => number,
+        };
+        libc::pthread_attr_destroy(attributes);
+        refusal
+    };
+    match refusal {
+        0 => Ok(thread),
+        number => Err(Errno(number)),
+    }
 }
 
 /// Called before the calling thread makes this shell's thread.

@@ -106,6 +106,13 @@ impl Shared {
             self.trimmed[class].pass(to, MOST / 2);
         }
     }
+
+    /// Passes some that nobody has wanted since the last look.
+    fn pass_unwanted(&mut self, class: usize, to: &List) {
+        let count = self.fewest[class].min(MOST as usize / 2);
+        self.fewest[class] -= count;
+        self.free[class].pass(to, count as u32);
+    }
 }
 
 /// Those of one virtual processor: on cache lines of their own, which its owner writes at each beginning and end.
@@ -223,16 +230,10 @@ pub(super) fn trim(runtime: &'static Runtime, trim: impl Fn(&'static Shell)) -> 
     };
     let mut others = false;
     for class in 0..CLASSES.len() {
-        let mut unwanted = 0;
-        with_shared(&mut |shared| unwanted = shared.fewest[class]);
-        while unwanted > 0 {
+        loop {
             // A few at a time: who wants many waits for no more than these.
             let few = List::new();
-            with_shared(&mut |shared| {
-                let count = unwanted.min(shared.fewest[class]).min(MOST as usize / 2);
-                shared.free[class].pass(&few, count as u32);
-            });
-            unwanted -= few.len();
+            with_shared(&mut |shared| shared.pass_unwanted(class, &few));
             if few.len() == 0 {
                 break;
             }

@@ -14,8 +14,9 @@ use upcall_linux::{Inside, Runtime, Thread};
 
 use crate::ground::caller;
 
-use super::{Shell, make_own, pool, serve};
+use super::{Shell, make_own, make_thread, pool, serve};
 
+/// So many shells keep what they have.
 const MANY: usize = 256;
 const PERIOD_NS: u64 = 1_000_000_000;
 const PAGE: usize = 4096;
@@ -50,18 +51,8 @@ pub(super) fn made(runtime: &'static Runtime) {
     {
         return;
     }
-    // SAFETY: attributes that are made here; the thread needs nothing of the caller's.
-    let refusal = make_own(|| unsafe {
-        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
-        libc::pthread_attr_init(&raw mut attributes);
-        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let mut thread: libc::pthread_t = 0;
-        let attributes = &raw mut attributes;
-        let refusal = libc::pthread_create(&raw mut thread, attributes, main, null_mut());
-        libc::pthread_attr_destroy(attributes);
-        refusal
-    });
-    if refusal != 0 {
+    // SAFETY: the thread needs nothing of the caller's.
+    if make_own(|| unsafe { make_thread(None, main, null_mut()) }).is_err() {
         IS_STARTED.store(false, Ordering::Relaxed);
     }
 }
