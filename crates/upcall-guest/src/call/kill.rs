@@ -49,16 +49,8 @@ pub fn kill(runtime: &'static Runtime, thread: &'static Thread, frame: &Frame) -
         return make();
     }
     if whom == own {
-        let sent = send(
-            runtime,
-            thread,
-            signal,
-            &pending::from_self(signal, SI_USER),
-        );
-        return sent.unwrap_or_else(|| {
-            settled::settle_for_call(runtime, bit(signal));
-            make()
-        });
+        let information = pending::from_self(signal, SI_USER);
+        return send(runtime, thread, signal, &information).unwrap_or_else(make);
     }
     if !is_own_group(whom) {
         return make();
@@ -144,13 +136,14 @@ fn queue_to_process(
     if is_privileged(information) && id != GUEST.pid.load(Ordering::Relaxed) as i32 {
         return EPERM;
     }
-    if may_be_ours(signal)
-        && let Some(answer) = send(runtime, thread, signal, information)
-    {
-        return answer;
+    if may_be_ours(signal) {
+        if let Some(answer) = send(runtime, thread, signal, information) {
+            return answer;
+        }
+    } else {
+        settled::settle_for_call(runtime, bit(signal));
     }
     let inside = runtime.enter();
-    settled::settle(&inside, bit(signal));
     let has_room = queued::queue_to_process(&inside, signal, information);
     inside.leave();
     if has_room { 0 } else { EAGAIN }
@@ -175,7 +168,8 @@ fn receiver(sender: &'static Thread, signal: i32) -> Option<(&'static Thread, i3
     Some((thread, thread.guest().tid.load(Ordering::SeqCst)))
 }
 
-/// Sends a signal for the process to the thread that must get it. Returns `None` if the kernel must send it.
+/// Sends a signal for the process to the thread that must get it. Returns `None` if the kernel must send it: nobody accepts it,
+/// and no activation takes it.
 fn send(
     runtime: &'static Runtime,
     sender: &'static Thread,
@@ -183,7 +177,12 @@ fn send(
     information: &Information,
 ) -> Option<i64> {
     let inside = runtime.enter();
-    let sent = deliver(&inside, sender, signal, information);
+    let mut sent = deliver(&inside, sender, signal, information);
+    if !sent {
+        settled::settle(&inside, bit(signal));
+        // That takes its time, in which a thread may have come to accept it.
+        sent = deliver(&inside, sender, signal, information);
+    }
     inside.leave();
     sent.then_some(0)
 }

@@ -9,7 +9,7 @@ use crate::ground::entry::Frame;
 use crate::ground::mask::{UNBLOCKABLE, bit, set_kernel_mask};
 use crate::ground::state::GUEST;
 use crate::signal::everywhere::SETXID;
-use crate::signal::{dispatch, masks, pending};
+use crate::signal::{blocked_by, dispatch, masks, pending};
 
 /// rt_sigprocmask(2). `by_libc`: the call stands in one of libc's functions.
 pub fn sigprocmask(
@@ -18,6 +18,9 @@ pub fn sigprocmask(
     frame: &Frame,
     by_libc: bool,
 ) -> i64 {
+    if pending::has_some(thread) {
+        take_accepted(runtime, thread);
+    }
     let before = thread.kernel.mask.load(Ordering::Relaxed);
     match next_mask(frame, before) {
         Err(error) => error,
@@ -129,6 +132,17 @@ pub fn hidden(thread: &Thread) -> u64 {
 #[cold]
 pub fn end_lazy_mask(runtime: &'static Runtime, thread: &'static Thread) {
     set_thread_mask(runtime, thread, thread.kernel.mask.load(Ordering::Relaxed));
+}
+
+/// Delivers the signals that have been sent to the current thread and that it accepts. Called before it may close its mask: whoever
+/// has sent one has seen it sent, and perhaps nobody else accepts it.
+#[cold]
+fn take_accepted(runtime: &'static Runtime, thread: &'static Thread) {
+    while pending::for_thread(thread) & !blocked_by(thread) != 0 {
+        let inside = runtime.enter();
+        inside.attend(Activation::DEFERRED);
+        inside.leave();
+    }
 }
 
 /// Called before the current thread, if there is a runtime, makes a process or a kernel thread, which inherits its mask.

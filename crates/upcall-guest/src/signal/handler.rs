@@ -15,7 +15,7 @@ use super::actions::*;
 use super::frame::{frame_mask, set_frame_mask};
 use super::own::give_up_wait;
 use super::waits::*;
-use super::{altstack, carried, end_by, everywhere, masks, pending, seen};
+use super::{altstack, carried, end_by, everywhere, masks, pending, queued, seen};
 
 /// Returns the mask of the current thread while its handler for `signal` runs.
 pub(super) fn handler_mask(
@@ -117,16 +117,44 @@ pub(super) fn finish(
     // SAFETY: the kernel's frame.
     give_up_wait(thread, unsafe { &mut (*context).uc_mcontext.gregs });
     thread.kernel.mask.store(mask, Ordering::SeqCst);
-    masks::opens(mask);
-    if pending::for_thread(thread) & !mask != 0 {
+    let taken = if masks::are_open(mask) {
+        None
+    } else {
+        let taken = queued::take_back(activation);
+        take_waiting(activation, thread, mask);
+        masks::opens(mask);
+        taken
+    };
+    if taken.is_some() || pending::for_thread(thread) & !mask != 0 {
         runtime.kernel().set_inside();
-        pending::queue_one(activation, thread, mask);
+        match taken {
+            Some((signal, information)) => {
+                queued::queue_to_kernel(activation, signal, &information);
+            }
+            None => pending::queue_one(activation, thread, mask),
+        }
         runtime.kernel().clear_inside();
     }
     activation
         .kernel
         .mask
         .store(mask & !preempt::OWN, Ordering::Relaxed);
+}
+
+/// Keeps, with the thread, the signals that have waited for the process until somebody accepts them. Otherwise another activation
+/// might take them as soon as they are open, and have them still when this thread does not accept them any more. Called with all
+/// signals blocked.
+#[cold]
+fn take_waiting(activation: &Activation, thread: &'static Thread, mask: u64) {
+    let kernel = activation.runtime().kernel();
+    let set = masks::closed(!mask);
+    while pending::in_kernel() & set != 0
+        && let Some((signal, information)) = queued::take(set)
+    {
+        kernel.set_inside();
+        pending::hold(activation, thread, signal, &information);
+        kernel.clear_inside();
+    }
 }
 
 /// Has all threads shown on standard error.

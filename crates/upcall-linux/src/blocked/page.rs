@@ -26,6 +26,8 @@ use crate::turns::daemon::{Again, Place, Raw, Reply, Socket, Whose, place};
 const MOST_LOOKS: u32 = 1 << 16;
 /// After so many questions that the page does not answer, the program looks if the daemon is there.
 const MISSES: u32 = 64;
+/// The same of questions that it answers: as the kernel has left it when the daemon was killed, it may do so for ever.
+const HITS: u64 = 1024;
 
 numbered_enum! {
     /// How far it is.
@@ -138,7 +140,10 @@ impl Scheduler {
         };
         let answer = self.read(page, owner, own, seen);
         if answer.is_some() {
-            self.told.fetch_add(1, Ordering::Relaxed);
+            let told = self.told.fetch_add(1, Ordering::Relaxed) + 1;
+            if told.is_multiple_of(HITS) {
+                self.tick(vdso::monotonic_ns());
+            }
         } else {
             self.untold.fetch_add(1, Ordering::Relaxed);
             self.miss();
@@ -304,6 +309,8 @@ fn slot(page: &Observed, tid: i32) -> (Now, &Slot) {
 
 #[cfg(test)]
 mod tests {
+    use crate::sys::descriptors;
+
     use super::*;
 
     const OWNER: i32 = 1000;
@@ -340,6 +347,24 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(scheduler.read(&page, OWNER, STANDBY, &seen), Some(true));
         }
+    }
+
+    #[test]
+    fn a_page_that_answers_is_left_when_its_daemon_is_gone() {
+        let (scheduler, seen) = (scheduler(), Seen::default());
+        let page = Box::leak(page(word(OWNER, OBSERVED_BLOCKED), 3));
+        scheduler.page.store(page, Ordering::Release);
+        let (own, daemons) = std::os::unix::net::UnixStream::pair().unwrap();
+        own.set_nonblocking(true).unwrap();
+        let own = std::os::fd::IntoRawFd::into_raw_fd(own);
+        scheduler.keep(Socket(descriptors::keep(own as isize).unwrap()));
+        scheduler.stage.store(Stage::Linked, Ordering::Release);
+        let ask = || scheduler.says_blocked(OWNER, STANDBY, &seen);
+        for _ in 0..2 * HITS {
+            assert_eq!(ask(), Some(true));
+        }
+        drop(daemons);
+        assert!((0..=HITS).any(|_| ask().is_none()));
     }
 
     #[test]
