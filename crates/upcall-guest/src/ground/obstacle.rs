@@ -54,9 +54,9 @@ fn is_static() -> bool {
     !names_one
 }
 
-/// Asks the emulator, which knows this sequence of instructions; a processor does nothing there.
+/// Returns true if valgrind runs the process. Asks the emulator, which knows this sequence of instructions; a processor does nothing there.
 #[cfg(target_arch = "x86_64")]
-fn runs_under_valgrind() -> bool {
+pub fn runs_under_valgrind() -> bool {
     const RUNNING_ON_VALGRIND: usize = 0x1001;
     let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
     let answer: usize;
@@ -76,8 +76,9 @@ fn runs_under_valgrind() -> bool {
     answer != 0
 }
 
+/// As above.
 #[cfg(not(target_arch = "x86_64"))]
-fn runs_under_valgrind() -> bool {
+pub fn runs_under_valgrind() -> bool {
     false
 }
 

@@ -57,6 +57,10 @@ extern "C" fn start(_count: c_int, _arguments: *mut *mut c_char, variables: *mut
         return;
     }
     let threads = kernel_threads();
+    // What a program starts may run in an emulator. That makes the process's threads itself.
+    if obstacle::runs_under_valgrind() || threads == 0 {
+        return;
+    }
     if threads != 1 {
         say_not_served(threads);
         return;
@@ -213,7 +217,8 @@ pub fn embed(options: Options) -> Result<Server, NotServed> {
         .map_err(|error| NotServed::Refused(error.0))
 }
 
-/// Returns how many kernel threads the process has. If procfs does not tell, libc tells if there is more than one.
+/// Returns how many kernel threads the process has. If procfs does not tell, libc tells if there is more than one. QEMU's
+/// user mode tells of none.
 fn kernel_threads() -> usize {
     // Has no effect, and works for a single-threaded process only (unshare(2)): cheaper than procfs.
     // SAFETY: as it says.

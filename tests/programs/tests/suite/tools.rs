@@ -199,3 +199,27 @@ fn rustc() {
         .arg(source::find("rs_threads.rs"));
     case.succeeds(&program, verbatim, |_| ());
 }
+
+/// A child that an emulator runs is left to it: valgrind ended by a signal, and a line was said to that of QEMU.
+#[test]
+fn children_of_emulators() {
+    for (emulator, package, options) in [
+        ("valgrind", "valgrind", &["-q", "--error-exitcode=9"][..]),
+        ("qemu-x86_64", "qemu-user", &[]),
+    ] {
+        let name = format!("children_of_{emulator}");
+        let Some(emulator) = provision::program(&name, emulator, package) else {
+            continue;
+        };
+        let case = case(&name);
+        let Some(program) = case.compile("c11_threads.c") else {
+            return;
+        };
+        let words = Program::new("/bin/sh")
+            .args(["-c", "\"$@\" 2>&1", "sh"])
+            .arg(emulator)
+            .args(options)
+            .arg(program);
+        case.verdicts(&words);
+    }
+}
